@@ -38,7 +38,7 @@ help:
 
 demo: $(FOR_DEMO)
 	@echo "Runs to look at before anything is captured: $(BIN)/lstmprof breakdown traces/ and $(BIN)/lstmprof diagnose traces/ (traces/README.md)"
-	$(BIN)/lstmprof capture --impl torch-cudnn --impl torch-lstmcell-basic --impl tf-lstmcell $(DEMO)
+	$(BIN)/lstmprof capture --impl torch-nn-lstm --impl torch-lstmcell-basic --impl tf-lstmcell $(DEMO)
 	$(BIN)/lstmprof breakdown traces/demo --top 3
 	$(BIN)/lstmprof diagnose traces/demo
 

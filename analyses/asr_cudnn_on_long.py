@@ -21,10 +21,10 @@ from analyses.printing import main
 from analyses.published import ASR, rows as published
 
 COMMAND = (
-    "lstmprof capture --impl torch-cudnn --impl torch-lstmcell-fused --impl torch-lstmcell-basic "
+    "lstmprof capture --impl torch-nn-lstm --impl torch-lstmcell-fused --impl torch-lstmcell-basic "
     "--workload 1x320-ce-short --time-steps N    # for two N, 5 and 20 here"
 )
-BASE = "torch-cudnn"
+BASE = "torch-nn-lstm"
 OTHERS = ("torch-lstmcell-fused", "torch-lstmcell-basic")
 SHORT, LONG = "1x320-ce-short", "1x320-ce-long"
 

@@ -24,12 +24,12 @@ from lstmprof import implementations
 from lstmprof.numbers import percent
 
 COMMAND = (
-    "lstmprof capture --impl torch-cudnn --impl torch-lstmcell-fused --impl torch-lstmcell-basic "
+    "lstmprof capture --impl torch-nn-lstm --impl torch-lstmcell-fused --impl torch-lstmcell-basic "
     "--impl tf-lstmblockfusedcell --impl tf-lstmblockcell --impl tf-lstmcell --impl keras-lstm "
     "--impl lasagne-lstm --impl keras-theano-lstm "
     "--workload 1x320-ce-short --time-steps 20    # and 1x320-ce-long; 10 steps of 4x320-…"
 )
-BASE = "torch-cudnn"
+BASE = "torch-nn-lstm"
 #: The slowest over the fastest, as the study's figures say; their labels are whole milliseconds.
 SPREAD = {
     "1x320-ce-short": 5.1,
@@ -73,7 +73,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def product_share(run: lp.Run) -> float:
-    """Of a run's steps the part that matrix products and recurrent layers take, 0–1."""
+    """Of a run's steps the part that matmuls and recurrent layers take, 0–1."""
     ledger = run.ledger().to_pandas()
     return float(ledger[ledger["part"].isin(PRODUCTS)].ns.sum() / ledger.ns.sum())
 
@@ -129,7 +129,7 @@ def _why(shares: pd.Series) -> str:
         return ""
     ends = list(dict.fromkeys(percent(share) for share in (shares.min(), shares.max())))
     return (
-        f"here {' to '.join(ends)} of the step of PyTorch's layer is matrix products and the "
+        f"here {' to '.join(ends)} of the step of PyTorch's layer is matmuls and the "
         "layer's own kernel, on one thread of a CPU: work that every implementation has to do; "
         "the study's ran on a GPU"
     )

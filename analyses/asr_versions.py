@@ -22,7 +22,7 @@ from analyses.printing import main
 from analyses.published import ASR, rows as published
 
 COMMAND = (
-    "lstmprof capture --impl torch-cudnn --workload 1x320-ce-short --time-steps 20 "
+    "lstmprof capture --impl torch-nn-lstm --workload 1x320-ce-short --time-steps 20 "
     "--versions 1.8.1,2.13.0"
 )
 

@@ -22,8 +22,8 @@ from analyses.published import DEEPBENCH, rows as published
 from lstmprof.numbers import percent
 from lstmprof.runs.metadata import condition
 
-COMMAND = "lstmprof capture --impl torch-cudnn --workload 'deepbench-lstm-*'"
-IMPLEMENTATION = "torch-cudnn"
+COMMAND = "lstmprof capture --impl torch-nn-lstm --workload 'deepbench-lstm-*'"
+IMPLEMENTATION = "torch-nn-lstm"
 GATES = {"lstm": 4, "gru": 3}
 #: Of a step: more takes a core of a CPU from half a minute to minutes, and a capture is dozens.
 MOST_OPERATIONS = 2e12

@@ -23,10 +23,10 @@ from analyses.printing import main
 from analyses.published import GLAMPLE, rows as published
 
 COMMAND = (
-    "lstmprof capture --impl torch-cudnn --impl tf-lstmcell --impl pytensor-scan "
+    "lstmprof capture --impl torch-nn-lstm --impl tf-lstmcell --impl pytensor-scan "
     "--workload 'glample-h*'"
 )
-BASE = "torch-cudnn"
+BASE = "torch-nn-lstm"
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:

@@ -22,8 +22,8 @@ from analyses.claims import Claim
 from analyses.printing import main
 from analyses.published import IMDB, rows as published
 
-COMMAND = "lstmprof capture --impl torch-cudnn --impl keras-lstm --workload imdb-gru"
-NETWORK, BASE = "imdb-gru", "torch-cudnn"
+COMMAND = "lstmprof capture --impl torch-nn-lstm --impl keras-lstm --workload imdb-gru"
+NETWORK, BASE = "imdb-gru", "torch-nn-lstm"
 #: Of the study's params_lstm.py, and its README's 25k training reviews.
 EPOCHS, REVIEWS = 3, 25_000
 #: The columns of the study's table.

@@ -19,7 +19,7 @@ from analyses.printing import main
 from analyses.published import PTB
 
 COMMAND = (
-    "lstmprof capture --impl torch-cudnn --workload ptb-large; lstmprof capture --impl torch-cudnn "
+    "lstmprof capture --impl torch-nn-lstm --workload ptb-large; lstmprof capture --impl torch-nn-lstm "
     "--workload ptb-large --hidden 200 --features 200 --time-steps 20"
 )
 SMALL, LARGE = 200, 1500
@@ -27,7 +27,7 @@ SMALL, LARGE = 200, 1500
 EPOCH_HOURS = {SMALL: 1 / 13, LARGE: 24 / 55}
 #: Of main.lua, both models.
 LAYERS, VOCABULARY = 2, 10_000
-IMPLEMENTATION = "torch-cudnn"
+IMPLEMENTATION = "torch-nn-lstm"
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""What the timing pass adds to a step: its median against a bare loop's, about 1 ms a step.
+"""What the timing pass adds to a step: its median against a bare loop's, about 1 ms per step.
 
 Both loops run the same module, data, optimizer and synchronisation, one thread on one CPU, in
 alternating rounds of one process a framework; the bare one has no ranges, rows or reports. The
@@ -30,7 +30,7 @@ ROUNDS, STEPS, WARMUP = 60, 30, 50
 EMPTY, TIMES = 2_000, 40
 
 REQUESTS = {
-    "torch": CaptureRequest("torch-cudnn", Workload("1-ms", 1, 64, False, 8, 40, 32, 10, "ce")),
+    "torch": CaptureRequest("torch-nn-lstm", Workload("1-ms", 1, 64, False, 8, 40, 32, 10, "ce")),
     "tensorflow": CaptureRequest("tf-lstmcell", Workload("1-ms", 1, 8, False, 2, 20, 8, 4, "ce")),
 }
 

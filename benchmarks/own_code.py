@@ -1,6 +1,6 @@
 """What ``lp.profile`` costs a training: its steps beside those of the same loop without it.
 
-One torch process on one thread trains nn.LSTM, about 1 ms a step, with two phases a step; bare
+One torch process on one thread trains nn.LSTM, about 1 ms per step, with two phases a step; bare
 loops and measured ones alternate. After everything is measured a step may cost 1 % more at most,
 by wall time and by CPU time; the calls alone are timed too, which tells it to the nanosecond. Of
 the timed steps the rows of timings.parquet are held against the bare ones.

@@ -2,8 +2,8 @@
 
 One network in ten implementations whose workers take turns, with mixed precision, an older version
 and fewer time steps; in traces/studies what the questions of analyses/ need besides. A sample is
-called by what it is (``torch-cudnn``, ``torch-cudnn-t5``), not as captures are, so that no capture
-of a user is in its way. What tells of the machine's user or of its name is left out: the
+called by what it is (``torch-nn-lstm``, ``torch-nn-lstm-t5``), not as captures are, so that no
+capture of a user is in its way. What tells of the machine's user or of its name is left out: the
 interpreter's path, the kernel's version, the raw profiles, which hold the host's name, and what
 they say of themselves.
 
@@ -33,9 +33,9 @@ MOST_BYTES = 300_000
 OF_THE_MACHINE = ("host_name", "hostnames", "traceName", "trace_id")
 ASR = ("--workload", "1x320-ce-short", "--time-steps", "20")
 #: What the study timed of its networks of four layers, and runs on a CPU.
-DEEP = ("torch-cudnn", "tf-lstmblockcell", "tf-lstmcell", "lasagne-lstm")
+DEEP = ("torch-nn-lstm", "tf-lstmblockcell", "tf-lstmcell", "lasagne-lstm")
 
-GLAMPLE = ("torch-cudnn", "tf-lstmcell", "pytensor-scan")
+GLAMPLE = ("torch-nn-lstm", "tf-lstmcell", "pytensor-scan")
 
 
 def _deepbench(*sizes: str) -> tuple[str, ...]:
@@ -60,7 +60,7 @@ class Group:
 GROUPS = {
     "network": Group(
         (
-            *("torch-cudnn", "torch-lstmcell-fused", "torch-lstmcell-basic"),
+            *("torch-nn-lstm", "torch-lstmcell-fused", "torch-lstmcell-basic"),
             *("tf-lstmblockfusedcell", "tf-lstmblockcell", "tf-lstmcell", "keras-lstm"),
             *("lasagne-lstm", "keras-theano-lstm", "jax-scan"),
         ),
@@ -69,7 +69,7 @@ GROUPS = {
     ),
     "long": Group(
         (
-            *("torch-cudnn", "torch-lstmcell-fused", "torch-lstmcell-basic"),
+            *("torch-nn-lstm", "torch-lstmcell-fused", "torch-lstmcell-basic"),
             *("tf-lstmblockfusedcell", "tf-lstmblockcell", "tf-lstmcell", "keras-lstm"),
             *("lasagne-lstm", "keras-theano-lstm"),
         ),
@@ -78,9 +78,9 @@ GROUPS = {
     "deep": Group(DEEP, ("--workload", "4x320-ce-long", "--time-steps", "10")),
     "ctc": Group(DEEP, ("--workload", "4x320-ctc-long", "--time-steps", "10", "--labels", "2")),
     "amp": Group(("torch-lstmcell-basic",), (*ASR, "--precision", "amp-bf16"), folder=""),
-    "versions": Group(("torch-cudnn",), (*ASR, "--versions", "1.8.1,2.13.0"), folder=""),
+    "versions": Group(("torch-nn-lstm",), (*ASR, "--versions", "1.8.1,2.13.0"), folder=""),
     "short": Group(
-        ("torch-cudnn", "torch-lstmcell-fused", "torch-lstmcell-basic"),
+        ("torch-nn-lstm", "torch-lstmcell-fused", "torch-lstmcell-basic"),
         ("--workload", "1x320-ce-short", "--time-steps", "5"),
         ("1x320-ce-short", "fp32"),
         "",
@@ -90,33 +90,33 @@ GROUPS = {
         GLAMPLE, ("--workload", "glample-h*", "--mode", "forward", "--iterations", "15")
     ),
     "deepbench": Group(
-        ("torch-cudnn",),
+        ("torch-nn-lstm",),
         _deepbench("h512-b16-t25", "h512-b128-t25", "h256-b16-t150", "h256-b64-t150"),
     ),
     "deepbench-large": Group(
-        ("torch-cudnn",),
+        ("torch-nn-lstm",),
         (
             *_deepbench("h1024-b16-t25", "h1024-b128-t25", "h2048-b16-t25", "h2048-b128-t25"),
             *("--iterations", "6", "--warmup", "1"),
         ),
     ),
     "deepbench-1536": Group(
-        ("torch-cudnn",),
+        ("torch-nn-lstm",),
         (*_deepbench("h1536-b8-t50", "h1536-b32-t50"), "--iterations", "6", "--warmup", "1"),
     ),
     "imdb": Group(
-        ("torch-cudnn", "keras-lstm", "mxnet-module-lstm"),
+        ("torch-nn-lstm", "keras-lstm", "mxnet-module-lstm"),
         ("--workload", "imdb-gru", "--time-steps", "40"),
     ),
     "ptb": Group(
-        ("torch-cudnn",),
+        ("torch-nn-lstm",),
         (
             *("--workload", "ptb-large", "--hidden", "200", "--features", "200"),
             *("--time-steps", "20", "--iterations", "15"),
         ),
     ),
     "ptb-large": Group(
-        ("torch-cudnn",), ("--workload", "ptb-large", "--iterations", "6", "--warmup", "1")
+        ("torch-nn-lstm",), ("--workload", "ptb-large", "--iterations", "6", "--warmup", "1")
     ),
 }
 
@@ -188,7 +188,7 @@ README = """\
 
 `lstmprof capture` and `lstmprof ingest` write here by default, one folder a run. Git ignores them,
 but for the samples below, so that `lstmprof breakdown traces/` and `lstmprof diagnose traces/` have
-something to say in a fresh clone; `lstmprof breakdown traces/torch-cudnn` shows one of them. In
+something to say in a fresh clone; `lstmprof breakdown traces/torch-nn-lstm` shows one of them. In
 `studies/` are those of the networks of benchmark studies. On all of them the questions of
 [analyses/](../analyses/README.md) are answered.
 

@@ -19,7 +19,7 @@ import lstmprof as lp
 DOCS = Path(__file__).parent
 SAMPLES = DOCS.parent / "traces"
 #: What is shown: one network in three frameworks.
-RUNS = ("torch-cudnn", "torch-lstmcell-basic", "tf-lstmcell", "keras-lstm", "jax-scan")
+RUNS = ("torch-nn-lstm", "torch-lstmcell-basic", "tf-lstmcell", "keras-lstm", "jax-scan")
 #: The part of the page that a picture shows, by CSS selector.
 PICTURES = {
     "demo.png": "#ledger figure",

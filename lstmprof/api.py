@@ -181,7 +181,7 @@ class Run:
 
     def _repr_html_(self) -> str:
         """Its steps' lengths and the largest parts of each lane."""
-        heads = [("lane", ""), ("state", ""), ("part", ""), ("ms a step", ""), ("share", "")]
+        heads = [("lane", ""), ("state", ""), ("part", ""), ("ms per step", ""), ("share", "")]
         rows = [
             (
                 lane_words(lane.rank, lane.device),

@@ -53,7 +53,7 @@ def cli() -> None:
 
     \b
     Example:
-      lstmprof capture --impl torch-cudnn --workload 1x320-ce-short
+      lstmprof capture --impl torch-nn-lstm --workload 1x320-ce-short
       lstmprof breakdown traces/
     """
 

@@ -32,6 +32,8 @@ LISTED = ("implementations", "workloads", "systems", "eras")
 USUAL_TABLES = ("ledger", "kernels")
 #: Of which steps the account is.
 STEPS = ("clean", "profiled")
+#: What ``diagnose`` shows beside its verdicts.
+DETAILS = ("evidence", "waterfall", "roofline", "warnings")
 #: What must agree for two runs to be compared, unless a user says otherwise
 #: (``runs.metadata.condition``).
 CONDITIONS = ("workload", "precision", "mode", "device", "threads", "seed")

@@ -61,8 +61,8 @@ def number_of(number: float, one: str, many: str) -> str:
 
 
 def times_a_step(number: float) -> str:
-    """``40 times a step``, ``once a step``."""
-    return "once a step" if number == 1 else f"{count(number)} times a step"
+    """``40 times per step``, ``once per step``."""
+    return "once per step" if number == 1 else f"{count(number)} times per step"
 
 
 def quantity(number: float | None, unit: str) -> str:

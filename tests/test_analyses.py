@@ -83,7 +83,7 @@ def test_the_command_prints_the_answer_and_writes_the_chart(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     chart = tmp_path / "spread.svg"
-    named = [str(TRACES / name) for name in ("torch-cudnn", "tf-lstmcell", "keras-lstm")]
+    named = [str(TRACES / name) for name in ("torch-nn-lstm", "tf-lstmcell", "keras-lstm")]
     main(question("asr_spread"), [*named, "--chart", str(chart)])
     printed = capsys.readouterr()
     assert "verdict" in printed.out
@@ -92,8 +92,8 @@ def test_the_command_prints_the_answer_and_writes_the_chart(
 
 
 def test_folders_of_runs_within_a_folder_are_read(tmp_path: Path) -> None:
-    shutil.copytree(TRACES / "torch-cudnn", tmp_path / "first")
-    shutil.copytree(TRACES / "torch-cudnn", tmp_path / "studies" / "second")
+    shutil.copytree(TRACES / "torch-nn-lstm", tmp_path / "first")
+    shutil.copytree(TRACES / "torch-nn-lstm", tmp_path / "studies" / "second")
     (tmp_path / "empty").mkdir()
     assert [run.path.name for run in runs_of([str(tmp_path)])] == ["first", "second"]
     assert [run.path.name for run in runs_of([str(tmp_path / "first")])] == ["first"]

@@ -64,7 +64,7 @@ def claim(claims: list[Claim], says: str) -> Claim:
 
 def test_a_spread_is_over_pytorchs_own_layer(made: Made) -> None:
     rows = asr_spread.table(
-        [made("torch-cudnn", 20), made("torch-lstmcell-basic", 30), made("keras-lstm", 98)]
+        [made("torch-nn-lstm", 20), made("torch-lstmcell-basic", 30), made("keras-lstm", 98)]
     )
     short = rows[rows.network == "1x320-ce-short"].set_index("implementation")
     assert short.loc["torch-lstmcell-basic", "ratio"].value == pytest.approx(1.5)
@@ -72,7 +72,7 @@ def test_a_spread_is_over_pytorchs_own_layer(made: Made) -> None:
     claims = asr_spread.claims(rows)
     assert len(claims) == 4 + 31 - 4  # a spread a network; of 31 lines one a network is the base
     spread = claim(claims, "1x320-ce-short: the slowest over the fastest")
-    assert (spread.theirs, spread.here) == (5.1, "keras-lstm over torch-cudnn")
+    assert (spread.theirs, spread.here) == (5.1, "keras-lstm over torch-nn-lstm")
     assert spread.ours is not None
     assert spread.ours.value == pytest.approx(4.9)
     verdicts = {
@@ -94,31 +94,31 @@ def test_of_several_versions_and_lengths_the_newest_and_longest_is_compared(made
     versions = {"old": {"torch": "1.8.1"}, "new": {"torch": "2.13.0"}}
     own = steps.table(
         [
-            made("torch-cudnn", 9, short, versions=versions["new"]),
-            made("torch-cudnn", 30, name="old", versions=versions["old"]),
-            made("torch-cudnn", 20, name="new", versions=versions["new"]),
-            made("torch-cudnn", 50, name="amp", precision="amp-bf16", versions=versions["new"]),
-            made("torch-cudnn", 5, name="forward", mode="forward", versions=versions["new"]),
+            made("torch-nn-lstm", 9, short, versions=versions["new"]),
+            made("torch-nn-lstm", 30, name="old", versions=versions["old"]),
+            made("torch-nn-lstm", 20, name="new", versions=versions["new"]),
+            made("torch-nn-lstm", 50, name="amp", precision="amp-bf16", versions=versions["new"]),
+            made("torch-nn-lstm", 5, name="forward", mode="forward", versions=versions["new"]),
         ]
     )
     assert steps.of_network(own, "1x320-ce-short").run.tolist() == ["new"]
-    in_turn = made("torch-cudnn", 22, name="z", versions=versions["new"], turn_with=["y", "z"])
-    own = steps.table([in_turn, made("torch-cudnn", 20, name="again", versions=versions["new"])])
+    in_turn = made("torch-nn-lstm", 22, name="z", versions=versions["new"], turn_with=["y", "z"])
+    own = steps.table([in_turn, made("torch-nn-lstm", 20, name="again", versions=versions["new"])])
     assert steps.of_network(own, "1x320-ce-short").run.tolist() == ["z"]
-    rows = asr_versions.table([made("torch-cudnn", 20, name="n2", versions=versions["new"])])
+    rows = asr_versions.table([made("torch-nn-lstm", 20, name="n2", versions=versions["new"])])
     assert len(rows) == 0
 
 
 def test_a_shortened_network_of_labels_is_that_network(made: Made) -> None:
     deep = {**ASR, "name": "4x320-ctc-long-t10-y2", "time_steps": 10}
-    own = steps.table([made("torch-cudnn", 9, deep)])
+    own = steps.table([made("torch-nn-lstm", 9, deep)])
     assert len(steps.of_network(own, "4x320-ctc-long")) == 1
     assert not len(steps.of_network(own, "4x320-ce-long"))
 
 
 def test_versions_are_ordered_by_number_and_compared_with_the_newest(made: Made) -> None:
     runs_made = [
-        made("torch-cudnn", ms, name=version, versions={"torch": version})
+        made("torch-nn-lstm", ms, name=version, versions={"torch": version})
         for version, ms in (("2.13.0", 20), ("2.4.0", 25), ("1.8.1", 30))
     ]
     rows = asr_versions.table(runs_made)
@@ -126,7 +126,7 @@ def test_versions_are_ordered_by_number_and_compared_with_the_newest(made: Made)
     assert [ratio.value for ratio in rows.over_newest] == pytest.approx([1.5, 1.25, 1.0])
     turns = {"turn_with": ["a", "b"]}
     runs_made += [
-        made("torch-cudnn", ms, name=name, versions={"torch": version}, **turns)
+        made("torch-nn-lstm", ms, name=name, versions={"torch": version}, **turns)
         for name, version, ms in (("a", "1.8.1", 60), ("b", "2.13.0", 30))
     ]
     beside = asr_versions.table(runs_made)
@@ -142,9 +142,9 @@ def test_a_lead_that_grows_is_the_long_one_over_the_short_one(made: Made) -> Non
     short = {**ASR, "name": "1x320-ce-short-t5", "time_steps": 5}
     rows = asr_cudnn_on_long.table(
         [
-            made("torch-cudnn", 10, short),
+            made("torch-nn-lstm", 10, short),
             made("torch-lstmcell-basic", 12, short),
-            made("torch-cudnn", 20),
+            made("torch-nn-lstm", 20),
             made("torch-lstmcell-basic", 36),
         ]
     )
@@ -159,7 +159,7 @@ def test_an_example_is_a_step_over_the_batch(made: Made) -> None:
     network = {"name": "glample-h128-b32", "hidden": 128, "batch": 32, "time_steps": 30}
     rows = glample_compile_time.table(
         [
-            made("torch-cudnn", 3.2, network, compile_ns=50_000_000),
+            made("torch-nn-lstm", 3.2, network, compile_ns=50_000_000),
             made("tf-lstmcell", 6.4, network, framework="tensorflow", compile_ns=1_000_000_000),
         ]
     )
@@ -177,7 +177,7 @@ def test_an_example_is_a_step_over_the_batch(made: Made) -> None:
 
 def test_epochs_are_whole_batches_of_all_reviews(made: Made) -> None:
     network = {"name": "imdb-gru", "cell": "gru", "batch": 64, "vocabulary": 30_000}
-    rows = imdb_epoch.table([made("torch-cudnn", 10, network), made("keras-lstm", 17, network)])
+    rows = imdb_epoch.table([made("torch-nn-lstm", 10, network), made("keras-lstm", 17, network)])
     seconds = rows.set_index("system").s
     assert seconds["PyTorch"].value == pytest.approx(0.010 * 391 * 3)
     verdicts = {claim.says: claim.verdict for claim in imdb_epoch.claims(rows)}
@@ -192,8 +192,8 @@ def test_a_word_is_a_step_over_batch_times_time_steps(made: Made) -> None:
     vocabulary = {"vocabulary": 10_000}
     rows = ptb_words_per_second.table(
         [
-            made("torch-cudnn", 40, {**small, **vocabulary}),
-            made("torch-cudnn", 1400, {**large, **vocabulary}),
+            made("torch-nn-lstm", 40, {**small, **vocabulary}),
+            made("torch-nn-lstm", 1400, {**large, **vocabulary}),
         ]
     )
     assert sorted(rows.words_per_s) == pytest.approx([500, 10_000])
@@ -213,7 +213,7 @@ def test_a_share_of_the_peak_counts_the_products_of_a_whole_step(made: Made) -> 
     rows = deepbench_roofline.table(
         [
             made(
-                "torch-cudnn",
+                "torch-nn-lstm",
                 6 * one * batch / 1e11 * 1e3 * 2,  # half as fast as the peak
                 {**sizes, "batch": batch, "name": f"deepbench-lstm-h512-b{batch}-t25"},
                 peaks=peaks[batch],
@@ -243,7 +243,7 @@ def test_a_mode_is_compared_with_the_fastest(made: Made) -> None:
 
 
 def test_launching_is_its_share_of_the_whole_step(made: Made) -> None:
-    gpu = made("torch-cudnn", 0.04, device="cuda:0")
+    gpu = made("torch-nn-lstm", 0.04, device="cuda:0")
     assert len(kernel_study_launch_share.table([made("keras-lstm", 10)])) == 0
     (row,) = kernel_study_launch_share.table([gpu]).to_dict("records")
     # of each 10 µs the kernel runs 3; 2 pass in the launch call and 1 until the kernel starts
@@ -257,13 +257,13 @@ def test_casts_are_of_the_run_in_mixed_precision(made: Made, tmp_path: Path) -> 
     runs.run(
         tmp_path,
         "amp",
-        implementation="torch-cudnn",
+        implementation="torch-nn-lstm",
         kernels=6,
         names=(cast, "ampere_sgemm_128x64_nn"),
         walls_ns=(60_000,) * 20,
         facts=facts,
     )
-    fp32 = made("torch-cudnn", 0.04, device="cuda:0")
+    fp32 = made("torch-nn-lstm", 0.04, device="cuda:0")
     (row,) = amp_cast_price.table([lp.read(tmp_path / "amp"), fp32]).to_dict("records")
     assert row["over_fp32"].value == pytest.approx(1.5)
     assert row["casts_a_step"] == pytest.approx(3)  # every other of six kernels

@@ -141,7 +141,7 @@ def test_wrong_arguments_get_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"holds 2 runs; lp.read_all"):
         lp.read(tmp_path)
     with pytest.raises(UsageError, match=r"unknown option 'iteration'; did you mean 'iterations'"):
-        lp.capture("torch-cudnn", "1x320-ce-short", iteration=3)
+        lp.capture("torch-nn-lstm", "1x320-ce-short", iteration=3)
     with pytest.raises(UsageError, match="these are 3 runs"):
         lp.compare(PROFILE, [PROFILE, PROFILE])  # type: ignore[arg-type]
 
@@ -160,7 +160,7 @@ def test_a_capture_is_a_run(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     sizes = {"hidden": 4, "batch": 2, "time_steps": 3, "features": 3}
     asked = {"device": "cpu", "iterations": 6, "warmup": 1, "peaks": False}
-    run = lp.capture("torch-cudnn", "1x320-ce-short", out=tmp_path, rounds=1, **sizes, **asked)
+    run = lp.capture("torch-nn-lstm", "1x320-ce-short", out=tmp_path, rounds=1, **sizes, **asked)
     timings = run.timings()
     assert timings is not None
     assert timings.iterations == 6

@@ -201,7 +201,7 @@ def test_the_help_of_all_verbs_imports_none() -> None:
 
 
 def test_a_breakdown_imports_nothing_that_explains_one() -> None:
-    run = Path(__file__).parents[1] / "traces/torch-cudnn"
+    run = Path(__file__).parents[1] / "traces/torch-nn-lstm"
     code = (
         f"import sys\nfrom lstmprof import cli\ncli.run(['breakdown', {str(run)!r}])\n"
         "print('imported', *(m for m in sys.modules if m.startswith('lstmprof.diagnose.')))"
@@ -221,19 +221,19 @@ def test_the_bare_command_shows_its_help_as_a_page() -> None:
     ("arguments", "code", "said"),
     [
         (["capture", "--impl", "no-such"], 2, "unknown implementation 'no-such'"),
-        (["capture", "--impl", "torch-cudn"], 2, "did you mean 'torch-cudnn'?"),
-        (["capture", "--impl", "pytorch-cudnn"], 2, "did you mean 'torch-cudnn'?"),
+        (["capture", "--impl", "torch-cudn"], 2, "did you mean 'torch-nn-lstm'?"),
+        (["capture", "--impl", "pytorch-cudnn"], 2, "did you mean 'torch-nn-lstm'?"),
         (["capture", "--impl", "pytorch-*"], 2, "did you mean 'torch-*'?"),
         (["capture", "--impl", "TensorFlow-lstmcell"], 2, "did you mean 'tf-lstmcell'?"),
         (["capture", "--impl", "tensorflow"], 2, "did you mean 'tf-*'?"),
         (["list", "kers"], 2, "families: torch, tensorflow"),
-        (["capture", "--impl", "torch-cudnn", "--workload", "1x320-short"], 2, "1x320-ce-short"),
-        (["capture", "--impl", "torch-cudnn", "--iteration", "3"], 2, "--iterations"),
-        (["capture", "--impl", "torch-cudnn", "--hidden", "0"], 2, "at least 1"),
+        (["capture", "--impl", "torch-nn-lstm", "--workload", "1x320-short"], 2, "1x320-ce-short"),
+        (["capture", "--impl", "torch-nn-lstm", "--iteration", "3"], 2, "--iterations"),
+        (["capture", "--impl", "torch-nn-lstm", "--hidden", "0"], 2, "at least 1"),
         (["capture"], 2, "--impl"),
-        (["capture", "--impl", "torch-cudnn", "--python", "no-such"], 2, "no such interpreter"),
+        (["capture", "--impl", "torch-nn-lstm", "--python", "no-such"], 2, "no such interpreter"),
         (["capture", "--impl", "cntk-*"], 2, "cntk-*"),
-        (["capture", "--impl", "torch-cudnn", "--xla"], 2, "does not support xla"),
+        (["capture", "--impl", "torch-nn-lstm", "--xla"], 2, "does not support xla"),
         (["brakdown", "x"], 2, "did you mean 'breakdown'?"),
         (["breakdown", "no-such-place"], 1, "no-such-place"),
         (["breakdown", "."], 1, "without a run or a profile"),
@@ -406,28 +406,28 @@ def test_list_says_of_systems_that_do_not_run_why_and_what_they_need() -> None:
 def test_a_label_and_an_interpreter_are_part_of_a_capture(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     given = ["--python", sys.executable, "--label", "again"]
-    made = process("capture", "--impl", "torch-cudnn", *TINY, *given, "--out", tmp_path)
+    made = process("capture", "--impl", "torch-nn-lstm", *TINY, *given, "--out", tmp_path)
     assert made.returncode == 0, made.stderr
     assert new_run(made)[0].endswith("--fp32--again")
-    refused = lstmprof("capture", "--impl", "torch-cudnn", "--label", "../x", "--out", tmp_path)
+    refused = lstmprof("capture", "--impl", "torch-nn-lstm", "--label", "../x", "--out", tmp_path)
     assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
     assert [p.name for p in tmp_path.iterdir()] == new_run(made)
 
 
 def test_captures_of_two_frameworks_are_compared(tmp_path: Path) -> None:
     pytest.importorskip("jax")
-    for impl in ("torch-cudnn", "jax-scan"):
+    for impl in ("torch-nn-lstm", "jax-scan"):
         made = lstmprof("capture", "--impl", impl, *TINY, "--out", tmp_path)
         assert made.returncode == 0, made.stderr
         assert made.stdout.splitlines() == [f"wrote {tmp_path / name}" for name in new_run(made)]
     found = json.loads(lstmprof("breakdown", tmp_path, "--format", "json").stdout)
-    assert {t["implementation"] for t in found["timings"]} == {"torch-cudnn", "jax-scan"}
+    assert {t["implementation"] for t in found["timings"]} == {"torch-nn-lstm", "jax-scan"}
     assert min(t["slowdown"] for t in found["timings"]) == 1.0
     assert {(row["step"], row["device"]) for row in found["ledger"]} == {(0, None), (1, None)}
     assert all(row["ns"] > 0 for row in found["ledger"])
     parts = {(row["run"], row["part"]) for row in found["ledger"] if row["state"] == "busy"}
     assert {run.split("--")[0] for run, part in parts if part in ("gemm", "rnn")} == {
-        "torch-cudnn",
+        "torch-nn-lstm",
         "jax-scan",
     }
     text = lstmprof("breakdown", tmp_path).stdout

@@ -17,7 +17,7 @@ pytest.importorskip("hatchling", reason="the build backend hatchling is not inst
 ROOT = Path(__file__).resolve().parents[1]
 #: What comes of working in a clone.
 MADE = ("__pycache__", ".hypothesis")
-SAMPLE = "torch-cudnn"
+SAMPLE = "torch-nn-lstm"
 
 
 @dataclass(frozen=True)

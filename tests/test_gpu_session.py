@@ -29,7 +29,7 @@ SHORT = named("1x320-ce-short")
 TINY = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")
 
 
-def request(name: str = "torch-cudnn", **fields: Any) -> CaptureRequest:
+def request(name: str = "torch-nn-lstm", **fields: Any) -> CaptureRequest:
     return CaptureRequest(name, SHORT, **{"device": "cuda:0", "timing_s": 1.0, **fields})
 
 
@@ -52,9 +52,9 @@ def test_every_combination_is_wished_for_once() -> None:
 def test_the_seed_study_comes_first_and_then_casts_graphs_and_cudnn() -> None:
     first = [run_name(r).replace("--cuda0", "") for r in wishes.requests("cuda:0")[:15]]
     assert first[:8] == [f"{name}--1x320-ce-short--fp32" for name in wishes.ALL]
-    assert first[8] == "torch-cudnn--1x320-ce-short--amp-fp16"
-    assert first[11] == "torch-cudnn--1x320-ce-short--fp32--cuda-graph"
-    assert first[14] == "torch-cudnn--deepbench-lstm-h512-b16-t25--fp32"
+    assert first[8] == "torch-nn-lstm--1x320-ce-short--amp-fp16"
+    assert first[11] == "torch-nn-lstm--1x320-ce-short--fp32--cuda-graph"
+    assert first[14] == "torch-nn-lstm--deepbench-lstm-h512-b16-t25--fp32"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def chosen_by_cudnn(precision: str, hidden: int, batch: int) -> list[str | None]
     (network,) = (
         r.workload
         for r in wishes.requests("cuda:0")
-        if (r.implementation, r.precision) == ("torch-cudnn", precision)
+        if (r.implementation, r.precision) == ("torch-nn-lstm", precision)
         and r.workload.name.startswith(f"{wishes.DEEPBENCH[0]}-h{hidden}-b{batch}")
     )
     layer = cudnn_algorithm.Layer(
@@ -101,7 +101,7 @@ def test_flashrnns_comparison_is_wished_for_forward_alone_and_in_training() -> N
     found = [r for r in wishes.requests("cuda:0") if r.workload.time_steps == 1024]
     assert {(r.implementation, r.mode) for r in found} == {
         (name, mode)
-        for name in ("torch-cudnn", "torch-lstmcell-basic")
+        for name in ("torch-nn-lstm", "torch-lstmcell-basic")
         for mode in ("forward", "train")
     }
     assert {(r.workload.hidden, r.workload.batch, r.precision) for r in found} == {
@@ -120,7 +120,7 @@ def test_what_is_refused_is_left_out_with_the_reason(tmp_path: Path) -> None:
 
 def test_three_steps_are_profiled_but_of_a_long_unrolled_network_one() -> None:
     steps = {(r.implementation, r.workload.name): r.profile_steps for r in wishes.requests("cpu")}
-    assert steps["torch-cudnn", wishes.CTC] == steps["torch-lstmcell-basic", wishes.LONG] == 3
+    assert steps["torch-nn-lstm", wishes.CTC] == steps["torch-lstmcell-basic", wishes.LONG] == 3
     assert steps["torch-lstmcell-basic", wishes.CTC] == 1
 
 
@@ -163,7 +163,7 @@ def test_the_budget_is_kept_and_used(slower: float, budget_s: float, tmp_path: P
 
 def test_what_would_not_fit_is_not_begun_and_a_shorter_one_is(tmp_path: Path) -> None:
     machine = Machine(1.0)
-    long, short = request("torch-compile"), request("torch-cudnn")
+    long, short = request("torch-compile"), request("torch-nn-lstm")
     first, second = machine.outcomes([long, short], 30.0, tmp_path)
     assert first.ended is None
     assert first.why == "needs about 51 s, 30 s are left"
@@ -172,29 +172,29 @@ def test_what_would_not_fit_is_not_begun_and_a_shorter_one_is(tmp_path: Path) ->
 
 def test_an_estimate_is_corrected_by_what_was_measured() -> None:
     estimates = Estimates()
-    estimates.learn(request("torch-cudnn"), 2 * guess_s(request("torch-cudnn")))
+    estimates.learn(request("torch-nn-lstm"), 2 * guess_s(request("torch-nn-lstm")))
     assert estimates.seconds(request("jax-scan")) == 2 * guess_s(request("jax-scan"))
     estimates.learn(request("jax-scan"), 0.5 * guess_s(request("jax-scan")))
     assert estimates.seconds(request("jax-scan")) == 0.5 * guess_s(request("jax-scan"))
-    longer = dataclasses.replace(request("torch-cudnn"), workload=named("4x320-ce-long"))
+    longer = dataclasses.replace(request("torch-nn-lstm"), workload=named("4x320-ce-long"))
     assert estimates.seconds(longer) == 2 * guess_s(longer)
 
 
 def test_who_hangs_once_or_fails_twice_costs_no_more_time(tmp_path: Path) -> None:
     faults = {
-        "torch-cudnn": session.Ended(1e9, "was stopped", hung=True),
+        "torch-nn-lstm": session.Ended(1e9, "was stopped", hung=True),
         "jax-scan": session.Ended(3.0, "died"),
     }
     machine = Machine(1.0, faults)
     asked = [
         request(name, precision=precision)
         for precision in ("fp32", "tf32", "amp-fp16")
-        for name in ("torch-cudnn", "jax-scan", "torch-script")
+        for name in ("torch-nn-lstm", "jax-scan", "torch-script")
     ][:-2]
     outcomes = machine.outcomes(asked, 3000.0, tmp_path)
     begun = [o.planned.request.implementation for o in outcomes if o.ended is not None]
-    assert begun == ["torch-cudnn", "jax-scan", "torch-script", "jax-scan", "torch-script"]
-    assert {o.why for o in outcomes if o.ended is None} == {"torch-cudnn hung or failed before"}
+    assert begun == ["torch-nn-lstm", "jax-scan", "torch-script", "jax-scan", "torch-script"]
+    assert {o.why for o in outcomes if o.ended is None} == {"torch-nn-lstm hung or failed before"}
     assert machine.limits[0] == 60.0  # four times its estimate, or a minute
 
 
@@ -206,7 +206,7 @@ def place(tmp_path: Path) -> processes.Place:
     return processes.Place(tmp_path / "out", tmp_path / "site")
 
 
-def small(name: str = "torch-cudnn", **fields: Any) -> CaptureRequest:
+def small(name: str = "torch-nn-lstm", **fields: Any) -> CaptureRequest:
     asked = {"device": "cpu", "iterations": 3, "warmup": 1, "profile_steps": 1, "peaks": False}
     return CaptureRequest(name, TINY, **{**asked, **fields})
 
@@ -222,7 +222,7 @@ def test_a_capture_is_kept_raw_and_made_a_run_later(place: processes.Place) -> N
     assert processes.made_run(place, name, PATIENCE_S).fault is None
     assert raw_captures.waiting(place.out) == []
     (run,) = runs_in(place.out)
-    assert (run.name, run.info.implementation) == (name, "torch-cudnn")
+    assert (run.name, run.info.implementation) == (name, "torch-nn-lstm")
     assert run.events().num_rows > 20
     (profile,) = (run.path / "profile").iterdir()
     assert profile.name.endswith(".pt.trace.json.gz")
@@ -296,7 +296,7 @@ def gpu(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 def test_a_dry_run_prints_the_plan_and_does_nothing(tmp_path: Path) -> None:
     shown = gpu("--dry-run", "--out", str(tmp_path / "out"))
     assert shown.returncode == 0, shown.stderr
-    assert "torch-cudnn--1x320-ce-short--fp32--cuda0" in shown.stdout
+    assert "torch-nn-lstm--1x320-ce-short--fp32--cuda0" in shown.stdout
     assert "left out, 16: cudnn-direct does not support" not in shown.stdout  # the reason alone
     assert "cuDNN has no automatic mixed precision: its caller casts" in shown.stdout
     assert not (tmp_path / "out").exists()
@@ -316,14 +316,14 @@ def test_a_session_on_a_cpu_captures_packs_and_goes_on_where_it_stopped(tmp_path
     pytest.importorskip("torch")
     where = ("--out", str(tmp_path / "out"), "--pack", str(tmp_path / "back"))
     asked = ("--device", "cpu", "--tiny", "--no-tests", "--budget", "3m", *where)
-    first = gpu(*asked, "--only", "torch-cudnn--1x320-ce-short", "--most", "1")
+    first = gpu(*asked, "--only", "torch-nn-lstm--1x320-ce-short", "--most", "1")
     assert first.returncode == 0, first.stdout + first.stderr
     (run,) = runs_in(tmp_path / "out")
-    assert run.name == "torch-cudnn--1x320-ce-short-h8-b2-t12--fp32--cpu"
+    assert run.name == "torch-nn-lstm--1x320-ce-short-h8-b2-t12--fp32--cpu"
     assert run.info.iterations >= 3
     assert f"*  {run.name}" in first.stdout
     assert (tmp_path / "back" / "runs-1.tar.gz").is_file()
-    again = gpu(*asked, "--only", "torch-cudnn--1x320-ce-short", "--most", "1")
+    again = gpu(*asked, "--only", "torch-nn-lstm--1x320-ce-short", "--most", "1")
     assert again.returncode == 0
     assert "left out, 1: is there already" in again.stdout
     written = json.loads((run.path / "run.json").read_text())
@@ -336,7 +336,7 @@ def test_when_nothing_fits_the_exit_code_says_so(tmp_path: Path) -> None:
         *("--out", str(tmp_path)),
     )
     assert ended.returncode == 3
-    assert "not begun: torch-cudnn" in ended.stdout
+    assert "not begun: torch-nn-lstm" in ended.stdout
 
 
 def test_a_capture_by_hand_asks_for_its_words(capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,7 +44,7 @@ KERNEL_COUNTS = ("voluntary_switches", "preemptions", "minor_faults", "major_fau
 
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
-    folder = raw_captures.place(tmp_path, "torch-cudnn--made")
+    folder = raw_captures.place(tmp_path, "torch-nn-lstm--made")
     (folder / raw_captures.PROFILE).mkdir(parents=True)
     content = json.dumps({"schemaVersion": 1, "traceEvents": trace()}).encode()
     profile = folder / raw_captures.PROFILE / "made.pt.trace.json.gz"
@@ -72,18 +72,18 @@ def out(tmp_path: Path) -> Path:
 
 
 def test_what_is_no_run_yet_has_its_times(out: Path) -> None:
-    (line,) = summary.lines(out, ["torch-cudnn--made", "not-captured"])
+    (line,) = summary.lines(out, ["torch-nn-lstm--made", "not-captured"])
     assert (line.step_ms, line.device_ms, line.iterations) == (0.2, 0.1, 3)
     assert (line.busy_share, line.waits_for_host_share, line.activities) == (None, None, None)
     assert summary.hardware(out, [line.name]) == "NVIDIA H200; torch 2.11.0"
     assert summary.text([line])[1].split() == [
-        *("0.200", "0.100", "–", "–", "–", "3", "0.00*", "torch-cudnn--made")
+        *("0.200", "0.100", "–", "–", "–", "3", "0.00*", "torch-nn-lstm--made")
     ]
 
 
 def test_a_run_has_the_account_of_its_gpu_too(out: Path) -> None:
-    raw_captures.make_run(out, "torch-cudnn--made")
-    (line,) = summary.lines(out, ["torch-cudnn--made"])
+    raw_captures.make_run(out, "torch-nn-lstm--made")
+    (line,) = summary.lines(out, ["torch-nn-lstm--made"])
     assert (line.step_ms, line.device_ms, line.iterations) == (0.2, 0.1, 3)
     assert (line.busy_share, line.activities) == (0.2, 1)
     # before the kernel: 10 python, 10 dispatch, 10 launch call, 10 latency; after it 5 python

@@ -44,11 +44,11 @@ def test_a_group_is_captured_by_a_command_that_stands(group: str) -> None:
 def test_a_sample_is_called_by_what_it_is() -> None:
     names = (
         "keras-lstm--1x320-ce-short-t20--fp32--forward",
-        "torch-cudnn--1x320-ce-short-t5--fp32",
+        "torch-nn-lstm--1x320-ce-short-t5--fp32",
     )
     asr = ("1x320-ce-short-t20", "fp32")
     assert sample_name(names[0], asr) == "keras-lstm-forward"
-    assert sample_name(names[1], ("1x320-ce-short", "fp32")) == "torch-cudnn-t5"
-    version = "torch-cudnn--1x320-ce-short-t20--fp32--torch==1.8.1"
-    assert sample_name(version, asr) == "torch-cudnn-torch-1.8.1"
-    assert sample_name("torch-cudnn--ptb-large--fp32", asr) == "torch-cudnn-ptb-large"
+    assert sample_name(names[1], ("1x320-ce-short", "fp32")) == "torch-nn-lstm-t5"
+    version = "torch-nn-lstm--1x320-ce-short-t20--fp32--torch==1.8.1"
+    assert sample_name(version, asr) == "torch-nn-lstm-torch-1.8.1"
+    assert sample_name("torch-nn-lstm--ptb-large--fp32", asr) == "torch-nn-lstm-ptb-large"

@@ -38,7 +38,7 @@ from lstmprof.runs.run import Run, open_run
 #: Small, so that most of a capture is the import of a framework; a step is no single op.
 NETWORK = ("--layers", "1", "--hidden", "64", "--batch", "32", "--time-steps", "20")
 #: Of each framework; TensorFlow, which takes longest to import, once.
-IMPLEMENTATIONS = ("torch-lstmcell-fused", "jax-scan", "torch-cudnn", "tf-lstmcell", "flax-lstm")
+IMPLEMENTATIONS = ("torch-lstmcell-fused", "jax-scan", "torch-nn-lstm", "tf-lstmcell", "flax-lstm")
 LSTMPROF = (sys.executable, "-m", "lstmprof")
 BACK_TO_BACK, APART, SPINNING = "back to back", "minutes apart", "a process spins on each core"
 CONDITIONS = (BACK_TO_BACK, APART, SPINNING)
@@ -143,7 +143,9 @@ def verdict(pair: Pair, folder: Path) -> Verdict:
     command = [*LSTMPROF, "diagnose", *paths, "--format", "json"]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     (said,) = json.loads(text)
-    return Verdict(pair, said["state"], said["ratio"]["value"], said["sentence"])
+    return Verdict(
+        pair, said["state"], said["verdict"]["ratio"]["value"], said["verdict"]["sentence"]
+    )
 
 
 def wilson(hits: int, of: int) -> tuple[float, float]:

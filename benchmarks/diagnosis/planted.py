@@ -162,7 +162,7 @@ def outcome(case: Case, folder: Path) -> Outcome | str:
     named = next((name for name, _ in case.causes if name in whole), None)
     difference_ns = whole[STEP] - clean[STEP]
     found = {each["kind"]: each["delta_ns"] for each in told["findings"]}
-    kind = KINDS[case.causes[0][0]] if case.causes else told["cause"]
+    kind = KINDS[case.causes[0][0]] if case.causes else told["verdict"]["kind"]
     return Outcome(
         case,
         clean_ns=clean[STEP],
@@ -170,9 +170,9 @@ def outcome(case: Case, folder: Path) -> Outcome | str:
         difference_ns=difference_ns,
         slow=told["slow"],
         state=told["state"],
-        cause=told["cause"],
+        cause=told["verdict"]["kind"],
         found_ns=found.get(kind, 0),
-        sentence=told["sentence"],
+        sentence=told["verdict"]["sentence"],
     )
 
 

@@ -117,17 +117,17 @@ def _pairs(implementation: str, *pairs: tuple[str, str]) -> Iterator[Case]:
 def _settings() -> Iterator[Case]:
     """What makes the same calls slower."""
     yield Case("torch-lstmcell-fused", setting="anomaly mode", asked={"anomaly": True})
-    yield Case("torch-cudnn", setting="two threads on one CPU", across=("threads",))
-    yield Case("torch-cudnn", setting="oneDNN off", asked={"onednn": False})
+    yield Case("torch-nn-lstm", setting="two threads on one CPU", across=("threads",))
+    yield Case("torch-nn-lstm", setting="oneDNN off", asked={"onednn": False})
     yield Case("torch-lstmcell-fused", setting="page faults", environment=ALLOCATOR)
-    for name in ("torch-cudnn", "torch-lstmcell-fused"):
+    for name in ("torch-nn-lstm", "torch-lstmcell-fused"):
         yield Case(name, setting="denormals", asked={"keep_denormals": True}, workload=LONG)
 
 
 CASES = (
     *_single("torch-lstmcell-basic", *KINDS),
     *_pairs("torch-lstmcell-basic", ("casts", "busy wait"), ("layout copies", "casts")),
-    *_single("torch-cudnn", "casts", "tiny ops", "layout copies", "sleep", "item()"),
+    *_single("torch-nn-lstm", "casts", "tiny ops", "layout copies", "sleep", "item()"),
     *_single("torch-lstmcell-fused", "doubled GEMM", "pointwise"),
     *_settings(),
     *_single("tf-lstmcell", "casts", "layout copies", "doubled GEMM", "busy wait", "input work"),

@@ -125,7 +125,7 @@ AS_LAYER, COMPILED = ("--as", "layer"), ("--as", "compiled")
 PAIRS: dict[str, Sequence[Pair]] = {
     "torch-lstmcell-basic": without(BASIC, "casts", "clones", "transposes", "item", "zeros"),
     "torch-lstmcell-fused": without(FUSED, "casts", "transposes", "item"),
-    "torch-cudnn": without(LAYER, "casts", "transposes", "item"),
+    "torch-nn-lstm": without(LAYER, "casts", "transposes", "item"),
     "torch-slices": (sliced(BASIC_2), sliced(FUSED_2)),
     "torch-forms": (
         Pair(BASIC, LAYER, AS_LAYER),

@@ -26,7 +26,7 @@ from lstmprof.runs.run import Run, open_run
 
 #: What is captured, and by which sampler.
 CASES = (
-    ("torch-cudnn", PY_SPY),
+    ("torch-nn-lstm", PY_SPY),
     ("torch-lstmcell-fused", PY_SPY),
     ("torch-lstmcell-basic", PY_SPY),
     ("torch-script", PY_SPY),

@@ -17,14 +17,14 @@ from lstmprof.workloads import Workload, with_overrides
 from lstmprof.workloads.studies import named
 
 TORCH = (
-    "torch-cudnn",
+    "torch-nn-lstm",
     "torch-lstmcell-fused",
     "torch-lstmcell-basic",
     "torch-compile",
     "torch-script",
 )
 ALL = (*TORCH[:3], "jax-scan", *TORCH[3:], "flax-lstm", "cudnn-direct")
-LAYERS = ("torch-cudnn", "cudnn-direct")  # no Python loop over time steps
+LAYERS = ("torch-nn-lstm", "cudnn-direct")  # no Python loop over time steps
 SHORT, LONG, DEEP, CTC = "1x320-ce-short", "1x320-ce-long", "4x320-ce-long", "4x320-ctc-long"
 DEEPBENCH = (
     "deepbench-lstm-h512-b16-t25",

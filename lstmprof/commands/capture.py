@@ -301,11 +301,11 @@ def command(
 
     \b
     Example:
-      lstmprof capture --impl torch-cudnn --workload 1x320-ce-short --time-steps 20
+      lstmprof capture --impl torch-nn-lstm --workload 1x320-ce-short --time-steps 20
       lstmprof capture --impl 'torch-*' --impl keras-lstm --rounds 5
-      lstmprof capture --impl mymodel.py:build --impl torch-cudnn --workload 1x320-ce-short
-      lstmprof capture --impl torch-cudnn --hidden 128,512,1024 --batch 32,128 --plan
-      lstmprof capture --impl torch-cudnn --versions 1.0.0,1.8.1,2.13.0
+      lstmprof capture --impl mymodel.py:build --impl torch-nn-lstm --workload 1x320-ce-short
+      lstmprof capture --impl torch-nn-lstm --hidden 128,512,1024 --batch 32,128 --plan
+      lstmprof capture --impl torch-nn-lstm --versions 1.0.0,1.8.1,2.13.0
     """
     wish = _wish(options)
     sweeping = {key: options.pop(key) for key in ("rounds", "only_plan", "name", "force")}

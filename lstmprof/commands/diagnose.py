@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lstmprof.commands import completion, options, terminal
-from lstmprof.names import CHANGES, FORMS
+from lstmprof.names import CHANGES, DETAILS, FORMS
 from lstmprof.numbers import escaped
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     help=f"Replay the slow step without this; repeat for more: {', '.join(CHANGES)}.",
 )
 @click.option(
-    "--gemm-at-roofline", is_flag=True, help="Replay it with matrix products at their least time."
+    "--gemm-at-roofline", is_flag=True, help="Replay it with matmuls at their least time."
 )
 @click.option(
     "--as",
@@ -57,6 +57,10 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Hold each run against the layer op of its framework on the same shapes, captured here.",
 )
+@click.option("--evidence", is_flag=True, help="Show counts and the largest ops of each part.")
+@click.option("--waterfall", is_flag=True, help="Show the difference of two steps part by part.")
+@click.option("--roofline", is_flag=True, help="Show the least time that the device needs.")
+@click.option("--warnings", is_flag=True, help="Show warnings and notes in full.")
 @options.rank
 @options.device
 @options.open_
@@ -73,6 +77,7 @@ def command(
     device: int | None,
     against_builtin: bool,
     open_: bool,
+    **details: bool,
 ) -> int:
     """Say why one run is slower than another, and what to do.
 
@@ -86,7 +91,7 @@ def command(
 
     \b
     Example:
-      lstmprof diagnose traces/torch-cudnn--… traces/torch-lstmcell-basic--…
+      lstmprof diagnose traces/torch-nn-lstm--… traces/torch-lstmcell-basic--…
       lstmprof diagnose traces/
       lstmprof diagnose profile.pt.trace.json.gz
       lstmprof diagnose profile.pt.trace.json.gz --without launch --without syncs
@@ -119,13 +124,13 @@ def command(
             return list(good), diagnose_all(good, across, asked, must_compare=must_compare)
 
         breakdowns, diagnoses = options.of_good(diagnosed, breakdowns, left_out)
-        _show(diagnoses, format_)
+        _show(diagnoses, format_, [name for name in DETAILS if details[name]])
         if open_:
             options.open_report(breakdowns, left_out, across, diagnoses)
     return left_out.code
 
 
-def _show(diagnoses: Sequence[Diagnosis], format_: str) -> None:
+def _show(diagnoses: Sequence[Diagnosis], format_: str, details: Sequence[str]) -> None:
     from lstmprof.commands.terminal import diagnosis
 
     if format_ == "json":
@@ -133,7 +138,7 @@ def _show(diagnoses: Sequence[Diagnosis], format_: str) -> None:
     elif format_ == "markdown":
         print(diagnosis.markdown_of_all(diagnoses))
     else:
-        diagnosis.show_all(diagnoses)
+        diagnosis.show_all(diagnoses, details)
 
 
 def _show_against(
@@ -161,7 +166,7 @@ def _show_against(
         terminal.write_line(verdict.sentence, style="bold")
         terminal.write_line()
         for each in shown:
-            diagnosis.show(each, set())
+            diagnosis.show(each)
 
 
 def _once(names: tuple[str, ...]) -> tuple[str, ...]:

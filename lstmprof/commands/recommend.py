@@ -155,14 +155,14 @@ def _request(
                 "no network is described", "give --like, or --hidden, --batch and --time-steps"
             )
         return CaptureRequest(
-            "torch-cudnn", workloads.with_overrides(BASE, **sizes), peaks=False, **asked
+            "torch-nn-lstm", workloads.with_overrides(BASE, **sizes), peaks=False, **asked
         )
     like: dict[str, Any] = {"precision": shape.precision, "mode": shape.mode}
     like |= {"device": shape.device, "threads": shape.threads, "seed": shape.seed}
     if not is_here(shape.device) and "device" not in asked:
         options.say("it ran on a GPU, and this machine has none: measured on the CPU")
         like["device"] = "cpu"
-    return CaptureRequest("torch-cudnn", shape.workload, peaks=False, **{**like, **asked})
+    return CaptureRequest("torch-nn-lstm", shape.workload, peaks=False, **{**like, **asked})
 
 
 def _show(recommendation: Recommendation, format_: str) -> None:
@@ -179,7 +179,7 @@ def _show(recommendation: Recommendation, format_: str) -> None:
     where = f"{info.precision}, {info.mode}, {info.device_name or info.device}"
     terminal.write_table(
         f"{recommendation.workload.name}: {where}",
-        ["", "implementation", "form", ">ms a step", ">95 % interval", ">slowdown"],
+        ["", "implementation", "form", ">ms per step", ">95 % interval", ">slowdown"],
         [_cells(ranked, recommendation) for ranked in recommendation.ranking],
         spare=(">95 % interval", "form"),
     )

@@ -62,7 +62,7 @@ def command(
     \b
     Example:
       lstmprof report traces/ -o report.html
-      lstmprof report traces/torch-cudnn--… traces/torch-lstmcell-basic--…
+      lstmprof report traces/torch-nn-lstm--… traces/torch-lstmcell-basic--…
       lstmprof report fp32-run amp-run --across precision
       lstmprof report traces/ --svg charts/
       lstmprof report traces/ --open

@@ -9,7 +9,6 @@ from lstmprof.diagnose.certainty.pair import no_difference
 from lstmprof.diagnose.findings import lengths
 from lstmprof.diagnose.remedies import Advice
 from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.numbers import milliseconds
 
 
 def worth(advice: Advice, slow: StepProfile, beside: Sequence[StepProfile]) -> Advice | None:
@@ -24,6 +23,5 @@ def worth(advice: Advice, slow: StepProfile, beside: Sequence[StepProfile]) -> A
     for other in sorted(others, key=lambda profile: profile.length_ns):
         other_ns, slow_ns = lengths(other, slow)
         if other_ns < slow_ns and not no_difference(other, slow):
-            took = f"{milliseconds(other_ns)} against {milliseconds(slow_ns)} ms"
-            return replace(advice, sentence=f"{advice.sentence}; here that took {took}")
+            return replace(advice, measured_ns=other_ns, gain_ns=slow_ns - other_ns)
     return None

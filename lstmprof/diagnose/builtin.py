@@ -42,14 +42,14 @@ from lstmprof.runs.run import Run, is_run, open_run
 
 #: Framework -> its rows that run a layer in one op, the one to prefer first
 LAYER_ROWS: Mapping[str, tuple[str, ...]] = {
-    "torch": ("torch-cudnn",),
+    "torch": ("torch-nn-lstm",),
     "tensorflow": ("tf-cudnnlstm", "tf-lstmblockfusedcell"),
     "tensorflow1": ("tf1-cudnnlstm", "tf1-lstmblockfusedcell"),
     "jax": ("jax-cudnn",),
 }
 #: What users call them; of torch's the cell is filled in
 _OPS = {
-    "torch-cudnn": "nn.{cell}",
+    "torch-nn-lstm": "nn.{cell}",
     "tf-cudnnlstm": "CudnnRNNV3",
     "tf-lstmblockfusedcell": "BlockLSTM",
     "tf1-cudnnlstm": "CudnnLSTM",
@@ -241,7 +241,7 @@ def _of_steps(breakdown: Breakdown, best: Breakdown, shape: Shape, asked: Asked)
     op = op_name(best.run.info.implementation or "", shape.workload.cell)
     factor: float | None = mine.length_ns / other.length_ns
     state = _state(diagnosis, mine)
-    times = f"{milliseconds(mine.length_ns)} against {milliseconds(other.length_ns)} ms a step"
+    times = f"{milliseconds(mine.length_ns)} against {milliseconds(other.length_ns)} ms per step"
     how = how_it_runs(breakdown, shape)
     if state in ("same", "unknown"):
         what = "the two" if state == "same" else "whether that is faster"

@@ -16,43 +16,43 @@ from lstmprof.diagnose.step_profile import Contributor, StepProfile
 from lstmprof.events.annotate.calls import is_launch
 from lstmprof.events.threads import ASKS
 
-LAUNCH, DISPATCH, PYTHON = "launch-bound", "dispatch-bound", "Python-bound"
-RUNTIME = "runtime-bound"
+LAUNCH, DISPATCH, PYTHON = "launch", "dispatch", "Python"
+RUNTIME = "runtime"
 SYNC, CAST, COPY, GEMM, MEMORY = (
-    "sync-bound",
-    "cast-bound",
-    "copy-bound",
-    "GEMM-bound",
-    "memory-bound",
+    "sync",
+    "cast",
+    "copy",
+    "matmul",
+    "elementwise",
 )
-INPUT, COMPILE, ALLOCATION = "input-bound", "compile-bound", "allocation-bound"
-COLLECTIVE, CTC, QUEUE = "collective-bound", "CTC-bound", "queue-bound"
-SLOWER = "slower-calls"
-PROFILER, UNRECORDED, UNKNOWN = "profiler", "unrecorded host", "unknown"
-RANGE = "range-bound"
+INPUT, COMPILE, ALLOCATION = "input", "compile", "allocation"
+COLLECTIVE, CTC, QUEUE = "communication", "CTC", "queued"
+SLOWER = "slower calls"
+PROFILER, UNRECORDED, UNKNOWN = "profiler", "unrecorded", "unknown"
+RANGE = "ranges"
 
 #: What the time of each kind is, in a sentence.
 KINDS = {
-    LAUNCH: "launching kernels",
+    LAUNCH: "kernel launches",
     RUNTIME: "runtime calls that launch nothing",
-    DISPATCH: "framework dispatch",
-    PYTHON: "Python between the ops",
-    SYNC: "waiting for synchronisations",
-    CAST: "casts between element types",
-    COPY: "copies that compute nothing",
-    GEMM: "matrix products",
-    MEMORY: "element-by-element work and reductions",
-    INPUT: "preparing the input",
-    COMPILE: "compiling inside the step",
-    ALLOCATION: "allocating memory",
-    RANGE: "ranges in which no op was recorded",
-    UNRECORDED: "host activity not recorded",
+    DISPATCH: "dispatch in the framework",
+    PYTHON: "Python between ops",
+    SYNC: "synchronisation",
+    CAST: "casts",
+    COPY: "copies",
+    GEMM: "matmuls",
+    MEMORY: "elementwise ops and reductions",
+    INPUT: "input",
+    COMPILE: "compilation inside the step",
+    ALLOCATION: "memory allocation",
+    RANGE: "ranges without recorded ops",
+    UNRECORDED: "unrecorded host time",
     COLLECTIVE: "communication between ranks",
     CTC: "the CTC loss",
-    QUEUE: "waiting although work was queued",
+    QUEUE: "queued work that the device did not start",
     SLOWER: "the same calls, each taking longer",
-    PROFILER: "what profiling changed",
-    UNKNOWN: "work and waiting of unknown cause",
+    PROFILER: "profiler overhead",
+    UNKNOWN: "time without a known cause",
 }
 #: The kinds in which a device waits for its host, as the ledger has it
 #: (``breakdown.mean_step.WAITS_FOR_HOST``), but for what it waits for while its input is prepared
@@ -152,7 +152,7 @@ RULES = (
     ),
     Rule(PYTHON, _part("python"), "a long stretch of a step or range without an op"),
     Rule(UNRECORDED, _part("host"), "the host did something that was not recorded"),
-    Rule(GEMM, _part(*_PRODUCTS), "matrix products, convolutions, attention"),
+    Rule(GEMM, _part(*_PRODUCTS), "matmuls, convolutions, attention"),
     Rule(
         MEMORY,
         lambda c, run: c.part == "rnn" and c.family == "pointwise",

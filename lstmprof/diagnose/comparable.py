@@ -98,5 +98,10 @@ def known(across: Collection[str]) -> Collection[str]:
 def comparable_groups(
     profiles: Iterable[StepProfile], across: Collection[str] = ()
 ) -> list[list[StepProfile]]:
-    """``profiles`` in groups that can be compared, in their order."""
-    return alike(profiles, attrgetter("info"), known(across))
+    """Return ``profiles`` in groups that can be compared, in their order.
+
+    A run whose workload is unknown is a group of its own, unless ``across`` has the workload.
+    """
+    groups = alike(profiles, attrgetter("info"), known(across))
+    single = [] if "workload" in across else [g for g in groups if not g[0].info.workload]
+    return [part for g in groups for part in ([[p] for p in g] if g in single else [g])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from lstmprof.breakdown.timings import lost_in_words
 from lstmprof.diagnose import at_hand, sentences, settings
 from lstmprof.diagnose.causes import SLOWER
 from lstmprof.diagnose.certainty import Certainty, Outcome, of_finding, of_run, outcome
+from lstmprof.diagnose.certainty.pair import Ratio
 from lstmprof.diagnose.comparable import comparable_groups, disagreements, refuse_unless_comparable
 from lstmprof.diagnose.document import VERSION
 from lstmprof.diagnose.findings import Difference, Finding, findings, lengths, timed, untimed
@@ -24,7 +26,7 @@ from lstmprof.diagnose.findings.reasons import reason
 from lstmprof.diagnose.findings.savings import Saving, savings
 from lstmprof.diagnose.pairs import against_fastest
 from lstmprof.diagnose.ranks import lane_to_dict, overlap_to_dict, straggler_to_dict
-from lstmprof.diagnose.remedies import Advice, of_most, remedies
+from lstmprof.diagnose.remedies import Advice, remedies
 from lstmprof.diagnose.roofline import (
     Roofline,
     roofline_of,
@@ -34,6 +36,7 @@ from lstmprof.diagnose.step_profile import (
     labels,
     step_profile_of,
 )
+from lstmprof.diagnose.verdict import Verdict, verdict_of
 from lstmprof.diagnose.what_ifs import Asked, WhatIf, what_ifs_of
 from lstmprof.events.schema import Column, schema
 from lstmprof.numbers import cropped, escaped, milliseconds, told_apart
@@ -82,7 +85,6 @@ class Diagnosis:
     fast: StepProfile | None
     slow: StepProfile
     outcome: Outcome
-    sentence: str
     findings: tuple[Explained, ...]
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
@@ -94,18 +96,26 @@ class Diagnosis:
         """The cause that is named; None where there is no difference, or none can be told."""
         return next((e for e in self.findings if e.finding is self.outcome.cause), None)
 
-    @property
-    def verdict(self) -> str:
-        """``sentence`` in a line, for a list of many."""
-        parts = [explained.finding for explained in self.findings]
-        return sentences.verdict(self.fast, self.slow, parts, self.outcome)
+    @cached_property
+    def verdict(self) -> Verdict:
+        """The record that all outputs show."""
+        found = [explained.finding for explained in self.findings]
+        return verdict_of(self.fast, self.slow, found, self.outcome, self.remedies)
 
     @property
-    def certainty(self) -> str:
-        """Of ``verdict``: measured, likely, within noise or cannot be told."""
-        if self.dominant is not None:
-            return self.dominant.certainty.level
-        return "within noise" if self.outcome.state == "none" else "cannot be told"
+    def sentence(self) -> str:
+        """The verdict in one sentence."""
+        return self.verdict.sentence
+
+    @property
+    def ratio(self) -> Ratio | None:
+        """How many times as long the slow step takes; None for a run alone."""
+        return self.outcome.ratio
+
+    @property
+    def fixes(self) -> tuple[Advice, ...]:
+        """What to change, best first."""
+        return self.verdict.fixes
 
     @property
     def differences(self) -> tuple[Difference, ...]:
@@ -162,8 +172,6 @@ class Diagnosis:
         """
         fast, slow = self.fast, self.slow
         ends = (None, slow.length_ns) if fast is None else lengths(fast, slow)
-        dominant = self.dominant
-        ratio = self.outcome.ratio
         return {
             "schema_version": VERSION,
             "slow": slow.name,
@@ -172,15 +180,11 @@ class Diagnosis:
             "fast_ns": ends[0],
             "difference_ns": None if ends[0] is None else ends[1] - ends[0],
             "steps": "clean" if slow.span is not None else "profiled",
-            "ratio": None if ratio is None else asdict(ratio),
-            "lost_ns": slow.lost_ns,
-            "now_and_then": [asdict(rare) for rare in slow.rare],
             "state": self.outcome.state,
             "reason": self.outcome.words or None,
-            "cause": None if dominant is None else dominant.finding.kind,
+            "verdict": self.verdict.to_dict(),
             "settings": [_of(d, "setting", "slow", "fast") for d in self.settings],
             "lacks": [{"run": run, **lack.to_dict()} for run, lack in self.lacks],
-            "sentence": self.sentence,
             "lane": lane_to_dict(slow.place, slow.lanes),
             "fast_lane": None if fast is None else lane_to_dict(fast.place, fast.lanes),
             "straggler": straggler_to_dict(slow.straggler),
@@ -235,7 +239,7 @@ def _finding(explained: Explained) -> dict[str, Any]:
         ],
         "parts": [asdict(part) for part in finding.parts],
         "largest": [{**asdict(c), "delta_ns": c.delta_ns} for c in finding.largest],
-        "remedies": [asdict(advice) for advice in explained.remedies],
+        "remedies": [advice.to_dict() for advice in explained.remedies],
     }
 
 
@@ -340,7 +344,6 @@ def compare(first: StepProfile, second: StepProfile, across: Collection[str] = (
         fast=fast,
         slow=slow,
         outcome=told,
-        sentence=sentences.of_difference(fast, slow, differences, told),
         findings=_explained(differences, told),
         warnings=tuple(_warnings(fast, slow)),
         notes=tuple(_notes(fast, slow)),
@@ -352,13 +355,10 @@ def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Di
     parts = findings(None, profile, saved)
     told = of_run(profile, parts)
     explained = _explained(parts, told)
-    most = of_most((a for e in explained for a in e.remedies), profile.length_ns)
-    sentence = sentences.of_run(profile, parts, told)
     return Diagnosis(
         fast=None,
         slow=profile,
         outcome=told,
-        sentence=sentence if most is None else f"{sentence} {most.of_step(profile)}",
         findings=explained,
         warnings=profile.warnings,
         notes=(*_beside(profile), *profile.notes),
@@ -370,7 +370,7 @@ def _explained(differences: list[Finding], told: Outcome) -> tuple[Explained, ..
     explained, given = [], set[str]()
     for finding in differences:
         certainty = of_finding(finding, differences)
-        worth = told.state != "none" and certainty.level != "cannot be told"
+        worth = told.state != "none" and certainty.level != "unknown"
         advice = tuple(a for a in _advice(finding) if worth and a.sentence not in given)
         given |= {a.sentence for a in advice}
         explained.append(Explained(finding, sentences.of_finding(finding), certainty, advice))

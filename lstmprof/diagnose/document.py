@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-VERSION = 3
+VERSION = 4
 
 
 def _is(meaning: str) -> msgspec.Meta:
@@ -22,7 +22,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Certainty(_Record, frozen=True):
     """How far a finding can be trusted."""
 
-    level: Literal["measured", "likely", "cannot be told"]
+    level: Literal["measured", "likely", "unknown"]
     reasons: Annotated[list[str], _is("why no further; empty of what is measured")]
 
 
@@ -50,20 +50,25 @@ class Culprit(_Record, frozen=True):
     name: str
     fast_ns: int
     slow_ns: int
-    fast_count: Annotated[float, _is("calls a step")]
-    slow_count: Annotated[float, _is("calls a step")]
+    fast_count: Annotated[float, _is("calls per step")]
+    slow_count: Annotated[float, _is("calls per step")]
     delta_ns: int
 
 
-class Remedy(_Record, frozen=True):
-    """What to do about a finding; its condition was seen in this profile."""
+class Fix(_Record, frozen=True):
+    """What to change; its condition was seen in this profile."""
 
     name: str
     cause: Annotated[str, _is("what makes the step slow: a row of docs/causes.md")]
-    sentence: str
+    seen: Annotated[str, _is("the evidence for it; may be empty")]
+    fix: Annotated[str, _is("what to change")]
     condition: Annotated[str, _is("what must be seen")]
     framework: Annotated[str | None, _is("null: for any")]
-    saves_ns: Annotated[int | None, _is("time of the mean step that it addresses; null unknown")]
+    saves_ns: Annotated[int | None, _is("time of the clean step that it addresses; null: unknown")]
+    measured_ns: Annotated[
+        int | None, _is("step of a run of that implementation beside this run; null: none")
+    ]
+    gain_ns: Annotated[int | None, _is("what that run takes less; null: not measured")]
     source: Annotated[str, _is("where to read of it, an address")]
     implementation: Annotated[str | None, _is("what it advises to use instead: a row of list")]
     instead: Annotated[str | None, _is("what will take some of saves_ns, unknown how much")]
@@ -84,12 +89,12 @@ class Finding(_Record, frozen=True):
         Literal["difference", "time taken", "roofline", "replay"], _is("how that is known")
     ]
     certainty: Certainty
-    reason: Annotated[str | None, _is("of slower-calls what makes them slower; null of others")]
+    reason: Annotated[str | None, _is("of slower calls what makes them slower; null of others")]
     sentence: str
     counts: list[Count]
     parts: list[Part]
     largest: list[Culprit]
-    remedies: list[Remedy]
+    remedies: list[Fix]
 
 
 class Step(_Record, frozen=True):
@@ -206,6 +211,30 @@ class Rare(_Record, frozen=True):
     each_ns: Annotated[int, _is("median of them")]
 
 
+class Verdict(_Record, frozen=True):
+    """What the terminal and the report show first."""
+
+    subject: Annotated[str, _is("the slow run, or the run alone")]
+    baseline: Annotated[str | None, _is("the fast run; null: a run alone")]
+    sentence: Annotated[str, _is("the verdict in one sentence")]
+    step_ns: Annotated[float, _is("the clean step of subject")]
+    step_low_ns: Annotated[float, _is("low end of its 95 % interval")]
+    step_high_ns: Annotated[float, _is("high end of it")]
+    ratio: Annotated[Ratio | None, _is("subject's step over baseline's; null: a run alone")]
+    cause: Annotated[str | None, _is("what in the code takes the time; null: unknown")]
+    kind: Annotated[str | None, _is("of the finding that is named; null unless state is found")]
+    bottleneck: Annotated[str | None, _is("kind, or 'waiting for the host' if several waits count")]
+    evidence: Annotated[str | None, _is("the counts behind the bottleneck; null: none")]
+    fixes: Annotated[list[Fix], _is("best first")]
+    certainty: Literal["measured", "likely", "unknown"]
+    reasons: Annotated[list[str], _is("why it is no more certain")]
+    lost_ns: Annotated[
+        float | None,
+        _is("what the median timed iteration took beyond the clean step; null: not timed, or none"),
+    ]
+    now_and_then: Annotated[list[Rare], _is("events of some of the steps that take long")]
+
+
 class Document(_Record, frozen=True):
     """One diagnosis: of two runs why ``slow`` is slower, of one what its step is bound by."""
 
@@ -216,21 +245,14 @@ class Document(_Record, frozen=True):
     fast_ns: int | None
     difference_ns: Annotated[int | None, _is("the findings' delta_ns sum to it, or to slow_ns")]
     steps: Annotated[Literal["clean", "profiled"], _is("what slow_ns and fast_ns are of")]
-    ratio: Annotated[Ratio | None, _is("slow_ns over fast_ns; null: a run alone")]
-    lost_ns: Annotated[
-        float | None,
-        _is("what the median timed iteration took beyond the clean step; null: not timed, or none"),
-    ]
-    now_and_then: Annotated[list[Rare], _is("events of some of the steps that take long")]
     state: Annotated[
         Literal["found", "none", "unknown"],
         _is("a cause was found; no difference beyond noise; could not look, or cannot be told"),
     ]
     reason: Annotated[str | None, _is("why none or unknown; null where found")]
-    cause: Annotated[str | None, _is("kind of the finding that the sentence names; null but found")]
+    verdict: Verdict
     settings: Annotated[list[Setting], _is("what was set otherwise; empty of a run alone")]
     lacks: Annotated[list[Lack], _is("what the profiles lack, the gravest first")]
-    sentence: str
     lane: Lane
     fast_lane: Lane | None
     straggler: Annotated[

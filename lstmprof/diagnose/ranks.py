@@ -252,7 +252,7 @@ def _order(place: Place) -> tuple[int, int]:
 
 
 def _each(known: dict[str, Any]) -> str:
-    return " a step" if known["marked"] else ""
+    return " per step" if known["marked"] else ""
 
 
 def overlap_of(
@@ -318,7 +318,7 @@ def of_straggler(straggler: Straggler) -> str:
 
 
 def _of_late(late: Straggler) -> str:
-    each = " a step" if late.marked else ""
+    each = " per step" if late.marked else ""
     own = next(w for w in late.waiters if w.place == late.place)
     longest = max(late.waiters, key=lambda waiter: waiter.waits_ns)
     for_it = sum(
@@ -338,7 +338,7 @@ def _of_late(late: Straggler) -> str:
 
 def of_overlap(overlap: Overlap, marked: bool) -> str:
     """What is said of communication."""
-    each = " a step" if marked else ""
+    each = " per step" if marked else ""
     return (
         f"collectives run for {milliseconds(overlap.communication_ns)} ms{each}: the device"
         f" computes beside them for {percent(overlap.share)} of that time, and the other"

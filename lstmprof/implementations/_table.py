@@ -32,12 +32,13 @@ TABLE: Tuple[Implementation, ...] = (
         knows=_OTHER_NETWORKS_AND_LENGTHS,
     ),
     Implementation(
-        "torch-cudnn",
-        "torch.cudnn",
+        "torch-nn-lstm",
+        "torch.nn_lstm",
         "torch",
         LAYER_OP,
         "torch.nn.LSTM: cuDNN on a GPU; oneDNN or ATen kernels on a CPU",
         NO_FLOAT16_ONEDNN,
+        aliases=("torch.nn_lstm",),  # its former name; on a CPU the layer is oneDNN
         knows=("gru", "rnn", *_OTHER_NETWORKS_AND_LENGTHS),
     ),
     Implementation(

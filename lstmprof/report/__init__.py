@@ -98,7 +98,7 @@ _MOST_NAMED = 4
 def _title(runs: Sequence[RunReport], comparable: Sequence[Group]) -> str:
     """What is compared, on which workload.
 
-    ``torch-cudnn and tf-lstmcell: 1x320-ce-short``; of many runs ``torch-cudnn to tf-lstmcell: 12
+    ``torch-nn-lstm and tf-lstmcell: 1x320-ce-short``; of many ``torch-nn-lstm to tf-lstmcell: 12
     runs of 1x320-ce-short, 4 others``, the fastest and the slowest that can be compared.
     """
     names = list(dict.fromkeys(run.facts.label for run in runs))

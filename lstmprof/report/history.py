@@ -43,9 +43,9 @@ def _panel(series: Series) -> drawing.Drawn:
         x=alt.X("place:O", title=None, axis=alt.Axis(labelAngle=-30, labelExpr=_labels(series))),
         tooltip=["run:N", "label:N", "when:N", alt.Tooltip("ms:Q", format=",.4f"), "change:N"],
     )
-    ms = alt.Y("ms:Q", title="ms a step", scale=alt.Scale(zero=False))
+    ms = alt.Y("ms:Q", title="ms per step", scale=alt.Scale(zero=False))
     interval = base.mark_rule(strokeWidth=2, color=drawing.ACCENT).encode(
-        y=alt.Y("low:Q", title="ms a step", scale=alt.Scale(zero=False)), y2="high:Q"
+        y=alt.Y("low:Q", title="ms per step", scale=alt.Scale(zero=False)), y2="high:Q"
     )
     points = base.mark_point(filled=True, size=60, color=drawing.ACCENT, opacity=1).encode(y=ms)
     changes = (

@@ -52,7 +52,7 @@ PRODUCTS = Family(
     "products",
     "products of matrices, and what consists of them",
     (
-        Part("gemm", "#4c97e0", "#2e9afa", "matrix products"),
+        Part("gemm", "#4c97e0", "#2e9afa", "matmuls"),
         Part("conv", "#003d74", "#69aff5", "convolutions"),
         Part("attention", "#1e5577", "#0c81bd", "attention"),
     ),

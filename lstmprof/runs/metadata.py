@@ -23,6 +23,7 @@ from lstmprof.events import DeviceFacts
 from lstmprof.events.annotate.calls import Coverage
 from lstmprof.events.annotate.recorded import Recorded
 from lstmprof.events.schema import SCHEMA_VERSION, Column, schema
+from lstmprof.implementations import ROWS
 from lstmprof.runs.fields import (
     FOREIGN as _FOREIGN,
     NEVER as _NEVER,
@@ -363,7 +364,9 @@ class _Version(msgspec.Struct):
 
 
 def decoded(text: bytes, place: object) -> RunInfo:
-    """The record in the JSON ``text``, which lies at ``place``.
+    """Return the record in the JSON ``text``, which lies at ``place``.
+
+    An implementation that was renamed has its present name.
 
     Raises:
         RunError: it is damaged, a field has another type, or a later version of lstmprof wrote it.
@@ -372,7 +375,9 @@ def decoded(text: bytes, place: object) -> RunInfo:
         version = msgspec.json.decode(text, type=_Version).schema_version
         if isinstance(version, int) and version > SCHEMA_VERSION:
             raise RunError(f"{place}: {NEWER.format(version, SCHEMA_VERSION)}", UPGRADE)
-        return msgspec.json.decode(text, type=RunInfo)
+        info = msgspec.json.decode(text, type=RunInfo)
+        row = ROWS.get(info.implementation or "")
+        return info if row is None else msgspec.structs.replace(info, implementation=row.name)
 
 
 @contextmanager

@@ -119,7 +119,7 @@ class Sampling(Record, frozen=True):
 
     sampler: Annotated[Text, fact("py-spy or perf", NEVER)] = None
     version: Annotated[Text, fact("of it", "it did not run")] = None
-    rate_hz: Annotated[Int, fact("samples a second that it was asked for", "it did not run")] = None
+    rate_hz: Annotated[Int, fact("samples per second, as asked", "it did not run")] = None
     steps: Annotated[Int, fact("steps that it saw", "it did not run")] = None
     samples: Annotated[Int, fact("of threads that did not wait", "it did not run")] = None
     reason: Annotated[Text, fact("why it did not run", "it did")] = None

@@ -33,7 +33,7 @@ from attack.oracle import BusyError
 from attack.seeds import kineto, run_files
 from runs.damages import DAMAGES, damaged
 
-SAMPLE = Path(__file__).parents[2] / "traces" / "torch-cudnn-t5"
+SAMPLE = Path(__file__).parents[2] / "traces" / "torch-nn-lstm-t5"
 _EVERYTHING = """
 SELECT (SELECT count(*) FROM events WHERE name <> '' AND dur_ns > 1),
        (SELECT sum(wall_ns) FROM timings), (SELECT count(*) FROM kernels), * FROM runs

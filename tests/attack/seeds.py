@@ -398,7 +398,7 @@ def run_files() -> Mapping[str, bytes]:
     events = annotated(events_table(columns), captured=False)
     facts: dict[str, Any] = {"name": "run", "source": "ingest", "profile_format": "kineto"}
     facts |= {"device_names": {"0": "GPU"}, "profile_metadata": {"rank": 0}, "notes": ["a note"]}
-    facts |= {"implementation": "torch-cudnn", "framework": "torch", "versions": {"torch": "2.7"}}
+    facts |= {"implementation": "torch-nn-lstm", "framework": "torch", "versions": {"torch": "2.7"}}
     facts |= {"recorded": [asdict(r) for r in recorded(events)], "links": asdict(coverage(events))}
     with tempfile.TemporaryDirectory() as folder:
         write_tables(Path(folder), run_info(facts), events, _timings())

@@ -74,7 +74,7 @@ A100 = {"accelerators": ["A100"]}
     [
         ([op(0, 9, "aten::_use_cudnn_ctc_loss")], {}),
         ([op(0, 9, "aten::cudnn_is_acceptable")], {}),
-        ([op(0, 9), row("range", "torch-cudnn", 0, 9, **HOST)], {}),
+        ([op(0, 9), row("range", "torch-nn-lstm", 0, 9, **HOST)], {}),
         ([op(0, 9, "aten::cudnn_convolution")], {"source": "capture", "device": "cpu"}),
     ],
 )

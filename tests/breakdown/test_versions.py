@@ -31,9 +31,9 @@ def run(folder: Path, name: str, implementation: str, ms: int, **versions: str) 
 @pytest.fixture
 def breakdowns(tmp_path: Path) -> list[Breakdown]:
     made = [
-        run(tmp_path, "new", "torch-cudnn", 2, torch="2.13.0+cpu", python="3.11.7"),
-        run(tmp_path, "middle", "torch-cudnn", 3, torch="1.13.1"),
-        run(tmp_path, "old", "torch-cudnn", 6, torch="1.8.1"),
+        run(tmp_path, "new", "torch-nn-lstm", 2, torch="2.13.0+cpu", python="3.11.7"),
+        run(tmp_path, "middle", "torch-nn-lstm", 3, torch="1.13.1"),
+        run(tmp_path, "old", "torch-nn-lstm", 6, torch="1.8.1"),
         run(tmp_path, "keras", "keras-lstm", 9, tensorflow="2.20.0", keras="3.1.0"),
         run(tmp_path, "keras2", "keras-lstm", 5, tensorflow="2.20.0", keras="3.12.0"),
         run(tmp_path, "alone", "jax-scan", 1, jax="0.9"),
@@ -46,9 +46,9 @@ def test_versions_stand_in_their_order_and_only_what_differs_is_told(
 ) -> None:
     (group,) = by_version(breakdowns)
     assert [(row.implementation, row.version) for row in group] == [
-        ("torch-cudnn", "torch 1.8.1"),
-        ("torch-cudnn", "torch 1.13.1"),
-        ("torch-cudnn", "torch 2.13.0+cpu"),
+        ("torch-nn-lstm", "torch 1.8.1"),
+        ("torch-nn-lstm", "torch 1.13.1"),
+        ("torch-nn-lstm", "torch 2.13.0+cpu"),
         ("keras-lstm", "keras 3.1.0"),
         ("keras-lstm", "keras 3.12.0"),
     ]
@@ -68,8 +68,8 @@ def test_a_run_that_cannot_be_compared_has_no_ratio(
 
 def test_another_python_or_numpy_is_no_version_of_a_framework(tmp_path: Path) -> None:
     made = [
-        run(tmp_path, "one", "torch-cudnn", 2, torch="2.13.0", python="3.11.7"),
-        run(tmp_path, "two", "torch-cudnn", 3, torch="2.13.0", numpy="2.0.0"),
+        run(tmp_path, "one", "torch-nn-lstm", 2, torch="2.13.0", python="3.11.7"),
+        run(tmp_path, "two", "torch-nn-lstm", 3, torch="2.13.0", numpy="2.0.0"),
     ]
     assert by_version([break_down(one) for one in made]) == []
 
@@ -81,10 +81,10 @@ def test_the_table_and_the_chart_show_them(
     shown = capsys.readouterr().out
     lines = [line.split() for line in shown[shown.index("By version") :].splitlines()]
     (old,) = [line for line in lines if "1.8.1" in line]
-    assert old[:3] == ["torch-cudnn", "torch", "1.8.1"]
+    assert old[:3] == ["torch-nn-lstm", "torch", "1.8.1"]
     assert old[-1] == "1.00×"
     (figure,) = chart.figures(report_of(breakdowns))
-    assert figure.sentence.startswith("torch-cudnn takes 6.0 ms a batch with torch 1.8.1, ")
+    assert figure.sentence.startswith("torch-nn-lstm takes 6.0 ms a batch with torch 1.8.1, ")
     values = figure.spec["data"]["values"]
     assert [v["version"] for v in sorted(values, key=lambda v: v["place"])] == [
         *("keras 3.1.0", "keras 3.12.0"),

@@ -1,4 +1,4 @@
-"""A stand-in for nsys: runs what it is given, and exports two steps with a matrix product each."""
+"""A stand-in for nsys: runs what it is given, and exports two steps with a matmul each."""
 
 from __future__ import annotations
 

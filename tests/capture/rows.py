@@ -18,7 +18,7 @@ CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")
 CTC = Workload("tiny-ctc", 2, 4, True, 2, 8, 3, 4, "ctc", labels=2, shortest=5)
 
 #: The rows that train by CTC here, one a loop of training; the reference holds all of them to it.
-BY_CTC = ("torch-cudnn", "torch-lstmcell-basic", "tf-lstmcell", "keras-lstm", "jax-scan")
+BY_CTC = ("torch-nn-lstm", "torch-lstmcell-basic", "tf-lstmcell", "keras-lstm", "jax-scan")
 
 
 def trained_by(name: str) -> Workload:

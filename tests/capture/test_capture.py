@@ -31,7 +31,7 @@ def test_what_is_switched_is_what_the_worker_finds(
 ) -> None:
     monkeypatch.setenv("MALLOC_TOP_PAD_", "4096")
     switches = {"keep_denormals": True, "onednn": False, "anomaly": True, "deterministic": True}
-    result = captured(tmp_path, "torch-cudnn", CE, **switches)
+    result = captured(tmp_path, "torch-nn-lstm", CE, **switches)
     settings = result.metadata["settings"]
     assert result.metadata["denormals_flushed"] is False
     assert settings["framework_denormals"] == "kept"
@@ -51,7 +51,7 @@ def test_a_network_is_fed_the_tokens_of_the_users_text(tmp_path: Path) -> None:
     text.write_text("one two three two\nthree three one\n" * 4, encoding="utf-8")
     tiny = Workload("tiny", 1, 4, False, 2, 5, 3, 7, "ce", each_step=True, vocabulary=7)
     fed = workloads.with_overrides(tiny, data=str(text))
-    result = captured(tmp_path, "torch-cudnn", fed)
+    result = captured(tmp_path, "torch-nn-lstm", fed)
     losses = [
         reference.outcome(w, workloads.weights(w, 0), workloads.batch(w, 0)).loss
         for w in (fed, tiny)
@@ -129,7 +129,7 @@ def _tells_its_network(row: Implementation, workload: Workload, result: CaptureR
 
 
 def test_a_run_says_how_many_iterations_there_was_time_for(tmp_path: Path) -> None:
-    result = captured(tmp_path, "torch-cudnn", CE, iterations=100_000, timing_s=0.02)
+    result = captured(tmp_path, "torch-nn-lstm", CE, iterations=100_000, timing_s=0.02)
     counted = result.timings["warmup"].count(False)
     assert 3 <= counted < 100_000
     assert result.metadata["iterations"] == counted
@@ -153,7 +153,7 @@ def test_torch_phases_are_consecutive_ranges_within_the_step(
 
 
 def test_forward_mode_has_no_backward_and_an_unchanging_loss(tmp_path: Path) -> None:
-    result = captured(tmp_path, "torch-cudnn", CE, mode="forward")
+    result = captured(tmp_path, "torch-nn-lstm", CE, mode="forward")
     counts = Counter(e["name"] for e in annotations(result))
     assert counts == {"step": 2, "input": 2, "forward": 2, "loss": 2}
     assert result.metadata["loss_fell"] is None
@@ -176,7 +176,7 @@ def test_keras_runs_forward_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", ["torch-cudnn", "torch-lstmcell-fused"])
+@pytest.mark.parametrize("name", ["torch-nn-lstm", "torch-lstmcell-fused"])
 def test_a_gpu_capture_has_device_times_and_cuda_kernels(name: str, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():

@@ -34,14 +34,14 @@ from lstmprof.capture.supervisor import CaptureRequest, capture
 from lstmprof.workloads import Workload
 
 request = CaptureRequest(
-    "torch-cudnn", Workload("t", 1, 4, False, 2, 5, 3, 3, "ce"), device="cpu", iterations=10**7
+    "torch-nn-lstm", Workload("t", 1, 4, False, 2, 5, 3, 3, "ce"), device="cpu", iterations=10**7
 )
 capture(request, Path(sys.argv[1]), lambda line: print(line, flush=True))
 """
 
 
 def request(**fields: Any) -> CaptureRequest:
-    return CaptureRequest("torch-cudnn", CE, **{"device": "cpu", **fields})
+    return CaptureRequest("torch-nn-lstm", CE, **{"device": "cpu", **fields})
 
 
 class Watcher:
@@ -142,7 +142,7 @@ def test_tensorflow_refuses_a_device_that_is_not_there() -> None:
 
 def test_memory_that_cannot_be_had_is_one_clear_line(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    huge = CaptureRequest("torch-cudnn", Workload("h", 1, 10**6, False, 2, 5, 3, 3, "ce"), "cpu")
+    huge = CaptureRequest("torch-nn-lstm", Workload("h", 1, 10**6, False, 2, 5, 3, 3, "ce"), "cpu")
     with pytest.raises(CaptureError, match=r"^out of memory: .*; try a smaller --batch$"):
         capture(huge, tmp_path, lambda line: None)
 
@@ -162,7 +162,7 @@ def interpreter(folder: Path, script: str) -> str:
 @pytest.mark.parametrize(
     ("implementation", "remedy"),
     [
-        ("torch-cudnn", "install numpy there"),
+        ("torch-nn-lstm", "install numpy there"),
         ("tf1-lstmcell", "give --era tensorflow-1.15.5 in place of that Python"),
     ],
 )
@@ -201,7 +201,7 @@ def test_an_interpreter_that_is_not_there_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"implementation": "torch-cudn"}, "did you mean 'torch-cudnn'"),
+        ({"implementation": "torch-cudn"}, "did you mean 'torch-nn-lstm'"),
         ({"device": "gpu"}, "unknown device 'gpu'"),
         ({"device": "cuda:0\n"}, "unknown device"),
         ({"mode": "backward"}, "unknown mode"),
@@ -216,7 +216,7 @@ def test_an_interpreter_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_requests_that_cannot_be_meant(
     fields: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    asked = CaptureRequest(**{"implementation": "torch-cudnn", "workload": CE, **fields})
+    asked = CaptureRequest(**{"implementation": "torch-nn-lstm", "workload": CE, **fields})
     with pytest.raises(UsageError, match=message):
         capture(asked, tmp_path, pytest.fail)
     assert not list(tmp_path.iterdir())

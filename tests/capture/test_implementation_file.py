@@ -60,7 +60,7 @@ def captured(folder: Path, text: str, workload: Workload = CE) -> tuple[CaptureR
 
 
 def test_a_file_is_told_from_a_name_and_its_framework_from_its_text(tmp_path: Path) -> None:
-    assert [is_file(text) for text in ("mine.py", "a/mine.py:build", "torch-cudnn", "t*")] == [
+    assert [is_file(text) for text in ("mine.py", "a/mine.py:build", "torch-nn-lstm", "t*")] == [
         *(True, True),
         *(False, False),
     ]
@@ -80,7 +80,7 @@ def test_runs_are_named_by_file_and_function_and_never_as_what_lstmprof_brings(
     tmp_path: Path,
 ) -> None:
     text = "import torch\ndef build(w): pass\ndef small(w): pass"
-    mine, other = written(tmp_path, text), written(tmp_path, text, "torch-cudnn.py")
+    mine, other = written(tmp_path, text), written(tmp_path, text, "torch-nn-lstm.py")
     assert run_name(asked(mine)) == "mine--tiny-ce--fp32--cpu"
     assert implementation_file(f"{mine}:small").name == "mine-small"
     assert implementation_file(other).name not in implementations.ROWS
@@ -216,7 +216,7 @@ def test_a_plan_has_rows_first_then_files_and_no_two_of_one_name(tmp_path: Path)
     path = written(tmp_path, NETWORK)
     (tmp_path / "other").mkdir()
     other = written(tmp_path / "other", NETWORK)
-    assert list(plan.chosen([path, "torch-cudnn"])) == ["torch-cudnn", "mine"]
+    assert list(plan.chosen([path, "torch-nn-lstm"])) == ["torch-nn-lstm", "mine"]
     with pytest.raises(UsageError, match="two files are called mine"):
         plan.chosen([path, other])
 

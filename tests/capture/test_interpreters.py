@@ -19,7 +19,7 @@ from lstmprof.workloads import with_overrides
 from lstmprof.workloads.studies import named
 
 TINY = with_overrides(named("1x320-ce-short"), hidden=4, batch=2, time_steps=5)
-COMMON = CaptureRequest("torch-cudnn", TINY, device="cpu", iterations=2, peaks=False)
+COMMON = CaptureRequest("torch-nn-lstm", TINY, device="cpu", iterations=2, peaks=False)
 
 
 @pytest.fixture
@@ -43,12 +43,12 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_without_a_wish_it_is_this_one(machine: Path) -> None:
-    (here,) = interpreters(find("torch-cudnn"), Wish())
+    (here,) = interpreters(find("torch-nn-lstm"), Wish())
     assert (here.python, here.label, here.environment) == (sys.executable, "", None)
 
 
 def test_each_version_has_an_environment_but_the_one_that_is_here(machine: Path) -> None:
-    old, new = interpreters(find("torch-cudnn"), Wish(versions=("1.0.0", "2.13.0")))
+    old, new = interpreters(find("torch-nn-lstm"), Wish(versions=("1.0.0", "2.13.0")))
     assert old.environment is not None
     assert old.environment.packages == ("numpy==1.21.6", "torch==1.0.0")
     assert (old.label, old.version) == ("torch==1.0.0", "1.0.0")
@@ -81,13 +81,13 @@ def test_a_version_of_a_rows_era_gets_what_the_era_names(machine: Path) -> None:
 @pytest.mark.parametrize("version", ["newest", ">=1.4", "torch=1.4.0", "keras==new"])
 def test_what_is_no_version_is_refused(machine: Path, version: str) -> None:
     with pytest.raises(UsageError, match="is no version"):
-        interpreters(find("torch-cudnn"), Wish(versions=(version,)))
+        interpreters(find("torch-nn-lstm"), Wish(versions=(version,)))
 
 
 def test_a_row_of_an_era_runs_in_it_unless_this_interpreter_has_it(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    row = dataclasses.replace(find("torch-cudnn"), era="torch-1.0.0")
+    row = dataclasses.replace(find("torch-nn-lstm"), era="torch-1.0.0")
     (made,) = interpreters(row, Wish())
     assert made.environment is not None
     assert made.label == ""
@@ -98,16 +98,16 @@ def test_a_row_of_an_era_runs_in_it_unless_this_interpreter_has_it(
 
 def test_versions_and_packages_together_cannot_be_meant(machine: Path) -> None:
     with pytest.raises(UsageError, match="--versions makes environments of its own"):
-        interpreters(find("torch-cudnn"), Wish(versions=("1.0.0",), era="torch-1.0.0"))
+        interpreters(find("torch-nn-lstm"), Wish(versions=("1.0.0",), era="torch-1.0.0"))
 
 
 def test_a_plan_has_a_run_a_version_and_says_what_does_not_run_with_one(machine: Path) -> None:
     wish = Wish(versions=("1.0.0", "2.13.0"))
-    names = ["torch-cudnn", "torch-script", "torch-compile"]
+    names = ["torch-nn-lstm", "torch-script", "torch-compile"]
     planned = plan.plan(names, [TINY], ["fp32"], COMMON, machine / "out", wish)
     assert [p.name.split("--")[-1] for p in planned] == ["torch==1.0.0", "torch==2.13.0"] * 3
     skips = {(p.request.implementation, p.interpreter.version): p.skip for p in planned}
-    assert skips["torch-cudnn", "1.0.0"] is None
+    assert skips["torch-nn-lstm", "1.0.0"] is None
     assert skips["torch-compile", "1.0.0"] == "torch-compile needs torch 2.0 or newer, not 1.0.0"
     assert str(skips["torch-script", "1.0.0"]).startswith("torch-script needs torch 1.")
     assert skips["torch-compile", "2.13.0"] is None
@@ -116,7 +116,7 @@ def test_a_plan_has_a_run_a_version_and_says_what_does_not_run_with_one(machine:
 def test_without_its_python_a_version_is_skipped_with_the_reason(machine: Path) -> None:
     (machine / "bin" / "python3.7").unlink()
     wish = Wish(versions=("1.0.0", "2.13.0"))
-    old, new = plan.plan(["torch-cudnn"], [TINY], ["fp32"], COMMON, machine / "out", wish)
+    old, new = plan.plan(["torch-nn-lstm"], [TINY], ["fp32"], COMMON, machine / "out", wish)
     assert "needs Python 3.7, which is neither on PATH" in str(old.skip)
     assert new.skip is None
     with pytest.raises(CaptureError, match=r"needs Python 3\.7"):
@@ -126,7 +126,7 @@ def test_without_its_python_a_version_is_skipped_with_the_reason(machine: Path) 
 def test_an_environment_that_cannot_be_made_stops_no_other_run(machine: Path) -> None:
     pytest.importorskip("torch")
     wish = Wish(versions=("1.0.0", "2.13.0"))
-    planned = plan.plan(["torch-cudnn"], [TINY], ["fp32"], COMMON, machine / "out", wish)
+    planned = plan.plan(["torch-nn-lstm"], [TINY], ["fp32"], COMMON, machine / "out", wish)
     said: list[str] = []
     outcomes = list(plan.run(planned, machine / "out", rounds=1, progress=said.append))
     assert isinstance(outcomes[0].result, CaptureError)
@@ -138,18 +138,18 @@ def test_an_environment_that_cannot_be_made_stops_no_other_run(machine: Path) ->
 def test_the_users_label_stands_before_the_version(machine: Path) -> None:
     common = dataclasses.replace(COMMON, label="mine")
     wish = Wish(versions=("1.0.0", "2.13.0"))
-    planned = plan.plan(["torch-cudnn"], [TINY], ["fp32"], common, machine, wish)
+    planned = plan.plan(["torch-nn-lstm"], [TINY], ["fp32"], common, machine, wish)
     assert [p.request.label for p in planned] == ["mine-torch==1.0.0", "mine-torch==2.13.0"]
     (alone,) = plan.plan(
-        ["torch-cudnn"], [TINY], ["fp32"], common, machine, Wish(packages=("torch==1.0.0",))
+        ["torch-nn-lstm"], [TINY], ["fp32"], common, machine, Wish(packages=("torch==1.0.0",))
     )
     assert alone.request.label == "mine"
 
 
 def test_a_row_names_the_versions_between_which_it_runs() -> None:
-    row = dataclasses.replace(find("torch-cudnn"), since="1.2", before="2")
-    assert row.lacks("1.1.0") == "torch-cudnn needs torch 1.2 or newer, not 1.1.0"
-    assert row.lacks("2.0.1+cpu") == "torch-cudnn needs torch older than 2, not 2.0.1+cpu"
+    row = dataclasses.replace(find("torch-nn-lstm"), since="1.2", before="2")
+    assert row.lacks("1.1.0") == "torch-nn-lstm needs torch 1.2 or newer, not 1.1.0"
+    assert row.lacks("2.0.1+cpu") == "torch-nn-lstm needs torch older than 2, not 2.0.1+cpu"
     assert row.lacks("1.15.5") is None
     assert row.lacks(None) is None
     assert implementations.version_numbers("1.15") < implementations.version_numbers("1.15.5")

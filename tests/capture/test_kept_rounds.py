@@ -32,7 +32,7 @@ from lstmprof.workloads import Workload
 
 TINY = Workload("tiny", 1, 4, False, 2, 5, 3, 3, "ce")
 A = CaptureRequest(
-    "torch-cudnn", TINY, device="cpu", threads=2, iterations=6, profile_steps=2, peaks=True
+    "torch-nn-lstm", TINY, device="cpu", threads=2, iterations=6, profile_steps=2, peaks=True
 )
 B = dataclasses.replace(A, implementation="torch-lstmcell-fused")
 BOTH = {"a": A, "b": B}  # one after the other: of two threads each

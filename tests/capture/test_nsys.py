@@ -30,7 +30,7 @@ ENDLESS = 10**7
 SIZES = ["--hidden=4", "--batch=2", "--time-steps=5", "--iterations=4", "--warmup=1", "--no-peaks"]
 
 
-def request(name: str = "torch-cudnn", **fields: Any) -> CaptureRequest:
+def request(name: str = "torch-nn-lstm", **fields: Any) -> CaptureRequest:
     asked = {"device": "cpu", "iterations": 2, "warmup": 1, "profile_steps": 2, "peaks": False}
     return CaptureRequest(name, CE, profiler=NSYS, **{**asked, **fields})
 
@@ -51,7 +51,7 @@ def test_what_nsys_recorded_becomes_the_run(tmp_path: Path, by_stand_in: None) -
     told: list[str] = []
     run = lp.read(capture_run(request(), tmp_path / "runs", rounds=2, progress=told.append).path)
     info = run.info
-    assert info.name == "torch-cudnn--tiny--fp32--cpu--nsys"
+    assert info.name == "torch-nn-lstm--tiny--fp32--cpu--nsys"
     assert (info.profiler, info.profile_format, info.framework) == ("nsys", "nsys", "torch")
     assert (info.iterations, info.kernels_used, info.recording) == (2, None, None)
     # two steps of 800 ns in each round's export
@@ -63,9 +63,9 @@ def test_what_nsys_recorded_becomes_the_run(tmp_path: Path, by_stand_in: None) -
 
 
 def test_the_run_s_name_says_that_another_profiler_recorded_it() -> None:
-    assert run_name(request(label="x")) == "torch-cudnn--tiny--fp32--cpu--nsys--x"
+    assert run_name(request(label="x")) == "torch-nn-lstm--tiny--fp32--cpu--nsys--x"
     with pytest.raises(UsageError, match="unknown profiler 'nsyss'; did you mean 'nsys'"):
-        capture(CaptureRequest("torch-cudnn", CE, profiler="nsyss"), Path(), print)
+        capture(CaptureRequest("torch-nn-lstm", CE, profiler="nsyss"), Path(), print)
 
 
 def test_without_nsys_one_line_says_so_and_nothing_runs(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_capture_that_is_killed_leaves_no_worker_under_nsys(
     tmp_path: Path, by_stand_in: None
 ) -> None:
     with subprocess.Popen(
-        command("--impl=torch-cudnn", f"--iterations={ENDLESS}"),
+        command("--impl=torch-nn-lstm", f"--iterations={ENDLESS}"),
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,

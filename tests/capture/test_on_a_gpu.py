@@ -70,7 +70,7 @@ EVERY = [
     ("torch-lstmcell-basic", "fp32", False),
     ("torch-lstmcell-basic", "amp-fp16", False),
     ("torch-lstmcell-basic", "fp32", True),
-    ("torch-cudnn", "fp32", False),
+    ("torch-nn-lstm", "fp32", False),
     ("torch-compile", "fp32", False),
     ("jax-scan", "fp32", False),
 ]
@@ -112,7 +112,7 @@ def test_many_small_kernels_wait_for_their_launches(captured: Captured) -> None:
 
 @pytest.mark.gpu
 def test_cudnns_kernels_are_rnn_in_both_passes(captured: Captured) -> None:
-    run = captured("torch-cudnn")
+    run = captured("torch-nn-lstm")
     assert run.info.kernels_used == "cuDNN"
     recurrent = [row for row in rows_of(run, "kernel") if row["category"] == "rnn"]
     assert {row["phase"] for row in recurrent} == {"forward", "backward"}
@@ -124,7 +124,7 @@ def test_cudnns_kernels_are_rnn_in_both_passes(captured: Captured) -> None:
 
 @pytest.mark.gpu
 def test_a_step_copies_its_inputs_and_targets(captured: Captured) -> None:
-    copies = rows_of(captured("torch-cudnn"), "memcpy")
+    copies = rows_of(captured("torch-nn-lstm"), "memcpy")
     batch = SMALL.time_steps * SMALL.batch * SMALL.features * 4
     moved = Counter(row["bytes"] for row in copies if row["phase"] == "input")
     assert moved == {batch: STEPS, SMALL.batch * 8: STEPS}
@@ -201,7 +201,7 @@ def _walls(run: Run) -> list[int]:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", ["torch-cudnn", "torch-lstmcell-basic"])
+@pytest.mark.parametrize("name", ["torch-nn-lstm", "torch-lstmcell-basic"])
 def test_device_events_lie_within_the_wall_and_around_the_work(
     name: str, captured: Captured
 ) -> None:

@@ -131,7 +131,7 @@ def test_amp_is_measured_in_16_bits(framework: str, monkeypatch: pytest.MonkeyPa
 def test_peaks_that_were_not_measured_are_null_with_the_reason(
     fields: dict[str, Any], reason: str
 ) -> None:
-    request = CaptureRequest(**{"implementation": "torch-cudnn", "workload": CE} | fields)
+    request = CaptureRequest(**{"implementation": "torch-nn-lstm", "workload": CE} | fields)
     said: list[str] = []
     framework = request.implementation.partition("-")[0]
     peaks = worker_peaks.facts(request, loop_of(framework), "cpu", said.append)
@@ -153,7 +153,7 @@ def test_a_failure_to_measure_is_a_reason_and_not_the_capture_s() -> None:
 def test_a_capture_says_what_the_device_does_at_best(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     request = CaptureRequest(
-        "torch-cudnn", CE, device="cpu", iterations=2, warmup=1, profile_steps=1
+        "torch-nn-lstm", CE, device="cpu", iterations=2, warmup=1, profile_steps=1
     )
     said: list[str] = []
     peaks = capture(request, tmp_path / "capture", said.append).metadata["peaks"]

@@ -22,19 +22,19 @@ from lstmprof.workloads.studies import named
 
 TINY = with_overrides(named("1x320-ce-short"), hidden=4, batch=2, time_steps=5)
 COMMON = CaptureRequest(
-    "torch-cudnn", TINY, device="cpu", iterations=4, profile_steps=1, peaks=False
+    "torch-nn-lstm", TINY, device="cpu", iterations=4, profile_steps=1, peaks=False
 )
-BOTH = ["torch-lstmcell-fused", "torch-cudnn"]
+BOTH = ["torch-lstmcell-fused", "torch-nn-lstm"]
 
 
 def test_patterns_and_names_mean_rows_in_the_order_of_the_table() -> None:
-    assert plan.implementation_names(["torch-cudnn", "torch-lstmcell-*"])[:3] == [
+    assert plan.implementation_names(["torch-nn-lstm", "torch-lstmcell-*"])[:3] == [
         "torch-lstmcell-basic",
         "torch-lstmcell-fused",
-        "torch-cudnn",
+        "torch-nn-lstm",
     ]
     assert plan.implementation_names(["keras-lstm-mode0"]) == ["keras-lstm"]
-    with pytest.raises(UsageError, match="did you mean 'torch-cudnn'"):
+    with pytest.raises(UsageError, match="did you mean 'torch-nn-lstm'"):
         plan.implementation_names(["torch-cudn"])
     with pytest.raises(UsageError, match="cntk"):
         plan.implementation_names(["cntk-*"])
@@ -88,7 +88,7 @@ def test_rounds_interleave_and_every_other_goes_backwards(tmp_path: Path) -> Non
 
 
 def test_one_failure_stops_no_other(tmp_path: Path) -> None:
-    common = CaptureRequest("torch-cudnn", TINY, device="cuda:99", iterations=1, profile_steps=1)
+    common = CaptureRequest("torch-nn-lstm", TINY, device="cuda:99", iterations=1, profile_steps=1)
     planned = plan.plan(BOTH, [TINY], ["fp32"], common, tmp_path)
     outcomes = list(plan.run(planned, tmp_path))
     assert [isinstance(o.result, LstmprofError) for o in outcomes] == [True, True]
@@ -105,11 +105,11 @@ def command(out: Path) -> list[str]:
 
 
 def test_what_was_kept_of_a_run_that_is_there_is_cleared_away(tmp_path: Path) -> None:
-    (planned,) = plan.plan(["torch-cudnn"], [TINY], ["fp32"], COMMON, tmp_path)
+    (planned,) = plan.plan(["torch-nn-lstm"], [TINY], ["fp32"], COMMON, tmp_path)
     for file in (tmp_path / planned.name / "run.json", tmp_path / ROUNDS / planned.name / "0/a"):
         file.parent.mkdir(parents=True)
         file.write_text("{}")
-    (planned,) = plan.plan(["torch-cudnn"], [TINY], ["fp32"], COMMON, tmp_path)
+    (planned,) = plan.plan(["torch-nn-lstm"], [TINY], ["fp32"], COMMON, tmp_path)
     assert planned.is_there
     assert list(plan.run([planned], tmp_path)) == []
     assert [path.name for path in tmp_path.iterdir()] == [planned.name]
@@ -141,6 +141,6 @@ def test_a_killed_sweep_started_again_ends_with_the_same_runs(tmp_path: Path) ->
 
 @pytest.mark.skipif(cuda_devices() > 0, reason="a GPU is here")
 def test_what_needs_a_gpu_is_listed_and_not_run_where_there_is_none(tmp_path: Path) -> None:
-    anywhere = CaptureRequest("torch-cudnn", TINY)
+    anywhere = CaptureRequest("torch-nn-lstm", TINY)
     (planned,) = plan.plan(["tf-cudnnlstm"], [TINY], ["fp32"], anywhere, tmp_path)
     assert "no CPU kernel" in str(planned.skip)

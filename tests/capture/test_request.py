@@ -10,7 +10,7 @@ from lstmprof.workloads.studies import named
 
 
 def test_a_request_needs_what_it_says() -> None:
-    request = CaptureRequest("torch-cudnn", named("4x320-ctc-long"), device="cuda:1", xla=True)
+    request = CaptureRequest("torch-nn-lstm", named("4x320-ctc-long"), device="cuda:1", xla=True)
     assert wanted(request) == [
         *("cuda", "fp32", "fp32 on cuda", "train", "ctc"),
         *("layers", "bidirectional", "xla", "xla on cuda", "xla of ctc", "xla of fp32"),
@@ -19,21 +19,21 @@ def test_a_request_needs_what_it_says() -> None:
 
 
 def test_what_an_implementation_cannot_do_is_refused_with_the_reason() -> None:
-    request = CaptureRequest("torch-cudnn", named("1x320-ce-short"), xla=True)
+    request = CaptureRequest("torch-nn-lstm", named("1x320-ce-short"), xla=True)
     said = refusal(request)
     assert said is not None
-    assert said.startswith("torch-cudnn does not support xla: ")
+    assert said.startswith("torch-nn-lstm does not support xla: ")
     with pytest.raises(UsageError, match="does not support xla"):
         check(request)
-    assert refusal(CaptureRequest("torch-cudnn", named("1x320-ce-short"))) is None
+    assert refusal(CaptureRequest("torch-nn-lstm", named("1x320-ce-short"))) is None
 
 
 def test_switches_are_parts_of_a_run_s_name_and_some_frameworks_refuse_them() -> None:
     workload = named("1x320-ce-short")
     switches = {"keep_denormals": True, "onednn": False, "anomaly": True, "deterministic": True}
-    request = CaptureRequest("torch-cudnn", workload, label="x", **switches)  # type: ignore[arg-type]
+    request = CaptureRequest("torch-nn-lstm", workload, label="x", **switches)  # type: ignore[arg-type]
     assert run_name(request) == (
-        "torch-cudnn--1x320-ce-short--fp32--keep-denormals--no-onednn--anomaly--deterministic--x"
+        "torch-nn-lstm--1x320-ce-short--fp32--keep-denormals--no-onednn--anomaly--deterministic--x"
     )
     check(request)
     graph = dataclasses.replace(request, device="cuda:0", cuda_graph=True)
@@ -44,19 +44,19 @@ def test_switches_are_parts_of_a_run_s_name_and_some_frameworks_refuse_them() ->
 
 
 def test_warm_up_lasts_until_the_row_has_settled_unless_it_is_given() -> None:
-    assert CaptureRequest("torch-cudnn", named("1x320-ce-short")).warmup_iterations == 3
+    assert CaptureRequest("torch-nn-lstm", named("1x320-ce-short")).warmup_iterations == 3
     assert CaptureRequest("torch-script", named("1x320-ce-short")).warmup_iterations == 5
     assert CaptureRequest("torch-script", named("1x320-ce-short"), warmup=1).warmup_iterations == 1
 
 
 def test_time_for_timing_is_above_zero() -> None:
-    check(CaptureRequest("torch-cudnn", named("1x320-ce-short"), timing_s=0.5))
+    check(CaptureRequest("torch-nn-lstm", named("1x320-ce-short"), timing_s=0.5))
     with pytest.raises(UsageError, match="timing must be above 0 s"):
-        check(CaptureRequest("torch-cudnn", named("1x320-ce-short"), timing_s=0.0))
+        check(CaptureRequest("torch-nn-lstm", named("1x320-ce-short"), timing_s=0.0))
 
 
 def test_cuda_is_the_first_gpu() -> None:
-    request = CaptureRequest("torch-cudnn", named("1x320-ce-short"), device="cuda")
+    request = CaptureRequest("torch-nn-lstm", named("1x320-ce-short"), device="cuda")
     assert request.device == "cuda:0"
     check(request)
     assert run_name(request) == run_name(dataclasses.replace(request, device="cuda:0"))

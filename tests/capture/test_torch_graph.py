@@ -26,7 +26,7 @@ def test_the_warm_up_leaves_no_trace() -> None:
     from lstmprof.capture.worker import profiling
     from lstmprof.capture.worker.loops import torch as worker_torch
 
-    trainer = worker_torch.Trainer(CaptureRequest("torch-cudnn", CE, device="cpu"), "cpu")
+    trainer = worker_torch.Trainer(CaptureRequest("torch-nn-lstm", CE, device="cpu"), "cpu")
     with worker_torch.weights_kept(trainer.module, trainer.optimizer):
         first = [trainer.loss(trainer.step(profiling.no_ranges)) for _ in range(3)]
     again = [trainer.loss(trainer.step(profiling.no_ranges)) for _ in range(3)]

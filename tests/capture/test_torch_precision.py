@@ -1,6 +1,6 @@
 """The precisions of the PyTorch loop: what is refused where, and how far autocast is from float64.
 
-Autocast computes matrix products, and what follows from them, in the short type. Measured on a CPU
+Autocast computes matmuls, and what follows from them, in the short type. Measured on a CPU
 (torch 2.13) over every torch row and the networks below, the largest error of loss, outputs or a
 gradient, relative to the largest value: 0.020 with bfloat16, whose unit roundoff is 2^-9, and
 0.0025 with float16 (2^-11). The tolerances are 2.5 and 2 times that.
@@ -28,7 +28,7 @@ WORKLOADS = (
     Workload("three-layers-bidirectional-ce", 3, 4, True, 3, 6, 5, 3, "ce"),
     Workload("bidirectional-ctc", 2, 4, True, 4, 9, 5, 4, "ctc", labels=2, shortest=5),
 )
-EAGER = ("torch-lstmcell-basic", "torch-lstmcell-fused", "torch-cudnn")
+EAGER = ("torch-lstmcell-basic", "torch-lstmcell-fused", "torch-nn-lstm")
 ROWS = [row for row in implementations.TABLE if row.name in EAGER]
 
 
@@ -101,7 +101,7 @@ def test_autocast_trains(name: str, precision: str, tmp_path: Path) -> None:
 def test_what_a_cpu_cannot_do_is_refused(
     fields: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    row = implementations.find("torch-cudnn")
+    row = implementations.find("torch-nn-lstm")
     with pytest.raises(UsageError, match=message):
         capture(request(row, WORKLOADS[0], **fields), tmp_path, pytest.fail)
 
@@ -110,7 +110,7 @@ def test_auto_that_turns_out_to_be_a_cpu_is_refused_in_the_worker(tmp_path: Path
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
         pytest.skip("a GPU is here")
-    row = implementations.find("torch-cudnn")
+    row = implementations.find("torch-nn-lstm")
     asked = request(row, WORKLOADS[0], device="auto", cuda_graph=True)
     with pytest.raises(CaptureError, match="cuda-graph on cpu: CUDA graphs are a feature of NVID"):
         capture(asked, tmp_path, lambda line: None)

@@ -168,7 +168,7 @@ def test_a_run_took_turns_only_with_those_that_did_in_every_round(tmp_path: Path
 
 
 def test_those_on_a_gpu_of_several_threads_or_sampled_take_none() -> None:
-    own = CaptureRequest("torch-cudnn", TINY, device="cpu")
+    own = CaptureRequest("torch-nn-lstm", TINY, device="cpu")
     assert _can_take_turns([own, own])
     assert not _can_take_turns([own])
     assert not _can_take_turns([own] * (MOST_IN_TURNS + 1))

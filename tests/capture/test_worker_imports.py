@@ -75,7 +75,7 @@ def test_nothing_else_is_imported(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "left_out"),
     [
-        ("torch-cudnn", set()),
+        ("torch-nn-lstm", set()),
         ("tf-lstmcell", {"pandas", "jax"}),
         ("keras-lstm", {"pandas", "jax"}),
         ("keras-jax-lstm", {"pandas"}),
@@ -93,7 +93,7 @@ def test_a_row_finds_nothing_that_it_does_not_need(
 def test_a_worker_loads_no_table_library_and_looks_for_garbage_once(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     workload = Workload("tiny", 1, 4, False, 2, 5, 3, 3, "ce")
-    request = CaptureRequest("torch-cudnn", workload, device="cpu", iterations=1, warmup=1)
+    request = CaptureRequest("torch-nn-lstm", workload, device="cpu", iterations=1, warmup=1)
     (tmp_path / "request.json").write_text(request.to_json(), encoding="utf-8")
     (tmp_path / "lstmprof").symlink_to(PACKAGE)
     program = (

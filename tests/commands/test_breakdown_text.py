@@ -128,7 +128,7 @@ def test_a_warning_that_many_runs_have_is_one_line(
     timings = pa.table({**unread, **timed}).cast(TIMINGS_SCHEMA)
     for number in range(runs):
         hot = {"gpu_throttle_reasons": [f"it has {90 + number} °C"]}
-        info = {"name": f"r{number}", "source": "capture", "implementation": "torch-cudnn"}
+        info = {"name": f"r{number}", "source": "capture", "implementation": "torch-nn-lstm"}
         (tmp_path / f"r{number}").mkdir()
         write_tables(tmp_path / f"r{number}", run_info({**info, **hot}), events, timings)
     assert lstmprof(["breakdown", str(tmp_path)]) == 0

@@ -161,7 +161,10 @@ def test_of_mistakes(profile: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
         ),
         *(["query", "SELECT 1", nowhere], ["query", f"SELECT '{STEERS}' FROM x{STEERS}", tmp_path]),
         *([STEERS], ["list", STEERS], ["breakdown", f"--{STEERS}"], ["report", nowhere]),
-        *(["capture", "--impl", STEERS], ["capture", "--impl", "torch-cudnn", "--python", STEERS]),
+        *(
+            ["capture", "--impl", STEERS],
+            ["capture", "--impl", "torch-nn-lstm", "--python", STEERS],
+        ),
         *(["capture", "--impl", f"{nowhere}.py:build"], ["run", nowhere]),
         *(["breakdown", profile, "--step-range", f"({STEERS}"], ["recommend", "--like", nowhere]),
     ):

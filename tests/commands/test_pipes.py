@@ -40,7 +40,7 @@ def _no_wait() -> Iterator[None]:
         ["recommend", "--like", "{pipe}"],
         ["recommend", "--hidden", "8", "--impl", "{pipe}:build"],
         ["capture", "--impl", "{pipe}:build", "--workload", "1x320-ce-short"],
-        ["capture", "--impl", "torch-cudnn", "--workload", "ptb-large", "--data", "{pipe}"],
+        ["capture", "--impl", "torch-nn-lstm", "--workload", "ptb-large", "--data", "{pipe}"],
         ["run", "{pipe}"],
     ],
     ids=" ".join,

@@ -17,9 +17,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def planned(capsys: Said, *arguments: str) -> list[str]:
-    assert lstmprof(["capture", "--impl", "torch-cudnn", "--plan", *arguments]) == 0
+    assert lstmprof(["capture", "--impl", "torch-nn-lstm", "--plan", *arguments]) == 0
     lines = capsys.readouterr().err.splitlines()
-    return [line.split("--")[1] for line in lines if line.startswith("  torch-cudnn--")]
+    return [line.split("--")[1] for line in lines if line.startswith("  torch-nn-lstm--")]
 
 
 def test_sizes_with_commas_or_repeated_are_combined(capsys: Said) -> None:
@@ -43,12 +43,12 @@ def test_one_combination_is_one_capture_however_often_it_is_named(capsys: Said) 
     ],
 )
 def test_a_size_that_is_none_is_one_line(sizes: str, said: str, capsys: Said) -> None:
-    assert lstmprof(["capture", "--impl", "torch-cudnn", "--hidden", sizes, "--plan"]) == 2
+    assert lstmprof(["capture", "--impl", "torch-nn-lstm", "--hidden", sizes, "--plan"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
 
 
 def test_a_name_is_for_one_capture(capsys: Said) -> None:
-    words = ["capture", "--impl", "torch-cudnn", "--hidden", "128,512", "--name", "x", "--plan"]
+    words = ["capture", "--impl", "torch-nn-lstm", "--hidden", "128,512", "--name", "x", "--plan"]
     assert lstmprof(words) == 2
     assert "--name is for one capture" in capsys.readouterr().err

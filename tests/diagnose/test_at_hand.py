@@ -47,7 +47,7 @@ def test_a_diagnosis_holds_its_advice_against_the_other_runs(
     versions = {"facts": {"versions": {"torch": "2.13.0"}, "framework": "torch"}}
     ran_kernels = {"torch-lstmcell-fused": 9, "torch-lstmcell-basic": 40}
     if kernels is not None:
-        ran_kernels["torch-cudnn"] = kernels
+        ran_kernels["torch-nn-lstm"] = kernels
     made = [
         runs.run(
             *(tmp_path, name),
@@ -63,4 +63,4 @@ def test_a_diagnosis_holds_its_advice_against_the_other_runs(
         for d in diagnose_all([break_down(run) for run in made])
         if d.slow.implementation == "torch-lstmcell-basic"
     )
-    assert ("torch-cudnn" in {a.implementation for a in slow.remedies}) is advised
+    assert ("torch-nn-lstm" in {a.implementation for a in slow.remedies}) is advised

@@ -46,7 +46,7 @@ def shape(**fields: Any) -> Shape:
 def test_the_layer_op_is_that_of_the_framework_where_it_runs() -> None:
     pytest.importorskip("torch")
     request = request_of(shape(precision="amp-bf16", mode="forward", seed=3, threads=2))
-    assert (request.implementation, request.precision) == ("torch-cudnn", "amp-bf16")
+    assert (request.implementation, request.precision) == ("torch-nn-lstm", "amp-bf16")
     assert (request.mode, request.seed, request.threads) == ("forward", 3, 2)
     pytest.importorskip("tensorflow")
     row = request_of(shape(framework="tensorflow")).implementation
@@ -56,7 +56,7 @@ def test_the_layer_op_is_that_of_the_framework_where_it_runs() -> None:
 @pytest.mark.parametrize(
     ("fields", "of", "message"),
     [
-        ({}, "torch-cudnn", "torch-cudnn is the layer op of PyTorch itself"),
+        ({}, "torch-nn-lstm", "torch-nn-lstm is the layer op of PyTorch itself"),
         ({"framework": "pytensor"}, None, "PyTensor has no op for a whole layer"),
         ({"framework": None}, None, "its framework, which is not known, has no op"),
     ],
@@ -93,13 +93,13 @@ def test_a_run_of_a_gpu_is_held_against_nothing_on_a_machine_without() -> None:
 def verdict(
     folder: Path, patch: pytest.MonkeyPatch, mine: float, best: float, **facts: Any
 ) -> Against:
-    """Of a run of ``mine`` ms a step, where the layer op takes ``best``."""
+    """Of a run of ``mine`` ms per step, where the layer op takes ``best``."""
 
     def ops(ms: float) -> list[Row]:
         return step(("aten::mm", 9), *([("aten::tanh", round(ms - 10))] if ms > 11 else []))
 
     write_run(folder, "torch-lstmcell-fused", ops(mine), mine, **{**HERE, **facts})
-    there = write_run(folder, "torch-cudnn", ops(best), best, **HERE)
+    there = write_run(folder, "torch-nn-lstm", ops(best), best, **HERE)
     patch.setattr(builtin, "builtin_run", lambda request, run, progress: open_run(there))
     return against_builtin(break_down(open_run(folder / "torch-lstmcell-fused")), Asked())
 
@@ -116,7 +116,7 @@ def test_it_says_how_the_run_computes_and_how_much_faster_the_layer_op_is(
     assert "5 " in found.sentence  # time steps
     assert found.diagnosis is not None
     assert found.diagnosis.slow.name == "torch-lstmcell-fused"
-    assert found.to_dict()["diagnosis"]["fast"] == "torch-cudnn"
+    assert found.to_dict()["diagnosis"]["fast"] == "torch-nn-lstm"
 
 
 def test_it_says_when_the_layer_op_is_no_faster(
@@ -167,7 +167,7 @@ def test_a_strangers_layer_is_compared_with_the_layer_as_it_was_profiled(
     monkeypatch.setattr(builtin, "slowest_layer", lambda breakdown: best)
     monkeypatch.setattr(builtin, "LAYERS", "ledger")
     profiled = {"profiled_wall_ns": [10_000_000]}
-    there = write_run(tmp_path, "torch-cudnn", step(("aten::mm", 9)), 9, **HERE, **profiled)
+    there = write_run(tmp_path, "torch-nn-lstm", step(("aten::mm", 9)), 9, **HERE, **profiled)
     monkeypatch.setattr(builtin, "builtin_run", lambda request, run, progress: open_run(there))
     facts = {"hardware": {"cpu_model": hardware}} if hardware else {}
     mine = write_run(tmp_path, "stranger", step(("aten::mm", 9)), 10, **facts)
@@ -218,9 +218,9 @@ def test_a_capture_is_held_against_one_made_now_which_is_kept(
     mine = break_down(capture_run(request, tmp_path / "traces"))
     first, again = list[str](), list[str]()
     found = against_builtin(mine, Asked(), first.append)
-    assert found.builtin == "torch-cudnn--tiny--fp32--cpu"
+    assert found.builtin == "torch-nn-lstm--tiny--fp32--cpu"
     assert found.compared == "steps"
-    assert any(line.startswith("captures torch-cudnn") for line in first)
+    assert any(line.startswith("captures torch-nn-lstm") for line in first)
     against_builtin(mine, Asked(), again.append)
     assert [line.partition(":")[0] for line in again] == ["kept from before"]
 
@@ -244,9 +244,9 @@ def test_a_capture_is_held_against_one_made_now_which_is_kept(
 def test_a_kept_run_serves_only_what_would_be_captured_again(
     facts: dict[str, Any], serves: bool
 ) -> None:
-    request = CaptureRequest("torch-cudnn", TINY, device="cpu", threads=1)
+    request = CaptureRequest("torch-nn-lstm", TINY, device="cpu", threads=1)
     info = {
-        **{"implementation": "torch-cudnn", "workload": {"name": "tiny"}, "device": "cpu"},
+        **{"implementation": "torch-nn-lstm", "workload": {"name": "tiny"}, "device": "cpu"},
         **{"precision": "fp32", "mode": "train", "lstmprof_version": __version__, "threads": 1},
         **{"hardware": {"cpu_model": host.hardware()["cpu_model"]}, "framework": "nowhere"},
         **facts,

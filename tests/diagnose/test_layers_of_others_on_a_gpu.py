@@ -111,7 +111,7 @@ OF_LAYERS = {
         (
             [*CELL, f"{KERAS}/SelectV2:SelectV2", f"{KERAS}/SelectV2_1:SelectV2"],
             "pad at the end",
-            "16 times a step",
+            "16 times per step",
         ),
         ([*STANDARD, "while_15/body/_1/while/SelectV2:SelectV2"], "pad at the end", "8 times"),
         (STANDARD, "Keras off its standard loop", "standard loop"),

@@ -27,7 +27,7 @@ def null_pairs(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_captures_of_other_pairs_run_while_a_pair_lies_apart(null_pairs: Any) -> None:
-    pairs = null_pairs.planned(51, ["torch-cudnn", "jax-scan"])
+    pairs = null_pairs.planned(51, ["torch-nn-lstm", "jax-scan"])
     captures = null_pairs.schedule(pairs)
     assert len(captures) == len(set(captures)) == 102
     places = {(c.pair.number, c.label): place for place, c in enumerate(captures)}
@@ -53,7 +53,7 @@ def test_what_is_there_is_not_captured_again(
         Path(command[-1]).mkdir()
 
     monkeypatch.setattr(subprocess, "run", run)
-    (pair,) = null_pairs.planned(1, ["torch-cudnn"])
+    (pair,) = null_pairs.planned(1, ["torch-nn-lstm"])
     wanted = null_pairs.Capture(pair, "A")
     for _ in range(2):
         null_pairs.capture(wanted, tmp_path, ["--rounds", "3"])

@@ -28,7 +28,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def outcome(planted: Any, **changed: Any) -> Any:
-    case = planted.Case("torch-cudnn", (("casts", 0.5), ("sleep", 0.2)))
+    case = planted.Case("torch-nn-lstm", (("casts", 0.5), ("sleep", 0.2)))
     given = {
         "case": case,
         "clean_ns": 4.0 * MS,
@@ -36,9 +36,9 @@ def outcome(planted: Any, **changed: Any) -> Any:
         "difference_ns": 2.0 * MS,
         "slow": case.label,
         "state": "found",
-        "cause": "cast-bound",
+        "cause": "cast",
         "found_ns": 1.9 * MS,
-        "sentence": "it is cast-bound",
+        "sentence": "it is cast",
     }
     return planted.Outcome(**{**given, **changed})
 
@@ -46,7 +46,7 @@ def outcome(planted: Any, **changed: Any) -> Any:
 def test_right_is_the_kind_of_the_largest_cause_of_the_planted_run(planted: Any) -> None:
     right = outcome(planted)
     assert (right.verdict, right.error) == ("right", pytest.approx(-0.05))
-    assert outcome(planted, cause="Python-bound").verdict == "wrong"
+    assert outcome(planted, cause="Python").verdict == "wrong"
     assert outcome(planted, slow="clean").verdict == "wrong"
 
 
@@ -57,8 +57,8 @@ def test_what_is_not_told_is_neither_right_nor_wrong(planted: Any, state: str) -
 
 
 def test_a_setting_is_named_by_its_word_whatever_the_kind(planted: Any) -> None:
-    case = planted.Case("torch-cudnn", setting="denormals")
-    asked = {"case": case, "slow": "denormals", "cause": "slower-calls"}
+    case = planted.Case("torch-nn-lstm", setting="denormals")
+    asked = {"case": case, "slow": "denormals", "cause": "slower calls"}
     assert outcome(planted, **asked, sentence="it did not flush denormal numbers").verdict == (
         "right"
     )

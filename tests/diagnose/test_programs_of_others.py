@@ -91,7 +91,7 @@ def test_a_step_that_is_one_function_is_told_of_no_mistake(program: str, tensorf
 @pytest.mark.parametrize("program", ["eager", "keras-eager"])
 def test_operators_outside_of_a_function_are_named_first(program: str, tensorflow: Path) -> None:
     found = diagnosis(tensorflow, program)
-    assert first(found).kind in ("dispatch-bound", "Python-bound")
+    assert first(found).kind in ("dispatch", "Python")
     name, sentence = first_remedy(found)
     assert name == "one tf.function"
     assert "outside of a function it runs operators one by one" in sentence
@@ -100,7 +100,7 @@ def test_operators_outside_of_a_function_are_named_first(program: str, tensorflo
 
 def test_a_python_number_that_changes_traces_the_function_in_every_step(tensorflow: Path) -> None:
     found = diagnosis(tensorflow, "number")
-    assert first(found).kind == "compile-bound"
+    assert first(found).kind == "compile"
     assert first_remedy(found)[0] == "trace once"
     assert "for train, take" in first_remedy(found)[1]
     assert "in 2 steps: pass tensors instead of Python numbers" in first_remedy(found)[1]
@@ -110,7 +110,7 @@ def test_a_function_that_is_made_in_every_step_is_told_from_one_traced_again(
     tensorflow: Path,
 ) -> None:
     found = diagnosis(tensorflow, "anew")
-    assert first(found).kind == "compile-bound"
+    assert first(found).kind == "compile"
     assert "tf.function makes train anew each time" in first_remedy(found)[1]
 
 
@@ -130,7 +130,7 @@ def test_a_step_that_is_one_program_is_told_of_no_mistake(program: str, jax: Pat
 @pytest.mark.parametrize("program", ["no-jit", "unmarked-no-jit"])
 def test_jax_without_jit_is_named_first(program: str, jax: Path) -> None:
     found = diagnosis(jax, program)
-    assert first(found).kind in ("dispatch-bound", "Python-bound")
+    assert first(found).kind in ("dispatch", "Python")
     assert first_remedy(found)[0] == "jit the whole"
     assert set(mistakes(found)) == {"jit the whole"}
 
@@ -138,7 +138,7 @@ def test_jax_without_jit_is_named_first(program: str, jax: Path) -> None:
 @pytest.mark.parametrize("program", ["no-jit-scan", "unmarked-no-jit-scan"])
 def test_a_scan_outside_of_jit_is_compiled_in_every_step(program: str, jax: Path) -> None:
     found = diagnosis(jax, program)
-    assert first(found).kind == "compile-bound"
+    assert first(found).kind == "compile"
     name, sentence = first_remedy(found)
     assert name == "jit the whole"
     assert "outside of any jax.jit, scan is traced and compiled" in sentence
@@ -147,7 +147,7 @@ def test_a_scan_outside_of_jit_is_compiled_in_every_step(program: str, jax: Path
 
 def test_a_jit_that_is_made_in_every_step_is_traced_and_compiled_in_each(jax: Path) -> None:
     found = diagnosis(jax, "anew")
-    assert first(found).kind == "compile-bound"
+    assert first(found).kind == "compile"
     assert set(mistakes(found)) == {"trace once"}
     assert "for <lambda>, take" in first_remedy(found)[1]
     assert "in 2 steps: create the jitted function once, outside the loop" in first_remedy(found)[1]

@@ -36,7 +36,7 @@ def _layers_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_captures_network_is_that_of_its_run_json() -> None:
     workload = Workload("tiny", 2, 4, True, 2, 5, 3, 6, "ce")
-    facts = {"implementation": "torch-cudnn", "framework": "torch", "mode": "forward"}
+    facts = {"implementation": "torch-nn-lstm", "framework": "torch", "mode": "forward"}
     facts |= {"workload": vars(workload), "precision": "amp-bf16", "device": "cpu", "threads": 2}
     shape = shape_of(breakdown(**facts, seed=3))
     assert shape.workload == workload

@@ -40,8 +40,8 @@ CAUSES: dict[str, Body] = {
     "allocating memory": (op("aten::empty", Call("cudaMalloc", "alloc", MS)), SHORT),
     "launching kernels": (op("aten::mm", launched(PRODUCT, MS), category="gemm"),),
     "copies that compute nothing": tuple(op("aten::copy_", launched(COPY)) for _ in range(4)),
-    "matrix products": (op("aten::mm", launched(SGEMM), category="gemm"),),
-    "element-by-element work": tuple(
+    "matmuls": (op("aten::mm", launched(SGEMM), category="gemm"),),
+    "elementwise work": tuple(
         op("aten::tanh", launched(TANH), category="pointwise") for _ in range(4)
     ),
     "communication between ranks": (
@@ -55,11 +55,11 @@ PAIRS = [
     ("waiting for synchronisations", "communication between ranks"),
     ("communication between ranks", "framework dispatch"),
     ("allocating memory", "Python between the ops"),
-    ("matrix products", "runtime calls that launch nothing"),
+    ("matmuls", "runtime calls that launch nothing"),
     ("runtime calls that launch nothing", "waiting for synchronisations"),
-    ("element-by-element work", "launching kernels"),
-    ("launching kernels", "matrix products"),
-    ("framework dispatch", "element-by-element work"),
+    ("elementwise work", "launching kernels"),
+    ("launching kernels", "matmuls"),
+    ("framework dispatch", "elementwise work"),
 ]
 
 
@@ -83,6 +83,6 @@ def test_the_larger_of_two_causes_is_named_first(larger: str, other: str, tmp_pa
 def test_one_long_launch_is_not_told_as_too_many_launches(tmp_path: Path) -> None:
     fast = run(tmp_path / "fast.pt.trace.json", layer())
     long = (op("aten::mm", launched(PRODUCT, 2 * MS), category="gemm"),)
-    slow = run(tmp_path / "slow.pt.trace.json", layer(), long, CAUSES["matrix products"])
+    slow = run(tmp_path / "slow.pt.trace.json", layer(), long, CAUSES["matmuls"])
     sentence = lp.compare(fast, slow).sentence
     assert "its 4 kernel launches take 2.0 ms (median 4.0 µs, longest 2.000 ms)" in sentence

@@ -72,7 +72,7 @@ def told(folder: Path, variant: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("variant", "words"),
     [
-        ("normalised", "a normalisation once a time step"),
+        ("normalised", "a normalisation once per time step"),
         ("peepholes", "as peepholes are"),
         ("zoneout", "random numbers"),
     ],

@@ -33,7 +33,7 @@ def told(diagnosis: Diagnosis) -> tuple[str, str]:
 
 def test_of_a_cause_it_has_the_ratio_the_kind_and_its_size() -> None:
     assert told(compare(ran("a", MS), ran("b", 12 * MS))) == (
-        "b takes 2.00× as long as a: Python-bound, 11.0 of the 11.0 ms",
+        "b takes 2.00× as long as a: Python, 11.0 of the 11.0 ms",
         "measured",
     )
 
@@ -56,7 +56,7 @@ def test_a_difference_without_a_cause_says_so() -> None:
 
 
 def test_a_run_alone_is_its_largest_cause_or_cannot_be_told() -> None:
-    assert alone(ran("a", MS)).verdict == "a is GEMM-bound: 91 % of the step"
+    assert alone(ran("a", MS)).verdict == "a is matmul: 91 % of the step"
     unknown = profile(contributor("busy", "other", MS, "custom::op"), name="a")
     assert alone(unknown).verdict == "a: what it is bound by cannot be told"
 

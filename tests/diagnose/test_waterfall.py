@@ -19,9 +19,9 @@ def test_the_kinds_of_two_steps_sum_to_the_difference_of_their_lengths() -> None
     slow = profile(contributor("busy", "gemm", 75), contributor("idle", "python", 60))
     found = waterfall(fast, slow)
     assert found == [
-        Difference("Python-bound", 0, 60),
-        Difference("GEMM-bound", 70, 75),
-        Difference("dispatch-bound", 20, 0),
+        Difference("Python", 0, 60),
+        Difference("matmul", 70, 75),
+        Difference("dispatch", 20, 0),
     ]
     assert lengths(fast, slow) == (90, 135)
     assert sum(d.delta_ns for d in found) == 135 - 90
@@ -36,8 +36,8 @@ def test_products_and_recurrent_layers_are_netted_before_they_are_named() -> Non
     )
     diagnosis = compare(fast, slow)
     assert [(d.kind, d.delta_ns) for d in diagnosis.differences] == [
-        ("memory-bound", 28 * MS),
-        ("GEMM-bound", 18 * MS),
+        ("elementwise", 28 * MS),
+        ("matmul", 18 * MS),
     ]
     assert diagnosis.dominant is diagnosis.findings[0]
     assert diagnosis.findings[1].finding.parts == (
@@ -62,9 +62,9 @@ def test_what_a_device_waits_for_its_host_for_is_netted_and_told_together() -> N
         device=0,
     )
     kinds = [f.kind for f in findings(fast, slow)]
-    assert kinds == ["cast-bound", "launch-bound", "Python-bound", "GEMM-bound"]
+    assert kinds == ["cast", "launch", "Python", "matmul"]
     on_host = [profile(*p.contributors) for p in (fast, slow)]
-    assert findings(*on_host)[0].kind == "launch-bound"
+    assert findings(*on_host)[0].kind == "launch"
 
 
 def test_a_wait_for_the_host_of_several_kinds_comes_before_a_longer_single_kind() -> None:
@@ -77,9 +77,9 @@ def test_a_wait_for_the_host_of_several_kinds_comes_before_a_longer_single_kind(
     )
     diagnosis = alone(run)
     kinds = [e.finding.kind for e in diagnosis.findings]
-    assert kinds == ["dispatch-bound", "launch-bound", "Python-bound", "GEMM-bound"]
+    assert kinds == ["dispatch", "launch", "Python", "matmul"]
     assert "waits for its host 60 % of the step (60.0 of 100.0 ms)" in diagnosis.sentence
-    assert diagnosis.to_dict()["cause"] == "dispatch-bound"
+    assert diagnosis.to_dict()["cause"] == "dispatch"
 
 
 def test_a_wait_for_the_host_never_hides_a_longer_one_for_the_input() -> None:
@@ -91,8 +91,8 @@ def test_a_wait_for_the_host_never_hides_a_longer_one_for_the_input() -> None:
         device=0,
     )
     diagnosis = alone(run)
-    assert diagnosis.to_dict()["cause"] == "input-bound"
-    assert diagnosis.sentence.startswith("run is input-bound: 50 % of the step (50.0 of 100.0 ms)")
+    assert diagnosis.to_dict()["cause"] == "input"
+    assert diagnosis.sentence.startswith("run is input: 50 % of the step (50.0 of 100.0 ms)")
     # the one number of breakdown: input, dispatch and Python
     assert "in all the device waits for its host 90 %" in diagnosis.sentence
 
@@ -106,9 +106,9 @@ def test_waiting_for_the_input_and_for_the_host_together_come_before_longer_work
         device=0,
     )
     assert [f.kind for f in findings(None, run)][:3] == [
-        "input-bound",
-        "dispatch-bound",
-        "GEMM-bound",
+        "input",
+        "dispatch",
+        "matmul",
     ]
 
 
@@ -117,15 +117,15 @@ def test_the_order_is_by_what_would_be_saved() -> None:
         contributor("busy", "gemm", 60 * MS, "aten::mm"),
         contributor("idle", "dispatch", 40 * MS, "aten::view"),
     )
-    assert [f.kind for f in findings(None, run)] == ["GEMM-bound", "dispatch-bound"]
-    saved = {"GEMM-bound": Saving(20 * MS, "roofline")}
+    assert [f.kind for f in findings(None, run)] == ["matmul", "dispatch"]
+    saved = {"matmul": Saving(20 * MS, "roofline")}
     first, second = findings(None, run, saved)
     assert (first.kind, first.rank, first.saving) == (
-        "dispatch-bound",
+        "dispatch",
         1,
         Saving(40 * MS, "time taken"),
     )
-    assert (second.kind, second.rank, second.slow_ns) == ("GEMM-bound", 2, 60 * MS)
+    assert (second.kind, second.rank, second.slow_ns) == ("matmul", 2, 60 * MS)
 
 
 def test_what_hardly_can_be_saved_is_named_where_nothing_else_is_a_good_share() -> None:
@@ -135,13 +135,13 @@ def test_what_hardly_can_be_saved_is_named_where_nothing_else_is_a_good_share() 
         contributor("busy", "pointwise", 6 * MS, "aten::tanh"),
         contributor("idle", "dispatch", 4 * MS, "aten::view"),
     )
-    told = alone(run, {"GEMM-bound": Saving(3 * MS, "roofline")})
+    told = alone(run, {"matmul": Saving(3 * MS, "roofline")})
     kinds = [e.finding.kind for e in told.findings]
-    assert kinds == ["GEMM-bound", "memory-bound", "dispatch-bound"]
-    assert told.sentence.startswith("run is GEMM-bound: 90 % of the step (90.0 of 100.0 ms)")
+    assert kinds == ["matmul", "elementwise", "dispatch"]
+    assert told.sentence.startswith("run is matmul: 90 % of the step (90.0 of 100.0 ms)")
     assert "then" not in told.sentence
     assert "of which 3.0 ms are above the least time" in told.findings[0].sentence
-    at_peak = alone(run, {"GEMM-bound": Saving(0, "roofline")}).findings[0]
+    at_peak = alone(run, {"matmul": Saving(0, "roofline")}).findings[0]
     assert "none of which is above the least time" in at_peak.sentence
 
 
@@ -150,10 +150,10 @@ def test_what_takes_longer_than_the_cause_is_told_with_how_little_can_be_saved_o
         contributor("busy", "gemm", 70 * MS, "aten::mm"),
         contributor("busy", "pointwise", 30 * MS, "aten::tanh"),
     )
-    told = alone(run, {"GEMM-bound": Saving(5 * MS, "roofline")})
-    assert told.sentence.startswith("run is memory-bound: 30 % of the step")
-    assert "; then matrix products 70 % (at most 5.0 ms can be saved)." in told.sentence
-    least = alone(run, {"memory-bound": Saving(20 * MS, "roofline")})
+    told = alone(run, {"matmul": Saving(5 * MS, "roofline")})
+    assert told.sentence.startswith("run is elementwise: 30 % of the step")
+    assert "; then matmuls 70 % (at most 5.0 ms can be saved)." in told.sentence
+    least = alone(run, {"elementwise": Saving(20 * MS, "roofline")})
     assert "can be saved" not in least.sentence
 
 
@@ -167,10 +167,10 @@ def test_beside_a_cause_the_larger_share_is_told_first() -> None:
         device=0,
     )
     sentence = alone(run).sentence
-    assert sentence.startswith("run is queue-bound: 26 % of the step")
+    assert sentence.startswith("run is queued: 26 % of the step")
     assert sentence.endswith(
         "; then the device waits for its host 29 % (14 % unrecorded), communication between ranks "
-        "24 % and matrix products 21 %."
+        "24 % and matmuls 21 %."
     )
 
 

@@ -51,7 +51,7 @@ def test_timings_have_the_columns_that_are_written() -> None:
 
 def test_every_field_that_is_written_is_a_column(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    request = CaptureRequest("torch-cudnn", TINY, device="cpu", iterations=2, profile_steps=1)
+    request = CaptureRequest("torch-nn-lstm", TINY, device="cpu", iterations=2, profile_steps=1)
     captured = capture_run(request, tmp_path, name="captured", rounds=1)
     (tmp_path / "p.json").write_text(
         json.dumps({"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1,

@@ -115,7 +115,7 @@ def recorded(breakdown: Breakdown) -> Counter[Any]:
     return Counter(tuple(row.values()) for row in rows)
 
 
-@pytest.mark.parametrize("name", ["torch-cudnn", "tf-lstmcell", "lasagne-lstm"])
+@pytest.mark.parametrize("name", ["torch-nn-lstm", "tf-lstmcell", "lasagne-lstm"])
 def test_an_exported_capture_reads_back_as_a_profile(name: str, tmp_path: Path) -> None:
     before = broken_down(PROFILES.parents[1] / "traces" / name)
     out = tmp_path / "x.pftrace.gz"

@@ -381,7 +381,7 @@ def test_torch_computes_the_same_on_a_gpu(cell: str) -> None:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("this torch has no CUDA")
-    from lstmprof.implementations.torch import cudnn as torch_cudnn
+    from lstmprof.implementations.torch import nn_lstm as torch_cudnn
 
     workload = network(cell, cell, "mean", layers=2, bidirectional=True, hidden=32)
     theirs = torch_cudnn.build(workload)

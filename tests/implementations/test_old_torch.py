@@ -29,7 +29,7 @@ from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
 
 ERAS = ("torch-1.0.0", "torch-1.4.0", "torch-1.8.1", "torch-1.13.1")
-ROWS = ("torch-lstmcell-basic", "torch-lstmcell-fused", "torch-cudnn", "torch-script")
+ROWS = ("torch-lstmcell-basic", "torch-lstmcell-fused", "torch-nn-lstm", "torch-script")
 TINY = Workload("tiny", 1, 4, False, 2, 5, 3, 3, "ce")
 
 #: Run by the interpreter of an era: every outcome of the rows and networks named in a file.
@@ -133,4 +133,4 @@ def test_what_an_old_version_lacks_is_refused_in_its_words(tmp_path: Path) -> No
         return raised.value.fault
 
     assert refused("torch-compile") == "torch-compile needs torch 2.0 or newer, not 1.0.0"
-    assert refused("torch-cudnn", precision="amp-bf16") == "torch 1.0.0 has no amp-bf16 on cpu"
+    assert refused("torch-nn-lstm", precision="amp-bf16") == "torch 1.0.0 has no amp-bf16 on cpu"

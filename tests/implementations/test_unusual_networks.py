@@ -13,11 +13,11 @@ from lstmprof.workloads.studies import NAMED
 
 
 def test_every_unusual_need_of_a_named_workload_is_in_the_table_of_needs() -> None:
-    usual = set(wanted(CaptureRequest("torch-cudnn", NAMED[0], device="cpu")))
-    usual |= set(wanted(CaptureRequest("torch-cudnn", NAMED[3], device="cpu"))) | {"mse"}
+    usual = set(wanted(CaptureRequest("torch-nn-lstm", NAMED[0], device="cpu")))
+    usual |= set(wanted(CaptureRequest("torch-nn-lstm", NAMED[3], device="cpu"))) | {"mse"}
     networks = (*NAMED, dataclasses.replace(NAMED[0], variable_length=True))
     needs = {
-        n for w in networks for n in wanted(CaptureRequest("torch-cudnn", w, device="cpu"))
+        n for w in networks for n in wanted(CaptureRequest("torch-nn-lstm", w, device="cpu"))
     } - usual
     assert needs == set(UNUSUAL)
 

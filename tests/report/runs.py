@@ -115,7 +115,7 @@ def walls(median_ns: int, count: int = 14) -> tuple[int, ...]:
 def three(out: Path) -> list[Run]:
     """Three that can be compared, one of them under hostile names."""
     return [
-        run(out, "fast", implementation="torch-cudnn", kernels=2, walls_ns=walls(21_000)),
+        run(out, "fast", implementation="torch-nn-lstm", kernels=2, walls_ns=walls(21_000)),
         run(out, "slow", implementation="torch-cell", kernels=9, walls_ns=walls(93_000)),
         run(
             out,

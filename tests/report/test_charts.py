@@ -121,12 +121,12 @@ def test_kernels_that_wait_longer_than_they_run_are_counted(gap_ns: int, said: s
 
 def test_a_waterfall_is_in_the_order_of_the_findings_and_small_ones_are_one() -> None:
     rows = [
-        {"kind": "GEMM-bound", "fast_ns": 1_000, "slow_ns": 3_000},
-        {"kind": "memory-bound", "fast_ns": 0, "slow_ns": 1},
-        {"kind": "cast-bound", "fast_ns": 1_000, "slow_ns": 100},
+        {"kind": "matmul", "fast_ns": 1_000, "slow_ns": 3_000},
+        {"kind": "elementwise", "fast_ns": 0, "slow_ns": 1},
+        {"kind": "cast", "fast_ns": 1_000, "slow_ns": 100},
     ]
     labels = [bar["label"] for bar in waterfall.bars(rows)]
-    assert labels[1:-1] == ["GEMM-bound", "cast-bound", "1 smaller part"]
+    assert labels[1:-1] == ["matmul", "cast", "1 smaller part"]
     assert [bar["end_ns"] for bar in waterfall.bars(rows)] == [2_000, 4_000, 3_100, 3_101, 3_101]
 
 
@@ -167,4 +167,4 @@ def test_a_way_between_two_runs_that_cannot_be_told_apart_names_no_cause() -> No
         for slow in (near, far)
     }
     assert said["near"].endswith("which cannot be told apart.")
-    assert "matrix products" in said["far"]
+    assert "matmuls" in said["far"]

@@ -145,7 +145,7 @@ def test_implementations_as_columns_leave_workloads_for_rows(capsys: Said) -> No
 def test_the_samples_make_a_table_without_options(capsys: Said) -> None:
     assert lstmprof(["table", str(Path(__file__).parents[2] / "traces")]) == 0
     out = capsys.readouterr().out
-    for row in ("jax-scan", "torch-cudnn", "torch-cudnn, torch==1.8.1"):
+    for row in ("jax-scan", "torch-nn-lstm", "torch-nn-lstm, torch==1.8.1"):
         assert f"| {row} |" in out
 
 

@@ -99,7 +99,7 @@ def test_small_ones_are_folded_into_one_box_where_together_they_are_large(tmp_pa
 
 
 def test_a_profile_without_frames_has_no_picture(tmp_path: Path) -> None:
-    run = runs.run(tmp_path, "one", implementation="torch-cudnn")
+    run = runs.run(tmp_path, "one", implementation="torch-nn-lstm")
     report = reports.report_of([break_down(run, None, reports.TABLES)])
     assert report.icicles == ()
     assert 'id="stacks"' not in page.page(report)

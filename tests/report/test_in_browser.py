@@ -145,10 +145,10 @@ def test_a_bar_of_the_ledger_has_the_length_that_breakdown_tells(
     mean_ms = sum(row["ns"] for row in rows) / len(rows) / 1e6
     bar = "[data-figure=ledger-0] path[aria-label*='run: torch-cell; part: idle: launch call;']"
     (label,) = opened.tab.eval_on_selector_all(bar, "all => all.map(one => one.ariaLabel)")
-    assert f"ms a step: {mean_ms:.4f};" in label
+    assert f"ms per step: {mean_ms:.4f};" in label
     opened.tab.hover(bar)
     opened.tab.wait_for_selector("#vg-tooltip-element.visible")
-    assert f"ms a step{mean_ms:.4f}" in "".join(opened.texts("#vg-tooltip-element td"))
+    assert f"ms per step{mean_ms:.4f}" in "".join(opened.texts("#vg-tooltip-element td"))
 
 
 def turned(value: Any) -> Any:

@@ -135,7 +135,7 @@ def test_the_first_screen_has_each_verdict_with_its_certainty_and_the_times(html
     first = html[html.index('<section id="verdict"') : html.index('<section id="ledger"')]
     verdicts = re.findall(r'headline"><bdi>(.*?)</bdi> <span class="certainty">(.*?)</span>', first)
     assert verdicts[0] == (
-        "torch-cell takes 4.50× as long as torch-cudnn: Python-bound, 0.049 of the 0.070 ms",
+        "torch-cell takes 4.50× as long as torch-nn-lstm: Python, 0.049 of the 0.070 ms",
         "measured",
     )
     assert len(verdicts) == 2
@@ -202,7 +202,7 @@ def test_a_name_keeps_its_two_ends() -> None:
 
 
 def test_a_page_is_not_written_over_another(tmp_path: Path) -> None:
-    run = runs.run(tmp_path, "one", implementation="torch-cudnn")
+    run = runs.run(tmp_path, "one", implementation="torch-nn-lstm")
     report = reports.report_of([break_down(run)])
     path = tmp_path / "deep" / "report.html"
     page.write(report, path)

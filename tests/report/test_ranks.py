@@ -101,7 +101,7 @@ def test_ranks_have_a_section_and_one_rank_has_none(report: Report, tmp_path: Pa
     for key in ("ranks-parts-0", "ranks-late-0", "ranks-work-0"):
         assert f'data-figure="{key}"' in section
     assert section.count('<tr><th scope="row"') == 2
-    one = runs.run(tmp_path, "one", implementation="torch-cudnn")
+    one = runs.run(tmp_path, "one", implementation="torch-nn-lstm")
     alone = reports.report_of([break_down(one, None, reports.TABLES)])
     assert (alone.ranks, alone.rank_parts, alone.arrivals, alone.rank_work) == ([], [], [], [])
     assert 'id="ranks"' not in page.page(alone)

@@ -103,7 +103,7 @@ def test_the_account_of_a_timeline_is_the_ledger_of_its_step(tmp_path: Path) -> 
 
 
 def test_the_longest_events_are_drawn_and_the_others_counted(tmp_path: Path) -> None:
-    run = runs.run(tmp_path, "one", implementation="torch-cudnn", kernels=5)
+    run = runs.run(tmp_path, "one", implementation="torch-nn-lstm", kernels=5)
     (window, _) = break_down(run).windows
     whole = timeline("one", run.events(), window, 10**6)
     part = timeline("one", run.events(), window, 7)
@@ -162,7 +162,7 @@ def test_no_step_is_drawn_that_has_no_room_and_events_are_read_once_a_run(
 def test_a_kernel_of_a_timeline_leads_to_its_launch_and_has_what_was_recorded(
     tmp_path: Path,
 ) -> None:
-    run = runs.run(tmp_path, "one", implementation="torch-cudnn", kernels=3)
+    run = runs.run(tmp_path, "one", implementation="torch-nn-lstm", kernels=3)
     drawn = timeline("one", run.events(), break_down(run).windows[0], 10**6)
     streams = [place for place, track in enumerate(drawn.tracks) if track.kind == "stream"]
     kernels = [i for i, track in enumerate(drawn.columns["track"]) if track in streams]
@@ -182,7 +182,7 @@ def test_a_kernel_of_a_timeline_leads_to_its_launch_and_has_what_was_recorded(
 
 
 def test_a_launch_that_is_not_drawn_has_no_arrow(tmp_path: Path) -> None:
-    run = runs.run(tmp_path, "one", implementation="torch-cudnn", kernels=3)
+    run = runs.run(tmp_path, "one", implementation="torch-nn-lstm", kernels=3)
     window = break_down(run).windows[0]
     whole = timeline("one", run.events(), window, 10**6)
     lengths = sorted(whole.columns["dur_ns"])
@@ -211,8 +211,8 @@ def test_a_thread_has_the_number_of_the_system_or_its_place_and_its_name() -> No
 
 def test_only_comparable_runs_are_paired_and_names_are_made_unique(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("a", "b")]
-    made = [runs.run(folder, "same", implementation="torch-cudnn") for folder in folders]
-    other = runs.run(tmp_path, "x", implementation="torch-cudnn", facts={"precision": "amp-fp16"})
+    made = [runs.run(folder, "same", implementation="torch-nn-lstm") for folder in folders]
+    other = runs.run(tmp_path, "x", implementation="torch-nn-lstm", facts={"precision": "amp-fp16"})
     report = reports.report_of([break_down(run) for run in [*made, other]])
     assert [facts.run for facts in report.runs] == ["same", "same (2)", "x"]
     assert [group.runs for group in report.groups] == [("same", "same (2)"), ("x",)]
@@ -251,7 +251,7 @@ def test_runs_that_do_not_say_what_they_computed_are_called_by_their_source(
 
 
 def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
-    run = runs.run(tmp_path, "untimed", implementation="torch-cudnn", facts={"peaks": None})
+    run = runs.run(tmp_path, "untimed", implementation="torch-nn-lstm", facts={"peaks": None})
     said = " ".join(reports.report_of([break_down(run)]).missing)
     for words in ("without a profiler: none were timed for untimed", "roofline", "Casts", "sweep"):
         assert words in said

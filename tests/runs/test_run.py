@@ -302,7 +302,7 @@ def test_a_run_of_before_launches_were_stored_is_read_without_them(
 
 
 def test_timings_are_read_once() -> None:
-    run = open_run(Path(__file__).parents[2] / "traces" / "torch-cudnn")
+    run = open_run(Path(__file__).parents[2] / "traces" / "torch-nn-lstm")
     assert run.timings() is run.timings() is not None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 Tensor = torch.Tensor
-#: An LSTM of one call does so often what a cell does once a time step.
+#: An LSTM of one call does so often what a cell does once per time step.
 OF_A_LAYER = 10
 
 

@@ -1,7 +1,7 @@
 """The algorithm that a framework asks cuDNN for: standard, or one of the persistent kernels.
 
 A persistent kernel keeps the recurrent weights on the chip over all time steps; the standard
-algorithm launches a product and an element-by-element kernel for each. Which one is a function of
+algorithm launches a product and an elementwise kernel for each. Which one is a function of
 the layer and the device alone, decided apart for the forward and the backward pass.
 
 Read in the frameworks' sources, nothing measured here:

@@ -241,6 +241,25 @@ def write_line(
     screen.print(words, soft_wrap=True)
 
 
+def write_labelled(label: str, text: str, *, width: int) -> None:
+    """Print text behind a bold label, broken between words, on lines of ``width`` at most."""
+    from rich.text import Text
+
+    screen, begin = console(), f"  {label:7}"
+    room = min(screen.width, width) if sys.stdout.isatty() else width
+    wrapped = textwrap.wrap(
+        spoken(one_line(text)),
+        room,
+        initial_indent=begin,
+        subsequent_indent=" " * len(begin),
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+    words = Text("\n".join(wrapped))
+    words.stylize("bold", 0, len(begin))
+    screen.print(words, soft_wrap=True)
+
+
 def console(least: int = 0) -> Any:
     """The terminal, or 120 columns where the output goes elsewhere; ``least`` if that is more."""
     from rich.console import Console

@@ -1,79 +1,143 @@
-"""The text of ``lstmprof diagnose``: the sentence, the waterfall, the causes and what to do.
+"""The text of ``lstmprof diagnose``: verdicts in a few lines, the evidence if asked for.
 
 For a terminal and, as Markdown, for a pull request; names come from profiles: they are escaped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from fractions import Fraction
 from itertools import groupby
 
+from lstmprof.breakdown.timings import lost_in_words
 from lstmprof.commands import terminal
 from lstmprof.commands.terminal.breakdown import conditions
-from lstmprof.diagnose.diagnosis import LEAST_SHARE, Diagnosis, Explained
+from lstmprof.diagnose.diagnosis import ADVISED_SHARE, LEAST_SHARE, Diagnosis, Explained
 from lstmprof.diagnose.findings import Change, Difference, Finding
 from lstmprof.diagnose.findings.because import each_step, worth_a_line
 from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.sentences import of_roofline
 from lstmprof.diagnose.step_profile import labels
-from lstmprof.diagnose.verdicts import Verdict, verdicts
-from lstmprof.numbers import UNKNOWN, count, cropped, escaped, milliseconds, percent, quantity
+from lstmprof.diagnose.verdict import Verdict
+from lstmprof.names import DETAILS
+from lstmprof.numbers import (
+    UNKNOWN,
+    count,
+    cropped,
+    escaped,
+    listed,
+    milliseconds,
+    percent,
+    quantity,
+    with_short_names,
+)
 
-#: Causes whose evidence is shown; all are in JSON.
+#: More diagnoses than these are listed, one line each; the first few of them are shown in full.
+_MANY, _SHOWN = 6, 3
+#: Fixes in a verdict; all are in JSON and with --evidence.
+_FIXES = 2
+#: Lines of a verdict are no longer than this.
+_LINE = 100
+#: The width of the words that begin a line of a verdict.
+_INDENT = 9
+#: Kinds of time on one line.
+_PLACES = 6
+#: Findings whose evidence is shown; all are in JSON.
 _WITH_EVIDENCE = 3
 #: Characters of a run's name over a column.
 _WIDTH = 28
 _REACH_HEADS = ("busy with", ">ms", ">least ms", ">reached")
 #: A mean number of calls is so many in at most so many steps.
 _MOST_STEPS = 100_000
-#: More diagnoses than these begin with a list of their verdicts.
-_FEW = 2
 
 
-def show_all(diagnoses: Sequence[Diagnosis]) -> None:
-    """Print diagnoses; the verdicts of many come first, and each warning is printed once."""
-    parts = _by_conditions(diagnoses)
-    if len(diagnoses) > _FEW:
-        for heading, members in parts:
-            if heading:
-                terminal.write_line(f"{heading}:", style="bold")
-            for verdict in verdicts(members):
-                terminal.write_line(f"- {_in_short(verdict)}")
-        terminal.write_line()
-    for heading, members in parts:
-        if heading and len(parts) > 1:
-            terminal.write_line(f"{heading}:")
-        printed: set[str] = set()
+def show_all(diagnoses: Sequence[Diagnosis], details: Collection[str] = ()) -> None:
+    """Print the verdicts and the ``details`` (``names.DETAILS``) that are asked for.
+
+    Many diagnoses begin with one line each, worst first, and only the first few follow in full.
+    """
+    shown = sorted(diagnoses, key=_badness, reverse=True)
+    if len(diagnoses) > _MANY:
+        _list(shown)
+        shown = shown if details else shown[:_SHOWN]
+    for heading, members in _by_baseline(shown):
+        for line in heading:
+            terminal.write_line(line, style="bold")
         for diagnosis in members:
-            show(diagnosis, printed)
+            _show(diagnosis, details)
+    _show_machine(diagnoses, details)
+    hidden = [name for name in DETAILS if name not in details]
+    if hidden:
+        terminal.write_line("More: " + "  ".join(f"--{name}" for name in hidden), style="dim")
 
 
-def _by_conditions(diagnoses: Sequence[Diagnosis]) -> list[tuple[str, list[Diagnosis]]]:
-    """Those that stand together and are of one network, device and so on, with these in words."""
-    parts = groupby(diagnoses, key=lambda d: conditions(d.slow.info))
-    return [(heading, list(members)) for heading, members in parts]
+def _badness(diagnosis: Diagnosis) -> tuple[bool, float]:
+    """Ratios before runs alone; of these the share that the best fix saves, or the bottleneck's."""
+    if diagnosis.ratio is not None:
+        return True, diagnosis.ratio.value
+    verdict = diagnosis.verdict
+    saved = max((fix.worth_ns for fix in verdict.fixes), default=0)
+    return False, (saved or verdict.bottleneck_ns / 1e3) / (verdict.whole_ns or 1)
+
+
+def _list(diagnoses: Sequence[Diagnosis]) -> None:
+    """Print one line for each diagnosis."""
+    rows = []
+    for diagnosis in diagnoses:
+        verdict = diagnosis.verdict
+        times = f"{verdict.times} {verdict.baseline}" if verdict.baseline else ""
+        rows.append([verdict.subject, milliseconds(verdict.step.ns), times, _in_short(verdict)])
+    compared = any(row[2] for row in rows)
+    heads = ["run", ">ms", *(["as long as"] if compared else []), "why"]
+    cells = [row if compared else [*row[:2], row[3]] for row in rows]
+    terminal.write_table("", heads, cells, crop=("run", "as long as", "why"))
 
 
 def _in_short(verdict: Verdict) -> str:
-    doubt = verdict.certainty
-    return verdict.sentence + (f" ({doubt})" if doubt not in verdict.sentence else "")
+    """The cause, or the bottleneck with its amount, or why neither is known."""
+    if verdict.bottleneck is None:
+        return verdict.words
+    return verdict.cause or f"{verdict.bottleneck} {verdict.amount}"
 
 
-def show(diagnosis: Diagnosis, printed: set[str]) -> None:
-    """Print a diagnosis without the warnings in ``printed``; the others are added to them."""
-    for text in diagnosis.lacking:
-        terminal.write_line(f"recording: {text}")
-    terminal.write_line(diagnosis.sentence, style="bold", names=_kernels(diagnosis))
-    for warning in diagnosis.warnings:
-        if warning not in printed:
-            terminal.write_line(f"warning: {warning}")
-    printed.update(diagnosis.warnings)
-    for note in diagnosis.notes:
-        terminal.write_line(f"note: {note}")
+def _by_baseline(
+    diagnoses: Sequence[Diagnosis],
+) -> list[tuple[tuple[str, ...], list[Diagnosis]]]:
+    """Diagnoses with one baseline together, with what ran and the baseline as heading."""
+
+    def heading(diagnosis: Diagnosis) -> tuple[str, ...]:
+        what, verdict = conditions(diagnosis.slow.info), diagnosis.verdict
+        lines = [what] if what else []
+        if verdict.baseline is not None:
+            took = f"{milliseconds(verdict.baseline_ns)} ms {verdict.per}"
+            lines.append(f"baseline: {verdict.baseline}, {took}")
+        return tuple(lines)
+
+    return [(lines, list(members)) for lines, members in groupby(diagnoses, key=heading)]
+
+
+def show(diagnosis: Diagnosis) -> None:
+    """Print one verdict alone."""
+    show_all([diagnosis])
+
+
+def _show(diagnosis: Diagnosis, details: Collection[str]) -> None:
+    """Print one verdict and its details."""
     terminal.write_line()
-    if diagnosis.outcome.differs and diagnosis.differences:
+    first, lines = verdict_lines(diagnosis)
+    terminal.write_line(first, style="bold")
+    names = _kernels(diagnosis)
+    for label, text in lines:
+        _write(label, text, names)
+    for what_if in diagnosis.what_ifs:
+        _write("If", what_if.sentence, names)
+    if "warnings" in details:
+        for text in (*diagnosis.lacking, *diagnosis.warnings, *diagnosis.notes):
+            _write("Note", text, names)
+    if "waterfall" in details and diagnosis.differences:
+        terminal.write_line()
         terminal.write_table(
             "From the fast step to the slow one",
             _waterfall_heads(diagnosis, terminal.narrow()),
@@ -81,14 +145,81 @@ def show(diagnosis: Diagnosis, printed: set[str]) -> None:
             spare=(">share",),
             bars=_waterfall_bars(diagnosis),
         )
-    for place, explained in enumerate(diagnosis.shown):
-        _show_finding(diagnosis, explained, evidence=place < _WITH_EVIDENCE)
-    for line in _limit_lines(diagnosis):
-        terminal.write_line(line)
-    if diagnosis.roofline is not None:
-        terminal.write_table("", _REACH_HEADS, _reach_cells(diagnosis.roofline))
-    elif diagnosis.what_ifs:
+    if "evidence" in details:
         terminal.write_line()
+        for place, explained in enumerate(diagnosis.shown):
+            _show_finding(diagnosis, explained, evidence=place < _WITH_EVIDENCE)
+    if "roofline" in details and diagnosis.roofline is not None:
+        terminal.write_line()
+        terminal.write_line(f"roofline: {of_roofline(diagnosis.roofline)}")
+        terminal.write_table("", _REACH_HEADS, _reach_cells(diagnosis.roofline))
+
+
+def _write(label: str, text: str, names: Sequence[str]) -> None:
+    """Print a line of a verdict, broken between words and indented under its label."""
+    terminal.write_labelled(label, with_short_names(text, names), width=_LINE)
+
+
+def verdict_lines(diagnosis: Diagnosis) -> tuple[str, list[tuple[str, str]]]:
+    """Return the first line of a verdict, and its other lines as (label, text)."""
+    verdict = diagnosis.verdict
+    words = [verdict.subject, verdict.step_ms]
+    words += [f"{verdict.times} as long"] if verdict.baseline else []
+    words += [_place(diagnosis)] if diagnosis.slow.lanes > 1 else []
+    lines: list[tuple[str, str]] = []
+    if verdict.state == "none":
+        lines.append(("Same" if diagnosis.outcome.equal else "Unsure", verdict.words))
+        lines += [("Differ", verdict.cause)] if verdict.cause else []
+        return "   ".join(words), lines
+    lines.append(("Why", verdict.why))
+    for fix in verdict.fixes[:_FIXES]:
+        lines.append(("Fix", f"{fix.fix}: {fix.gain}") if fix.gain else ("Try", fix.fix))
+    where = _where(verdict)
+    lines += [("Where", where)] if where else []
+    lines += [("Doubt", listed(list(verdict.reasons)))] if verdict.reasons else []
+    for rare in verdict.now_and_then[:1]:
+        often = f"in {rare.steps} of {diagnosis.slow.steps} steps"
+        lines.append(("Rare", f"{cropped(rare.name)}: {milliseconds(rare.each_ns)} ms {often}"))
+    return "   ".join([*words, verdict.certainty]), lines
+
+
+def _place(diagnosis: Diagnosis) -> str:
+    rank, device = diagnosis.slow.place
+    words = [] if rank is None else [f"rank {rank}"]
+    words += [] if device is None else [f"device {device}"]
+    return f"{', '.join(words)} of {diagnosis.slow.lanes}"
+
+
+def _where(verdict: Verdict) -> str:
+    """The kinds of time, ms: of two runs the differences; what is under 5 % is one number."""
+    least = ADVISED_SHARE * max(abs(verdict.whole_ns), 1)
+    large = [d for d in verdict.where if abs(d.delta_ns) >= least][:_PLACES]
+    large.sort(key=lambda d: -d.delta_ns)
+    rest = verdict.whole_ns - sum(d.delta_ns for d in large)
+    sign = "+" if verdict.baseline is not None else ""
+    pairs = [(d.kind, d.delta_ns) for d in large]
+    pairs += [("other", rest)] if abs(rest) >= 50_000 and len(large) < len(verdict.where) else []
+    texts = [f"{kind} {sign if ns >= 0 else '−'}{milliseconds(abs(ns))}" for kind, ns in pairs]
+    return "   ".join(texts) + (" ms" if texts else "")
+
+
+def _show_machine(diagnoses: Sequence[Diagnosis], details: Collection[str]) -> None:
+    """Print what the machine took, and the kinds of warnings, one line each."""
+    terminal.write_line()
+    lost = [
+        f"{profile.label}: {text}"
+        for profile in {p.name: p for d in diagnoses for p in (d.fast, d.slow) if p}.values()
+        if (text := lost_in_words(profile.lost_ns, profile.length_ns, profile.cpu_share))
+    ]
+    for text in lost[:_SHOWN]:
+        _write("Lost", text, ())
+    if "warnings" in details:
+        return
+    kinds = Counter(lack.kind for d in diagnoses for _, lack in d.lacks)
+    kinds.update({doubt.kind: 1 for d in diagnoses for _, doubt in d.doubts})
+    if kinds:
+        each = ", ".join(kind if n == 1 else f"{kind} ({n})" for kind, n in kinds.items())
+        _write("Warn", f"{each}; see --warnings", ())
 
 
 def _show_finding(diagnosis: Diagnosis, explained: Explained, *, evidence: bool) -> None:
@@ -112,15 +243,14 @@ def _kernels(diagnosis: Diagnosis) -> list[str]:
 
 
 def markdown_of_all(diagnoses: Sequence[Diagnosis]) -> str:
-    """Each diagnosis in Markdown; of many their verdicts first."""
-    parts = _by_conditions(diagnoses)
+    """Each diagnosis in Markdown, worst first; many begin with one line each."""
+    ordered = sorted(diagnoses, key=_badness, reverse=True)
     texts = []
-    if len(diagnoses) > _FEW:
-        for heading, members in parts:
-            lines = [f"- {escaped(_in_short(verdict))}" for verdict in verdicts(members)]
-            texts.append("\n".join([f"{escaped(heading)}:", "", *lines] if heading else lines))
-    for heading, members in parts:
-        texts += [f"### {escaped(heading)}"] if heading and len(parts) > 1 else []
+    if len(ordered) > _MANY:
+        texts = ["\n".join(f"- {escaped(d.sentence)}" for d in ordered)]
+        ordered = ordered[:_SHOWN]
+    for heading, members in _by_baseline(ordered):
+        texts += [f"### {escaped(line)}" for line in heading[:1]]
         texts += [markdown(diagnosis) for diagnosis in members]
     return "\n\n".join(texts)
 

@@ -39,7 +39,7 @@ from lstmprof.events.annotate import OWN_CODE
 from lstmprof.numbers import listed, milliseconds, percent
 from lstmprof.replay import Prediction
 
-Level = Literal["measured", "likely", "cannot be told"]
+Level = Literal["measured", "likely", "unknown"]
 State = Literal["found", "none", "unknown"]
 
 #: Less of a difference, or of a step, explains it by no more than chance.
@@ -87,6 +87,11 @@ class Outcome:
     advice: str = ""
     differs: bool = True
     ratio: Ratio | None = None
+
+    @property
+    def equal(self) -> bool:
+        """Whether both steps take equally long, noise apart."""
+        return self.ratio is not None and self.ratio.value <= 1 + EQUAL_SHARE
 
     @property
     def words(self) -> str:
@@ -261,12 +266,12 @@ def _most(findings: Sequence[Finding], what: str) -> str:
 def of_finding(finding: Finding, findings: Sequence[Finding]) -> Certainty:
     """How far ``finding``, one of ``findings``, can be trusted."""
     if finding.kind in UNEXPLAINED:
-        return Certainty("cannot be told", (f"it is {causes.KINDS[finding.kind]}",))
+        return Certainty("unknown", (f"it is {causes.KINDS[finding.kind]}",))
     size_ns = abs(finding.delta_ns)
     some = list(_doubts(finding))
     large = [d.text for d in some if d.ns is not None and d.ns >= size_ns]
     if large:
-        return Certainty("cannot be told", tuple(large))
+        return Certainty("unknown", tuple(large))
     doubtful = [d.text for d in some]
     return Certainty("likely", tuple(doubtful)) if doubtful else Certainty("measured")
 
@@ -300,7 +305,7 @@ def of_prediction(prediction: Prediction) -> Certainty:
         return Certainty("likely")
     reason = f"the replay of the unchanged step is {percent(off)} off"
     if off_ns >= abs(prediction.saved_ns):
-        return Certainty("cannot be told", (f"{reason}, which is more than is saved",))
+        return Certainty("unknown", (f"{reason}, which is more than is saved",))
     return Certainty("likely", (reason,))
 
 
@@ -318,7 +323,7 @@ def _without_reason(findings: Sequence[Finding]) -> Finding | None:
 
 
 def _told(finding: Finding, findings: Sequence[Finding]) -> bool:
-    return of_finding(finding, findings).level != "cannot be told"
+    return of_finding(finding, findings).level != "unknown"
 
 
 def _unexplained_ns(findings: Sequence[Finding]) -> int:

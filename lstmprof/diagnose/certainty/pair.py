@@ -163,22 +163,21 @@ def no_difference(fast: StepProfile, slow: StepProfile) -> bool:
 
 
 def counts_in_words(fast: StepProfile, slow: StepProfile) -> str:
-    """``train has 7,354 ops per step against 349``; empty if the counts hardly differ."""
-
+    """``7,354 ops per step (faster: 349)``; empty if the counts hardly differ."""
     about = QUANTITIES["ops" if slow.device is None else "launches"]
     there, here = about.of(fast), about.of(slow)
     if not there or not here or max(here / there, there / here) < TELLING_COUNT:
         return ""
     each = "per step" if slow.marked and fast.marked else "in its profile"
-    return f"{labels(fast, slow)[1]} has {about.of_number(here)} {each} against {count(there)}"
+    return f"{about.of_number(here)} {each} ({labels(fast, slow)[0]}: {count(there)})"
 
 
 def structure_in_words(fast: StepProfile, slow: StepProfile) -> str:
     """What only one of two runs does: its layers if they differ, else its ops."""
     here, there = layer_in_words(slow), layer_in_words(fast)
     if here and there and here != there:
-        slow_name, fast_name = labels(fast, slow)[::-1]
-        return f"{slow_name} makes {here} where {fast_name} makes {there}"
+        fast_name = labels(fast, slow)[0]
+        return f"{here} ({fast_name}: {there.removesuffix(' per step')})"
     return counts_in_words(fast, slow)
 
 

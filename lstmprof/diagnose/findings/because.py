@@ -57,7 +57,7 @@ _OF_WORK = {
 }
 #: What products are called in the plural, and how much of them one must be to be called so.
 _WORK = {
-    "product": "matrix products",
+    "product": "matmuls",
     "convolution": "convolutions",
     "attention": "attention",
     "layer": "recurrent layers",
@@ -156,8 +156,8 @@ def _launching(finding: Finding) -> str:
 
 
 def each_step(profile: StepProfile) -> str:
-    """`` a step``; empty where a profile has no step markers."""
-    return " a step" if profile.marked else ""
+    """`` per step``; empty where a profile has no step markers."""
+    return " per step" if profile.marked else ""
 
 
 def pace(profile: StepProfile) -> str:
@@ -172,8 +172,8 @@ def pace(profile: StepProfile) -> str:
         f", {count(captured)} of them captured into a graph and not run" if captured else ""
     )
     return (
-        f"it gets {number}{each_step(profile)}{into_graph}, {count(rate)} a second; a kernel takes "
-        f"{lasting(kernel)}, and the gap before one {lasting(gap)}"
+        f"{number}{each_step(profile)}{into_graph}, {count(rate)} per second; a kernel "
+        f"takes {lasting(kernel)}, the gap before it {lasting(gap)}"
     )
 
 
@@ -207,7 +207,7 @@ def lasting(spread: Spread) -> str:
 
 
 def _alone(finding: Finding, items: Sequence[_Items]) -> str:
-    """``it has 52 convolutions a step (1.2 ms each) and 1 matrix product (40 µs)``."""
+    """``52 convolutions per step (1.2 ms each) and 1 matmul (40 µs)``."""
     if not items or sum(i.ns for i in items) < TELLING_SHARE * finding.slow_ns:
         return ""
     first, *others = items
@@ -217,7 +217,7 @@ def _alone(finding: Finding, items: Sequence[_Items]) -> str:
         f"{first.text}{each_step(finding.slow)}{_within(_each_time_step(first), _length(first))}",
         *(f"{item.text}{_within(_length(item))}" for item in others),
     ]
-    return f"it has {listed(texts)}"
+    return listed(texts)
 
 
 def _is_of_one(finding: Finding, ops: _Items) -> bool:
@@ -242,13 +242,12 @@ def _against(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -
         none_other = all(i.noun == first.noun for i in fast)
         if none_other and _without(first, there) >= _BY_COUNT * finding.delta_ns:
             here = f"{first.text}{each}{_within(_each_time_step(first), _uneven(first))}"
-            return f"it has {here} where {name} has {count(there) if there else 'none'}"
+            return f"{here} ({name}: {count(there) if there else 'none'})"
     alike = [(i.noun, i.number) for i in slow] == [(i.noun, i.number) for i in fast]
     if alike and len(slow) == 1 and first.one_by_one and fast[0].one_by_one:
         return _same_number(first, fast[0], name)
-    whose = "dispatching its" if first.noun == "dispatched" else "its"
-    text = f"{whose} {_taking(slow)}"
-    return f"{text}, {name}'s {_taking(fast, verb=False)}" if fast else text
+    text = f"{'dispatching ' if first.noun == 'dispatched' else ''}{_taking(slow)}"
+    return f"{text} ({name}: {_taking(fast, verb=False)})" if fast else text
 
 
 def _without(items: _Items, number: float) -> float:
@@ -267,13 +266,13 @@ def _known(noun: str, profile: StepProfile | None) -> float | None:
 def _same_number(slow: _Items, fast: _Items, name: str) -> str:
     """As many in both: what one takes is what differs."""
     if slow.number == 1:
-        return f"its {slow.text} takes {milliseconds(slow.ns)} ms, {name}'s {milliseconds(fast.ns)}"
+        return f"{slow.text} takes {milliseconds(slow.ns)} ms ({name}: {milliseconds(fast.ns)})"
     here, there = (quantity(items.ns / items.number, "ns") for items in (slow, fast))
-    return f"its {slow.text} take {here} each, {name}'s {there}"
+    return f"{slow.text} take {here} each ({name}: {there})"
 
 
 def _taking(items: Sequence[_Items], *, verb: bool = True) -> str:
-    """``52 convolutions take 61.0 ms and 1 matrix product 0.040 ms``."""
+    """``52 convolutions take 61.0 ms and 1 matmul 0.040 ms``."""
     texts = [f"{item.text} {milliseconds(item.ns)} ms" for item in items]
     if verb:
         first = items[0]
@@ -312,7 +311,7 @@ def _uneven(items: _Items) -> str:
 def _each_time_step(items: _Items) -> str:
     name = f"{_quantity(items.noun, items.profile)}_per_time_step"
     number = QUANTITIES[name].of(items.profile) if name in QUANTITIES else None
-    return "" if number is None else f"{count(number)} a time step"
+    return "" if number is None else f"{count(number)} per time step"
 
 
 def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items]:
@@ -391,7 +390,7 @@ def _by_largest(finding: Finding) -> str:
     if finding.fast is None:
         return text
     there = milliseconds(first.fast_ns) if first.fast_ns else "none"
-    return f"{text} against {there} in {labels(finding.fast, finding.slow)[0]}"
+    return f"{text} ({labels(finding.fast, finding.slow)[0]}: {there})"
 
 
 def _outside_of_ranges(finding: Finding, ns: int) -> str:

@@ -39,7 +39,7 @@ class Quantity:
     statistic: str = ""
 
     def of_number(self, number: float) -> str:
-        """``1 matrix product``, ``52 convolutions``: a count with its noun."""
+        """``1 matmul``, ``52 convolutions``: a count with its noun."""
         return number_of(number, self.one, self.text)
 
 
@@ -152,24 +152,24 @@ _launches = _counted("launch")
 _kernels = _counted("kernel")
 _ALL = (
     Quantity("ops", "ops", "", _ops, "op"),
-    Quantity("ops_per_time_step", "ops a time step", "", _each_time_step(_ops)),
+    Quantity("ops_per_time_step", "ops per time step", "", _each_time_step(_ops)),
     Quantity("computing_ops", "computing ops", "", _counted("op"), "computing op"),
     *_lengths("op", "computing op"),
     Quantity("kernels", "kernels", "", _kernels, "kernel"),
-    Quantity("kernels_per_time_step", "kernels a time step", "", _each_time_step(_kernels)),
+    Quantity("kernels_per_time_step", "kernels per time step", "", _each_time_step(_kernels)),
     *_lengths("kernel", "kernel"),
     *_lengths("gap", "gap before a kernel"),
     Quantity("launches", "kernel launches", "", _launches, "kernel launch"),
-    Quantity("launches_per_time_step", "launches a time step", "", _each_time_step(_launches)),
+    Quantity("launches_per_time_step", "launches per time step", "", _each_time_step(_launches)),
     Quantity(
         "launches_per_s",
-        "launches a second",
+        "launches per second",
         "1/s",
         lambda c: _ratio(_launches(c), c.length_ns / 1e9),
     ),
     *_lengths("launch", "launch call"),
-    Quantity("products", "matrix products", "", _counted("product"), "matrix product"),
-    *_lengths("product", "matrix product"),
+    Quantity("products", "matmuls", "", _counted("product"), "matmul"),
+    *_lengths("product", "matmul"),
     Quantity("convolutions", "convolutions", "", _counted("convolution"), "convolution"),
     *_lengths("convolution", "convolution"),
     Quantity("attentions", "fused attentions", "", _counted("attention"), "fused attention"),
@@ -187,10 +187,10 @@ _ALL = (
     *_lengths("cell", "recurrent cell"),
     Quantity(
         "pointwise",
-        "element-by-element operations and reductions",
+        "elementwise ops and reductions",
         "",
         _counted("pointwise"),
-        "element-by-element operation or reduction",
+        "elementwise op or reduction",
     ),
     *_lengths("pointwise", "of these"),
     Quantity("casts", "casts", "", lambda c: _per_step(c, c.rows("casts")), "cast"),
@@ -232,23 +232,23 @@ _LAUNCHES = (
 #: Kind → the counts that are its evidence; the first that is known is said in its sentence.
 EVIDENCE: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(KINDS, ()),
-    "launch-bound": _LAUNCHES,
-    "dispatch-bound": _HOST,
-    "Python-bound": _HOST,
-    "unrecorded host": _LAUNCHES,
-    "sync-bound": ("syncs",),
-    "cast-bound": ("casts", "cast_bytes"),
-    "copy-bound": (*_with_lengths("copies", "copy"), "memsets", "copied_bytes"),
-    "GEMM-bound": (
+    "launch": _LAUNCHES,
+    "dispatch": _HOST,
+    "Python": _HOST,
+    "unrecorded": _LAUNCHES,
+    "sync": ("syncs",),
+    "cast": ("casts", "cast_bytes"),
+    "copy": (*_with_lengths("copies", "copy"), "memsets", "copied_bytes"),
+    "matmul": (
         *_with_lengths("products", "product"),
         *_with_lengths("convolutions", "convolution"),
         *_with_lengths("attentions", "attention"),
         *("layer_ops", *_with_lengths("layer_kernels", "layer")),
         *_with_lengths("cell_ops", "cell"),
     ),
-    "memory-bound": (
+    "elementwise": (
         *_with_lengths("pointwise", "pointwise"),
         *_with_lengths("kernels", "kernel"),
     ),
-    "input-bound": ("copied_bytes",),
+    "input": ("copied_bytes",),
 }

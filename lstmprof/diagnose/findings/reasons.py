@@ -97,7 +97,7 @@ def _denormals(fast: StepProfile, slow: StepProfile) -> Reason | None:
     if first is not None and second is not None:
         if not _tells((second - first) * _ASSIST_NS, fast, slow):
             return None
-        counted = f"microcode helped arithmetic {count(second)} times a step against {count(first)}"
+        counted = f"microcode assists {count(second)} times per step against {count(first)}"
     kept = (
         settings.denormals(fast.info) == "flushed"
         and settings.denormals(slow.info) in ("kept", "both")
@@ -194,7 +194,7 @@ def _page_faults(fast: StepProfile, slow: StepProfile) -> Reason | None:
     if not _tells((second - first) * _FAULT_NS, fast, slow):
         return None
     return Reason(
-        "page faults", f"it has {count(second)} page faults a step against {count(first)}"
+        "page faults", f"it has {count(second)} page faults per step against {count(first)}"
     )
 
 
@@ -253,7 +253,7 @@ def _cache_misses(fast: StepProfile, slow: StepProfile) -> Reason | None:
     if not _tells((second - first) * _LINE_BYTES / rate * 1e9, fast, slow):
         return None
     return Reason(
-        "cache misses", f"its caches missed {count(second)} times a step against {count(first)}"
+        "cache misses", f"its caches missed {count(second)} times per step against {count(first)}"
     )
 
 
@@ -282,7 +282,7 @@ def _contention(fast: StepProfile, slow: StepProfile) -> Reason | None:
         return None
     return Reason(
         "contention",
-        f"other processes took its CPU {count(second)} times a second against {count(first)}",
+        f"other processes took its CPU {count(second)} times per second against {count(first)}",
     )
 
 

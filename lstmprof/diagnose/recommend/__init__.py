@@ -112,7 +112,7 @@ class Recommendation:
     def sentence(self) -> str:
         """Which, how sure, and how far the next is."""
         first = self.winner
-        text = f"{first.implementation}, {milliseconds(first.profile.length_ns)} ms a step"
+        text = f"{first.implementation}, {milliseconds(first.profile.length_ns)} ms per step"
         if len(self.ranking) == 1:
             return f"{text}: nothing else ran here."
         if self.ties:

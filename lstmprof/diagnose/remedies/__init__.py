@@ -14,7 +14,8 @@ faster one, alone, would not be told.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.findings import Finding, findings, lengths
@@ -37,8 +38,7 @@ from lstmprof.diagnose.remedies import (
     work,
 )
 from lstmprof.diagnose.remedies.told import Remedy
-from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.numbers import milliseconds, percent
+from lstmprof.numbers import milliseconds
 
 #: Remedies told of one finding.
 MOST = 3
@@ -124,39 +124,55 @@ TABLE: tuple[Remedy, ...] = (
 class Advice:
     """A remedy that fits: what to do, why it fits, and where it comes from.
 
-    ``cause`` is what makes the step slow; ``framework`` the one that it is for, None where it is
-    for any; ``saves_ns`` the time of the mean step that it addresses, of two runs of one
-    implementation what the slower has more of it: what would come to light behind it, or go with
-    it elsewhere, is not counted. None is unknown. ``implementation`` is the row that it advises to
-    use instead, if any; ``instead`` what will take some of what is saved, and no profile tells how
-    much.
+    ``cause`` is what makes the step slow, ``seen`` the evidence for it (may be empty), ``fix``
+    what to change. ``framework`` is None if the fix is for any. ``saves_ns`` is the time of the
+    clean step that the fix addresses; of two runs of one implementation, what the slower has more
+    of it. None is unknown. ``implementation`` is the row that it advises to use, if any, and
+    ``measured_ns`` the step of a run of that row beside this one. ``instead`` is what will take an
+    unknown part of ``saves_ns``.
     """
 
     name: str
     cause: str
-    sentence: str
+    fix: str
     condition: str
     framework: str | None
     saves_ns: int | None
     source: str
+    seen: str = ""
     implementation: str | None = None
     instead: str | None = None
+    measured_ns: int | None = None
+    gain_ns: int | None = None
 
-    def of_step(self, profile: StepProfile) -> str:
-        """How much of the mean step of ``profile`` its cause takes, a sentence."""
-        share = percent((self.saves_ns or 0) / profile.length_ns)
-        what = "step" if profile.marked else "profile"
-        if self.instead:  # the same work takes time in any form
-            return f"{share} of the {what} passes where {self.cause}."
-        return f"{share} of the {what} has one cause: {self.cause}."
+    @property
+    def worth_ns(self) -> int:
+        """What it saves: as measured, else as addressed, else 0."""
+        return self.gain_ns or self.saves_ns or 0
+
+    @property
+    def gain(self) -> str:
+        """How much it saves and how that is known; empty if unknown."""
+        if self.gain_ns is not None:
+            return f"{milliseconds(self.gain_ns)} ms less, measured here"
+        if self.saves_ns is None:
+            return ""
+        less = f", less what {self.instead} takes" if self.instead else ""
+        return f"up to {milliseconds(self.saves_ns)} ms less{less}"
+
+    @property
+    def sentence(self) -> str:
+        """The evidence, then the fix."""
+        return f"{self.seen}: {self.fix}" if self.seen else self.fix
 
     @property
     def text(self) -> str:
-        """The sentence, and the time that it addresses, where that is known."""
-        if self.saves_ns is None:
-            return self.sentence
-        less = f", less what {self.instead} will take" if self.instead else ""
-        return f"{self.sentence} (addresses {milliseconds(self.saves_ns)} ms{less})"
+        """The evidence, the fix and its gain."""
+        return f"{self.sentence} ({self.gain})" if self.gain else self.sentence
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as JSON has it."""
+        return asdict(self)
 
 
 def remedies(finding: Finding) -> tuple[Advice, ...]:
@@ -194,7 +210,8 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
     return Advice(
         name=remedy.name,
         cause=remedy.cause,
-        sentence=told.sentence,
+        fix=told.fix,
+        seen=told.seen,
         condition=remedy.condition,
         framework=of_one,
         saves_ns=saves_ns,

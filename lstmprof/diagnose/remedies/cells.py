@@ -30,7 +30,7 @@ from lstmprof.numbers import count, cropped, listed, milliseconds, number_of
 
 #: So much of its cells must be followed by an ask for a value: of T time steps it is after T - 1.
 _LEAST_ASKED = 0.5
-#: Fewer cells a step are not worth a word.
+#: Fewer cells per step are not worth a word.
 _SERIES = 8
 #: Cell → what its layer is called, in torch.nn and, of those of ``_OTHER_CELLS``, in Keras.
 _LAYERS = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN"}
@@ -40,7 +40,7 @@ _OTHER_CELLS = {"torch": ("gru", "rnn"), "tensorflow": ("gru",), "tensorflow1": 
 _CELL_IN_LOOP = re.compile(r"while/.*\b(?:basic_)?(?:lstm|gru)_cell\w*/")
 #: Of each framework what runs a layer in one op: on a GPU, on a CPU; our row, the user's word.
 _ONE_OP = {
-    "torch": (("torch-cudnn", "torch.nn.LSTM"),) * 2,
+    "torch": (("torch-nn-lstm", "torch.nn.LSTM"),) * 2,
     "tensorflow": (
         ("tf-cudnnlstm", "keras.layers.LSTM under its cuDNN conditions"),
         ("tf-lstmblockfusedcell", "BlockLSTM (LSTMBlockFusedCell in TensorFlow 1)"),
@@ -143,7 +143,7 @@ def products_to_hoist(f: Finding) -> Told | None:
     depend = number_of(needed, "depends", "depend")
     after = "" if needed == 1 else ", and those of the weights' gradients in one after it"
     return Told(
-        f"it has {count(products)} products a time step where {depend} on the time step before: "
+        f"it has {count(products)} products per time step where {depend} on the time step before: "
         f"take the inputs' product of all time steps at once before the loop{after}"
     )
 
@@ -166,7 +166,7 @@ def unfused_cell(f: Finding) -> Told | None:
     fused = "torch.nn.LSTMCell does them in one kernel" if f.slow.device is not None else ""
     compiled = "torch.compile fuses them (torch-compile)"
     how = f"{fused}, {compiled}" if fused else compiled
-    return Told(f"the cell has {count(pointwise)} element-by-element ops a time step: {how}")
+    return Told(f"the cell has {count(pointwise)} elementwise ops per time step: {how}")
 
 
 VALUES_IN_LOOP = Remedy(
@@ -200,7 +200,7 @@ LAYER_IN_ONE_OP = Remedy(
 INPUTS_AT_ONCE = Remedy(
     name="inputs' product at once",
     cause="products that wait for no time step before are made in every time step",
-    condition="a cell written by hand has more products a time step than depend on the step before",
+    condition="a cell written by hand has more products per time step than need the step before",
     kinds=(GEMM, LAUNCH, DISPATCH),
     decide=products_to_hoist,
     sources=("https://arxiv.org/abs/1604.01946",),
@@ -208,7 +208,7 @@ INPUTS_AT_ONCE = Remedy(
 FUSED_CELL = Remedy(
     name="fused cell",
     cause="a cell computes its gates by many small operations",
-    condition="a cell written by hand with five element-by-element ops a time step or more",
+    condition="a cell written by hand with five elementwise ops per time step or more",
     kinds=(LAUNCH, MEMORY, DISPATCH),
     frameworks=TORCH,
     decide=unfused_cell,

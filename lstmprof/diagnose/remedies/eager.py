@@ -175,9 +175,10 @@ def eager_operators(profile: StepProfile) -> Sequence[Fact]:
 JIT_THE_WHOLE = Remedy(
     name="jit the whole",
     cause="JAX runs a step as a series of small programs, outside of one jax.jit",
-    condition="ten compiled programs or more a step, JAX's own operators or called as often, where "
-    "a step is no program of the user's; on a GPU launches as for a CUDA graph, on a CPU half of "
-    "the dispatch; of compiling, that most of it is for an operator of JAX's own, in several steps",
+    condition="ten compiled programs or more per step, JAX's own operators or called as often, "
+    "where a step is no program of the user's; on a GPU launches as for a CUDA graph, on a CPU "
+    "half of the dispatch; of compiling, that most of it is for an operator of JAX's own, in "
+    "several steps",
     kinds=(*HOST, COMPILE),
     frameworks=JAX,
     saves="on a GPU the usual gaps, on a CPU calling these programs and the usual Python between "
@@ -191,14 +192,14 @@ JIT_THE_WHOLE = Remedy(
     example=Example(
         "a training step of Flax 0.12 on JAX 0.10 that no jit holds, on a CPU",
         "outside of any jax.jit, scan is traced and compiled in 3 steps, as its function or its "
-        "shapes are new ones: 5,883.8 ms a step; put one jax.jit around the whole step",
+        "shapes are new ones: 5,883.8 ms per step; put one jax.jit around the whole step",
     ),
 )
 IN_ONE_FUNCTION = Remedy(
     name="one tf.function",
     cause="TensorFlow runs a step operator by operator, outside of a function",
-    condition="ten operators or more a step executed eagerly, ten times as many as functions, and "
-    "calling them is half of the dispatch; nothing traced or compiled",
+    condition="ten operators or more per step executed eagerly, ten times as many as functions, "
+    "and calling them is half of the dispatch; nothing traced or compiled",
     kinds=HOST,
     frameworks=TENSORFLOW,
     saves="calling these operators, and the usual Python between them",
@@ -210,7 +211,7 @@ IN_ONE_FUNCTION = Remedy(
     ),
     example=Example(
         "a training step of an LSTM cell in operators of TensorFlow 2.21, on a CPU, 20 time steps",
-        "outside of a function it runs operators one by one, 843 times a step, such as MatMul: put "
-        "the whole step, gradients and optimizer included, into one tf.function",
+        "outside of a function it runs operators one by one, 843 times per step, such as MatMul: "
+        "put the whole step, gradients and optimizer included, into one tf.function",
     ),
 )

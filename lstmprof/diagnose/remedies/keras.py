@@ -264,7 +264,7 @@ PAD_AT_THE_END = Remedy(
     name="pad at the end",
     cause="a recurrent layer masks its time steps in a loop, as cuDNN cannot where sequences are "
     "padded in front",
-    condition="eight choices by a mask or more a step in the loop of a recurrent layer, or "
+    condition="eight choices by a mask or more per step in the loop of a recurrent layer, or "
     "lstmprof run saw padded sequences go into a model of Keras that masks them and runs cell by "
     "cell; and no op that holds a whole layer; of PyTorch among frames of Keras's layers",
     kinds=(*HOST, *WORK),
@@ -277,7 +277,7 @@ PAD_AT_THE_END = Remedy(
     ),
     example=Example(
         "a text classifier of Keras 3.15 on TensorFlow 2.21, on a CPU, 20 time steps",
-        "a recurrent layer applies a mask time step by time step, 60 times a step: pad sequences "
+        "a recurrent layer applies a mask time step by time step, 60 times per step: pad sequences "
         "at their end (padding='post' of pad_sequences, whose default is in front)",
     ),
 )

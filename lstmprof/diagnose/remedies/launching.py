@@ -184,7 +184,7 @@ def fill_the_device(f: Finding) -> Told | None:
 CUDA_GRAPH = Remedy(
     name="CUDA graph",
     cause="a device waits for one launch after the other",
-    condition="ten kernels or more a step, the median one shorter than the gap before it; the "
+    condition="ten kernels or more per step, the median one shorter than the gap before it; the "
     "usual gaps are most of the waiting for the host; no graph, no value or size asked for, no "
     "tracing, no CTC, no communication, no differing shapes or lengths",
     kinds=HOST,
@@ -197,7 +197,7 @@ CUDA_GRAPH = Remedy(
     ),
     example=Example(
         of="a Transformer of PyTorch on an H100",
-        told="its 16 launches a step can be one where every step has the same shapes: a CUDA "
+        told="its 16 launches per step can be one where every step has the same shapes: a CUDA "
         "graph, by torch.compile(mode='reduce-overhead') or torch.cuda.graph",
     ),
 )
@@ -214,7 +214,7 @@ XLA = Remedy(
 )
 TORCH_COMPILE = Remedy(
     name="torch.compile",
-    cause="many small element-by-element kernels are launched one by one",
+    cause="many small elementwise kernels are launched one by one",
     condition="launches as for a CUDA graph, half of the kernels element by element, none compiled",
     kinds=HOST,
     frameworks=TORCH,
@@ -223,7 +223,7 @@ TORCH_COMPILE = Remedy(
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.compile.html",),
     example=Example(
         of="a small BERT of PyTorch on an H100",
-        told="30 of its 60 kernels a step work element by element: torch.compile can fuse them",
+        told="30 of its 60 kernels per step work element by element: torch.compile can fuse them",
     ),
 )
 FUSED_OPTIMIZER = Remedy(
@@ -238,7 +238,7 @@ FUSED_OPTIMIZER = Remedy(
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.optim.Adam.html",),
     example=Example(
         of="one of eight ranks of a recommendation model of PyTorch",
-        told="1.3 ms a step go to the optimizer, parameter by parameter: fused=True of "
+        told="1.3 ms per step go to the optimizer, parameter by parameter: fused=True of "
         "torch.optim updates all of them in one kernel",
     ),
 )

@@ -2,7 +2,7 @@
 
 JAX's ``lax.scan`` is a ``while`` of XLA, whose instructions have paths like
 ``jit(step)/jvp(RNN_0)/while/body/OptimizedLSTMCell_0/dot_general``; PyTensor's Scan is an operator
-that calls a compiled function once a time step.
+that calls a compiled function once per time step.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lstmprof.implementations import LOOP, ROWS
 _PRODUCT = re.compile(r"while/body/.*dot_general$")
 _TANH = re.compile(r"while/body/.*tanh$")
 _LSTM, _GRU = re.compile(r"(?i)lstm.*while/body/|while/body/.*lstm"), re.compile(r"(?i)gru")
-#: Fewer products a step are those of no loop over time steps.
+#: Fewer products per step are those of no loop over time steps.
 _TIME_STEPS = 8
 
 
@@ -73,7 +73,7 @@ def scan_of_pytensor(f: Finding) -> Told | None:
 CUDNN_FOR_JAX = Remedy(
     name="cuDNN for JAX",
     cause="JAX, Flax and such run an LSTM as a loop of XLA; cuDNN's layer is apart from them",
-    condition="on a GPU a loop with eight products or more a step and LSTM in its path, or tanh "
+    condition="on a GPU a loop with eight products or more per step and LSTM in its path, or tanh "
     "and no name of another cell; no op of cuDNN's layers, and no layer of Keras",
     kinds=(*HOST, *WORK),
     frameworks=JAX,

@@ -174,7 +174,7 @@ NO_ANOMALY_MODE = Remedy(
     sources=("https://docs.pytorch.org/docs/stable/autograd.html#anomaly-detection",),
     example=Example(
         of="nn.LSTMCell in torch.autograd.set_detect_anomaly, PyTorch 2.13 on a CPU",
-        told="every node of the backward pass is searched for NaN (1,077 times a step): "
+        told="every node of the backward pass is searched for NaN (1,077 times per step): "
         "anomaly mode is on, torch.autograd.set_detect_anomaly(False)",
     ),
 )
@@ -228,7 +228,7 @@ NO_GRADIENT_HOOKS = Remedy(
     example=Example(
         of="statistics of every gradient in Tensor.register_hook, PyTorch 2.13 on a CPU",
         told="hooks on gradients run aten::is_nonzero and such in the backward pass (480 times "
-        "a step, 22.0 ms a step): remove what register_hook gave, or look at gradients "
+        "a step, 22.0 ms per step): remove what register_hook gave, or look at gradients "
         "once in many steps",
     ),
 )
@@ -245,7 +245,7 @@ COMPUTE_ONCE = Remedy(
     sources=("https://docs.pytorch.org/docs/stable/checkpoint.html",),
     example=Example(
         of="nn.LSTMCell in torch.utils.checkpoint, PyTorch 2.13 on a CPU",
-        told="the backward pass computes aten::lstm_cell again (40 times a step, 43.8 ms a "
+        told="the backward pass computes aten::lstm_cell again (40 times per step, 43.8 ms a "
         "step), as checkpointing does to save memory: where the memory is there, call the "
         "layer without torch.utils.checkpoint",
     ),
@@ -267,8 +267,8 @@ NO_TORCHSCRIPT = Remedy(
     ),
     example=Example(
         of="an LSTM written by hand in torch.jit.script, PyTorch 2.13 on a CPU",
-        told="TorchScript computes the gradients of its graphs op by op (40 times a step, "
-        "104.4 ms a step): torch.nn.LSTM has the whole layer in one op; torch.compile "
+        told="TorchScript computes the gradients of its graphs op by op (40 times per step, "
+        "104.4 ms per step): torch.nn.LSTM has the whole layer in one op; torch.compile "
         "compiles the backward pass of a cell of one's own",
     ),
 )

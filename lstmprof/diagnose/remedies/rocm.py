@@ -36,7 +36,7 @@ def layer_on_miopen(f: Finding) -> Told | None:
         return None
     rows = [row for row in f.slow.rows("layers") if row["library"] == "MIOpen"]
     kernels = [row["kernels_per_time_step"] for row in rows if row["kernels_per_time_step"]]
-    launched = f", {count(max(kernels))} kernels a time step" if kernels else ""
+    launched = f", {count(max(kernels))} kernels per time step" if kernels else ""
     if kernels and max(kernels) < 1:
         return None
     return Told(
@@ -61,7 +61,7 @@ WARM_MIOPEN = Remedy(
 MIOPEN_LAYER = Remedy(
     name="cells instead of MIOpen",
     cause="a recurrent layer runs on MIOpen, time step by time step",
-    condition="the op miopen_rnn on a GPU, with a kernel a time step or more where these are known",
+    condition="the op miopen_rnn on a GPU, with a kernel per time step or more if these are known",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     decide=layer_on_miopen,

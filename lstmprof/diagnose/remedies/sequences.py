@@ -139,7 +139,7 @@ SLICE_AT_ONCE = Remedy(
     example=Example(
         of="32 sequences put into one padded tensor by assignment, PyTorch 2.13 on a CPU",
         told="slices of a tensor are taken or filled one by one: the backward pass fills or "
-        "copies all of it for each (63 times a step, 145.4 ms a step): split or unbind it "
+        "copies all of it for each (63 times per step, 145.4 ms per step): split or unbind it "
         "once, put it together with stack or cat, or take what you need by one index or "
         "mask",
     ),
@@ -158,14 +158,14 @@ PAD = Remedy(
     example=Example(
         of="nn.LSTM over 8 packed sequences of up to 40 time steps, PyTorch 2.13 on a CPU",
         told="packed sequences are computed time step by time step on a CPU (aten::lstm takes "
-        "47.7 ms a step): pad the sequences, in batches of similar length, and oneDNN "
+        "47.7 ms per step): pad the sequences, in batches of similar length, and oneDNN "
         "runs the layer in one op",
     ),
 )
 BATCH_SEQUENCES = Remedy(
     name="batch the sequences",
     cause="a layer is called for one sequence after the other",
-    condition="eight calls a step or more of a layer's op with the same shapes of weights, each "
+    condition="eight calls per step or more of a layer's op with the same shapes of weights, each "
     "for a batch of one and several time steps",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
@@ -178,7 +178,7 @@ BATCH_SEQUENCES = Remedy(
     ),
     example=Example(
         of="nn.LSTM called for each of 8 sequences, PyTorch 2.13 on a CPU",
-        told="aten::lstm is called 8 times a step for one sequence each: pad the sequences to "
+        told="aten::lstm is called 8 times per step for one sequence each: pad the sequences to "
         "one length (pad_sequence) and give the layer all at once, unless one needs the "
         "output of another",
     ),
@@ -198,8 +198,8 @@ TIME_FIRST = Remedy(
     ),
     example=Example(
         of="nn.LSTM(512, 2, batch_first=True) without gradients, PyTorch 2.13 on a CPU",
-        told="aten::lstm copies its sequences into another layout (once a step in all, 1.7 "
-        "ms a step): it reads (time, batch, features) one after the other; give it "
+        told="aten::lstm copies its sequences into another layout (once per step in all, 1.7 "
+        "ms per step): it reads (time, batch, features) one after the other; give it "
         "contiguous input in that order, without batch_first=True or a transpose",
     ),
 )

@@ -134,7 +134,7 @@ TRACE_ONCE = Remedy(
     ),
     example=Example(
         "a tf.function of TensorFlow 2.21 that is made in every step, on a CPU",
-        "tf.function-graph_building and such, for <lambda>, take 1,598.8 ms a step, in 3 steps: "
+        "tf.function-graph_building and such, for <lambda>, take 1,598.8 ms per step, in 3 steps: "
         "tf.function makes <lambda> anew each time: make it once, before the loop",
     ),
 )

@@ -26,16 +26,18 @@ _COMPILED_KERNEL = re.compile(r"^triton_|fusion")
 
 @dataclass(frozen=True)
 class Told:
-    """What to do; ``saves_ns`` is the time of the mean step that it addresses, None unknown.
+    """What to change (``fix``, verb first), and the evidence that was ``seen`` (a clause).
 
-    ``implementation`` is the row that it advises to use instead, if any; ``source`` the one of its
-    remedy's that holds here, None where its framework tells.
+    ``saves_ns`` is the time of the clean step that the fix addresses, None if unknown.
+    ``implementation`` is the row that it advises to use, if any. ``source`` is the one of the
+    remedy's sources that holds here, None if the framework decides.
     """
 
-    sentence: str
+    fix: str
     saves_ns: int | None = None
     implementation: str | None = None
     source: str | None = None
+    seen: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Remedy:
 
 
 def often(profile: StepProfile, number: float) -> str:
-    """``40 times a step``; ``40 times`` where no step is marked."""
+    """``40 times per step``; ``40 times`` where no step is marked."""
     if profile.marked:
         return times_a_step(number)
     return "once" if number == 1 else f"{count(number)} times"
@@ -85,8 +87,8 @@ def often_in_all(profile: StepProfile, held: Iterable[Fact]) -> str:
 
 
 def each(profile: StepProfile) -> str:
-    """`` a step``; empty where no step is marked."""
-    return " a step" if profile.marked else ""
+    """`` per step``; empty where no step is marked."""
+    return " per step" if profile.marked else ""
 
 
 def total(held: Iterable[Fact]) -> int:

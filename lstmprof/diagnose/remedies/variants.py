@@ -39,7 +39,7 @@ _EACH = 0.9
 def extra_in_cell(profile: StepProfile) -> tuple[str, float, str | None] | None:
     """What a loop of cells does in every time step that no layer op does; None where nothing is.
 
-    (what, calls a time step, who has such a cell).
+    (what, calls per time step, who has such a cell).
     """
     steps = looped_time_steps(profile)
     if not steps:
@@ -88,7 +88,7 @@ FUSE_THE_CELL = Remedy(
     sources=("https://github.com/lmnt-com/haste", "https://arxiv.org/abs/1607.06450"),
     example=Example(
         of="an LSTM in operators with nn.LayerNorm over its gates, 12 time steps, PyTorch on a CPU",
-        told="the cell has a normalisation once a time step, and no framework's layer op has that, "
-        "so its loop stays: torch.compile the cell alone",
+        told="the cell has a normalisation once per time step, and no framework's layer op has "
+        "that, so its loop stays: torch.compile the cell alone",
     ),
 )

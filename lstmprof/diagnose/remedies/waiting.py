@@ -210,7 +210,7 @@ ASK_FOR_NO_VALUE = Remedy(
     sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
     example=Example(
         of="drawn by the tests' simulator: .item() in each of 20 time steps",
-        told="aten::item asks for a value 20 times a step and waits for it: keep it on the "
+        told="aten::item asks for a value 20 times per step and waits for it: keep it on the "
         "device, and read it once in many steps",
     ),
 )
@@ -226,7 +226,7 @@ ASK_FOR_NO_SIZE = Remedy(
 )
 SYNCHRONISE_ONCE = Remedy(
     name="synchronise once",
-    cause="the whole device is waited for several times a step",
+    cause="the whole device is waited for several times per step",
     condition="the device is synchronised twice a step or more",
     kinds=(SYNC,),
     saves="all of it but one",
@@ -250,7 +250,7 @@ PIN_MEMORY = Remedy(
     ),
     example=Example(
         of="drawn by the tests' simulator: a batch copied from pageable memory",
-        told="0.200 ms a step are copies of pageable memory: pin_memory() and "
+        told="0.200 ms per step are copies of pageable memory: pin_memory() and "
         "non_blocking=True let them run beside the step",
     ),
 )
@@ -306,7 +306,7 @@ OVERLAP_COMMUNICATION = Remedy(
     ),
     example=Example(
         of="one of two ranks of a PyTorch job that exchange embeddings",
-        told="151.8 ms a step of communication run while nothing computes (most of it "
+        told="151.8 ms per step of communication run while nothing computes (most of it "
         "ncclKernel_SendRecv_RING_SIMPLE_Sum_int…): exchange the next batch's while this "
         "one is computed; what it waits for other ranks stays",
     ),

@@ -89,7 +89,7 @@ FLATTEN_PARAMETERS = Remedy(
     ),
     example=Example(
         of="drawn by the tests' simulator: nn.LSTM on cuDNN with eight weights apart",
-        told="aten::_cudnn_rnn copies its weights together at every call (8 times a step): "
+        told="aten::_cudnn_rnn copies its weights together at every call (8 times per step): "
         "call flatten_parameters() once the model is on its device; where layers share "
         "weights it does nothing, so share none",
     ),
@@ -109,7 +109,7 @@ UNTIE = Remedy(
     ),
     example=Example(
         of="drawn by the tests' simulator: the same, with frames of flatten_parameters",
-        told="aten::_cudnn_rnn copies its weights together at every call (8 times a step), and "
+        told="aten::_cudnn_rnn copies its weights together at every call (8 times per step), and "
         "flatten_parameters() does nothing: it does nothing where weights are shared or "
         "of several types; give every layer weights of its own, of one type",
     ),
@@ -125,7 +125,7 @@ FLATTEN_ONCE = Remedy(
     sources=("https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/rnn.py",),
     example=Example(
         of="drawn by the tests' simulator: flatten_parameters() in every forward pass",
-        told="flatten_parameters() copies the weights (8 times a step): once the model is on "
+        told="flatten_parameters() copies the weights (8 times per step): once the model is on "
         "its device they stay where they are; call it there, not in forward()",
     ),
 )

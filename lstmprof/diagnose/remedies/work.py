@@ -31,7 +31,7 @@ _AMPERE_KERNEL = re.compile(r"^(?:ampere|sm80|sm86|sm89|sm90)_|cutlass_(?:80|90)
 _FLOAT32_PRODUCT = re.compile(r"sgemm(?!.*tf32)|simt_sgemm")
 #: Types of 16 bits, as Kineto writes them.
 _HALF = ("c10::Half", "c10::BFloat16")
-#: So many casts a step are a loop.
+#: So many casts per step are a loop.
 _LOOPED = 8
 _RELAYS = ("aten::contiguous", "aten::reshape", "aten::clone", "aten::flatten")
 _TO_CHANNELS_LAST = re.compile(r"(?i)nchwtonhwc|nhwctonchw")
@@ -58,7 +58,7 @@ def casts_each_time_step(f: Finding) -> Told | None:
         return None
     took = sum(c.ns for c in f.contributors if "cast" in (c.part, c.purpose))
     return Told(
-        f"autocast casts {count(casts / steps)} times a time step: cast weights and inputs once "
+        f"autocast casts {count(casts / steps)} times per time step: cast weights and inputs once "
         "before the loop, or keep the weights in half precision",
         round(took * (1 - 1 / steps)),
     )

@@ -197,7 +197,7 @@ def highest(peaks: Iterable[Peaks]) -> Peaks | None:
 def parsed(text: str) -> Peaks:
     """The peaks that a user gives: ``67e12,3.35e12`` or ``67TFLOP/s,3.35TB/s``.
 
-    Prefixes are decimal. Without units they are flops and bytes a second.
+    Prefixes are decimal. Without units they are flops and bytes per second.
 
     Raises:
         UsageError: it is not two rates in this order, both above 0.
@@ -254,7 +254,7 @@ def gemm_factor(profile: StepProfile, limit: Roofline | None) -> float:
     )
     if not spent or not bound:
         raise UsageError(
-            f"{profile.name}: its profile has no matrix products of their own",
+            f"{profile.name}: its profile has no matmuls of their own",
             "leave --gemm-at-roofline out",
         )
     return max(spent / bound, 1.0)

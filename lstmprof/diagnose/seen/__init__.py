@@ -67,11 +67,11 @@ class Seen:
     their backward passes. ``hooked``: ops of hooks on gradients; ``recomputed``: ops of a forward
     pass in the backward one; ``scripted``: TorchScript's backward passes. ``slowing``: products
     that are slower at one place of every step. ``graph``: whether CUDA graphs were launched;
-    ``captured``: launches a step that ran nothing, as a graph was captured.
+    ``captured``: launches per step that ran nothing, as a graph was captured.
     ``paths``: those of loops and recurrent layers, and how often a step each runs.
     ``keras_frames``: whether Python functions of Keras's layers were recorded. ``half_products``:
-    those of 16 bits an element on a device. ``peepholes``: products a step of a matrix with a
-    vector, element by element. ``asked_between``: cells a step between which a value is asked for.
+    those of 16 bits an element on a device. ``peepholes``: products per step of a matrix with a
+    vector, element by element. ``asked_between``: cells per step with a value asked for between.
     ``small``: kernels with fewer blocks than their device has multiprocessors.
     """
 

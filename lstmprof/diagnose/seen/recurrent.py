@@ -28,7 +28,7 @@ _READS_SEQUENCES = re.compile(
     r"aten::(?:lstm|gru|rnn_tanh|rnn_relu|(?:mkldnn_rnn_layer|_cudnn_rnn|miopen_rnn)(?:_backward)?)$"
 )
 _FLATTENING = re.compile(r"nn/modules/rnn\.py\(\d+\): flatten_parameters$")
-#: So many calls a step for one sequence each are a loop over the sequences of a batch.
+#: So many calls per step for one sequence each are a loop over the sequences of a batch.
 _LOOPED = 8
 
 

@@ -343,7 +343,7 @@ def _of_lane(events: EventTable, windows: list[Window], lane: MeanStep) -> pa.Ta
 
 
 def _sync_calls(events: EventTable, steps: int) -> float | None:
-    """Blocking runtime calls a step; None where the profile has no runtime calls."""
+    """Blocking runtime calls per step; None where the profile has no runtime calls."""
     calls = events.is_kind("runtime")
     blocking = calls & (state_codes(events) == STATES.index("sync"))
     return int(blocking.sum()) / steps if calls.any() else None

@@ -1,7 +1,7 @@
 """How many of what a lane's steps did, and how long one took: a row a noun of the sentences.
 
 Reads linked and categorised events. A kernel is what its device calls one: no copy, no memset. A
-matrix product, a convolution or an attention is the op that computes it, on a device the kernel:
+matmul, a convolution or an attention is the op that computes it, on a device the kernel:
 what a library launches around one is a kernel and none of them. An op that calls another of its
 kind computes nothing itself (``aten::relu_`` calls ``aten::clamp_min_``); kernels of which no more
 than their op is known (TensorFlow 1) count as one where they are of one call of it. A launch is a

@@ -137,7 +137,7 @@ _HELPER = re.compile(
 
 @lru_cache(maxsize=65536)
 def is_product(kernel: str) -> bool:
-    """Whether a kernel of this name multiplies: a matrix product, a convolution, an attention.
+    """Whether a kernel of this name multiplies: a matmul, a convolution, an attention.
 
     No product are those that a library launches around one: they lay its operands out, transform
     them, work out offsets, add up partial sums. Nor is a kernel whose name does not say what it is.

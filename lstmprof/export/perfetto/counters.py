@@ -88,7 +88,7 @@ def _bandwidth(of: Activities) -> tuple[Ints, NDArray[np.float64]]:
     """Bytes over time of the copies under way, of several their sum: in GB/s."""
     told = (of.copied_bytes > 0) & (of.end_ns > of.start_ns)
     start, end = of.start_ns[told], of.end_ns[told]
-    # in bytes a second, whole ones, so that the sum is 0 again when the last has ended
+    # in bytes per second, whole ones, so that the sum is 0 again when the last has ended
     rate = np.rint(of.copied_bytes[told] / (end - start) * 1e9).astype(np.int64)
     at_ns, values = _summed(start, end, rate)
     return at_ns, values / 1e9

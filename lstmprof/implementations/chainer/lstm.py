@@ -1,4 +1,4 @@
-"""chainer-lstm: chainer.links.LSTM, called once a time step from a Python loop.
+"""chainer-lstm: chainer.links.LSTM, called once per time step from a Python loop.
 
 ::
 

@@ -9,7 +9,7 @@
 All weights are one vector, ``lstm``: W and U of each layer and direction, row by row in the shared
 layout, then both biases of each. The shared bias goes into b_ih, b_hh holds zeros and is trained as
 JAX has it. Batch-major; the lengths of all sequences are always given, and outputs beyond them are
-zero. The precision is that of matrix products: TF32 unless they are to be ``highest``. Source: the
+zero. The precision is that of matmuls: TF32 unless they are to be ``highest``. Source: the
 docstring of jax.experimental.rnn (jax 0.10).
 """
 

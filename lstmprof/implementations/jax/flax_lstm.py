@@ -10,7 +10,7 @@
 ``…/h{gate}/bias`` (hidden); batch-major. The cell concatenates its matrices at every time step and
 takes two products (``LSTMCell`` takes eight, with the same parameters).
 
-GRU is ``GRUCell`` (gates r z n, the reset gate after the product: six products a time step; biases
+GRU is ``GRUCell`` (gates r z n, the reset gate after the product: six products per step; biases
 with x, and a second one of n with h, ``…/hn/bias``, which holds zeros and is trained as Flax has
 it), RNN (tanh) is ``SimpleCell``, whose one gate has no letter and whose bias is with x.
 

@@ -7,7 +7,7 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 ``kernel`` K is (inputs, 4·hidden), ``recurrent_kernel`` R (hidden, 4·hidden), ``bias`` (4·hidden);
-batch-major. ``implementation=2``: the gates together, two products a time step forward (one on x_t,
+batch-major. ``implementation=2``: the gates together, two products per step forward (one on x_t,
 one on h_{t−1}). That this is "mode 2" of the kernel study is our reading of it. Keras 3's LSTM
 minds ``implementation`` in its own loop alone, hence use_cudnn=False: on a CPU this is what
 keras-lstm does. GRU (equations in ``keras_lstm``) likewise; SimpleRNN has one gate and no modes.

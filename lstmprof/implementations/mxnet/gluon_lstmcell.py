@@ -6,7 +6,7 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-Two products and eleven other operators a time step. Layers are stacked in a SequentialRNNCell, both
+Two products and eleven other operators per step. Layers are stacked in a SequentialRNNCell, both
 directions of one are a BidirectionalCell; ``valid_length`` masks what is beyond a sequence's end.
 GRU (gates r z n, the reset gate after the product) and RNN (tanh) are GRUCell and RNNCell.
 Source: the documentation of mxnet.gluon.rnn, MXNet 1.9.1.

@@ -6,7 +6,7 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-The network, its weights and their layout are those of ``torch.cudnn``. ``torch.export`` takes it as
+The network, its weights and their layout are torch.nn_lstm's. ``torch.export`` takes it as
 one graph, AOTInductor makes a C++ library of it, which holds the weights and runs without Python;
 both happen at the first call, for its inputs' shape. The layer stays the vendor's operator, called
 from C++. The library tells torch.profiler of each kernel (``cpp.enable_kernel_profile``), or it
@@ -21,8 +21,8 @@ from typing import Any, Iterator, List, Optional, Tuple
 import torch
 
 from lstmprof.errors import CaptureError
-from lstmprof.implementations.torch import cudnn, parameters
-from lstmprof.implementations.torch.cudnn import canonical, load
+from lstmprof.implementations.torch import nn_lstm, parameters
+from lstmprof.implementations.torch.nn_lstm import canonical, load
 from lstmprof.workloads import Workload
 
 __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "op_inputs", "parameters"]
@@ -37,7 +37,7 @@ OPTIONS = {"cpp.enable_kernel_profile": True}
 LAYER, PRODUCT = "aoti_torch_cpu_mkldnn_rnn_layer", "aoti_torch_cpu_mm_out"
 
 
-class Network(cudnn.Network):
+class Network(nn_lstm.Network):
     """A network that compiles itself at its first call."""
 
     def __init__(self, workload: Workload) -> None:
@@ -59,7 +59,7 @@ class Network(cudnn.Network):
                 "torch {} does not load what AOTInductor compiled".format(torch.__version__),
                 "install torch 2.6 or newer",
             )
-        plain = cudnn.Network(self.workload).to(inputs.device).eval()
+        plain = nn_lstm.Network(self.workload).to(inputs.device).eval()
         plain.load_state_dict(self.state_dict())
         place = "{}/network.pt2".format(tempfile.mkdtemp())
         with torch.no_grad():

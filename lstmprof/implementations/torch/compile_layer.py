@@ -6,7 +6,7 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-The network, its weights and their layout are those of ``torch.cudnn``; ``module.compile()`` is all
+The network, its weights and their layout are torch.nn_lstm's; ``module.compile()`` is all
 that is new. torch.compile breaks its graph at torch.nn.LSTM, GRU and RNN and leaves them to the
 kernels that they have without it (``torch._dynamo.config.allow_rnn``, False as it comes); what
 stands around them is compiled or not, piece by piece: in torch 2.13 the output layer was not.
@@ -15,8 +15,8 @@ Source: torch/_dynamo/config.py; the documentation of torch.nn.Module.compile.
 
 from __future__ import annotations
 
-from lstmprof.implementations.torch import cudnn, parameters
-from lstmprof.implementations.torch.cudnn import canonical, load
+from lstmprof.implementations.torch import nn_lstm, parameters
+from lstmprof.implementations.torch.nn_lstm import canonical, load
 from lstmprof.workloads import Workload
 
 __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
@@ -24,12 +24,12 @@ __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
 TIME_MAJOR = True
 KERNELS = tuple(
     (operator, kernels + ", torch.compile left the layer as it is")
-    for operator, kernels in cudnn.KERNELS
+    for operator, kernels in nn_lstm.KERNELS
 )
 
 
-def build(workload: Workload) -> cudnn.Network:
+def build(workload: Workload) -> nn_lstm.Network:
     """The network of ``workload``, weights not yet set; compiled at its first call."""
-    module = cudnn.build(workload)
+    module = nn_lstm.build(workload)
     module.compile()
     return module

@@ -102,7 +102,7 @@ def chart(rows: Rows) -> drawing.Drawn:
             tooltip=[
                 alt.Tooltip("label:N", title="run"),
                 alt.Tooltip("said:N", title="part"),
-                alt.Tooltip("ms:Q", format=",.4f", title="ms a step"),
+                alt.Tooltip("ms:Q", format=",.4f", title="ms per step"),
                 alt.Tooltip("share:Q", format=".2%", title="of the step"),
                 alt.Tooltip("steps:Q", title="profiled steps"),
             ],

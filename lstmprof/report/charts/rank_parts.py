@@ -79,7 +79,7 @@ def chart(rows: Rows) -> drawing.Drawn:
             tooltip=[
                 alt.Tooltip("label:N", title="where"),
                 alt.Tooltip("family:N", title="what"),
-                alt.Tooltip("ms:Q", format=",.4f", title="ms a step"),
+                alt.Tooltip("ms:Q", format=",.4f", title="ms per step"),
             ],
         )
     )

@@ -74,7 +74,7 @@ def caption(pair: Pair, report: Report) -> str:
     clean = pair.fast.span is not None and pair.slow.span is not None
     steps = _each([pair.fast.steps, pair.slow.steps])
     n = f"{'clean steps' if clean else 'means'} of {steps} profiled steps"
-    return drawing.caption("ms a step", n, both)
+    return drawing.caption("ms per step", n, both)
 
 
 def _each(numbers: Sequence[int]) -> str:
@@ -133,7 +133,7 @@ def chart(rows: Rows, most: int | None = None) -> drawing.Drawn:
     colour = alt.Color("base:N", scale=scale, legend=None)
     # A bar thinner than a pixel is seen by its outline.
     boxes = base.mark_bar(height={"band": 0.7}, strokeWidth=1).encode(
-        x=alt.X("start:Q", title="ms a step"),
+        x=alt.X("start:Q", title="ms per step"),
         x2=alt.X2("end:Q"),
         color=colour,
         stroke=alt.Stroke("base:N", scale=scale, legend=None),

@@ -19,7 +19,6 @@ from typing import Any
 
 from lstmprof.breakdown.mean_step import WAITS_FOR_HOST, lane_words
 from lstmprof.diagnose.diagnosis import Diagnosis
-from lstmprof.diagnose.verdicts import Verdict, verdicts
 from lstmprof.errors import RunError
 from lstmprof.numbers import listed, milliseconds, shown_name, with_short_names
 from lstmprof.report.charts import figures, waterfall
@@ -197,7 +196,7 @@ def _verdicts(report: Report, drawn: list[Figure]) -> list[dict[str, Any]]:
         groups.append(
             {
                 "conditions": group.conditions,
-                "verdicts": [_verdict(verdict) for verdict in verdicts(diagnoses)],
+                "verdicts": [_verdict(diagnosis) for diagnosis in diagnoses],
                 "doubts": list(dict.fromkeys(doubts)),
                 "times": times.get(f"times-{group.number}"),
             }
@@ -212,16 +211,16 @@ def _doubts(diagnosis: Diagnosis) -> list[str]:
     return list(diagnosis.warnings)
 
 
-def _verdict(verdict: Verdict) -> dict[str, Any]:
-    """What is said in its diagnoses, long names of kernels shortened."""
-    diagnoses = verdict.diagnoses
-    both = (profile for d in diagnoses for profile in (d.fast, d.slow) if profile)
-    names = [row["name"] for profile in both for row in profile.rows("kernels")]
+def _verdict(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return a card: the verdict, its fixes, the findings; long kernel names shortened."""
+    profiles = [profile for profile in (diagnosis.fast, diagnosis.slow) if profile]
+    names = [row["name"] for profile in profiles for row in profile.rows("kernels")]
+    verdict = diagnosis.verdict
     return {
-        "short": verdict.sentence,
+        "short": with_short_names(verdict.head, names),
         "certainty": verdict.certainty,
-        "lacks": [text for d in diagnoses for text in d.lacking],
-        "sentences": [with_short_names(d.sentence, names) for d in diagnoses],
+        "lacks": diagnosis.lacking,
+        "sentences": [with_short_names(diagnosis.sentence, names)],
         "causes": [
             {
                 "kind": cause.finding.kind,
@@ -231,10 +230,9 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
                     for a in cause.remedies
                 ],
             }
-            for d in diagnoses
-            for cause in d.shown
+            for cause in diagnosis.shown
         ],
-        "notes": [text for d in diagnoses for text in d.notes],
+        "notes": diagnosis.notes,
     }
 
 

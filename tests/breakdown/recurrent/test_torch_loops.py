@@ -1,4 +1,4 @@
-"""Loops of cells on a drawn timeline: products, σ and tanh that come round once a time step."""
+"""Loops of cells on a drawn timeline: products, σ and tanh that come round once per time step."""
 
 import pytest
 from breakdown.recurrent.rows import Timeline, known

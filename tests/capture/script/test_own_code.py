@@ -64,7 +64,7 @@ def test_values_that_a_tagger_reads_word_by_word_are_its_first_finding(tmp_path:
     assert len(re.findall(r"^epoch \d: .* of the words are right$", ended.stdout, re.M)) == 4
     assert "lstmprof: wrote traces/torch_tagger;" in ended.stderr
     first = named(tmp_path, "torch_tagger")
-    assert first["kind"] == "sync-bound"
+    assert first["kind"] == "sync"
     assert first["remedies"][0]["name"] == "ask for no value"
     assert "a loop asks for values one by one" in first["remedies"][0]["sentence"]
     facts = info(tmp_path, "torch_tagger")

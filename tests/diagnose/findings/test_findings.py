@@ -22,7 +22,7 @@ def test_the_first_sentence_names_the_cause_its_size_and_its_counts() -> None:
         contributor("busy", "rnn", 20 * MS, "aten::lstm_layer"),
         contributor("idle", "dispatch", 2 * MS, "aten::view"),
         name="a",
-        facts={"implementation": "torch-cudnn", "workload": {"time_steps": 20}},
+        facts={"implementation": "torch-nn-lstm", "workload": {"time_steps": 20}},
         step_ns=22 * MS,
         tables=ops(("aten::view", 61)),
     )
@@ -37,10 +37,10 @@ def test_the_first_sentence_names_the_cause_its_size_and_its_counts() -> None:
     found = compare(slow, fast)
     assert found.slow is slow
     assert found.sentence == (
-        "torch-lstmcell-basic takes 2.18× as long as torch-cudnn (48.0 against 22.0 ms per step); "
+        "torch-lstmcell-basic takes 2.18× as long as torch-nn-lstm (48.0 against 22.0 ms per step); "
         "torch-lstmcell-basic has 2,412 ops per step against 61: "
-        "dispatch-bound; 18.0 of the 26.0 ms go to framework dispatch: it has 2,412 ops a step "
-        "(121 a time step) where torch-cudnn has 61; then matrix products (+8.0 ms)."
+        "dispatch; 18.0 of the 26.0 ms go to framework dispatch: it has 2,412 ops per step "
+        "(121 a time step) where torch-nn-lstm has 61; then matmuls (+8.0 ms)."
     )
     assert found.dominant is not None
     assert found.dominant.finding.largest == (Culprit("aten::view", 2 * MS, 20 * MS, 1.0, 1.0),)
@@ -69,8 +69,8 @@ def test_time_won_back_elsewhere_is_said() -> None:
         name="b",
     )
     assert compare(fast, slow).sentence.startswith(
-        "b takes 1.40× as long as a (70.0 against 50.0 ms per step): Python-bound; 30.0 ms "
-        "more go to Python between the ops, of which 10.0 are won back in matrix products"
+        "b takes 1.40× as long as a (70.0 against 50.0 ms per step): Python; 30.0 ms "
+        "more go to Python between the ops, of which 10.0 are won back in matmuls"
     )
 
 
@@ -83,7 +83,7 @@ def test_what_the_slow_run_has_less_of_is_said_as_that() -> None:
     )
     more, less = compare(fast, slow).findings
     assert more.sentence.startswith("+30.0 ms (150 %): Python between the ops")
-    assert less.sentence == "-10.0 ms (-50 %): less time in matrix products."
+    assert less.sentence == "-10.0 ms (-50 %): less time in matmuls."
 
 
 def test_a_device_that_waits_most_of_the_time_waits_for_its_host() -> None:
@@ -101,7 +101,7 @@ def test_a_device_that_waits_most_of_the_time_waits_for_its_host() -> None:
         "the ops 60 % and launching kernels 33 %; it is busy 7 %. It gets 2 kernel launches a "
         "step, 20 a second; a kernel takes 3.500 ms, and the gap before one 46.000 ms."
     )
-    launching = next(e for e in found.findings if e.finding.kind == "launch-bound")
+    launching = next(e for e in found.findings if e.finding.kind == "launch")
     assert launching.finding.largest[0].name == "cudaLaunchKernel"
 
 
@@ -113,7 +113,7 @@ def test_time_of_unknown_cause_is_said_first() -> None:
     )
     assert alone(run).sentence == (
         "run: not explained by the profile: 80 % of the step has no recorded cause; most of the "
-        "rest is matrix products, 2.0 ms."
+        "rest is matmuls, 2.0 ms."
     )
 
 
@@ -182,8 +182,8 @@ def test_a_host_alone_is_bound_by_what_takes_most() -> None:
     found = alone(
         profile(contributor("busy", "gemm", 80, "aten::mm"), contributor("idle", "python", 20))
     )
-    assert found.sentence.startswith("run is GEMM-bound: 80 % of the step")
-    assert [e.finding.kind for e in found.findings] == ["GEMM-bound", "Python-bound"]
+    assert found.sentence.startswith("run is matmul: 80 % of the step")
+    assert [e.finding.kind for e in found.findings] == ["matmul", "Python"]
     assert found.differences == ()
 
 

@@ -12,7 +12,7 @@ from lstmprof.diagnose.findings.reasons import cpu_numbers, reason
 from lstmprof.diagnose.step_profile import StepProfile
 
 MS = 1_000_000
-SAME = {"implementation": "torch-cudnn", "precision": "fp32", "mode": "train", "device": "cpu"}
+SAME = {"implementation": "torch-nn-lstm", "precision": "fp32", "mode": "train", "device": "cpu"}
 #: Ten steps were timed: 10 ms each in the fast run, 20 ms in the slow one.
 STEP = {"timing_wall_ns": "ten steps"}
 
@@ -104,7 +104,7 @@ def test_a_reason_is_told_where_all_its_facts_are_there_and_not_without_one(
 
 
 def test_work_takes_longer_where_others_had_the_cpu() -> None:
-    """900 faults a step are 2.4 ms of work, of 10 ms; with a CPU for half of the time 4.9."""
+    """900 faults per step are 2.4 ms of work, of 10 ms; with a CPU for half of the time 4.9."""
     fast = {**STEP, "threads": 1, "timing_cpu_ns": 99 * MS, "timing_page_faults": 0}
     slow = {**STEP, "threads": 1, "timing_page_faults": 9_000}
     assert name_of(fast, {**slow, "timing_cpu_ns": 199 * MS}) == "not recorded"

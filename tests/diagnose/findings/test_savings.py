@@ -41,12 +41,12 @@ def test_a_cast_that_hides_behind_the_host_saves_what_a_replay_says(tmp_path: Pa
     (tmp_path / "r").mkdir()
     write_tables(tmp_path / "r", run_info({"name": "r"}), annotated(table(rows), captured=True))
     diagnosis = diagnose(break_down(open_run(tmp_path / "r")))
-    cast = next(e for e in diagnosis.findings if e.finding.kind == "cast-bound").finding
+    cast = next(e for e in diagnosis.findings if e.finding.kind == "cast").finding
     assert cast.slow_ns == 20_000
     assert cast.saving.by == REPLAY
     assert cast.saving.ns <= 2_000
     # so it is not named first, though it takes as long as the product
-    assert diagnosis.findings[0].finding.kind != "cast-bound"
+    assert diagnosis.findings[0].finding.kind != "cast"
 
 
 def test_work_saves_what_it_takes_above_its_least_time() -> None:

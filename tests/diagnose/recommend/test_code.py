@@ -89,7 +89,7 @@ def test_lines_are_few_and_need_no_lstmprof(name: str) -> None:
 
 
 def test_a_network_has_an_output_layer_only_where_the_workload_has_one() -> None:
-    with_head, without = code_of("torch-cudnn", ONE), code_of("torch-cudnn", GRU)
+    with_head, without = code_of("torch-nn-lstm", ONE), code_of("torch-nn-lstm", GRU)
     assert "torch.nn.Identity()" not in with_head
     assert "torch.nn.Identity()" in without
     assert "torch.nn.Linear" in with_head
@@ -117,7 +117,7 @@ def test_what_has_no_lines_of_its_own_is_built_as_lstmprof_builds_it(row: Any) -
 def test_the_fallback_builds() -> None:
     torch = pytest.importorskip("torch")
     scope: dict[str, Any] = {}
-    exec(code_of("torch-cudnn", TOKENS), scope)
+    exec(code_of("torch-nn-lstm", TOKENS), scope)
     tokens = torch.from_numpy(np.zeros((5, 2), np.int64))
     assert tuple(scope["network"](tokens).shape) == (2, 6)
 

@@ -62,7 +62,7 @@ def test_a_row_has_its_interval(ranking: Recommendation) -> None:
 def test_each_gap_has_its_reason_and_a_tie_says_why_it_is_one(ranking: Recommendation) -> None:
     _, tie, slow, _ = ranking.ranking
     assert tie.reason.startswith("take equally long")
-    assert slow.reason.startswith("memory-bound: +12.0 ms")
+    assert slow.reason.startswith("elementwise: +12.0 ms")
     assert slow.slowdown == pytest.approx(2.2, rel=1e-3)
 
 
@@ -70,7 +70,7 @@ def test_the_sentence_names_the_next_and_the_best_of_the_users_framework(
     ranking: Recommendation,
 ) -> None:
     assert ranking.sentence == (
-        "keras-lstm, 10.0 ms a step; tf-lstmblockfusedcell cannot be told from it; the next, "
+        "keras-lstm, 10.0 ms per step; tf-lstmblockfusedcell cannot be told from it; the next, "
         "torch-lstmcell-basic, takes 2.20× as long. Within torch it is torch-lstmcell-basic, "
         "2.20× as long."
     )
@@ -82,36 +82,36 @@ def test_the_sentence_names_the_next_and_the_best_of_the_users_framework(
 
 def test_other_code_that_may_take_as_long_is_a_tie_with_its_cause(tmp_path: Path) -> None:
     fast = measured(tmp_path, "torch-lstmcell-fused", 10)
-    near = measured(tmp_path, "torch-cudnn", 11)  # processes of one code differ by 9 %
+    near = measured(tmp_path, "torch-nn-lstm", 11)  # processes of one code differ by 9 %
     first, tie = ranked([fast, near])
     assert (first.rank, tie.rank, tie.certainty) == (1, 1, "tie")
-    assert tie.reason.startswith("memory-bound: +1.000 ms")
+    assert tie.reason.startswith("elementwise: +1.000 ms")
 
 
 def test_what_cannot_be_told_is_no_tie_and_nobody_is_sent_to_capture_two_runs(
     tmp_path: Path,
 ) -> None:
     fast = measured(tmp_path, "keras-lstm", 10, framework="tensorflow")
-    alike = measured(tmp_path, "torch-cudnn", 10.1)
+    alike = measured(tmp_path, "torch-nn-lstm", 10.1)
     slow = measured(tmp_path, "torch-script", 30)
     first, tie, last = ranked([fast, alike, slow])
     assert "capture" not in tie.reason
     assert "--profile-steps" not in tie.reason
     rows = (first, tie, replace(last, certainty="cannot be told"))
     found = Recommendation(TINY, rows, (), "torch")
-    assert [tie.implementation for tie in found.ties] == ["torch-cudnn"]
+    assert [tie.implementation for tie in found.ties] == ["torch-nn-lstm"]
     assert found.sentence.endswith(
-        "; torch-cudnn cannot be told from it; how far torch-script is from it cannot be told."
+        "; torch-nn-lstm cannot be told from it; how far torch-script is from it cannot be told."
     )
 
 
 def test_candidates_are_what_runs_here_layer_ops_first(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    names = dict.fromkeys(["torch-lstmcell-basic", "torch-cudnn", "tf-cudnnlstm"])
-    common = CaptureRequest("torch-cudnn", TINY, device="cpu")
+    names = dict.fromkeys(["torch-lstmcell-basic", "torch-nn-lstm", "tf-cudnnlstm"])
+    common = CaptureRequest("torch-nn-lstm", TINY, device="cpu")
     found = candidates(names, common, tmp_path)
     asked = [request.implementation for request in found.requests.values()]
-    assert asked == ["torch-cudnn", "torch-lstmcell-basic"]
+    assert asked == ["torch-nn-lstm", "torch-lstmcell-basic"]
     assert [left.implementation for left in found.left_out] == ["tf-cudnnlstm"]
     assert "a first look at 2 implementations, then 3 rounds" in found.words(quick=False)
     assert "then" not in found.words(quick=True)
@@ -123,8 +123,8 @@ def test_what_runs_in_an_environment_of_its_own_is_left_out_in_words(tmp_path: P
     pytest.importorskip("torch")
     if find_spec("theano"):
         pytest.skip("this interpreter is Theano's")
-    common = CaptureRequest("torch-cudnn", TINY, device="cpu")
-    found = candidates(dict.fromkeys(["torch-cudnn", "theano-scan"]), common, tmp_path)
+    common = CaptureRequest("torch-nn-lstm", TINY, device="cpu")
+    found = candidates(dict.fromkeys(["torch-nn-lstm", "theano-scan"]), common, tmp_path)
     (left,) = found.left_out
     assert left.implementation == "theano-scan"
     assert left.reason == "runs in an environment of its own, which lstmprof capture makes"
@@ -135,17 +135,17 @@ def test_only_those_near_the_fastest_are_timed_again(
 ) -> None:
     looks = {
         name: measured(tmp_path, name, ms)
-        for name, ms in (("torch-cudnn", 10), ("torch-script", 19), ("torch-lstmcell-basic", 21))
+        for name, ms in (("torch-nn-lstm", 10), ("torch-script", 19), ("torch-lstmcell-basic", 21))
     }
-    assert sweep._fastest(looks) == ["torch-cudnn", "torch-script"]
+    assert sweep._fastest(looks) == ["torch-nn-lstm", "torch-script"]
     monkeypatch.setattr(sweep, "MOST_IN_TURNS", 1)
-    assert sweep._fastest(looks) == ["torch-cudnn"]
+    assert sweep._fastest(looks) == ["torch-nn-lstm"]
 
 
 def test_a_quick_look_is_captured_ranked_and_kept(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    names = dict.fromkeys(["torch-lstmcell-fused", "torch-cudnn"])
-    common = CaptureRequest("torch-cudnn", TINY, device="cpu", peaks=False)
+    names = dict.fromkeys(["torch-lstmcell-fused", "torch-nn-lstm"])
+    common = CaptureRequest("torch-nn-lstm", TINY, device="cpu", peaks=False)
     found = candidates(names, common, tmp_path)
     first, again = list[str](), list[str]()
     for said in (first, again):
@@ -158,7 +158,7 @@ def test_a_quick_look_is_captured_ranked_and_kept(tmp_path: Path) -> None:
 
 def test_one_alone_is_not_timed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[str] = []
-    looks = {"torch-cudnn": 10, "torch-script": 50}  # far behind: nothing to take turns with
+    looks = {"torch-nn-lstm": 10, "torch-script": 50}  # far behind: nothing to take turns with
 
     def captured(groups: Any, out: Path, *others: Any) -> Any:
         for name in groups[0]:
@@ -177,9 +177,9 @@ def test_nothing_more_is_begun_when_the_time_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch")
-    names = dict.fromkeys(["torch-lstmcell-fused", "torch-cudnn"])
-    common = CaptureRequest("torch-cudnn", TINY, device="cpu", peaks=False)
-    one = measured(tmp_path, "torch-cudnn", 10)
+    names = dict.fromkeys(["torch-lstmcell-fused", "torch-nn-lstm"])
+    common = CaptureRequest("torch-nn-lstm", TINY, device="cpu", peaks=False)
+    one = measured(tmp_path, "torch-nn-lstm", 10)
 
     def captured(groups: Any, *others: Any) -> Any:
         yield next(iter(groups[0])), one
@@ -187,5 +187,5 @@ def test_nothing_more_is_begun_when_the_time_is_over(
     monkeypatch.setattr(sweep, "_captured", captured)
     found = candidates(names, common, tmp_path)
     asked = recommended(found, TINY, tmp_path, Limits(most_s=0.0))
-    assert [r.implementation for r in asked.ranking] == ["torch-cudnn"]
+    assert [r.implementation for r in asked.ranking] == ["torch-nn-lstm"]
     assert [left.reason for left in asked.left_out] == ["the time that was given was over"]

@@ -68,7 +68,7 @@ def test_what_runs_beneath_a_compiler_is_compiling(compiler: str) -> None:
         row("op", "aten::mm", 18, 25, **MAIN),
         row("op", "aten::add", 40, 45, **MAIN),
     ]
-    assert kinds(rows, None)["compile-bound"] == 30 + 5  # and the way into it
+    assert kinds(rows, None)["compile"] == 30 + 5  # and the way into it
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_what_runs_beneath_a_compiler_is_compiling(compiler: str) -> None:
 )
 def test_running_what_was_compiled_is_no_compiling(warm: str) -> None:
     rows = [row("step", "ProfilerStep#1", 0, 60, **MAIN), row("op", warm, 5, 35, **MAIN)]
-    assert "compile-bound" not in kinds(rows, None)
+    assert "compile" not in kinds(rows, None)
 
 
 #          0        10        20        30        40        50        60 ns
@@ -118,9 +118,9 @@ def test_a_device_waits_for_a_compiler_and_what_it_tries_out_is_compiling() -> N
         row("kernel", "sgemm", 42, 50, **on_device, correlation_id=2),
     ]
     found = kinds(rows, 0)
-    assert found["compile-bound"] == (10 - 5) + (15 - 10) + (20 - 15)
-    assert found["launch-bound"] == 42 - 34
-    assert found["Python-bound"] == 5 + (32 - 20) + (60 - 50)
+    assert found["compile"] == (10 - 5) + (15 - 10) + (20 - 15)
+    assert found["launch"] == 42 - 34
+    assert found["Python"] == 5 + (32 - 20) + (60 - 50)
 
 
 #          0        10        20        30        40        50 ns
@@ -137,8 +137,8 @@ def test_a_wait_for_a_thread_of_which_nothing_is_recorded_while_another_compiles
         row("kernel", "sgemm", 39, 45, device=0, stream=7, correlation_id=1),
     ]
     found = kinds(rows, 0)
-    assert found["compile-bound"] == 28 - 2
-    assert found["unrecorded host"] == 2 + (36 - 28)
+    assert found["compile"] == 28 - 2
+    assert found["unrecorded"] == 2 + (36 - 28)
 
 
 #            0        10        20        30        40        50        60 ns
@@ -176,7 +176,7 @@ def test_a_device_waits_for_its_input(batch: str) -> None:
         row("runtime", "cudaLaunchKernel", 42, 45, **MAIN, correlation_id=2),
         row("kernel", "sgemm", 46, 52, **on_device, correlation_id=2),
     ]
-    assert kinds(rows, 0)["input-bound"] == 35 - 5
+    assert kinds(rows, 0)["input"] == 35 - 5
 
 
 #            0        10        20        30        40 ns
@@ -193,7 +193,7 @@ def test_the_input_is_prepared_by_the_thread_that_launches_though_another_has_mo
         row("runtime", "cudaLaunchKernel", 33, 35, **OTHER, correlation_id=2),
         row("kernel", "sgemm", 36, 40, **on_device, correlation_id=2),
     ]
-    assert kinds(rows, 0)["input-bound"] == 26 - 2
+    assert kinds(rows, 0)["input"] == 26 - 2
 
 
 #            0        10        20        30        40 ns
@@ -220,8 +220,8 @@ def test_tensorflow_takes_the_next_element_on_a_thread_that_launches_nothing(
         row("kernel", "sgemm", 36, 40, device=0, stream=7, correlation_id=1),
     ]
     found = kinds(rows, 0)
-    assert found.get("input-bound", 0) == input_ns
-    assert found["unrecorded host"] == 33 - input_ns
+    assert found.get("input", 0) == input_ns
+    assert found["unrecorded"] == 33 - input_ns
 
 
 def read_one_by_one(between: str, took_ns: int = 20, pause_ns: int = 10) -> list[Row]:
@@ -238,13 +238,13 @@ def test_one_long_wait_for_the_cpu_is_part_of_the_loop_it_fell_into() -> None:
     rows = read_one_by_one("aten::select")
     for one in rows[7:]:  # all after the third value
         one["start_ns"] += 5_000_000
-    assert kinds(rows, None)["sync-bound"] == 9 * (20 + 9 + 10) + 9 + 5_000_000
+    assert kinds(rows, None)["sync"] == 9 * (20 + 9 + 10) + 9 + 5_000_000
 
 
 #  step  |=====================================================|
 #  ops      |select|5 ns|item 4 ns| 10 ns |select|5 ns|item| …   ten times
 def test_a_loop_that_reads_values_takes_what_picks_them_out_too() -> None:
-    assert kinds(read_one_by_one("aten::select"), None)["sync-bound"] == 9 * (20 + 9 + 10) + 9
+    assert kinds(read_one_by_one("aten::select"), None)["sync"] == 9 * (20 + 9 + 10) + 9
 
 
 #  step  |==========================================================|
@@ -255,9 +255,9 @@ def test_a_loop_over_a_tensor_begins_where_that_is_taken_apart(
 ) -> None:
     rows = read_one_by_one("aten::select")
     unbind = row("op", "aten::unbind", 100 - pause_ns, 1000 - pause_ns, **MAIN)
-    loop = kinds(rows, None)["sync-bound"]
+    loop = kinds(rows, None)["sync"]
     before = 900 + pause_ns + 20  # and the first value is picked out
-    with_unbind = kinds([rows[0], unbind, *rows[1:]], None)["sync-bound"]
+    with_unbind = kinds([rows[0], unbind, *rows[1:]], None)["sync"]
     assert with_unbind == loop + (before if taken_apart else 0)
 
 
@@ -274,15 +274,15 @@ def test_values_that_no_loop_reads_one_by_one_take_their_own_time(
     why: str, rows: list[Row]
 ) -> None:
     items = sum(one["name"] == "aten::item" for one in rows)
-    assert kinds(rows, None)["sync-bound"] == (5 + 4) * items, why
+    assert kinds(rows, None)["sync"] == (5 + 4) * items, why
 
 
 @shared_traces.needed
 @pytest.mark.parametrize(
     ("name", "kind", "least_share"),
     [
-        ("tf/tpu-inference.xplane.pb", "compile-bound", 0.01),
-        ("kineto/kineto2021-resnet50-v100-nw0.pt.trace.json.gz", "input-bound", 0.3),
+        ("tf/tpu-inference.xplane.pb", "compile", 0.01),
+        ("kineto/kineto2021-resnet50-v100-nw0.pt.trace.json.gz", "input", 0.3),
     ],
 )
 def test_real_profiles_compile_and_wait_for_input(name: str, kind: str, least_share: float) -> None:

@@ -122,11 +122,11 @@ def test_the_public_diagnosis_of_one_run_and_of_two(tmp_path: Path) -> None:
         inside = [row("op", "aten::mm", start, start + 100_000, **HOST) for start in starts]
         profile(tmp_path / name, step(0, 10_000 + 100_000 * products, *inside))
     fast, slow = (break_down(open_run(tmp_path / name)) for name in ("fast", "slow"))
-    assert diagnose(slow).sentence.startswith("r is GEMM-bound: 97 % of the step")
+    assert diagnose(slow).sentence.startswith("r is matmul: 97 % of the step")
     found = diagnose(slow, fast)
     assert sum(d.delta_ns for d in found.differences) == 200_000
     assert found.dominant is not None
-    assert found.dominant.finding.kind == "GEMM-bound"
+    assert found.dominant.finding.kind == "matmul"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Loops of cells in PyTensor and Theano: a ``Scan``, whose operators come round once a time step.
+"""Loops of cells in PyTensor and Theano: a ``Scan``, whose operators come round once per time step.
 
 Scans of as many time steps may be merged into one, whose name joins theirs with ``&``: both
 directions of a layer. The products' operands tell the cells, since activations are within

@@ -1,7 +1,7 @@
 """Recurrent layers and loops of cells in TensorFlow: by the names of nodes, ``<node>:<OpType>``.
 
 - One op for a layer: ``CudnnRNN…`` for all layers, ``BlockLSTM`` for one direction of one.
-- A loop: the nodes of its body run once a time step. TensorFlow 2 puts the body into the graph as
+- A loop: the nodes of its body run once per time step. TensorFlow 2 puts the body into the graph as
   ``<loop>/body/_<n>/<loop>/<node>`` and the condition as ``<loop>/cond/_<n>/…``, the gradient's as
   ``gradient_tape/<loop>/<loop>_grad/body/_<n>/…``; TensorFlow 1 has ``<loop>/<node>``, where a loop
   is called ``while``, and ``gradients/<loop>/<node>_grad/…``. The condition runs once more than

@@ -1,6 +1,6 @@
 """Loops of cells that PyTorch runs time step after time step: cell ops, or products and σ and tanh.
 
-On one thread the products, activations and cell ops of a loop come round once a time step. A loop
+On one thread the products, activations and cell ops of a loop come round once per time step. A loop
 is a run of one such pattern, three times or more, that holds a cell: a cell op, or a product with
 both a sigmoid and a tanh after it (an LSTM's or a GRU's gates; a plain cell's tanh alone does not
 tell it from the layers of another network, and is not claimed), or the products of a cell that was

@@ -1,4 +1,4 @@
-"""Loops of cells in programs that XLA compiled: ``while``, whose body runs once a time step.
+"""Loops of cells in programs that XLA compiled: ``while``, whose body runs once per time step.
 
 An instruction's path in the user's program is its ``op_name``: ``jit(step)/jvp(forward)/while/
 body/…/dot_general``, of the backward pass ``transpose(jvp(forward))``. On a CPU the ``while`` is an

@@ -35,7 +35,7 @@ from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
 
-#: Precision -> JAX's for matrix products: TF32 where the GPU has it (jax.lax.Precision.HIGH)
+#: Precision -> JAX's for matmuls: TF32 where the GPU has it (jax.lax.Precision.HIGH)
 PRODUCTS = {"fp32": "highest", "tf32": "tensorfloat32"}
 
 Parameters = Dict[str, Any]

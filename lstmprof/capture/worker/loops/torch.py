@@ -5,7 +5,7 @@ the device and CUDA events stand at both its ends. A step replayed as a CUDA gra
 ``input`` alone: a single launch does the others (with a gradient scaler, all but ``optimizer``).
 
 Precisions: weights and optimizer state are float32 in all of them. ``fp32`` is strict. ``tf32``
-lets matrix products and cuDNN round their inputs to TF32. ``amp-*`` is torch.autocast around
+lets matmuls and cuDNN round their inputs to TF32. ``amp-*`` is torch.autocast around
 forward and loss, for fp16 with torch's gradient scaler, whose first steps may be skipped until its
 scale fits. Source: PyTorch's "Automatic Mixed Precision examples".
 

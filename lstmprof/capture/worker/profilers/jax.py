@@ -19,7 +19,7 @@ from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.settings import denormals, tried
 from lstmprof.implementations.cudnn import _runtime
 
-#: Whose layers a step may have
+#: Whose layers per step may have
 LIBRARIES = ("flax", "equinox", "haiku", "keras")
 
 

@@ -55,7 +55,7 @@ def _forward_lstms(w: Workload) -> bool:
 TEMPLATES: Mapping[str, tuple[str, _Fits]] = {
     "torch-lstmcell-basic": (torch.BY_HAND, _one_lstm),
     "torch-lstmcell-fused": (torch.CELL, _one_lstm),
-    "torch-cudnn": (torch.LAYER, _any),
+    "torch-nn-lstm": (torch.LAYER, _any),
     "torch-script": (torch.SCRIPTED, _one_lstm),
     "torch-compile": (torch.COMPILED_CELL, _one_lstm),
     "torch-compile-layer": (torch.COMPILED_LAYER, _any),

@@ -1,0 +1,229 @@
+"""Training steps of PyTorch with a mistake and with its fix: row of the catalogue → both."""
+
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+TIME, BATCH, FEATURES, HIDDEN = 50, 16, 64, 128
+Step = Callable[[], object]
+Loss = Callable[[], Any]
+
+
+def training(model: Any, loss: Loss, optimizer: Any = None) -> Step:
+    """Return one step of training."""
+    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+
+    return step
+
+
+def inputs(*shape: int) -> Any:
+    """Return random sequences, (time, batch, features)."""
+    return torch.randn(*(shape or (TIME, BATCH, FEATURES)))
+
+
+class ByHand(torch.nn.Module):
+    """An LSTM of separate ops."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gates = torch.nn.Linear(FEATURES + HIDDEN, 4 * HIDDEN)
+
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        """Return all hidden states."""
+        h = torch.zeros(x.size(1), self.gates.out_features // 4)
+        c = h
+        states = []
+        for t in range(x.size(0)):
+            i, f, g, o = self.gates(torch.cat([x[t], h], 1)).chunk(4, 1)
+            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+            h = torch.sigmoid(o) * torch.tanh(c)
+            states.append(h)
+        return torch.stack(states)
+
+
+def over(model: Any, x: Any) -> Step:
+    """Train ``model``, whose first output is a sequence."""
+
+    def loss() -> Any:
+        out = model(x)
+        return (out[0] if isinstance(out, tuple) else out).square().mean()
+
+    return training(model, loss)
+
+
+def by_cell(
+    cell: Any, x: Any, call: Callable[..., Any] | None = None, watch: Callable[[Any], Any] = id
+) -> Loss:
+    """Return the loss of a cell over time."""
+    call = call or cell
+
+    def loss() -> Any:
+        state = None
+        total = torch.zeros(())
+        for t in range(x.size(0)):
+            state = call(x[t], state)
+            h = state[0] if isinstance(state, tuple) else state
+            watch(h)
+            total = total + h.square().mean()
+        return total
+
+    return loss
+
+
+def lstm() -> Any:
+    """Return the layer."""
+    return torch.nn.LSTM(FEATURES, HIDDEN)
+
+
+def cells(**more: Any) -> Step:
+    """Train an LSTMCell over time."""
+    cell = torch.nn.LSTMCell(FEATURES, HIDDEN)
+    return training(cell, by_cell(cell, inputs(), **more))
+
+
+def one_time_step_per_call() -> Step:
+    """Call nn.LSTM once per time step."""
+    model, x = lstm(), inputs()
+
+    def loss() -> Any:
+        state, total = None, torch.zeros(())
+        for t in range(TIME):
+            out, state = model(x[t : t + 1], state)
+            total = total + out.square().mean()
+        return total
+
+    return training(model, loss)
+
+
+def packed(lengths: Iterable[int] | None) -> Step:
+    """Train on packed sequences, or on padded ones if ``lengths`` is None."""
+    model, x = lstm(), inputs()
+    if lengths is None:
+        return over(model, x)
+    sizes = torch.tensor(list(lengths))
+
+    def loss() -> Any:
+        out, _ = model(torch.nn.utils.rnn.pack_padded_sequence(x, sizes))
+        return torch.nn.utils.rnn.pad_packed_sequence(out)[0].square().mean()
+
+    return training(model, loss)
+
+
+def one_by_one() -> Step:
+    """Call the layer for each sequence of the batch."""
+    model, x = lstm(), inputs()
+
+    def loss() -> Any:
+        outs = (model(x[: TIME - i, i : i + 1])[0] for i in range(BATCH))
+        return sum(out.square().mean() for out in outs)
+
+    return training(model, loss)
+
+
+def hooked() -> Step:
+    """Look at every gradient in a hook."""
+
+    def look(gradient: Any) -> None:
+        size = gradient.abs()
+        assert float(size.max()) >= 0
+        assert float(size.mean()) >= 0
+
+    return cells(watch=lambda h: h.register_hook(look))
+
+
+def checkpointed() -> Step:
+    """Compute each cell again in the backward pass."""
+    cell = torch.nn.LSTMCell(FEATURES, HIDDEN)
+
+    def call(x: Any, state: Any) -> Any:
+        return checkpoint(cell, x, state, use_reentrant=False)
+
+    return training(cell, by_cell(cell, inputs(), call))
+
+
+def anomalous() -> Step:
+    """Search every gradient for NaN."""
+    step = cells()
+
+    def watched() -> None:
+        with torch.autograd.set_detect_anomaly(True):
+            step()
+
+    return watched
+
+
+def scripted() -> Step:
+    """Run the hand-written LSTM in TorchScript."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return over(torch.jit.script(ByHand()), inputs())
+
+
+def compiled() -> Step:
+    """Run the hand-written LSTM under torch.compile."""
+    return over(torch.compile(ByHand()), inputs(12, BATCH, FEATURES))
+
+
+def indexed(unbind: bool) -> Step:
+    """Take the time steps of a tensor with a gradient one by one, or all at once."""
+    cell, x = torch.nn.LSTMCell(FEATURES, HIDDEN), inputs(100, 64, FEATURES).requires_grad_()
+
+    def loss() -> Any:
+        h = c = torch.zeros(64, HIDDEN)
+        for step in x.unbind(0) if unbind else (x[t] for t in range(len(x))):
+            h, c = cell(step, (h, c))
+        return h.square().mean()
+
+    return training(cell, loss)
+
+
+def layout(batch_first: bool) -> Step:
+    """Run the layer forward, batch first or time first."""
+    model = torch.nn.LSTM(512, 2, batch_first=batch_first)
+    x = inputs(64, 60, 512) if batch_first else inputs(60, 64, 512)
+
+    def step() -> None:
+        with torch.no_grad():
+            model(x)
+
+    return step
+
+
+def optimized(**options: Any) -> Step:
+    """Train a deep stack of small layers with Adam."""
+    model, x = torch.nn.LSTM(32, 32, num_layers=8), inputs(10, BATCH, 32)
+    adam = torch.optim.Adam(model.parameters(), **options)
+    return training(model, lambda: model(x)[0].square().mean(), adam)
+
+
+PAIRS: dict[str, tuple[Callable[[], Step], Callable[[], Step]]] = {
+    "layer in one op": (cells, lambda: over(lstm(), inputs())),
+    "layer in one op (written by hand)": (
+        lambda: over(ByHand(), inputs()),
+        lambda: over(lstm(), inputs()),
+    ),
+    "layer in one op (GRUCell)": (
+        lambda: training(cell := torch.nn.GRUCell(FEATURES, HIDDEN), by_cell(cell, inputs())),
+        lambda: over(torch.nn.GRU(FEATURES, HIDDEN), inputs()),
+    ),
+    "whole sequence in one call": (one_time_step_per_call, lambda: over(lstm(), inputs())),
+    "fused cell": (lambda: over(ByHand(), inputs(12, BATCH, FEATURES)), compiled),
+    "pad instead of pack": (lambda: packed(range(TIME, TIME - BATCH, -1)), lambda: packed(None)),
+    "batch the sequences": (one_by_one, lambda: packed(None)),
+    "no gradient hooks": (hooked, cells),
+    "compute once": (checkpointed, cells),
+    "no anomaly mode": (anomalous, cells),
+    "no TorchScript": (scripted, lambda: over(lstm(), inputs())),
+    "no value in the loop": (lambda: cells(watch=lambda h: h.sum().item()), cells),
+    "unbind before the loop": (lambda: indexed(False), lambda: indexed(True)),
+    "time first": (lambda: layout(True), lambda: layout(False)),
+    "fused optimizer": (lambda: optimized(foreach=False), lambda: optimized(fused=True)),
+}

@@ -1,0 +1,222 @@
+"""The verdict on a run, or on a run against a faster one: one record for every output.
+
+The terminal, JSON, the report, notebooks, the gate and the history all read ``Verdict``. The cause
+comes first, the bottleneck second, the fix third.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lstmprof.breakdown.now_and_then import Rare
+from lstmprof.breakdown.spans import Span
+from lstmprof.diagnose import causes, settings
+from lstmprof.diagnose.certainty import Level, Outcome, State, of_finding
+from lstmprof.diagnose.certainty.pair import (
+    Ratio,
+    in_words,
+    layer_in_words,
+    span_of,
+    structure_in_words,
+)
+from lstmprof.diagnose.findings import HOST, NAMED_SHARE, Difference, Finding, lengths
+from lstmprof.diagnose.findings.because import because, pace
+from lstmprof.diagnose.remedies import Advice, of_most
+from lstmprof.diagnose.step_profile import StepProfile, labels
+from lstmprof.numbers import milliseconds, percent
+
+#: The sentence gives the ratio's interval if its ends are so many times apart.
+WIDE = 1.25
+#: Ratios from here on have no digits behind the point.
+_WHOLE = 100
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Why ``subject`` takes as long as it does; ``baseline`` is None for a run alone.
+
+    ``step`` is the clean step of ``subject`` with its 95 % interval, ns. ``kind`` is the finding
+    that is named (``causes.KINDS``). ``bottleneck`` is that kind in words; it adds
+    ``bottleneck_ns`` to the ``whole_ns`` of the difference, or of the step. ``cause`` is what in
+    the code makes it, ``evidence`` the counts; both are clauses and may be empty. ``fixes`` come
+    best first. ``where`` are the kinds of time, in the order of the findings. ``reasons`` say why
+    the certainty is no higher.
+    """
+
+    subject: str
+    baseline: str | None
+    state: State
+    step: Span
+    baseline_ns: int | None
+    per: str
+    ratio: Ratio | None
+    kind: str | None
+    bottleneck: str | None
+    bottleneck_ns: int
+    whole_ns: int
+    cause: str
+    evidence: str
+    words: str
+    fixes: tuple[Advice, ...]
+    where: tuple[Difference, ...]
+    certainty: Level
+    reasons: tuple[str, ...]
+    lost_ns: float | None
+    now_and_then: tuple[Rare, ...]
+
+    @property
+    def step_ms(self) -> str:
+        """``44.8 ms per step``."""
+        return f"{milliseconds(self.step.ns)} ms {self.per}"
+
+    @property
+    def times(self) -> str:
+        """``2.01×``; without digits from a hundred times on; empty for a run alone."""
+        if self.ratio is None:
+            return ""
+        value = self.ratio.value
+        return f"{value:,.0f}×" if value >= _WHOLE else f"{value:.2f}×"
+
+    @property
+    def head(self) -> str:
+        """The part of ``sentence`` before the colon."""
+        if self.baseline is None or self.ratio is None:
+            return self.subject
+        ends = f"{milliseconds(self.step.ns)} against {milliseconds(self.baseline_ns)} ms"
+        high = self.ratio.high
+        wide = high is None or high >= WIDE * self.ratio.low
+        interval = f"; ratio {in_words(self.ratio)}" if wide else ""
+        long = f"takes {self.times} as long as {self.baseline}"
+        return f"{self.subject} {long} ({ends} {self.per}{interval})"
+
+    @property
+    def why(self) -> str:
+        """The cause, then where its time shows, then the counts; no full stop."""
+        if self.bottleneck is None:
+            return "; ".join(part for part in (self.cause, self.words) if part)
+        takes = f"{self.bottleneck} {self.amount}"
+        takes = f"{takes}: {self.evidence}" if self.evidence else takes
+        return f"{self.cause}; {takes}" if self.cause else takes
+
+    @property
+    def amount(self) -> str:
+        """``takes 56 % of the step (4.1 of 7.3 ms)``, ``adds 18.1 of 26.5 ms``."""
+        ns, whole = milliseconds(self.bottleneck_ns), milliseconds(self.whole_ns)
+        if self.baseline is not None:
+            of_all = f" of {whole}" if self.bottleneck_ns <= self.whole_ns else ""
+            return f"adds {ns}{of_all} ms"
+        share = percent(self.bottleneck_ns / self.whole_ns) if self.whole_ns else "all"
+        what = "step" if self.per == "per step" else "profile"
+        return f"takes {share} of the {what} ({ns} of {whole} ms)"
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in one sentence, certainty and fix apart."""
+        if self.state == "none":
+            differ = f"; {self.cause}" if self.cause else ""
+            return f"{self.subject} and {self.baseline} {self.words}{differ}."
+        return f"{self.head}: {self.why}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as JSON has it; unknown is None."""
+        return {
+            "subject": self.subject,
+            "baseline": self.baseline,
+            "sentence": self.sentence,
+            "step_ns": self.step.ns,
+            "step_low_ns": self.step.low_ns,
+            "step_high_ns": self.step.high_ns,
+            "ratio": None if self.ratio is None else asdict(self.ratio),
+            "cause": self.cause or None,
+            "kind": self.kind,
+            "bottleneck": self.bottleneck,
+            "evidence": self.evidence or None,
+            "fixes": [fix.to_dict() for fix in self.fixes],
+            "certainty": self.certainty,
+            "reasons": list(self.reasons),
+            "lost_ns": self.lost_ns,
+            "now_and_then": [asdict(rare) for rare in self.now_and_then],
+        }
+
+
+def verdict_of(
+    fast: StepProfile | None,
+    slow: StepProfile,
+    findings: Sequence[Finding],
+    outcome: Outcome,
+    advice: Iterable[Advice],
+) -> Verdict:
+    """Return the verdict on ``slow``, of the ``findings`` on it and the ``advice`` for them."""
+    fixes = tuple(sorted(advice, key=lambda a: -a.worth_ns))
+    named = outcome.cause
+    group = [] if named is None else [f for f in findings if f.group == named.group]
+    baseline, subject = (None, slow.label) if fast is None else labels(fast, slow)
+    level: Level = "unknown"
+    reasons: tuple[str, ...] = ()
+    if named is not None:
+        certainty = of_finding(named, findings)
+        level, reasons = certainty.level, certainty.reasons
+    elif outcome.state == "none":
+        level = "measured"
+    return Verdict(
+        subject=subject,
+        baseline=baseline,
+        state=outcome.state,
+        step=span_of(slow),
+        baseline_ns=None if fast is None else lengths(fast, slow)[0],
+        per=_per(fast, slow),
+        ratio=outcome.ratio,
+        kind=None if named is None else named.kind,
+        bottleneck=None if named is None else _bottleneck(named, group),
+        bottleneck_ns=sum(f.delta_ns for f in group),
+        whole_ns=sum(f.delta_ns for f in findings),
+        cause=_cause(fast, slow, fixes, outcome),
+        evidence="" if named is None else _evidence(named, slow),
+        words=outcome.words,
+        fixes=fixes,
+        where=tuple(Difference(f.kind, f.fast_ns, f.slow_ns) for f in findings),
+        certainty=level,
+        reasons=reasons,
+        lost_ns=slow.lost_ns,
+        now_and_then=slow.rare,
+    )
+
+
+def _per(fast: StepProfile | None, slow: StepProfile) -> str:
+    marked = [profile.marked for profile in (fast, slow) if profile is not None]
+    return "per step" if all(marked) else "in the whole profile"
+
+
+def _bottleneck(named: Finding, group: Sequence[Finding]) -> str:
+    """The kind of time that is named; ``waiting for the host`` if several kinds of it count."""
+    large = [f for f in group if f.delta_ns >= NAMED_SHARE * sum(g.delta_ns for g in group)]
+    return "waiting for the host" if named.group == HOST and len(large) > 1 else named.kind
+
+
+def _evidence(named: Finding, slow: StepProfile) -> str:
+    rate = pace(slow) if named.fast is None and named.kind in causes.WAITS else ""
+    return because(named) or rate
+
+
+def _cause(
+    fast: StepProfile | None, slow: StepProfile, fixes: Sequence[Advice], outcome: Outcome
+) -> str:
+    """What in the code takes the time: by a fix for most of it, else by what the run calls.
+
+    Empty if neither is known.
+    """
+    whole_ns = slow.length_ns if fast is None else slow.length_ns - fast.length_ns
+    large = of_most(fixes, whole_ns) if outcome.state == "found" else None
+    if large is not None:
+        return large.cause
+    if fast is None:
+        calls = layer_in_words(slow)
+        return calls if "cell" in calls.lower() else ""
+    differ = structure_in_words(fast, slow)
+    if differ or fast.implementation != slow.implementation or outcome.state == "none":
+        return differ
+    unlike = [d for d in settings.disagreements(fast.info, slow.info) if d.fits]
+    is_slower = outcome.cause is not None and outcome.cause.kind == causes.SLOWER
+    return f"settings differ: {settings.listing(unlike)}" if unlike and not is_slower else ""
