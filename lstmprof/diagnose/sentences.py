@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from lstmprof.diagnose.certainty import (
-    of_prediction,
-)
+from lstmprof.diagnose.certainty import of_prediction
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.findings.because import because
 from lstmprof.diagnose.findings.savings import REPLAY, ROOFLINE
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.numbers import listed, milliseconds, percent
 from lstmprof.replay import Error, Prediction
-
-#: An interval whose ends are so many times apart is in the sentence.
-WIDE = 1.25
-#: From so many times on no digits behind the point.
-_WHOLE = 100
-#: A wait with a smaller share is not named among those for the host.
-SMALL_SHARE = 0.01
 
 
 def signed_ms(ns: int) -> str:

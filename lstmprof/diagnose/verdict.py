@@ -42,7 +42,8 @@ class Verdict:
     ``bottleneck_ns`` to the ``whole_ns`` of the difference, or of the step. ``cause`` is what in
     the code makes it, ``evidence`` the counts; both are clauses and may be empty. ``fixes`` come
     best first. ``where`` are the kinds of time, in the order of the findings. ``reasons`` say why
-    the certainty is no higher.
+    the certainty is no higher. ``per`` and ``baseline_per`` say what the lengths are of: a step,
+    or a profile without step markers.
     """
 
     subject: str
@@ -51,6 +52,7 @@ class Verdict:
     step: Span
     baseline_ns: int | None
     per: str
+    baseline_per: str
     ratio: Ratio | None
     kind: str | None
     bottleneck: str | None
@@ -72,6 +74,11 @@ class Verdict:
         return f"{milliseconds(self.step.ns)} ms {self.per}"
 
     @property
+    def baseline_ms(self) -> str:
+        """``22.3 ms per step``; of a run alone its step is unknown."""
+        return f"{milliseconds(self.baseline_ns)} ms {self.baseline_per}"
+
+    @property
     def times(self) -> str:
         """``2.01×``; without digits from a hundred times on; empty for a run alone."""
         if self.ratio is None:
@@ -84,12 +91,13 @@ class Verdict:
         """The part of ``sentence`` before the colon."""
         if self.baseline is None or self.ratio is None:
             return self.subject
-        ends = f"{milliseconds(self.step.ns)} against {milliseconds(self.baseline_ns)} ms"
+        alike = self.per == self.baseline_per
+        here = milliseconds(self.step.ns) if alike else self.step_ms
         high = self.ratio.high
         wide = high is None or high >= WIDE * self.ratio.low
         interval = f"; ratio {in_words(self.ratio)}" if wide else ""
         long = f"takes {self.times} as long as {self.baseline}"
-        return f"{self.subject} {long} ({ends} {self.per}{interval})"
+        return f"{self.subject} {long} ({here} against {self.baseline_ms}{interval})"
 
     @property
     def why(self) -> str:
@@ -158,7 +166,7 @@ def verdict_of(
     if named is not None:
         certainty = of_finding(named, findings)
         level, reasons = certainty.level, certainty.reasons
-    elif outcome.state == "none":
+    elif outcome.equal:
         level = "measured"
     return Verdict(
         subject=subject,
@@ -166,7 +174,8 @@ def verdict_of(
         state=outcome.state,
         step=span_of(slow),
         baseline_ns=None if fast is None else lengths(fast, slow)[0],
-        per=_per(fast, slow),
+        per=_per(slow),
+        baseline_per="" if fast is None else _per(fast),
         ratio=outcome.ratio,
         kind=None if named is None else named.kind,
         bottleneck=None if named is None else _bottleneck(named, group),
@@ -184,9 +193,8 @@ def verdict_of(
     )
 
 
-def _per(fast: StepProfile | None, slow: StepProfile) -> str:
-    marked = [profile.marked for profile in (fast, slow) if profile is not None]
-    return "per step" if all(marked) else "in the whole profile"
+def _per(profile: StepProfile) -> str:
+    return "per step" if profile.marked else "in the whole profile"
 
 
 def _bottleneck(named: Finding, group: Sequence[Finding]) -> str:

@@ -1,88 +1,290 @@
-"""The verdict in a line says what the sentence says, and no more."""
+"""The verdict: one record of the bottleneck, its cause, the fixes and how certain all this is."""
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
-from diagnose.made import contributor, profile, span
+import pytest
+from diagnose.made import contributor, profile, span, table
 
+from benchmarks.samples import samples
+from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.breakdown.doubts import GOVERNOR, Warning
-from lstmprof.breakdown.lacks import Lack
-from lstmprof.diagnose.diagnosis import Diagnosis, alone, compare
+from lstmprof.breakdown.now_and_then import Rare
+from lstmprof.diagnose.certainty import Outcome
+from lstmprof.diagnose.diagnosis import Diagnosis, alone, compare, diagnose, diagnose_all
 from lstmprof.diagnose.document import Document
+from lstmprof.diagnose.remedies import TABLE, Advice
 from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.diagnose.verdicts import verdicts
+from lstmprof.diagnose.verdict import verdict_of
+from lstmprof.runs.run import open_run
 
 MS = 1_000_000
 
 
-def ran(name: str, python_ns: int, **fields: Any) -> StepProfile:
-    """A run of 10 ms of products and so much Python, timed as it was profiled."""
-    step_ns = 10 * MS + python_ns
-    timed = {"step_ns": step_ns, "span": span(step_ns)}
-    parts = [contributor("busy", "gemm", 10 * MS, "mm"), contributor("idle", "python", python_ns)]
-    return profile(*parts, name=name, **{**timed, **fields})
-
-
-def told(diagnosis: Diagnosis) -> tuple[str, str]:
-    return diagnosis.verdict, diagnosis.certainty
-
-
-def test_of_a_cause_it_has_the_ratio_the_kind_and_its_size() -> None:
-    assert told(compare(ran("a", MS), ran("b", 12 * MS))) == (
-        "b takes 2.00× as long as a: Python, 11.0 of the 11.0 ms",
-        "measured",
-    )
-
-
-def test_what_is_within_noise_does_not_take_longer() -> None:
-    assert told(compare(ran("a", MS), ran("b", MS + MS // 100))) == (
-        "b and a cannot be told apart: 11.0 and 11.0 ms",
-        "within noise",
-    )
-
-
-def test_a_difference_without_a_cause_says_so() -> None:
-    fast = ran("a", MS)
-    doubled = tuple(replace(part, ns=2 * part.ns) for part in fast.contributors)
-    slow = replace(fast, name="b", contributors=doubled, span=span(22 * MS))
-    assert told(compare(fast, slow)) == (
-        "b takes 2.00× as long as a; the profile does not hold why",
-        "cannot be told",
-    )
-
-
-def test_a_run_alone_is_its_largest_cause_or_cannot_be_told() -> None:
-    assert alone(ran("a", MS)).verdict == "a is matmul: 91 % of the step"
-    unknown = profile(contributor("busy", "other", MS, "custom::op"), name="a")
-    assert alone(unknown).verdict == "a: what it is bound by cannot be told"
-
-
-def test_runs_that_cannot_be_told_from_one_share_a_line() -> None:
-    base, near, same, slow = (
-        ran(name, python_ns)
-        for name, python_ns in (("a", MS), ("b", MS + MS // 100), ("c", MS), ("d", 12 * MS))
-    )
-    diagnoses = [compare(base, other) for other in (near, slow, same)]
-    assert [(v.sentence, v.certainty, len(v.diagnoses)) for v in verdicts(diagnoses)] == [
-        ("b and c cannot be told apart from a: 11.0 and 11.0 against 11.0 ms", "within noise", 2),
-        (*told(diagnoses[1]), 1),
+def ran(name: str, python_ms: float, error: float = 0.01, **fields: Any) -> StepProfile:
+    """A run of 10 ms of matmuls and so much Python, timed as it was profiled."""
+    step_ns = round((10 + python_ms) * MS)
+    given = {"step_ns": step_ns, "span": span(step_ns, error), **fields}
+    parts = [
+        contributor("busy", "gemm", 10 * MS, "mm"),
+        contributor("idle", "python", step_ns - 10 * MS),
     ]
-    assert [v.sentence for v in verdicts(diagnoses[:2])] == [d.verdict for d in diagnoses[:2]]
+    return profile(*parts, name=name, **given)
 
 
-def test_a_run_whose_profile_lacks_something_has_a_line_of_its_own() -> None:
-    lacks = (Lack("note", "something is not there"),)
-    lacking = [compare(ran("a", MS), ran(name, MS, lacks=lacks)) for name in "bc"]
-    assert [v.sentence for v in verdicts(lacking)] == [d.verdict for d in lacking]
-    assert [v.sentence for v in verdicts([alone(ran("a", MS))])] == [alone(ran("a", MS)).verdict]
+def test_of_two_runs_it_has_the_ratio_and_what_the_bottleneck_adds() -> None:
+    verdict = compare(ran("a", 1), ran("b", 12)).verdict
+    assert (verdict.subject, verdict.baseline, verdict.state) == ("b", "a", "found")
+    assert verdict.ratio is not None
+    assert (verdict.ratio.value, verdict.times) == (2, "2.00×")
+    assert (verdict.kind, verdict.bottleneck) == ("Python", "Python")
+    assert (verdict.bottleneck_ns, verdict.whole_ns) == (11 * MS, 11 * MS)
+    assert [(d.kind, d.delta_ns) for d in verdict.where] == [("Python", 11 * MS), ("matmul", 0)]
+    assert (verdict.certainty, verdict.reasons) == ("measured", ())
+    assert (verdict.step.ns, verdict.baseline_ns) == (22 * MS, 11 * MS)
 
 
-def test_reasons_to_doubt_the_times_are_in_the_document_and_obey_its_schema() -> None:
+def test_of_a_run_alone_it_has_what_the_bottleneck_takes() -> None:
+    verdict = alone(ran("a", 1)).verdict
+    assert (verdict.subject, verdict.baseline, verdict.state) == ("a", None, "found")
+    assert (verdict.ratio, verdict.times, verdict.head) == (None, "", "a")
+    assert (verdict.kind, verdict.bottleneck) == ("matmul", "matmul")
+    assert (verdict.bottleneck_ns, verdict.whole_ns) == (10 * MS, 11 * MS)
+    assert [(d.kind, d.slow_ns) for d in verdict.where] == [("matmul", 10 * MS), ("Python", MS)]
+
+
+@pytest.mark.parametrize(
+    ("diagnosis", "amount"),
+    [
+        (compare(ran("a", 1), ran("b", 12)), "adds 11.0 of 11.0 ms"),
+        (alone(ran("a", 1)), "takes 91 % of the step (10.0 of 11.0 ms)"),
+        (alone(ran("a", 1, marked=False)), "takes 91 % of the profile (10.0 of 11.0 ms)"),
+        (
+            compare(  # 30 ms more of Python, 10 ms less of matmuls
+                profile(contributor("busy", "gemm", 50 * MS, "mm"), name="a"),
+                profile(
+                    contributor("busy", "gemm", 40 * MS, "mm"),
+                    contributor("idle", "python", 30 * MS),
+                    name="b",
+                ),
+            ),
+            "adds 30.0 ms",
+        ),
+    ],
+)
+def test_the_amount_is_of_the_difference_the_step_or_the_profile(
+    diagnosis: Diagnosis, amount: str
+) -> None:
+    assert diagnosis.verdict.amount == amount
+
+
+def test_the_cause_comes_before_the_bottleneck_and_its_counts() -> None:
+    verdict = compare(ran("a", 1), ran("b", 12)).verdict
+    known = replace(verdict, cause="50 cells", evidence="7 ops")
+    assert known.why == f"50 cells; Python {known.amount}: 7 ops"
+    assert replace(known, cause="", evidence="").why == f"Python {known.amount}"
+    assert known.sentence == f"{known.head}: {known.why}."
+
+
+@pytest.mark.parametrize(("error", "shown"), [(0.01, False), (0.3, True)])
+def test_the_interval_of_the_ratio_is_shown_if_it_is_wide(error: float, shown: bool) -> None:
+    verdict = compare(ran("a", 1, error), ran("b", 12, error)).verdict
+    assert ("95 %" in verdict.head) is shown
+
+
+@pytest.mark.parametrize(
+    ("python_ms", "times"), [(12, "2.00×"), (1089, "99.91×"), (11_331, "1,031×")]
+)
+def test_a_large_ratio_has_no_digits_behind_the_point(python_ms: float, times: str) -> None:
+    verdict = compare(ran("a", 1), ran("b", python_ms)).verdict
+    assert verdict.times == times
+    assert f"b takes {times} as long as a " in verdict.head
+
+
+@pytest.mark.parametrize(
+    ("marked", "lengths"),
+    [
+        ((True, True), "22.0 against 11.0 ms per step"),
+        ((False, False), "22.0 against 11.0 ms in the whole profile"),
+        ((True, False), "22.0 ms in the whole profile against 11.0 ms per step"),
+    ],
+)
+def test_a_profile_without_step_markers_is_no_step(marked: tuple[bool, bool], lengths: str) -> None:
+    verdict = compare(ran("a", 1, marked=marked[0]), ran("b", 12, marked=marked[1])).verdict
+    assert f"({lengths})" in verdict.head
+    assert lengths.startswith(verdict.step_ms.partition(" ms")[0])
+    assert lengths.endswith(verdict.baseline_ms)
+
+
+@pytest.mark.parametrize(
+    ("python_ms", "error", "certainty"), [(1.1, 0.01, "measured"), (3, 0.3, "unknown")]
+)
+def test_without_a_difference_it_names_no_bottleneck_and_no_fix(
+    python_ms: float, error: float, certainty: str
+) -> None:
+    diagnosis = compare(ran("a", 1, error), ran("b", python_ms, error))
+    verdict = diagnosis.verdict
+    assert (verdict.state, verdict.kind, verdict.bottleneck) == ("none", None, None)
+    assert (verdict.bottleneck_ns, verdict.fixes) == (0, ())
+    assert verdict.certainty == certainty  # that both are equal; that they may be
+    assert verdict.sentence.startswith(f"b and a {diagnosis.outcome.reason}")
+
+
+def test_without_a_known_cause_it_has_the_ratio_and_says_why_not() -> None:
+    fast = ran("a", 1)
+    doubled = tuple(replace(part, ns=2 * part.ns) for part in fast.contributors)
+    diagnosis = compare(fast, replace(fast, name="b", contributors=doubled, span=span(22 * MS)))
+    verdict = diagnosis.verdict
+    assert (verdict.state, verdict.kind, verdict.bottleneck) == ("unknown", None, None)
+    assert verdict.ratio is not None
+    assert (verdict.ratio.value, verdict.certainty) == (2, "unknown")
+    assert verdict.sentence == f"{verdict.head}: {diagnosis.outcome.words}."
+    single = alone(profile(contributor("busy", "other", MS, "custom::op"), name="a")).verdict
+    assert (single.state, single.bottleneck, single.certainty) == ("unknown", None, "unknown")
+    assert single.sentence == f"a: {single.words}."
+
+
+def test_several_waits_of_a_device_for_its_host_are_one_bottleneck() -> None:
+    def waits(**ms: int) -> StepProfile:
+        gaps = (contributor("idle", part, each * MS) for part, each in ms.items())
+        return profile(*gaps, contributor("busy", "gemm", 20 * MS, "k"), device=0)
+
+    several = alone(waits(dispatch=30, python=20)).verdict
+    assert (several.kind, several.bottleneck) == ("dispatch", "waiting for the host")
+    assert (several.bottleneck_ns, several.whole_ns) == (50 * MS, 70 * MS)
+    mostly = alone(waits(dispatch=50, python=5)).verdict
+    assert (mostly.kind, mostly.bottleneck, mostly.bottleneck_ns) == (
+        *("dispatch", "dispatch"),
+        55 * MS,
+    )
+
+
+def advice(name: str, saves_ns: int | None, gain_ns: int | None = None, **fields: Any) -> Advice:
+    given = {"cause": f"cause of {name}", "fix": "do it", "condition": "", "framework": None}
+    return Advice(name, **{**given, "source": "", **fields}, saves_ns=saves_ns, gain_ns=gain_ns)
+
+
+def test_fixes_come_best_first_a_measured_gain_before_what_is_addressed() -> None:
+    some = [
+        advice("unknown", None),
+        advice("addressed", 3 * MS),
+        advice("measured", 9 * MS, 2 * MS),
+        advice("best", None, 5 * MS),
+    ]
+    verdict = verdict_of(None, ran("a", 1), [], Outcome("unknown"), some)
+    assert [fix.name for fix in verdict.fixes] == ["best", "addressed", "measured", "unknown"]
+
+
+def layers(form: str, op: str | None, cells: int) -> dict[str, Any]:
+    row = {"form": form, "op": op, "cells": cells, "forward_ns": MS, "backward_ns": None}
+    return {"layers": table(row)}
+
+
+CELLS, LAYER = layers("cell op", "aten::lstm_cell", 50), layers("layer op", "aten::lstm", 50)
+
+
+def test_the_cause_is_what_the_slow_run_calls_and_the_baseline_does_not() -> None:
+    verdict = compare(ran("a", 1, tables=LAYER), ran("b", 12, tables=CELLS)).verdict
+    assert "50 LSTMCell calls per step" in verdict.cause
+    assert verdict.why.startswith(f"{verdict.cause}; ")
+    assert alone(ran("b", 12, tables=CELLS)).verdict.cause == "50 LSTMCell calls per step"
+    assert alone(ran("a", 1, tables=LAYER)).verdict.cause == ""
+    equal = compare(ran("a", 1, tables=LAYER), ran("b", 1, tables=CELLS)).verdict
+    assert equal.state == "none"
+    assert "50 LSTMCell calls per step" in equal.sentence
+
+
+def test_the_cause_is_that_of_a_fix_for_half_of_the_time() -> None:
+    diagnosis = alone(ran("b", 12, tables=CELLS))
+    parts = [explained.finding for explained in diagnosis.findings]
+    name = next(row.name for row in TABLE if row.of_several)
+    for saves_ms, is_named in ((12, True), (10, False)):
+        fix = advice(name, saves_ms * MS)
+        verdict = verdict_of(None, diagnosis.slow, parts, diagnosis.outcome, [fix])
+        assert (verdict.cause == fix.cause) is is_named
+
+
+def test_the_cause_is_a_setting_of_the_same_implementation() -> None:
+    def made(name: str, matmuls: int, implementation: str | None) -> StepProfile:
+        settings = {"onednn": name == "a", "deterministic": name == "a"}
+        return profile(
+            contributor("busy", "gemm", matmuls * MS, "aten::mm", count=matmuls),
+            name=name,
+            facts={"implementation": implementation, "settings": settings},
+        )
+
+    known, unknown = (
+        compare(made("a", 1, row), made("b", 3, row)).verdict for row in ("torch-nn-lstm", None)
+    )
+    assert (known.kind, unknown.kind) == ("matmul", "matmul")
+    assert "oneDNN off against on" in known.cause
+    assert "deterministic" not in known.cause  # which costs the fast run time
+
+
+def test_what_the_machine_took_and_what_happens_now_and_then_are_of_the_subject() -> None:
+    rare = (Rare("gc", 2, 3 * MS),)
+    verdict = compare(ran("a", 1, lost_ns=9), ran("b", 12, lost_ns=5 * MS, rare=rare)).verdict
+    assert (verdict.lost_ns, verdict.now_and_then) == (5 * MS, rare)
+
+
+@pytest.mark.parametrize(
+    "diagnosis",
+    [
+        compare(ran("a", 1), ran("b", 12)),
+        compare(ran("a", 1), ran("b", 1)),
+        alone(ran("a", 1)),
+        alone(profile(contributor("busy", "other", MS, "custom::op"))),
+    ],
+)
+def test_json_has_the_record_and_null_for_what_is_unknown(diagnosis: Diagnosis) -> None:
+    written = json.dumps(diagnosis.to_dict())
+    found, verdict = msgspec.json.decode(written, type=Document).verdict, diagnosis.verdict
+    assert (found.subject, found.baseline) == (verdict.subject, verdict.baseline)
+    assert (found.kind, found.bottleneck) == (verdict.kind, verdict.bottleneck)
+    assert (found.cause, found.evidence) == (verdict.cause or None, verdict.evidence or None)
+    assert (found.sentence, found.certainty) == (verdict.sentence, verdict.certainty)
+    assert (found.step_low_ns, found.step_ns, found.step_high_ns) == (
+        *(verdict.step.low_ns, verdict.step.ns, verdict.step.high_ns),
+    )
+    assert (found.ratio is None) is (verdict.ratio is None)
+
+
+def test_reasons_to_doubt_the_times_are_in_json_with_their_run() -> None:
     doubt = Warning(GOVERNOR, "the CPU governor is 'powersave'", "set it to 'performance'")
-    written = json.dumps(compare(ran("a", MS), ran("b", 12 * MS, doubts=(doubt,))).to_dict())
+    written = json.dumps(compare(ran("a", 1), ran("b", 12, doubts=(doubt,))).to_dict())
     (found,) = msgspec.json.decode(written, type=Document).doubts
     assert (found.run, found.kind) == ("b", "governor")
+
+
+@functools.cache
+def read(place: Path) -> Breakdown:
+    return break_down(open_run(place))
+
+
+@pytest.mark.parametrize("place", samples(), ids=lambda place: place.name)
+def test_the_parts_of_a_sample_sum_to_its_step(place: Path) -> None:
+    found = diagnose(read(place))
+    verdict = found.verdict
+    shares = [part.slow_ns / verdict.whole_ns for part in verdict.where]
+    assert sum(part.slow_ns for part in verdict.where) == verdict.whole_ns == found.slow.length_ns
+    assert all(0 <= share <= 1 for share in shares)
+    assert len({part.kind for part in verdict.where}) == len(verdict.where)
+    assert verdict.state == "found"
+    assert 0 < verdict.bottleneck_ns <= verdict.whole_ns
+
+
+def test_the_parts_of_two_samples_sum_to_the_difference_of_their_steps() -> None:
+    found = diagnose_all([read(place) for place in samples()])
+    pairs = [(d.fast, d.slow, d.verdict) for d in found if d.fast is not None]
+    assert {verdict.state for *_, verdict in pairs} >= {"found", "none"}
+    for fast, slow, verdict in pairs:
+        assert sum(part.delta_ns for part in verdict.where) == verdict.whole_ns
+        assert verdict.whole_ns == slow.length_ns - fast.length_ns >= 0
+        assert all(part.fast_ns >= 0 <= part.slow_ns for part in verdict.where)
+        assert (verdict.bottleneck_ns > 0) is (verdict.state == "found")

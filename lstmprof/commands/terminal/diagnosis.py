@@ -111,8 +111,7 @@ def _by_baseline(
         what, verdict = conditions(diagnosis.slow.info), diagnosis.verdict
         lines = [what] if what else []
         if verdict.baseline is not None:
-            took = f"{milliseconds(verdict.baseline_ns)} ms {verdict.per}"
-            lines.append(f"baseline: {verdict.baseline}, {took}")
+            lines.append(f"baseline: {verdict.baseline}, {verdict.baseline_ms}")
         return tuple(lines)
 
     return [(lines, list(members)) for lines, members in groupby(diagnoses, key=heading)]
