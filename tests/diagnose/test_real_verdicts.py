@@ -1,4 +1,4 @@
-"""What is said of real profiles, held against their ledger: the first sentence hides nothing."""
+"""The verdicts on real profiles against their ledger: a bottleneck hides no longer part."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import pytest
 import shared_traces
 
 from lstmprof.breakdown import Breakdown, break_down
+from lstmprof.breakdown.lacks.rules import GPU_UNSEEN
 from lstmprof.breakdown.mean_step import WAITS_FOR_HOST
-from lstmprof.diagnose.causes import KINDS
 from lstmprof.diagnose.diagnosis import Diagnosis, diagnose
 from lstmprof.diagnose.document import Document
+from lstmprof.diagnose.remedies.launching import LARGER_BATCH
 from lstmprof.errors import LstmprofError
 from lstmprof.runs.cache import open_runs
 
@@ -71,43 +72,47 @@ def ledger(breakdown: Breakdown, diagnosis: Diagnosis) -> Counter[tuple[str, str
 
 
 @pytest.mark.parametrize("path", shared_traces.profiles(), ids=shared_traces.name)
-def test_the_first_sentence_hides_no_longer_part_of_the_ledger(path: Path) -> None:
+def test_the_bottleneck_hides_no_longer_part_of_the_ledger(path: Path) -> None:
     breakdown, diagnosis = read(path)
-    document = diagnosis.to_dict()
-    if document["state"] != "found":
-        assert document["cause"] is None
-        assert document["reason"] in document["sentence"]
+    verdict = diagnosis.verdict
+    if verdict.state != "found":
+        assert (verdict.kind, verdict.bottleneck, verdict.bottleneck_ns) == (None, None, 0)
+        assert verdict.words
+        assert verdict.words in verdict.sentence
         return
     parts = ledger(breakdown, diagnosis)
     whole = parts.total()
+    named = verdict.bottleneck_ns / verdict.whole_ns
     idle = ((part, ns) for (state, part), ns in parts.items() if state == "idle")
     waits = sum(ns for part, ns in idle if part in WAITS_FOR_HOST and part != "host")
-    on_device = diagnosis.slow.device is not None
-    cause = document["cause"]
-    first = next(f for f in document["findings"] if f["kind"] == cause)
-    named = first["slow_ns"] / document["slow_ns"]
-    if on_device and cause in WAITS:
-        named = max(named, waits / whole)
-    elif on_device:
+    if diagnosis.slow.device is not None and verdict.kind not in WAITS:
         assert waits <= HIDDEN * named * whole, "a wait for the host is longer"
     for kind, names in PARTS.items():
         longest = sum(ns for (state, part), ns in parts.items() if part in names)
-        assert kind == cause or longest <= HIDDEN * named * whole, f"{kind} is longer"
+        assert kind == verdict.kind or longest <= HIDDEN * named * whole, f"{kind} is longer"
 
 
 @pytest.mark.parametrize("path", shared_traces.profiles(), ids=shared_traces.name)
-def test_all_that_is_said_is_in_one_order(path: Path) -> None:
+def test_all_outputs_are_in_one_order(path: Path) -> None:
     diagnosis = read(path)[1]
-    document = json.loads(json.dumps(diagnosis.to_dict()))
-    msgspec.convert(document, Document)
-    findings = document["findings"]
-    assert [f["rank"] for f in findings] == list(range(1, len(findings) + 1))
-    assert sum(f["slow_ns"] for f in findings) == document["slow_ns"]
-    if document["state"] == "found":
-        told = [f for f in findings if f["certainty"]["level"] != "unknown"]
-        assert told[0]["kind"] == document["cause"]
-        named = KINDS[document["cause"]]
-        assert named in document["sentence"] or document["cause"] in document["sentence"]
+    verdict = diagnosis.verdict
+    document = msgspec.json.decode(json.dumps(diagnosis.to_dict()), type=Document)
+    assert [f.rank for f in document.findings] == list(range(1, len(document.findings) + 1))
+    times = [(f.kind, f.slow_ns) for f in document.findings]
+    assert times == [(part.kind, part.slow_ns) for part in verdict.where]
+    assert times == [(e.finding.kind, e.finding.slow_ns) for e in diagnosis.findings]
+    assert sum(ns for _, ns in times) == document.slow_ns == verdict.whole_ns
+    assert all(0 <= ns <= verdict.whole_ns for _, ns in times)
+    if verdict.state == "found":
+        first = next(f for f in document.findings if f.certainty.level != "unknown")
+        assert first.kind == verdict.kind == document.verdict.kind
+        group = [f.slow_ns for f in document.findings if f.group == first.group]
+        assert sum(group) == verdict.bottleneck_ns
+        assert verdict.bottleneck in (first.kind, "waiting for the host")
+    saved = [fix.worth_ns for fix in verdict.fixes]
+    assert saved == sorted(saved, reverse=True)
+    advised = {fix.name for f in document.findings for fix in f.remedies}
+    assert advised == {fix.name for fix in verdict.fixes}
 
 
 @pytest.mark.parametrize(
@@ -139,9 +144,9 @@ def test_launching_and_waiting_for_the_host_have_one_number_each(name: str) -> N
 
 
 def test_waiting_for_a_data_loader_is_named_before_the_convolutions() -> None:
-    document = of("kineto/kineto2021-resnet50-v100-nw0.pt.trace.json.gz")[1].to_dict()
-    assert document["cause"] == "input"
-    assert "DataLoader" in document["sentence"]
+    verdict = of("kineto/kineto2021-resnet50-v100-nw0.pt.trace.json.gz")[1].verdict
+    assert verdict.kind == "input"
+    assert "DataLoader" in verdict.evidence
 
 
 @pytest.mark.parametrize(
@@ -154,12 +159,12 @@ def test_waiting_for_a_data_loader_is_named_before_the_convolutions() -> None:
     ],
 )
 def test_waiting_with_work_queued_is_not_launching(name: str) -> None:
-    document = of(name)[1].to_dict()
-    shares = {f["kind"]: f["share"] for f in document["findings"]}
+    verdict = of(name)[1].verdict
+    shares = {part.kind: part.slow_ns / verdict.whole_ns for part in verdict.where}
     assert shares["queued"] > 0.3
     assert shares.get("launch", 0) < 0.05
-    assert document["cause"] == "queued"
-    assert "launching kernels" not in document["sentence"]
+    assert (verdict.kind, verdict.bottleneck) == ("queued", "queued")
+    assert "launch" not in verdict.why
 
 
 def test_only_launches_are_launching_and_other_calls_are_named() -> None:
@@ -168,9 +173,9 @@ def test_only_launches_are_launching_and_other_calls_are_named() -> None:
     }
     assert findings["sync"]["largest"][0]["name"] == "synchronizeStream"
     assert "launch" not in findings or findings["launch"]["share"] < 0.05
-    alexnet = of("kineto/hta-alexnet.json.gz")[1].to_dict()
-    assert "cudaDeviceGetStreamPriorityRange" in alexnet["sentence"]
-    assert alexnet["cause"] == "runtime"
+    alexnet = of("kineto/hta-alexnet.json.gz")[1].verdict
+    assert alexnet.kind == "runtime"
+    assert "cudaDeviceGetStreamPriorityRange" in alexnet.evidence
 
 
 def test_nouns_count_what_they_name() -> None:
@@ -187,9 +192,8 @@ def test_nouns_count_what_they_name() -> None:
 
 
 def test_one_long_gap_is_no_small_batch() -> None:
-    document = of("more/kineto/tl-sglang-decode.json.gz")[1].to_dict()
-    advice = [r["sentence"] for f in document["findings"] for r in f["remedies"]]
-    assert not any("larger batch" in sentence for sentence in advice)
+    fixes = of("more/kineto/tl-sglang-decode.json.gz")[1].verdict.fixes
+    assert LARGER_BATCH.name not in {fix.name for fix in fixes}
 
 
 @pytest.mark.parametrize(
@@ -200,15 +204,16 @@ def test_one_long_gap_is_no_small_batch() -> None:
     ],
 )
 def test_a_gpu_of_which_nothing_was_recorded_is_said_first(name: str) -> None:
-    document = of(name)[1].to_dict()
-    assert document["state"] == "unknown"
-    assert document["lacks"][0]["sentence"]
-    assert any(lack["blinds"] for lack in document["lacks"])
+    diagnosis = of(name)[1]
+    assert diagnosis.verdict.state == "unknown"
+    _, gravest = diagnosis.lacks[0]
+    assert gravest.blinds
+    assert gravest.kind in diagnosis.verdict.words
 
 
 def test_a_gpu_that_may_have_worked_unseen_leaves_a_cause_likely() -> None:
-    document = of("kineto/cp-a100-zero-kernels.json.gz")[1].to_dict()
-    assert document["lacks"]
-    levels = {f["certainty"]["level"] for f in document["findings"]}
-    assert "measured" not in levels
-    assert "likely, because a GPU may have worked" in document["sentence"]
+    diagnosis = of("kineto/cp-a100-zero-kernels.json.gz")[1]
+    assert GPU_UNSEEN in {lack.kind for _, lack in diagnosis.lacks}
+    assert "measured" not in {explained.certainty.level for explained in diagnosis.findings}
+    assert (diagnosis.verdict.state, diagnosis.verdict.certainty) == ("found", "likely")
+    assert any("a GPU may have worked" in reason for reason in diagnosis.verdict.reasons)
