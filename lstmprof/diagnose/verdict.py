@@ -16,6 +16,7 @@ from lstmprof.diagnose import causes, settings
 from lstmprof.diagnose.certainty import Level, Outcome, State, of_finding
 from lstmprof.diagnose.certainty.pair import (
     Ratio,
+    counts_in_words,
     in_words,
     layer_in_words,
     span_of,
@@ -29,6 +30,11 @@ from lstmprof.numbers import milliseconds, percent
 
 #: The sentence gives the ratio's interval if its ends are so many times apart.
 WIDE = 1.25
+#: Kinds of time that do not grow with the number of ops or launches.
+_NOT_BY_COUNT = (
+    *(causes.INPUT, causes.SYNC, causes.COLLECTIVE, causes.ALLOCATION, causes.RUNTIME),
+    *(causes.COMPILE, causes.CTC, causes.QUEUE),
+)
 #: Ratios from here on have no digits behind the point.
 _WHOLE = 100
 
@@ -161,6 +167,7 @@ def verdict_of(
     named = outcome.cause
     group = [] if named is None else [f for f in findings if f.group == named.group]
     baseline, subject = (None, slow.label) if fast is None else labels(fast, slow)
+    evidence = "" if named is None else _evidence(named, slow)
     level: Level = "unknown"
     reasons: tuple[str, ...] = ()
     if named is not None:
@@ -181,8 +188,8 @@ def verdict_of(
         bottleneck=None if named is None else _bottleneck(named, group),
         bottleneck_ns=sum(f.delta_ns for f in group),
         whole_ns=sum(f.delta_ns for f in findings),
-        cause=_cause(fast, slow, fixes, outcome),
-        evidence="" if named is None else _evidence(named, slow),
+        cause=_cause(fast, slow, fixes, outcome, evidence),
+        evidence=evidence,
         words=outcome.words,
         fixes=fixes,
         where=tuple(Difference(f.kind, f.fast_ns, f.slow_ns) for f in findings),
@@ -209,11 +216,15 @@ def _evidence(named: Finding, slow: StepProfile) -> str:
 
 
 def _cause(
-    fast: StepProfile | None, slow: StepProfile, fixes: Sequence[Advice], outcome: Outcome
+    fast: StepProfile | None,
+    slow: StepProfile,
+    fixes: Sequence[Advice],
+    outcome: Outcome,
+    evidence: str,
 ) -> str:
     """What in the code takes the time: by a fix for most of it, else by what the run calls.
 
-    Empty if neither is known.
+    Empty if neither is known, or if the ``evidence`` begins with the same count.
     """
     whole_ns = slow.length_ns if fast is None else slow.length_ns - fast.length_ns
     large = of_most(fixes, whole_ns) if outcome.state == "found" else None
@@ -223,6 +234,10 @@ def _cause(
         calls = layer_in_words(slow)
         return calls if "cell" in calls.lower() else ""
     differ = structure_in_words(fast, slow)
+    counts = counts_in_words(fast, slow)
+    beside = outcome.cause is not None and outcome.cause.kind in _NOT_BY_COUNT
+    if differ == counts and (beside or evidence.startswith(counts.partition(" (")[0])):
+        differ = ""
     if differ or fast.implementation != slow.implementation or outcome.state == "none":
         return differ
     unlike = [d for d in settings.disagreements(fast.info, slow.info) if d.fits]

@@ -71,27 +71,6 @@ def test_of_many_the_first_four_are_listed_and_the_others_counted(number: int, e
     assert listing(differ) == f"a 0 against 1, b 0 against 1, c 0 against 1{end}"
 
 
-@pytest.mark.parametrize(
-    ("facts", "told"),
-    [({"implementation": "torch-nn-lstm"}, True), ({"implementation": None}, False)],
-)
-def test_of_one_implementation_they_stand_beside_a_cause_of_any_kind(
-    facts: dict[str, Any], told: bool
-) -> None:
-    fast, slow = (
-        profile(
-            contributor("busy", "gemm", calls * 1_000_000, "aten::mm", count=calls),
-            name=name,
-            facts={**facts, "settings": {"onednn": on, "deterministic": on}},
-        )
-        for name, calls, on in (("a", 1, True), ("b", 3, False))
-    )
-    found = compare(fast, slow)
-    assert found.to_dict()["cause"] == "matmul"
-    assert ("oneDNN off against on" in found.sentence) is told
-    assert "deterministic" not in found.sentence  # which costs the fast run time
-
-
 def test_they_are_the_first_note_of_two_runs_and_a_field_of_the_document() -> None:
     fast, slow = (
         profile(

@@ -210,6 +210,24 @@ def test_the_cause_is_that_of_a_fix_for_half_of_the_time() -> None:
         assert (verdict.cause == fix.cause) is is_named
 
 
+def test_a_count_of_ops_is_a_cause_of_what_grows_with_them_and_is_shown_once() -> None:
+    def made(name: str, state: str, part: str, ops: int) -> StepProfile:
+        parts = [contributor("busy", "gemm", MS, "aten::mm")]
+        parts += [contributor(state, part, ops * MS, "aten::view")]
+        tables = {"ops": table({"name": "aten::view", "count": ops, "host_self_ns": 9})}
+        return profile(*parts, name=name, tables=tables)
+
+    def verdict(state: str, part: str) -> Any:
+        return compare(made("a", state, part, 2), made("b", state, part, 20)).verdict
+
+    assert "20 ops per step" in verdict("idle", "python").cause
+    waits = verdict("idle", "sync")
+    assert (waits.kind, waits.cause) == ("sync", "")
+    dispatch = verdict("idle", "dispatch")
+    assert (dispatch.kind, dispatch.cause) == ("dispatch", "")
+    assert dispatch.why.count("20 ops per step") == 1
+
+
 def test_the_cause_is_a_setting_of_the_same_implementation() -> None:
     def made(name: str, matmuls: int, implementation: str | None) -> StepProfile:
         settings = {"onednn": name == "a", "deterministic": name == "a"}

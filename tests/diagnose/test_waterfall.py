@@ -78,8 +78,9 @@ def test_a_wait_for_the_host_of_several_kinds_comes_before_a_longer_single_kind(
     diagnosis = alone(run)
     kinds = [e.finding.kind for e in diagnosis.findings]
     assert kinds == ["dispatch", "launch", "Python", "matmul"]
-    assert "waits for its host 60 % of the step (60.0 of 100.0 ms)" in diagnosis.sentence
-    assert diagnosis.to_dict()["cause"] == "dispatch"
+    verdict = diagnosis.verdict
+    assert (verdict.kind, verdict.bottleneck) == ("dispatch", "waiting for the host")
+    assert (verdict.bottleneck_ns, verdict.whole_ns) == (60 * MS, 100 * MS)
 
 
 def test_a_wait_for_the_host_never_hides_a_longer_one_for_the_input() -> None:
@@ -90,11 +91,11 @@ def test_a_wait_for_the_host_never_hides_a_longer_one_for_the_input() -> None:
         contributor("busy", "gemm", 10 * MS, "k"),
         device=0,
     )
-    diagnosis = alone(run)
-    assert diagnosis.to_dict()["cause"] == "input"
-    assert diagnosis.sentence.startswith("run is input: 50 % of the step (50.0 of 100.0 ms)")
+    verdict = alone(run).verdict
+    assert (verdict.kind, verdict.bottleneck) == ("input", "waiting for the host")
+    assert verdict.where[0] == Difference("input", 0, 50 * MS)
     # the one number of breakdown: input, dispatch and Python
-    assert "in all the device waits for its host 90 %" in diagnosis.sentence
+    assert (verdict.bottleneck_ns, verdict.whole_ns) == (90 * MS, 100 * MS)
 
 
 def test_waiting_for_the_input_and_for_the_host_together_come_before_longer_work() -> None:
@@ -138,40 +139,38 @@ def test_what_hardly_can_be_saved_is_named_where_nothing_else_is_a_good_share() 
     told = alone(run, {"matmul": Saving(3 * MS, "roofline")})
     kinds = [e.finding.kind for e in told.findings]
     assert kinds == ["matmul", "elementwise", "dispatch"]
-    assert told.sentence.startswith("run is matmul: 90 % of the step (90.0 of 100.0 ms)")
-    assert "then" not in told.sentence
-    assert "of which 3.0 ms are above the least time" in told.findings[0].sentence
-    at_peak = alone(run, {"matmul": Saving(0, "roofline")}).findings[0]
-    assert "none of which is above the least time" in at_peak.sentence
+    verdict = told.verdict
+    assert (verdict.bottleneck, verdict.bottleneck_ns) == ("matmul", 90 * MS)
+    assert told.findings[0].finding.saving == Saving(3 * MS, "roofline")
+    assert alone(run, {"matmul": Saving(0, "roofline")}).verdict.bottleneck == "matmul"
 
 
-def test_what_takes_longer_than_the_cause_is_told_with_how_little_can_be_saved_of_it() -> None:
+def test_what_takes_longer_than_the_bottleneck_but_cannot_be_saved_comes_after_it() -> None:
     run = profile(
         contributor("busy", "gemm", 70 * MS, "aten::mm"),
         contributor("busy", "pointwise", 30 * MS, "aten::tanh"),
     )
     told = alone(run, {"matmul": Saving(5 * MS, "roofline")})
-    assert told.sentence.startswith("run is elementwise: 30 % of the step")
-    assert "; then matmuls 70 % (at most 5.0 ms can be saved)." in told.sentence
-    least = alone(run, {"elementwise": Saving(20 * MS, "roofline")})
-    assert "can be saved" not in least.sentence
+    assert (told.verdict.bottleneck, told.verdict.bottleneck_ns) == ("elementwise", 30 * MS)
+    assert told.verdict.where[1] == Difference("matmul", 0, 70 * MS)
+    assert told.findings[1].finding.saving == Saving(5 * MS, "roofline")
+    assert "5.0 ms above the roofline" in told.findings[1].sentence
+    assert alone(run, {"elementwise": Saving(20 * MS, "roofline")}).verdict.bottleneck == "matmul"
 
 
-def test_beside_a_cause_the_larger_share_is_told_first() -> None:
+def test_what_has_no_cause_comes_last_whatever_it_takes() -> None:
     run = profile(
         contributor("idle", "queued", 26 * MS, "k"),
         contributor("busy", "collective", 24 * MS, "ncclKernel"),
-        contributor("idle", "host", 14 * MS),
-        contributor("idle", "python", 15 * MS, "step"),
+        contributor("idle", "host", 22 * MS),
+        contributor("idle", "python", 7 * MS, "step"),
         contributor("busy", "gemm", 21 * MS, "k"),
         device=0,
     )
-    sentence = alone(run).sentence
-    assert sentence.startswith("run is queued: 26 % of the step")
-    assert sentence.endswith(
-        "; then the device waits for its host 29 % (14 % unrecorded), communication between ranks "
-        "24 % and matmuls 21 %."
-    )
+    verdict = alone(run).verdict
+    assert (verdict.bottleneck, verdict.bottleneck_ns) == ("queued", 26 * MS)
+    kinds = [part.kind for part in verdict.where]
+    assert kinds == ["queued", "communication", "matmul", "Python", "unrecorded"]
 
 
 PARTS = st.sampled_from(["gemm", "pointwise", "cast", "layout", "other", "rnn"])

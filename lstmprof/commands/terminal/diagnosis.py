@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from fractions import Fraction
 from itertools import groupby
 
+from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.breakdown.timings import lost_in_words
 from lstmprof.commands import terminal
 from lstmprof.commands.terminal.breakdown import conditions
@@ -164,7 +165,8 @@ def verdict_lines(diagnosis: Diagnosis) -> tuple[str, list[tuple[str, str]]]:
     verdict = diagnosis.verdict
     words = [verdict.subject, verdict.step_ms]
     words += [f"{verdict.times} as long"] if verdict.baseline else []
-    words += [_place(diagnosis)] if diagnosis.slow.lanes > 1 else []
+    slow = diagnosis.slow
+    words += [f"{lane_words(*slow.place)}, one of {slow.lanes}"] if slow.lanes > 1 else []
     lines: list[tuple[str, str]] = []
     if verdict.state == "none":
         lines.append(("Same" if diagnosis.outcome.equal else "Unsure", verdict.words))
@@ -177,16 +179,9 @@ def verdict_lines(diagnosis: Diagnosis) -> tuple[str, list[tuple[str, str]]]:
     lines += [("Where", where)] if where else []
     lines += [("Doubt", listed(list(verdict.reasons)))] if verdict.reasons else []
     for rare in verdict.now_and_then[:1]:
-        often = f"in {rare.steps} of {diagnosis.slow.steps} steps"
+        often = f"in {rare.steps} of {slow.steps} steps"
         lines.append(("Rare", f"{cropped(rare.name)}: {milliseconds(rare.each_ns)} ms {often}"))
     return "   ".join([*words, verdict.certainty]), lines
-
-
-def _place(diagnosis: Diagnosis) -> str:
-    rank, device = diagnosis.slow.place
-    words = [] if rank is None else [f"rank {rank}"]
-    words += [] if device is None else [f"device {device}"]
-    return f"{', '.join(words)} of {diagnosis.slow.lanes}"
 
 
 def _where(verdict: Verdict) -> str:

@@ -30,7 +30,7 @@ from lstmprof.diagnose.certainty.pair import (
     structure_of,
 )
 from lstmprof.diagnose.findings import UNEXPLAINED, Finding, lengths, timed, untimed
-from lstmprof.diagnose.findings.because import because, most_of, named
+from lstmprof.diagnose.findings.because import because, may_be_copies, most_of, named
 from lstmprof.diagnose.findings.reasons import EXPLAINS, reason
 from lstmprof.diagnose.findings.savings import REPLAY_ERROR
 from lstmprof.diagnose.settings import shared_cpus
@@ -281,6 +281,8 @@ def _doubts(finding: Finding) -> Iterator[Doubt]:
     fast, slow = finding.fast, finding.slow
     if any(lack.kind == GPU_UNSEEN for lack in slow.lacks):
         yield Doubt("a GPU may have worked that was not recorded", "record its kernels", None)
+    if finding.kind == causes.CAST and may_be_copies(slow):
+        yield Doubt("some of these casts may be copies to the GPU", "", None)
     left_out = short_ops.doubt_of(finding)
     if left_out is not None:
         yield Doubt(left_out, "", None)

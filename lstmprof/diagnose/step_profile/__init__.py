@@ -28,7 +28,6 @@ from lstmprof.breakdown.doubts import Warning
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.mean_step import (
     MeanStep,
-    device_word,
     lane_words,
     mean_of,
     mean_steps,
@@ -190,12 +189,6 @@ class StepProfile:
     def framework(self) -> str | None:
         """Of its implementation, or by the names in its profile; None where these tell none."""
         return self.info.framework or self.seen.framework
-
-    @property
-    def device_word(self) -> str:
-        """``GPU`` where the profile names its device as one, else ``device``."""
-        named = self.info.device_names.get(str(self.device)) or self.info.device_name or ""
-        return device_word(named)
 
     @property
     def label(self) -> str:

@@ -157,10 +157,10 @@ def counted(name: str, ops: int, layers: list[dict[str, Any]]) -> StepProfile:
 def test_what_only_one_run_does_are_its_layers_else_its_ops() -> None:
     cells, one = [layer("cell op", "aten::lstm_cell", 50)], [layer("layer op", "aten::lstm", 50)]
     assert structure_in_words(counted("b", 349, one), counted("a", 7_354, cells)) == (
-        "a makes 50 LSTMCell calls per step where b makes 1 aten::lstm call per step"
+        "50 LSTMCell calls per step (b: 1 aten::lstm call)"
     )
     assert structure_in_words(counted("b", 349, one), counted("a", 7_354, one)) == (
-        "a has 7,354 ops per step against 349"
+        "7,354 ops per step (b: 349)"
     )
     assert structure_in_words(counted("b", 349, one), counted("a", 360, one)) == ""
 
@@ -183,6 +183,7 @@ def test_what_the_timed_steps_lost_is_one_line_with_its_evidence(
 ) -> None:
     lost_ns = None if lost_ms is None else lost_ms * MS
     run = ran(("mm", 10 * MS, 1), step_ns=10 * MS, lost_ns=lost_ns, cpu_share=cpu_share)
+    assert alone(run).verdict.lost_ns == lost_ns
     (said,) = [n for n in alone(run).notes if n.startswith("lost")] or [""]
     assert said.removeprefix("lost to other processes, waiting threads and noise: ") == words
 
@@ -195,4 +196,6 @@ def test_what_happens_now_and_then_is_a_note_of_each_run() -> None:
     assert len(notes) == 3  # not all of many
     beside = compare(run, ran(("mm", 20 * MS, 1), name="b")).notes
     assert "a: now and then: gc1 takes 1.0 ms each time, in 2 of 12 steps" in beside
-    assert alone(run).to_dict()["now_and_then"][0] == {"name": "gc1", "steps": 2, "each_ns": MS}
+    assert alone(run).verdict.now_and_then == rare
+    written = alone(run).to_dict()["verdict"]["now_and_then"]
+    assert written[0] == {"name": "gc1", "steps": 2, "each_ns": MS}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from diagnose.made import contributor, profile, table, tally
 
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.lacks.rules import GPU_UNSEEN
+from lstmprof.diagnose.certainty import of_finding
 from lstmprof.diagnose.findings import Finding, findings
 from lstmprof.diagnose.findings.because import because, named, pace, worth_a_line
 from lstmprof.diagnose.findings.counts import QUANTITIES
@@ -41,6 +43,11 @@ def reason(kind: str, slow: StepProfile, fast: StepProfile | None = None) -> str
     return because(only(kind, slow, fast))
 
 
+def in_order(text: str, *parts: str) -> bool:
+    """Whether a text has these parts, one after the other."""
+    return re.search(".*".join(map(re.escape, parts)), text) is not None
+
+
 SGEMM, CONV = "ampere_sgemm_128x64_nn", "sm80_xmma_fprop_implicit_gemm_f32"
 
 
@@ -52,20 +59,17 @@ def test_convolutions_are_named_as_such_and_the_most_is_first() -> None:
         lengths={"convolution": [MS] * 52, "product": [MS], "kernel": [MS] * 105},
         device=0,
     )
-    assert reason("matmul", resnet) == (
-        "it has 52 convolutions per step (1.000 ms each) and 1 matmul (1.000 ms)"
-    )
+    why = reason("matmul", resnet)
+    assert in_order(why, "52 convolutions per step", "1.000 ms each", "1 matmul", "1.000 ms")
 
 
 @pytest.mark.parametrize(
-    ("launch_ns", "copy_ns", "words"),
-    [
-        (19 * MS, MS, "launching kernels"),
-        (MS, 19 * MS, "calls for copies or fills of memory"),
-        (9 * MS, 11 * MS, "launching kernels and calls for copies or fills of memory"),
-    ],
+    ("launch_ns", "copy_ns", "launches", "copies"),
+    [(19 * MS, MS, True, False), (MS, 19 * MS, False, True), (9 * MS, 11 * MS, True, True)],
 )
-def test_a_call_that_copies_launches_no_kernel(launch_ns: int, copy_ns: int, words: str) -> None:
+def test_a_call_that_copies_launches_no_kernel(
+    launch_ns: int, copy_ns: int, launches: bool, copies: bool
+) -> None:
     waits = run(
         contributor("idle", "launch call", launch_ns, "cudaLaunchKernel"),
         contributor("idle", "launch call", copy_ns - 10, "hipMemcpy"),
@@ -73,7 +77,8 @@ def test_a_call_that_copies_launches_no_kernel(launch_ns: int, copy_ns: int, wor
         contributor("busy", "gemm", MS, SGEMM),
         device=0,
     )
-    assert named(only("launch", waits)) == words
+    words = named(only("launch", waits))
+    assert ("kernel launches" in words, "copies" in words) == (launches, copies)
 
 
 def test_more_of_them_is_no_reason_where_one_takes_it_all() -> None:
@@ -89,7 +94,8 @@ def test_more_of_them_is_no_reason_where_one_takes_it_all() -> None:
         device=0,
         name="fast",
     )
-    assert reason("launch", slow, fast).startswith("its 4 kernel launches take 2.0 ms")
+    why = reason("launch", slow, fast)
+    assert in_order(why, "4 kernel launches", "2.0 ms", "longest 2.000 ms", "fast: 2 kernel")
 
 
 def test_without_steps_nothing_is_a_step() -> None:
@@ -99,7 +105,8 @@ def test_without_steps_nothing_is_a_step() -> None:
         device=0,
         marked=False,
     )
-    assert reason("matmul", whole) == "it has 2 matmuls (2.000 ms each)"
+    assert in_order(reason("matmul", whole), "2 matmuls", "2.000 ms each")
+    assert "step" not in reason("matmul", whole)
 
 
 def test_the_median_and_the_longest_where_one_long_item_makes_the_mean() -> None:
@@ -108,9 +115,7 @@ def test_the_median_and_the_longest_where_one_long_item_makes_the_mean() -> None
         contributor("busy", "gemm", sum(lengths), "aten::mm", count=8),
         lengths={"product": lengths},
     )
-    assert reason("matmul", first) == (
-        "it has 8 matmuls per step (median 1.0 µs, longest 93.000 ms)"
-    )
+    assert in_order(reason("matmul", first), "8 matmuls", "median 1.0 µs", "longest 93.000 ms")
 
 
 def test_what_takes_the_time_in_each_and_no_count_that_is_none() -> None:
@@ -125,32 +130,33 @@ def test_what_takes_the_time_in_each_and_no_count_that_is_none() -> None:
         lengths={"product": [48_000] * 3, "layer": [66 * MS] * 2},
         facts={"implementation": "torch-nn-lstm"},
     )
-    assert reason("matmul", layers, lstmcell) == (
-        "its 2 oneDNN layer ops take 132.0 ms and 3 matmuls 0.144 ms, tf-lstmcell's 33 "
-        "matmuls 61.0 ms"
-    )
+    why = reason("matmul", layers, lstmcell)
+    assert in_order(why, "2 oneDNN layer ops take 132.0 ms", "3 matmuls 0.144 ms")
+    assert in_order(why, "tf-lstmcell: 33 matmuls 61.0 ms")
+    assert "none" not in why
 
 
-@pytest.mark.parametrize(("calls", "said"), [(3, "3 matmuls take"), (1, "product takes")])
-def test_a_count_that_is_equal_is_no_reason(calls: int, said: str) -> None:
+@pytest.mark.parametrize(
+    ("calls", "said"),
+    [
+        (3, ("3 matmuls", "9.000 ms each", "fast: 2.000 ms")),
+        (1, ("1 matmul", "9.0 ms", "fast: 2.0 ms")),
+    ],
+)
+def test_a_count_that_is_equal_is_no_reason(calls: int, said: tuple[str, ...]) -> None:
     def with_products(ms: int, name: str) -> StepProfile:
         product = contributor("busy", "gemm", calls * ms * MS, "aten::mm", count=calls)
         return run(product, lengths={"product": [ms * MS] * calls}, name=name)
 
     text = reason("matmul", with_products(9, "slow"), with_products(2, "fast"))
-    assert said in text
-    assert ("9.000 ms each, fast's 2.000 ms" in text) == (calls > 1)
-    assert "where fast has" not in text
+    assert in_order(text, *said)
+    assert text.count("matmul") == 1  # and no count of the fast run
 
 
 @pytest.mark.parametrize(
-    ("to_dtype", "words", "why"),
-    [
-        (None, "casts between element types, or copies to the GPU", "aten::copy_ takes 9.0 ms"),
-        ("c10::Half", "casts between element types", "it has 10 casts per step"),
-    ],
+    ("to_dtype", "why"), [(None, "aten::copy_ takes 9.0 ms"), ("c10::Half", "10 casts")]
 )
-def test_what_may_be_a_copy_to_a_gpu_is_no_cast(to_dtype: str | None, words: str, why: str) -> None:
+def test_what_may_be_a_copy_to_a_gpu_is_no_cast(to_dtype: str | None, why: str) -> None:
     casts = {"op": "aten::to", "within": None, "from_dtype": None, "to_dtype": to_dtype}
     slow = run(
         contributor("busy", "cast", 9 * MS, "aten::copy_", count=10),
@@ -158,7 +164,10 @@ def test_what_may_be_a_copy_to_a_gpu_is_no_cast(to_dtype: str | None, words: str
     )
     tables = {"casts": table({**casts, "count": 10, "total_ns": 9 * MS, "bytes": None})}
     found = only("cast", replace(slow, tables=tables))
-    assert (named(found), because(found)[: len(why)]) == (words, why)
+    assert ("copies" in named(found)) == (to_dtype is None)
+    assert why in because(found)
+    reasons = of_finding(found, [found]).reasons
+    assert any("copies" in reason for reason in reasons) == (to_dtype is None)
     assert ("casts" in {c.quantity for c in worth_a_line(found)}) == (to_dtype is not None)
     assert any(advice.name == "keep one type" for advice in remedies(found)) == (
         to_dtype is not None
@@ -173,23 +182,21 @@ def test_ops_are_no_reason_where_one_of_them_takes_it_all() -> None:
             ops=100,
         )
 
-    assert reason("dispatch", dispatching(1)) == "aten::normal_ takes 90.0 ms of it"
-    assert reason("dispatch", dispatching(60)) == "it has 100 ops per step"
+    assert in_order(reason("dispatch", dispatching(1)), "aten::normal_", "90.0 ms")
+    assert "100 ops" not in reason("dispatch", dispatching(1))
+    assert "100 ops" in reason("dispatch", dispatching(60))
 
 
 def test_a_count_is_the_reason_where_so_many_less_would_save_it() -> None:
     few = run(contributor("idle", "dispatch", 2 * MS, "aten::view"), ops=61, name="few")
     many = run(contributor("idle", "dispatch", 20 * MS, "aten::view"), ops=2412, name="many")
-    assert reason("dispatch", many, few) == "it has 2,412 ops per step where few has 61"
-    slow = run(contributor("idle", "dispatch", 20 * MS, "aten::view"), ops=70, name="slow")
-    assert reason("dispatch", slow, few) == (
-        "dispatching its 70 ops takes 20.0 ms, few's 61 ops 2.0 ms"
-    )
-    # a third fewer would save 6.5 of the 18 ms: most is that each takes longer
-    both = run(contributor("idle", "dispatch", 20 * MS, "aten::view"), ops=90, name="both")
-    assert reason("dispatch", both, few) == (
-        "dispatching its 90 ops takes 20.0 ms, few's 61 ops 2.0 ms"
-    )
+    assert in_order(reason("dispatch", many, few), "2,412 ops per step", "few: 61")
+    assert "ms" not in reason("dispatch", many, few)
+    # of 70 too few are more; of 90 a third fewer would save 6.5 of the 18 ms: each takes longer
+    for ops in (70, 90):
+        slow = run(contributor("idle", "dispatch", 20 * MS, "aten::view"), ops=ops, name="slow")
+        why = reason("dispatch", slow, few)
+        assert in_order(why, f"{ops} ops", "20.0 ms", "few: 61 ops 2.0 ms")
 
 
 def test_a_count_of_what_takes_little_of_it_is_no_reason() -> None:
@@ -204,13 +211,14 @@ def test_a_count_of_what_takes_little_of_it_is_no_reason() -> None:
     )
     assert reason("unrecorded", waiting) == ""
     assert reason("Python", waiting) == ""
-    assert reason("launch", waiting) == "cudaMemcpyAsync takes 9.0 ms of it"
+    assert in_order(reason("launch", waiting), "cudaMemcpyAsync", "9.0 ms")
+    assert "60" not in reason("launch", waiting)
 
 
 def test_what_an_unknown_number_takes_is_not_counted() -> None:
-    assert reason("matmul", run(contributor("busy", "gemm", MS, "aten::mm"))) == (
-        "aten::mm takes 1.0 ms of it"
-    )
+    why = reason("matmul", run(contributor("busy", "gemm", MS, "aten::mm")))
+    assert in_order(why, "aten::mm", "1.0 ms")
+    assert "matmul" not in why
 
 
 def test_a_copy_in_element_by_element_work_is_not_counted_there() -> None:
@@ -220,9 +228,8 @@ def test_a_copy_in_element_by_element_work_is_not_counted_there() -> None:
         lengths={"pointwise": [MS], "copy": [2 * MS]},
         device=0,
     )
-    assert reason("elementwise", optimizer) == (
-        "it has 1 elementwise op or reduction per step (1.000 ms)"
-    )
+    assert in_order(reason("elementwise", optimizer), "1 elementwise op", "1.000 ms")
+    assert "cop" not in reason("elementwise", optimizer)
 
 
 def test_copies_and_fills_of_memory_are_two_things() -> None:
@@ -232,9 +239,8 @@ def test_copies_and_fills_of_memory_are_two_things() -> None:
         lengths={"copy": [2 * MS], "memset": [MS // 2] * 2},
         device=0,
     )
-    assert reason("copy", moved) == (
-        "it has 1 copy per step (2.000 ms) and 2 fills of memory (500.0 µs each)"
-    )
+    why = reason("copy", moved)
+    assert in_order(why, "1 copy", "2.000 ms", "2 fills of memory", "500.0 µs each")
 
 
 def test_the_pace_of_a_device_is_of_kernels_and_tells_a_long_gap() -> None:
@@ -243,24 +249,19 @@ def test_the_pace_of_a_device_is_of_kernels_and_tells_a_long_gap() -> None:
         lengths={"kernel": [MS] * 4, "gap": [2000] * 3, "launch": [5] * 4},
         device=0,
     )
-    assert pace(steady) == (
-        "it gets 4 kernel launches per step, 1,000 a second; a kernel takes 1.000 ms, and the gap "
-        "before one 2.0 µs"
-    )
-    assert pace(replace(steady, seen=Seen(captured=3))) == (
-        "it gets 4 kernel launches per step, 3 of them captured into a graph and not run, 1,000 a "
-        "second; a kernel takes 1.000 ms, and the gap before one 2.0 µs"
-    )
+    said = ("4 kernel launches per step", "1,000 per second", "1.000 ms", "gap", "2.0 µs")
+    assert in_order(pace(steady), *said)
+    captured = pace(replace(steady, seen=Seen(captured=3)))
+    assert in_order(captured, said[0], "3 of them captured into a graph", *said[1:])
     once = run(
         contributor("busy", "gemm", 100 * MS),
         lengths={"kernel": [MS] * 4, "gap": [1, 1, 96 * MS], "launch": [5]},
         device=0,
         marked=False,
     )
-    assert pace(once) == (
-        "it gets 1 kernel launch, 10 a second; a kernel takes 1.000 ms, and the gap before one "
-        "1 ns in the median (96.000 ms at most)"
-    )
+    assert in_order(pace(once), "1 kernel launch", "10 per second", "1.000 ms", "gap", "1 ns")
+    assert in_order(pace(once), "gap", "1 ns", "96.000 ms")
+    assert "step" not in pace(once)
     assert pace(run(contributor("busy", "gemm", MS), device=0)) == ""
 
 
@@ -287,8 +288,6 @@ def test_the_time_of_products_is_named_by_what_they_are() -> None:
         "recurrent layers and matmuls"
     )
     assert named_of(("gemm", "aten::mm", 1)) == "matmuls"
-    copying = run(contributor("busy", "layout", MS, "aten::cat"))
-    assert named(only("copy", copying)) == "copies that compute nothing"
 
 
 def test_work_that_overlaps_is_told_by_its_share_and_not_as_the_length_of_one() -> None:
@@ -303,7 +302,9 @@ def test_work_that_overlaps_is_told_by_its_share_and_not_as_the_length_of_one() 
         lengths={"product": [MS // 9] * 9},
         name="fast",
     )
-    assert reason("matmul", slow, fast) == ("its 9 matmuls take 9.0 ms, fast's 9 matmuls 1.0 ms")
+    why = reason("matmul", slow, fast)
+    assert in_order(why, "9 matmuls", "9.0 ms", "fast: 9 matmuls 1.0 ms")
+    assert "each" not in why
 
 
 def test_a_long_one_among_many_is_told_against_a_faster_run_too() -> None:
@@ -318,9 +319,8 @@ def test_a_long_one_among_many_is_told_against_a_faster_run_too() -> None:
         lengths={"product": [1000] * 8},
         name="fast",
     )
-    assert reason("matmul", slow, fast) == (
-        "its 8 matmuls take 93.0 ms (median 1.0 µs, longest 93.000 ms), fast's 8 matmuls 0.008 ms"
-    )
+    why = reason("matmul", slow, fast)
+    assert in_order(why, "8 matmuls take 93.0 ms", "longest 93.000 ms", "fast: 8 matmuls 0.008 ms")
 
 
 def test_a_long_one_beside_which_others_ran_is_not_told_as_longer_than_all() -> None:
@@ -334,7 +334,9 @@ def test_a_long_one_beside_which_others_ran_is_not_told_as_longer_than_all() -> 
         lengths={"product": [1000] * 8},
         name="fast",
     )
-    assert reason("matmul", slow, fast) == ("its 8 matmuls take 50.0 ms, fast's 8 matmuls 0.008 ms")
+    why = reason("matmul", slow, fast)
+    assert in_order(why, "8 matmuls take 50.0 ms", "fast: 8 matmuls 0.008 ms")
+    assert "longest" not in why
 
 
 def test_the_step_itself_is_no_culprit_of_the_step() -> None:
@@ -348,6 +350,6 @@ def test_the_step_itself_is_no_culprit_of_the_step() -> None:
             ),
         )
 
-    assert of(3, 1) == "3.0 ms of it are in none of the step's ranges"
+    assert in_order(of(3, 1), "3.0 ms", "none of the step's ranges")
     assert of(30, 1) == ""
-    assert of(1, 3) == "backward takes 3.0 ms of it"
+    assert in_order(of(1, 3), "backward", "3.0 ms")

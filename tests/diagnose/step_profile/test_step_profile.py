@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from diagnose import made
 from events.rows import Row, row, table
 
 from lstmprof.breakdown import break_down
-from lstmprof.diagnose.diagnosis import alone, diagnose
+from lstmprof.breakdown.mean_step import device_word
+from lstmprof.diagnose.diagnosis import diagnose
 from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
 from lstmprof.errors import RunError
 from lstmprof.events.annotate import annotated
@@ -122,7 +122,9 @@ def test_the_public_diagnosis_of_one_run_and_of_two(tmp_path: Path) -> None:
         inside = [row("op", "aten::mm", start, start + 100_000, **HOST) for start in starts]
         profile(tmp_path / name, step(0, 10_000 + 100_000 * products, *inside))
     fast, slow = (break_down(open_run(tmp_path / name)) for name in ("fast", "slow"))
-    assert diagnose(slow).sentence.startswith("r is matmul: 97 % of the step")
+    alone = diagnose(slow).verdict
+    assert (alone.subject, alone.bottleneck) == ("r", "matmul")
+    assert (alone.bottleneck_ns, alone.whole_ns) == (300_000, 310_000)
     found = diagnose(slow, fast)
     assert sum(d.delta_ns for d in found.differences) == 200_000
     assert found.dominant is not None
@@ -134,10 +136,4 @@ def test_the_public_diagnosis_of_one_run_and_of_two(tmp_path: Path) -> None:
     [("NVIDIA H100 80GB HBM3", "GPU"), ("AMD Instinct MI210", "GPU"), ("ARTEMIS", "device")],
 )
 def test_a_device_is_called_a_gpu_where_it_is_one(named: str, word: str) -> None:
-    run = made.profile(
-        made.contributor("busy", "gemm", 1), device=0, facts={"device_names": {"0": named}}
-    )
-    assert run.device_word == word
-    waits = made.contributor("idle", "python", 90)
-    slow = made.profile(waits, device=0, facts={"device_names": {"0": named}}, name="r")
-    assert alone(slow).sentence.startswith(f"r: the {word} waits for its host")
+    assert device_word(named) == word
