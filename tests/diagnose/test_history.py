@@ -73,7 +73,9 @@ def test_what_says_no_implementation_is_a_series_a_framework() -> None:
 
 def test_the_sentence_says_where_and_how_much() -> None:
     (series,) = history([ran(1, 10, label="aaa"), ran(2, 12, label="bbb")])
-    assert series.sentence == "lstm: 2 runs, 1 step: 20.0 % slower at bbb; now 12.00 ms"
+    assert [(point.profile.name, point.change) for point in series.changes] == [("run-2", "slower")]
+    for part in ("lstm", "2 runs", "20.0 %", "bbb", "12.00 ms"):
+        assert part in series.sentence
 
 
 def test_the_table_has_what_the_documentation_says() -> None:

@@ -190,14 +190,14 @@ def _sentence(
     base_ns, new_ns = lengths(base, new)
     what = "per step" if base.span and new.span else "per profiled step"
     times = f"{milliseconds(new_ns, 2)} against {milliseconds(base_ns, 2)} ms {what}"
-    told = f"{_range(ratio)} as far as {_rounds(base, new)} tell"
+    interval = f"95 %, {_rounds(base, new)}: {_range(ratio)}"
     limits = listed([j.limit.text for j in judged if j.state == state])
     ends = {
         "pass": f"within fail-if {limits}",
         "fail": f"fails: {limits}",
-        "inconclusive": f"cannot be told from {limits}",
+        "inconclusive": f"inconclusive: {limits}",
     }
-    return f"{title}: {_change(ratio.value)} ({times}; {told}); {ends[state]}"
+    return f"{title}: {_change(ratio.value)} ({times}; {interval}); {ends[state]}"
 
 
 def _title(base: StepProfile, new: StepProfile) -> str:

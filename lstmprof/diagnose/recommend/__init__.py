@@ -29,7 +29,7 @@ from lstmprof.runs.metadata import RunInfo
 from lstmprof.workloads import Workload
 
 #: How sure the distance to the first is.
-FIRST, TIE, MEASURED, UNTOLD = "first", "tie", "measured", "cannot be told"
+FIRST, TIE, MEASURED, UNSURE = "first", "tie", "measured", "unknown"
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Recommendation:
 
     @property
     def ties(self) -> tuple[Ranked, ...]:
-        """Those that cannot be told from the winner."""
+        """Those whose step may be as short as the winner's."""
         return tuple(r for r in self.ranking[1:] if r.certainty == TIE)
 
     @property
@@ -110,18 +110,17 @@ class Recommendation:
 
     @property
     def sentence(self) -> str:
-        """Which, how sure, and how far the next is."""
+        """The winner, what is tied with it, and how far the next is behind."""
         first = self.winner
         text = f"{first.implementation}, {milliseconds(first.profile.length_ns)} ms per step"
         if len(self.ranking) == 1:
             return f"{text}: nothing else ran here."
         if self.ties:
             names = listed([tie.implementation for tie in self.ties])
-            text += f"; {names} cannot be told from it"
-        untold = [r.implementation for r in self.ranking[1:] if r.certainty == UNTOLD]
+            text += f", tied with {names}"
+        untold = [r.implementation for r in self.ranking[1:] if r.certainty == UNSURE]
         if untold:
-            verb = "is" if len(untold) == 1 else "are"
-            text += f"; how far {listed(untold)} {verb} from it cannot be told"
+            text += f"; {listed(untold)}: difference unknown"
         slower = next((r for r in self.ranking[1:] if r.certainty == MEASURED), None)
         if slower is not None:
             text += f"; the next, {slower.implementation}, takes {slower.slowdown:.2f}× as long"
@@ -192,7 +191,7 @@ def _certainty(diagnosis: Diagnosis) -> str:
     state, differs = diagnosis.outcome.state, diagnosis.outcome.differs
     if differs:
         return MEASURED
-    return UNTOLD if state == "unknown" else TIE
+    return UNSURE if state == "unknown" else TIE
 
 
 def reason_of(diagnosis: Diagnosis) -> str:

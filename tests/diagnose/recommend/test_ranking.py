@@ -61,7 +61,7 @@ def test_a_row_has_its_interval(ranking: Recommendation) -> None:
 
 def test_each_gap_has_its_reason_and_a_tie_says_why_it_is_one(ranking: Recommendation) -> None:
     _, tie, slow, _ = ranking.ranking
-    assert tie.reason.startswith("take equally long")
+    assert "equally long" in tie.reason
     assert slow.reason.startswith("elementwise: +12.0 ms")
     assert slow.slowdown == pytest.approx(2.2, rel=1e-3)
 
@@ -69,11 +69,11 @@ def test_each_gap_has_its_reason_and_a_tie_says_why_it_is_one(ranking: Recommend
 def test_the_sentence_names_the_next_and_the_best_of_the_users_framework(
     ranking: Recommendation,
 ) -> None:
-    assert ranking.sentence == (
-        "keras-lstm, 10.0 ms per step; tf-lstmblockfusedcell cannot be told from it; the next, "
-        "torch-lstmcell-basic, takes 2.20× as long. Within torch it is torch-lstmcell-basic, "
-        "2.20× as long."
-    )
+    first, _, within = ranking.sentence.partition(". ")
+    for part in ("keras-lstm, 10.0 ms", "tf-lstmblockfusedcell", "torch-lstmcell-basic", "2.20×"):
+        assert part in first
+    assert "torch-script" not in first
+    assert "torch-lstmcell-basic, 2.20×" in within
     document = ranking.to_dict()
     assert document["left_out"] == [{"implementation": "tf-cudnnlstm", "reason": "needs a GPU"}]
     assert [row["rank"] for row in document["ranking"]] == [1, 1, 3, 4]
@@ -97,12 +97,11 @@ def test_what_cannot_be_told_is_no_tie_and_nobody_is_sent_to_capture_two_runs(
     first, tie, last = ranked([fast, alike, slow])
     assert "capture" not in tie.reason
     assert "--profile-steps" not in tie.reason
-    rows = (first, tie, replace(last, certainty="cannot be told"))
+    rows = (first, tie, replace(last, certainty="unknown"))
     found = Recommendation(TINY, rows, (), "torch")
     assert [tie.implementation for tie in found.ties] == ["torch-nn-lstm"]
-    assert found.sentence.endswith(
-        "; torch-nn-lstm cannot be told from it; how far torch-script is from it cannot be told."
-    )
+    assert "tied with torch-nn-lstm" in found.sentence
+    assert "torch-script: difference unknown" in found.sentence
 
 
 def test_candidates_are_what_runs_here_layer_ops_first(tmp_path: Path) -> None:
