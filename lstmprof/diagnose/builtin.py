@@ -112,7 +112,7 @@ def against_builtin(
     except UsageError as fault:
         step = f"; {fault.next_step}" if fault.next_step == RECORD else ""
         return Against(
-            name, "unknown", f"{fault.fault}; so there is nothing to hold it against{step}."
+            name, "unknown", f"{fault.fault}; so there is nothing to compare it with{step}."
         )
     run = builtin_run(request, breakdown.run, progress)
     tables = TABLES if shape.layer is None else (*TABLES, LAYERS)
@@ -243,15 +243,15 @@ def _of_steps(breakdown: Breakdown, best: Breakdown, shape: Shape, asked: Asked)
     state = _state(diagnosis, mine)
     times = f"{milliseconds(mine.length_ns)} against {milliseconds(other.length_ns)} ms per step"
     how = how_it_runs(breakdown, shape)
+    ending = f"{op} runs each layer in one op"
     if state in ("same", "unknown"):
-        what = "the two" if state == "same" else "whether that is faster"
-        ending = f"{op} does it in one op; {what} {diagnosis.outcome.words}"
+        what = "the two" if state == "same" else "difference unknown:"
+        ending += f"; {what} {diagnosis.outcome.words}"
         factor = None
     else:
         assert diagnosis.outcome.ratio is not None
         known = f"ratio {in_words(diagnosis.outcome.ratio)}"
-        ending = f"{op} does it in one op, {_times(factor, state)} on this machine ({times}"
-        ending += f", {known})"
+        ending += f". {breakdown.run.name} takes {_times(factor)} ({times}; {known})"
     return Against(
         breakdown.run.name,
         state,
@@ -274,9 +274,9 @@ def _state(diagnosis: Diagnosis, mine: StepProfile) -> State:
     return "faster" if mine is diagnosis.slow else "slower"
 
 
-def _times(factor: float | None, state: State) -> str:
+def _times(factor: float | None) -> str:
     assert factor is not None
-    return f"{factor:.1f}× faster" if state == "faster" else f"{1 / factor:.1f}× slower"
+    return f"{factor:.2f}× as long on this machine"
 
 
 def _elsewhere(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
@@ -286,9 +286,9 @@ def _elsewhere(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
     return Against(
         breakdown.run.name,
         "unknown",
-        f"{breakdown.run.name} {how_it_runs(breakdown, shape)} and takes {milliseconds(mine)} ms a "
-        f"step; {op} takes {milliseconds(other)} ms here, but {_where(breakdown, best)}, so the "
-        "two are not of like with like.",
+        f"{breakdown.run.name} {how_it_runs(breakdown, shape)} and takes {milliseconds(mine)} ms "
+        f"per step; {op} takes {milliseconds(other)} ms here. The times cannot be compared: "
+        f"{_where(breakdown, best)}.",
         best.run.name,
         op,
         None,
@@ -314,7 +314,10 @@ def _of_layers(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
     how = how_it_runs(breakdown, shape)
     if row is None or not call_ns(row) or not call_ns(shape.layer):
         return Against(
-            name, "unknown", f"{name} {how}; its time beside {op}'s cannot be told.", best.run.name
+            *(name, "unknown"),
+            f"{name} {how}. The profile does not say how long that takes, so it cannot be compared "
+            f"with {op}.",
+            best.run.name,
         )
     mine, other = call_ns(shape.layer), call_ns(row)
     what = "forward" if shape.mode == "forward" else "forward and backward"
@@ -322,20 +325,20 @@ def _of_layers(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
     padded = ", over the padded length" if shape.layer["packed"] else ""
     if not same_machine(breakdown.run.info, best.run.info):
         sentence = (
-            f"{name} {how} in {milliseconds(mine)} ms; {op} does it in one op in "
-            f"{milliseconds(other)} ms here{padded}, but {_where(breakdown, best)}, so the two are "
-            "not of like with like."
+            f"{name} {how} in {milliseconds(mine)} ms; {op} runs it in one op in "
+            f"{milliseconds(other)} ms here{padded}. The times cannot be compared: "
+            f"{_where(breakdown, best)}."
         )
         return Against(name, "unknown", sentence, best.run.name, op, None, "layers", False)
     factor, off = mine / other, profiling_share(best)
     if off is None or max(factor, 1 / factor) <= 1 + off:
         changes = "" if off is None else f": profiling alone changes a step by {percent(off)}"
-        sentence = f"{name} {how}; it and {op} cannot be told apart ({times}){changes}."
+        sentence = f"{name} {how}. {op} may take as long ({times}){changes}."
         return Against(name, "same", sentence, best.run.name, op, None, "layers", True)
     state: State = "faster" if factor > 1 else "slower"
     sentence = (
-        f"{name} {how}; {op} does it in one op{padded}, {_times(factor, state)} on this machine "
-        f"({times}); likely, as profiling changes a step by {percent(off)}."
+        f"{name} {how}; {op} runs it in one op{padded}. {name} takes {_times(factor)} ({times}). "
+        f"Likely: profiling changes a step by {percent(off)}."
     )
     return Against(name, state, sentence, best.run.name, op, factor, "layers", True)
 
@@ -347,7 +350,7 @@ def profiling_share(breakdown: Breakdown) -> float | None:
 
 
 def how_it_runs(breakdown: Breakdown, shape: Shape) -> str:
-    """``runs 30 LSTMCell steps a batch``, by the layer table or the table of implementations."""
+    """``runs 30 LSTMCell steps per batch``, by the layer table or the table of implementations."""
     row = shape.layer or slowest_layer(breakdown)
     w = shape.workload
     cells = w.time_steps * w.layers * w.directions
@@ -360,7 +363,7 @@ def how_it_runs(breakdown: Breakdown, shape: Shape) -> str:
     if form == LAYER_OP:
         return "runs each layer as one op"
     each = "one op each" if form == CELL_OP else "a loop of separate ops"
-    return f"runs {count(cells)} cells a batch, {each} ({known.summary})"
+    return f"runs {count(cells)} cells per batch, {each} ({known.summary})"
 
 
 def _by_row(row: Mapping[str, Any], cells: int, time_steps: int) -> str:
@@ -368,22 +371,22 @@ def _by_row(row: Mapping[str, Any], cells: int, time_steps: int) -> str:
     if form == LAYER_OP:
         return f"runs its layer as one op ({op})"
     if form == CELL_OP:
-        return f"runs {count(cells)} {CELLS.get(op, op)} steps a batch"
+        return f"runs {count(cells)} {CELLS.get(op, op)} steps per batch"
     assert form == LOOP
     for column, noun in (("ops_per_time_step", "ops"), ("kernels_per_time_step", "kernels")):
         if row[column]:
             each = f"{count(row[column])} {noun} each"
-            return f"runs {count(time_steps)} time steps a batch in a loop of {each}"
-    return f"runs {count(time_steps)} time steps a batch in a loop of separate ops"
+            return f"runs {count(time_steps)} time steps per batch in a loop of {each}"
+    return f"runs {count(time_steps)} time steps per batch in a loop of separate ops"
 
 
 def tried(breakdown: Breakdown, asked: Asked, leave_out: LeaveOut, progress: Progress) -> Against:
-    """``against_builtin``; where that fails nothing is known, and ``leave_out`` is given why."""
+    """Return ``against_builtin``; if it fails, report why to ``leave_out``."""
     name = breakdown.run.name
     try:
         with border(breakdown.run.path):
             return against_builtin(breakdown, asked, progress)
     except LstmprofError as fault:
-        failed = f"{name}: is not held against its layer op: {fault.fault}"
+        failed = f"{name}: not compared with its layer op: {fault.fault}"
         leave_out(LstmprofError(failed, fault.next_step))
         return Against(name, "unknown", f"{failed}.")

@@ -112,8 +112,8 @@ def test_it_says_how_the_run_computes_and_how_much_faster_the_layer_op_is(
     assert (found.state, found.op, found.compared) == ("faster", "nn.LSTM", "steps")
     assert found.factor == pytest.approx(4.1, rel=1e-3)
     assert found.same_machine is True
-    assert "does it in one op, 4.1× faster on this machine (41.0 against 10.0 ms" in found.sentence
-    assert "5 " in found.sentence  # time steps
+    for part in ("nn.LSTM", "4.10×", "41.0 against 10.0 ms", "5 "):  # of 5 time steps
+        assert part in found.sentence
     assert found.diagnosis is not None
     assert found.diagnosis.slow.name == "torch-lstmcell-fused"
     assert found.to_dict()["diagnosis"]["fast"] == "torch-nn-lstm"
@@ -125,10 +125,11 @@ def test_it_says_when_the_layer_op_is_no_faster(
     pytest.importorskip("torch")
     slower = verdict(tmp_path / "a", monkeypatch, 10, 25)
     assert (slower.state, slower.factor) == ("slower", pytest.approx(0.4, rel=1e-3))
-    assert "2.5× slower" in slower.sentence
+    assert "0.40×" in slower.sentence
     same = verdict(tmp_path / "b", monkeypatch, 10.1, 10)
     assert (same.state, same.factor) == ("same", None)
-    assert "nn.LSTM does it in one op; the two take equally long: 10.0 and" in same.sentence
+    assert same.diagnosis is not None
+    assert same.diagnosis.outcome.words in same.sentence
 
 
 def test_times_of_another_machine_are_no_factor(
@@ -137,7 +138,7 @@ def test_times_of_another_machine_are_no_factor(
     pytest.importorskip("torch")
     found = verdict(tmp_path, monkeypatch, 41, 10, hardware={"cpu_model": "Xeon"})
     assert (found.state, found.factor, found.same_machine) == ("unknown", None, False)
-    assert "another machine (Xeon, not EPYC), so the two are not of like" in found.sentence
+    assert "another machine (Xeon, not EPYC)" in found.sentence
 
 
 def test_a_run_of_unknown_shapes_is_one_line(tmp_path: Path) -> None:
@@ -145,7 +146,7 @@ def test_a_run_of_unknown_shapes_is_one_line(tmp_path: Path) -> None:
     found = against_builtin(break_down(open_run(place)), Asked())
     assert (found.state, found.builtin, found.diagnosis) == ("unknown", None, None)
     assert found.sentence.startswith("mine: ")
-    assert found.sentence.endswith("; so there is nothing to hold it against.")
+    assert "nothing to compare it with" in found.sentence
 
 
 @pytest.mark.parametrize(
@@ -174,8 +175,8 @@ def test_a_strangers_layer_is_compared_with_the_layer_as_it_was_profiled(
     found = against_builtin(break_down(open_run(mine)), Asked())
     assert (found.state, found.compared) == (state, "layers")
     assert (found.factor is not None) == (state == "faster")
-    assert "runs 5 LSTMCell steps a batch" in found.sentence
-    assert ("profiling alone changes a step by 11" in found.sentence) == (state == "same")
+    assert "5 LSTMCell steps" in found.sentence
+    assert ("11 %" in found.sentence) == (state != "unknown")  # which profiling changes
 
 
 @pytest.mark.parametrize("error", [CaptureError("the worker died", "see"), KeyError("ours")])
@@ -197,12 +198,12 @@ def test_a_capture_that_fails_is_told_at_the_end_and_costs_no_other_run(
     words = ["diagnose", str(tmp_path / "runs"), "--against-builtin"]
     assert lstmprof(words) == 1
     said = capfd.readouterr()
-    sentences = ["a is as it is.", "b: is not held against its layer op: ", "c is as it is."]
+    sentences = ["a is as it is.", "b: not compared with its layer op: ", "c is as it is."]
     assert all(sentence in said.out for sentence in sentences)
     alone = [line.split()[0] for line in said.out.splitlines() if " ms per step  " in line]
     assert alone == ["a", "b", "c"]
     (line,) = said.err.splitlines()
-    assert line.startswith("left out: b: is not held against its layer op: ")
+    assert line.startswith("left out: b: not compared with its layer op: ")
     assert lstmprof([*words, "--format", "json"]) == 1
     states = [verdict["run"] for verdict in json.loads(capfd.readouterr().out)]
     assert states == ["a", "b", "c"]
