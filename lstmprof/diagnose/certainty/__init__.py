@@ -42,11 +42,11 @@ from lstmprof.replay import Prediction
 Level = Literal["measured", "likely", "unknown"]
 State = Literal["found", "none", "unknown"]
 
-#: Less of a difference, or of a step, explains it by no more than chance.
+#: A cause explains a difference, or a step, from this share of it on. Chosen by hand.
 EXPLAINED_SHARE = 0.5
-#: What has no cause and is a smaller share of a step is not named.
+#: Time without a cause is named from this share of a step on.
 SMALL_SHARE = 0.01
-#: Kinds of waits that the profiler's own work may lie in.
+#: Kinds of time that may hold the profiler's own work.
 _BESIDE_OVERHEAD = (causes.DISPATCH, causes.PYTHON, causes.UNRECORDED)
 _MORE = "capture both again with more --profile-steps"
 _MORE_OWN = "run both again with more --steps"
@@ -56,7 +56,7 @@ CAUSE_SHARE = 0.3
 
 @dataclass(frozen=True)
 class Certainty:
-    """How far one finding can be trusted, and why no further; of what is measured no reason."""
+    """How far one finding can be trusted, and why no further; no reason if it is measured."""
 
     level: Level
     reasons: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class Certainty:
 
 @dataclass(frozen=True)
 class Doubt:
-    """What may make a finding's time longer by ``ns``; None unknown."""
+    """What may have made a finding's time longer, by ``ns``; None is unknown."""
 
     text: str
     remedy: str
@@ -73,12 +73,12 @@ class Doubt:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Whether a diagnosis says anything.
+    """Whether a diagnosis names a cause.
 
     ``found``: there is a difference, or a step, and a ``cause`` of it. ``none``: no difference
-    beyond noise. ``unknown``: the profile does not hold it. ``reason`` of the last two follows the
-    runs' names, without a full stop, and ``advice`` is what would tell more. ``differs``: whether
-    the steps surely differ; of a run alone true. ``ratio`` is None of a run alone.
+    beyond noise. ``unknown``: the profile does not show the cause. ``reason`` says why ``none`` or
+    ``unknown``, as a clause, and ``advice`` what to do to learn more. ``differs``: whether the
+    steps surely differ; true for a run alone. ``ratio`` is None for a run alone.
     """
 
     state: State
@@ -100,19 +100,19 @@ class Outcome:
 
 
 def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -> Outcome:
-    """Whether ``slow`` differs from ``fast`` and one of ``findings`` says why."""
+    """Return whether ``slow`` differs from ``fast``, and which of ``findings`` is the cause."""
     ratio, structure = ratio_of(fast, slow), structure_of(fast, slow)
     if ratio.value <= 1 + EQUAL_SHARE:
         why = f"take equally long: {_lengths(fast, slow)}, less than {percent(EQUAL_SHARE)} apart"
         return Outcome("none", why, differs=False, ratio=ratio)
     if not ratio.sure and (structure.same or not structure.certain):
         what = "make the same calls" if structure.same else "may make the same calls"
-        why = f"{what} in times that overlap: {_lengths(fast, slow)}, {_interval(ratio)}"
+        why = f"{what}, and their times overlap: {_lengths(fast, slow)}, {_interval(ratio)}"
         return Outcome("none", why, advice=_more(fast, slow), differs=False, ratio=ratio)
     for label, profile in zip(labels(fast, slow), (fast, slow), strict=True):
         lack = _hidden(profile)
         if lack is not None:
-            why = f"{_blind(lack)} of {label}"
+            why = _blind(lack, f" of {label}")
             return Outcome("unknown", why, differs=ratio.sure, ratio=ratio)
     if structure.same:
         return _of_same_work(fast, slow, findings, ratio, structure)
@@ -124,7 +124,7 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
     if cause is not None and unexplained <= (1 - EXPLAINED_SHARE) * whole_ns:
         return Outcome("found", cause=cause, differs=ratio.sure, ratio=ratio)
     if not ratio.sure:
-        why = f"cannot be told apart: {_lengths(fast, slow)}, {_interval(ratio)}"
+        why = f"may take equally long: {_lengths(fast, slow)}, {_interval(ratio)}"
         return Outcome("none", why, advice=_more(fast, slow), differs=False, ratio=ratio)
     why = f"not explained by the profile: {_why_not(whole_ns, findings)}"
     if slower is not None and slower.delta_ns > (1 - EXPLAINED_SHARE) * whole_ns:
@@ -140,9 +140,9 @@ def _of_same_work(
     ratio: Ratio,
     structure: Structure,
 ) -> Outcome:
-    """The outcome of two runs that do the same, one of them slower.
+    """Return the outcome of two runs that make the same calls, one of them slower.
 
-    A cause is what exceeds the common factor of all calls, or what a setting or counter explains.
+    A cause exceeds the common factor of all calls, or a setting or counter explains it.
     """
     factor = max(structure.factor or 1.0, 1.0)
     whole_ns = lengths(fast, slow)[1] - lengths(fast, slow)[0]
@@ -163,7 +163,7 @@ def _of_same_work(
 
 
 def shared_cpus_in_words(profile: StepProfile) -> str:
-    """What to do if a run on a CPU has more threads than CPUs; empty if it has not."""
+    """Return what to do if a run on a CPU has more threads than CPUs; empty if it has not."""
     shared = None if profile.device is not None else shared_cpus(profile.info)
     if shared is None:
         return ""
@@ -185,7 +185,7 @@ def _more(*profiles: StepProfile) -> str:
 
 
 def of_run(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
-    """Whether one of ``findings`` says what the step of a run alone is bound by."""
+    """Return which of ``findings`` is the bottleneck of a run alone, or why none is."""
     whole_ns = profile.length_ns
     hidden = _hidden(profile)
     if hidden is not None:
@@ -202,16 +202,16 @@ def of_run(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
         return Outcome("unknown", why, advice=shared_cpus_in_words(profile))
     own = _profilers(named[0])
     if own is not None:
-        return Outcome("unknown", f"cannot be told: {own.text}", advice=own.remedy)
+        return Outcome("unknown", f"cause unknown: {own.text}", advice=own.remedy)
     cause = next((f for f in named if _told(f, findings)), None)
     if cause is not None:
         return Outcome("found", cause=cause)
     reasons = listed(list(of_finding(named[0], findings).reasons))
-    return Outcome("unknown", f"cannot be told: {reasons}", advice=_more(profile))
+    return Outcome("unknown", f"cause unknown: {reasons}", advice=_more(profile))
 
 
 def _profilers(finding: Finding) -> Doubt | None:
-    """That most of a wait for the host may be the profiler's own work; None where it is not so."""
+    """Return the doubt that most of a finding is the profiler's own work; None if it is not."""
     lost_ns, size_ns = finding.slow.lost_overhead_ns, abs(finding.delta_ns)
     if finding.kind not in _BESIDE_OVERHEAD or lost_ns <= EXPLAINED_SHARE * size_ns:
         return None
@@ -223,20 +223,20 @@ def _profilers(finding: Finding) -> Doubt | None:
 
 
 def _hidden(profile: StepProfile) -> Lack | None:
-    """What a profile lacks so that nothing can be said of its time; None where it has all that.
+    """Return what a profile lacks so that its time is unknown; None if it lacks nothing.
 
-    A device that was busy most of the time has that time all the same.
+    The time of a device that was busy for most of the step is known all the same.
     """
     busy = profile.device is not None and 2 * profile.busy_ns > profile.length_ns
     return next((lack for lack in profile.lacks if lack.blinds and not busy), None)
 
 
-def _blind(lack: Lack) -> str:
-    return f"could not look at {lack.hides} ({lack.kind})"
+def _blind(lack: Lack, whose: str = "") -> str:
+    return f"the profile{whose} does not show {lack.hides} ({lack.kind})"
 
 
 def _of_what(findings: Sequence[Finding], whole_ns: int) -> str:
-    """What the time without a cause is, as it goes on after that; empty where nothing tells."""
+    """Return the kinds of the time without a cause, as the end of a sentence."""
     shares = [(f.slow_ns / whole_ns, f) for f in findings if f.kind in UNEXPLAINED and whole_ns]
     shares = sorted((s for s in shares if s[0] >= SMALL_SHARE), key=lambda share: -share[0])
     if [f.kind for _, f in shares] == [causes.UNKNOWN]:
@@ -247,13 +247,13 @@ def _of_what(findings: Sequence[Finding], whole_ns: int) -> str:
 
 
 def _with_most(finding: Finding, share: str) -> str:
-    """What a finding without a cause is and how much, of an unknown one what takes most of it."""
+    """Return the kind and share of a finding, and for unknown time what takes most of it."""
     first = most_of(finding) if finding.kind == causes.UNKNOWN else None
     return f"{causes.KINDS[finding.kind]} {share}" + (f" (most of it {first})" if first else "")
 
 
 def _most(findings: Sequence[Finding], what: str) -> str:
-    """What most of ``what`` goes to, as the end of a sentence; empty where nothing is known."""
+    """Return the largest known kind of ``what``, as the end of a sentence; empty if none is."""
     causes = [f for f in findings if f.kind not in UNEXPLAINED and f.slow_ns > 0]
     if not causes:
         return ""
@@ -264,7 +264,7 @@ def _most(findings: Sequence[Finding], what: str) -> str:
 
 
 def of_finding(finding: Finding, findings: Sequence[Finding]) -> Certainty:
-    """How far ``finding``, one of ``findings``, can be trusted."""
+    """Return how far ``finding``, one of ``findings``, can be trusted."""
     if finding.kind in UNEXPLAINED:
         return Certainty("unknown", (f"it is {causes.KINDS[finding.kind]}",))
     size_ns = abs(finding.delta_ns)
@@ -277,7 +277,7 @@ def of_finding(finding: Finding, findings: Sequence[Finding]) -> Certainty:
 
 
 def _doubts(finding: Finding) -> Iterator[Doubt]:
-    """What may have made ``finding`` without a cause in the code."""
+    """Yield what other than the code may have made ``finding``."""
     fast, slow = finding.fast, finding.slow
     if any(lack.kind == GPU_UNSEEN for lack in slow.lacks):
         yield Doubt("a GPU may have worked that was not recorded", "record its kernels", None)
@@ -300,7 +300,7 @@ def _doubts(finding: Finding) -> Iterator[Doubt]:
 
 
 def of_prediction(prediction: Prediction) -> Certainty:
-    """How far a replay without a cause can be trusted: by how well it replays the step with it."""
+    """Return how far a prediction can be trusted: by the error of replaying the unchanged step."""
     off_ns = abs(prediction.replayed_ns - prediction.observed_ns)
     off = off_ns / prediction.observed_ns if prediction.observed_ns else 0.0
     if off <= REPLAY_ERROR:
@@ -333,7 +333,7 @@ def _unexplained_ns(findings: Sequence[Finding]) -> int:
 
 
 def _unseen(whole_ns: int, findings: Sequence[Finding]) -> Finding | None:
-    """What was not recorded, if that is half of a difference."""
+    """Return the kind without a cause that makes half of a difference; None if none does."""
     unseen = [f for f in findings if f.kind in UNEXPLAINED]
     largest = max(unseen, key=lambda f: f.delta_ns, default=None)
     if largest is None or largest.delta_ns <= (1 - EXPLAINED_SHARE) * whole_ns:
@@ -342,7 +342,7 @@ def _unseen(whole_ns: int, findings: Sequence[Finding]) -> Finding | None:
 
 
 def _why_not(whole_ns: int, findings: Sequence[Finding]) -> str:
-    """Why no finding explains a difference."""
+    """Return why no finding explains a difference."""
     unexplained_ns, unseen = _unexplained_ns(findings), _unseen(whole_ns, findings)
     largest = max((f for f in findings if _is_cause(f)), key=lambda f: f.delta_ns, default=None)
     if unseen is not None:
