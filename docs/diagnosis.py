@@ -1,6 +1,6 @@
-"""The table of kinds of time in docs/diagnosis.md, between its marks, from the code.
+"""Write the table of kinds of time in docs/diagnosis.md, between its marks, from the code.
 
-Write them anew with ``make docs``; a test holds the committed file to this one.
+Run it with ``make docs``; a test compares the committed file with it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def with_tables(page: str) -> str:
 
 
 def _causes() -> Iterator[str]:
-    yield "| kind | in a sentence | why its time is of it |"
+    yield "| kind | in words | what belongs to it |"
     yield "|---|---|---|"
     for kind, words in KINDS.items():
         reasons = dict.fromkeys(rule.reason for rule in RULES if rule.kind == kind)

@@ -2,7 +2,7 @@
 
 Each is captured by ``lstmprof capture --sampler``: py-spy for PyTorch, linux-perf for TensorFlow
 and JAX, which compute in threads that py-spy does not see. Shares are of the clean step. For
-docs/diagnosis.md; under five minutes on a quiet machine::
+docs/accuracy.md; under five minutes on a quiet machine::
 
     python benchmarks/diagnosis/witness.py [--seconds 24] [--keep FOLDER]
 

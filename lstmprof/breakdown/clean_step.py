@@ -4,7 +4,7 @@ Reads the attribution of the profiled steps and their slots (``slots``). A preem
 events of each step many times as long; the same event of another step is untouched. So each slot
 takes a low percentile of its times over all steps (``QUANTILE``; of a foreign profile the median),
 less what recording took, and the clean step is the sum over its slots. A slot of some steps counts
-by its share of them. How the percentile was chosen: docs/diagnosis.md, "The clean step".
+by its share of them. How the percentile was chosen: docs/accuracy.md.
 
 What one recorded event costs is solved so that the clean step equals a low percentile of the timed
 iterations, or their median if the profiled steps vary, up to ``MOST_TIMES`` the cost in a loop

@@ -91,54 +91,56 @@ def _part(*parts: str) -> Callable[[Contributor, Comparison], bool]:
 
 
 RULES = (
-    Rule(
-        INPUT, lambda c, run: c.state == "input", "whatever is done then, it is done for the input"
-    ),
-    Rule(PROFILER, _part("profiler"), "the profiler recorded its own overhead"),
+    Rule(INPUT, lambda c, run: c.state == "input", "all work in the input phase"),
+    Rule(PROFILER, _part("profiler"), "overhead that the profiler recorded"),
     Rule(
         PROFILER,
         lambda c, run: c.part == "python" and bool(_OF_PROFILER.search(c.name or "")),
-        "a profiler's own Python ran, which begins or ends it",
+        "Python of the profiler itself, which starts or stops it",
     ),
     Rule(
         COMPILE,
         lambda c, run: c.compiling,
-        "in or beneath an event of a compiler: a warm step compiles again",
+        "time in a compiler's event or below it: a step after warm-up compiles again",
     ),
-    Rule(SLOWER, lambda c, run: c.slower, "as many calls as in the faster run, each longer"),
-    Rule(SYNC, lambda c, run: c.reading, "in a loop that reads values one by one"),
+    Rule(SLOWER, lambda c, run: c.slower, "as many calls as in the faster run, each taking longer"),
+    Rule(SYNC, lambda c, run: c.reading, "a loop that reads values one by one"),
     Rule(SYNC, _part("sync"), "a blocking runtime call"),
-    Rule(QUEUE, _part(QUEUED), "the device had the work: no host could have made it start"),
+    Rule(
+        QUEUE,
+        _part(QUEUED),
+        "the device had the work and did not start it: a faster host would not help",
+    ),
     Rule(
         SYNC,
         lambda c, run: c.name in ASKS and not run.on_device,
-        "the host asks for a value; on a device the wait for it is a blocking call",
+        "the host asks for a value (on a device, the wait for it is a blocking call)",
     ),
     Rule(CAST, _part("cast"), "only the element type changes"),
     Rule(
         CAST,
         lambda c, run: c.purpose == "cast" and not run.on_device,
-        "the call that arranges a cast is part of its price",
+        "the call that issues a cast",
     ),
     Rule(ALLOCATION, _part("alloc"), "a runtime call that allocates or frees"),
-    Rule(LAUNCH, _part(CALL, LATENCY), "the device waits in or for the launch of its next work"),
+    Rule(LAUNCH, _part(CALL, LATENCY), "the device waits for the launch of its next work"),
     Rule(
         LAUNCH,
         lambda c, run: c.part == "runtime" and is_launch(c.name or "") and not run.on_device,
-        "a launch to a device of which nothing was recorded",
+        "a launch on a device of which nothing was recorded",
     ),
     Rule(RUNTIME, _part("runtime"), "any other call of the runtime or driver"),
     Rule(
         COPY,
         lambda c, run: c.purpose in _MOVES and not c.tiny and not run.on_device,
-        "elements move; the call that arranges it is part of its price",
+        "a call that issues a copy",
     ),
-    Rule(DISPATCH, _part("dispatch"), "an op that arranges work and computes nothing"),
+    Rule(DISPATCH, _part("dispatch"), "an op that only arranges work"),
     Rule(DISPATCH, lambda c, run: c.call_overhead, "the way from Python into an op"),
     Rule(
         DISPATCH,
         lambda c, run: c.state == "busy" and c.tiny and not run.on_device,
-        "an op this short computes next to nothing: its time is that of calling it",
+        "an op so short that most of its time is the call",
     ),
     Rule(
         UNRECORDED,
@@ -148,7 +150,7 @@ RULES = (
     Rule(
         RANGE,
         lambda c, run: c.part == "python" and run.ranges_only,
-        "a range of a profile without ops: Python, a framework and waiting all look like this",
+        "a range of a profile without ops: it may be Python, a framework or waiting",
     ),
     Rule(PYTHON, _part("python"), "a long stretch of a step or range without an op"),
     Rule(UNRECORDED, _part("host"), "the host did something that was not recorded"),
@@ -156,18 +158,18 @@ RULES = (
     Rule(
         MEMORY,
         lambda c, run: c.part == "rnn" and c.family == "pointwise",
-        "the recurrent layer's work between its products",
+        "elementwise work of a recurrent layer",
     ),
-    Rule(GEMM, _part("rnn"), "a recurrent layer in one op is mostly its products"),
-    Rule(COPY, _part(*_MOVES), "elements move and do not change"),
-    Rule(COLLECTIVE, _part("collective"), "between ranks"),
+    Rule(GEMM, _part("rnn"), "a recurrent layer in one op, which is mostly matmuls"),
+    Rule(COPY, _part(*_MOVES), "elements move and keep their values"),
+    Rule(COLLECTIVE, _part("collective"), "work that moves data between ranks"),
     Rule(CTC, _part("ctc"), "connectionist temporal classification"),
     Rule(
         MEMORY,
         lambda c, run: c.state == "busy" and c.part != "other",
-        "few operations an element: the memory sets the pace",
+        "few operations per element, so memory sets the pace",
     ),
-    Rule(UNKNOWN, lambda c, run: True, "no category or no launch is known"),
+    Rule(UNKNOWN, lambda c, run: True, "the category or the launch is unknown"),
 )
 
 

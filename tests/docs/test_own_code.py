@@ -13,7 +13,8 @@ import pytest
 import lstmprof as lp
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "own_code.md"
-IN_CODE = PAGE.read_text(encoding="utf-8").partition("## In code\n")[2].partition("\n## ")[0]
+_, _, REST = PAGE.read_text(encoding="utf-8").partition("## Profile a training loop\n")
+IN_CODE = REST.partition("\n## ")[0]
 EXAMPLES = {
     re.search(r'profile\("traces/(\w+)"', code)[1]: code  # type: ignore[index]
     for code in re.findall(r"```python\n(.*?)```", IN_CODE, re.DOTALL)

@@ -12,7 +12,7 @@ import pytest
 import lstmprof as lp
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "own_code.md"
-SECTION = PAGE.read_text(encoding="utf-8").partition("## A script, as it is\n")[2]
+SECTION = PAGE.read_text(encoding="utf-8").partition("## Profile a script unchanged\n")[2]
 SCRIPT = re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL)[0]
 
 

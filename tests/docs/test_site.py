@@ -60,5 +60,5 @@ def test_a_link_of_the_readme_leads_to_a_page_of_the_site(site: Path) -> None:
     first = (site / "index.html").read_text(encoding="utf-8")
     assert 'href="own_code.html"' in first
     assert 'href="analyses/index.html"' in first
-    assert 'src="demo.png"' in first
-    assert (site / "demo.png").exists()
+    assert 'src="report.png"' in first
+    assert (site / "report.png").exists()
