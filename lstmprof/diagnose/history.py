@@ -25,21 +25,40 @@ from lstmprof.runs.metadata import condition
 
 #: A smaller change of the level is none.
 FLOOR = EQUAL_SHARE
-_ALONE = "the first of its level that can be compared"
+_ALONE = "it is the first run of its series that can be compared"
 COLUMNS = (
-    Column("series", pa.string(), "", "implementation and workload, and what else tells it apart"),
+    Column(
+        "series",
+        pa.string(),
+        "",
+        "implementation, workload, and other conditions that differ between series",
+    ),
     Column("run", pa.string(), "", "name of the run"),
-    Column("label", pa.string(), "", "what --label gave", "it was not captured"),
-    Column("started_at", pa.string(), "", "when it began, ISO 8601", "the run does not say"),
-    Column("step_ns", pa.float64(), "ns", "length of its step"),
+    Column("label", pa.string(), "", "value of --label", "no label was given"),
+    Column(
+        "started_at", pa.string(), "", "start of the run, ISO 8601", "the run does not record it"
+    ),
+    Column("step_ns", pa.float64(), "ns", "length of the clean step"),
     Column("step_low_ns", pa.float64(), "ns", "low end of its 95 % interval"),
-    Column("step_high_ns", pa.float64(), "ns", "high end of it"),
-    Column("rounds", pa.int64(), "", "processes that were timed; 0 of a profile alone"),
-    Column("against", pa.string(), "", "the run that stands for the level before it", _ALONE),
-    Column("ratio", pa.float64(), "", "its step over that run's", _ALONE),
-    Column("ratio_low", pa.float64(), "", "the least that the ratio may be", _ALONE),
-    Column("ratio_high", pa.float64(), "", "the most that it may be", f"{_ALONE}; or unbounded"),
-    Column("change", pa.string(), "", "slower or faster where a step is", "there is none"),
+    Column("step_high_ns", pa.float64(), "ns", "high end of its 95 % interval"),
+    Column("rounds", pa.int64(), "", "timed processes; 0 if only a profile is known"),
+    Column("against", pa.string(), "", "run that represents the level before this run", _ALONE),
+    Column("ratio", pa.float64(), "", "step_ns divided by step_ns of against", _ALONE),
+    Column("ratio_low", pa.float64(), "", "low end of the 95 % interval of ratio", _ALONE),
+    Column(
+        "ratio_high",
+        pa.float64(),
+        "",
+        "high end of the 95 % interval of ratio",
+        f"{_ALONE}; or the end is unbounded",
+    ),
+    Column(
+        "change",
+        pa.string(),
+        "",
+        "slower or faster, if the level changes here",
+        "it does not change",
+    ),
 )
 
 
