@@ -1,6 +1,6 @@
-"""The reference of every table and file of a run, as Markdown: ``docs/tables.md``.
+"""Write the reference of every table and file of a run as Markdown: ``docs/tables.md``.
 
-Write it anew with ``make docs``; a test holds the committed file to this one.
+Run it with ``make docs``; a test compares the committed file with it.
 """
 
 from __future__ import annotations
@@ -17,41 +17,47 @@ from lstmprof.runs.columns import ITERATIONS, SAMPLES
 from lstmprof.runs.metadata import facts
 
 _HEAD = """\
-# Tables
+# Look up a table, column or field
 
-Every table of lstmprof, column by column. Written by `make docs` from the definitions in the code.
+This page lists every table of lstmprof, column by column. `make docs` generates it from the code.
 
-- `lstmprof breakdown PATH… --table NAME` shows a table; `--format json|csv` gives all columns and
-  rows with a column `run` in front; in Python `lstmprof.read(PATH).table("NAME")` gives it to
-  pandas, polars or Arrow.
-- `lstmprof query "SELECT …" PATH…` answers SQL over all of them, over `events`, `counters`,
-  `timings`, `samples` and `runs`, each with the column `run` in front.
-- Times are integers of nanoseconds, means are not. What is unknown is null, never 0 or −1.
-  Percentiles are the nearest rank, so that each is the value of a row. A share is 0–1.
-- What is JSON is asked by its keys: `launch_config->>'grid'` is `[80,1,1]`.
+- **Terminal:** `lstmprof breakdown PATH… --table NAME`. `--format json|csv` gives all columns and
+  rows.
+- **Python:** `lstmprof.read(PATH).table("NAME")`, then `.to_pandas()`, `.to_arrow()` or
+  `.to_polars()`.
+- **SQL:** `lstmprof query "SELECT …" PATH…` reads all tables, and `events`, `counters`, `timings`,
+  `samples` and `runs`.
+
+Conventions:
+
+- JSON, CSV and SQL have a column `run` in front.
+- Times are integers of nanoseconds; means may have fractions. Unknown values are null, never 0 or
+  −1.
+- Percentiles use the nearest rank, so each is the value of a row. A share is between 0 and 1.
+- Columns with JSON text can be queried by key: `launch_config->>'grid'` is `[80,1,1]`.
 """
 
 _EVENTS = """\
-One row an event of the profiled steps; int64 nanoseconds since `base_ns` of run.json. Derived
-columns are computed from the others when a profile is read."""
+One row per event of the profiled steps. Times are int64 nanoseconds since `base_ns` of run.json.
+Derived columns are computed from the others when a profile is read."""
 _COUNTERS = """\
-One row a value of a counter, of profiles that count something only: memory
-(`profile_memory=True` of `torch.profiler`, `--cuda-memory-usage=true` of Nsight Systems, the
-allocators of TensorFlow and JAX) above all. Rank by rank, each by time; a value holds until the
-next of its counter, device and allocator. In SQL the table `counters`."""
+One row per value of a counter, if the profile has counters: mostly memory
+(`profile_memory=True` in `torch.profiler`, `--cuda-memory-usage=true` in Nsight Systems, the
+allocators of TensorFlow and JAX). Sorted by rank and time. A value holds until the next one of its
+counter, device and allocator. In SQL: the table `counters`."""
 _ITERATIONS = """\
-One row per iteration that was timed without a profiler, of captures only; in SQL the table
-`timings`."""
+One row per iteration that was timed without a profiler; only captures and your own code have them.
+In SQL: the table `timings`."""
 _SAMPLES = """\
-One row a distinct stack that a sampler saw in steps without a profiler, of captures with
-`--sampler` only; in SQL the table `samples`."""
+One row per distinct stack that a sampler saw in steps without a profiler; only captures with
+`--sampler` have them. In SQL: the table `samples`."""
 _STATISTICS = """\
-`lstmprof breakdown --table timings`: one row a run, over its counted iterations. Beside these
-columns stand `implementation`, `workload`, `precision`, `mode`, `device`, `device_name`,
-`kernels_used` and `threads` of run.json, and `slowdown`, the median against the fastest comparable
-run's. In SQL, `timings` are the iterations themselves: the next table."""
+`lstmprof breakdown --table timings` has one row per run, computed from its counted iterations. It
+also has `implementation`, `workload`, `precision`, `mode`, `device`, `device_name`, `kernels_used`
+and `threads` of run.json, and `slowdown`: the step divided by that of the fastest comparable run.
+In SQL, `timings` holds the iterations themselves: see the next table."""
 _FACTS = """\
-What ran. In SQL each field is a column of the table `runs`."""
+What ran. In SQL, each field is a column of the table `runs`."""
 
 
 def reference() -> str:

@@ -38,8 +38,8 @@ COLUMNS = (
     STEP,
     DEVICE,
     Column("state", pa.string(), "", "busy or idle"),
-    Column("part", pa.string(), "", "of busy time its category, of idle time its cause"),
-    Column("ns", pa.int64(), "ns", "time of the step's window that is this part's"),
+    Column("part", pa.string(), "", "the category of busy time, or the cause of idle time"),
+    Column("ns", pa.int64(), "ns", "time of the step that belongs to this part"),
 )
 SCHEMA = schema(COLUMNS)
 #: Columns of the events that it is made from.

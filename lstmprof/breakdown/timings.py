@@ -21,10 +21,10 @@ from lstmprof.numbers import milliseconds, percent
 from lstmprof.runs.metadata import RunInfo
 
 _FEW = "the run has no profile of its steps"
-_ENERGY = "by %s, per step, over the counted iterations of the first round"
+_ENERGY = "energy per step by %s, over the counted iterations of the first round"
 #: Less of a step that is lost is not mentioned.
 LEAST_LOST = 0.1
-_UNTOLD = "an older lstmprof made the run, or the machine does not tell"
+_UNTOLD = "an older lstmprof wrote the run, or the machine does not report it"
 
 COLUMNS = (
     Column("iterations", pa.int64(), "", "timed iterations after warm-up"),
@@ -36,28 +36,37 @@ COLUMNS = (
         "profiled",
     ),
     Column("step_low_ns", pa.float64(), "ns", "low end of its 95 % interval", _FEW),
-    Column("step_high_ns", pa.float64(), "ns", "high end of it", _FEW),
+    Column("step_high_ns", pa.float64(), "ns", "high end of its 95 % interval", _FEW),
     Column(
         "lost_ns",
         pa.float64(),
         "ns",
-        "what the median iteration took beyond the clean step: other processes, threads and noise",
-        "it took no longer",
+        "time by which the median iteration exceeds the clean step: other "
+        "processes, waiting threads and noise",
+        "the median iteration is not longer",
     ),
     Column(
         "cpu_share",
         pa.float64(),
         "share",
-        "share of the iterations in which the thread that runs them did not wait for a CPU",
-        f"{_UNTOLD}; a capture with several threads or a device",
+        "share of the time in which the thread that runs the steps did not wait for a CPU",
+        f"{_UNTOLD}, or the capture has several threads or a device",
     ),
     Column("preemptions", pa.float64(), "", "involuntary context switches per iteration", _UNTOLD),
     Column("typical_ns", pa.float64(), "ns", "10th percentile of the iterations' wall times"),
     Column("median_ns", pa.float64(), "ns", "median wall time"),
     Column("mean_ns", pa.float64(), "ns", "mean wall time"),
-    Column("std_ns", pa.float64(), "ns", "sample standard deviation (n − 1)", "one iteration"),
+    Column(
+        "std_ns",
+        pa.float64(),
+        "ns",
+        "sample standard deviation (n − 1)",
+        "there is only one iteration",
+    ),
     Column("p95_ns", pa.int64(), "ns", "95th percentile of the wall times, nearest rank"),
-    Column("samples_per_s", pa.float64(), "1/s", "batch divided by step_ns", "no workload"),
+    Column(
+        "samples_per_s", pa.float64(), "1/s", "batch divided by step_ns", "the workload is unknown"
+    ),
     Column(
         "words_per_s",
         pa.float64(),
@@ -65,18 +74,24 @@ COLUMNS = (
         "batch × time steps divided by step_ns",
         "the workload reads no tokens",
     ),
-    Column("compile_ns", pa.int64(), "ns", "first step of the process", "it was not captured"),
+    Column(
+        "compile_ns",
+        pa.int64(),
+        "ns",
+        "length of the first step of the process, which includes compilation",
+        "the run is not a capture",
+    ),
     Column(
         "inflation_share",
         pa.float64(),
         "share",
-        "median profiled step over the median iteration, less 1",
+        "median profiled step divided by the median iteration, minus 1",
         "no step was profiled",
     ),
     Column("cpu_energy_j", pa.float64(), "J", _ENERGY % "RAPL", "RAPL cannot be read"),
     Column("gpu_energy_j", pa.float64(), "J", _ENERGY % "NVML", "NVML cannot be read"),
-    Column("rounds", pa.int64(), "", "worker processes that ran them"),
-    Column("warnings", pa.list_(pa.string()), "", "reasons not to trust them, with the remedy"),
+    Column("rounds", pa.int64(), "", "number of worker processes that ran the iterations"),
+    Column("warnings", pa.list_(pa.string()), "", "reasons not to trust the times, with a remedy"),
 )
 
 

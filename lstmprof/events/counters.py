@@ -43,24 +43,31 @@ ALLOCATOR = Column(
     "allocator",
     _TEXT,
     "",
-    "whose memory it is, as the framework calls it: `GPU_0_bfc`, `mklcpu`",
-    "the profile names none",
+    "the framework's name of the allocator: `GPU_0_bfc`, `mklcpu`",
+    "the profile names no allocator",
 )
 #: The columns of counters.parquet.
 COLUMNS = (
-    Column("time_ns", pa.int64(), "ns", "from when on it had the value, since base_ns of run.json"),
+    Column(
+        "time_ns",
+        pa.int64(),
+        "ns",
+        "time from which the counter had the value, in ns since base_ns of run.json",
+    ),
     RANK,
-    Column("pid", pa.int64(), "", "host process", "the profile does not say"),
-    Column("device", pa.int64(), "", "device number", "it is of the host, or of no device"),
+    Column("pid", pa.int64(), "", "host process", "the profile does not record it"),
+    Column(
+        "device", pa.int64(), "", "device number", "the counter belongs to the host or to no device"
+    ),
     Column(
         "name",
         _TEXT,
         "",
-        f"as the profiler wrote it; memory is `{ALLOCATED}`, `{RESERVED}` and, where an allocation "
-        f"or a free was recorded by itself, `{CHANGE}`: its size, below 0 of a free",
+        f"name as the profiler wrote it; memory is `{ALLOCATED}`, `{RESERVED}`, and `{CHANGE}` for "
+        "the size of a single allocation (negative for a free)",
     ),
-    Column("unit", _TEXT, "", "of the value", "the profile does not say"),
-    Column("value", pa.float64(), "", "the value", "the profile writes no number"),
+    Column("unit", _TEXT, "", "unit of the value", "the profile does not record it"),
+    Column("value", pa.float64(), "", "the value", "the profile has no number"),
     ALLOCATOR,
 )
 SCHEMA = schema(COLUMNS).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})

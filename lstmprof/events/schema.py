@@ -92,12 +92,12 @@ PER_STEP = Column(
     "per_step",
     pa.float64(),
     "",
-    "those that a step holds or launched, divided by the number of steps",
+    "number per step, counting those within steps or launched by them",
     "the profile has no step markers",
 )
 
 _INT, _TEXT = pa.int64(), pa.dictionary(pa.int32(), pa.string())
-_ABSENT = "it does not apply, or the profile does not say"
+_ABSENT = "it does not apply, or the profile does not record it"
 
 
 def _derived(name: str, type_: pa.DataType, meaning: str) -> Column:
@@ -109,14 +109,14 @@ COLUMNS = (
     Column("event_id", _INT, "", "row number, unique in the run"),
     Column("kind", _TEXT, "", "one of " + ", ".join(KINDS)),
     Column("name", _TEXT, "", "as the profiler wrote it"),
-    Column("start_ns", _INT, "ns", "start, since base_ns of run.json"),
+    Column("start_ns", _INT, "ns", "start, in ns since base_ns of run.json"),
     Column("dur_ns", _INT, "ns", "length of the half-open interval, 0 or more"),
     Column("rank", _INT, "", "rank of a distributed job", _ABSENT),
     Column("pid", _INT, "", "host process", _ABSENT),
-    Column("tid", _INT, "", "host thread; null for what ran on a device", _ABSENT),
-    Column("device", _INT, "", "device number; null for what ran on the host", _ABSENT),
+    Column("tid", _INT, "", "host thread; null for activities of a device", _ABSENT),
+    Column("device", _INT, "", "device number; null for events of the host", _ABSENT),
     Column("stream", _INT, "", "stream of the device", _ABSENT),
-    Column("correlation_id", _INT, "", "joins a runtime call and its activities", _ABSENT),
+    Column("correlation_id", _INT, "", "links a runtime call with its activities", _ABSENT),
     Column("external_id", _INT, "", "the profiler's id of the op, as written", _ABSENT),
     Column("graph_node_id", _INT, "", "node of the CUDA graph that replayed the activity", _ABSENT),
     Column(
@@ -133,32 +133,34 @@ COLUMNS = (
         "launch_config",
         _TEXT,
         "",
-        "of a kernel, JSON: grid (blocks) and block (threads) by x, y, z, registers of a thread,"
-        " shared_bytes of a block and dynamic_shared_bytes of them, estimated_occupancy,"
-        " theoretical_occupancy (shares)",
-        f"{_ABSENT}, or the run was written before it was kept: ingest it again",
+        "launch of a kernel, JSON: grid (blocks) and block (threads) by x, y, z; "
+        "registers per thread; shared_bytes per block, dynamic_shared_bytes of "
+        "these; estimated_occupancy, theoretical_occupancy (shares)",
+        f"{_ABSENT}, or an older lstmprof wrote the run: ingest the profile again",
     ),
     Column(
         "sequence_number",
         _INT,
         "",
-        "autograd's number of the node that an op made (forward) or runs (backward)",
+        "autograd's number of the node that an op creates (forward) or runs (backward)",
         _ABSENT,
     ),
     Column(
         "forward_thread",
         _INT,
         "",
-        "of a backward op: the profiler's number of the thread of its forward op",
+        "for a backward op, the profiler's number of the thread of its forward op",
         _ABSENT,
     ),
     _derived("parent_id", _INT, "event_id of the innermost enclosing event of the same thread"),
-    _derived("launch_id", _INT, "of an activity: event_id of the runtime call that enqueued it"),
-    _derived("op_id", _INT, "of an activity or runtime call: event_id of the op that issued it"),
-    _derived("forward_id", _INT, "of a backward op: event_id of the op whose gradient it computes"),
+    _derived("launch_id", _INT, "for an activity, event_id of the runtime call that enqueued it"),
+    _derived("op_id", _INT, "for an activity or runtime call, event_id of the op that issued it"),
+    _derived(
+        "forward_id", _INT, "for a backward op, event_id of the op whose gradient it computes"
+    ),
     _derived("step", _INT, "number of the profiled step"),
     _derived("phase", _TEXT, "one of " + ", ".join(PHASES)),
-    _derived("category", _TEXT, "what the time is for: events/annotate/categories"),
+    _derived("category", _TEXT, "kind of work: events/annotate/categories"),
     _derived("family", _TEXT, "within category rnn: gemm, pointwise or persistent"),
     _derived("rule", _TEXT, "the rule of annotate/rules that decided category"),
 )

@@ -4,12 +4,12 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-MADE_ELSEWHERE = "the run is an ingested profile, or of own code that does not tell"
-UNREAD = "it cannot be read on that machine, or the run is an ingested profile"
-NO_GPU = "no GPU was used or NVML does not tell, or the run is an ingested profile"
+MADE_ELSEWHERE = "the run is an ingested profile, or your own code that does not provide it"
+UNREAD = "that machine does not report it, or the run is an ingested profile"
+NO_GPU = "no GPU was used, NVML does not report it, or the run is an ingested profile"
 NOT_MEASURED = "it was not measured"
-OLDER = "it cannot be read on that machine, or an older lstmprof made the run"
-FOREIGN = "another program made the run"
+OLDER = "that machine does not report it, or an older lstmprof wrote the run"
+FOREIGN = "another program wrote the run"
 NEVER = ""
 
 Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]

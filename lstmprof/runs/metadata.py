@@ -52,7 +52,7 @@ from lstmprof.runs.records import (
 from lstmprof.runs.settings import Counters, Settings
 
 _CAPTURED = "the run is a capture"
-_BUILT_IN = "the run is of one of lstmprof's own implementations, or an ingested profile"
+_BUILT_IN = "the implementation is built in, or the run is an ingested profile"
 
 AGAIN = "capture or ingest the run again"
 #: Of a run of a schema version, and the one that is read.
@@ -65,189 +65,233 @@ _Item = TypeVar("_Item")
 class RunInfo(_Record, frozen=True):
     """run.json; None is unknown."""
 
-    name: Annotated[str, _fact("of the run", _NEVER, column="run")] = ""
+    name: Annotated[str, _fact("name of the run", _NEVER, column="run")] = ""
     source: Annotated[_Text, _fact("capture, own code or ingest", _FOREIGN)] = None
-    schema_version: Annotated[_Int, _fact("of the Parquet files", _FOREIGN)] = None
+    schema_version: Annotated[_Int, _fact("schema version of the Parquet files", _FOREIGN)] = None
     created: Annotated[_Text, _fact("when the run was written, ISO 8601", _FOREIGN)] = None
     command: Annotated[_Text, _fact("the command line that made it", _FOREIGN)] = None
-    lstmprof_version: Annotated[_Text, _fact("that wrote the run", _FOREIGN)] = None
-    implementation: Annotated[_Text, _fact("what was run: see lstmprof list")] = None
-    implementation_file: Annotated[
-        _Text, _fact("the user's file that it is, and the function in it", _BUILT_IN)
+    lstmprof_version: Annotated[
+        _Text, _fact("version of lstmprof that wrote the run", _FOREIGN)
     ] = None
-    implementation_sha256: Annotated[_Text, _fact("of that file", _BUILT_IN)] = None
+    implementation: Annotated[_Text, _fact("name of the implementation (lstmprof list)")] = None
+    implementation_file: Annotated[
+        _Text, _fact("your file and the function in it, if the implementation is one", _BUILT_IN)
+    ] = None
+    implementation_sha256: Annotated[_Text, _fact("SHA-256 of that file", _BUILT_IN)] = None
     agrees_with_reference: Annotated[
         _Flag,
         _fact(
-            "whether that file was held to the float64 reference before it was timed, and agreed; "
-            "false: it claims nothing of what it computes",
+            "whether the file was compared with the float64 reference before timing, "
+            "and agreed; false if it has no load()",
             _BUILT_IN,
         ),
     ] = None
-    framework: Annotated[_Text, _fact("of the implementation")] = None
-    label: Annotated[_Text, _fact("what --label gave, may be empty")] = None
+    framework: Annotated[_Text, _fact("framework of the implementation")] = None
+    label: Annotated[_Text, _fact("value of --label, may be empty")] = None
     workload: WorkloadInfo = WorkloadInfo()
     precision: Annotated[_Text, _fact("fp32, tf32, amp-fp16 or amp-bf16")] = None
     tf32: Annotated[_Flag, _fact("whether TF32 was allowed")] = None
     mode: Annotated[_Text, _fact("train or forward")] = None
     cuda_graph: Annotated[_Flag, _fact("whether the step was a CUDA graph")] = None
     xla: Annotated[_Flag, _fact("whether XLA compiled it")] = None
-    seed: Annotated[_Int, _fact("of weights and data")] = None
+    seed: Annotated[_Int, _fact("seed of weights and data")] = None
     warmup: Annotated[
-        _Int, _fact("iterations before those that count", column="warmup_iterations")
+        _Int, _fact("warm-up iterations, which do not count", column="warmup_iterations")
     ] = None
     iterations: Annotated[
-        _Int, _fact("iterations that count, of all rounds", column="counted_iterations")
+        _Int, _fact("counted iterations of all rounds", column="counted_iterations")
     ] = None
     rounds: Annotated[_Texts, _fact("when each round started, JSON")] = None
     turn_with: Annotated[
         _Texts,
-        _fact("runs whose workers took turns with its own at every iteration, JSON", "none did"),
+        _fact(
+            "runs whose workers took turns with this one at every iteration, JSON",
+            "it took turns with no run",
+        ),
     ] = None
     device: Annotated[_Text, _fact("cpu or cuda:N", column="ran_on")] = None
     device_name: Annotated[_Text, _fact("model of GPU or CPU", _UNREAD)] = None
-    kernels_used: Annotated[_Text, _fact("whose kernels ran the recurrence", _UNREAD)] = None
-    peaks: Annotated[Peaks | None, _fact("what the device did at best, JSON", _NOT_MEASURED)] = None
+    kernels_used: Annotated[_Text, _fact("library whose kernels ran the recurrence", _UNREAD)] = (
+        None
+    )
+    peaks: Annotated[
+        Peaks | None, _fact("measured peak rates of the device, JSON", _NOT_MEASURED)
+    ] = None
     backend: Annotated[
         _Text,
         _fact(
-            "PyTensor's or Theano's compiler, cuDNN's algorithm, or what an engine ran on",
-            "of no such framework",
+            "compiler of PyTensor or Theano, algorithm of cuDNN, or device of an inference engine",
+            "the framework has no such setting",
         ),
     ] = None
     threads: Annotated[_Int, _fact("threads of the framework")] = None
-    affinity: Annotated[_Ints, _fact("CPUs it was pinned to, JSON", _UNREAD)] = None
+    affinity: Annotated[_Ints, _fact("CPUs that the process was pinned to, JSON", _UNREAD)] = None
     denormals_flushed: Annotated[
         _Flag, _fact("whether denormals were flushed to zero", _UNREAD)
     ] = None
-    garbage_collector: Annotated[_Text, _fact("what was done with Python's")] = None
-    settings: Settings = Settings()
-    versions: Annotated[_Versions, _fact("of Python and packages, JSON")] = None
-    packages: Annotated[
-        _Versions, _fact("every package installed where it ran, with its version, JSON", _UNREAD)
-    ] = None
-    python_executable: Annotated[_Text, _fact("the worker's interpreter")] = None
-    hardware: Hardware = Hardware()
-    load_average_before: Annotated[_Reals, _fact("of 1, 5 and 15 minutes, JSON", _UNREAD)] = None
-    started_at: Annotated[_Text, _fact("when the worker started, ISO 8601")] = None
-    ended_at: Annotated[_Text, _fact("when it ended, ISO 8601")] = None
-    compile_ns: Annotated[_Int, _fact("first step of the process", unit="ns")] = None
-    timing_wall_ns: Annotated[_Int, _fact("all counted iterations of all rounds", unit="ns")] = None
-    timing_cpu_ns: Annotated[_Int, _fact("CPU time in them", _UNREAD, "ns")] = None
-    timing_page_faults: Annotated[_Int, _fact("page faults in them that read no disk", _UNREAD)] = (
+    garbage_collector: Annotated[_Text, _fact("what was done with Python's garbage collector")] = (
         None
     )
-    timing_major_faults: Annotated[_Int, _fact("page faults in them that did", _UNREAD)] = None
-    timing_preemptions: Annotated[
-        _Int, _fact("involuntary context switches of the process in them", _UNREAD)
+    settings: Settings = Settings()
+    versions: Annotated[_Versions, _fact("versions of Python and packages, JSON")] = None
+    packages: Annotated[
+        _Versions, _fact("every installed package with its version, JSON", _UNREAD)
     ] = None
-    timing_voluntary_switches: Annotated[_Int, _fact("voluntary ones in them", _UNREAD)] = None
+    python_executable: Annotated[_Text, _fact("Python interpreter of the worker")] = None
+    hardware: Hardware = Hardware()
+    load_average_before: Annotated[
+        _Reals, _fact("load average of 1, 5 and 15 minutes before the run, JSON", _UNREAD)
+    ] = None
+    started_at: Annotated[_Text, _fact("start of the worker, ISO 8601")] = None
+    ended_at: Annotated[_Text, _fact("end of the worker, ISO 8601")] = None
+    compile_ns: Annotated[
+        _Int,
+        _fact("length of the first step of the process, which includes compilation", unit="ns"),
+    ] = None
+    timing_wall_ns: Annotated[_Int, _fact("wall time of all counted iterations", unit="ns")] = None
+    timing_cpu_ns: Annotated[_Int, _fact("CPU time of all counted iterations", _UNREAD, "ns")] = (
+        None
+    )
+    timing_page_faults: Annotated[
+        _Int, _fact("page faults of the counted iterations that read no disk", _UNREAD)
+    ] = None
+    timing_major_faults: Annotated[
+        _Int, _fact("page faults of the counted iterations that read a disk", _UNREAD)
+    ] = None
+    timing_preemptions: Annotated[
+        _Int,
+        _fact("involuntary context switches of the process in the counted iterations", _UNREAD),
+    ] = None
+    timing_voluntary_switches: Annotated[
+        _Int, _fact("voluntary context switches of the process in the counted iterations", _UNREAD)
+    ] = None
     timing_threads: Annotated[
         tuple[ThreadTime, ...] | None,
         _fact(
-            "CPU time in them, and in reading their loss, of the threads that had most, round by "
-            "round, JSON",
+            "CPU time of the busiest threads in the counted iterations, including "
+            "reading the loss, by round, JSON",
             _UNREAD,
         ),
     ] = None
     profiled_rounds: Annotated[
         _Ints, _fact("round of each profiled step, in the order of events.parquet, JSON", _UNREAD)
     ] = None
-    profiled_wall_ns: Annotated[_Ints, _fact("each profiled step, JSON", unit="ns")] = None
-    profiled_cpu_ns: Annotated[_Ints, _fact("CPU time in each, JSON", _UNREAD, "ns")] = None
+    profiled_wall_ns: Annotated[
+        _Ints, _fact("wall time of each profiled step, JSON", unit="ns")
+    ] = None
+    profiled_cpu_ns: Annotated[
+        _Ints, _fact("CPU time of each profiled step, JSON", _UNREAD, "ns")
+    ] = None
     profiled_page_faults: Annotated[
-        _Ints, _fact("page faults in each that read no disk, JSON", _UNREAD)
+        _Ints, _fact("page faults of each profiled step that read no disk, JSON", _UNREAD)
     ] = None
     profiled_major_faults: Annotated[
-        _Ints, _fact("page faults in each that did, JSON", _UNREAD)
+        _Ints, _fact("page faults of each profiled step that read a disk, JSON", _UNREAD)
     ] = None
     profiled_preemptions: Annotated[
-        _Ints, _fact("involuntary context switches in each, JSON", _UNREAD)
+        _Ints, _fact("involuntary context switches of each profiled step, JSON", _UNREAD)
     ] = None
-    profiled_voluntary_switches: Annotated[_Ints, _fact("voluntary ones, JSON", _UNREAD)] = None
+    profiled_voluntary_switches: Annotated[
+        _Ints, _fact("voluntary context switches of each profiled step, JSON", _UNREAD)
+    ] = None
     counters: Counters = Counters()
-    cpu_clock_mhz: Annotated[_Real, _fact("mean of its CPUs at the end", _UNREAD, "MHz")] = None
+    cpu_clock_mhz: Annotated[
+        _Real, _fact("mean clock of the CPUs in use, at the end", _UNREAD, "MHz")
+    ] = None
     padding: Annotated[
         _Text,
         _fact(
-            "where sequences that Keras masks were filled up: front or behind",
-            "lstmprof run did not see it",
+            "where sequences that Keras masks were padded: front or behind",
+            "lstmprof run did not observe it",
         ),
     ] = None
     sampling: Annotated[
         tuple[Sampling, ...] | None,
-        _fact("the sampled pass of each round, JSON", "no --sampler was asked for"),
+        _fact("sampled pass of each round, JSON", "--sampler was not given"),
     ] = None
     timing_cpu_energy_j: Annotated[
         _Real,
         _fact(
-            "of the CPU packages in the first round's iterations, by RAPL",
-            f"others took turns with it, or {_UNREAD}",
+            "energy of the CPU packages in the iterations of the first round, by RAPL",
+            f"other runs took turns with it, or {_UNREAD}",
             "J",
         ),
     ] = None
-    timing_gpu_energy_j: Annotated[_Real, _fact("of the GPU in them, by NVML", _NO_GPU, "J")] = None
-    gpu_sm_clock_mhz: Annotated[
-        _Int, _fact("multiprocessors' clock at their end", _NO_GPU, "MHz")
+    timing_gpu_energy_j: Annotated[
+        _Real,
+        _fact("energy of the GPU in the iterations of the first round, by NVML", _NO_GPU, "J"),
     ] = None
-    gpu_memory_clock_mhz: Annotated[_Int, _fact("memory's clock at their end", _NO_GPU, "MHz")] = (
+    gpu_sm_clock_mhz: Annotated[
+        _Int, _fact("clock of the multiprocessors at the end of these iterations", _NO_GPU, "MHz")
+    ] = None
+    gpu_memory_clock_mhz: Annotated[
+        _Int, _fact("memory clock at the end of these iterations", _NO_GPU, "MHz")
+    ] = None
+    gpu_temperature_c: Annotated[
+        _Int, _fact("GPU temperature at the end of these iterations", _NO_GPU, "°C")
+    ] = None
+    gpu_throttle_reasons: Annotated[
+        _Texts, _fact("reasons why its clocks were throttled, JSON", _NO_GPU)
+    ] = None
+    peak_memory_bytes: Annotated[_Int, _fact("largest memory of the worker", _UNREAD, "bytes")] = (
         None
     )
-    gpu_temperature_c: Annotated[_Int, _fact("at their end", _NO_GPU, "°C")] = None
-    gpu_throttle_reasons: Annotated[_Texts, _fact("what held its clocks down, JSON", _NO_GPU)] = (
-        None
-    )
-    peak_memory_bytes: Annotated[_Int, _fact("largest the worker was", _UNREAD, "bytes")] = None
-    loss_first: Annotated[_Real, _fact("of the first step")] = None
-    loss_last: Annotated[_Real, _fact("of the last timed step")] = None
-    loss_fell: Annotated[_Flag, _fact("whether the last is the lower", "nothing was trained")] = (
-        None
-    )
-    profiler: Annotated[_Text, _fact("that took the profile")] = None
+    loss_first: Annotated[_Real, _fact("loss of the first step")] = None
+    loss_last: Annotated[_Real, _fact("loss of the last timed step")] = None
+    loss_fell: Annotated[
+        _Flag, _fact("whether the last loss is lower than the first", "the run did not train")
+    ] = None
+    profiler: Annotated[_Text, _fact("profiler that recorded the profile")] = None
     recording: Annotated[
         tuple[RecordingInfo, ...] | None,
-        _fact("what recording an event costs, of each round, JSON", _NOT_MEASURED, "ns"),
+        _fact("cost of recording an event, by round, JSON", _NOT_MEASURED, "ns"),
     ] = None
     shapes_cost: Annotated[
         _Real,
         _fact(
-            "share by which recording shapes lengthened a step, tried before the profile: above "
-            "0.05 it has none",
-            "it was not tried, as in any run but of one's own PyTorch code",
+            "share by which recording shapes lengthens a step, measured before the "
+            "profile; above 0.05 the profile has no shapes",
+            "it was not measured: only runs of your own PyTorch code do",
         ),
     ] = None
-    nvtx: Annotated[_Flag, _fact("whether phases were NVTX ranges too", _UNREAD)] = None
-    source_paths: Annotated[_Texts, _fact("the files it was read from, JSON", _CAPTURED)] = None
+    nvtx: Annotated[_Flag, _fact("whether phases were also NVTX ranges", _UNREAD)] = None
+    source_paths: Annotated[_Texts, _fact("files that the run was read from, JSON", _CAPTURED)] = (
+        None
+    )
     source_stamps: Annotated[
-        _Texts, _fact("path, size and time of each of them, JSON", _CAPTURED)
+        _Texts, _fact("path, size and time of each of these files, JSON", _CAPTURED)
     ] = None
-    step_range: Annotated[_Text, _fact("what --step-range gave", "it was not given")] = None
+    step_range: Annotated[_Text, _fact("value of --step-range", "it was not given")] = None
     profile_format: Annotated[_Text, _fact("kineto, xplane …", _FOREIGN)] = None
     profile_metadata: Annotated[
-        dict[str, Any] | None, _fact("what the profile says of itself, JSON", _FOREIGN)
+        dict[str, Any] | None, _fact("metadata of the profile, JSON", _FOREIGN)
     ] = None
     base_ns: Annotated[
-        _Int, _fact("time since 1970 of start_ns 0", "the profile does not say", "ns")
+        _Int, _fact("time since 1970 at start_ns 0", "the profile does not record it", "ns")
     ] = None
-    device_names: Annotated[dict[str, str], _fact("by device number, JSON", _NEVER)] = (
-        msgspec.field(default_factory=dict)
-    )
+    device_names: Annotated[
+        dict[str, str], _fact("names of the devices by number, JSON", _NEVER)
+    ] = msgspec.field(default_factory=dict)
     device_facts: Annotated[
         dict[str, DeviceFacts],
         _fact("compute capability, multiprocessors and warp size by device number, JSON", _NEVER),
     ] = msgspec.field(default_factory=dict)
     accelerators: Annotated[
-        tuple[str, ...], _fact("GPUs and their like that the profile names, JSON", _NEVER)
+        tuple[str, ...], _fact("accelerators that the profile names, JSON", _NEVER)
     ] = ()
     gpu_complaint: Annotated[
-        _Text, _fact("what the profiler logged of a GPU it recorded nothing on", "nothing")
+        _Text,
+        _fact(
+            "the profiler's log message about a GPU of which it recorded nothing",
+            "there is no such message",
+        ),
     ] = None
-    notes: Annotated[tuple[str, ...], _fact("what a reader must know, JSON", _NEVER)] = ()
+    notes: Annotated[tuple[str, ...], _fact("notes for readers of the run, JSON", _NEVER)] = ()
     recorded: Annotated[
         tuple[Recorded, ...] | None,
-        _fact("what the profile holds of each rank, JSON", f"{_FOREIGN}, or an older lstmprof"),
+        _fact("what the profile holds for each rank, JSON", f"{_FOREIGN}, or an older lstmprof"),
     ] = None
-    links: Annotated[Coverage | None, _fact("how many events are linked, JSON", _FOREIGN)] = None
+    links: Annotated[Coverage | None, _fact("number of linked events, JSON", _FOREIGN)] = None
 
     @property
     def called(self) -> str:

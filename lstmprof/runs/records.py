@@ -21,25 +21,27 @@ class WorkloadInfo(Record, frozen=True):
 
     name: Annotated[Text, fact("name of the network", column="workload")] = None
     layers: Annotated[Int, fact("recurrent layers")] = None
-    hidden: Annotated[Int, fact("hidden units of a layer and direction")] = None
-    bidirectional: Annotated[Flag, fact("whether layers run both ways")] = None
+    hidden: Annotated[Int, fact("hidden units per layer and direction")] = None
+    bidirectional: Annotated[Flag, fact("whether layers are bidirectional")] = None
     cell: Annotated[Text, fact("lstm, gru or rnn")] = None
     batch: Annotated[Int, fact("sequences in a batch")] = None
-    time_steps: Annotated[Int, fact("of the longest sequence")] = None
-    features: Annotated[Int, fact("inputs of a time step")] = None
+    time_steps: Annotated[Int, fact("time steps of the longest sequence")] = None
+    features: Annotated[Int, fact("inputs per time step")] = None
     classes: Annotated[Int, fact("outputs")] = None
     vocabulary: Annotated[Int, fact("number of distinct tokens", "the inputs are numbers")] = None
     head: Annotated[Flag, fact("whether there is an output layer")] = None
     loss: Annotated[Text, fact("ce, ctc, mse or mean", column="loss_kind")] = None
-    each_step: Annotated[Flag, fact("whether at every time step")] = None
-    labels: Annotated[Int, fact("length of CTC targets", "the loss is not ctc")] = None
-    shortest: Annotated[Int, fact("time steps of the shortest sequence", "all are alike")] = None
+    each_step: Annotated[Flag, fact("whether there is an output at every time step")] = None
+    labels: Annotated[Int, fact("length of CTC targets", "the loss is not CTC")] = None
+    shortest: Annotated[
+        Int, fact("time steps of the shortest sequence", "all sequences have one length")
+    ] = None
     variable_length: Annotated[Flag, fact("whether the layers know the sequences' lengths")] = None
     data: Annotated[
-        Text, fact("the user's file that the tokens are from", "they are drawn from the seed")
+        Text, fact("your file with the tokens", "the tokens are random, from the seed")
     ] = None
     optimizer: Annotated[Text, fact("adam or sgd")] = None
-    learning_rate: Annotated[Real, fact("of the optimizer")] = None
+    learning_rate: Annotated[Real, fact("learning rate of the optimizer")] = None
 
     def __bool__(self) -> bool:
         return self != WorkloadInfo()
@@ -60,11 +62,11 @@ class WorkloadInfo(Record, frozen=True):
 class Hardware(Record, frozen=True):
     """The machine that a capture ran on."""
 
-    cpu_model: Annotated[Text, fact("of the host", UNREAD)] = None
+    cpu_model: Annotated[Text, fact("CPU model of the host", UNREAD)] = None
     cores: Annotated[Int, fact("CPUs of the host", UNREAD)] = None
     memory_bytes: Annotated[Int, fact("memory of the host", UNREAD, "bytes")] = None
     system: Annotated[Text, fact("operating system", UNREAD)] = None
-    cpu_governor: Annotated[Text, fact("of the CPU's clock", UNREAD)] = None
+    cpu_governor: Annotated[Text, fact("CPU frequency governor", UNREAD)] = None
     gpu: Annotated[Text, fact("model of the GPU", NO_GPU)] = None
     gpu_memory_bytes: Annotated[Int, fact("memory of the GPU", NO_GPU, "bytes")] = None
 
@@ -75,7 +77,7 @@ class Peaks(Record, frozen=True):
     gemm_flops_per_s: Annotated[Real, fact("of a product", NOT_MEASURED, "1/s")] = None
     gemm_size: Annotated[Int, fact("rows of its matrices", NOT_MEASURED)] = None
     copy_bytes_per_s: Annotated[Real, fact("of a copy", NOT_MEASURED, "bytes/s")] = None
-    copy_bytes: Annotated[Int, fact("read and written", NOT_MEASURED, "bytes")] = None
+    copy_bytes: Annotated[Int, fact("bytes read and written", NOT_MEASURED, "bytes")] = None
     precision: Annotated[Text, fact("of the product", NOT_MEASURED)] = None
     reason: Annotated[Text, fact("why none was measured", "they were")] = None
 

@@ -22,44 +22,46 @@ class Settings(Record, frozen=True):
     deterministic: Annotated[
         Flag, fact("whether only deterministic algorithms were allowed", _NOT_OF_IT)
     ] = None
-    cudnn_deterministic: Annotated[Flag, fact("the same of cuDNN alone", _NOT_OF_IT)] = None
+    cudnn_deterministic: Annotated[
+        Flag, fact("whether only deterministic algorithms of cuDNN were allowed", _NOT_OF_IT)
+    ] = None
     cudnn_benchmark: Annotated[
-        Flag, fact("whether cuDNN's algorithms were chosen by trying", _NOT_OF_IT)
+        Flag, fact("whether cuDNN's algorithms were chosen by benchmark", _NOT_OF_IT)
     ] = None
     onednn: Annotated[Flag, fact("whether oneDNN's kernels were allowed", _NOT_OF_IT)] = None
-    matmul_tf32: Annotated[Flag, fact("whether products could round to TF32", _NOT_OF_IT)] = None
-    cudnn_tf32: Annotated[Flag, fact("whether cuDNN could round to TF32", _NOT_OF_IT)] = None
+    matmul_tf32: Annotated[Flag, fact("whether matmuls could use TF32", _NOT_OF_IT)] = None
+    cudnn_tf32: Annotated[Flag, fact("whether cuDNN could use TF32", _NOT_OF_IT)] = None
     matmul_precision: Annotated[
-        Text, fact("of float32 products, by the framework's name", _NOT_OF_IT)
+        Text, fact("precision of float32 matmuls, by the framework's name", _NOT_OF_IT)
     ] = None
-    blas: Annotated[Text, fact("whose products Theano's operators called", _NOT_OF_IT)] = None
+    blas: Annotated[Text, fact("BLAS library that Theano's operators called", _NOT_OF_IT)] = None
     intra_op_threads: Annotated[Int, fact("threads within an operator", _NOT_OF_IT)] = None
     inter_op_threads: Annotated[Int, fact("threads between operators", _NOT_OF_IT)] = None
     framework_denormals: Annotated[
         Text,
         fact(
-            "what an operator of the framework did with them: flushed, kept, or both in places",
-            "it was not tried on a CPU, or the run is an ingested profile",
+            "what an operator of the framework did with denormals: flushed, kept, or both",
+            "the run was not on a CPU, or is an ingested profile",
         ),
     ] = None
     flush_to_zero: Annotated[
-        Flag, fact("whether a product that is a denormal became 0 in the step's thread", UNREAD)
+        Flag, fact("whether denormal results became 0 in the step's thread", UNREAD)
     ] = None
     denormals_are_zero: Annotated[
-        Flag, fact("whether a denormal factor counted as 0 in the step's thread", UNREAD)
+        Flag, fact("whether denormal inputs counted as 0 in the step's thread", UNREAD)
     ] = None
     gc_enabled: Annotated[Flag, fact("whether Python's garbage collector was on")] = None
     python_traced: Annotated[Flag, fact("whether a tracer or profiler of Python was on")] = None
-    allocator: Annotated[Text, fact("whose malloc was loaded", UNREAD)] = None
+    allocator: Annotated[Text, fact("malloc library that was loaded", UNREAD)] = None
     nice: Annotated[Int, fact("the process's nice value", UNREAD)] = None
     transparent_huge_pages: Annotated[Text, fact("always, madvise or never", UNREAD)] = None
     cpu_quota: Annotated[
         Real,
-        fact("CPUs whose time the cgroup may use", "it has no limit, or it cannot be read"),
+        fact("CPUs whose time the cgroup may use", "there is no limit, or it cannot be read"),
     ] = None
-    environment: Annotated[Variables, fact("variables that libraries of the step read, JSON")] = (
-        None
-    )
+    environment: Annotated[
+        Variables, fact("environment variables that libraries of the step read, JSON")
+    ] = None
 
     def __bool__(self) -> bool:
         return self != Settings()
@@ -68,16 +70,21 @@ class Settings(Record, frozen=True):
 class Counters(Record, frozen=True):
     """What the CPU counted of the process's own instructions in the timed steps."""
 
-    instructions: Annotated[Int, fact("all threads', in them", _UNCOUNTED)] = None
-    cycles: Annotated[Int, fact("in which they ran, by perf_event_open", _UNCOUNTED)] = None
-    cache_misses: Annotated[Int, fact("of the last level", _UNCOUNTED)] = None
+    instructions: Annotated[
+        Int, fact("instructions of all threads in the counted iterations", _UNCOUNTED)
+    ] = None
+    cycles: Annotated[Int, fact("CPU cycles in which they ran, by perf_event_open", _UNCOUNTED)] = (
+        None
+    )
+    cache_misses: Annotated[Int, fact("cache misses of the last level", _UNCOUNTED)] = None
     fp_assists: Annotated[
         Int,
         fact(
-            "microcode helped arithmetic, with denormals mostly",
+            "microcode assists of arithmetic, mostly for denormals",
             f"{_UNCOUNTED}, or not known for this CPU",
         ),
     ] = None
     reason: Annotated[
-        Text, fact("why some were not counted", "all were", column="counters_reason")
+        Text,
+        fact("why some counters were not read", "all counters were read", column="counters_reason"),
     ] = None

@@ -47,15 +47,15 @@ COLUMNS = (
     Column("within", pa.string(), "", "the op that called it", "no op called it"),
     Column("from_dtype", pa.string(), "", "element type before", _UNRECORDED),
     Column("to_dtype", pa.string(), "", "element type after", _UNRECORDED),
-    Column("count", pa.int64(), "", "activities; on a host thread ops"),
+    Column("count", pa.int64(), "", "number of activities; on a host thread, of ops"),
     PER_STEP,
-    Column("total_ns", pa.int64(), "ns", "sum of their durations; of ops, of their self time"),
+    Column("total_ns", pa.int64(), "ns", "sum of durations; for ops, of self times"),
     Column(
         "bytes",
         pa.int64(),
         "bytes",
-        "read and written",
-        "shape or type of one of them is not recorded",
+        "bytes read and written",
+        "a shape or type is not recorded",
     ),
 )
 SCHEMA = schema(COLUMNS)

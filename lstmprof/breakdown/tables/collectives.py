@@ -28,23 +28,54 @@ from lstmprof.events.narrow import Packed
 from lstmprof.events.schema import DEVICE, RANK, STEP, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-_ALONE = "no step launched it, the other ranks have not as many, or there is no other"
+_ALONE = (
+    "no step launched it, the other ranks have a different number of them, or "
+    "there is no other rank"
+)
 COLUMNS = (
     RANK,
     DEVICE,
     STEP,
-    Column("stream", pa.int64(), "", "stream of the device", "the profile does not say"),
-    Column("name", pa.string(), "", "of the kernel"),
-    Column("collective", pa.int64(), "", "its number, the same on all its ranks", _ALONE),
+    Column("stream", pa.int64(), "", "stream of the device", "the profile does not record it"),
+    Column("name", pa.string(), "", "name of the kernel"),
+    Column(
+        "collective",
+        pa.int64(),
+        "",
+        "number of the collective, the same on all of its ranks",
+        _ALONE,
+    ),
     Column("start_ns", pa.int64(), "ns", "start, by the clock of its rank"),
     Column("dur_ns", pa.int64(), "ns", "length of the kernel"),
-    Column("overlapped_ns", pa.int64(), "ns", "of it, with a kernel that computes on the device"),
     Column(
-        "waits_ns", pa.int64(), "ns", "what it is longer than the shortest of its ranks", _ALONE
+        "overlapped_ns",
+        pa.int64(),
+        "ns",
+        "part of dur_ns in which a computing kernel also ran on the device",
     ),
-    Column("last_rank", pa.int64(), "", "rank of the shortest", f"{_ALONE}; it names no rank"),
-    Column("last_device", pa.int64(), "", "device of the shortest", _ALONE),
-    Column("skew_ns", pa.int64(), "ns", "how far apart its ranks end it, clocks set alike", _ALONE),
+    Column(
+        "waits_ns",
+        pa.int64(),
+        "ns",
+        "time by which it is longer than the shortest kernel of this collective: "
+        "the wait for the last rank",
+        _ALONE,
+    ),
+    Column(
+        "last_rank",
+        pa.int64(),
+        "",
+        "rank of the shortest kernel, which arrived last",
+        f"{_ALONE}; it names no rank",
+    ),
+    Column("last_device", pa.int64(), "", "device of the shortest kernel", _ALONE),
+    Column(
+        "skew_ns",
+        pa.int64(),
+        "ns",
+        "spread of the end times over the ranks, after aligning their clocks",
+        _ALONE,
+    ),
 )
 SCHEMA = schema(COLUMNS)
 

@@ -23,46 +23,48 @@ from lstmprof.events.sorts import numbered_few, sorts
 from lstmprof.events.table import NONE, UNKNOWN
 from lstmprof.runs.invariants import check_sums
 
-_UNTOLD = "it is no kernel, or the profile does not say"
+_UNTOLD = "it is not a kernel, or the profile does not record it"
 COLUMNS = (
     RANK,
     DEVICE,
-    Column("name", pa.string(), "", "of the kernel, copy or memset; on a host thread of the op"),
-    Column("category", pa.string(), "", "what the time is for", "an op that only arranges work"),
+    Column(
+        "name", pa.string(), "", "name of the kernel, copy or memset; on a host thread, of the op"
+    ),
+    Column("category", pa.string(), "", "kind of work", "the op only arranges work"),
     Column("family", pa.string(), "", "gemm, pointwise or persistent", "the category is not rnn"),
-    Column("count", pa.int64(), "", "times it ran"),
-    Column("total_ns", pa.int64(), "ns", "sum of durations; of ops, of self time"),
-    Column("mean_ns", pa.float64(), "ns", "mean of them"),
-    Column("p50_ns", pa.int64(), "ns", "median of them, nearest rank"),
-    Column("p95_ns", pa.int64(), "ns", "95th percentile of them, nearest rank"),
-    Column("max_ns", pa.int64(), "ns", "longest of them"),
+    Column("count", pa.int64(), "", "number of runs"),
+    Column("total_ns", pa.int64(), "ns", "sum of durations; for ops, of self times"),
+    Column("mean_ns", pa.float64(), "ns", "mean duration"),
+    Column("p50_ns", pa.int64(), "ns", "median duration, nearest rank"),
+    Column("p95_ns", pa.int64(), "ns", "95th percentile of the durations, nearest rank"),
+    Column("max_ns", pa.int64(), "ns", "longest duration"),
     Column(
         "share",
         pa.float64(),
         "share",
-        "total_ns divided by that of all rows of the rank and device",
-        "that is 0",
+        "total_ns divided by the sum of total_ns for this rank and device",
+        "the sum is 0",
     ),
     PER_STEP,
     Column(
         "rule",
         pa.string(),
         "",
-        "the rule that decided the category of most of them",
-        "the run was written before rules were: ingest it again",
+        "the rule that decided the category, for most of them",
+        "an older lstmprof wrote the run: ingest the profile again",
     ),
     Column(
         "launch_configs",
         pa.int64(),
         "",
-        "how many different ones they were launched with: grid, block, registers, shared memory",
+        "number of different launch configurations: grid, block, registers, shared memory",
         _UNTOLD,
     ),
     Column(
         "launch_config",
         pa.string(),
         "",
-        "the one of these that took most time, JSON as of the events",
+        "the launch configuration that took the most time, JSON as in events",
         _UNTOLD,
     ),
 )

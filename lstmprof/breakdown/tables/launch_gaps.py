@@ -17,9 +17,9 @@ from lstmprof.events.schema import DEVICE, RANK, Column
 COLUMNS = (
     RANK,
     DEVICE,
-    Column("name", pa.string(), "", "of the kernel, copy or memset"),
-    Column("category", pa.string(), "", "what the time is for"),
-    Column("count", pa.int64(), "", "times it ran in a window and was not the first there"),
+    Column("name", pa.string(), "", "name of the kernel, copy or memset"),
+    Column("category", pa.string(), "", "kind of work"),
+    Column("count", pa.int64(), "", "number of runs, without the first activity of each window"),
     Column("dur_p50_ns", pa.int64(), "ns", "median duration, nearest rank"),
     Column("gap_p50_ns", pa.int64(), "ns", "median gap before it, nearest rank"),
     Column("dur_total_ns", pa.int64(), "ns", "sum of durations"),

@@ -14,36 +14,37 @@ import pyarrow as pa
 
 from lstmprof.events.schema import ACTIVITY_KINDS, PER_STEP, RANK, Column
 
-_UNLINKED = "the profile has no activity of any of these calls"
+_UNLINKED = "no activity in the profile belongs to these calls"
 
 COLUMNS = (
     RANK,
-    Column("name", pa.string(), "", "of the runtime or driver call"),
+    Column("name", pa.string(), "", "name of the runtime or driver call"),
     Column(
         "kind",
         pa.string(),
         "",
-        f"of what it enqueued: {', '.join(ACTIVITY_KINDS)}, or mixed where one call enqueued "
-        "several kinds",
+        f"kind of work that it enqueued: {', '.join(ACTIVITY_KINDS)}, or mixed",
         _UNLINKED,
     ),
-    Column("count", pa.int64(), "", "calls"),
-    Column("linked", pa.int64(), "", "calls of which the profile has an activity"),
-    Column("activities", pa.int64(), "", "activities that they enqueued; a graph launch has many"),
+    Column("count", pa.int64(), "", "number of calls"),
+    Column("linked", pa.int64(), "", "calls with an activity in the profile"),
+    Column(
+        "activities", pa.int64(), "", "activities that they enqueued; a graph launch enqueues many"
+    ),
     PER_STEP,
     Column(
         "per_time_step",
         pa.float64(),
         "",
         "per_step divided by the workload's time steps",
-        "the profile has no step markers, or run.json no workload",
+        "the profile has no step markers, or the workload is unknown",
     ),
     Column(
         "per_second",
         pa.float64(),
         "1/s",
         "calls in a window, divided by the length of all windows",
-        "the rank has no window",
+        "the rank has no steps",
     ),
     Column("call_total_ns", pa.int64(), "ns", "time in the calls"),
     Column("call_mean_ns", pa.float64(), "ns", "mean time in a call"),
@@ -62,7 +63,7 @@ COLUMNS = (
         "started_before_call",
         pa.int64(),
         "",
-        "of these, calls whose activity began before the call did: the two clocks disagree",
+        "calls whose activity began before the call itself: the two clocks disagree",
     ),
     Column("queue_mean", pa.float64(), "", "mean queue depth when a call returned", _UNLINKED),
     Column("queue_max", pa.int64(), "", "largest queue depth when a call returned", _UNLINKED),

@@ -25,29 +25,35 @@ from lstmprof.events.table import EventTable
 from lstmprof.implementations import FORMS
 from lstmprof.runs.metadata import RunInfo
 
-_UNTOLD = "the profile does not tell: shapes of inputs are not recorded, or leave it open"
+_UNTOLD = "the profile does not show it: input shapes are missing or ambiguous"
 _NO_STEPS = "time steps are not known"
 _NETWORK = (
     Column("cell", pa.string(), "", "lstm, gru, rnn_tanh or rnn_relu", _UNTOLD),
-    Column("time_steps", pa.int64(), "", "time steps of a call; of the longest sequence", _UNTOLD),
-    Column("batch", pa.int64(), "", "sequences of a call", _UNTOLD),
-    Column("inputs", pa.int64(), "", "width of what the first layer reads", _UNTOLD),
-    Column("hidden", pa.int64(), "", "units of a layer and direction", _UNTOLD),
-    Column("layers", pa.int64(), "", "layers on top of each other in a call", _UNTOLD),
-    Column("directions", pa.int64(), "", "2 where it runs both ways through time", _UNTOLD),
-    Column("dtype", pa.string(), "", "element type of what it reads", _UNTOLD),
-    Column("packed", pa.bool_(), "", "sequences of several lengths without padding", _UNTOLD),
+    Column("time_steps", pa.int64(), "", "time steps of the longest sequence in a call", _UNTOLD),
+    Column("batch", pa.int64(), "", "sequences per call", _UNTOLD),
+    Column("inputs", pa.int64(), "", "input width of the first layer", _UNTOLD),
+    Column("hidden", pa.int64(), "", "units per layer and direction", _UNTOLD),
+    Column("layers", pa.int64(), "", "stacked layers in a call", _UNTOLD),
+    Column("directions", pa.int64(), "", "2 if it is bidirectional, else 1", _UNTOLD),
+    Column("dtype", pa.string(), "", "element type of its inputs", _UNTOLD),
+    Column(
+        "packed",
+        pa.bool_(),
+        "",
+        "whether sequences of different lengths are packed without padding",
+        _UNTOLD,
+    ),
     Column(
         "projection",
         pa.int64(),
         "",
         "width of the projected output",
-        "there is none, or it is not told",
+        "there is no projection, or the profile does not show it",
     ),
 )
 
-_NOT_CUDNN = "it is no layer of cuDNN's, or a fact that decides is not known"
-_UNSEEN = "no kernel's name tells, or it is no layer of cuDNN's"
+_NOT_CUDNN = "it is not a cuDNN layer, or a fact that decides is unknown"
+_UNSEEN = "no kernel name shows it, or it is not a cuDNN layer"
 _ALGORITHM = tuple(
     column
     for prefix, way in (("", "forward"), ("backward_", "backward"))
@@ -56,21 +62,21 @@ _ALGORITHM = tuple(
             f"{prefix}algorithm",
             pa.string(),
             "",
-            f"algorithm that the framework asks cuDNN for in the {way} pass",
+            f"algorithm that the framework requests from cuDNN for the {way} pass",
             _NOT_CUDNN,
         ),
         Column(
             f"{prefix}algorithm_seen",
             pa.string(),
             "",
-            f"algorithm that the kernels of the {way} pass are of, by their names",
+            f"algorithm whose kernels ran in the {way} pass, by their names",
             _UNSEEN,
         ),
         Column(
             f"{prefix}algorithm_unmet",
             pa.string(),
             "",
-            "of each algorithm that is not asked for the first condition that is not met",
+            "for each algorithm that is not requested, the first condition that is not met",
             _NOT_CUDNN,
         ),
     )
@@ -80,56 +86,68 @@ _LADDER = (
         "rung",
         pa.string(),
         "",
-        f"where the forward pass stands on the ladder: {', '.join(RUNGS)}",
-        "its products and what is between them are not seen apart, or its cells not known",
+        f"optimization that the forward pass has reached: {', '.join(RUNGS)}",
+        "its matmuls and elementwise ops cannot be separated, or its cells are unknown",
     ),
-    Column("next_rung", pa.string(), "", "the first rung that is missing", "there is no rung"),
+    Column(
+        "next_rung",
+        pa.string(),
+        "",
+        "the first optimization that is missing",
+        "rung is null, or nothing is missing",
+    ),
     Column(
         "next_rung_saves_ns",
         pa.float64(),
         "ns",
-        "what that would save at least of a mean forward pass: ops or kernels left out, and the "
-        "gaps before them",
-        "it cannot be told",
+        "least time that next_rung saves per forward pass: omitted ops or kernels, "
+        "and the gaps before them",
+        "it is unknown",
     ),
     Column(
         "floor_ns",
         pa.float64(),
         "ns",
-        "the recurrence alone of a call, at the peaks measured: time steps × (product of the state "
-        "+ work element by element), of both passes if there is a backward one",
-        f"the peaks were not measured, or {_UNTOLD}",
+        "time of the recurrence of a call at the measured peak rates: time steps × (state matmul + "
+        "elementwise work), forward and backward",
+        f"the peak rates were not measured, or {_UNTOLD}",
     ),
 )
 
 COLUMNS = (
     RANK,
     Column("form", pa.string(), "", f"how a layer runs: {', '.join(FORMS)}"),
-    Column("framework", pa.string(), "", "whose ops they are"),
-    Column("op", pa.string(), "", "the op; of a loop, what a time step repeats"),
-    Column("library", pa.string(), "", "whose layer the op calls", "no op of a library is in it"),
+    Column("framework", pa.string(), "", "framework of the ops"),
+    Column("op", pa.string(), "", "the op; for a loop, the ops that each time step repeats"),
+    Column(
+        "library",
+        pa.string(),
+        "",
+        "library whose layer the op calls",
+        "no library op was recorded inside",
+    ),
     *_NETWORK,
     Column(
         "calls",
         pa.int64(),
         "",
         "calls of this layer in the profile",
-        "kernels alone show it: a row is then all calls of a step",
+        "only kernels show the layer; the row then covers all calls of a step",
     ),
     PER_STEP,
-    Column("cells", pa.int64(), "", "cells of a call: time steps × layers × directions", _UNTOLD),
+    Column("cells", pa.int64(), "", "cells per call: time steps × layers × directions", _UNTOLD),
     Column(
         "ops_per_time_step",
         pa.float64(),
         "",
-        "ops that compute on the host, forward, a time step",
+        "computing ops on the host per time step, in the forward pass",
         f"the work ran on a device, or {_NO_STEPS}",
     ),
     Column(
         "kernels_per_time_step",
         pa.float64(),
         "",
-        "kernels of the forward pass, a time step",
+        "kernels per time step, in the forward pass",
         f"the work ran on host threads, or {_NO_STEPS}",
     ),
     Column(
@@ -140,22 +158,21 @@ COLUMNS = (
         pa.float64(),
         "ns",
         "mean length of a backward pass",
-        "there is none, or the profile does not link it",
+        "there is no backward pass, or the profile does not link it",
     ),
     Column(
         "flops",
         pa.int64(),
         "",
-        "operations of the products of a call, the least that forward, and backward if there is "
-        "one, can do",
+        "least number of operations that the matmuls of a call need, forward and backward",
         _UNTOLD,
     ),
     Column(
         "roofline_share",
         pa.float64(),
         "share",
-        "time of these operations at the device's highest rate, over the time of the call",
-        "the rate was not measured, or flops or a time are not known",
+        "time of flops at the peak rate of the device, divided by the time of the call",
+        "the peak rate was not measured, or flops or the time is unknown",
     ),
     *_ALGORITHM,
     *_LADDER,

@@ -29,7 +29,7 @@ from lstmprof.events.narrow import Packed
 from lstmprof.events.schema import RANK, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN
 
-_NO_TOTAL = "the profile does not say what was allocated"
+_NO_TOTAL = "the profile does not record the allocated total"
 _NO_CHANGE = "the profile has no single allocations"
 COLUMNS = (
     RANK,
@@ -38,36 +38,42 @@ COLUMNS = (
         pa.int64(),
         "",
         "device number",
-        "it is memory of the host, or its allocator names no device",
+        "it is host memory, or its allocator names no device",
     ),
     replace(ALLOCATOR, type=pa.string()),
-    Column("step", pa.int64(), "", "number of the step", "the row is of the whole profile"),
-    Column("phase", pa.string(), "", "phase of the step", "the row is of the whole step, or more"),
+    Column("step", pa.int64(), "", "number of the step", "the row covers the whole profile"),
+    Column(
+        "phase",
+        pa.string(),
+        "",
+        "phase of the step",
+        "the row covers a whole step or the whole profile",
+    ),
     Column(
         "peak_allocated_bytes",
         pa.int64(),
         "bytes",
-        "the most that the allocator had given out at once, at its beginning too",
+        "most memory allocated at once, including what was allocated at the beginning",
         _NO_TOTAL,
     ),
     Column(
         "peak_reserved_bytes",
         pa.int64(),
         "bytes",
-        "the most that the allocator had of the device at once",
-        "the profile does not say it, or the allocator keeps nothing back",
+        "most memory that the allocator reserved at once",
+        "the profile does not record it, or the allocator reserves nothing",
     ),
     Column(
         "grown_bytes",
         pa.int64(),
         "bytes",
-        "what was allocated at its end, less what was at its beginning",
-        f"{_NO_TOTAL} at its beginning, and has no single allocations",
+        "allocated memory at the end minus that at the beginning",
+        "the profile has neither the total at the beginning nor single allocations",
     ),
     Column("allocations", pa.int64(), "", "number of allocations", _NO_CHANGE),
-    Column("allocated_bytes", pa.int64(), "bytes", "their sum", _NO_CHANGE),
+    Column("allocated_bytes", pa.int64(), "bytes", "total size of the allocations", _NO_CHANGE),
     Column("frees", pa.int64(), "", "number of frees", _NO_CHANGE),
-    Column("freed_bytes", pa.int64(), "bytes", "their sum", _NO_CHANGE),
+    Column("freed_bytes", pa.int64(), "bytes", "total size of the frees", _NO_CHANGE),
 )
 #: Columns of the events.
 READS = ("start_ns", "dur_ns", "rank", "device", "step", "phase")

@@ -24,41 +24,43 @@ from lstmprof.events.threads import thread_ids
 #: What torch.profiler writes before the name of a module.
 MODULE = "nn.Module: "
 SORTS = ("module", "python", "range")
-_UNLINKED = "the profile links no op with its forward op"
+_UNLINKED = "the profile links no backward op with its forward op"
 
 COLUMNS = (
     RANK,
     Column("sort", pa.string(), "", "module (nn.Module), python (a frame, file and line) or range"),
-    Column("name", pa.string(), "", "as the profiler wrote it, of a module without nn.Module"),
-    Column("count", pa.int64(), "", "times it was entered"),
-    Column("host_total_ns", pa.int64(), "ns", "host time in it, what is inside included"),
-    Column("host_self_ns", pa.int64(), "ns", "host time in it and in none of its sort inside it"),
+    Column("name", pa.string(), "", "name as the profiler wrote it, without nn.Module"),
+    Column("count", pa.int64(), "", "number of entries"),
+    Column("host_total_ns", pa.int64(), "ns", "host time in it, including everything inside"),
+    Column(
+        "host_self_ns", pa.int64(), "ns", "host time in it, without entries of the same sort inside"
+    ),
     Column(
         "device_total_ns",
         pa.int64(),
         "ns",
-        "duration of the activities launched in it",
+        "duration of activities launched in it",
         NO_ACTIVITIES,
     ),
     Column(
         "device_self_ns",
         pa.int64(),
         "ns",
-        "duration of the activities launched in it and in none of its sort inside it",
+        "duration of activities launched in it, without entries of the same sort inside",
         NO_ACTIVITIES,
     ),
     Column(
         "backward_host_ns",
         pa.int64(),
         "ns",
-        "host time of the backward ops of what ran in it",
+        "host time of the backward ops that belong to it",
         _UNLINKED,
     ),
     Column(
         "backward_device_ns",
         pa.int64(),
         "ns",
-        "duration of the activities that these launched",
+        "duration of activities launched by these backward ops",
         f"{_UNLINKED}, or {NO_ACTIVITIES}",
     ),
 )

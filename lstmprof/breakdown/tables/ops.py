@@ -25,33 +25,33 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
 COLUMNS = (
     RANK,
-    Column("name", pa.string(), "", "of the op, as the profiler wrote it"),
-    Column("count", pa.int64(), "", "times it was called"),
+    Column("name", pa.string(), "", "name of the op, as the profiler wrote it"),
+    Column("count", pa.int64(), "", "number of calls"),
     PER_STEP,
-    Column("host_total_ns", pa.int64(), "ns", "host time in it, what is inside included"),
-    Column("host_self_ns", pa.int64(), "ns", "host time in it and in no event inside it"),
+    Column("host_total_ns", pa.int64(), "ns", "host time in it, including everything inside"),
+    Column("host_self_ns", pa.int64(), "ns", "host time in it, without events inside"),
     Column(
         "device_total_ns",
         pa.int64(),
         "ns",
-        "duration of the activities that it or an op beneath it launched",
+        "duration of activities launched by it or by an op inside it",
         NO_ACTIVITIES,
     ),
     Column(
         "device_self_ns",
         pa.int64(),
         "ns",
-        "duration of the activities that it launched itself",
+        "duration of activities launched by it directly",
         NO_ACTIVITIES,
     ),
     Column(
         "kernels_total",
         pa.int64(),
         "",
-        "kernels that it or an op beneath it launched",
+        "kernels launched by it or by an op inside it",
         NO_ACTIVITIES,
     ),
-    Column("kernels_self", pa.int64(), "", "kernels that it launched itself", NO_ACTIVITIES),
+    Column("kernels_self", pa.int64(), "", "kernels launched by it directly", NO_ACTIVITIES),
 )
 
 

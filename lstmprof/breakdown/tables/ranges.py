@@ -25,24 +25,24 @@ _NUMBERED = re.compile(r"#\d+$")
 
 COLUMNS = (
     RANK,
-    Column("name", pa.string(), "", "of the range; of a step without its number"),
+    Column("name", pa.string(), "", "name of the range; for a step, without its number"),
     Column("kind", pa.string(), "", "step, phase (named " + ", ".join(PHASES) + ") or range"),
-    Column("count", pa.int64(), "", "times it was opened"),
-    Column("total_ns", pa.int64(), "ns", "host time in it, what is inside included"),
-    Column("mean_ns", pa.float64(), "ns", "mean length of one"),
-    Column("self_ns", pa.int64(), "ns", "host time in it and in no event inside it"),
+    Column("count", pa.int64(), "", "number of times that it was opened"),
+    Column("total_ns", pa.int64(), "ns", "host time in it, including everything inside"),
+    Column("mean_ns", pa.float64(), "ns", "mean length"),
+    Column("self_ns", pa.int64(), "ns", "host time in it, without events inside"),
     Column(
         "device_total_ns",
         pa.int64(),
         "ns",
-        "duration of the activities launched in it or in a range inside it",
+        "duration of activities launched in it or in a range inside it",
         NO_ACTIVITIES,
     ),
     Column(
         "device_self_ns",
         pa.int64(),
         "ns",
-        "duration of the activities launched in it and in no range inside it",
+        "duration of activities launched in it, without ranges inside",
         NO_ACTIVITIES,
     ),
 )

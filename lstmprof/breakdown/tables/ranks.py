@@ -23,61 +23,71 @@ from lstmprof.events.schema import DEVICE, RANK, Column, schema
 MOST_SKEW_SHARE = 0.5
 
 _ALONE = (
-    "it has no collective in common with another, or their ends do not agree: the table collectives"
+    "it shares no collective with another rank, or the ends do not agree (see "
+    "the table collectives)"
 )
-_SILENT = "it has no collectives"
-_MEAN = "of a mean step: "
+_SILENT = "the rank has no collectives"
 COLUMNS = (
     RANK,
     DEVICE,
-    Column("steps", pa.int64(), "", "steps of the profile; 1 where it marks none"),
+    Column("steps", pa.int64(), "", "number of steps; 1 if the profile marks none"),
     Column("step_ns", pa.float64(), "ns", "mean length of a step"),
     Column("longest_step_ns", pa.int64(), "ns", "length of the longest step"),
-    Column("busy_ns", pa.float64(), "ns", f"{_MEAN}something ran, collectives too"),
+    Column("busy_ns", pa.float64(), "ns", "busy time per mean step, including collectives"),
     Column(
         "waits_for_host_ns",
         pa.float64(),
         "ns",
-        f"{_MEAN}a device waited for its host",
+        "time per mean step in which a device waited for its host",
         "the work ran on host threads",
     ),
-    Column("work_ns", pa.float64(), "ns", f"{_MEAN}busy with anything but a collective"),
+    Column("work_ns", pa.float64(), "ns", "busy time per mean step, without collectives"),
     Column(
         "imbalance_share",
         pa.float64(),
         "share",
-        "work_ns over the mean of all ranks and devices, less 1",
-        "there is no other rank or device, or none works",
+        "work_ns divided by the mean over all ranks and devices, minus 1",
+        "there is no other rank or device, or none does any work",
     ),
-    Column("collective_ns", pa.float64(), "ns", f"{_MEAN}a collective ran"),
-    Column("exposed_ns", pa.float64(), "ns", f"{_MEAN}of it nothing else did"),
+    Column("collective_ns", pa.float64(), "ns", "time per mean step in which a collective ran"),
+    Column("exposed_ns", pa.float64(), "ns", "part of collective_ns in which nothing else ran"),
     Column(
         "overlapped_share",
         pa.float64(),
         "share",
-        "of the time of collectives that in which it computed as well",
+        "share of the collectives' time in which a computing kernel also ran",
         _SILENT,
     ),
-    Column("waits_ns", pa.float64(), "ns", f"{_MEAN}it waited for the last to arrive", _ALONE),
+    Column(
+        "waits_ns",
+        pa.float64(),
+        "ns",
+        "time per mean step in which it waited for the last rank",
+        _ALONE,
+    ),
     Column(
         "waits_for_rank",
         pa.int64(),
         "",
         "rank for which it waited the longest",
-        f"it waited for none; {_ALONE}",
+        f"it waited for no rank; {_ALONE}",
     ),
     Column(
-        "waits_for_device", pa.int64(), "", "device of that rank", f"it waited for none; {_ALONE}"
+        "waits_for_device",
+        pa.int64(),
+        "",
+        "device of that rank",
+        f"it waited for no rank; {_ALONE}",
     ),
-    Column("last_in", pa.int64(), "", "collectives in which it was the last to arrive", _ALONE),
+    Column("last_in", pa.int64(), "", "number of collectives in which it arrived last", _ALONE),
     Column(
-        "collectives", pa.int64(), "", "collectives that it has in common with all others", _ALONE
+        "collectives", pa.int64(), "", "number of collectives shared with all other ranks", _ALONE
     ),
     Column(
         "late_ns",
         pa.float64(),
         "ns",
-        f"{_MEAN}what each of the others waited for it in these, in the mean",
+        "mean time per step that another rank waited for it in these collectives",
         _ALONE,
     ),
 )

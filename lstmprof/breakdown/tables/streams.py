@@ -17,7 +17,7 @@ from lstmprof.events.table import UNKNOWN, EventTable
 COLUMNS = (
     RANK,
     DEVICE,
-    Column("stream", pa.int64(), "", "stream of the device", "the profile does not say"),
+    Column("stream", pa.int64(), "", "stream of the device", "the profile does not record it"),
     Column("activities", pa.int64(), "", "kernels, copies and memsets"),
     Column("kernels", pa.int64(), "", "kernels"),
     Column("busy_ns", pa.int64(), "ns", "time with at least one activity running"),
@@ -27,7 +27,7 @@ COLUMNS = (
         pa.float64(),
         "share",
         "busy time inside the rank's windows, divided by their length",
-        "the rank has no window",
+        "the rank has no steps",
     ),
     Column("first_ns", pa.int64(), "ns", "start of the first activity"),
     Column("last_ns", pa.int64(), "ns", "end of the last activity"),

@@ -29,25 +29,25 @@ PART, LINE = "part", "line"
 #: What code that XLA generated may be: the ledger tells these apart by names, which samples lack.
 _MAY_BE_COMPILED = ("pointwise", "layout", "reduction", "cast", "rng", "softmax_loss", "optimizer")
 
-_NOT_THERE = "the ledger has no such part, or its lanes are devices, or it is a line"
+_NOT_THERE = "the breakdown has no such part, it covers a device, or the row is a line"
 COLUMNS = (
     Column("kind", pa.string(), "", "part: of the ledger; line: a Python line that no event shows"),
-    Column("name", pa.string(), "", "the part, or function and line"),
-    Column("samples", pa.int64(), "", "samples in which a thread was there"),
-    Column("share", pa.float64(), "share", "of the samples in which a thread did not wait"),
-    Column("error", pa.float64(), "share", "half of the 95 % interval of this share, binomial"),
+    Column("name", pa.string(), "", "name of the part, or function and line"),
+    Column("samples", pa.int64(), "", "number of samples in it"),
+    Column("share", pa.float64(), "share", "share of the samples in which no thread waited"),
+    Column("error", pa.float64(), "share", "half of the 95 % interval of share (binomial)"),
     Column(
         "ledger_share",
         pa.float64(),
         "share",
-        "of the clean step",
+        "share of the clean step by the breakdown",
         _NOT_THERE,
     ),
     Column(
         "difference_points",
         pa.float64(),
         "",
-        "share less ledger's, in percentage points",
+        "share minus ledger_share, in percentage points",
         _NOT_THERE,
     ),
 )
