@@ -163,7 +163,10 @@ def verdict_of(
     advice: Iterable[Advice],
 ) -> Verdict:
     """Return the verdict on ``slow``, of the ``findings`` on it and the ``advice`` for them."""
-    fixes = tuple(sorted(advice, key=lambda a: -a.worth_ns))
+    given = tuple(advice)
+    whole_ns = slow.length_ns if fast is None else slow.length_ns - fast.length_ns
+    mends_cause = of_most(given, whole_ns) if outcome.state != "none" else None
+    fixes = tuple(sorted(given, key=lambda a: (a is not mends_cause, -a.worth_ns)))
     named = outcome.cause
     group = [] if named is None else [f for f in findings if f.group == named.group]
     baseline, subject = (None, slow.label) if fast is None else labels(fast, slow)
@@ -188,7 +191,7 @@ def verdict_of(
         bottleneck=None if named is None else _bottleneck(named, group),
         bottleneck_ns=sum(f.delta_ns for f in group),
         whole_ns=sum(f.delta_ns for f in findings),
-        cause=_cause(fast, slow, fixes, outcome, evidence),
+        cause=mends_cause.cause if mends_cause else _cause(fast, slow, outcome, evidence),
         evidence=evidence,
         words=outcome.words,
         fixes=fixes,
@@ -215,21 +218,11 @@ def _evidence(named: Finding, slow: StepProfile) -> str:
     return because(named) or rate
 
 
-def _cause(
-    fast: StepProfile | None,
-    slow: StepProfile,
-    fixes: Sequence[Advice],
-    outcome: Outcome,
-    evidence: str,
-) -> str:
-    """What in the code takes the time: by a fix for most of it, else by what the run calls.
+def _cause(fast: StepProfile | None, slow: StepProfile, outcome: Outcome, evidence: str) -> str:
+    """Return what a run calls, or calls otherwise than the fast one.
 
-    Empty if neither is known, or if the ``evidence`` begins with the same count.
+    Empty if unknown, or if the ``evidence`` begins with the same count.
     """
-    whole_ns = slow.length_ns if fast is None else slow.length_ns - fast.length_ns
-    large = of_most(fixes, whole_ns) if outcome.state == "found" else None
-    if large is not None:
-        return large.cause
     if fast is None:
         calls = layer_in_words(slow)
         return calls if "cell" in calls.lower() else ""

@@ -1,4 +1,4 @@
-"""What Python calls operator by operator where one compiled function would do.
+"""What Python calls operator by operator although one compiled function would do.
 
 Names as JAX and TensorFlow write them into their profiles (``seen.calls``).
 """
@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.causes import COMPILE
 from lstmprof.diagnose.findings import Finding
-from lstmprof.diagnose.remedies.told import (
+from lstmprof.diagnose.remedies.rows import (
     HOST,
     JAX,
     SERIES,
     TENSORFLOW,
     Example,
+    Match,
     Remedy,
-    Told,
-    each,
+    in_ms,
     is_retraced,
     often,
     series_of_launches,
@@ -28,7 +28,7 @@ from lstmprof.diagnose.remedies.told import (
 from lstmprof.diagnose.seen import Fact
 from lstmprof.diagnose.seen.calls import EAGER, FUNCTION, PROGRAM
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
-from lstmprof.numbers import cropped, milliseconds
+from lstmprof.numbers import cropped
 
 #: Programs that are operators and functions of JAX's own: the primitives of jax.lax, and those of
 #: jax.numpy and jax.nn that a recurrent network needs. What a user compiled has other names.
@@ -47,8 +47,8 @@ _OWN = re.compile(
     r"|ones(?:_like)?|eye|tri[lu]?|ravel|norm|threefry\w*|random_\w+|uniform|normal|bernoulli|split"
     r"|fold_in|rng_\w+|stop_gradient|erf\w*|nan_to_num)"
 )
-#: So often an unmarked profile compiles for one call's sake: a warm-up does it once or, for a
-#: gradient, twice.
+#: Without step markers, one function that is compiled so often is compiled again and again: a
+#: warm-up compiles it once or, with its gradient, twice.
 _AGAIN = 3
 #: What TensorFlow does to call one operator from Python; the operator itself is among it.
 _CALLING = re.compile(
@@ -57,49 +57,47 @@ _CALLING = re.compile(
 )
 
 
-def jitted_whole(f: Finding) -> Told | None:
-    """JAX runs a series of small programs, or compiles some of its own one by one."""
+def jitted_whole(f: Finding) -> Match | None:
+    """Match a series of small programs of JAX, or compiling some of its own one by one."""
     if f.kind == COMPILE:
         return _compiled_alone(f)
     programs = small_programs(f.slow)
     if not programs or is_retraced(f.slow):
         return None
-    if f.slow.device is None and f.kind == causes.DISPATCH and 2 * total(programs) < f.slow_ns:
-        return None
     on_host = f.slow.device is None
+    if on_host and f.kind == causes.DISPATCH and 2 * total(programs) < f.slow_ns:
+        return None
     saves = _calling_ns(f.slow, programs) if on_host else series_of_launches(f)
     if saves is None:
         return None
-    return Told(
-        f"it calls compiled programs {often(f.slow, _calls(programs))}, such as "
-        f"{_called(programs[0].name)}: one jax.jit around the whole step, gradients and optimizer "
-        "included, makes them one",
+    return Match(
+        f"compiled programs such as {_called(programs[0].name)} are called "
+        f"{often(f.slow, _calls(programs))}",
         saves,
     )
 
 
-def _compiled_alone(f: Finding) -> Told | None:
-    """Most of compiling is for an operator of JAX's own, which no jit of the user's holds."""
+def _compiled_alone(f: Finding) -> Match | None:
+    """Match if most of compiling is for an operator of JAX's own, outside any jit of the user's."""
     name = compiled_alone(f.slow)
     if name is None:
         return None
-    return Told(
-        f"outside of any jax.jit, {name} is traced and compiled {compiled_when(f.slow)}, as its "
-        f"function or its shapes are new ones: {milliseconds(f.slow_ns)} ms{each(f.slow)}; put one "
-        "jax.jit around the whole step, gradients and optimizer included, once before the loop",
+    return Match(
+        f"compiling takes {in_ms(f.slow, f.slow_ns)}",
         f.slow_ns,
+        cause=f"JAX compiles {name} {compiled_when(f.slow)}: it is called outside jax.jit",
     )
 
 
 def compiled_when(profile: StepProfile) -> str:
-    """In how many steps something was compiled; how often where none is marked."""
+    """Return in how many steps something was compiled; how often if no step is marked."""
     if profile.marked:
         return f"in {profile.seen.compiled_steps} steps"
     return often(profile, profile.seen.compiled[0].count)
 
 
 def compiled_alone(profile: StepProfile) -> str | None:
-    """The operator of JAX's own that takes most of compiling again and again; None where none."""
+    """Return the operator of JAX's own that takes most of repeated compiling; None if none does."""
     facts = profile.seen.compiled
     if not facts or not is_compiled_again(profile):
         return None
@@ -108,7 +106,7 @@ def compiled_alone(profile: StepProfile) -> str | None:
 
 
 def is_compiled_again(profile: StepProfile) -> bool:
-    """Whether something is compiled in several steps; unmarked, one function three times."""
+    """Return whether several steps compile; without step markers, one function three times."""
     facts = profile.seen.compiled
     if profile.marked:
         return profile.seen.compiled_steps > 1
@@ -117,10 +115,10 @@ def is_compiled_again(profile: StepProfile) -> bool:
 
 
 def small_programs(profile: StepProfile) -> Sequence[Fact]:
-    """Programs of a series, JAX's own and what is called as often; empty where they are few.
+    """Return JAX's own programs and those called as often; empty if they are few.
 
-    A step that is one program may have some of JAX's own beside it: without step markers ten of
-    these for each call of a program that is the user's make a series.
+    A step that is one program may have some of JAX's own beside it: without step markers, ten of
+    these per call of a program of the user's make a series.
     """
     programs = profile.seen.programs
     small = [p for p in programs if _is_own(p.name) or (profile.marked and p.count >= SERIES)]
@@ -142,30 +140,29 @@ def _called(name: str) -> str:
     return cropped(match["name"] if match else name)
 
 
-def outside_of_a_function(f: Finding) -> Told | None:
-    """TensorFlow runs a series of operators one by one at Python's call."""
+def outside_of_a_function(f: Finding) -> Match | None:
+    """Match a series of TensorFlow operators that Python calls one by one."""
     operators = eager_operators(f.slow)
     if not operators or is_retraced(f.slow):
         return None
     calling = [c for c in f.contributors if c.name and _CALLING.fullmatch(c.name)]
     if f.kind == causes.DISPATCH and 2 * total_ns(calling) < total_ns(f.contributors):
         return None
-    return Told(
-        f"outside of a function it runs operators one by one, {often(f.slow, _calls(operators))}, "
-        f"such as {_called(operators[0].name)}: put the whole step, gradients and optimizer "
-        "included, into one tf.function (Keras does, unless run_eagerly=True)",
+    return Match(
+        f"eager operators such as {_called(operators[0].name)} run "
+        f"{often(f.slow, _calls(operators))}",
         _calling_ns(f.slow, operators),
     )
 
 
 def _calling_ns(profile: StepProfile, called: Sequence[Fact]) -> int:
-    """What waits for these calls, with the Python before each."""
+    """Return the time of these calls, with the Python before each."""
     names = {fact.name for fact in called}
     return total([fact for fact in profile.seen.called if fact.name in names])
 
 
 def eager_operators(profile: StepProfile) -> Sequence[Fact]:
-    """Operators that run outside of a function; empty where they are few beside functions."""
+    """Return the operators that run outside any function; empty if they are few."""
     eager = profile.seen.eager
     functions = [fact for fact in eager if FUNCTION.match(fact.name)]
     operators = [fact for fact in eager if not FUNCTION.match(fact.name)]
@@ -174,15 +171,15 @@ def eager_operators(profile: StepProfile) -> Sequence[Fact]:
 
 JIT_THE_WHOLE = Remedy(
     name="jit the whole",
-    cause="JAX runs a step as a series of small programs, outside of one jax.jit",
-    condition="ten compiled programs or more per step, JAX's own operators or called as often, "
-    "where a step is no program of the user's; on a GPU launches as for a CUDA graph, on a CPU "
-    "half of the dispatch; of compiling, that most of it is for an operator of JAX's own, in "
-    "several steps",
+    cause="JAX calls many small compiled programs, not one jitted step",
+    fix="put one jax.jit around the whole step, with gradients and optimizer, before the loop",
+    condition="ten compiled programs or more per step that are JAX's own operators, or are called "
+    "as often; on a GPU launches as for a CUDA graph, on a CPU half of the dispatch. Of "
+    "compilation: most of it is for one of JAX's own operators, in several steps",
     kinds=(*HOST, COMPILE),
     frameworks=JAX,
-    saves="on a GPU the usual gaps, on a CPU calling these programs and the usual Python between "
-    "them; tracing and compiling",
+    saves="on a GPU the usual gaps, on a CPU the calls of these programs and the usual Python "
+    "between them; tracing and compiling",
     of_several=True,
     decide=jitted_whole,
     sources=(
@@ -190,19 +187,20 @@ JIT_THE_WHOLE = Remedy(
         "https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html",
     ),
     example=Example(
-        "a training step of Flax 0.12 on JAX 0.10 that no jit holds, on a CPU",
-        "outside of any jax.jit, scan is traced and compiled in 3 steps, as its function or its "
-        "shapes are new ones: 5,883.8 ms per step; put one jax.jit around the whole step",
+        of="a training step of Flax 0.12 on JAX 0.10 without jax.jit, on a CPU",
+        seen="compiling takes 5,883.8 ms per step",
     ),
 )
 IN_ONE_FUNCTION = Remedy(
     name="one tf.function",
-    cause="TensorFlow runs a step operator by operator, outside of a function",
-    condition="ten operators or more per step executed eagerly, ten times as many as functions, "
-    "and calling them is half of the dispatch; nothing traced or compiled",
+    cause="TensorFlow runs the step eagerly, operator by operator",
+    fix="put the whole step, with gradients and optimizer, into one tf.function (Keras: "
+    "run_eagerly=False)",
+    condition="ten eager operators or more per step, ten times as many as functions; calling them "
+    "is half of the dispatch; nothing is traced or compiled",
     kinds=HOST,
     frameworks=TENSORFLOW,
-    saves="calling these operators, and the usual Python between them",
+    saves="the calls of these operators, and the usual Python between them",
     of_several=True,
     decide=outside_of_a_function,
     sources=(
@@ -210,8 +208,7 @@ IN_ONE_FUNCTION = Remedy(
         "https://github.com/tensorflow/tensorflow/issues/50488",
     ),
     example=Example(
-        "a training step of an LSTM cell in operators of TensorFlow 2.21, on a CPU, 20 time steps",
-        "outside of a function it runs operators one by one, 843 times per step, such as MatMul: "
-        "put the whole step, gradients and optimizer included, into one tf.function",
+        of="a training step of an LSTM cell in operators of TensorFlow 2.21, on a CPU",
+        seen="eager operators such as MatMul run 843 times per step",
     ),
 )

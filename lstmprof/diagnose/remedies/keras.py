@@ -13,15 +13,15 @@ import re
 from collections.abc import Iterable
 
 from lstmprof.diagnose.findings import Finding
-from lstmprof.diagnose.remedies.told import (
+from lstmprof.diagnose.remedies.rows import (
     HOST,
     JAX,
     TENSORFLOW,
     TORCH,
     WORK,
     Example,
+    Match,
     Remedy,
-    Told,
     often,
     times_called,
 )
@@ -64,21 +64,22 @@ _CALLS = re.compile(r"closed_call/|jit\(_where\)/")
 _WHERE, _TANH = re.compile(r"^aten::where$"), re.compile(r"^aten::tanh$")
 _CUDNN = re.compile(r"CudnnRNN|_cudnn_rnn|miopen_rnn|mkldnn_rnn_layer|aten::lstm$|aten::gru$")
 _NAMES = {"torch": "PyTorch", "jax": "JAX"}
-#: Fewer choices are those of a layer beside the loop.
+#: Fewer choices per step are no loop over time steps. Chosen by hand.
 _TIME_STEPS = 8
+_SIMILAR = "batch sequences of similar length"
 
 _MATMUL = re.compile(r"while/.*(?::(?:_\w+)?MatMul|/MatMul(?:_\d+)?)$")
 _KERAS_LAYER = re.compile(r"(?<![a-z_])(?:lstm|gru)(?:_\d+)?/(?:.*/)?while/")
 
 
-def keras_without_cudnn(f: Finding) -> Told | None:
-    """A layer of Keras on a GPU fails conditions of its cuDNN path."""
+def keras_without_cudnn(f: Finding) -> Match | None:
+    """Match a layer of Keras on a GPU with options that its cuDNN path lacks."""
     unmet = unmet_by_keras(f.slow)
-    return Told(f"Keras runs this layer on cuDNN only with {listed(unmet)}") if unmet else None
+    return Match(fix=f"set {listed(unmet)}: Keras uses cuDNN only with that") if unmet else None
 
 
 def unmet_by_keras(profile: StepProfile) -> list[str]:
-    """The conditions of Keras's cuDNN path that this run's layers do not meet; none where met."""
+    """Return the options that Keras's cuDNN path needs and this run's layers lack."""
     if profile.device is None:
         return []
     row = ROWS.get(profile.implementation or "")
@@ -95,7 +96,7 @@ def unmet_by_keras(profile: StepProfile) -> list[str]:
 
 
 def names_of(profile: StepProfile) -> list[str]:
-    """The names of its ops and of what its activities say that they belong to."""
+    """Return the names of the ops, and the paths that activities give."""
     return [*(row["name"] for row in profile.rows("ops")), *profile.seen.paths]
 
 
@@ -104,7 +105,7 @@ def _any(pattern: re.Pattern[str], names: Iterable[str]) -> bool:
 
 
 def is_keras(profile: StepProfile) -> bool:
-    """Whether a layer of Keras is seen to have run: by our row, its frames, or its cell's scope."""
+    """Return whether a Keras layer ran: by our row, its frames, or its cell's scope."""
     row = ROWS.get(profile.implementation or "")
     if row is not None:
         return row.library == "keras"
@@ -112,20 +113,20 @@ def is_keras(profile: StepProfile) -> bool:
 
 
 def _in_one_op(profile: StepProfile) -> bool:
-    """Whether a recurrent layer ran in one op, as far as names and kernels tell."""
+    """Return whether a recurrent layer ran in one op, as far as names and kernels show."""
     rnn = any(c.part == "rnn" for c in profile.contributors)
     return rnn or _any(_CUDNN, names_of(profile))
 
 
 def masks_in_the_loop(profile: StepProfile) -> float:
-    """How often a step the loop of a recurrent layer chooses by a mask; 0 where none is seen.
+    """Count the choices by a mask per step in the loop of a recurrent layer; 0 if none is seen.
 
-    Of PyTorch the ops have no scope: where frames of Keras's loop were recorded, and every cell's
-    tanh has a choice beside it, these are counted.
+    PyTorch's ops have no scope: there, choices count if frames of Keras's loop were recorded and
+    every tanh of a cell has a choice beside it.
     """
     if profile.framework in TORCH:
         times = times_called(profile, _WHERE) if profile.seen.keras_frames else 0.0
-        return times if times >= times_called(profile, _TANH) else 0.0
+        return times if times >= max(times_called(profile, _TANH), _TIME_STEPS) else 0.0
     paths = {_CALLS.sub("", path): times for path, times in profile.seen.paths.items()}
     loops = {match[1] for path in paths if (match := _LOOP_OF_CELL.match(path))}
     choices = ((_CHOICE.fullmatch(path), times) for path, times in paths.items())
@@ -137,10 +138,10 @@ def masks_in_the_loop(profile: StepProfile) -> float:
 
 
 def masks_seen_going_in(profile: StepProfile) -> bool:
-    """Whether masked sequences were seen to go into a model whose layers run cell by cell.
+    """Return whether masked sequences went into a model whose layers run cell by cell.
 
-    TensorFlow leaves out short ops (``certainty.short_ops``), so that the choices by a mask may
-    lack while the loop is there.
+    TensorFlow omits short ops (``certainty.short_ops``): the choices by a mask may be missing
+    although the loop is there.
     """
     if profile.info.padding is None:
         return False
@@ -148,51 +149,35 @@ def masks_seen_going_in(profile: StepProfile) -> bool:
 
 
 def is_masked(profile: StepProfile) -> bool:
-    """Whether a recurrent layer masks its time steps, by its ops or by the sequences it got."""
+    """Return whether a recurrent layer masks its time steps, by its ops or its sequences."""
     return masks_in_the_loop(profile) > 0 or masks_seen_going_in(profile)
 
 
 def _is_of_a_layer(loop: str, paths: Iterable[str]) -> bool:
-    """Whether a loop is that of a recurrent layer by its name, or an inlined one of Keras 2."""
+    """Return whether a loop is a recurrent layer's by its name, or an inlined one of Keras 2."""
     named = _LAYERS_LOOP.search(loop) is not None
     return named or (_INLINED.fullmatch(loop) is not None and _any(_READS, paths))
 
 
-def masked(f: Finding) -> Told | None:
-    """A recurrent layer masks every time step in a loop of its own."""
+def masked(f: Finding) -> Match | None:
+    """Match a recurrent layer that masks every time step in a loop of its own."""
     times = masks_in_the_loop(f.slow)
     counted = times >= _TIME_STEPS
     if not (counted or masks_seen_going_in(f.slow)) or _in_one_op(f.slow):
         return None
-    seen = "a recurrent layer applies a mask time step by time step"
-    seen += f", {often(f.slow, times)}" if counted else ""
-    batches = "put sequences of similar length into one batch, which leaves few time steps to mask"
+    parts = [f"the mask is applied {often(f.slow, times)}"] if counted else []
     if f.slow.framework in TENSORFLOW:
-        return Told(_of_padding(seen, f.slow.info.padding, batches))
-    return Told(
-        f"{seen}: Keras on {_NAMES[f.slow.framework or '']} takes no mask to cuDNN, which costs "
-        "the layer its fast path on a GPU; sequences of one length need none (mask_zero=False), "
-        f"else {batches}"
-    )
+        side = {"front": "in front", "behind": "at the end"}.get(f.slow.info.padding or "")
+        parts += [f"sequences are padded {side}"] if side else []
+        no_use = f.slow.device is None or side == "at the end"
+        return Match("; ".join(parts), fix=_SIMILAR if no_use else "")
+    parts.append(f"Keras on {_NAMES[f.slow.framework or '']} uses cuDNN only without a mask")
+    fix = f"use sequences of one length without a mask (mask_zero=False), or {_SIMILAR}"
+    return Match("; ".join(parts), fix=fix)
 
 
-def _of_padding(seen: str, padding: str | None, batches: str) -> str:
-    """What to do about masks on TensorFlow, by the side on which sequences are filled up."""
-    if padding == "behind":
-        return (
-            f"{seen}, to sequences that are padded at their end, as cuDNN on a GPU takes them: "
-            f"{batches}"
-        )
-    where = ", to sequences that are padded in front" if padding == "front" else ""
-    default = "" if where else ", whose default is in front"
-    return (
-        f"{seen}{where}: pad sequences at their end (padding='post' of pad_sequences{default}), as "
-        f"cuDNN on a GPU takes no other mask, and on any device {batches}"
-    )
-
-
-def standard_loop(f: Finding) -> Told | None:
-    """Keras on TensorFlow runs its standard loop on a GPU, and no option is seen to explain it."""
+def standard_loop(f: Finding) -> Match | None:
+    """Match Keras's standard loop of TensorFlow on a GPU that no option explains."""
     profile, names = f.slow, names_of(f.slow)
     if profile.device is None or profile.implementation in ROWS or _in_one_op(profile):
         return None
@@ -202,55 +187,46 @@ def standard_loop(f: Finding) -> Told | None:
         return None
     if unmet_by_keras(profile) or is_masked(profile):
         return None
-    return Told(
-        "Keras's standard loop runs on the GPU in place of cuDNN's function, and no op shows an "
-        "option that cuDNN lacks: TensorFlow does not swap it in for a stateful layer, inside "
-        "another loop (tf.data.scan) or where signatures differ; use_cudnn=True of Keras 3 says "
-        "why, and uses no swapping"
-    )
+    return Match("no layer option explains it; a stateful layer or a loop around the layer would")
 
 
-def own_loop(f: Finding) -> Told | None:
-    """Keras on PyTorch or JAX runs its own loop over the time steps, for no option that is seen."""
+def own_loop(f: Finding) -> Match | None:
+    """Match Keras's own loop on PyTorch or JAX, unless an option explains it."""
     profile = f.slow
     if profile.implementation in ROWS or not is_keras(profile) or _in_one_op(profile):
         return None
-    if profile.framework in TORCH:
-        return _on_torch(profile)
-    if profile.device is None or unmet_by_keras(profile) or is_masked(profile):
-        return None
-    return Told(
-        f"Keras's own loop over the time steps runs on JAX{_version(profile)}: it has cuDNN's "
-        "layer there since 3.14, where there is no mask, recurrent_dropout or unroll; upgrade "
-        "an older Keras, or call jax.experimental.rnn.lstm"
-    )
-
-
-def _on_torch(profile: StepProfile) -> Told | None:
-    if profile.device is None:
-        return Told(
-            f"Keras on PyTorch{_version(profile)} has a layer in one op only on a GPU: on a CPU "
-            "its own loop runs time step by time step, where torch.nn.LSTM is one op of oneDNN"
+    on_torch = profile.framework in TORCH
+    if on_torch and profile.device is None:
+        return Match(
+            f"{_version(profile)} has no one-op layer on a CPU",
+            fix="use torch.nn.LSTM, not Keras's layer: one call runs all time steps of a layer",
         )
-    if masks_in_the_loop(profile) >= _TIME_STEPS or masks_seen_going_in(profile):
+    if is_masked(profile) or (not on_torch and (profile.device is None or unmet_by_keras(profile))):
         return None
-    return Told(
-        f"Keras's own loop over the time steps runs on PyTorch{_version(profile)} in place of "
-        "cuDNN, which it did not have before 3.10 and has lost unseen in later versions, and never "
-        "uses with a mask, recurrent_dropout or unroll: upgrade Keras, or call torch.nn.LSTM"
+    if on_torch:
+        return Match(
+            f"{_version(profile)} did not reach cuDNN, which it lacks before 3.10 and lost in "
+            "some later versions",
+            fix="upgrade Keras, or use torch.nn.LSTM",
+        )
+    return Match(
+        f"{_version(profile)} did not reach cuDNN, which it has since 3.14",
+        fix="upgrade Keras to 3.14 or later, or call jax.experimental.rnn.lstm",
     )
 
 
 def _version(profile: StepProfile) -> str:
+    """Return ``Keras 3.15 on PyTorch``."""
     version = (profile.info.versions or {}).get("keras")
-    return f" (Keras {version})" if version else ""
+    return f"Keras {version or ''}".strip() + f" on {_NAMES[profile.framework or '']}"
 
 
 KERAS_ON_CUDNN = Remedy(
     name="Keras on cuDNN",
-    cause="a layer of Keras has an option that its cuDNN path lacks",
-    condition="ops of a cell of Keras run on a GPU, and their names show an option that cuDNN "
-    "lacks",
+    cause="an option of the Keras layer keeps it off cuDNN",
+    fix="set the options that cuDNN needs: activation='tanh', recurrent_activation='sigmoid', "
+    "recurrent_dropout=0, unroll=False",
+    condition="ops of a Keras cell on a GPU whose names show an option that cuDNN lacks",
     kinds=(*HOST, *WORK),
     frameworks=(*TENSORFLOW, *JAX),
     decide=keras_without_cudnn,
@@ -262,11 +238,12 @@ KERAS_ON_CUDNN = Remedy(
 )
 PAD_AT_THE_END = Remedy(
     name="pad at the end",
-    cause="a recurrent layer masks its time steps in a loop, as cuDNN cannot where sequences are "
-    "padded in front",
+    cause="a mask makes the recurrent layer run one time step at a time",
+    fix="pad sequences at the end (padding='post' of pad_sequences), which cuDNN accepts, and "
+    f"{_SIMILAR}",
     condition="eight choices by a mask or more per step in the loop of a recurrent layer, or "
-    "lstmprof run saw padded sequences go into a model of Keras that masks them and runs cell by "
-    "cell; and no op that holds a whole layer; of PyTorch among frames of Keras's layers",
+    "lstmprof run saw padded sequences go into a Keras model that masks them and runs cell by "
+    "cell; no op that runs a whole layer; for PyTorch, frames of Keras's layers",
     kinds=(*HOST, *WORK),
     frameworks=(*TENSORFLOW, *JAX, *TORCH),
     decide=masked,
@@ -276,16 +253,16 @@ PAD_AT_THE_END = Remedy(
         "https://github.com/tensorflow/tensorflow/issues/33148",
     ),
     example=Example(
-        "a text classifier of Keras 3.15 on TensorFlow 2.21, on a CPU, 20 time steps",
-        "a recurrent layer applies a mask time step by time step, 60 times per step: pad sequences "
-        "at their end (padding='post' of pad_sequences, whose default is in front)",
+        of="a text classifier of Keras 3.15 on TensorFlow 2.21, on a CPU, 20 time steps",
+        seen="the mask is applied 60 times per step",
     ),
 )
 KERAS_OUT_OF_ITS_LOOP = Remedy(
     name="Keras off its standard loop",
-    cause="Keras's standard loop runs on a GPU, as TensorFlow did not swap cuDNN's function in",
-    condition="the loop of a layer of Keras, or of its function standard_lstm, on a GPU; no op of "
-    "cuDNN's, no mask, and no option that cuDNN lacks",
+    cause="Keras runs its standard loop on the GPU, not cuDNN",
+    fix="set use_cudnn=True (Keras 3): its error says what keeps the layer off cuDNN",
+    condition="the loop of a Keras layer, or of its function standard_lstm, on a GPU; no op of "
+    "cuDNN, no mask, and no option that cuDNN lacks",
     kinds=(*HOST, *WORK),
     frameworks=TENSORFLOW,
     decide=standard_loop,
@@ -297,10 +274,10 @@ KERAS_OUT_OF_ITS_LOOP = Remedy(
 )
 UPGRADE_KERAS = Remedy(
     name="a layer op for Keras",
-    cause="Keras on PyTorch or JAX runs its own loop over the time steps where the framework has "
-    "the layer in one op",
-    condition="Keras's own layers, by their frames (PyTorch) or their scope (JAX, on a GPU), no op "
-    "that holds a layer, and no option seen that explains it",
+    cause="Keras runs its own loop over the time steps",
+    fix="upgrade Keras, or use torch.nn.LSTM or jax.experimental.rnn.lstm",
+    condition="Keras's own layers, by their frames (PyTorch) or their scope (JAX, on a GPU); no op "
+    "that runs a whole layer, and no option that explains it",
     kinds=(*HOST, *WORK),
     frameworks=(*TORCH, *JAX),
     decide=own_loop,
@@ -312,8 +289,7 @@ UPGRADE_KERAS = Remedy(
         "https://github.com/keras-team/keras/pull/22399",
     ),
     example=Example(
-        "keras.layers.LSTM of Keras 3.15 on PyTorch 2.13, on a CPU, with Python stacks",
-        "Keras on PyTorch has a layer in one op only on a GPU: on a CPU its own loop runs time "
-        "step by time step, where torch.nn.LSTM is one op of oneDNN",
+        of="keras.layers.LSTM of Keras 3.15 on PyTorch 2.13, on a CPU, with Python stacks",
+        seen="Keras on PyTorch has no one-op layer on a CPU",
     ),
 )

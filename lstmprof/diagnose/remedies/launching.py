@@ -1,4 +1,4 @@
-"""What lets a host keep up with its device: fewer launches, each with more to do."""
+"""What lets a host keep up with its device: fewer launches, each with more work."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ import re
 from lstmprof import implementations
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.causes import MEMORY
+from lstmprof.diagnose.certainty.pair import layer_in_words
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.findings.counts import counted
-from lstmprof.diagnose.remedies.told import (
+from lstmprof.diagnose.remedies.cells import form_of
+from lstmprof.diagnose.remedies.keras import is_keras
+from lstmprof.diagnose.remedies.rows import (
     HOST,
     SERIES,
     TENSORFLOW,
     TORCH,
     WORK,
     Example,
+    Match,
     Remedy,
-    Told,
     each,
+    in_ms,
     is_compiled,
     is_retraced,
     series_of_launches,
@@ -26,7 +30,8 @@ from lstmprof.diagnose.remedies.told import (
 )
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.threads import ASKS
-from lstmprof.numbers import count, milliseconds, number_of, quantity
+from lstmprof.implementations import LOOP
+from lstmprof.numbers import count, number_of, quantity
 
 #: A category whose kernels are as many and as large whatever the batch.
 _NOT_OF_THE_BATCH = "optimizer"
@@ -40,25 +45,23 @@ _FUSED = re.compile(r"_fused_(?:adam|sgd|adagrad)|FusedAdam|FusedSgd|FusedAdagra
 _OPTIMIZER = re.compile(r"Optimizer\.step#(\w+)\.step")
 #: The optimizers of torch.optim that take ``fused``.
 _CAN_FUSE = ("Adam", "AdamW", "SGD", "Adagrad")
+_XLA = "tf.function(jit_compile=True)"
+_XLA_OF_KERAS = "model.compile(jit_compile=True)"
+_UNROLL = f"{_XLA_OF_KERAS}, or unroll=True of the layer"
 
 
-def cuda_graph(f: Finding) -> Told | None:
-    """A series of launches of PyTorch that is the same in every step, as far as is seen."""
-    saves, row = series_of_launches(f), implementations.ROWS.get(f.slow.implementation or "")
+def cuda_graph(f: Finding) -> Match | None:
+    """Match a series of launches of PyTorch that is the same in every step, as far as is seen."""
+    saves, ours = series_of_launches(f), f.slow.implementation in implementations.ROWS
     if saves is None or not _can_be_captured(f.slow):
         return None
-    launches = f"{count(counted(f.slow, 'launches'))} launches{each(f.slow)}"
-    if row is not None:
-        return Told(f"replay its {launches} as one CUDA graph (capture --cuda-graph)", saves)
-    return Told(
-        f"its {launches} can be one where every step has the same shapes: a CUDA graph, by "
-        "torch.compile(mode='reduce-overhead') or torch.cuda.graph",
-        saves,
-    )
+    seen = f"{count(counted(f.slow, 'launches'))} kernel launches{each(f.slow)}"
+    fix = "replay the step as one CUDA graph (capture --cuda-graph)" if ours else ""
+    return Match(seen, saves, fix)
 
 
 def _can_be_captured(profile: StepProfile) -> bool:
-    """Whether nothing is seen that a CUDA graph refuses, and none is there already."""
+    """Return whether nothing in the profile rules out a CUDA graph, and none runs already."""
     info, workload = profile.info, profile.info.workload
     if info.cuda_graph or profile.seen.graph or is_retraced(profile):
         return False
@@ -70,23 +73,22 @@ def _can_be_captured(profile: StepProfile) -> bool:
     return not asks and not shared and (row is None or "cuda-graph" not in row.refusals())
 
 
-def compiled_step(f: Finding) -> Told | None:
-    """A series of launches of PyTorch, half of them element by element, that nothing compiled."""
+def compiled_step(f: Finding) -> Match | None:
+    """Match a series of launches of PyTorch, half of them elementwise, that nothing compiled."""
     saves = series_of_launches(f)
     if saves is None or f.slow.implementation or is_compiled(f.slow) or is_retraced(f.slow):
         return None
     kernels, pointwise = counted(f.slow, "kernels"), counted(f.slow, "pointwise")
     if 2 * pointwise < kernels or not kernels:
         return None
-    return Told(
-        f"{count(pointwise)} of its {count(kernels)} kernels{each(f.slow)} work element by "
-        "element: torch.compile can fuse them",
+    return Match(
+        f"{count(pointwise)} of {count(kernels)} kernels{each(f.slow)} are elementwise",
         round(saves * min(pointwise / kernels, 1.0)),
     )
 
 
-def fused_optimizer(f: Finding) -> Told | None:
-    """PyTorch's optimizer parameter by parameter: most of this work, or of a series of launches."""
+def fused_optimizer(f: Finding) -> Match | None:
+    """Match PyTorch's unfused optimizer, if it is most of this work or ten of the launches."""
     if _is_fused(f.slow) or not _can_fuse(f.slow):
         return None
     optimizing = [
@@ -103,11 +105,7 @@ def fused_optimizer(f: Finding) -> Told | None:
         saves = round(series * min(updates / max(kernels, 1.0), 1.0))
     elif 2 * saves < sum(c.ns for c in f.contributors):
         return None
-    return Told(
-        f"{milliseconds(saves)} ms{each(f.slow)} go to the optimizer, parameter by parameter: "
-        "fused=True of torch.optim updates all of them in one kernel",
-        saves,
-    )
+    return Match(f"the optimizer takes {in_ms(f.slow, saves)}", saves)
 
 
 def _of_optimizer(profile: StepProfile) -> list[dict[str, int]]:
@@ -120,7 +118,7 @@ def _is_fused(profile: StepProfile) -> bool:
 
 
 def _can_fuse(profile: StepProfile) -> bool:
-    """Whether the optimizer that is seen has a fused form."""
+    """Return whether the optimizer in the profile has a fused form."""
     if profile.info.workload.optimizer is not None:
         return True
     rows = [*profile.rows("ops"), *profile.rows("ranges")]
@@ -128,65 +126,66 @@ def _can_fuse(profile: StepProfile) -> bool:
     return bool(names) and all(name in _CAN_FUSE for name in names)
 
 
-def xla(f: Finding) -> Told | None:
-    """A step of TensorFlow that XLA compiles and did not."""
-    row = implementations.ROWS.get(f.slow.implementation or "")
-    if f.slow.info.xla or is_retraced(f.slow) or is_compiled(f.slow):
+def xla(f: Finding) -> Match | None:
+    """Match a step of TensorFlow that XLA could compile and did not."""
+    profile = f.slow
+    row, on_cpu = implementations.ROWS.get(profile.implementation or ""), profile.device is None
+    if profile.info.xla or is_retraced(profile) or is_compiled(profile):
         return None
+    fix = f"use {_XLA_OF_KERAS if is_keras(profile) else _XLA}"
+    if on_cpu:
+        fix = f"try {_UNROLL if is_keras(profile) else _XLA}: not measured here"
     if row is not None:
-        where = "cpu" if f.slow.device is None else "cuda"
-        if {"xla", f"xla on {where}"} & row.refusals().keys() or _ctc(f.slow, row):
+        refusals = {"xla", f"xla on {'cpu' if on_cpu else 'cuda'}"} & row.refusals().keys()
+        if refusals or _ctc(profile, row):
             return None
-        return Told("compile the step with XLA: jit_compile=True (capture --xla)")
+        unmeasured = ": not measured here" if on_cpu else ""
+        return Match(fix=f"compile the step with XLA (capture --xla){unmeasured}")
     saves = series_of_launches(f)
-    if saves is None or times_called(f.slow, _NOT_XLA):
+    in_loop = on_cpu and form_of(profile) == LOOP
+    if (saves is None and not in_loop) or times_called(profile, _NOT_XLA):
         return None
-    return Told(
-        "compile the step with XLA where its shapes are known: tf.function(jit_compile=True) "
-        f"launches what it fuses at once, of {count(counted(f.slow, 'launches'))} launches"
-        f"{each(f.slow)}",
-        saves,
-    )
+    launches = count(counted(profile, "launches"))
+    seen = f"{launches} kernel launches{each(profile)}" if saves else layer_in_words(profile)
+    return Match(seen, saves, fix)
 
 
 def _ctc(profile: StepProfile, row: implementations.Implementation) -> bool:
     return profile.info.workload.loss == "ctc" and "xla of ctc" in row.refusals()
 
 
-def larger_batch(f: Finding) -> Told | None:
-    """Kernels that are over before the host brings the next one, one after another."""
+def larger_batch(f: Finding) -> Match | None:
+    """Match kernels that end before the host launches the next one."""
     gaps = f.slow.seen.gaps
     if gaps is None or series_of_launches(f) is None or f.slow.seen.graph:
         return None
-    return Told(
-        f"the median kernel takes {quantity(gaps.kernel_ns, 'ns')}, the median gap before one "
-        f"{quantity(gaps.gap_ns, 'ns')}: a larger batch gives every launch more to do at the "
-        "same cost"
-    )
+    kernel, gap = quantity(gaps.kernel_ns, "ns"), quantity(gaps.gap_ns, "ns")
+    return Match(f"the median kernel takes {kernel}, the median gap before a kernel {gap}")
 
 
-def fill_the_device(f: Finding) -> Told | None:
-    """Kernels that can use half of a GPU at most."""
+def fill_the_device(f: Finding) -> Match | None:
+    """Match kernels that can use half of a GPU at most."""
     parts = {c.part for c in f.contributors if c.state == "busy"} - {_NOT_OF_THE_BATCH}
     small = [s for s in f.slow.seen.small if 2 * s.blocks <= s.multiprocessors]
     small = [s for s in small if s.category in parts]
     ns = sum(s.ns for s in small)
     if f.fast is not None or not small or 2 * ns < f.slow_ns:
         return None
-    return Told(
-        f"{milliseconds(ns)} ms{each(f.slow)} are kernels of at most "
-        f"{number_of(max(s.blocks for s in small), 'thread block', 'thread blocks')} on a GPU of "
-        f"{small[0].multiprocessors} multiprocessors: half of it or more is idle while one of them "
-        "runs alone, and a larger batch may use that"
+    blocks = number_of(max(s.blocks for s in small), "thread block", "thread blocks")
+    return Match(
+        f"kernels of at most {blocks} on {small[0].multiprocessors} multiprocessors take "
+        f"{in_ms(f.slow, ns)}"
     )
 
 
 CUDA_GRAPH = Remedy(
     name="CUDA graph",
-    cause="a device waits for one launch after the other",
+    cause="the GPU waits for each kernel launch",
+    fix="if all steps have the same shapes, replay one CUDA graph: "
+    "torch.compile(mode='reduce-overhead') or torch.cuda.graph",
     condition="ten kernels or more per step, the median one shorter than the gap before it; the "
-    "usual gaps are most of the waiting for the host; no graph, no value or size asked for, no "
-    "tracing, no CTC, no communication, no differing shapes or lengths",
+    "usual gaps are most of the wait for the host; no graph, no value or size read, no tracing, no "
+    "CTC, no communication, no varying shapes or lengths",
     kinds=HOST,
     frameworks=TORCH,
     saves="the usual gaps",
@@ -195,27 +194,26 @@ CUDA_GRAPH = Remedy(
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
         "https://github.com/keras-team/keras/issues/8885",
     ),
-    example=Example(
-        of="a Transformer of PyTorch on an H100",
-        told="its 16 launches per step can be one where every step has the same shapes: a CUDA "
-        "graph, by torch.compile(mode='reduce-overhead') or torch.cuda.graph",
-    ),
+    example=Example(of="a Transformer of PyTorch on an H100", seen="16 kernel launches per step"),
 )
 XLA = Remedy(
     name="XLA",
-    cause="a step of TensorFlow runs op by op where XLA compiles it",
-    condition="an implementation that XLA compiles and did not; in a profile made elsewhere "
-    "launches as for a CUDA graph, no op that XLA refuses, nothing compiled or traced",
+    cause="TensorFlow runs the step op by op, without XLA",
+    fix=f"use {_XLA}",
+    condition="an implementation that XLA can compile and did not. In a profile made elsewhere: no "
+    "op that XLA refuses, nothing compiled or traced; on a GPU launches as for a CUDA graph, on a "
+    "CPU a loop over time steps",
     kinds=(*HOST, MEMORY),
     frameworks=TENSORFLOW,
-    saves="the usual gaps, of a profile made elsewhere",
+    saves="the usual gaps, of a profile made elsewhere on a GPU",
     decide=xla,
     sources=("https://openxla.org/xla/tf2xla",),
 )
 TORCH_COMPILE = Remedy(
     name="torch.compile",
     cause="many small elementwise kernels are launched one by one",
-    condition="launches as for a CUDA graph, half of the kernels element by element, none compiled",
+    fix="fuse them with torch.compile",
+    condition="launches as for a CUDA graph, half of the kernels elementwise, none compiled",
     kinds=HOST,
     frameworks=TORCH,
     saves="the usual gaps, by the share of these kernels",
@@ -223,43 +221,45 @@ TORCH_COMPILE = Remedy(
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.compile.html",),
     example=Example(
         of="a small BERT of PyTorch on an H100",
-        told="30 of its 60 kernels per step work element by element: torch.compile can fuse them",
+        seen="30 of 60 kernels per step are elementwise",
     ),
 )
 FUSED_OPTIMIZER = Remedy(
     name="fused optimizer",
-    cause="the optimizer updates parameter by parameter",
-    condition="most of it is the optimizer, or ten kernels of it a step among launches as for a "
-    "CUDA graph; it is not fused, and is known to have a fused form",
+    cause="the optimizer updates one parameter after the other",
+    fix="pass fused=True to the optimizer: one kernel then updates all parameters",
+    condition="most of the time is the optimizer's, or ten of its kernels per step are among "
+    "launches as for a CUDA graph; it is not fused, and is known to have a fused form",
     kinds=(MEMORY, *HOST),
     frameworks=TORCH,
     saves="the optimizer",
+    instead="the fused optimizer",
     decide=fused_optimizer,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.optim.Adam.html",),
     example=Example(
         of="one of eight ranks of a recommendation model of PyTorch",
-        told="1.3 ms per step go to the optimizer, parameter by parameter: fused=True of "
-        "torch.optim updates all of them in one kernel",
+        seen="the optimizer takes 1.3 ms per step",
     ),
 )
 LARGER_BATCH = Remedy(
     name="larger batch",
-    cause="each kernel is over before the host brings the next one",
+    cause="each kernel ends before the host launches the next one",
+    fix="use a larger batch: each launch then does more work at the same cost",
     condition="launches as for a CUDA graph, and no graph",
     kinds=HOST,
     decide=larger_batch,
     sources=("https://github.com/keras-team/keras/issues/8885",),
     example=Example(
         of="a small BERT of PyTorch on an MI300",
-        told="the median kernel takes 4.8 µs, the median gap before one 40.5 µs: a larger "
-        "batch gives every launch more to do at the same cost",
+        seen="the median kernel takes 4.8 µs, the median gap before a kernel 40.5 µs",
     ),
 )
 FILL_THE_DEVICE = Remedy(
     name="fill the GPU",
-    cause="kernels are too small for their GPU: half of its multiprocessors get no thread block",
+    cause="kernels are too small for their GPU: they leave half of it idle",
+    fix="use a larger batch: it may fill the idle half of the GPU",
     condition="a run alone, and half of the time is in kernels with at most half as many thread "
-    "blocks as the GPU has multiprocessors, both as the profile says; no persistent kernel of a "
+    "blocks as the GPU has multiprocessors, both by the profile; no persistent kernel of a "
     "recurrent layer, no optimizer",
     kinds=WORK,
     decide=fill_the_device,

@@ -1,65 +1,69 @@
-"""What belongs before the profiled steps: setting the runtime up, tracing and compiling."""
+"""What belongs before the profiled steps: starting the runtime, tracing and compiling."""
 
 from __future__ import annotations
+
+import re
 
 from lstmprof.diagnose.causes import ALLOCATION, COMPILE, LAUNCH, RUNTIME
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.remedies.eager import compiled_alone, compiled_when, is_compiled_again
-from lstmprof.diagnose.remedies.told import JAX, TENSORFLOW, Example, Remedy, Told, each, total
+from lstmprof.diagnose.remedies.rows import (
+    JAX,
+    TENSORFLOW,
+    Example,
+    Match,
+    Remedy,
+    from_facts,
+    in_ms,
+    total,
+)
 from lstmprof.diagnose.seen import RUNTIMES, Fact
 from lstmprof.diagnose.seen.calls import PROGRAM
 from lstmprof.diagnose.seen.loading import loads
-from lstmprof.numbers import cropped, listed, milliseconds, quantity
+from lstmprof.numbers import cropped, listed, quantity
 
+_WARM_UP = "run a few warm-up steps before the profiled ones"
 _HOW_NOT_TO_TRACE = {
-    "torch": "TORCH_LOGS=recompiles says why; give it the same shapes, or torch.compile(dynamic="
-    "True), and tensors for numbers that change",
-    "tensorflow": "pass tensors instead of Python numbers, and give tf.function an input_signature "
-    "or reduce_retracing=True where shapes change",
-    "jax": "create the jitted function once, outside the loop, and give it the same shapes and "
-    "types; jax_explain_cache_misses says why",
+    "torch": "keep shapes constant, or use torch.compile(dynamic=True); TORCH_LOGS=recompiles says "
+    "why it recompiled",
+    "tensorflow": "pass tensors, not Python numbers, to the tf.function; for varying shapes set "
+    "reduce_retracing=True",
+    "jax": "call jax.jit once, before the loop, and keep shapes and types constant; "
+    "jax_explain_cache_misses says why it recompiled",
 }
-#: Runtime → what its maker says of when it is set up and loads code.
+#: Runtime → its maker's page on starting it and loading code.
 _ON_LOADING = {
     "CUDA": "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#lazy-loading",
     "HIP": "https://rocm.docs.amd.com/projects/HIP/en/latest/how-to/hip_runtime_api/"
     "initialization.html",
 }
+#: The compilers that ROCm's libraries call, and MIOpen's own functions that call them.
+_ROCM_COMPILER = re.compile(r"(?i)hiprtc|amd_comgr|miopen\w*.*(?:compile|buildprogram)")
 
 
-def initialises(f: Finding) -> Told | None:
-    """Calls of this kind that set the runtime up or loaded code."""
+def starts(f: Finding) -> Match | None:
+    """Match calls of this kind that started the runtime or loaded code."""
     names = {c.name for c in f.contributors}
-    calls = [h for h in f.slow.seen.loading if h.name in names]
+    calls = [fact for fact in f.slow.seen.loading if fact.name in names]
     if not calls:
         return None
     runtime = _runtime_of(calls[0].name)
-    why = f"{runtime} was being initialised or loaded code"
-    remedy = "run a few steps before those that are profiled"
+    cause, fix = f"{runtime} starts up, or loads code, inside the profiled steps", ""
     if f.slow.seen.steps_before and not loads(calls[0].name):
-        why = f"the profiler was being started, or {runtime} loaded code"
-        remedy = "let the profiler warm up for a step first"
-    return Told(
-        f"{_took(calls[0])}: {why}; {remedy}",
-        total(calls),
-        source=_ON_LOADING[runtime],
-    )
+        cause = f"the profiler starts up, or {runtime} loads code, inside the profiled steps"
+        fix = "let the profiler warm up for one step before it records"
+    return Match(_first_call(calls[0]), total(calls), fix, cause, source=_ON_LOADING[runtime])
 
 
-def _took(call: Fact) -> str:
-    """What a call that initialises took, and what the later ones of its name take."""
+def _first_call(call: Fact) -> str:
+    """How long a call took that starts or loads something, and later calls of its name."""
     each_ns = quantity(call.ns / call.count, "ns")
     if call.median_ns is None:
-        return f"{call.name} took {each_ns}" + (" a call" if call.count > 1 else "")
-    later = f"{_short(call.median_ns)} in the median"
+        return f"{call.name} took {each_ns}" + (" per call" if call.count > 1 else "")
+    later = "under 1 µs" if call.median_ns < 1000 else quantity(call.median_ns, "ns")
     if call.count > 1:
-        where = "where it launched a kernel for the first time"
-        return f"{call.name} took {each_ns} {where}, and {later} otherwise"
-    return f"the first {call.name} took {each_ns}, the others {later}"
-
-
-def _short(ns: int) -> str:
-    return "under 1 µs" if ns < 1000 else quantity(ns, "ns")
+        return f"{call.name} took {each_ns} for each kernel's first launch, later {later}"
+    return f"the first {call.name} took {each_ns}, later ones {later}"
 
 
 def _runtime_of(name: str) -> str:
@@ -67,64 +71,80 @@ def _runtime_of(name: str) -> str:
     return next(names, "CUDA")
 
 
-def recompiles(f: Finding) -> Told | None:
-    """Something was traced or compiled in the profiled steps."""
-    compiled = f.slow.seen.compiled
-    if not compiled or compiled_alone(f.slow) is not None:
+def retraces(f: Finding) -> Match | None:
+    """Match tracing or compiling in the profiled steps."""
+    facts = f.slow.seen.compiled
+    if not facts or compiled_alone(f.slow) is not None:
         return None
-    took = f"{_what(f)} {milliseconds(f.slow_ns)} ms{each(f.slow)}"
+    function = PROGRAM.fullmatch(facts[0].within or "")
+    name = function["name"] if function else facts[0].within
+    names = name is not None and f.slow.framework in (*JAX, *TENSORFLOW)
+    target = f" for {cropped(name)}" if name is not None and names else ""
+    seen = f"{cropped(facts[0].name)} and similar events{target} take {in_ms(f.slow, f.slow_ns)}"
     if not is_compiled_again(f.slow):
-        return Told(f"{took}: run a few steps before those that are profiled", f.slow_ns)
-    return Told(f"{took}, {compiled_when(f.slow)}{_shapes(f)}: {_how_not_to_trace(f)}", f.slow_ns)
-
-
-def _what(f: Finding) -> str:
-    """The compiler's events, and the function that they are for where that is told."""
-    first = f.slow.seen.compiled[0]
-    function = PROGRAM.fullmatch(first.within or "")
-    called = function["name"] if function else first.within
-    if f.slow.framework not in (*JAX, *TENSORFLOW) or called is None:
-        return f"{cropped(first.name)} and such take"
-    return f"{cropped(first.name)} and such, for {cropped(called)}, take"
+        return Match(seen, f.slow_ns, _WARM_UP)
+    return Match(
+        f"{seen}, {compiled_when(f.slow)}{_shapes(f)}", f.slow_ns, fix=_how_not_to_trace(f)
+    )
 
 
 def _how_not_to_trace(f: Finding) -> str:
     anew = f.slow.seen.made_anew
     if anew is not None:
-        return f"tf.function makes {cropped(anew)} anew each time: make it once, before the loop"
-    how = _HOW_NOT_TO_TRACE.get(f.slow.framework or "")
-    return how or "give every step the same shapes and types"
+        return f"create the tf.function {cropped(anew)} once, before the loop, not in every step"
+    return _HOW_NOT_TO_TRACE.get(f.slow.framework or "", "")
 
 
 def _shapes(f: Finding) -> str:
     if f.slow.seen.shapes is None:
         return ""
     name, shapes = f.slow.seen.shapes
-    return f" (the shapes of {name} differ: {listed([cropped(s) for s in shapes[:2]])})"
+    return f"; the shapes of {name} differ: {listed([cropped(s) for s in shapes[:2]])}"
 
 
 PROFILE_LATER = Remedy(
     name="profile later",
-    cause="the runtime of a GPU is set up, or loads code, in the profiled steps",
-    condition="a call that loads code, or the first call of a function of CUDA or HIP (of launches "
-    "the first of a kernel) that takes 1 ms and ten times the median of the later ones",
+    cause="the GPU's runtime starts up, or loads code, inside the profiled steps",
+    fix=_WARM_UP,
+    condition="a call that loads code; or the first call of a CUDA or HIP function (for launches: "
+    "of each kernel) that takes 1 ms or more and ten times the median of the later ones",
     kinds=(LAUNCH, RUNTIME, ALLOCATION),
+    first=True,
     saves="these calls",
-    decide=initialises,
+    decide=starts,
     sources=tuple(_ON_LOADING.values()),
     example=Example(
         of="drawn by the tests' simulator: the first kernel launched in the profiled steps",
-        told="the first cudaLaunchKernel took 5.005 ms, the others 4.0 µs in the median: CUDA was "
-        "being initialised or loaded code; run a few steps before those that are profiled",
+        seen="the first cudaLaunchKernel took 5.005 ms, later ones 4.0 µs",
+    ),
+)
+WARM_MIOPEN = Remedy(
+    name="warm MIOpen up",
+    cause="MIOpen compiles kernels inside the profiled steps",
+    fix="run every shape once before the profiled steps, and keep MIOpen's cache between runs "
+    "(MIOPEN_USER_DB_PATH)",
+    condition="calls of ROCm's compilers (hiprtc, comgr) in the profiled steps",
+    kinds=(COMPILE,),
+    first=True,
+    saves="compiling",
+    decide=from_facts(
+        lambda f: [c for c in f.slow.seen.compiled if _ROCM_COMPILER.search(c.name)],
+        "{name} and similar calls take {ms}",
+    ),
+    sources=(
+        "https://rocm.docs.amd.com/projects/MIOpen/en/latest/conceptual/cache.html",
+        "https://github.com/pytorch/pytorch/issues/177834",
     ),
 )
 TRACE_ONCE = Remedy(
     name="trace once",
-    cause="functions are traced or compiled in the profiled steps",
-    condition="a function is traced or compiled in the profiled steps",
+    cause="functions are traced or compiled inside the profiled steps",
+    fix="keep shapes and types constant, and create compiled functions once, before the loop",
+    condition="events of a compiler, or of tracing, in the profiled steps",
     kinds=(COMPILE,),
+    first=True,
     saves="tracing and compiling",
-    decide=recompiles,
+    decide=retraces,
     sources=(
         "https://www.tensorflow.org/guide/function",
         "https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html",
@@ -133,8 +153,8 @@ TRACE_ONCE = Remedy(
         "https://github.com/pytorch/pytorch/issues/185135",
     ),
     example=Example(
-        "a tf.function of TensorFlow 2.21 that is made in every step, on a CPU",
-        "tf.function-graph_building and such, for <lambda>, take 1,598.8 ms per step, in 3 steps: "
-        "tf.function makes <lambda> anew each time: make it once, before the loop",
+        of="a tf.function of TensorFlow 2.21 that is created in every step, on a CPU",
+        seen="tf.function-graph_building and similar events for <lambda> take 1,598.8 ms per step, "
+        "in 3 steps",
     ),
 )

@@ -1,4 +1,4 @@
-"""What shortens waiting: for values, copies, other streams and ranks, the allocator, Python."""
+"""What shortens waits: for values, copies, other streams and ranks, the allocator, Python."""
 
 from __future__ import annotations
 
@@ -9,227 +9,186 @@ from lstmprof.diagnose import causes
 from lstmprof.diagnose.causes import ALLOCATION, COLLECTIVE, COPY, INPUT, PYTHON, QUEUE, SYNC
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.remedies.launching import SIZED_BY_DATA
-from lstmprof.diagnose.remedies.told import (
+from lstmprof.diagnose.remedies.rows import (
     TORCH,
     Example,
+    Match,
     Remedy,
-    Told,
-    each,
+    from_facts,
+    in_ms,
+    in_words,
     often,
-    often_in_all,
     total,
 )
 from lstmprof.diagnose.seen import Fact
 from lstmprof.events.schema import PHASES
 from lstmprof.events.threads import ASKS
-from lstmprof.numbers import cropped, listed, milliseconds
+from lstmprof.numbers import cropped, listed
 
 _COPIES = re.compile(r"aten::(?:copy_|_to_copy|to)$")
 _WHOLE_DEVICE = re.compile(r"(?:Device|Ctx|Context)Synchronize$")
 _STEP = re.compile("|".join(("ProfilerStep", "^train$", "^step$", *(f"^{p}$" for p in PHASES))))
 _FREES = re.compile(r"Free|Release")
-#: Frames and ranges that only wait, or are a framework's or the profiler's own.
+#: Frames and ranges that only wait, or belong to a framework or the profiler.
 _WAITS = re.compile(
     r"(?i)profiler|^Optimizer\.|^## ?(?:backward|forward)|block_until|try_to_block|\bwait\b"
     r"|synchroni[sz]e|sleep|_trace\b"
 )
-_GATHERS = re.compile(r"(?i)all_?gather|reduce_?scatter")
-_EXCHANGES = re.compile(r"(?i)send_?recv|all_?to_?all")
-_REDUCES = re.compile(r"(?i)all_?reduce")
+#: PyTorch's way to overlap a kind of communication, by the name of its kernel.
+_OVERLAP = (
+    (
+        re.compile(r"(?i)all_?gather|reduce_?scatter"),
+        "let FSDP prefetch: forward_prefetch=True, backward_prefetch; wrap larger units",
+    ),
+    (
+        re.compile(r"(?i)all_?reduce"),
+        "let DistributedDataParallel overlap it with the backward pass (bucket_cap_mb)",
+    ),
+    (
+        re.compile(r"(?i)send_?recv|all_?to_?all"),
+        "exchange the next batch's data while this batch is computed",
+    ),
+)
 
 
 def _asked_in(f: Finding, inside: Callable[[str], object]) -> list[Fact]:
-    """The blocking calls that ops of these names made."""
+    """Return the blocking calls inside ops of these names."""
     return [h for h in f.slow.seen.asked if h.within is not None and inside(h.within)]
 
 
-def values_asked_for(f: Finding) -> Told | None:
-    """The host asks for values in the step."""
+def values_read(f: Finding) -> Match | None:
+    """Match values that the host reads in the step."""
     rows = {r["name"]: r["count"] / f.slow.steps for r in f.slow.rows("ops")}
-    asked = [(rows[name], name) for name in ASKS if name in rows]
-    if not asked:
+    read = [(rows[name], name) for name in ASKS if name in rows]
+    if not read:
         return None
-    times, name = max(asked)
+    times, name = max(read)
     waits = total(_asked_in(f, lambda name: name in ASKS))
     loop = sum(c.ns for c in f.contributors if c.reading)
     saves = waits + sum(c.ns for c in f.contributors if c.name in ASKS or c.reading)
+    fix = ""
     if 2 * loop > saves:
-        return Told(
-            f"a loop asks for values one by one ({name}, {often(f.slow, times)}): count or compare "
-            "whole tensors, and read what comes out once (.item(), .tolist())",
-            saves,
-        )
-    return Told(
-        f"{name} asks for a value {often(f.slow, times)} and waits for it: keep it on "
-        "the device, and read it once in many steps",
-        saves,
-    )
+        fix = "count or compare whole tensors, and read the result once (.item(), .tolist())"
+    return Match(f"{name} runs {often(f.slow, times)}", saves, fix)
 
 
-def sizes_asked_for(f: Finding) -> Told | None:
-    """Ops whose result is as large as the data say: the host asks the device for the size."""
-    calls = _asked_in(f, SIZED_BY_DATA.match)
-    if not calls:
-        return None
-    name, times = str(calls[0].within), sum(h.count for h in calls)
-    return Told(
-        f"{name} waits {often(f.slow, times)} for the size of its result: masks of a fixed size "
-        "(torch.where, masked_fill) need none",
-        total(calls),
-    )
-
-
-def pageable_copies(f: Finding) -> Told | None:
-    """Copies from or to memory that the driver first has to copy itself."""
+def pageable_copies(f: Finding) -> Match | None:
+    """Match copies from or to memory that the driver has to copy first."""
     rows = [r for r in f.slow.rows("copies") if r.get("host_memory") == "pageable"]
     if not rows:
         return None
-    took = sum(r["total_ns"] for r in rows) / f.slow.steps
-    waits = total(_asked_in(f, _COPIES.match)) if f.kind == causes.SYNC else 0
-    if waits:
-        what = f"the host waits {milliseconds(waits)} ms{each(f.slow)} for copies"
-    else:
-        what = f"{milliseconds(took)} ms{each(f.slow)} are copies"
-    how = "pin_memory() and non_blocking=True" if f.slow.framework == "torch" else "page-locked"
-    return Told(
-        f"{what} of pageable memory: {how} let them run beside the step"
-        if f.slow.framework == "torch"
-        else f"{what} of pageable memory: from {how} memory they run beside the step",
-        round(waits if f.kind == causes.SYNC else took),
-    )
+    fix = "" if f.slow.framework == "torch" else "copy from page-locked memory: it can overlap"
+    if f.kind != causes.SYNC:
+        took = round(sum(r["total_ns"] for r in rows) / f.slow.steps)
+        return Match(f"copies of pageable memory take {in_ms(f.slow, took)}", took, fix)
+    waits = total(_asked_in(f, _COPIES.match))
+    seen = f"the host waits {in_ms(f.slow, waits)} for copies of pageable memory"
+    return Match(seen, waits, fix) if waits else None
 
 
-def device_synchronised(f: Finding) -> Told | None:
-    """The whole device is waited for more than once in a step."""
+def device_synchronised(f: Finding) -> Match | None:
+    """Match a device that is synchronised more than once per step."""
     calls = [h for h in f.slow.seen.asked if _WHOLE_DEVICE.search(h.name)]
     times = sum(h.count for h in calls)
     if times < 2:
         return None
-    within = f" (most of it in {cropped(calls[0].within)})" if calls[0].within else ""
-    return Told(
-        f"{calls[0].name} is called {often(f.slow, times)}{within}: synchronise once, at the end "
-        "of what is timed",
-        round(total(calls) * (1 - 1 / times)),
-    )
+    within = f", mostly in {cropped(calls[0].within)}" if calls[0].within else ""
+    seen = in_words(f.slow, "{name} runs {times}", calls) + within
+    return Match(seen, round(total(calls) * (1 - 1 / times)))
 
 
-def waits_for_event(f: Finding) -> Told | None:
-    """Queued work whose stream was made to wait for an event of another one."""
-    waits = [h for h in f.slow.seen.queued if h.within and "Wait" in h.within]
+def queued_work(f: Finding) -> Match | None:
+    """Match queued work behind an event of another stream, or behind a function of the host."""
+    waits = [h for h in f.slow.seen.queued if h.within]
     if not waits:
         return None
     most = waits[0]
-    return Told(
-        f"{cropped(most.name)} waited {milliseconds(most.ns)} ms{each(f.slow)} for an event of "
-        f"another stream ({most.within}): record that event as soon as what is needed is done, "
-        "and launch first what does not need it",
-        total(waits),
-    )
+    of_event = "Wait" in str(most.within)
+    waits = [h for h in waits if ("Wait" in str(h.within)) == of_event]
+    seen = f"{cropped(most.name)} waits {in_ms(f.slow, most.ns)} after {most.within}"
+    if of_event:
+        return Match(seen, total(waits))
+    fix = "move the host function's work to another thread: its stream stops until it returns"
+    return Match(seen, total(waits), fix, "queued work waits for a function of the host")
 
 
-def waits_for_host_function(f: Finding) -> Told | None:
-    """Queued work behind a function of the host."""
-    waits = [h for h in f.slow.seen.queued if h.within and "Wait" not in h.within]
-    if not waits:
-        return None
-    most = waits[0]
-    return Told(
-        f"{cropped(most.name)} waited {milliseconds(most.ns)} ms{each(f.slow)} behind a function "
-        f"of the host ({most.within}): the stream stands still until it returns; do its work "
-        "in another thread",
-        total(waits),
-    )
-
-
-def allocations(f: Finding) -> Told | None:
-    """Calls that allocate or free in warm steps."""
+def allocations(f: Finding) -> Match | None:
+    """Match calls that allocate or free in warm steps."""
     calls = f.slow.seen.later_allocs
     if not calls:
         return None
     names = listed(sorted({h.name for h in calls})[:2])
-    how = "keep the shapes constant, or take the memory from a pool"
+    when = "after the first step" if f.slow.marked else "in the later half of the profile"
+    number = sum(call.count for call in calls)
+    fix = ""
     if f.slow.framework == "torch":
-        how = "keep the shapes constant; PYTORCH_ALLOC_CONF=expandable_segments:True "
-        how += "(in older versions PYTORCH_CUDA_ALLOC_CONF) lets memory grow"
+        fix = "keep shapes constant, or set PYTORCH_ALLOC_CONF=expandable_segments:True"
         if any(_FREES.search(h.name) for h in calls):
-            how += "; call no torch.cuda.empty_cache(), and leave memory free for what is cached"
-    where = "after the first step" if f.slow.marked else "in the later half of the profile"
-    times = often_in_all(f.slow, calls)
-    return Told(f"{names} are called {where}, {times}: {how}", total(calls))
+            fix = "do not call torch.cuda.empty_cache(); keep shapes constant, and leave some "
+            fix += "memory free"
+    return Match(f"{names} run {when}, {often(f.slow, number)}", total(calls), fix)
 
 
-def collectives(f: Finding) -> Told | None:
-    """Communication that the device waits for, and work that it could run beside."""
+def collectives(f: Finding) -> Match | None:
+    """Match communication that the device waits for, if there is work to run it beside."""
     profile = f.slow
     computing = sum(
         c.ns for c in profile.contributors if c.state == "busy" and c.part != "collective"
     )
     if not computing or not f.contributors:
         return None
-    most = max(f.contributors, key=lambda c: c.ns)
-    how = "start it earlier, on a stream of its own, while something else is computed"
-    name = str(most.name)
-    if f.slow.framework == "torch":
-        if _GATHERS.search(name):
-            how = "FSDP fetches the next parameters meanwhile by forward_prefetch=True and "
-            how += "backward_prefetch; larger wrapped units have fewer exchanges"
-        elif _REDUCES.search(name):
-            how = "DistributedDataParallel reduces gradients beside the backward pass, in buckets "
-            how += "of bucket_cap_mb"
-        elif _EXCHANGES.search(name):
-            how = "exchange the next batch's while this one is computed"
-    exposed = milliseconds(sum(c.ns for c in f.contributors))
-    return Told(
-        f"{exposed} ms{each(profile)} of communication run while nothing computes "
-        f"(most of it {cropped(name, 40)}): {how}; what it waits for other ranks stays",
-        min(f.slow_ns, computing),
-    )
+    name = str(max(f.contributors, key=lambda c: c.ns).name)
+    of_torch = (fix for pattern, fix in _OVERLAP if pattern.search(name))
+    fix = next(of_torch, "") if profile.framework == "torch" else ""
+    exposed = in_ms(profile, sum(c.ns for c in f.contributors))
+    seen = f"{exposed} of communication, mostly {cropped(name, 40)}"
+    return Match(seen, min(f.slow_ns, computing), fix)
 
 
-def python_stretches(f: Finding) -> Told | None:
-    """One range or frame holds most of the time in which no op runs."""
+def python_stretches(f: Finding) -> Match | None:
+    """Match one range or frame that holds most of the time in which no op runs."""
     places = [c for c in f.largest if 2 * c.delta_ns > f.delta_ns]
     if not places or _STEP.search(places[0].name) or _WAITS.search(places[0].name):
         return None
     first = places[0]
-    return Told(
-        f"{milliseconds(first.delta_ns)} ms of it are inside '{cropped(first.name)}' and in no op: "
-        "a sampling profiler (py-spy record --native) says what runs there",
-        first.delta_ns,
-    )
+    seen = f"'{cropped(first.name)}' takes {in_ms(f.slow, first.delta_ns)} outside any op"
+    return Match(seen, first.delta_ns)
 
 
 ASK_FOR_NO_VALUE = Remedy(
     name="ask for no value",
-    cause="the host asks for values and waits for each of them",
-    condition="ops that ask for a value (aten::item)",
+    cause="the host reads single values (.item()) and waits for each",
+    fix="keep the value as a tensor, and read it once in many steps",
+    condition="ops that read a value (aten::item)",
     kinds=(SYNC,),
     frameworks=TORCH,
     saves="waiting in them",
-    decide=values_asked_for,
+    decide=values_read,
     sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
     example=Example(
         of="drawn by the tests' simulator: .item() in each of 20 time steps",
-        told="aten::item asks for a value 20 times per step and waits for it: keep it on the "
-        "device, and read it once in many steps",
+        seen="aten::item runs 20 times per step",
     ),
 )
 ASK_FOR_NO_SIZE = Remedy(
     name="ask for no size",
-    cause="the host waits for results whose size the data decide",
-    condition="blocking calls inside ops whose result's size the data decide (aten::nonzero)",
+    cause="the host waits for results whose size depends on the data",
+    fix="use results of fixed size: torch.where or masked_fill with a mask",
+    condition="blocking calls inside ops whose result has a size that depends on the data "
+    "(aten::nonzero)",
     kinds=(SYNC,),
     frameworks=TORCH,
     saves="these calls",
-    decide=sizes_asked_for,
+    decide=from_facts(lambda f: _asked_in(f, SIZED_BY_DATA.match), "{within} waits {times}"),
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.nonzero.html",),
 )
 SYNCHRONISE_ONCE = Remedy(
     name="synchronise once",
-    cause="the whole device is waited for several times per step",
-    condition="the device is synchronised twice a step or more",
+    cause="the step waits for the whole device several times",
+    fix="synchronise once, at the end of what you time",
+    condition="the device is synchronised twice per step or more",
     kinds=(SYNC,),
-    saves="all of it but one",
+    saves="all of these calls but one",
     decide=device_synchronised,
     sources=(
         "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
@@ -239,10 +198,11 @@ SYNCHRONISE_ONCE = Remedy(
 )
 PIN_MEMORY = Remedy(
     name="pin memory",
-    cause="copies of pageable memory, which the driver first copies itself, do not overlap",
-    condition="copies of pageable memory",
+    cause="copies of pageable memory cannot overlap the step",
+    fix="use pin_memory() and non_blocking=True: such copies can overlap the step",
+    condition="copies from or to pageable memory, which the driver copies once more itself",
     kinds=(SYNC, COPY, INPUT),
-    saves="these copies, of synchronisations the waiting in them",
+    saves="these copies; of synchronisation the wait in them",
     decide=pageable_copies,
     sources=(
         "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#page-locked-host-memory",
@@ -250,38 +210,33 @@ PIN_MEMORY = Remedy(
     ),
     example=Example(
         of="drawn by the tests' simulator: a batch copied from pageable memory",
-        told="0.200 ms per step are copies of pageable memory: pin_memory() and "
-        "non_blocking=True let them run beside the step",
+        seen="copies of pageable memory take 0.200 ms per step",
     ),
 )
 EVENT_SOONER = Remedy(
     name="event sooner",
-    cause="work that was queued waits for another stream",
-    condition="work that was queued stood behind a wait for another stream's event",
+    cause="queued work waits for an event of another stream",
+    fix="record the event as soon as its data is ready, and launch independent work first",
+    condition="queued work stands behind a wait for another stream's event, or a function of the "
+    "host",
     kinds=(QUEUE,),
-    saves="this waiting",
-    decide=waits_for_event,
-    sources=("https://docs.nvidia.com/cuda/cuda-c-programming-guide/#streams",),
+    saves="this wait",
+    decide=queued_work,
+    sources=(
+        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#streams",
+        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#host-functions-callbacks",
+    ),
     example=Example(
         of="a language model that decodes on an AMD GPU",
-        told="void (anonymous namespace)::resolve_future_token_ids_kernel… waited 463.2 ms for "
-        "an event of another stream (hipStreamWaitEvent): record that event as soon as "
-        "what is needed is done, and launch first what does not need it",
+        seen="resolve_future_token_ids_kernel waits 463.2 ms after hipStreamWaitEvent",
     ),
-)
-NO_HOST_FUNCTION = Remedy(
-    name="no host function",
-    cause="work that was queued waits for a function of the host",
-    condition="work that was queued stood behind a function of the host",
-    kinds=(QUEUE,),
-    saves="this waiting",
-    decide=waits_for_host_function,
-    sources=("https://docs.nvidia.com/cuda/cuda-c-programming-guide/#host-functions-callbacks",),
 )
 ALLOCATE_ONCE = Remedy(
     name="allocate once",
-    cause="memory is allocated or freed in warm steps",
-    condition="memory is allocated or freed after the first step, without marks in the later half",
+    cause="GPU memory is allocated or freed in warm steps",
+    fix="keep shapes constant, or take the memory from a pool",
+    condition="memory is allocated or freed after the first step; without step markers, in the "
+    "later half of the profile",
     kinds=(ALLOCATION,),
     saves="these calls",
     decide=allocations,
@@ -294,9 +249,10 @@ ALLOCATE_ONCE = Remedy(
 OVERLAP_COMMUNICATION = Remedy(
     name="overlap communication",
     cause="ranks communicate while nothing computes",
+    fix="start communication earlier, on its own stream, while something else computes",
     condition="collectives run while nothing computes, and there is work to run them beside",
     kinds=(COLLECTIVE,),
-    saves="as much of them as there is such work",
+    saves="as much of them as there is such work; not what they wait for other ranks",
     decide=collectives,
     sources=(
         "https://docs.pytorch.org/docs/stable/notes/ddp.html",
@@ -306,23 +262,21 @@ OVERLAP_COMMUNICATION = Remedy(
     ),
     example=Example(
         of="one of two ranks of a PyTorch job that exchange embeddings",
-        told="151.8 ms per step of communication run while nothing computes (most of it "
-        "ncclKernel_SendRecv_RING_SIMPLE_Sum_int…): exchange the next batch's while this "
-        "one is computed; what it waits for other ranks stays",
+        seen="151.8 ms per step of communication, mostly ncclKernel_SendRecv_RING_SIMPLE_Sum_int…",
     ),
 )
 LOOK_INSIDE = Remedy(
     name="look inside",
-    cause="Python, or what no event shows, runs inside one range or function",
-    condition="one range or frame holds most of it; no step or phase, no wait, none of a "
-    "framework's own",
+    cause="one range or function takes most of the time outside ops",
+    fix="profile that function with a sampling profiler: py-spy record --native",
+    condition="one range or frame holds most of it; no step or phase, no wait, none that belongs "
+    "to a framework",
     kinds=(PYTHON, causes.RANGE),
     saves="this range or frame",
     decide=python_stretches,
     sources=("https://github.com/benfred/py-spy",),
     example=Example(
         of="NVTX ranges of a program on a Titan RTX, in Nsight Systems",
-        told="4,820.7 ms of it are inside 'find_centers' and in no op: a sampling profiler "
-        "(py-spy record --native) says what runs there",
+        seen="'find_centers' takes 4,820.7 ms outside any op",
     ),
 )

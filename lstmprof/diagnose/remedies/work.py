@@ -1,129 +1,122 @@
-"""What makes the work itself less: casts, copies, products, what is done twice."""
+"""What makes the work itself less: casts, copies, matmuls, tensor cores, what is done twice."""
 
 from __future__ import annotations
 
 import re
 
+from lstmprof.breakdown.recurrent.cudnn_algorithm import gpu_of
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.causes import CAST, COPY, DISPATCH, GEMM, LAUNCH, MEMORY, SYNC
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.findings.because import may_be_copies
 from lstmprof.diagnose.findings.counts import counted
 from lstmprof.diagnose.remedies.cells import form_of
-from lstmprof.diagnose.remedies.told import (
+from lstmprof.diagnose.remedies.rows import (
     TORCH,
     WORK,
     Example,
+    Match,
     Remedy,
-    Told,
     each,
+    from_facts,
+    in_ms,
     often,
-    often_in_all,
     total,
 )
+from lstmprof.diagnose.seen import Fact, Product
+from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import CELL_OP, LOOP
-from lstmprof.numbers import count, cropped, milliseconds
+from lstmprof.numbers import count, cropped, listed
 
 #: GPUs with TF32: compute capability 8.0 and later; kernels that say so.
 _AMPERE = re.compile(r"\b(?:A100|A10|A30|A40|H100|H200|B200|L4|L40|RTX (?:A\d|[3-5]0\d\d))")
 _AMPERE_KERNEL = re.compile(r"^(?:ampere|sm80|sm86|sm89|sm90)_|cutlass_(?:80|90)")
-#: Products of float32 that use no tensor cores, of cuBLAS.
+#: Matmuls of float32 that use no tensor cores, of cuBLAS.
 _FLOAT32_PRODUCT = re.compile(r"sgemm(?!.*tf32)|simt_sgemm")
 #: Types of 16 bits, as Kineto writes them.
 _HALF = ("c10::Half", "c10::BFloat16")
-#: So many casts per step are a loop.
+#: So many casts per step are a loop. Chosen by hand.
 _LOOPED = 8
 _RELAYS = ("aten::contiguous", "aten::reshape", "aten::clone", "aten::flatten")
 _TO_CHANNELS_LAST = re.compile(r"(?i)nchwtonhwc|nhwctonchw")
+#: NVIDIA's GPUs have tensor cores from compute capability 7.0 on, except the GTX 16 series.
+_FIRST_WITH_TENSOR_CORES = 70
+_WITHOUT_TENSOR_CORES = re.compile(r"\bGTX 16\d\d")
+#: Kernels of cuBLAS, CUTLASS and MAGMA that multiply without tensor cores; with them a number
+#: stands before ``gemm`` (s884gemm, h16816gemm).
+_SCALAR = re.compile(r"(?i)(?<![0-9])[sh]gemm(?!\w*(?:tensorop|hmma))|simt|magma_\w*gemm")
+#: CUTLASS's kernels for rows that begin anywhere: they read so many elements at once.
+_UNALIGNED = re.compile(r"align[124](?![0-9])")
+#: Elements of 16 bits in the 16 bytes that a tensor core is fed with at once.
+_ALIGNED = 8
 
 
-def repeated(f: Finding) -> Told | None:
-    """The same implementation does the same more often than in the faster run."""
+def repeated(f: Finding) -> Match | None:
+    """Match an op that the same implementation calls more often than in the faster run."""
     grown = f.repeated
     if grown is None:
         return None
-    calls = f"{count(grown.slow_count)} times{each(f.slow)} against {count(grown.fast_count)}"
-    return Told(
-        f"{cropped(grown.name)} runs {calls}: look for work that is repeated or split into pieces",
-        grown.delta_ns,
-    )
+    calls = f"{count(grown.slow_count)} times{each(f.slow)} (faster run: {count(grown.fast_count)})"
+    return Match(f"{cropped(grown.name)} runs {calls}", grown.delta_ns)
 
 
-def casts_each_time_step(f: Finding) -> Told | None:
-    """Automatic mixed precision casts in every time step what does not change between them."""
+def casts_each_time_step(f: Finding) -> Match | None:
+    """Match casts of mixed precision in every time step of what does not change between them."""
     if f.slow.info.precision is None:
         return _casts_to_half(f)
     casts, steps = counted(f.slow, "casts"), f.slow.time_steps
     if not str(f.slow.info.precision).startswith("amp") or not steps or casts < steps:
         return None
     took = sum(c.ns for c in f.contributors if "cast" in (c.part, c.purpose))
-    return Told(
-        f"autocast casts {count(casts / steps)} times per time step: cast weights and inputs once "
-        "before the loop, or keep the weights in half precision",
-        round(took * (1 - 1 / steps)),
-    )
+    return Match(f"{count(casts / steps)} casts per time step", round(took * (1 - 1 / steps)))
 
 
-def _casts_to_half(f: Finding) -> Told | None:
-    """The same in a profile made elsewhere, by what is cast to."""
+def _casts_to_half(f: Finding) -> Match | None:
+    """Match the same in a profile made elsewhere, by the type that is cast to."""
     rows = [r for r in f.slow.rows("casts") if r["to_dtype"] in _HALF]
     times = sum(r["count"] for r in rows) / f.slow.steps
     if times < _LOOPED or form_of(f.slow) not in (CELL_OP, LOOP):
         return None
     took = round(sum(r["total_ns"] for r in rows) / f.slow.steps)
-    return Told(
-        f"it casts to half precision {often(f.slow, times)}, {milliseconds(took)} ms"
-        f"{each(f.slow)}, as autocast does: cast weights and inputs once before the loop, or leave "
-        "a small layer in float32 (torch.autocast(enabled=False) around it)",
+    return Match(
+        f"{count(times)} casts to half precision take {in_ms(f.slow, took)}",
         took,
+        fix="cast weights and inputs once before the loop, or keep a small layer in float32 "
+        "(torch.autocast(…, enabled=False))",
     )
 
 
-def casts(f: Finding) -> Told | None:
-    """Who casts from what to what, the largest."""
+def casts(f: Finding) -> Match | None:
+    """Match the op that casts most, with its types."""
     rows = sorted(f.slow.rows("casts"), key=lambda row: -row["total_ns"])
     if not rows or rows[0]["op"] is None or may_be_copies(f.slow):
         return None
     row = rows[0]
     types = f" from {row['from_dtype']} to {row['to_dtype']}" if row["to_dtype"] else ""
-    op, times = cropped(row["op"]), often(f.slow, row["count"] / f.slow.steps)
     within = f" in {cropped(row['within'])}" if row["within"] else ""
-    return Told(
-        f"{op}{within} casts{types} {times}: keep what it casts in the type that is needed there",
-        round(row["total_ns"] / f.slow.steps),
-    )
+    times = often(f.slow, row["count"] / f.slow.steps)
+    seen = f"{cropped(row['op'])}{within} casts{types} {times}"
+    return Match(seen, round(row["total_ns"] / f.slow.steps))
 
 
-def contiguous(f: Finding) -> Told | None:
-    """Copies into another layout that torch was asked for or had to make."""
+def _relaid_by_choice(f: Finding) -> list[Fact]:
+    """Return copies into another layout; none if most are a recurrent layer's."""
     moved = [h for h in f.slow.seen.moved if h.within in _RELAYS]
-    if not moved or 2 * total(f.slow.seen.relaid) > total(moved):
-        return None
-    times = often_in_all(f.slow, moved)
-    return Told(
-        f"{moved[0].within} copies elements into another layout {times}, "
-        f"{milliseconds(total(moved))} ms{each(f.slow)}: keep the tensor in the layout in which it "
-        "is read, or move it once",
-        total(moved),
-    )
+    return [] if 2 * total(f.slow.seen.relaid) > total(moved) else moved
 
 
-def channels_last(f: Finding) -> Told | None:
-    """Convolutions whose images are turned into the layout that their kernels read, and back."""
+def channels_last(f: Finding) -> Match | None:
+    """Match images that are converted to the layout that their convolutions read, and back."""
     rows = [r for r in f.slow.rows("kernels") if _TO_CHANNELS_LAST.search(r["name"])]
     if not rows:
         return None
     took = round(sum(r["total_ns"] for r in rows) / f.slow.steps)
-    times = often(f.slow, sum(r["count"] for r in rows) / f.slow.steps)
-    return Told(
-        f"images are turned between NCHW and NHWC {times}, {milliseconds(took)} ms{each(f.slow)}: "
-        "give the model and its inputs memory_format=torch.channels_last",
-        took,
-    )
+    number = sum(r["count"] for r in rows) / f.slow.steps
+    return Match(f"{count(number)} conversions take {in_ms(f.slow, took)}", took)
 
 
-def tf32(f: Finding) -> Told | None:
-    """Float32 products on a GPU that has TF32, which is off."""
+def tf32(f: Finding) -> Match | None:
+    """Match float32 matmuls on a GPU that has TF32, which is off."""
     info = f.slow.info
     if f.slow.device is None or info.tf32 or info.precision not in (None, "fp32"):
         return None
@@ -132,33 +125,66 @@ def tf32(f: Finding) -> Told | None:
     ampere = _AMPERE.search(named) or any(_AMPERE_KERNEL.search(r["name"]) for r in rows)
     if not ampere or not rows:
         return None
-    how = "--precision tf32 or amp-bf16 runs them on the tensor cores"
-    if info.precision is None:
-        how = "torch.set_float32_matmul_precision('high') runs them on the tensor cores, with "
-        how += "fewer digits"
-    return Told(
-        f"{cropped(rows[0]['name'])} and such are float32 products: {how}",
-        round(sum(r["total_ns"] for r in rows) / f.slow.steps),
-    )
+    took = round(sum(r["total_ns"] for r in rows) / f.slow.steps)
+    seen = f"{cropped(rows[0]['name'])} and similar kernels take {in_ms(f.slow, took)}"
+    ours = "capture with --precision tf32 or amp-bf16: tensor cores then run these matmuls"
+    return Match(seen, took, fix="" if info.precision is None else ours)
 
 
-def native_ctc(f: Finding) -> Told | None:
-    """PyTorch's own CTC kernels ran on a GPU where cuDNN has one."""
-    own = [c for c in f.contributors if "ctc_loss_log_alpha" in (c.name or "")]
-    if not own:
+def native_ctc(f: Finding) -> Match | None:
+    """Match PyTorch's own CTC kernels on a GPU, where cuDNN has one."""
+    own = any("ctc_loss_log_alpha" in (c.name or "") for c in f.contributors)
+    return Match("", f.slow_ns) if own else None
+
+
+def no_tensor_cores(f: Finding) -> Match | None:
+    """Match half precision on a GPU without tensor cores."""
+    products = f.slow.seen.half_products
+    gpu = _without_tensor_cores(f.slow) if products else None
+    return None if gpu is None else Match(f"{products[0].op} runs in {products[0].dtype} on {gpu}")
+
+
+def _without_tensor_cores(profile: StepProfile) -> str | None:
+    """Return how the device is known to have no tensor cores; None if it may have some."""
+    facts = profile.info.device_facts.get(str(profile.device))
+    sm = gpu_of(facts).sm
+    if facts is not None and sm is not None and sm < _FIRST_WITH_TENSOR_CORES:
+        return f"compute capability {facts.compute_capability}"
+    named = profile.info.device_names.get(str(profile.device)) or profile.info.device_name or ""
+    match = _WITHOUT_TENSOR_CORES.search(named)
+    return match[0] if match else None
+
+
+def odd_sizes(f: Finding) -> Match | None:
+    """Match matmuls of half precision whose sizes keep them off tensor cores, or slow them."""
+    if f.slow.device is None or _without_tensor_cores(f.slow):
         return None
-    return Told(
-        "cuDNN's CTC needs int32 targets on the CPU, concatenated, full-length inputs and blank 0",
-        f.slow_ns,
-    )
+    odd = [p for p in f.slow.seen.half_products if _is_slow(p) and _odd(p)]
+    if not odd:
+        return None
+    product = odd[0]
+    pads = [f"{size:,} to {-size // _ALIGNED * -_ALIGNED:,}" for size in _odd(product)]
+    how = "without tensor cores" if _SCALAR.search(product.kernel) else "in unaligned pieces"
+    sizes = " × ".join(f"{size:,}" for size in product.sizes)
+    seen = f"{product.op} multiplies {sizes} in {product.dtype} {how} ({cropped(product.kernel)})"
+    return Match(seen, sum(p.ns for p in odd), fix=f"pad {listed(pads)}")
+
+
+def _is_slow(product: Product) -> bool:
+    return bool(_SCALAR.search(product.kernel) or _UNALIGNED.search(product.kernel))
+
+
+def _odd(product: Product) -> list[int]:
+    return [size for size in dict.fromkeys(product.sizes) if size % _ALIGNED]
 
 
 DO_IT_ONCE = Remedy(
     name="do it once",
-    cause="the same is done more often than in the faster run",
-    condition="the same implementation calls an op half as often again as in the faster run",
+    cause="an op runs more often than in the faster run",
+    fix="look for work that is repeated, or split into pieces",
+    condition="the same implementation calls an op at least 1.5 times as often as the faster run",
     kinds=(*WORK, CAST, COPY, DISPATCH, LAUNCH, SYNC),
-    saves="what the op takes more",
+    saves="the time that the op takes more",
     decide=repeated,
     sources=(
         "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
@@ -168,9 +194,10 @@ DO_IT_ONCE = Remedy(
 )
 CAST_ONCE = Remedy(
     name="cast once before the loop",
-    cause="mixed precision casts in every time step what does not change between them",
-    condition="autocast casts once or more in every time step; in a profile made elsewhere, "
-    "whose layers run cell by cell, eight casts to half precision a step or more",
+    cause="autocast casts weights and inputs in every time step",
+    fix="cast weights and inputs once before the loop",
+    condition="autocast casts once or more per time step; in a profile made elsewhere, whose "
+    "layers run cell by cell, eight casts to half precision or more per step",
     kinds=(CAST,),
     frameworks=TORCH,
     saves="all casts but those of one time step",
@@ -182,10 +209,11 @@ CAST_ONCE = Remedy(
 )
 KEEP_ONE_TYPE = Remedy(
     name="keep one type",
-    cause="elements are cast from one type to another",
+    cause="tensors are cast from one type to another",
+    fix="keep the tensor in the type that its reader needs",
     condition="ops that cast, by name",
     kinds=(CAST,),
-    saves="the largest",
+    saves="the casts of the op that casts most",
     decide=casts,
     sources=(
         "https://docs.pytorch.org/docs/stable/amp.html",
@@ -194,14 +222,14 @@ KEEP_ONE_TYPE = Remedy(
     ),
     example=Example(
         of="mixed precision of PyTorch on an A100",
-        told="aten::to in aten::linear casts from float to c10::Half 127 times: keep what it "
-        "casts in the type that is needed there",
+        seen="aten::to in aten::linear casts from float to c10::Half 127 times",
     ),
 )
 CHANNELS_LAST = Remedy(
     name="channels last",
-    cause="images are turned from one layout to the other and back around convolutions",
-    condition="kernels that turn images between NCHW and NHWC",
+    cause="images are converted between NCHW and NHWC around convolutions",
+    fix="use memory_format=torch.channels_last for the model and its inputs",
+    condition="kernels that convert images between NCHW and NHWC",
     kinds=(COPY, MEMORY, GEMM),
     frameworks=TORCH,
     saves="these kernels",
@@ -210,13 +238,14 @@ CHANNELS_LAST = Remedy(
 )
 KEEP_THE_LAYOUT = Remedy(
     name="keep the layout",
-    cause="tensors are copied from one layout to another",
-    condition="copies inside contiguous, reshape, clone or flatten, most of them of no recurrent "
+    cause="tensors are copied into another layout",
+    fix="keep the tensor in the layout that its reader needs, or convert it once",
+    condition="copies inside contiguous, reshape, clone or flatten; most belong to no recurrent "
     "layer",
     kinds=(COPY,),
     frameworks=TORCH,
     saves="these copies",
-    decide=contiguous,
+    decide=from_facts(_relaid_by_choice, "{within} copies elements: {cost}"),
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.contiguous.html",
         "https://github.com/pytorch/pytorch/issues/621",
@@ -224,29 +253,56 @@ KEEP_THE_LAYOUT = Remedy(
 )
 TF32 = Remedy(
     name="TF32",
-    cause="float32 products run without tensor cores",
-    condition="float32 products without tensor cores, on a GPU that has TF32",
+    cause="float32 matmuls run without tensor cores",
+    fix="allow TF32, which has fewer digits: torch.set_float32_matmul_precision('high')",
+    condition="float32 matmuls without tensor cores, on a GPU that has TF32",
     kinds=(GEMM,),
     frameworks=TORCH,
-    saves="these products",
+    saves="these matmuls",
     decide=tf32,
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html",
     ),
     example=Example(
         of="a PyTorch profile of kernels alone, on an A4000",
-        told="ampere_sgemm_128x64_tn and such are float32 products: "
-        "torch.set_float32_matmul_precision('high') runs them on the tensor cores, with "
-        "fewer digits",
+        seen="ampere_sgemm_128x64_tn and similar kernels take 7.4 ms per step",
     ),
 )
 CUDNN_CTC = Remedy(
     name="cuDNN's CTC",
-    cause="the CTC loss runs on PyTorch's own kernels where cuDNN has it",
+    cause="the CTC loss runs on PyTorch's own kernels, not cuDNN's",
+    fix="for cuDNN's CTC pass concatenated int32 targets on the CPU, full-length inputs, blank 0",
     condition="PyTorch's own kernels of the CTC loss",
     kinds=(causes.CTC,),
     frameworks=TORCH,
     saves="the loss",
     decide=native_ctc,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.CTCLoss.html",),
+)
+NO_TENSOR_CORES = Remedy(
+    name="float32 without tensor cores",
+    cause="half precision runs on a GPU without tensor cores",
+    fix="compare float32: without tensor cores, half precision only saves memory",
+    condition="matmuls of float16 or bfloat16 on a GPU before compute capability 7.0, or of the "
+    "GTX 16 series",
+    kinds=(GEMM, CAST),
+    decide=no_tensor_cores,
+    sources=(
+        "https://github.com/pytorch/pytorch/issues/1539",
+        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#arithmetic-instructions",
+    ),
+)
+MULTIPLES_OF_8 = Remedy(
+    name="multiples of 8",
+    cause="sizes that are not multiples of 8 slow half-precision matmuls down",
+    fix="pad these sizes to multiples of 8",
+    condition="a matmul of float16 or bfloat16 with such a size, whose kernel uses no tensor cores "
+    "or is one for unaligned rows",
+    kinds=(GEMM,),
+    saves="these matmuls",
+    decide=odd_sizes,
+    sources=(
+        "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/",
+        "https://github.com/pytorch/pytorch/pull/3409",
+    ),
 )

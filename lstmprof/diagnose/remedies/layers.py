@@ -1,0 +1,298 @@
+"""What slows a recurrent layer of cuDNN or MIOpen down: its kernels, and where its weights lie.
+
+Which kernels cuDNN uses is decided in ``breakdown.recurrent.cudnn_algorithm``, forward and backward
+apart, and compared with the names of those that ran. ``_cudnn_rnn`` copies weights together on
+every call if they are not one piece of memory (copy_weights_to_flat_buf_views in
+aten/src/ATen/native/cudnn/RNN.cpp); flatten_parameters() lays them out once, and does nothing if
+two of them share memory or differ in type (torch/nn/modules/rnn.py). ``miopen_rnn`` copies them on
+every call (aten/src/ATen/native/miopen/RNN_miopen.cpp).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from lstmprof.breakdown.recurrent.cudnn_algorithm import (
+    BFLOAT16,
+    CUDNN,
+    FLOAT16,
+    FLOAT32,
+    GRU,
+    LSTM,
+    RNN_TANH,
+    SMALL_H,
+    STANDARD,
+    STATIC,
+    Choice,
+    Gpu,
+    Layer,
+    algorithm,
+    gpu_of,
+)
+from lstmprof.diagnose.causes import COPY, DISPATCH, GEMM, LAUNCH, MEMORY
+from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.remedies.rows import (
+    HOST,
+    TORCH,
+    WORK,
+    Example,
+    Match,
+    Remedy,
+    from_facts,
+    often_in_all,
+    times_called,
+    total,
+)
+from lstmprof.diagnose.seen import Fact
+from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.numbers import count, listed
+
+_DTYPES = {"fp32": FLOAT32, "tf32": FLOAT32, "amp-fp16": FLOAT16, "amp-bf16": BFLOAT16}
+_CELLS = {"lstm": LSTM, "gru": GRU, "rnn": RNN_TANH}
+_MODES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
+_MEET = "meet the conditions of cuDNN's persistent kernels"
+_ON_MIOPEN = re.compile(r"aten::miopen_rnn(?!_)")
+#: A layer has so many weights at least: fewer copies in its op are others.
+_WEIGHTS = 4
+_FLATTENS = "aten::_cudnn_rnn_flatten_weight"
+_MIOPEN = "aten::miopen_rnn"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One pass of a layer on cuDNN: the algorithm that was ``asked`` for, and the one that ran.
+
+    ``seen`` is None if no kernel's name shows it.
+    """
+
+    way: str
+    asked: Choice
+    seen: str | None
+
+    @property
+    def standard(self) -> bool:
+        """Whether the standard algorithm ran; if no kernel shows it, whether it was asked for."""
+        return (self.seen or self.asked.algorithm) == STANDARD
+
+    @property
+    def refused(self) -> bool:
+        """Whether cuDNN ran its standard kernels although persistent ones were asked for."""
+        return self.standard and self.asked.algorithm not in (STANDARD, None)
+
+
+@dataclass(frozen=True)
+class OnCudnn:
+    """A recurrent layer on cuDNN, and its passes."""
+
+    layer: Layer
+    passes: tuple[Run, ...]
+
+    @property
+    def words(self) -> str:
+        """``LSTM, 256 hidden units, batch 60, float16``."""
+        layer = self.layer
+        known = (
+            _MODES.get(layer.mode or ""),
+            None if layer.hidden is None else f"{layer.hidden:,} hidden units",
+            None if layer.batch is None else f"batch {layer.batch:,}",
+            layer.dtype,
+        )
+        return ", ".join(word for word in known if word)
+
+
+def layers_on_cudnn(profile: StepProfile) -> list[OnCudnn]:
+    """Return the layers that PyTorch runs on cuDNN, by the profile, else by the capture."""
+    if profile.device is None or profile.framework != "torch":
+        return []
+    gpu = gpu_of(profile.info.device_facts.get(str(profile.device)))
+    rows = [row for row in profile.rows("layers") if row["library"] == CUDNN and row["hidden"]]
+    return [_of_row(row, gpu) for row in rows] or list(_of_capture(profile, gpu))
+
+
+def _of_row(row: dict[str, Any], gpu: Gpu) -> OnCudnn:
+    names = ("time_steps", "batch", "inputs", "hidden", "layers", "directions", "dtype", "packed")
+    layer = Layer(
+        framework="torch",
+        mode=row["cell"],
+        projection=row["projection"] or 0,
+        op=row["op"],
+        **{name: row[name] for name in names},
+    )
+    return OnCudnn(layer, tuple(_passes(layer, gpu, row)))
+
+
+def _passes(layer: Layer, gpu: Gpu, row: dict[str, Any]) -> Iterator[Run]:
+    yield Run("forward", algorithm(layer, gpu, True), row["algorithm_seen"])
+    if row["backward_ns"] is not None:
+        yield Run("backward", algorithm(layer, gpu, False), row["backward_algorithm_seen"])
+
+
+def _of_capture(profile: StepProfile, gpu: Gpu) -> Iterator[OnCudnn]:
+    """Yield the one layer of a run that lstmprof captured, if its profile has no shapes."""
+    info, workload = profile.info, profile.info.workload
+    if info.framework != "torch" or info.kernels_used != CUDNN or not workload:
+        return
+    persists = any(c.part == "rnn" and c.family == "persistent" for c in profile.contributors)
+    layer = Layer(
+        framework="torch",
+        mode=_CELLS.get(workload.cell or "lstm"),
+        dtype=_DTYPES.get(str(info.precision)),
+        time_steps=workload.time_steps,
+        batch=workload.batch,
+        inputs=workload.features,
+        hidden=workload.hidden,
+        layers=workload.layers,
+        directions=2 if workload.bidirectional else 1,
+        packed=bool(workload.variable_length),
+        projection=0,
+    )
+    ways = ("forward",) if info.mode == "forward" else ("forward", "backward")
+    if not persists:
+        runs = (Run(way, algorithm(layer, gpu, way == "forward"), None) for way in ways)
+        yield OnCudnn(layer, tuple(runs))
+
+
+def persistent_kernels(f: Finding) -> Match | None:
+    """Match standard kernels of cuDNN, and say which conditions of the persistent ones fail."""
+    layer_ns = sum(c.ns for c in f.contributors if "rnn" in (c.part, c.purpose))
+    matches = (_standard(on, layer_ns) for on in layers_on_cudnn(f.slow))
+    return next(filter(None, matches), None) if layer_ns else None
+
+
+def _standard(on: OnCudnn, layer_ns: int) -> Match | None:
+    runs = [run for run in on.passes if run.standard]
+    refused = [run for run in runs if run.refused]
+    ways = listed([run.way for run in refused or runs])
+    seen = f"standard kernels ran in the {ways} pass ({on.words})"
+    if refused:
+        other = ", or float16, which has such kernels" if on.layer.dtype == BFLOAT16 else ""
+        seen += f", although PyTorch asked for {refused[0].asked.algorithm}"
+        return Match(seen, layer_ns, fix=f"try another version of cuDNN{other}")
+    needs = _needs(runs)
+    return Match(seen, layer_ns, fix=f"{_MEET}: {needs}") if needs else None
+
+
+def _needs(runs: list[Run]) -> str:
+    """Return what persistent kernels would need: the large ones, or the small ones of each pass."""
+    large = [r.needs for run in runs if (r := run.asked.refusal_of(STATIC))]
+    small = [r.needs for run in runs if (r := run.asked.refusal_of(SMALL_H))]
+    ways = [listed(list(large[0]))] if large else []
+    others = list(dict.fromkeys(need for needs in small for need in needs))
+    if others and not (large and set(others) <= set(large[0])):
+        ways.append(listed(others))
+    return ", or ".join(ways)
+
+
+def layer_on_miopen(f: Finding) -> Match | None:
+    """Match a layer that MIOpen runs with kernels for every time step."""
+    if f.slow.device is None or not times_called(f.slow, _ON_MIOPEN):
+        return None
+    rows = [row for row in f.slow.rows("layers") if row["library"] == "MIOpen"]
+    kernels = max((row["kernels_per_time_step"] or 0 for row in rows), default=0)
+    if 0 < kernels < 1:
+        return None
+    launches = f"launches {count(kernels)} kernels per time step" if kernels else "runs the layer"
+    return Match(f"aten::miopen_rnn {launches}")
+
+
+def weights_apart(f: Finding) -> Match | None:
+    """Match weights that are copied together inside the layer's op."""
+    copies = _copies(f)
+    if not copies:
+        return None
+    fix = ""
+    if copies[0].within == _MIOPEN:
+        fix = "make fewer, longer calls: PyTorch copies the weights on every call of MIOpen"
+    elif f.slow.seen.flattens:
+        fix = "give every layer its own weights, of one type: flatten_parameters() skips others"
+    seen = f"{copies[0].within} copies weights {often_in_all(f.slow, copies)}"
+    return Match(seen, total(copies), fix)
+
+
+def _copies(f: Finding) -> list[Fact]:
+    """Return the copies of all weights in a layer's op; none if there are fewer per call."""
+    copies = [h for h in f.slow.seen.weights if h.within and h.within != _FLATTENS]
+    calls = sum(
+        r["count"] for r in f.slow.rows("ops") if r["name"] in {h.within for h in copies}
+    ) / max(f.slow.steps, 1)
+    few = not calls or sum(h.count for h in copies) < _WEIGHTS * calls
+    return [] if few else copies
+
+
+PERSISTENT_KERNELS = Remedy(
+    name="persistent kernels",
+    cause="cuDNN runs its standard kernels, not the faster persistent ones",
+    fix=f"{_MEET}: batch, hidden units, element type",
+    condition="cuDNN's standard kernels ran in a pass, by their names or, if these do not show it, "
+    "by PyTorch's conditions, one of which fails: element type, hidden units, inputs, batch, time "
+    "steps, layers, directions, packing, projection, device",
+    kinds=(GEMM, MEMORY, LAUNCH),
+    saves="the layer's kernels, or their launches",
+    frameworks=TORCH,
+    decide=persistent_kernels,
+    sources=(
+        "https://github.com/pytorch/pytorch/blob/00fc08aa616fbdec70496aebee034ac90b083ff4/"
+        "aten/src/ATen/native/cudnn/RNN.cpp",
+        "https://github.com/pytorch/pytorch/pull/62143",
+        "https://github.com/pytorch/pytorch/pull/43165",
+        "https://github.com/pytorch/pytorch/pull/59830",
+    ),
+)
+MIOPEN_LAYER = Remedy(
+    name="cells instead of MIOpen",
+    cause="MIOpen runs the layer one time step at a time",
+    fix="try torch.backends.cudnn.enabled = False (PyTorch's own cells), or a CUDA graph of the "
+    "step",
+    condition="the op miopen_rnn on a GPU, with one kernel or more per time step if they are known",
+    kinds=(*HOST, *WORK),
+    frameworks=TORCH,
+    decide=layer_on_miopen,
+    sources=(
+        "https://github.com/ROCm/MIOpen/issues/667",
+        "https://github.com/ROCm/legacy-rocm-build/issues/4677",
+    ),
+)
+FLATTEN_PARAMETERS = Remedy(
+    name="flatten_parameters",
+    cause="the layer copies its weights together on every call",
+    fix="call flatten_parameters() once the model is on the GPU",
+    condition="four copies or more inside each call of a cuDNN or MIOpen layer, none of them for "
+    "contiguous input. Weights are shared, or differ in type, if frames of flatten_parameters are "
+    "in the profile and _cudnn_rnn_flatten_weight is not",
+    kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
+    frameworks=TORCH,
+    saves="these copies",
+    decide=weights_apart,
+    sources=(
+        "https://github.com/pytorch/examples/issues/248",
+        "https://github.com/salesforce/awd-lstm-lm/issues/120",
+        "https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/rnn.py",
+        "https://github.com/pytorch/pytorch/pull/3752",
+        "https://github.com/pytorch/pytorch/issues/3751",
+    ),
+    example=Example(
+        of="drawn by the tests' simulator: nn.LSTM on cuDNN with eight weights apart",
+        seen="aten::_cudnn_rnn copies weights 8 times per step",
+    ),
+)
+FLATTEN_ONCE = Remedy(
+    name="flatten once",
+    cause="flatten_parameters() copies the weights in every step",
+    fix="call flatten_parameters() once, when the model is on the GPU, not in forward()",
+    condition="copies inside _cudnn_rnn_flatten_weight in the profiled steps",
+    kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
+    frameworks=TORCH,
+    saves="these copies",
+    decide=from_facts(
+        lambda f: [h for h in f.slow.seen.weights if h.within == _FLATTENS],
+        "weights are copied {times}",
+    ),
+    sources=("https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/rnn.py",),
+    example=Example(
+        of="drawn by the tests' simulator: flatten_parameters() in every forward pass",
+        seen="weights are copied 8 times per step",
+    ),
+)

@@ -1,0 +1,168 @@
+"""A row of the catalogue of causes, what it sees in a profile, and what several rows ask for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from lstmprof.diagnose import causes
+from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.seen import Fact
+from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.numbers import count, cropped, milliseconds, times_a_step
+
+#: Kinds of time that several rows are for: a device waits for its host; work is done.
+HOST = (causes.LAUNCH, causes.DISPATCH, causes.PYTHON, causes.UNRECORDED)
+WORK = (causes.GEMM, causes.MEMORY)
+TORCH, TENSORFLOW, JAX = ("torch",), ("tensorflow",), ("jax",)
+#: TensorFlow 1 has other functions; a profile made elsewhere does not tell it from TensorFlow 2.
+TENSORFLOW_1 = ("tensorflow1",)
+#: Fewer kernels per step are no series of launches. Chosen by hand.
+SERIES = 10
+_COMPILED_OP = re.compile(r"^Torch-Compiled|CompiledF|^TorchDynamo|^XlaLaunch|:Xla(?:Launch|Run)")
+_COMPILED_KERNEL = re.compile(r"^triton_|fusion")
+
+
+@dataclass(frozen=True)
+class Match:
+    """What a row sees in a profile: the evidence in a clause with its counts; may be empty.
+
+    ``saves_ns`` is the time of the clean step that the fix addresses, None if unknown. ``fix``,
+    ``cause`` and ``source`` replace those of the row if this profile allows more precise ones.
+    ``implementation`` is the row of ``lstmprof list`` that the fix advises to use, if any.
+    """
+
+    seen: str = ""
+    saves_ns: int | None = None
+    fix: str = ""
+    cause: str = ""
+    implementation: str | None = None
+    source: str | None = None
+
+
+Decide = Callable[[Finding], Match | None]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A real profile in which the cause was seen: what ran where, and the evidence."""
+
+    of: str
+    seen: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remedy:
+    """One cause of a slow step: how it shows, what to change, where to read about it.
+
+    ``decide`` returns a match if a finding of ``kinds`` shows the ``condition``. ``cause`` and
+    ``fix`` are clauses; ``saves`` names the time that the fix addresses, None if no profile tells.
+    ``of_several``: that time is of several kinds, not of the finding's alone. ``first``: the row
+    names the verdict's cause even if its saving is unknown. ``instead`` will take some of the
+    saved time, unknown how much. ``frameworks`` is empty if the row is for any. ``sources`` are
+    addresses. docs/causes.md is generated from all this.
+    """
+
+    name: str
+    cause: str
+    fix: str
+    condition: str
+    kinds: tuple[str, ...]
+    decide: Decide
+    sources: tuple[str, ...]
+    frameworks: tuple[str, ...] = ()
+    saves: str | None = None
+    of_several: bool = False
+    first: bool = False
+    instead: str | None = None
+    example: Example | None = None
+
+
+def from_facts(pick: Callable[[Finding], Sequence[Fact]], seen: str) -> Decide:
+    """Return a ``decide`` that matches if ``pick`` returns facts, all of whose time is saved.
+
+    ``seen`` has gaps: ``{name}`` and ``{within}`` of the first fact, ``{names}`` if it may be one
+    of several; the number ``{n}`` of all facts, ``{times}``, ``{ms}`` and ``{cost}`` (both).
+    """
+
+    def decide(f: Finding) -> Match | None:
+        facts = pick(f)
+        return Match(in_words(f.slow, seen, facts), total(facts)) if facts else None
+
+    return decide
+
+
+def in_words(profile: StepProfile, seen: str, facts: Sequence[Fact]) -> str:
+    """Fill the gaps of ``seen`` (``from_facts``)."""
+    name, number = cropped(facts[0].name), sum(fact.count for fact in facts)
+    return seen.format(
+        name=name,
+        names=f"{name} and other ops" if len(facts) > 1 else name,
+        within=facts[0].within,
+        n=count(number),
+        times=often(profile, number),
+        ms=in_ms(profile, total(facts)),
+        cost=f"{_times(number)}, {in_ms(profile, total(facts))}",
+    )
+
+
+def often(profile: StepProfile, number: float) -> str:
+    """``40 times per step``; ``40 times`` if no step is marked."""
+    return times_a_step(number) if profile.marked else _times(number)
+
+
+def _times(number: float) -> str:
+    return "once" if number == 1 else f"{count(number)} times"
+
+
+def often_in_all(profile: StepProfile, facts: Iterable[Fact]) -> str:
+    """How ``often`` all ``facts`` together happen."""
+    return often(profile, sum(fact.count for fact in facts))
+
+
+def in_ms(profile: StepProfile, ns: float) -> str:
+    """``22.0 ms per step``."""
+    return f"{milliseconds(ns)} ms{each(profile)}"
+
+
+def each(profile: StepProfile) -> str:
+    """`` per step``; empty if no step is marked."""
+    return " per step" if profile.marked else ""
+
+
+def total(facts: Iterable[Fact]) -> int:
+    """Nanoseconds of ``facts`` per step."""
+    return sum(fact.ns for fact in facts)
+
+
+def times_called(profile: StepProfile, pattern: re.Pattern[str]) -> float:
+    """Count the ops and ranges per step whose name matches ``pattern``."""
+    rows = [*profile.rows("ops"), *profile.rows("ranges")]
+    times: int = sum(r["count"] for r in rows if pattern.search(r["name"]))
+    return times / profile.steps
+
+
+def series_of_launches(finding: Finding) -> int | None:
+    """Return the time in the usual gaps before kernels shorter than these; None if not so.
+
+    One long gap or call says nothing about launching: the usual gaps must be most of the gaps, and
+    of the time that the device waits for its host.
+    """
+    gaps = finding.slow.seen.gaps
+    if gaps is None or gaps.kernels < SERIES or gaps.gap_ns < gaps.kernel_ns:
+        return None
+    waits_ns = max(gaps.all_ns, finding.slow.waits_for_host_ns)
+    return gaps.usual_ns if 2 * gaps.usual_ns >= waits_ns else None
+
+
+def is_compiled(profile: StepProfile) -> bool:
+    """Return whether ops or kernels are a compiler's."""
+    if any(_COMPILED_OP.search(row["name"]) for row in profile.rows("ops")):
+        return True
+    return any(_COMPILED_KERNEL.search(row["name"]) for row in profile.rows("kernels"))
+
+
+def is_retraced(profile: StepProfile) -> bool:
+    """Return whether a profiled step traced or compiled anything, or shapes differ."""
+    return bool(profile.seen.compiled) or profile.seen.shapes is not None
