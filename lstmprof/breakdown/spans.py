@@ -1,8 +1,9 @@
 """The interval of a clean step and of each of its parts.
 
-A bootstrap resamples rounds, then their steps. Processes of the same code differ besides. Disturbed
-steps make a clean step too long, never too short: so an interval reaches farther down the more the
-steps were disturbed, and the more of the time others had the CPUs.
+A bootstrap resamples rounds, then their steps; its interval is the basic one (pivot), in
+logarithms. Processes of the same code differ besides. Disturbed steps make a clean step too long,
+never too short: so an interval reaches farther down the more the steps were disturbed, and the more
+of the time others had the CPUs.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ class Estimate:
 class Disturbance:
     """What else may be wrong with a clean step, in logarithms.
 
-    ``down``: how much too long shared CPUs may have made it. ``most`` bounds what the spread of the
-    slots says. ``between``: how far processes of the same code differ (standard deviation).
+    ``down``: how much too long shared CPUs may have made it. ``most`` bounds what the
+    slots and the bootstrap say: the timed iterations spread no farther. ``between``: how far processes of the same code differ (standard deviation).
     """
 
     down: float = 0.0
@@ -84,11 +85,12 @@ def spans_of(slots: SlotTimes, of: Estimate, disturbance: Disturbance) -> tuple[
     between = BETWEEN_PROCESSES if rounds >= CLUSTERS else disturbance.between
     usual = Z95 * between / math.sqrt(rounds)
 
-    def span(ns: float, median_ns: float, own: float) -> Span:
+    def span(ns: float, median_ns: float, own: tuple[float, float]) -> Span:
         further = math.log(max(median_ns, ns) / ns) if ns > 0 else 0.0
         disturbed = min(max(further - QUIET_SPREAD, 0.0), disturbance.most)
-        up = math.hypot(own, usual)
-        return Span(ns * math.exp(-up - disturbed - disturbance.down), ns, ns * math.exp(up))
+        long, short = (math.hypot(min(log, disturbance.most), usual) for log in own)
+        low = ns * math.exp(-long - disturbed - disturbance.down)
+        return Span(low, ns, ns * math.exp(short))
 
     parts = tuple(
         (labels[label], span(ns, of_medians[label], errors[label]))
@@ -98,17 +100,24 @@ def spans_of(slots: SlotTimes, of: Estimate, disturbance: Disturbance) -> tuple[
     return span(float(of.times @ share), float(medians.sum()), error), parts
 
 
-def _errors(slots: SlotTimes, of: Estimate) -> tuple[float, Floats]:
-    """Return half the 95 % bootstrap interval, in logarithms: of the step, of each label."""
+_Error = tuple[float, float]
+
+
+def _errors(slots: SlotTimes, of: Estimate) -> tuple[_Error, list[_Error]]:
+    """Return how much too long and too short the step may be (95 %), in logarithms.
+
+    The same for each label.
+    """
     labels = len(slots.stretches.labels)
     chosen = np.argsort(-of.times * slots.share, kind="stable")[:MOST_RESAMPLED]
     table, label = slots.matrix(chosen), slots.label[chosen]
     rounds = _members(of.round_of, slots.steps)
     generator = np.random.default_rng(0)
-    wholes, parts = np.empty(RESAMPLES), np.empty((RESAMPLES, labels))
-    for number in range(RESAMPLES):
+    wholes, parts = np.empty(RESAMPLES + 1), np.empty((RESAMPLES + 1, labels))
+    for number in range(RESAMPLES + 1):
         picked = generator.integers(0, len(rounds), len(rounds))
         steps = [rounds[p][generator.integers(0, len(rounds[p]), len(rounds[p]))] for p in picked]
+        steps = steps if number else [np.arange(slots.steps)]  # the first is the estimate itself
         drawn = np.sort(table[:, np.concatenate(steps)], axis=1)
         present = np.isfinite(drawn).sum(axis=1)
         at = np.rint(of.quantile * np.maximum(present - 1, 0)).astype(np.int64)
@@ -119,7 +128,7 @@ def _errors(slots: SlotTimes, of: Estimate) -> tuple[float, Floats]:
         left = np.where(np.isfinite(left), left, 0.0) * present / drawn.shape[1]
         wholes[number] = left.sum()
         parts[number] = np.bincount(label, left, minlength=labels)
-    return _half_width(wholes), np.array([_half_width(parts[:, p]) for p in range(labels)])
+    return _pivot(wholes), [_pivot(parts[:, p]) for p in range(labels)]
 
 
 def _members(round_of: Sequence[int] | None, steps: int) -> list[Ints]:
@@ -130,6 +139,9 @@ def _members(round_of: Sequence[int] | None, steps: int) -> list[Ints]:
     return [np.flatnonzero(numbers == number) for number in np.unique(numbers)]
 
 
-def _half_width(values: Floats) -> float:
-    low, high = np.percentile(values, (2.5, 97.5))
-    return math.log(high / low) / 2 if low > 0 else 0.0
+def _pivot(values: Floats) -> _Error:
+    """Return the logarithms of high over estimate, and estimate over low; the estimate is first."""
+    estimate, (low, high) = float(values[0]), np.percentile(values[1:], (2.5, 97.5))
+    if estimate <= 0 or low <= 0:
+        return 0.0, 0.0
+    return max(math.log(high / estimate), 0.0), max(math.log(estimate / low), 0.0)
