@@ -60,8 +60,9 @@ class Estimate:
 class Disturbance:
     """What else may be wrong with a clean step, in logarithms.
 
-    ``down``: how much too long shared CPUs may have made it. ``most`` bounds what the
-    slots and the bootstrap say: the timed iterations spread no farther. ``between``: how far processes of the same code differ (standard deviation).
+    ``down``: how much too long shared CPUs may have made it. ``most`` bounds what the slots and the
+    bootstrap say: the timed iterations spread no farther. ``between``: how far processes of the
+    same code differ (standard deviation).
     """
 
     down: float = 0.0
