@@ -81,7 +81,8 @@ def test_they_are_the_first_note_of_two_runs_and_a_field_of_the_document() -> No
         for name, ns, seed, on in (("a", 1_000_000, 0, True), ("b", 1_100_000, 1, False))
     )
     found = compare(fast, slow, across=["seed"])
-    assert found.notes[0].endswith("anomaly mode on against off; oneDNN off against on")
+    for part in ("anomaly mode on against off", "oneDNN off against on"):
+        assert part in found.notes[0]
     assert found.to_dict()["settings"] == [
         {"setting": "anomaly mode", "slow": "on", "fast": "off"},
         {"setting": "oneDNN", "slow": "off", "fast": "on"},

@@ -51,7 +51,9 @@ def test_of_two_runs_it_has_the_ratio_and_what_the_bottleneck_adds() -> None:
 
 
 def test_of_a_run_alone_it_has_what_the_bottleneck_takes() -> None:
-    verdict = alone(ran("a", 1)).verdict
+    diagnosis = alone(ran("a", 1))
+    verdict = diagnosis.verdict
+    assert diagnosis.differences == ()
     assert (verdict.subject, verdict.baseline, verdict.state) == ("a", None, "found")
     assert (verdict.ratio, verdict.times, verdict.head) == (None, "", "a")
     assert (verdict.kind, verdict.bottleneck) == ("matmul", "matmul")

@@ -78,7 +78,7 @@ def test_the_same_code_slower_by_one_factor_has_no_cause() -> None:
 def test_more_threads_than_cpus_are_the_advice_beside_it() -> None:
     shared: Any = {"facts": {"threads": 4, "affinity": [0]}}
     told = of(times(1.5, **shared), **shared)
-    assert told.outcome.advice.startswith("its 4 threads share 1 CPU")
+    assert "4 threads share 1 CPU" in told.outcome.advice
 
 
 def test_the_same_code_of_which_one_part_grows_beyond_the_others_has_that_cause() -> None:

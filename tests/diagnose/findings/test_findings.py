@@ -161,22 +161,6 @@ def test_a_wait_that_is_mostly_the_profilers_is_no_cause(lost_ms: int, told: boo
     assert bool(found.outcome.advice) is not told
 
 
-def test_a_profile_without_markers_is_no_step() -> None:
-    run = profile(contributor("busy", "pointwise", 9, "k"), marked=False)
-    found = alone(run)
-    assert found.verdict.step_ms.endswith("in the whole profile")
-    assert "step" not in found.sentence
-
-
-def test_a_host_alone_is_bound_by_what_takes_most() -> None:
-    found = alone(
-        profile(contributor("busy", "gemm", 80, "aten::mm"), contributor("idle", "python", 20))
-    )
-    assert (found.verdict.bottleneck, found.verdict.bottleneck_ns) == ("matmul", 80)
-    assert [e.finding.kind for e in found.findings] == ["matmul", "Python"]
-    assert found.differences == ()
-
-
 @pytest.mark.parametrize("one_device", [None, 0])
 def test_a_gpu_against_a_cpu_is_said(one_device: int | None) -> None:
     other = 0 if one_device is None else None

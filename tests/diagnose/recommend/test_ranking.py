@@ -126,7 +126,7 @@ def test_what_runs_in_an_environment_of_its_own_is_left_out_in_words(tmp_path: P
     found = candidates(dict.fromkeys(["torch-nn-lstm", "theano-scan"]), common, tmp_path)
     (left,) = found.left_out
     assert left.implementation == "theano-scan"
-    assert left.reason == "runs in an environment of its own, which lstmprof capture makes"
+    assert "lstmprof capture" in left.reason
 
 
 def test_only_those_near_the_fastest_are_timed_again(
