@@ -107,7 +107,7 @@ class Verdict:
 
     @property
     def why(self) -> str:
-        """The cause, then where its time shows, then the counts; no full stop."""
+        """The cause, then the bottleneck with its time, then the counts; no full stop."""
         if self.bottleneck is None:
             return "; ".join(part for part in (self.cause, self.words) if part)
         takes = f"{self.bottleneck} {self.amount}"
@@ -208,7 +208,7 @@ def _per(profile: StepProfile) -> str:
 
 
 def _bottleneck(named: Finding, group: Sequence[Finding]) -> str:
-    """The kind of time that is named; ``waiting for the host`` if several kinds of it count."""
+    """Return the named kind of time, or ``waiting for the host`` if several waits are large."""
     large = [f for f in group if f.delta_ns >= NAMED_SHARE * sum(g.delta_ns for g in group)]
     return "waiting for the host" if named.group == HOST and len(large) > 1 else named.kind
 

@@ -1,9 +1,8 @@
-"""Why a finding is what it is: half a sentence, of its counts or of what takes most of it.
+"""The evidence for a finding, as a clause: its counts, or the op that takes most of it.
 
-What is said explains the finding: the items that it counts take ``TELLING_SHARE`` of it at least.
-Against a faster run a count is the reason where as many as there would save most of it; else what
-the items take in both runs is said. Where no items explain it, one op or range may; else nothing
-is said.
+The counted items take at least ``TELLING_SHARE`` of the finding. Against a faster run the clause is
+a count if the faster run's count would save most of the finding, and the items' time in both runs
+if it would not. If no items explain the finding, one op or range may; else the clause is empty.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from lstmprof.diagnose.step_profile.tally import is_kernel_call, noun_of
 from lstmprof.events.annotate.calls import is_kernel_launch
 from lstmprof.numbers import count, cropped, listed, milliseconds, quantity
 
-#: What takes less of a finding is no reason for it.
+#: Items are evidence for a finding from this share of it on. Chosen by hand.
 TELLING_SHARE = 0.25
-#: A count is the reason for a difference of which it makes so much; less is that each is slower.
+#: A count explains a difference if it makes this share of it; if not, each item is slower.
 _BY_COUNT = 0.5
-#: Fewer than so many times as many are as many, counted otherwise.
+#: Counts that differ by a smaller factor are the same. Chosen by hand.
 _MORE = 1.1
-#: From so much of a finding on it is all of it.
+#: A share of a finding from here on is all of it. Chosen by hand.
 _ALL = 0.95
-#: Items whose time in the account is a smaller share of their lengths ran beside each other.
+#: Items overlap if their time in the breakdown is a smaller share of the sum of their lengths.
 _ALONE = 0.8
 
 #: Noun of the items of a finding → the quantity that counts them, the first that is known.
@@ -71,7 +70,7 @@ _LIBRARIES = (("mkldnn", "oneDNN"), ("miopen", "MIOpen"), ("cudnn", "cuDNN"))
 
 @dataclass(frozen=True)
 class _Items:
-    """What one run spends a finding's time on: how many of ``noun`` a step, how long all take."""
+    """Items of one kind (``noun``) in a step of one run: how many, and how long all take."""
 
     noun: str
     number: float
@@ -81,12 +80,12 @@ class _Items:
 
     @property
     def spread(self) -> Spread | None:
-        """How long each takes; None where only the op that arranges it is known."""
+        """How long each takes; None if only the op that arranges it is known."""
         return spread_of(self.profile, self.noun)
 
     @property
     def one_by_one(self) -> bool:
-        """Whether their time over their number is what one takes: a usual one, and none at once."""
+        """Whether time over number is the time of a usual item: none is long, none overlap."""
         spread = self.spread
         if spread is None:
             return True
@@ -102,7 +101,7 @@ class _Items:
 
 
 def because(finding: Finding) -> str:
-    """The counts behind a finding, as half a sentence; empty where they do not explain it."""
+    """Return the evidence for a finding; empty if nothing explains it."""
     if finding.kind == causes.SLOWER and finding.fast is not None:
         return slower_calls.because(finding.fast, finding.slow)
     if finding.kind == causes.CAST and may_be_copies(finding.slow):
@@ -116,16 +115,13 @@ def because(finding: Finding) -> str:
 
 
 def most_of(finding: Finding) -> str | None:
-    """The op, kernel, call or range that takes half of ``finding`` at least, as a sentence has it.
-
-    None where none does.
-    """
+    """Return the name of what takes at least half of ``finding``; None if nothing does."""
     first = finding.largest[0] if finding.largest else None
     return cropped(first.name) if first and 2 * first.slow_ns >= finding.slow_ns else None
 
 
 def named(finding: Finding) -> str:
-    """What the time of a finding is: of products and launches what these are."""
+    """Return the words for a finding's kind, more precise for matmuls, launches and casts."""
     if finding.kind == causes.LAUNCH:
         return _launching(finding)
     if finding.kind == causes.CAST and may_be_copies(finding.slow):
@@ -139,16 +135,17 @@ def named(finding: Finding) -> str:
 
 
 def may_be_copies(profile: StepProfile) -> bool:
-    """Whether ``aten::to`` may have copied to a GPU: none was recorded, though named, and no type.
+    """Return whether casts may be copies to a GPU.
 
-    PyTorch casts and copies between devices by the same ops.
+    PyTorch casts and copies between devices by the same ops. They may be copies if a GPU was used
+    but not recorded, and no cast has a recorded dtype.
     """
     unseen = any(lack.kind == GPU_UNSEEN for lack in profile.lacks)
     return unseen and not any(row["to_dtype"] for row in profile.rows("casts"))
 
 
 def _launching(finding: Finding) -> str:
-    """A call that copies or sets memory launches no kernel."""
+    """Return what launches: kernels, copies and fills of memory, or both."""
     whole = total_ns(finding.contributors)
     copying = total_ns(c for c in finding.contributors if c.name and not is_kernel_call(c.name))
     each = ((causes.KINDS[causes.LAUNCH], whole - copying), (_COPY_CALLS, copying))
@@ -156,12 +153,12 @@ def _launching(finding: Finding) -> str:
 
 
 def each_step(profile: StepProfile) -> str:
-    """`` per step``; empty where a profile has no step markers."""
+    """Return `` per step``; empty if the profile has no step markers."""
     return " per step" if profile.marked else ""
 
 
 def pace(profile: StepProfile) -> str:
-    """How many kernels a device is given, how long they and the gaps take; empty if not known."""
+    """Return how many kernels a device runs, and how long they and the gaps take; may be empty."""
     launches, rate = (QUANTITIES[name].of(profile) for name in ("launches", "launches_per_s"))
     kernel, gap = (spread_of(profile, noun) for noun in ("kernel", "gap"))
     if not launches or rate is None or kernel is None or gap is None:
@@ -178,10 +175,10 @@ def pace(profile: StepProfile) -> str:
 
 
 def worth_a_line(finding: Finding) -> list[Change]:
-    """The counts and lengths of a finding that a reader needs: not all are.
+    """Return the counts and lengths of a finding that a table shows.
 
-    None that is 0 in both runs; of lengths the mean, or where a few long ones make it, the median
-    and the longest.
+    Those that are 0 in both runs are left out. Of lengths it is the mean, or the median and the
+    longest if a few long items make the mean.
     """
     profiles = [profile for profile in (finding.fast, finding.slow) if profile is not None]
     changes = [c for c in finding.changes if c.fast or c.slow]
@@ -199,7 +196,7 @@ def _is_read(about: Quantity, profiles: Sequence[StepProfile]) -> bool:
 
 
 def lasting(spread: Spread) -> str:
-    """``5.1 µs``; where a few long ones make the mean ``1 ns in the median, 4.1 ms at most``."""
+    """Return ``5.1 µs``, or ``1 ns in the median (4.1 ms at most)`` if a few are long."""
     if not spread.uneven:
         return quantity(spread.mean_ns, "ns")
     longest = quantity(spread.longest_ns, "ns")
@@ -221,7 +218,7 @@ def _alone(finding: Finding, items: Sequence[_Items]) -> str:
 
 
 def _is_of_one(finding: Finding, ops: _Items) -> bool:
-    """Whether a few calls of one op take what as many as the others take would not explain."""
+    """Return whether a few calls of one op take most, so that the number of ops is no reason."""
     largest = max(finding.largest, key=lambda c: c.slow_ns, default=None)
     if largest is None or not 0 < largest.slow_count < ops.number / 2:
         return False
@@ -230,7 +227,7 @@ def _is_of_one(finding: Finding, ops: _Items) -> bool:
 
 
 def _against(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -> str:
-    """How many more there are than in the fast run, or what they take in both."""
+    """Return how many more items there are than in the fast run, or their time in both."""
     name = labels(finding.fast, finding.slow)[0] if finding.fast else ""
     added = sum(i.ns for i in slow) - sum(i.ns for i in fast)
     if not slow or added < TELLING_SHARE * finding.delta_ns:
@@ -251,7 +248,7 @@ def _against(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -
 
 
 def _without(items: _Items, number: float) -> float:
-    """What as few as ``number`` of them would save, ns: where a few make the mean, usual ones."""
+    """Return the ns that only ``number`` of the items would save; usual items if a few are long."""
     saved_ns = items.ns * (1 - number / items.number)
     spread = items.spread
     if not number or spread is None or not spread.uneven:
@@ -264,7 +261,7 @@ def _known(noun: str, profile: StepProfile | None) -> float | None:
 
 
 def _same_number(slow: _Items, fast: _Items, name: str) -> str:
-    """As many in both: what one takes is what differs."""
+    """Return the time of one item in both runs, which have the same number."""
     if slow.number == 1:
         return f"{slow.text} takes {milliseconds(slow.ns)} ms ({name}: {milliseconds(fast.ns)} ms)"
     here, there = (quantity(items.ns / items.number, "ns") for items in (slow, fast))
@@ -272,7 +269,7 @@ def _same_number(slow: _Items, fast: _Items, name: str) -> str:
 
 
 def _taking(items: Sequence[_Items], *, verb: bool = True) -> str:
-    """``52 convolutions take 61.0 ms and 1 matmul 0.040 ms``."""
+    """Return ``52 convolutions take 61.0 ms and 1 matmul 0.040 ms``."""
     texts = [f"{item.text} {milliseconds(item.ns)} ms" for item in items]
     if verb:
         first = items[0]
@@ -293,7 +290,7 @@ def _within(*remarks: str) -> str:
 
 
 def _length(items: _Items) -> str:
-    """How long each takes, of items that are work; of launches where a few take most."""
+    """Return how long each item takes; for launches only if a few are long."""
     spread = items.spread
     if spread is None or (items.noun == "launch" and not spread.uneven):
         return ""
@@ -304,9 +301,10 @@ def _length(items: _Items) -> str:
 
 
 def _uneven(items: _Items) -> str:
-    """How long they are where a few of them take most; empty else, and where one lasts longer.
+    """Return how long the items are if a few of them take most; empty if not.
 
-    Then other work ran during it, which has a part of its time.
+    Empty too if the longest lasts longer than all items' share of the step: other work ran beside
+    it.
     """
     spread = items.spread
     few = spread is not None and spread.uneven and _ALONE * spread.longest_ns <= items.ns
@@ -320,7 +318,7 @@ def _each_time_step(items: _Items) -> str:
 
 
 def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items]:
-    """What ``profile`` spends ``spent_ns`` of the finding's kind on, the most first."""
+    """Return the items of the finding's kind in ``profile``, the most time first."""
     contributors = _contributors(finding, profile)
     whole = total_ns(contributors)
     share = min(1.0, spent_ns / whole) if whole else 0.0
@@ -334,7 +332,7 @@ def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items
 def _taken(
     kind: str, contributors: Sequence[Contributor], profile: StepProfile
 ) -> dict[str, tuple[int, set[str]]]:
-    """Noun → what its items take, ns, and the names of these; the most first."""
+    """Return noun → (ns, names) of its items, the most time first."""
     taken: dict[str, tuple[int, set[str]]] = {}
     for contributor in contributors:
         noun = _noun(kind, contributor, profile.device is not None)
@@ -351,7 +349,7 @@ def _contributors(finding: Finding, profile: StepProfile) -> Sequence[Contributo
 
 
 def _noun(kind: str, contributor: Contributor, on_device: bool) -> str | None:
-    """What the time of ``contributor`` is spent on, of the nouns of its kind; None: no item."""
+    """Return the noun of the item that ``contributor`` is; None if it is no item of its kind."""
     name = contributor.name
     if name is None:
         return None
@@ -372,7 +370,7 @@ def _quantity(noun: str, profile: StepProfile) -> str:
 
 
 def _library(names: set[str]) -> str:
-    """The library that all these ops name; empty where they do not."""
+    """Return the library that all these ops name; empty if they name none or several."""
     found = {
         next((library for part, library in _LIBRARIES if re.search(part, name, re.I)), "")
         for name in names
@@ -381,7 +379,7 @@ def _library(names: set[str]) -> str:
 
 
 def _by_largest(finding: Finding) -> str:
-    """The largest culprit that adds ``TELLING_SHARE`` of the finding; may be empty."""
+    """Return the op or range that adds most, if it adds ``TELLING_SHARE``; may be empty."""
     first = next((c for c in finding.largest if c.delta_ns > 0), None)
     if first is None or first.delta_ns < TELLING_SHARE * finding.delta_ns:
         return ""
@@ -399,7 +397,7 @@ def _by_largest(finding: Finding) -> str:
 
 
 def _outside_of_ranges(finding: Finding, ns: int) -> str:
-    """What lies right in the step; empty where all of the finding does, and of two runs."""
+    """Return how much of a run alone lies in no range of its step; empty if all of it does."""
     if finding.fast is not None or ns >= _ALL * finding.slow_ns:
         return ""
     return f"{milliseconds(ns)} ms of it are in none of the step's ranges"
