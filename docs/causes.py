@@ -1,7 +1,7 @@
-"""docs/causes.md, the catalogue of causes: how each is seen, what helps, where to read of it.
+"""docs/causes.md, the catalogue of causes: what to change, how each shows, where to read about it.
 
-Made of ``lstmprof.diagnose.remedies.TABLE``. Write it anew with ``make docs``; a test holds the
-committed page to this one.
+Generated from ``lstmprof.diagnose.remedies.TABLE`` by ``make docs``; a test compares the committed
+page with it.
 """
 
 from __future__ import annotations
@@ -11,34 +11,32 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lstmprof.diagnose.remedies import TABLE
-from lstmprof.diagnose.remedies.told import Remedy
+from lstmprof.diagnose.remedies.rows import Remedy
 
 PAGE = Path(__file__).with_name("causes.md")
-#: Threads of GitHub are called as people call them: pytorch#149194.
+#: GitHub threads are shown as people write them: pytorch#149194.
 _THREAD = re.compile(r"https://github\.com/[^/]+/([^/]+)/(?:issues|pull)/(\d+)$")
 _PREAMBLE = """\
-# Why a step is slow: the catalogue of causes
+# Why a training step is slow, and what to change
 
-Every cause that `lstmprof diagnose` names, in the order in which it looks for them: what makes the
-step slow, what must be seen in the profile, of which kinds of time it can be a part, and where to
-read of it. An example is a real profile, and what was said of it. A cause is named only where what
-must be seen is seen. How a finding comes about, and what its kinds are, is in
-[diagnosis.md](diagnosis.md).
+These are all causes that `lstmprof diagnose` names, in the order in which it checks them. It names
+a cause only if the profile shows its condition. [diagnosis.md](diagnosis.md) explains the kinds of
+time and how a diagnosis is made.
 
-This page is written by `make docs` from `lstmprof/diagnose/remedies/`.
+`make docs` generates this page from `lstmprof/diagnose/remedies/`.
 """
 
 
 def text() -> str:
-    """What the page holds."""
+    """Return the page."""
     return "\n".join([_PREAMBLE, *_overview(), *(line for row in TABLE for line in _entry(row))])
 
 
 def _overview() -> Iterator[str]:
-    yield "| cause | remedy |"
+    yield "| cause | fix |"
     yield "|---|---|"
     for row in TABLE:
-        yield f"| {_cell(row.cause)} | [{_cell(row.name)}](#{_anchor(row.name)}) |"
+        yield f"| [{_cell(row.cause)}](#{_anchor(row.name)}) | {_cell(row.fix)} |"
     yield ""
 
 
@@ -47,13 +45,15 @@ def _entry(row: Remedy) -> Iterator[str]:
     yield ""
     yield f"{row.cause[0].upper()}{row.cause[1:]}."
     yield ""
-    yield f"- **Seen:** {row.condition}."
-    yield f"- **For:** {', '.join(row.frameworks) or 'any framework'}; {', '.join(row.kinds)}."
-    less = f", less what {row.instead} will take" if row.instead else ""
-    yield f"- **It addresses:** {row.saves or 'cannot be told from a profile'}{less}."
+    yield f"- **Fix:** {row.fix}."
+    yield f"- **Shown by:** {row.condition}."
+    frameworks = ", ".join(row.frameworks) or "any framework"
+    yield f"- **Applies to:** {frameworks}; {', '.join(row.kinds)}."
+    minus = f", minus the time of {row.instead}" if row.instead else ""
+    yield f"- **Saves at most:** {row.saves or 'unknown from a profile'}{minus}."
     yield f"- **Sources:** {', '.join(map(_link, row.sources))}"
     if row.example is not None:
-        yield f"- **Example:** {row.example.of}: “{row.example.told}”"
+        yield f"- **Example:** {row.example.of}: “{row.example.seen}”"
     yield ""
 
 
@@ -64,11 +64,11 @@ def _link(address: str) -> str:
 
 
 def _cell(words: str) -> str:
-    return words.replace("|", "\\|")
+    return re.sub(r"([|\[\]])", r"\\\1", words)
 
 
 def _anchor(heading: str) -> str:
-    """The name that GitHub gives a heading."""
+    """Return the anchor that GitHub gives a heading."""
     return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 

@@ -36,7 +36,7 @@ WORDS = {
     "denormals": ("denormal",),
     "anomaly mode": ("anomaly mode", "anomalies"),
     "oneDNN off": ("oneDNN off", "oneDNN was off", "ran oneDNN"),
-    "two threads on one CPU": ("2 threads", "threads within an operator 2"),
+    "two threads on one CPU": ("2 threads", "intra-op threads 2"),
     "page faults": ("page faults", "MALLOC_"),
 }
 #: glibc's allocator gives each block beyond so many bytes back at once, and asks again: mallopt(3).

@@ -417,10 +417,10 @@ def _beside(profile: StepProfile) -> list[str]:
 
 
 def _settings(fast: StepProfile, slow: StepProfile) -> list[str]:
-    """What was set otherwise, in one line; none where nothing was."""
+    """Return the settings that differ, in one line; none if none does."""
     differ = settings.disagreements(fast.info, slow.info)
     names = labels(fast, slow)
-    line = f"settings of {names[1]} against {names[0]}: {'; '.join(map(str, differ))}"
+    line = f"{names[1]} differs from {names[0]} in settings: {'; '.join(map(str, differ))}"
     return [line] if differ else []
 
 

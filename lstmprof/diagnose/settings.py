@@ -1,7 +1,7 @@
 """Settings that differ between two runs: what changes the speed of the same code.
 
-Only what is known of both is compared, and a difference alone is no cause: ``reasons`` takes it for
-one where two runs of one implementation make the same calls and these are slower in one of them.
+Only settings known for both runs are compared. A difference alone is no cause: ``reasons`` makes it
+one if two runs of one implementation make the same calls, and these are slower in one of them.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ from lstmprof.numbers import cropped, listed, number_of
 from lstmprof.runs.metadata import RunInfo
 
 DENORMALS, ANOMALY, ONEDNN = "denormals", "anomaly mode", "oneDNN"
-#: What a variable is that one run has and the other has not.
+#: Modes of the step's thread.
+FLUSH, AS_ZERO = "flush to zero", "denormals are zero"
+#: The value of a variable in a run that does not have it.
 UNSET = "unset"
-#: So many are told by name.
+#: More differences than these are counted, not listed.
 _MOST_LISTED = 4
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting: what it is called, and its value in a run; None is unknown.
+    """One setting: its name for users, and its value in a run; None is unknown.
 
-    ``slower`` is the value that costs time, None where either may.
+    ``slower`` is the value that costs time, None if either may.
     """
 
     words: str
@@ -35,9 +37,9 @@ class Setting:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A setting that differs, with its values in words: what is the case in the slow run first.
+    """A setting that differs, with its value in the slow run and in the fast one, in words.
 
-    ``fits``: it may be why that run is slower, not where the fast one has what costs time.
+    ``fits``: it may be why the slow run is slower; not if the fast one has the costly value.
     """
 
     setting: str
@@ -46,7 +48,7 @@ class Disagreement:
     fits: bool = True
 
     def __str__(self) -> str:
-        return f"{self.setting} {self.slow} against {self.fast}"
+        return f"{self.setting} {self.slow} instead of {self.fast}"
 
 
 def _at(place: str) -> Callable[[RunInfo], Any]:
@@ -54,42 +56,42 @@ def _at(place: str) -> Callable[[RunInfo], Any]:
 
 
 def denormals(info: RunInfo) -> str | None:
-    """What became of denormal numbers: in the framework's operators, else in the step's thread."""
+    """Return what happens to denormals: in the framework's operators, else in the step's thread."""
     flushed = info.denormals_flushed
     of_thread = None if flushed is None else "flushed" if flushed else "kept"
     return info.settings.framework_denormals or of_thread
 
 
-#: In the order in which they are told.
+#: In the order in which differences are listed.
 SETTINGS = (
     Setting(DENORMALS, denormals),
-    Setting("flushing to zero in its thread", _at("settings.flush_to_zero"), False),
-    Setting("denormals as zero in its thread", _at("settings.denormals_are_zero"), False),
+    Setting(FLUSH, _at("settings.flush_to_zero"), False),
+    Setting(AS_ZERO, _at("settings.denormals_are_zero"), False),
     Setting(ANOMALY, _at("settings.anomaly_mode"), True),
     Setting(ONEDNN, _at("settings.onednn")),
     Setting("autograd", _at("settings.grad_mode"), True),
     Setting("deterministic algorithms", _at("settings.deterministic"), True),
     Setting("cuDNN deterministic", _at("settings.cudnn_deterministic"), True),
     Setting("cuDNN benchmark", _at("settings.cudnn_benchmark"), False),
-    Setting("TF32 in products", _at("settings.matmul_tf32"), False),
+    Setting("TF32 in matmuls", _at("settings.matmul_tf32"), False),
     Setting("TF32 in cuDNN", _at("settings.cudnn_tf32"), False),
-    Setting("precision of products", _at("settings.matmul_precision")),
+    Setting("matmul precision", _at("settings.matmul_precision")),
     Setting("BLAS", _at("settings.blas")),
-    Setting("threads within an operator", _at("settings.intra_op_threads")),
-    Setting("threads between operators", _at("settings.inter_op_threads")),
+    Setting("intra-op threads", _at("settings.intra_op_threads")),
+    Setting("inter-op threads", _at("settings.inter_op_threads")),
     Setting("garbage collector", _at("settings.gc_enabled"), True),
-    Setting("tracer of Python", _at("settings.python_traced"), True),
+    Setting("Python tracing", _at("settings.python_traced"), True),
     Setting("malloc", _at("settings.allocator")),
     Setting("nice", _at("settings.nice")),
     Setting("transparent huge pages", _at("settings.transparent_huge_pages")),
     Setting("CPU quota", _at("settings.cpu_quota")),
     Setting("CPU governor", _at("hardware.cpu_governor")),
 )
-_OF_THE_THREAD = {"flushing to zero in its thread", "denormals as zero in its thread"}
+_OF_THE_THREAD = {FLUSH, AS_ZERO}
 
 
 def shared_cpus(info: RunInfo) -> str | None:
-    """``5 threads share 2 CPUs`` where a run has more threads than CPUs; None where not known."""
+    """Return ``5 threads share 2 CPUs`` if a run has more threads than CPUs; None if unknown."""
     threads = info.settings.intra_op_threads or info.threads
     limits = [float(len(info.affinity))] if info.affinity else []
     limits += [info.settings.cpu_quota] if info.settings.cpu_quota else []
@@ -100,10 +102,10 @@ def shared_cpus(info: RunInfo) -> str | None:
 
 
 def disagreements(fast: RunInfo, slow: RunInfo) -> tuple[Disagreement, ...]:
-    """The settings that are known of both and differ."""
+    """Return the settings that are known for both runs and differ."""
     differ = (*_of_settings(fast, slow), *_of_variables(fast, slow))
-    told = {d.setting for d in differ}
-    return tuple(d for d in differ if DENORMALS not in told or d.setting not in _OF_THE_THREAD)
+    names = {d.setting for d in differ}
+    return tuple(d for d in differ if DENORMALS not in names or d.setting not in _OF_THE_THREAD)
 
 
 def _of_settings(fast: RunInfo, slow: RunInfo) -> Iterator[Disagreement]:
@@ -124,7 +126,7 @@ def _of_variables(fast: RunInfo, slow: RunInfo) -> Iterator[Disagreement]:
 
 
 def listing(differences: Sequence[Disagreement]) -> str:
-    """The first few of them in words."""
+    """Return the first few differences in words."""
     more = len(differences) - _MOST_LISTED
     shown = [cropped(str(difference)) for difference in differences[:_MOST_LISTED]]
     return listed([*shown, f"{more} more"] if more > 0 else shown)

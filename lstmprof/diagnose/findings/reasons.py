@@ -1,8 +1,8 @@
-"""Why the same calls take longer in one of two runs: what the facts of both show.
+"""Why the same calls take longer in one of two runs, by the facts of both.
 
-Each look has a rule of its own, and needs what it speaks of to explain a good part of what the slow
-step takes longer, or to be the one thing known that differs. What was counted comes before what was
-set, and what was set is told beside it.
+Each check has its own rule: what it finds must explain a good part of the difference between the
+steps, or be the only known thing that differs. Counts come before settings, which are listed with
+them.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from dataclasses import dataclass, replace
 
 from lstmprof.diagnose import settings
 from lstmprof.diagnose.step_profile import StepProfile, labels
-from lstmprof.numbers import count, percent
+from lstmprof.numbers import count, number_of, percent
 from lstmprof.runs.records import ThreadTime
 
-#: Other code runs in the same calls where they execute so many times as many instructions.
+#: The same calls run other code if they execute so many times as many instructions. Chosen by hand.
 _MORE_INSTRUCTIONS = 1.5
-#: Shares that differ by less are alike: of a thread's time on a CPU, of a clock.
+#: Shares of a thread's time on a CPU, or clocks, that differ by less are alike. Chosen by hand.
 _ALIKE = 0.1
-#: CPUs kept busy by more than one thread's worth beyond the other run: its threads spin, or wait in
-#: turn for CPUs that they share.
+#: Threads spin, or take turns on shared CPUs, if they keep so many CPUs more busy than the other
+#: run's. Chosen by hand.
 _MORE_CPUS = 0.5
-#: The first touch of a page takes the kernel so long. Measured on an EPYC beside seven other
-#: processes: 2.7 to 3.4 µs of CPU time for each of 20,000 pages of 4 KiB (mmap, no huge pages).
+#: Time of a page fault, ns. Measured on an EPYC beside seven other processes: 2.7 to 3.4 µs of CPU
+#: time for the first touch of each of 20,000 pages of 4 KiB (mmap, no huge pages).
 _FAULT_NS = 2_700
-#: Microcode's help with one denormal takes so long. Measured on a Xeon (family 6, model 167) beside
-#: seven other processes: each of 2,000,000 products of a denormal, one by one, takes 69 to 70 ns of
-#: CPU time more than one of normal numbers.
+#: Time of one microcode assist for a denormal, ns. Measured on a Xeon (family 6, model 167) beside
+#: seven other processes: each of 2,000,000 products of a denormal takes 69 to 70 ns of CPU time
+#: longer than one of normal numbers.
 _ASSIST_NS = 70
-#: Bytes of a cache line, of all x86 and most Arm CPUs: what a miss of the last level reads.
+#: Bytes that a miss of the last cache level reads: the cache line of all x86 and most Arm CPUs.
 _LINE_BYTES = 64
-#: A thread with so much of the busiest one's CPU time takes part in its work.
+#: A thread takes part in the work if it has so much of the busiest one's CPU time. Chosen by hand.
 _BUSY = 0.25
-#: What explains so much of a step's difference is its reason.
+#: A reason must explain so much of the difference between the steps. Chosen by hand.
 _TELLING_SHARE = 0.25
 #: In anomaly mode autograd searches gradients for NaN with it (torch/csrc/autograd/engine.cpp).
 _NAN_SEARCH = "aten::_is_any_true"
@@ -43,32 +43,31 @@ _LIBRARIES = {"mkldnn": "oneDNN", "onednn": "oneDNN", "miopen": "MIOpen", "cudnn
 
 @dataclass(frozen=True)
 class Reason:
-    """Why calls are slower: ``name`` of what was seen, ``text`` as half a sentence with it."""
+    """Why calls are slower: its ``name``, and a clause with its numbers.
+
+    ``setting`` is the setting that it is about, if it is about one.
+    """
 
     name: str
     text: str
-    setting: str = ""  # the one that it tells of, where it is one
+    setting: str = ""
 
 
 #: Threads that share CPUs or spin.
 THREADS = "threads"
-#: A difference of settings, where nothing that was counted tells more.
+#: Settings that differ, if no count explains more.
 SETTINGS = "settings"
 NOT_RECORDED = Reason("not recorded", "the reason is not recorded")
-#: Reasons that are no matter of the machine: with one of these, calls that each take longer have a
-#: cause in the code or its settings.
+#: Reasons in the code or its settings, not in the machine.
 EXPLAINS = (
     *("denormals", "anomaly mode", "kernel path", THREADS, "page faults", "other code", SETTINGS),
 )
 
 
 def reason(fast: StepProfile, slow: StepProfile) -> Reason:
-    """The first of what is known to make calls slower that the facts of both runs show.
-
-    With it come the settings that differ, as far as it does not tell them itself.
-    """
-    found = (look(fast, slow) for look in _REASONS)
-    first = next((reason for reason in found if reason is not None), None)
+    """Return the first reason that holds, with the other settings that differ."""
+    reasons = (check(fast, slow) for check in _REASONS)
+    first = next((reason for reason in reasons if reason is not None), None)
     others = [
         difference
         for difference in settings.disagreements(fast.info, slow.info)
@@ -88,38 +87,35 @@ def _differs(name: str, fast: StepProfile, slow: StepProfile) -> settings.Disagr
 
 
 def _denormals(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """The slow run kept them and the fast one did not, or microcode helped with them for long.
-
-    Where assists were counted they decide.
-    """
+    """Only the slow run kept denormals, or microcode assists took long; counted assists decide."""
     first, second = (_a_step(profile, profile.info.counters.fp_assists) for profile in (fast, slow))
     counted = ""
     if first is not None and second is not None:
         if not _tells((second - first) * _ASSIST_NS, fast, slow):
             return None
-        counted = f"microcode assists {count(second)} times per step against {count(first)}"
+        counted = f"{count(second)} microcode assists per step {_fast(fast, slow, count(first))}"
     kept = (
         settings.denormals(fast.info) == "flushed"
         and settings.denormals(slow.info) in ("kept", "both")
         and slow.device is None
     )
     if not kept:
-        return Reason("denormals", f"{counted}, as with denormals") if counted else None
-    flushed = f"{labels(fast, slow)[0]} flushed denormal numbers to zero, and this run did not"
+        return Reason("denormals", f"{counted}, as denormals need") if counted else None
+    flushed = f"{labels(fast, slow)[0]} flushed denormals to zero, this run did not"
     text = f"{flushed}: {counted}" if counted else flushed
     return Reason("denormals", text, settings.DENORMALS)
 
 
 def _anomaly_mode(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """By its search in the profile, or by the setting where the search shows under other names."""
+    """Only the slow run searches gradients for NaN, by its ops or by its setting."""
     searches = [profile for profile in (fast, slow) if _names(profile) & {_NAN_SEARCH}]
     if searches == [slow]:
-        text = f"anomaly mode searches the gradients for NaN ({_NAN_SEARCH})"
+        text = f"anomaly mode checks gradients for NaN ({_NAN_SEARCH})"
         return Reason("anomaly mode", text, settings.ANOMALY)
     difference = _differs(settings.ANOMALY, fast, slow)
     if searches or difference is None or difference.slow != "on":
         return None
-    return Reason("anomaly mode", "anomaly mode was on", settings.ANOMALY)
+    return Reason("anomaly mode", "anomaly mode is on", settings.ANOMALY)
 
 
 def _threads(fast: StepProfile, slow: StepProfile) -> Reason | None:
@@ -127,38 +123,39 @@ def _threads(fast: StepProfile, slow: StepProfile) -> Reason | None:
     cpus, threads = slow.info.affinity, slow.info.threads
     fewer = fast.info.threads is None or threads is None or fast.info.threads < threads
     if cpus and threads and threads > len(cpus) and fewer:
-        return Reason(THREADS, f"its {threads} threads share {len(cpus)} CPUs")
+        return Reason(THREADS, f"{threads} threads share {len(cpus)} CPUs")
     return _sharing(fast, slow) or _spinning(fast, slow)
 
 
 def _sharing(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Threads that work together and may run on fewer CPUs than they are."""
+    """More threads work together than they have CPUs, and not in the fast run."""
     crowd, other = _crowd(slow), _crowd(fast)
     if crowd is None or other is None:
         return None
     (threads, cpus), (others, free) = crowd, other
     if threads <= cpus or others > free:
         return None
-    where = f"{count(cpus)} CPU{'s' if cpus > 1 else ''}"
-    return Reason(THREADS, f"{threads} of its threads may run on {where} alone{_waited(slow)}")
+    where = number_of(cpus, "CPU", "CPUs")
+    return Reason(THREADS, f"{threads} busy threads share {where}{_waited(slow)}")
 
 
 def _waited(profile: StepProfile) -> str:
-    """How long its busiest thread waited; empty where that is not known."""
+    """Return how long the busiest thread waited; empty if unknown."""
     cpu_ns, waited_ns = max((t.cpu_ns or 0, t.waited_ns) for t in _threads_of(profile))
     if not cpu_ns or waited_ns is None:
         return ""
-    return f"; the busiest waited for one {percent(waited_ns / (waited_ns + cpu_ns))} of its time"
+    share = percent(waited_ns / (waited_ns + cpu_ns))
+    return f"; the busiest waits for a CPU {share} of its time"
 
 
 def _threads_of(profile: StepProfile) -> list[ThreadTime]:
-    """Those of its first process."""
+    """Return the threads of the first process."""
     threads = profile.info.timing_threads or ()
     return [thread for thread in threads if thread.round == threads[0].round]
 
 
 def _crowd(profile: StepProfile) -> tuple[int, int] | None:
-    """(threads that work, CPUs that they may run on); None unknown."""
+    """Return (threads that work, CPUs that they may run on); None if unknown."""
     times = [(thread.cpu_ns or 0, thread.cpus) for thread in _threads_of(profile)]
     most_ns = max((cpu_ns for cpu_ns, _ in times), default=0)
     allowed = [cpus for cpu_ns, cpus in times if cpu_ns and cpu_ns >= _BUSY * most_ns]
@@ -168,7 +165,7 @@ def _crowd(profile: StepProfile) -> tuple[int, int] | None:
 
 
 def cpu_numbers(text: str) -> list[int]:
-    """The CPUs of a list as Linux writes it: ``0-2,5``."""
+    """Return the CPUs of a list as Linux writes it: ``0-2,5``."""
     numbers: list[int] = []
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
@@ -180,11 +177,8 @@ def _spinning(fast: StepProfile, slow: StepProfile) -> Reason | None:
     first, second = _busy_cpus(fast), _busy_cpus(slow)
     if first is None or second is None or second < first + _MORE_CPUS:
         return None
-    return Reason(
-        THREADS,
-        f"its threads keep {second:.1f} CPUs busy where those of {labels(fast, slow)[0]} keep "
-        f"{first:.1f}, and each call still takes longer: they spin or wait for each other",
-    )
+    busy = f"threads keep {second:.1f} CPUs busy {_fast(fast, slow, f'{first:.1f}')}"
+    return Reason(THREADS, f"{busy}, but calls take longer: they spin or wait for each other")
 
 
 def _page_faults(fast: StepProfile, slow: StepProfile) -> Reason | None:
@@ -193,40 +187,35 @@ def _page_faults(fast: StepProfile, slow: StepProfile) -> Reason | None:
         return None
     if not _tells((second - first) * _FAULT_NS, fast, slow):
         return None
-    return Reason(
-        "page faults", f"it has {count(second)} page faults per step against {count(first)}"
-    )
+    number = f"{count(second)} page faults per step"
+    return Reason("page faults", f"{number} {_fast(fast, slow, count(first))}")
 
 
 def _kernel_path(fast: StepProfile, slow: StepProfile) -> Reason | None:
     first, second = (profile.info.kernels_used for profile in (fast, slow))
     if first and second and first != second:
-        told = (first + second).lower()
-        setting = settings.ONEDNN if _LIBRARIES["onednn"].lower() in told else ""
-        text = f"{second} ran where {labels(fast, slow)[0]} ran {first}"
+        setting = settings.ONEDNN if "onednn" in (first + second).lower() else ""
+        text = f"the layer runs on {second} {_fast(fast, slow, first)}"
         return Reason("kernel path", text, setting)
     theirs, own = _libraries(fast), _libraries(slow)
     if theirs == own:
         return _without_onednn(fast, slow)
     whose = [" and ".join(sorted(some)) or "no known library" for some in (own, theirs)]
     setting = settings.ONEDNN if _LIBRARIES["onednn"] in theirs ^ own else ""
-    return Reason(
-        "kernel path",
-        f"it runs kernels of {whose[0]} where {labels(fast, slow)[0]} runs those of {whose[1]}",
-        setting,
-    )
+    text = f"{whose[0]} runs the kernels {_fast(fast, slow, whose[1])}"
+    return Reason("kernel path", text, setting)
 
 
 def _without_onednn(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """The setting alone, of two profiles in which no op has a library's name."""
+    """Return the setting alone, if no op of the profiles has a library's name."""
     difference = _differs(settings.ONEDNN, fast, slow)
     if difference is None:
         return None
-    return Reason("kernel path", f"oneDNN was {difference.slow}", settings.ONEDNN)
+    return Reason("kernel path", f"oneDNN is {difference.slow}", settings.ONEDNN)
 
 
 def _clocks(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """A lower clock of what did the work, that makes a good part of the difference."""
+    """The device ran at a lower clock, which explains a good part of the difference."""
     on_host = slow.device is None
     first, second = (
         profile.info.cpu_clock_mhz if on_host else profile.info.gpu_sm_clock_mhz
@@ -236,14 +225,14 @@ def _clocks(fast: StepProfile, slow: StepProfile) -> Reason | None:
         return None
     if not _tells((first / second - 1) * fast.length_ns, fast, slow):
         return None
-    held = ", ".join(slow.info.gpu_throttle_reasons or ()) if not on_host else ""
-    why = f" ({held})" if held else ""
-    what = "CPU" if on_host else "GPU"
-    return Reason("clocks", f"its {what} ran at {second:,.0f} MHz against {first:,.0f}{why}")
+    throttled = ", ".join(slow.info.gpu_throttle_reasons or ()) if not on_host else ""
+    why = f"; throttled by {throttled}" if throttled else ""
+    clock = f"the {'CPU' if on_host else 'GPU'} ran at {second:,.0f} MHz"
+    return Reason("clocks", f"{clock} {_fast(fast, slow, f'{first:,.0f}')}{why}")
 
 
 def _cache_misses(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Lines read from memory, each at the rate of a copy, which is the least that they take."""
+    """Cache lines read from memory, each at the rate of a copy, the least that it can take."""
     counts = [_a_step(profile, profile.info.counters.cache_misses) for profile in (fast, slow)]
     peaks = slow.info.peaks
     rate = peaks.copy_bytes_per_s if peaks else None
@@ -252,13 +241,12 @@ def _cache_misses(fast: StepProfile, slow: StepProfile) -> Reason | None:
         return None
     if not _tells((second - first) * _LINE_BYTES / rate * 1e9, fast, slow):
         return None
-    return Reason(
-        "cache misses", f"its caches missed {count(second)} times per step against {count(first)}"
-    )
+    number = f"{count(second)} cache misses per step"
+    return Reason("cache misses", f"{number} {_fast(fast, slow, count(first))}")
 
 
 def _other_code(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """So many more instructions for the same calls that another kernel, or a check, ran in them."""
+    """So many more instructions for the same calls that they run another kernel, or a check."""
     counts = [_a_step(profile, profile.info.counters.instructions) for profile in (fast, slow)]
     first, second = counts
     if slow.device is not None or not first or not second or second < _MORE_INSTRUCTIONS * first:
@@ -273,17 +261,17 @@ def _contention(fast: StepProfile, slow: StepProfile) -> Reason | None:
     first, second = (_preemptions_per_s(profile) for profile in (fast, slow))
     share, other = _cpu_share(slow), _cpu_share(fast)
     if share is not None and other is not None and share < other - _ALIKE:
-        return Reason(
-            "contention",
-            f"it had a CPU for {percent(share)} of its time against {percent(other)}: other "
-            "processes or its own threads had it for the rest",
-        )
+        had = f"it had a CPU {percent(share)} of the time {_fast(fast, slow, percent(other))}"
+        return Reason("contention", f"{had}; other processes or its own threads had the rest")
     if first is None or second is None or second < 10 or second < 2 * first:
         return None
-    return Reason(
-        "contention",
-        f"other processes took its CPU {count(second)} times per second against {count(first)}",
-    )
+    times = f"other processes took its CPU {count(second)} times per second"
+    return Reason("contention", f"{times} {_fast(fast, slow, count(first))}")
+
+
+def _fast(fast: StepProfile, slow: StepProfile, value: str) -> str:
+    """Return the fast run's ``value`` in brackets, after its name."""
+    return f"({labels(fast, slow)[0]}: {value})"
 
 
 _REASONS: tuple[Callable[[StepProfile, StepProfile], Reason | None], ...] = (
@@ -317,25 +305,25 @@ def _busy_cpus(profile: StepProfile) -> float | None:
 
 
 def _cpu_share(profile: StepProfile) -> float | None:
-    """Share of its time in which one thread had a CPU; None where several ran."""
+    """Return the share of time in which one thread had a CPU; None if several ran."""
     return _busy_cpus(profile) if profile.info.threads == 1 else None
 
 
 def _faults(profile: StepProfile) -> float | None:
-    """Page faults of a timed step."""
+    """Count the page faults of a timed step."""
     return _a_step(profile, profile.info.timing_page_faults)
 
 
 def _a_step(profile: StepProfile, timed: int | None) -> float | None:
-    """What a step has of a count of all counted iterations; None unknown."""
+    """Return a step's share of a count over all counted iterations; None if unknown."""
     wall_ns = profile.info.timing_wall_ns
     return timed / wall_ns * profile.length_ns if wall_ns and timed is not None else None
 
 
 def _tells(ns: float, fast: StepProfile, slow: StepProfile) -> bool:
-    """Whether so much work of the slow step explains enough of what it takes longer.
+    """Return whether ``ns`` of the slow step explain enough of the difference.
 
-    Where others had the CPU for a part of its time, work took that much longer.
+    Work takes longer in proportion if others had the CPU for a part of the time.
     """
     share = _cpu_share(slow)
     stretch = 1 / share if share and share < 1 else 1

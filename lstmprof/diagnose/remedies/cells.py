@@ -384,7 +384,7 @@ INPUTS_AT_ONCE = Remedy(
 WHOLE_SCAN = Remedy(
     name="Scan as a whole",
     cause="Scan calls the cell's operators one by one in every time step",
-    fix="compile the whole loop (mode='NUMBA' or 'JAX'), and keep out of it what needs no previous "
+    fix="compile the whole loop (mode='NUMBA' or 'JAX'); compute before it what needs no previous "
     "step",
     condition="operators inside an op Scan; for Theano inside an op for",
     kinds=(DISPATCH, LAUNCH, MEMORY, GEMM),

@@ -224,8 +224,7 @@ def _version(profile: StepProfile) -> str:
 KERAS_ON_CUDNN = Remedy(
     name="Keras on cuDNN",
     cause="an option of the Keras layer keeps it off cuDNN",
-    fix="set the options that cuDNN needs: activation='tanh', recurrent_activation='sigmoid', "
-    "recurrent_dropout=0, unroll=False",
+    fix="set activation='tanh', recurrent_activation='sigmoid', recurrent_dropout=0, unroll=False",
     condition="ops of a Keras cell on a GPU whose names show an option that cuDNN lacks",
     kinds=(*HOST, *WORK),
     frameworks=(*TENSORFLOW, *JAX),
@@ -239,8 +238,7 @@ KERAS_ON_CUDNN = Remedy(
 PAD_AT_THE_END = Remedy(
     name="pad at the end",
     cause="a mask makes the recurrent layer run one time step at a time",
-    fix="pad sequences at the end (padding='post' of pad_sequences), which cuDNN accepts, and "
-    f"{_SIMILAR}",
+    fix=f"pad sequences at the end (padding='post'), which cuDNN accepts; {_SIMILAR}",
     condition="eight choices by a mask or more per step in the loop of a recurrent layer, or "
     "lstmprof run saw padded sequences go into a Keras model that masks them and runs cell by "
     "cell; no op that runs a whole layer; for PyTorch, frames of Keras's layers",

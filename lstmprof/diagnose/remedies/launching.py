@@ -181,8 +181,8 @@ def fill_the_device(f: Finding) -> Match | None:
 CUDA_GRAPH = Remedy(
     name="CUDA graph",
     cause="the GPU waits for each kernel launch",
-    fix="if all steps have the same shapes, replay one CUDA graph: "
-    "torch.compile(mode='reduce-overhead') or torch.cuda.graph",
+    fix="replay the step as a CUDA graph, if its shapes are constant: "
+    "torch.compile(mode='reduce-overhead')",
     condition="ten kernels or more per step, the median one shorter than the gap before it; the "
     "usual gaps are most of the wait for the host; no graph, no value or size read, no tracing, no "
     "CTC, no communication, no varying shapes or lengths",
@@ -212,7 +212,7 @@ XLA = Remedy(
 TORCH_COMPILE = Remedy(
     name="torch.compile",
     cause="many small elementwise kernels are launched one by one",
-    fix="fuse them with torch.compile",
+    fix="fuse these kernels with torch.compile",
     condition="launches as for a CUDA graph, half of the kernels elementwise, none compiled",
     kinds=HOST,
     frameworks=TORCH,

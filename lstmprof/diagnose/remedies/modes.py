@@ -100,7 +100,7 @@ NO_ANOMALY_MODE = Remedy(
 FLUSH_DENORMALS = Remedy(
     name="flush denormals",
     cause="the CPU computes with denormal numbers, which is slow",
-    fix="flush them to zero: torch.set_flush_denormal(True)",
+    fix="flush denormals to zero: torch.set_flush_denormal(True)",
     condition="on a CPU, matmuls of one shape whose median is eight times as long at one place of "
     "every step as at another; for a layer in one op, a backward pass eight times as long as a "
     "forward pass of 10 ms or more; between two runs, denormals flushed in the faster one only",
@@ -194,8 +194,8 @@ LEAVE_UNFILLED = Remedy(
 AS_MANY_THREADS = Remedy(
     name="as many threads as CPUs",
     cause="threads share CPUs, or spin while they wait, and take each other's time",
-    fix="use as many threads as CPUs (torch.set_num_threads, OMP_NUM_THREADS), and let waiting "
-    "ones sleep (OMP_WAIT_POLICY=passive)",
+    fix="use as many threads as CPUs (torch.set_num_threads, OMP_NUM_THREADS; "
+    "OMP_WAIT_POLICY=passive)",
     condition="more threads than CPUs in run.json; against a faster run, calls that are slower "
     "while more CPUs are busy",
     kinds=(*HOST, *WORK, causes.SLOWER),

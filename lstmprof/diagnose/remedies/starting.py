@@ -121,8 +121,7 @@ PROFILE_LATER = Remedy(
 WARM_MIOPEN = Remedy(
     name="warm MIOpen up",
     cause="MIOpen compiles kernels inside the profiled steps",
-    fix="run every shape once before the profiled steps, and keep MIOpen's cache between runs "
-    "(MIOPEN_USER_DB_PATH)",
+    fix="run every shape once before the profiled steps; keep MIOpen's cache (MIOPEN_USER_DB_PATH)",
     condition="calls of ROCm's compilers (hiprtc, comgr) in the profiled steps",
     kinds=(COMPILE,),
     first=True,

@@ -109,7 +109,7 @@ def queued_work(f: Finding) -> Match | None:
     if of_event:
         return Match(seen, total(waits))
     fix = "move the host function's work to another thread: its stream stops until it returns"
-    return Match(seen, total(waits), fix, "queued work waits for a function of the host")
+    return Match(seen, total(waits), fix, "queued GPU work waits for a function of the host")
 
 
 def allocations(f: Finding) -> Match | None:
@@ -184,7 +184,7 @@ ASK_FOR_NO_SIZE = Remedy(
 )
 SYNCHRONISE_ONCE = Remedy(
     name="synchronise once",
-    cause="the step waits for the whole device several times",
+    cause="the step synchronises the whole device several times",
     fix="synchronise once, at the end of what you time",
     condition="the device is synchronised twice per step or more",
     kinds=(SYNC,),
@@ -215,7 +215,7 @@ PIN_MEMORY = Remedy(
 )
 EVENT_SOONER = Remedy(
     name="event sooner",
-    cause="queued work waits for an event of another stream",
+    cause="queued GPU work waits for an event of another stream",
     fix="record the event as soon as its data is ready, and launch independent work first",
     condition="queued work stands behind a wait for another stream's event, or a function of the "
     "host",
