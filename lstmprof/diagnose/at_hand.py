@@ -1,4 +1,4 @@
-"""What came of an implementation that is advised, where it was measured beside the slow run."""
+"""What an advised implementation took, if it ran beside the slow run."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from lstmprof.diagnose.step_profile import StepProfile
 
 
 def worth(advice: Advice, slow: StepProfile, beside: Sequence[StepProfile]) -> Advice | None:
-    """``advice`` with the time that it took ``beside`` the slow run, where that was less for sure.
+    """Return ``advice`` with the step of a run ``beside`` that follows it and is surely faster.
 
-    None where it was not; as it is where what it advises to use instead was not measured.
+    Return None if such runs are there and none is faster; the advice as it is if there are none.
     """
-    name = advice.implementation
-    others = [profile for profile in beside if profile.implementation == name is not None]
+    others = [p for p in beside if p.implementation == advice.implementation is not None]
     if not others:
         return advice
     for other in sorted(others, key=lambda profile: profile.length_ns):

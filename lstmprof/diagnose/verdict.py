@@ -231,7 +231,8 @@ def _cause(fast: StepProfile | None, slow: StepProfile, outcome: Outcome, eviden
     beside = outcome.cause is not None and outcome.cause.kind in _NOT_BY_COUNT
     if differ == counts and (beside or evidence.startswith(counts.partition(" (")[0])):
         differ = ""
-    if differ or fast.implementation != slow.implementation or outcome.state == "none":
+    same = fast.implementation is not None and fast.implementation == slow.implementation
+    if differ or not same or outcome.state == "none":
         return differ
     unlike = [d for d in settings.disagreements(fast.info, slow.info) if d.fits]
     is_slower = outcome.cause is not None and outcome.cause.kind == causes.SLOWER

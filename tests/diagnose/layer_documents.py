@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import lstmprof as lp
+from lstmprof.diagnose.remedies import Advice
 
 Event = dict[str, Any]
 Kernels = Sequence[tuple[str, float]]
@@ -97,11 +98,10 @@ class Document:
         path.write_text(json.dumps(content), encoding="utf-8")
         return path
 
-    def told(self, folder: Path) -> dict[str, str]:
-        """The sentence of each remedy that ``diagnose`` tells of it, by name."""
+    def advice(self, folder: Path) -> dict[str, Advice]:
+        """The advice that ``diagnose`` gives, by name."""
         (diagnosis,) = lp.diagnose([lp.read(self.written(folder / "trace.json"))])
-        findings = diagnosis.to_dict()["findings"]
-        return {r["name"]: r["sentence"] for f in findings for r in f["remedies"]}
+        return {advice.name: advice for advice in diagnosis.remedies}
 
 
 def half(kernel: str) -> str:

@@ -1,4 +1,4 @@
-"""Why a recurrent layer is slow on a GPU, told of profiles of strangers: files of Kineto alone."""
+"""Why a recurrent layer is slow on a GPU, in profiles made elsewhere: files of Kineto alone."""
 
 from __future__ import annotations
 
@@ -43,29 +43,30 @@ PERSISTENT = "persistent kernels"
 def test_the_condition_that_keeps_a_layer_on_the_standard_kernels(
     tmp_path: Path, device: dict[str, Any], shape: dict[str, Any], needs: str
 ) -> None:
-    sentence = training(device, **shape).told(tmp_path)[PERSISTENT]
-    assert needs in sentence
-    assert "forward and backward pass" in sentence
+    advice = training(device, **shape).advice(tmp_path)[PERSISTENT]
+    assert needs in advice.fix
+    assert "forward and backward pass" in advice.seen
 
 
 def test_a_layer_that_trains_falls_off_in_the_backward_pass_alone(tmp_path: Path) -> None:
     document = training(A100, hidden=160, batch=64, dtype="float", kernels=SMALL)
-    sentence = document.told(tmp_path)[PERSISTENT]
-    assert "standard kernels in the backward pass" in sentence
-    assert "at most 128 hidden units in the backward pass (it has 160)" in sentence
+    advice = document.advice(tmp_path)[PERSISTENT]
+    assert "in the backward pass" in advice.seen
+    assert "forward" not in advice.seen
+    assert "at most 128 hidden units in the backward pass (it has 160)" in advice.fix
 
 
 @pytest.mark.parametrize("batch", [8, 64, 128])
-def test_a_layer_on_persistent_kernels_is_told_nothing(tmp_path: Path, batch: int) -> None:
+def test_a_layer_on_persistent_kernels_gets_no_advice(tmp_path: Path, batch: int) -> None:
     document = training(A100, hidden=128, batch=batch, kernels=SMALL, backward=SMALL_BACKWARD)
-    assert PERSISTENT not in document.told(tmp_path)
+    assert PERSISTENT not in document.advice(tmp_path)
 
 
 def test_cudnn_may_not_take_what_pytorch_asks_for(tmp_path: Path) -> None:
     document = training(A100, hidden=128, batch=64, dtype="c10::BFloat16")
-    sentence = document.told(tmp_path)[PERSISTENT]
-    assert "PyTorch asks cuDNN for persist_static_small_h" in sentence
-    assert "the standard kernels ran" in sentence
+    advice = document.advice(tmp_path)[PERSISTENT]
+    assert "persist_static_small_h" in advice.seen
+    assert "float16" in advice.fix
 
 
 def product(dtype: str, sizes: tuple[int, int, int], kernel: str) -> dict[str, Any]:
@@ -95,8 +96,9 @@ UNALIGNED = "void cutlass::Kernel<cutlass_80_tensorop_f16_s16816gemm_f16_64x64_3
 @pytest.mark.parametrize("kernel", [SCALAR, UNALIGNED])
 def test_sizes_that_are_no_multiples_of_8(tmp_path: Path, kernel: str) -> None:
     op = product("c10::Half", (640, 320, 1001), kernel)
-    sentence = of_product(V100, op).told(tmp_path)["multiples of 8"]
-    assert "640 × 320 × 1,001 no multiple of 8 is 1,001: pad to 1,008" in sentence
+    advice = of_product(V100, op).advice(tmp_path)["multiples of 8"]
+    assert "640 × 320 × 1,001" in advice.seen
+    assert advice.fix == "pad 1,001 to 1,008"
 
 
 @pytest.mark.parametrize(
@@ -110,15 +112,15 @@ def test_sizes_that_are_no_multiples_of_8(tmp_path: Path, kernel: str) -> None:
 def test_sizes_are_blamed_for_slow_kernels_of_half_precision_alone(
     tmp_path: Path, dtype: str, sizes: tuple[int, int, int], kernel: str
 ) -> None:
-    assert "multiples of 8" not in of_product(V100, product(dtype, sizes, kernel)).told(tmp_path)
+    assert "multiples of 8" not in of_product(V100, product(dtype, sizes, kernel)).advice(tmp_path)
 
 
 def test_half_precision_without_tensor_cores(tmp_path: Path) -> None:
     op = product("c10::Half", (640, 320, 1001), "maxwell_fp16_sgemm_fp16_128x64_nn")
-    told = of_product(P100, op).told(tmp_path)
-    assert "compute capability 6.0" in told["float32 without tensor cores"]
-    assert "multiples of 8" not in told
-    assert "float32 without tensor cores" not in of_product(V100, op).told(tmp_path)
+    advice = of_product(P100, op).advice(tmp_path)
+    assert "compute capability 6.0" in advice["float32 without tensor cores"].seen
+    assert "multiples of 8" not in advice
+    assert "float32 without tensor cores" not in of_product(V100, op).advice(tmp_path)
 
 
 def on_miopen(*calls: tuple[str, float]) -> Document:
@@ -137,10 +139,10 @@ def on_miopen(*calls: tuple[str, float]) -> Document:
 
 
 def test_miopen_compiles_kernels_in_the_steps(tmp_path: Path) -> None:
-    told = on_miopen(("hiprtcCompileProgram", 90_000.0)).told(tmp_path)
-    assert "hiprtcCompileProgram" in told["warm MIOpen up"]
-    assert "warm MIOpen up" not in on_miopen().told(tmp_path)
+    advice = on_miopen(("hiprtcCompileProgram", 90_000.0)).advice(tmp_path)
+    assert "hiprtcCompileProgram" in advice["warm MIOpen up"].seen
+    assert "warm MIOpen up" not in on_miopen().advice(tmp_path)
 
 
 def test_a_layer_on_miopen_is_many_kernels(tmp_path: Path) -> None:
-    assert "aten::miopen_rnn" in on_miopen().told(tmp_path)["cells instead of MIOpen"]
+    assert "aten::miopen_rnn" in on_miopen().advice(tmp_path)["cells instead of MIOpen"].seen

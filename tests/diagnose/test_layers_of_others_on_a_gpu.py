@@ -17,6 +17,7 @@ from simulator.writers import kineto, xplane
 
 import lstmprof as lp
 from lstmprof.diagnose.diagnosis import Diagnosis
+from lstmprof.diagnose.remedies import Advice
 
 MAIN, STREAM, TICK_NS = 25738, (0, 7), 1000
 STEPS, TIME_STEPS = 3, 8
@@ -69,17 +70,16 @@ def diagnosis(
     return alone
 
 
-def first_remedy(found: Diagnosis) -> tuple[str, str]:
-    """(name, sentence) of the first remedy of the first finding; empty where it has none."""
-    given = found.shown[0].remedies
-    return (given[0].name, given[0].sentence) if given else ("", "")
+def first_advice(found: Diagnosis) -> Advice:
+    """The first advice for the first finding."""
+    return found.shown[0].remedies[0]
 
 
 def names(found: Diagnosis) -> set[str]:
     return {advice.name for advice in found.remedies}
 
 
-#: Which of TensorFlow's, JAX's and PyTorch's remedies are about layers of others.
+#: Rows about the layers of Keras and Flax.
 OF_LAYERS = {
     "Keras on cuDNN",
     "pad at the end",
@@ -123,8 +123,9 @@ def test_why_a_layer_of_keras_on_tensorflow_is_not_on_cudnn(
 ) -> None:
     program = _program("train#{0}", ops)
     found = diagnosis(tmp_path, "tf.xplane.pb", xplane.of_tensorflow, program)
-    assert first_remedy(found)[0] == name
-    assert words in first_remedy(found)[1]
+    first = first_advice(found)
+    assert first.name == name
+    assert words in f"{first.cause}; {first.sentence}"
     assert names(found) & OF_LAYERS == {name}
 
 
@@ -157,13 +158,13 @@ def test_a_step_on_cudnn_is_told_of_no_path_to_it(tmp_path: Path) -> None:
         (
             FLAX,
             "cuDNN for JAX",
-            "its LSTM is a loop of XLA over the time steps (lax.scan), with 16",
+            "16 times per step",
         ),
-        ("jit(<lambda>)/jvp()/while/body/closed_call", "cuDNN for JAX", "what may be its LSTM"),
+        ("jit(<lambda>)/jvp()/while/body/closed_call", "cuDNN for JAX", "likely an LSTM"),
         (
             "jit(train_step)/jvp(lstm)/while/body/closed_call/lstm_cell",
             "a layer op for Keras",
-            "on JAX: it has cuDNN's layer there since 3.14",
+            "3.14",
         ),
     ],
 )
@@ -174,8 +175,9 @@ def test_a_loop_of_jax_in_place_of_cudnns_layer(
     program = _program("train#{0}", ["PjitFunction(step)", *ops])
     found = diagnosis(tmp_path, "jax.xplane.pb", xplane.of_jax, program)
     assert found.slow.framework == "jax"
-    assert first_remedy(found)[0] == name
-    assert words in first_remedy(found)[1]
+    first = first_advice(found)
+    assert first.name == name
+    assert words in f"{first.cause}; {first.sentence}"
     assert names(found) & OF_LAYERS == {name}
 
 
@@ -201,8 +203,8 @@ def test_a_mask_keeps_keras_on_jax_from_cudnn(tmp_path: Path) -> None:
     ops = [*(f"{loop}/lstm_cell/{op}" for op in JAX), f"{loop}/jit(_where)/select_n"]
     program = _program("train#{0}", ["PjitFunction(step)", *ops])
     found = diagnosis(tmp_path, "jax.xplane.pb", xplane.of_jax, program)
-    assert first_remedy(found)[0] == "pad at the end"
-    assert "Keras on JAX takes no mask to cuDNN" in first_remedy(found)[1]
+    assert first_advice(found).name == "pad at the end"
+    assert "Keras on JAX" in first_advice(found).seen
 
 
 LAYER = "keras/src/layers/rnn/lstm.py(529): inner_loop"
@@ -212,8 +214,8 @@ FALLBACK = "keras/src/backend/torch/rnn.py(678): _fallback_lstm"
 def test_keras_on_torch_that_never_reaches_cudnn(tmp_path: Path) -> None:
     program = _program("ProfilerStep#{0}", TORCH, (LAYER, FALLBACK))
     found = diagnosis(tmp_path, "k.pt.trace.json", kineto.of_today, program)
-    assert first_remedy(found)[0] == "a layer op for Keras"
-    assert "upgrade Keras, or call torch.nn.LSTM" in first_remedy(found)[1]
+    assert first_advice(found).name == "a layer op for Keras"
+    assert "upgrade Keras" in first_advice(found).fix
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Programs of TensorFlow, JAX and Keras with a known mistake, profiled here: it is named first.
 
-``slow_programs`` holds them; what is right in them gets none of these remedies.
+``slow_programs`` holds them; the correct ones get none of this advice.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import pytest
 import lstmprof as lp
 from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.remedies import Advice
 
 pytestmark = pytest.mark.measured
 PROGRAMS = Path(__file__).with_name("slow_programs")
-#: What speaks of a mistake in these programs.
+#: Rows about mistakes of these programs.
 MISTAKES = {
     "trace once",
     "jit the whole",
@@ -72,19 +73,18 @@ def first(found: Diagnosis) -> Finding:
     return found.shown[0].finding
 
 
-def mistakes(found: Diagnosis) -> dict[str, str]:
-    """Name → sentence of what is told of mistakes."""
-    return {a.name: a.sentence for a in found.remedies if a.name in MISTAKES}
+def mistakes(found: Diagnosis) -> dict[str, Advice]:
+    """Advice on mistakes, by name."""
+    return {a.name: a for a in found.remedies if a.name in MISTAKES}
 
 
-def first_remedy(found: Diagnosis) -> tuple[str, str]:
-    """(name, sentence) of the first remedy of the first finding; empty where it has none."""
-    given = found.shown[0].remedies
-    return (given[0].name, given[0].sentence) if given else ("", "")
+def first_advice(found: Diagnosis) -> Advice:
+    """The first advice for the first finding."""
+    return found.shown[0].remedies[0]
 
 
 @pytest.mark.parametrize("program", ["function", "keras"])
-def test_a_step_that_is_one_function_is_told_of_no_mistake(program: str, tensorflow: Path) -> None:
+def test_a_step_that_is_one_function_has_no_mistake(program: str, tensorflow: Path) -> None:
     assert mistakes(diagnosis(tensorflow, program)) == {}
 
 
@@ -92,18 +92,18 @@ def test_a_step_that_is_one_function_is_told_of_no_mistake(program: str, tensorf
 def test_operators_outside_of_a_function_are_named_first(program: str, tensorflow: Path) -> None:
     found = diagnosis(tensorflow, program)
     assert first(found).kind in ("dispatch", "Python")
-    name, sentence = first_remedy(found)
-    assert name == "one tf.function"
-    assert "outside of a function it runs operators one by one" in sentence
+    assert first_advice(found).name == "one tf.function"
     assert set(mistakes(found)) == {"one tf.function"}
 
 
 def test_a_python_number_that_changes_traces_the_function_in_every_step(tensorflow: Path) -> None:
     found = diagnosis(tensorflow, "number")
     assert first(found).kind == "compile"
-    assert first_remedy(found)[0] == "trace once"
-    assert "for train, take" in first_remedy(found)[1]
-    assert "in 2 steps: pass tensors instead of Python numbers" in first_remedy(found)[1]
+    advice = first_advice(found)
+    assert advice.name == "trace once"
+    assert "for train" in advice.seen
+    assert "in 2 steps" in advice.seen
+    assert "Python numbers" in advice.fix
 
 
 def test_a_function_that_is_made_in_every_step_is_told_from_one_traced_again(
@@ -111,19 +111,17 @@ def test_a_function_that_is_made_in_every_step_is_told_from_one_traced_again(
 ) -> None:
     found = diagnosis(tensorflow, "anew")
     assert first(found).kind == "compile"
-    assert "tf.function makes train anew each time" in first_remedy(found)[1]
+    assert "create the tf.function train once" in first_advice(found).fix
 
 
-def test_a_layer_of_keras_that_masks_is_told_to_pad_at_the_end(tensorflow: Path) -> None:
+def test_a_layer_of_keras_that_masks_is_named(tensorflow: Path) -> None:
     found = diagnosis(tensorflow, "keras-mask")
-    name, sentence = first_remedy(found)
-    assert name == "pad at the end"
-    assert "padding='post'" in sentence
+    assert first_advice(found).name == "pad at the end"
     assert set(mistakes(found)) == {"pad at the end"}
 
 
 @pytest.mark.parametrize("program", ["jit", "unmarked-jit"])
-def test_a_step_that_is_one_program_is_told_of_no_mistake(program: str, jax: Path) -> None:
+def test_a_step_that_is_one_program_has_no_mistake(program: str, jax: Path) -> None:
     assert mistakes(diagnosis(jax, program)) == {}
 
 
@@ -131,7 +129,7 @@ def test_a_step_that_is_one_program_is_told_of_no_mistake(program: str, jax: Pat
 def test_jax_without_jit_is_named_first(program: str, jax: Path) -> None:
     found = diagnosis(jax, program)
     assert first(found).kind in ("dispatch", "Python")
-    assert first_remedy(found)[0] == "jit the whole"
+    assert first_advice(found).name == "jit the whole"
     assert set(mistakes(found)) == {"jit the whole"}
 
 
@@ -139,9 +137,8 @@ def test_jax_without_jit_is_named_first(program: str, jax: Path) -> None:
 def test_a_scan_outside_of_jit_is_compiled_in_every_step(program: str, jax: Path) -> None:
     found = diagnosis(jax, program)
     assert first(found).kind == "compile"
-    name, sentence = first_remedy(found)
-    assert name == "jit the whole"
-    assert "outside of any jax.jit, scan is traced and compiled" in sentence
+    assert first_advice(found).name == "jit the whole"
+    assert first_advice(found).cause.startswith("JAX compiles scan in ")
     assert "trace once" not in mistakes(found)
 
 
@@ -149,19 +146,19 @@ def test_a_jit_that_is_made_in_every_step_is_traced_and_compiled_in_each(jax: Pa
     found = diagnosis(jax, "anew")
     assert first(found).kind == "compile"
     assert set(mistakes(found)) == {"trace once"}
-    assert "for <lambda>, take" in first_remedy(found)[1]
-    assert "in 2 steps: create the jitted function once, outside the loop" in first_remedy(found)[1]
+    assert "for <lambda>" in first_advice(found).seen
+    assert "in 2 steps" in first_advice(found).seen
+    assert "jax.jit once, before the loop" in first_advice(found).fix
 
 
 def test_a_profile_of_the_step_that_compiles_is_told_to_begin_later(jax: Path) -> None:
     found = diagnosis(jax, "first")
-    told = mistakes(found).get("trace once", "")
-    assert "run a few steps before those that are profiled" in told
+    assert "warm-up" in mistakes(found)["trace once"].fix
 
 
 def test_keras_on_torch_has_no_layer_in_one_op_on_a_cpu(keras_on_torch: Path) -> None:
     found = diagnosis(keras_on_torch, "plain")
-    assert "torch.nn.LSTM is one op of oneDNN" in mistakes(found)["a layer op for Keras"]
+    assert "torch.nn.LSTM" in mistakes(found)["a layer op for Keras"].fix
     assert "unbind before the loop" not in {a.name for a in found.remedies}
 
 
@@ -170,9 +167,9 @@ def test_a_mask_of_keras_is_named_on_every_backend(
     backend: str, request: pytest.FixtureRequest
 ) -> None:
     folder = request.getfixturevalue(f"keras_on_{backend}")
-    assert "takes no mask to cuDNN" in mistakes(diagnosis(folder, "masked"))["pad at the end"]
+    assert "cuDNN" in mistakes(diagnosis(folder, "masked"))["pad at the end"].seen
     assert "pad at the end" not in mistakes(diagnosis(folder, "plain"))
 
 
-def test_keras_on_jax_that_is_one_program_is_told_of_no_mistake(keras_on_jax: Path) -> None:
+def test_keras_on_jax_that_is_one_program_has_no_mistake(keras_on_jax: Path) -> None:
     assert mistakes(diagnosis(keras_on_jax, "plain")) == {}

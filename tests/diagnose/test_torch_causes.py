@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from diagnose.torch_profiles import profiled, reads_like_its_example, told
+from diagnose.torch_profiles import advice, profiled, reads_like_its_example
 
 import lstmprof as lp
 from lstmprof.capture.own import session as own_session, writing
 from lstmprof.capture.worker import profiling
+from lstmprof.diagnose.remedies import Advice
 
 torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.measured
@@ -338,19 +339,23 @@ MISTAKES: dict[str, tuple[Build, tuple[Build, ...]]] = {
         sequence_by_sequence,
         (stack_for_one_sequence, one_sequence_time_step_by_time_step, padded),
     ),
+    "whole sequence in one call": (
+        one_sequence_time_step_by_time_step,
+        (stack_for_one_sequence, sequence_by_sequence, padded, cells),
+    ),
     "no gradient hooks": (hooked, (cells, anomalous)),
     "compute once": (checkpointed, (cells, differentiated_twice)),
     "no anomaly mode": (anomalous, (cells, looks_for_nan_once)),
     "no TorchScript": (scripted, (by_hand,)),
     "layer in one op": (by_hand, (gated_in_depth, packed, padded)),
     "time first": (batch_first, (time_first,)),
-    "flush what underflows": (underflowing, (underflowing_to_zero, long_by_hand)),
+    "flush denormals": (underflowing, (underflowing_to_zero, long_by_hand)),
     "unbind before the loop": (indexed, (unbound,)),
     "slice at once": (filled_slice_by_slice, (masked_at_once, packed, unbound)),
 }
 #: Named among others: what else these profiles show is no mistake of the test, but true too.
 NOT_FIRST = {
-    "flush what underflows",
+    "flush denormals",
     "time first",
     "unbind before the loop",
 }
@@ -370,16 +375,16 @@ def _one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def told_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Build], dict[str, str]]:
-    """What a profile of these steps is told; each is made once."""
-    sentences: dict[Build, dict[str, str]] = {}
+def advice_on(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Build], dict[str, Advice]]:
+    """The advice on a profile of these steps; each is made once."""
+    made: dict[Build, dict[str, Advice]] = {}
 
-    def of(build: Build) -> dict[str, str]:
-        if build not in sentences:
+    def of(build: Build) -> dict[str, Advice]:
+        if build not in made:
             path = tmp_path_factory.mktemp(build.__name__) / "profile.pt.trace.json"
             torch.manual_seed(0)
-            sentences[build] = told(profiled(path, build()))
-        return sentences[build]
+            made[build] = advice(profiled(path, build()))
+        return made[build]
 
     return of
 
@@ -401,14 +406,14 @@ def denormals_are_slow() -> bool:
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_named_in_its_profile(
-    name: str, told_of: Callable[[Build], dict[str, str]]
+    name: str, advice_on: Callable[[Build], dict[str, Advice]]
 ) -> None:
-    if name == "flush what underflows" and not denormals_are_slow():
+    if name == "flush denormals" and not denormals_are_slow():
         pytest.skip("this CPU computes with denormal numbers as fast as with others")
-    sentences = told_of(MISTAKES[name][0])
-    assert name in sentences
-    assert name in NOT_FIRST or name == next(iter(sentences))
-    assert name in OTHER_OPS or reads_like_its_example(name, sentences[name])
+    given = advice_on(MISTAKES[name][0])
+    assert name in given
+    assert name in NOT_FIRST or name == next(iter(given))
+    assert name in OTHER_OPS or reads_like_its_example(given[name])
 
 
 @pytest.mark.parametrize(
@@ -416,27 +421,27 @@ def test_a_mistake_is_named_in_its_profile(
     [(name, like) for name, (_, all_like) in MISTAKES.items() for like in all_like],
 )
 def test_a_mistake_is_not_named_in_a_profile_of_its_like(
-    name: str, like: Build, told_of: Callable[[Build], dict[str, str]]
+    name: str, like: Build, advice_on: Callable[[Build], dict[str, Advice]]
 ) -> None:
-    assert name not in told_of(like)
+    assert name not in advice_on(like)
 
 
 def test_hooks_of_a_module_are_hooks_on_gradients(
-    told_of: Callable[[Build], dict[str, str]],
+    advice_on: Callable[[Build], dict[str, Advice]],
 ) -> None:
-    assert "no gradient hooks" in told_of(hooked_module)
+    assert "no gradient hooks" in advice_on(hooked_module)
 
 
 def test_more_threads_than_cpus_are_named_where_a_program_was_measured_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the cause or, where they took so much of each other's CPU that none is told, of that."""
+    """As advice, or beside an unknown cause if they took too much of each other's CPU."""
     monkeypatch.setattr(profiling, "THROWAWAY_NS", 0)
     monkeypatch.setattr(
         own_session, "write_in_child", lambda folder, _: writing.written(Path(folder))
     )
 
-    def advice(threads: int) -> str:
+    def words(threads: int) -> str:
         torch.set_num_threads(threads)
         step = by_hand()
         place = tmp_path / str(threads)
@@ -445,8 +450,8 @@ def test_more_threads_than_cpus_are_named_where_a_program_was_measured_by_itself
                 step()
                 measuring.step()
         (diagnosis,) = lp.diagnose([lp.read(place)])
-        return "\n".join([diagnosis.outcome.advice, *(a.sentence for a in diagnosis.remedies)])
+        return "\n".join([diagnosis.outcome.advice, *(a.seen for a in diagnosis.remedies)])
 
     cpus = len(os.sched_getaffinity(0))
-    assert f"its {cpus + 3} threads share {cpus} CPU" in advice(cpus + 3)
-    assert "threads share" not in advice(1)
+    assert f"{cpus + 3} threads share {cpus} CPU" in words(cpus + 3)
+    assert "threads share" not in words(1)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import lstmprof as lp
-from lstmprof.diagnose.remedies.variants import FUSE_THE_CELL
+from lstmprof.diagnose.remedies import Advice
+from lstmprof.diagnose.remedies.cells import FUSE_THE_CELL
 
 torch = pytest.importorskip("torch")
 nn, Tensor = torch.nn, torch.Tensor
@@ -43,8 +44,8 @@ class Network(nn.Module):
         return h
 
 
-def told(folder: Path, variant: str) -> dict[str, str]:
-    """The sentence of each remedy that a profile of three steps of training gets."""
+def advice(folder: Path, variant: str) -> dict[str, Advice]:
+    """The advice on a profile of three training steps, by name."""
     torch.manual_seed(0)
     network = Network(variant)
     optimizer = torch.optim.SGD(network.parameters(), 0.1)
@@ -65,32 +66,27 @@ def told(folder: Path, variant: str) -> dict[str, str]:
     path = folder / "trace.json"
     profiler.export_chrome_trace(str(path))
     (diagnosis,) = lp.diagnose([lp.read(path)])
-    findings = diagnosis.to_dict()["findings"]
-    return {r["name"]: r["sentence"] for f in findings for r in f["remedies"]}
+    return {advice.name: advice for advice in diagnosis.remedies}
 
 
 @pytest.mark.parametrize(
-    ("variant", "words"),
-    [
-        ("normalised", "a normalisation once per time step"),
-        ("peepholes", "as peepholes are"),
-        ("zoneout", "random numbers"),
-    ],
+    ("variant", "word"),
+    [("normalised", "normalisation"), ("peepholes", "peepholes"), ("zoneout", "random numbers")],
 )
 def test_what_a_cell_adds_keeps_it_from_the_layer_op(
-    tmp_path: Path, variant: str, words: str
+    tmp_path: Path, variant: str, word: str
 ) -> None:
-    remedies = told(tmp_path, variant)
-    assert words in remedies["fuse the cell"]
-    assert "torch.compile the cell alone" in remedies["fuse the cell"]
-    assert "layer in one op" not in remedies
+    given = advice(tmp_path, variant)
+    assert word in given["fuse the cell"].seen
+    assert "torch.compile" in given["fuse the cell"].fix
+    assert "layer in one op" not in given
 
 
-def test_the_catalogue_has_what_is_told_of_layer_normalisation(tmp_path: Path) -> None:
+def test_the_catalogue_has_the_evidence_of_layer_normalisation(tmp_path: Path) -> None:
     example = FUSE_THE_CELL.example
     assert example is not None
-    assert told(tmp_path, "normalised")["fuse the cell"] == example.told
+    assert advice(tmp_path, "normalised")["fuse the cell"].seen == example.seen
 
 
-def test_a_plain_cell_is_told_of_none(tmp_path: Path) -> None:
-    assert "fuse the cell" not in told(tmp_path, "plain")
+def test_a_plain_cell_adds_nothing(tmp_path: Path) -> None:
+    assert "fuse the cell" not in advice(tmp_path, "plain")

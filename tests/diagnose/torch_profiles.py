@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import lstmprof as lp
-from lstmprof.diagnose.remedies import TABLE
+from lstmprof.diagnose.remedies import TABLE, Advice
 
 STEPS = 5
 #: Numbers of a sentence, which differ from run to run.
@@ -40,18 +40,17 @@ def profiled(path: Path, step: Callable[[], object]) -> lp.Run:
     return lp.read(path)
 
 
-def told(run: lp.Run) -> dict[str, str]:
-    """Name → sentence of the remedies that a run alone is told."""
+def advice(run: lp.Run) -> dict[str, Advice]:
+    """The advice on a run alone, by name."""
     (diagnosis,) = lp.diagnose([run])
-    return {advice.name: advice.sentence for advice in diagnosis.remedies}
+    return {advice.name: advice for advice in diagnosis.remedies}
 
 
-def reads_like_its_example(name: str, sentence: str) -> bool:
-    """Whether ``sentence`` is that of the catalogue's example but for its numbers."""
-    row = next(row for row in TABLE if row.name == name)
-    return row.example is not None and _without_numbers(sentence) == _without_numbers(
-        row.example.told
-    )
+def reads_like_its_example(given: Advice) -> bool:
+    """Whether the evidence is that of the catalogue's example but for its numbers."""
+    row = next(row for row in TABLE if row.name == given.name)
+    example = row.example
+    return example is not None and _without_numbers(given.seen) == _without_numbers(example.seen)
 
 
 def _without_numbers(sentence: str) -> str:

@@ -43,12 +43,13 @@ def test_every_cause_is_in_the_catalogue_with_its_evidence_and_sources() -> None
         _, _, entry = page.partition(f"\n## {row.name}\n")
         entry = entry.partition("\n## ")[0]
         assert entry[1:].startswith(row.cause[0].upper() + row.cause[1:])
-        assert f"**Seen:** {row.condition}." in entry
+        assert f"**Fix:** {row.fix}." in entry
+        assert f"**Shown by:** {row.condition}." in entry
         assert all(f"({address})" in entry for address in row.sources)
-        assert row.example is None or row.example.told in entry
+        assert row.example is None or row.example.seen in entry
 
 
-def test_a_thread_is_called_as_people_call_it() -> None:
+def test_a_thread_has_the_name_that_people_use() -> None:
     link = CATALOGUE["_link"]("https://github.com/pytorch/pytorch/issues/149194")
     assert link == "[pytorch#149194](https://github.com/pytorch/pytorch/issues/149194)"
     assert CATALOGUE["_link"]("https://arxiv.org/abs/1604.01946").startswith("[arxiv.org/abs/")

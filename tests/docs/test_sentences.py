@@ -24,9 +24,9 @@ def listed() -> dict[str, set[str]]:
 @pytest.mark.parametrize(
     ("module", "text"),
     [
-        ("diagnose/causes.py", "launching kernels"),
-        ("diagnose/sentences.py", "; likely, because {listed(list(certainty.reasons))}"),
-        ("diagnose/remedies/feeding.py", "tf.data's prefetch prepares it meanwhile"),
+        ("diagnose/causes.py", "kernel launches"),
+        ("diagnose/sentences.py", "a replay without it saves {amount}"),
+        ("diagnose/remedies/feeding.py", "the input takes {in_ms(f.slow, f.slow_ns)}"),
         ("breakdown/doubts.py", "the loss did not fall"),
         ("breakdown/lacks/advice.py", "export the whole profile"),
         ("report/charts/sweep.py", "clean step, {n} timed"),

@@ -190,7 +190,7 @@ def test_settings_that_differ_are_told_beside_what_was_counted() -> None:
     }
     found = reason(run(10 * MS, fast, "a"), run(20 * MS, slow, "b"))
     assert found.name == "page faults"
-    assert "MALLOC_TRIM_THRESHOLD_ 0 against unset" in found.text
+    assert "MALLOC_TRIM_THRESHOLD_ 0 instead of unset" in found.text
 
 
 def test_a_setting_that_is_the_reason_is_not_told_twice() -> None:
@@ -198,7 +198,7 @@ def test_a_setting_that_is_the_reason_is_not_told_twice() -> None:
     slow = run(20 * MS, settings(onednn=False, anomaly_mode=True), "b")
     found = reason(fast, slow)
     assert (found.name, found.setting) == ("anomaly mode", "anomaly mode")
-    assert "oneDNN off against on" in found.text
+    assert "oneDNN off instead of on" in found.text
     assert found.text.count("anomaly mode") == 1
     assert compare(fast, slow).to_dict()["findings"][0]["reason"] == "anomaly mode"
 
