@@ -88,6 +88,4 @@ def test_a_profile_has_steps_and_operators_within_scans_which_are_its_cause(
     assert {row["step"] for row in products} == {0, 1}
 
     (diagnosis,) = lp.diagnose([lp.read(Path(profiled.files[0]))])
-    sentences = {advice.name: advice.sentence for advice in diagnosis.remedies}
-    assert "Scan as a whole" in sentences
-    assert "calls its operators one by one in every time step" in sentences["Scan as a whole"]
+    assert "Scan as a whole" in {advice.name for advice in diagnosis.remedies}

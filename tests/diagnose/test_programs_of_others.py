@@ -138,7 +138,7 @@ def test_a_scan_outside_of_jit_is_compiled_in_every_step(program: str, jax: Path
     found = diagnosis(jax, program)
     assert first(found).kind == "compile"
     assert first_advice(found).name == "jit the whole"
-    assert first_advice(found).cause.startswith("JAX compiles scan in ")
+    assert first_advice(found).cause.startswith("JAX compiles scan ")
     assert "trace once" not in mistakes(found)
 
 

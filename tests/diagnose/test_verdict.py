@@ -243,7 +243,7 @@ def test_the_cause_is_a_setting_of_the_same_implementation() -> None:
         compare(made("a", 1, row), made("b", 3, row)).verdict for row in ("torch-nn-lstm", None)
     )
     assert (known.kind, unknown.kind) == ("matmul", "matmul")
-    assert "oneDNN off against on" in known.cause
+    assert "oneDNN off instead of on" in known.cause
     assert "deterministic" not in known.cause  # which costs the fast run time
 
 

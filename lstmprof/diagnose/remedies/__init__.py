@@ -179,10 +179,11 @@ def of_most(advice: Sequence[Advice], whole_ns: int) -> Advice | None:
     Its fix addresses half of ``whole_ns`` at least; a row that comes ``first`` may save an unknown
     share, and precedes rows ``of_several`` kinds of time.
     """
-    rows = {row.name: row for row in TABLE}
+    leading = {row.name for row in TABLE if row.first}
+    wide = {row.name for row in TABLE if row.of_several}
     large = [a for a in advice if a.saves_ns is None or 2 * a.saves_ns >= whole_ns]
-    first = [a for a in large if rows[a.name].first]
-    several = [a for a in large if rows[a.name].of_several and a.saves_ns is not None]
+    first = [a for a in large if a.name in leading]
+    several = [a for a in large if a.name in wide and a.saves_ns is not None]
     return max(first or several, key=lambda a: a.worth_ns, default=None)
 
 

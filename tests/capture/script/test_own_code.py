@@ -66,7 +66,7 @@ def test_values_that_a_tagger_reads_word_by_word_are_its_first_finding(tmp_path:
     first = named(tmp_path, "torch_tagger")
     assert first["kind"] == "sync"
     assert first["remedies"][0]["name"] == "ask for no value"
-    assert "a loop asks for values one by one" in first["remedies"][0]["sentence"]
+    assert "whole tensors" in first["remedies"][0]["fix"]
     facts = info(tmp_path, "torch_tagger")
     assert (facts["source"], facts["framework"], facts["mode"]) == ("own code", "torch", "train")
     assert facts["command"].startswith("lstmprof run ")
@@ -103,7 +103,7 @@ def test_a_character_model_without_jit_is_told_so_first(tmp_path: Path) -> None:
     )
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("step 0: loss ")
-    assert "jax.jit" in named(tmp_path, "flax_characters")["remedies"][0]["sentence"]
+    assert "jax.jit" in named(tmp_path, "flax_characters")["remedies"][0]["fix"]
 
 
 def test_a_gan_with_a_worker_and_accumulated_gradients_is_measured(tmp_path: Path) -> None:
