@@ -35,8 +35,8 @@ KINDS = {
 WORDS = {
     "denormals": ("denormal",),
     "anomaly mode": ("anomaly mode", "anomalies"),
-    "oneDNN off": ("oneDNN off", "oneDNN was off", "ran oneDNN"),
-    "two threads on one CPU": ("2 threads", "intra-op threads 2"),
+    "oneDNN off": ("oneDNN off", "oneDNN is off", ": oneDNN)"),
+    "two threads on one CPU": ("2 threads", "2 busy threads", "intra-op threads 2"),
     "page faults": ("page faults", "MALLOC_"),
 }
 #: glibc's allocator gives each block beyond so many bytes back at once, and asks again: mallopt(3).
