@@ -43,18 +43,24 @@ def _overview() -> Iterator[str]:
 def _entry(row: Remedy) -> Iterator[str]:
     yield f"## {row.name}"
     yield ""
-    yield f"{row.cause[0].upper()}{row.cause[1:]}."
+    yield f"{_capitalised(row.cause)}."
     yield ""
     yield f"- **Fix:** {row.fix}."
-    yield f"- **Shown by:** {row.condition}."
+    yield f"- **Condition:** {row.condition}."
     frameworks = ", ".join(row.frameworks) or "any framework"
     yield f"- **Applies to:** {frameworks}; {', '.join(row.kinds)}."
     minus = f", minus the time of {row.instead}" if row.instead else ""
-    yield f"- **Saves at most:** {row.saves or 'unknown from a profile'}{minus}."
+    yield f"- **Saves at most:** {row.saves or 'unknown'}{minus}."
     yield f"- **Sources:** {', '.join(map(_link, row.sources))}"
     if row.example is not None:
         yield f"- **Example:** {row.example.of}: “{row.example.seen}”"
     yield ""
+
+
+def _capitalised(clause: str) -> str:
+    """Return ``clause`` as a sentence; code and names such as cuDNN keep their letters."""
+    word = clause.split()[0]
+    return clause[0].upper() + clause[1:] if word.isalpha() and word.islower() else clause
 
 
 def _link(address: str) -> str:

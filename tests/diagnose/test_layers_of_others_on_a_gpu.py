@@ -158,7 +158,7 @@ def test_a_step_on_cudnn_is_told_of_no_path_to_it(tmp_path: Path) -> None:
         (
             FLAX,
             "cuDNN for JAX",
-            "16 times per step",
+            "16 matmuls per step",
         ),
         ("jit(<lambda>)/jvp()/while/body/closed_call", "cuDNN for JAX", "likely an LSTM"),
         (

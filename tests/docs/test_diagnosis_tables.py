@@ -42,9 +42,9 @@ def test_every_cause_is_in_the_catalogue_with_its_evidence_and_sources() -> None
     for row in TABLE:
         _, _, entry = page.partition(f"\n## {row.name}\n")
         entry = entry.partition("\n## ")[0]
-        assert entry[1:].startswith(row.cause[0].upper() + row.cause[1:])
+        assert entry.startswith(f"\n{CATALOGUE['_capitalised'](row.cause)}.\n")
         assert f"**Fix:** {row.fix}." in entry
-        assert f"**Shown by:** {row.condition}." in entry
+        assert f"**Condition:** {row.condition}." in entry
         assert all(f"({address})" in entry for address in row.sources)
         assert row.example is None or row.example.seen in entry
 
@@ -53,3 +53,8 @@ def test_a_thread_has_the_name_that_people_use() -> None:
     link = CATALOGUE["_link"]("https://github.com/pytorch/pytorch/issues/149194")
     assert link == "[pytorch#149194](https://github.com/pytorch/pytorch/issues/149194)"
     assert CATALOGUE["_link"]("https://arxiv.org/abs/1604.01946").startswith("[arxiv.org/abs/")
+
+
+def test_code_and_names_keep_their_letters_at_the_beginning_of_a_sentence() -> None:
+    names = ("the layer", "cuDNN runs", "x[t] in", "flatten_parameters() copies")
+    assert [CATALOGUE["_capitalised"](name) for name in names] == ["The layer", *names[1:]]

@@ -261,8 +261,10 @@ def scanned_layer(f: Finding) -> Match | None:
     if layer is None:
         return None
     products = _products_in_loop(profile)
-    seen = f"one matmul of the loop runs {often(profile, products)}" if products else ""
-    return Match(seen, cause=f"JAX runs {layer} as a loop over time steps (lax.scan), not on cuDNN")
+    seen = f"the loop runs {count(products)} matmuls{each(profile)}" if products else ""
+    return Match(
+        seen, cause=f"JAX runs {layer} as a loop over time steps (lax.scan) instead of cuDNN"
+    )
 
 
 def scanned(profile: StepProfile) -> str | None:
@@ -297,7 +299,7 @@ def scan_of_pytensor(f: Finding) -> Match | None:
 
 FUSE_THE_CELL = Remedy(
     name="fuse the cell",
-    cause="the cell does more than an LSTM, so no library has the layer in one op",
+    cause="the cell is no plain LSTM: no framework op runs its whole layer",
     fix="compile the cell or its loop: torch.compile(cell), tf.function(jit_compile=True), jax.jit",
     condition="a loop of cells in which a normalisation or random numbers run in every time step, "
     "or two products of the state with a vector of weights",
@@ -311,7 +313,7 @@ FUSE_THE_CELL = Remedy(
 )
 CUDNN_FOR_JAX = Remedy(
     name="cuDNN for JAX",
-    cause="JAX runs the LSTM as a loop over time steps (lax.scan), not on cuDNN",
+    cause="JAX runs the LSTM as a loop over time steps (lax.scan) instead of cuDNN",
     fix="call jax.experimental.rnn.lstm: cuDNN runs the layer in one call (NVIDIA GPUs, not "
     "bfloat16)",
     condition="on a GPU a loop with eight matmuls or more per step and LSTM in its path, or tanh "
@@ -384,8 +386,7 @@ INPUTS_AT_ONCE = Remedy(
 WHOLE_SCAN = Remedy(
     name="Scan as a whole",
     cause="Scan calls the cell's operators one by one in every time step",
-    fix="compile the whole loop (mode='NUMBA' or 'JAX'); compute before it what needs no previous "
-    "step",
+    fix="compile the whole loop: mode='NUMBA' or mode='JAX'",
     condition="operators inside an op Scan; for Theano inside an op for",
     kinds=(DISPATCH, LAUNCH, MEMORY, GEMM),
     frameworks=("pytensor", "theano"),

@@ -171,7 +171,7 @@ def eager_operators(profile: StepProfile) -> Sequence[Fact]:
 
 JIT_THE_WHOLE = Remedy(
     name="jit the whole",
-    cause="JAX calls many small compiled programs, not one jitted step",
+    cause="JAX calls many small compiled programs instead of one jitted step",
     fix="put one jax.jit around the whole step, with gradients and optimizer, before the loop",
     condition="ten compiled programs or more per step that are JAX's own operators, or are called "
     "as often; on a GPU launches as for a CUDA graph, on a CPU half of the dispatch. Of "

@@ -75,7 +75,7 @@ _KERAS_LAYER = re.compile(r"(?<![a-z_])(?:lstm|gru)(?:_\d+)?/(?:.*/)?while/")
 def keras_without_cudnn(f: Finding) -> Match | None:
     """Match a layer of Keras on a GPU with options that its cuDNN path lacks."""
     unmet = unmet_by_keras(f.slow)
-    return Match(fix=f"set {listed(unmet)}: Keras uses cuDNN only with that") if unmet else None
+    return Match(fix=f"set {listed(unmet)}, as cuDNN needs") if unmet else None
 
 
 def unmet_by_keras(profile: StepProfile) -> list[str]:
@@ -205,12 +205,12 @@ def own_loop(f: Finding) -> Match | None:
         return None
     if on_torch:
         return Match(
-            f"{_version(profile)} did not reach cuDNN, which it lacks before 3.10 and lost in "
-            "some later versions",
+            f"{_version(profile)} did not use cuDNN: versions before 3.10 cannot, and some later "
+            "ones fail to",
             fix="upgrade Keras, or use torch.nn.LSTM",
         )
     return Match(
-        f"{_version(profile)} did not reach cuDNN, which it has since 3.14",
+        f"{_version(profile)} did not use cuDNN: versions before 3.14 cannot",
         fix="upgrade Keras to 3.14 or later, or call jax.experimental.rnn.lstm",
     )
 
@@ -257,7 +257,7 @@ PAD_AT_THE_END = Remedy(
 )
 KERAS_OUT_OF_ITS_LOOP = Remedy(
     name="Keras off its standard loop",
-    cause="Keras runs its standard loop on the GPU, not cuDNN",
+    cause="Keras runs its standard loop on the GPU instead of cuDNN",
     fix="set use_cudnn=True (Keras 3): its error says what keeps the layer off cuDNN",
     condition="the loop of a Keras layer, or of its function standard_lstm, on a GPU; no op of "
     "cuDNN, no mask, and no option that cuDNN lacks",

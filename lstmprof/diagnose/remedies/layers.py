@@ -224,7 +224,7 @@ def _copies(f: Finding) -> list[Fact]:
 
 PERSISTENT_KERNELS = Remedy(
     name="persistent kernels",
-    cause="cuDNN runs its standard kernels, not the faster persistent ones",
+    cause="cuDNN runs its standard kernels instead of the faster persistent ones",
     fix=f"{_MEET}: batch, hidden units, element type",
     condition="cuDNN's standard kernels ran in a pass, by their names or, if these do not show it, "
     "by PyTorch's conditions, one of which fails: element type, hidden units, inputs, batch, time "

@@ -38,7 +38,8 @@ def anomaly_mode(f: Finding) -> Match | None:
     nodes = sum(r["count"] for r in rows if _NODE.search(r["name"]))
     if not nodes or checks < nodes:
         return None
-    return Match(f"{_CHECK} runs {often(f.slow, checks / f.slow.steps)}")
+    times = often(f.slow, checks / f.slow.steps)
+    return Match(f"autograd checks for NaN {times} ({_CHECK})")
 
 
 def denormals(f: Finding) -> Match | None:
@@ -79,7 +80,7 @@ def faster_settings(f: Finding) -> Match | None:
     if f.fast is None or not others:
         return None
     values = listed([cropped(f"{d.setting} {d.fast}") for d in others])
-    return Match(fix=f"set as in {labels(f.fast, f.slow)[0]}: {values}")
+    return Match(fix=f"use the settings of {labels(f.fast, f.slow)[0]}: {values}")
 
 
 NO_ANOMALY_MODE = Remedy(
@@ -94,7 +95,7 @@ NO_ANOMALY_MODE = Remedy(
     sources=("https://docs.pytorch.org/docs/stable/autograd.html#anomaly-detection",),
     example=Example(
         of="nn.LSTMCell in torch.autograd.set_detect_anomaly, PyTorch 2.13 on a CPU",
-        seen="aten::isnan runs 1,077 times per step",
+        seen="autograd checks for NaN 1,077 times per step (aten::isnan)",
     ),
 )
 FLUSH_DENORMALS = Remedy(
@@ -129,14 +130,14 @@ NO_GRADIENT_HOOKS = Remedy(
     frameworks=TORCH,
     saves="these ops, without the Python between them",
     of_several=True,
-    decide=from_facts(lambda f: f.slow.seen.hooked, "hooks run {names}: {cost}"),
+    decide=from_facts(lambda f: f.slow.seen.hooked, "hooks run {names} {cost}"),
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.register_hook.html",
         "https://docs.pytorch.org/docs/stable/notes/autograd.html",
     ),
     example=Example(
         of="statistics of every gradient in Tensor.register_hook, PyTorch 2.13 on a CPU",
-        seen="hooks run aten::is_nonzero and other ops: 480 times, 22.0 ms per step",
+        seen="hooks run aten::is_nonzero and other ops 480 times per step (22.0 ms)",
     ),
 )
 COMPUTE_ONCE = Remedy(
@@ -149,17 +150,17 @@ COMPUTE_ONCE = Remedy(
     saves="these ops",
     of_several=True,
     decide=from_facts(
-        lambda f: f.slow.seen.recomputed, "the backward pass runs {names} again: {cost}"
+        lambda f: f.slow.seen.recomputed, "the backward pass runs {names} again {cost}"
     ),
     sources=("https://docs.pytorch.org/docs/stable/checkpoint.html",),
     example=Example(
         of="nn.LSTMCell in torch.utils.checkpoint, PyTorch 2.13 on a CPU",
-        seen="the backward pass runs aten::lstm_cell again: 40 times, 43.8 ms per step",
+        seen="the backward pass runs aten::lstm_cell again 40 times per step (43.8 ms)",
     ),
 )
 NO_TORCHSCRIPT = Remedy(
     name="no TorchScript",
-    cause="TorchScript computes the gradients of its graphs op by op",
+    cause="TorchScript runs the backward pass op by op",
     fix="use torch.nn.LSTM, not a scripted cell: one call runs all time steps of a layer",
     condition="backward nodes that are graphs of TorchScript",
     kinds=(*HOST, *WORK, COPY),
@@ -193,7 +194,7 @@ LEAVE_UNFILLED = Remedy(
 )
 AS_MANY_THREADS = Remedy(
     name="as many threads as CPUs",
-    cause="threads share CPUs, or spin while they wait, and take each other's time",
+    cause="threads take each other's CPU time",
     fix="use as many threads as CPUs (torch.set_num_threads, OMP_NUM_THREADS; "
     "OMP_WAIT_POLICY=passive)",
     condition="more threads than CPUs in run.json; against a faster run, calls that are slower "

@@ -83,7 +83,7 @@ def from_facts(pick: Callable[[Finding], Sequence[Fact]], seen: str) -> Decide:
     """Return a ``decide`` that matches if ``pick`` returns facts, all of whose time is saved.
 
     ``seen`` has gaps: ``{name}`` and ``{within}`` of the first fact, ``{names}`` if it may be one
-    of several; the number ``{n}`` of all facts, ``{times}``, ``{ms}`` and ``{cost}`` (both).
+    of several; of all facts their number ``{n}``, ``{times}``, ``{ms}``, and ``{cost}``, both.
     """
 
     def decide(f: Finding) -> Match | None:
@@ -103,16 +103,14 @@ def in_words(profile: StepProfile, seen: str, facts: Sequence[Fact]) -> str:
         n=count(number),
         times=often(profile, number),
         ms=in_ms(profile, total(facts)),
-        cost=f"{_times(number)}, {in_ms(profile, total(facts))}",
+        cost=f"{often(profile, number)} ({milliseconds(total(facts))} ms)",
     )
 
 
 def often(profile: StepProfile, number: float) -> str:
     """``40 times per step``; ``40 times`` if no step is marked."""
-    return times_a_step(number) if profile.marked else _times(number)
-
-
-def _times(number: float) -> str:
+    if profile.marked:
+        return times_a_step(number)
     return "once" if number == 1 else f"{count(number)} times"
 
 

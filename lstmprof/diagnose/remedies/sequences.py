@@ -57,7 +57,7 @@ def one_by_one(f: Finding) -> Match | None:
 UNBIND = Remedy(
     name="unbind before the loop",
     cause="x[t] in the loop makes the backward pass write the whole sequence in every time step",
-    fix="iterate over x.unbind(0), called once before the loop",
+    fix="iterate over x.unbind(0), do not index x[t]",
     condition="select_backward runs once per time step, or eight times per step on tensors of one "
     "shape, or 16 times if shapes were not recorded",
     kinds=(MEMORY, COPY, DISPATCH, LAUNCH),
@@ -140,13 +140,13 @@ TIME_FIRST = Remedy(
     kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
     saves="these copies",
-    decide=from_facts(lambda f: f.slow.seen.relaid, "{within} copies its sequences {times} ({ms})"),
+    decide=from_facts(lambda f: f.slow.seen.relaid, "{within} copies its sequences {cost}"),
     sources=(
         "https://github.com/pytorch/pytorch/issues/621",
         "https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html",
     ),
     example=Example(
         of="nn.LSTM(512, 2, batch_first=True) without gradients, PyTorch 2.13 on a CPU",
-        seen="aten::lstm copies its sequences once per step (1.7 ms per step)",
+        seen="aten::lstm copies its sequences once per step (1.7 ms)",
     ),
 )

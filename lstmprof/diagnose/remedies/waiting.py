@@ -126,7 +126,7 @@ def allocations(f: Finding) -> Match | None:
         if any(_FREES.search(h.name) for h in calls):
             fix = "do not call torch.cuda.empty_cache(); keep shapes constant, and leave some "
             fix += "memory free"
-    return Match(f"{names} run {when}, {often(f.slow, number)}", total(calls), fix)
+    return Match(f"{names}: {often(f.slow, number)}, {when}", total(calls), fix)
 
 
 def collectives(f: Finding) -> Match | None:

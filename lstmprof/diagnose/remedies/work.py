@@ -149,10 +149,10 @@ def _without_tensor_cores(profile: StepProfile) -> str | None:
     facts = profile.info.device_facts.get(str(profile.device))
     sm = gpu_of(facts).sm
     if facts is not None and sm is not None and sm < _FIRST_WITH_TENSOR_CORES:
-        return f"compute capability {facts.compute_capability}"
+        return f"a GPU of compute capability {facts.compute_capability}"
     named = profile.info.device_names.get(str(profile.device)) or profile.info.device_name or ""
     match = _WITHOUT_TENSOR_CORES.search(named)
-    return match[0] if match else None
+    return f"a {match[0]}" if match else None
 
 
 def odd_sizes(f: Finding) -> Match | None:
@@ -210,7 +210,7 @@ CAST_ONCE = Remedy(
 KEEP_ONE_TYPE = Remedy(
     name="keep one type",
     cause="tensors are cast from one type to another",
-    fix="keep the tensor in the type that its reader needs",
+    fix="keep the tensor in the type that the next op needs",
     condition="ops that cast, by name",
     kinds=(CAST,),
     saves="the casts of the op that casts most",
@@ -239,13 +239,13 @@ CHANNELS_LAST = Remedy(
 KEEP_THE_LAYOUT = Remedy(
     name="keep the layout",
     cause="tensors are copied into another layout",
-    fix="keep the tensor in the layout that its reader needs, or convert it once",
+    fix="keep the tensor in the layout that the next op reads, or convert it once",
     condition="copies inside contiguous, reshape, clone or flatten; most belong to no recurrent "
     "layer",
     kinds=(COPY,),
     frameworks=TORCH,
     saves="these copies",
-    decide=from_facts(_relaid_by_choice, "{within} copies elements: {cost}"),
+    decide=from_facts(_relaid_by_choice, "{within} copies elements {cost}"),
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.contiguous.html",
         "https://github.com/pytorch/pytorch/issues/621",
