@@ -162,7 +162,7 @@ _LANES = (*_TIMED, "pid", "tid", "device", "stream")
 _ALL = (
     TableKind(
         "ledger",
-        "every nanosecond of each step and device once: busy by category, idle by cause",
+        "every nanosecond of a step once: busy time by category, idle time by cause",
         ledger.COLUMNS,
         (),
         ("rank", "step", "device", "state", "part", "ns"),
@@ -172,7 +172,7 @@ _ALL = (
     ),
     TableKind(
         "steps",
-        "each step on each device: how busy, what overlapped, what ran on after its end",
+        "busy, idle and overlapping time of each step on each device",
         steps.COLUMNS,
         ("rank", "step", "device"),
         (
@@ -184,7 +184,7 @@ _ALL = (
     ),
     TableKind(
         "kernels",
-        "what each kernel and copy took; on a CPU each computing op, its self time",
+        "time of each kernel and copy; on a CPU, self time of each computing op",
         kernels.COLUMNS,
         ("-total_ns", "name"),
         ("rank", "device", "total_ns", "share", "count", "p50_ns", "category", "rule", "name"),
@@ -193,7 +193,7 @@ _ALL = (
     ),
     TableKind(
         "ops",
-        "what each framework op took on the host and made a device do",
+        "host time of each framework op, and the device time that it caused",
         ops.COLUMNS,
         ("-device_total_ns", "-host_total_ns", "name"),
         (
@@ -205,7 +205,7 @@ _ALL = (
     ),
     TableKind(
         "layers",
-        "recurrent layers and loops of cells: how they run, their network, their time",
+        "form, size and time of each recurrent layer or loop of cells",
         layers.COLUMNS,
         (),
         (
@@ -221,7 +221,7 @@ _ALL = (
     ),
     TableKind(
         "modules",
-        "what each nn.Module, Python frame and range took, on the host and a device",
+        "host and device time of each nn.Module, Python frame and range",
         modules.COLUMNS,
         (),
         (
@@ -233,7 +233,7 @@ _ALL = (
     ),
     TableKind(
         "launches",
-        "what it costs to enqueue work, and how far the host is ahead of the device",
+        "time of launch calls, launch latency, and how far the host is ahead",
         launches.COLUMNS,
         ("-call_total_ns", "name"),
         (
@@ -244,7 +244,7 @@ _ALL = (
     ),
     TableKind(
         "launch_gaps",
-        "how long each kernel and copy ran, and how long its device waited just before it",
+        "duration of each kernel and copy, and the wait of its device before it",
         launch_gaps.COLUMNS,
         ("-dur_total_ns", "name"),
         tuple(c.name for c in launch_gaps.COLUMNS),
@@ -252,7 +252,7 @@ _ALL = (
     ),
     TableKind(
         "casts",
-        "who changed the element type of what: the price of mixed precision",
+        "casts by op: the cost of mixed precision",
         casts.COLUMNS,
         ("-total_ns", "op", "within"),
         (
@@ -267,7 +267,7 @@ _ALL = (
     ),
     TableKind(
         "copies",
-        "what was copied between and within host and devices, and what was set",
+        "copies between and within host and devices, and memsets",
         copies.COLUMNS,
         ("-total_ns", "kind", "direction"),
         tuple(c.name for c in copies.COLUMNS),
@@ -276,7 +276,7 @@ _ALL = (
     ),
     TableKind(
         "streams",
-        "what ran on each stream of a device, and for how much of the time",
+        "activities and busy time of each stream of a device",
         streams.COLUMNS,
         ("rank", "device", "stream"),
         tuple(c.name for c in streams.COLUMNS[:-2]),
@@ -285,7 +285,7 @@ _ALL = (
     ),
     TableKind(
         "collectives",
-        "how long each rank was in each collective, and waited there for the last to arrive",
+        "time of each rank in each collective, and its wait for the last rank",
         collectives.COLUMNS,
         (),
         (
@@ -297,7 +297,7 @@ _ALL = (
     ),
     TableKind(
         "ranks",
-        "each rank and device beside the others: busy, waiting, late to collectives, imbalance",
+        "comparison of ranks and devices: busy, waiting, late to collectives, imbalance",
         ranks.COLUMNS,
         (),
         (
@@ -311,7 +311,7 @@ _ALL = (
     ),
     TableKind(
         "ranges",
-        "the host's ranges, phases and steps, and the device time launched in them",
+        "host time of ranges, phases and steps, and the device time launched in them",
         ranges.COLUMNS,
         ("-total_ns", "name"),
         (
@@ -323,7 +323,7 @@ _ALL = (
     ),
     TableKind(
         "memory",
-        "the memory of each device: its peak in each step and phase, what was allocated and freed",
+        "memory of each device: peak in each step and phase, allocations and frees",
         memory.COLUMNS,
         (),
         tuple(c.name for c in memory.COLUMNS),
@@ -334,7 +334,7 @@ _ALL = (
     ),
     TableKind(
         "witness",
-        "what a sampler saw of steps without a profiler (capture --sampler), beside the ledger",
+        "shares by a sampler (capture --sampler), compared with the breakdown",
         witness.COLUMNS,
         (),
         tuple(c.name for c in witness.COLUMNS),
