@@ -121,8 +121,8 @@ class Series:
 
 def _change(point: Point) -> str:
     assert point.ratio is not None
-    share = max(point.ratio.value, 1 / point.ratio.value) - 1
-    return f"{100 * share:,.1f} % {point.change}"
+    times = max(point.ratio.value, 1 / point.ratio.value)
+    return f"{times:,.2f}× as {'long' if point.change == 'slower' else 'fast'}"
 
 
 def history(profiles: Sequence[StepProfile]) -> list[Series]:
