@@ -221,7 +221,7 @@ def test_the_bare_command_shows_its_help_as_a_page() -> None:
     ("arguments", "code", "said"),
     [
         (["capture", "--impl", "no-such"], 2, "unknown implementation 'no-such'"),
-        (["capture", "--impl", "torch-cudn"], 2, "did you mean 'torch-nn-lstm'?"),
+        (["capture", "--impl", "torch-nn-lst"], 2, "did you mean 'torch-nn-lstm'?"),
         (["capture", "--impl", "pytorch-cudnn"], 2, "did you mean 'torch-nn-lstm'?"),
         (["capture", "--impl", "pytorch-*"], 2, "did you mean 'torch-*'?"),
         (["capture", "--impl", "TensorFlow-lstmcell"], 2, "did you mean 'tf-lstmcell'?"),

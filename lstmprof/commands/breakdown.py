@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from lstmprof.breakdown import Breakdown
 
 TIMINGS = "timings"
-_TOP, _TOP_OF_ONE = 8, 20
-#: Runs that are each told by themselves; the steps of more stand side by side.
-_EACH = 3
+_TOP, _TOP_OF_ONE = 5, 20
 
 
 @click.command(name="breakdown")
@@ -122,14 +120,16 @@ def _show(
     from lstmprof.commands.terminal import breakdown, side_by_side
 
     alone = tables[0] if len(tables) == 1 else None
-    if format_ == "table" and alone is None and top is None and len(breakdowns) > _EACH:
+    if format_ == "table" and alone is None and top is None and len(breakdowns) > 1:
         side_by_side.show(breakdowns, profiled=profiled)
         return
+    if format_ == "table" and alone is None:
+        breakdown.show(breakdowns, _TOP if top is None else top, profiled=profiled)
+        return
     if format_ == "table":
-        for row in lacking(breakdowns) if alone else ():
+        for row in lacking(breakdowns):
             options.say(f"{row['run']}: recording: {row['sentence']}")
-        most = _TOP_OF_ONE if alone else _TOP
-        breakdown.show(breakdowns, tables, most if top is None else top, profiled=profiled)
+        breakdown.show_table(breakdowns, tables[0], _TOP_OF_ONE if top is None else top)
         return
     rows: dict[str, Any] = {name: rows_of(breakdowns, name, top) for name in tables}
     if format_ == "json":

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from lstmprof import names
-from lstmprof.errors import DefectError, ForeignFileError, LstmprofError, UsageError, one_line
+from lstmprof.errors import (
+    DefectError,
+    ForeignFileError,
+    LstmprofError,
+    UsageError,
+    is_url,
+    one_line,
+)
 from lstmprof.numbers import file_size
 
 if TYPE_CHECKING:
@@ -169,6 +176,17 @@ def trying(place: object, left_out: LeftOut) -> Iterator[None]:
             yield
     except LstmprofError as fault:
         left_out.faults.append(fault)
+
+
+def refuse_missing(paths: Sequence[str]) -> None:
+    """Refuse paths of which one does not exist, before anything is read.
+
+    Raises:
+        UsageError: a path that is no URL names no file or folder.
+    """
+    for path in paths:
+        if path and not is_url(path) and not Path(path).exists():
+            raise UsageError(f"{path}: there is no such file or folder", "check the path")
 
 
 def _nothing_said(path: Path, name: str) -> None:

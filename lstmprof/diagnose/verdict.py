@@ -37,6 +37,10 @@ _NOT_BY_COUNT = (
 )
 #: Ratios from here on have no digits behind the point.
 _WHOLE = 100
+#: The bottleneck of a device that waits for its host in several ways.
+WAITS_FOR_HOST = "waiting for the host"
+#: The kinds of time that are plural nouns.
+_PLURALS = ("ranges", "calls")
 
 
 @dataclass(frozen=True)
@@ -118,12 +122,13 @@ class Verdict:
     def amount(self) -> str:
         """``takes 56 % of the step (4.1 of 7.3 ms)``, ``adds 18.1 of 26.5 ms``."""
         ns, whole = milliseconds(self.bottleneck_ns), milliseconds(self.whole_ns)
+        plural = (self.bottleneck or "").endswith(_PLURALS)
         if self.baseline is not None:
             of_all = f" of {whole}" if self.bottleneck_ns <= self.whole_ns else ""
-            return f"adds {ns}{of_all} ms"
+            return f"{'add' if plural else 'adds'} {ns}{of_all} ms"
         share = percent(self.bottleneck_ns / self.whole_ns) if self.whole_ns else "all"
         what = "step" if self.per == "per step" else "profile"
-        return f"takes {share} of the {what} ({ns} of {whole} ms)"
+        return f"{'take' if plural else 'takes'} {share} of the {what} ({ns} of {whole} ms)"
 
     @property
     def sentence(self) -> str:
@@ -162,15 +167,26 @@ def verdict_of(
     outcome: Outcome,
     advice: Iterable[Advice],
 ) -> Verdict:
-    """Return the verdict on ``slow``, of the ``findings`` on it and the ``advice`` for them."""
+    """Return the verdict on ``slow``, of the ``findings`` on it and the ``advice`` for them.
+
+    The fix for the cause comes first, then large gains, unknown ones, small ones.
+    """
     given = tuple(advice)
     whole_ns = slow.length_ns if fast is None else slow.length_ns - fast.length_ns
     mends_cause = of_most(given, whole_ns) if outcome.state != "none" else None
-    fixes = tuple(sorted(given, key=lambda a: (a is not mends_cause, -a.worth_ns)))
+
+    def order(fix: Advice) -> tuple[bool, int, int]:
+        unknown = fix.saves_ns is None and fix.gain_ns is None
+        small = 2 if fix.worth_ns < NAMED_SHARE * whole_ns else 0
+        return fix is not mends_cause, 1 if unknown else small, -fix.worth_ns
+
+    fixes = tuple(sorted(given, key=order))
     named = outcome.cause
     group = [] if named is None else [f for f in findings if f.group == named.group]
     baseline, subject = (None, slow.label) if fast is None else labels(fast, slow)
+    bottleneck = None if named is None else _bottleneck(named, group)
     evidence = "" if named is None else _evidence(named, slow)
+    several = group if bottleneck == WAITS_FOR_HOST or named is None else [named]
     level: Level = "unknown"
     reasons: tuple[str, ...] = ()
     if named is not None:
@@ -188,8 +204,8 @@ def verdict_of(
         baseline_per="" if fast is None else _per(fast),
         ratio=outcome.ratio,
         kind=None if named is None else named.kind,
-        bottleneck=None if named is None else _bottleneck(named, group),
-        bottleneck_ns=sum(f.delta_ns for f in group),
+        bottleneck=bottleneck,
+        bottleneck_ns=sum(f.delta_ns for f in several),
         whole_ns=sum(f.delta_ns for f in findings),
         cause=mends_cause.cause if mends_cause else _cause(fast, slow, outcome, evidence),
         evidence=evidence,
@@ -210,7 +226,7 @@ def _per(profile: StepProfile) -> str:
 def _bottleneck(named: Finding, group: Sequence[Finding]) -> str:
     """Return the named kind of time, or ``waiting for the host`` if several waits are large."""
     large = [f for f in group if f.delta_ns >= NAMED_SHARE * sum(g.delta_ns for g in group)]
-    return "waiting for the host" if named.group == HOST and len(large) > 1 else named.kind
+    return WAITS_FOR_HOST if named.group == HOST and len(large) > 1 else named.kind
 
 
 def _evidence(named: Finding, slow: StepProfile) -> str:

@@ -77,7 +77,7 @@ def test_another_python_or_numpy_is_no_version_of_a_framework(tmp_path: Path) ->
 def test_the_table_and_the_chart_show_them(
     breakdowns: list[Breakdown], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    terminal.show(breakdowns, ("timings",), 0)
+    terminal.show_table(breakdowns, "timings", 0)
     shown = capsys.readouterr().out
     lines = [line.split() for line in shown[shown.index("By version") :].splitlines()]
     (old,) = [line for line in lines if "1.8.1" in line]

@@ -41,8 +41,9 @@ def test_the_share_of_linked_activities_is_printed(
     )
     assert lstmprof(["breakdown", str(tmp_path / "mine")]) == 0
     said = capsys.readouterr().out
-    assert "linked: of 2 device activities 50 % to a launch, 50 % to an op" in said
-    assert said.startswith("mine: recording: 1 of 2 kernel launches has no activity, in the last ")
+    (linked,) = [line for line in said.splitlines() if line.startswith("mine: linked: ")]
+    assert [word for word in linked.split() if word.isdigit()] == ["2", "50", "50"]
+    assert any(line.startswith("Warning") for line in said.splitlines())
 
 
 @pytest.mark.parametrize("marked", [True, False])
@@ -133,13 +134,8 @@ def test_a_warning_that_many_runs_have_is_one_line(
         write_tables(tmp_path / f"r{number}", run_info({**info, **hot}), events, timings)
     assert lstmprof(["breakdown", str(tmp_path)]) == 0
     warned = [w for w in capsys.readouterr().out.splitlines() if "the GPU was throttled" in w]
-    if runs == 2:
-        assert [w[: w.index(" the ")] for w in warned] == ["warning: r0:", "warning: r1:"]
-        return
-    (line,) = warned
-    assert line.startswith(
-        "warning: r0, and 2 more runs like it: the GPU was throttled: it has 90 °C"
-    )
+    others = {2: "r1", 3: "r1 and r2"}[runs]
+    assert [line.partition(": the GPU")[0] for line in warned] == [f"Warning: r0 (also {others})"]
 
 
 def ops_of(folder: Path, name: str, network: str, parts: dict[str, int]) -> None:
@@ -157,14 +153,13 @@ def ops_of(folder: Path, name: str, network: str, parts: dict[str, int]) -> None
     write_tables(folder / name, run_info(info), annotated(table(rows), captured=True), timings)
 
 
-def test_the_steps_of_more_than_three_runs_stand_side_by_side(
+def test_the_steps_of_several_runs_stand_side_by_side(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ops_of(tmp_path, "a", "one", {"aten::mm": 8, "aten::tanh": 1})
     ops_of(tmp_path, "b", "one", {"aten::mm": 4, "aten::tanh": 5})
     ops_of(tmp_path, "c", "one", {"aten::mm": 9})
-    each = ["breakdown", *(str(tmp_path / name) for name in "abc")]
-    assert lstmprof(each) == 0
+    assert lstmprof(["breakdown", str(tmp_path / "a")]) == 0
     assert "a: where the clean step goes" in capsys.readouterr().out
     ops_of(tmp_path, "d", "other", {"aten::mm": 9})
     assert lstmprof(["breakdown", str(tmp_path)]) == 0
@@ -181,9 +176,9 @@ def test_the_steps_of_more_than_three_runs_stand_side_by_side(
     assert "d: where the clean step goes" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("ranks", "tables"), [(3, 3), (4, 0)])
-def test_more_than_three_ranks_are_a_line_each_and_kernels_are_of_all(
-    ranks: int, tables: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_several_ranks_are_a_line_each_and_kernels_are_of_all(
+    ranks: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # rank n   [step 10 ms                             )
     #          [L)  [gemm 1 + n ms ───────)  [add 1 ms )
@@ -201,10 +196,9 @@ def test_more_than_three_ranks_are_a_line_each_and_kernels_are_of_all(
     write_tables(tmp_path / "job", run_info({"name": "job", "source": "ingest"}), events)
     assert lstmprof(["breakdown", str(tmp_path / "job")]) == 0
     said = capsys.readouterr().out
-    assert said.count("job: where the step goes, device 0 of rank") == tables
     of_rank = [line.split() for line in said.splitlines() if line.startswith("device 0 of rank ")]
     busy = [sum(map(float, line[5:7])) for line in of_rank]
-    assert busy == ([] if tables else pytest.approx([2, 3, 4, 5]))
+    assert busy == pytest.approx([2, 3, 4, 5][:ranks])
     assert all(float(line[-1]) == 10 for line in of_rank)
     assert f"job: kernels of {ranks} devices\n" in said
     cells = [
@@ -212,8 +206,8 @@ def test_more_than_three_ranks_are_a_line_each_and_kernels_are_of_all(
     ]
     total = sum(1 + rank for rank in range(ranks))
     assert [line[0] for line in cells] == [f"{total}.000", f"{ranks}.000"]
-    assert cells[0][1] == f"{100 * total / (total + ranks):.1f}%"
-    assert [line[2] for line in cells] == [str(ranks)] * 2
+    assert cells[0][1] == f"{100 * total / (total + ranks):.1f}"
+    assert [line[3] for line in cells] == [str(ranks)] * 2
 
 
 def test_what_has_no_steps_is_no_step_beside_others(

@@ -31,7 +31,7 @@ def listed() -> dict[str, set[str]]:
         ("breakdown/lacks/advice.py", "export the whole profile"),
         ("report/charts/sweep.py", "clean step, {n} timed"),
         ("report/runs.py", "Casts between element types: none was recorded."),
-        ("commands/terminal/diagnosis.py", "roofline: {of_roofline(limit)}"),
+        ("commands/terminal/diagnosis.py", "baseline: {verdict.baseline}, {took}{on}"),
     ],
 )
 def test_a_sentence_of_each_family_is_listed(

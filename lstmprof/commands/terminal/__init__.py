@@ -25,10 +25,15 @@ BLUE, ORANGE = "#3b7dd8", "#c8710a"
 #: Characters of a bar.
 _SHORTEST, _LONGEST = 8, 30
 _BLOCK = "█"
+#: Columns of output that goes to a pipe or a file.
+PIPED = 100
 #: Spaces between columns, and what a shortened name should have before columns give way for it.
 _SPACE, _LEAST_NAME = 2, 32
 #: Columns of a terminal on which two names of runs have no room over a table.
 _NARROW = 100
+#: What the second line of a broken one begins with: no line of ours begins so, and no name can
+#: forge one.
+_CONTINUED = "    "
 #: For an encoding that may not have all our signs: the nearest that it has.
 _NEAREST = str.maketrans(
     {"–": "-", "−": "-", "…": "~", "×": "x", "µ": "u", "±": "+-", "→": "->", "²": "2"}
@@ -102,36 +107,41 @@ def write_table(
     rows: Sequence[Sequence[str]],
     *,
     crop: str | Sequence[str] = (),
+    cut: Sequence[str] = (),
     spare: Sequence[str] = (),
     bars: Bars | None = None,
+    blank: bool = True,
 ) -> None:
-    """A table of texts; columns whose name starts with ``>`` are aligned to the right.
+    """Print a table of texts; columns whose name starts with ``>`` are aligned to the right.
 
-    The columns called ``crop`` are shortened to what the others leave of the line; no other is. On
-    a terminal too narrow for them those called ``spare`` are left out, the first one first, and
-    ``bars`` are drawn where there is room; elsewhere all columns are there and no bar is.
+    The columns called ``crop``, of names, and ``cut``, of sentences, are shortened to what the
+    others leave of the line; no other is. On a terminal too narrow for them those called ``spare``
+    are left out, the first one first, and ``bars`` are drawn if there is room; elsewhere all
+    columns are there and no bar is. A ``blank`` line follows.
     """
     columns = [one_line(name) for name in columns]
     cells = [[one_line(cell) for cell in row] for row in rows]
-    long = [crop] if isinstance(crop, str) else crop
+    names = [crop] if isinstance(crop, str) else crop
+    long = [*names, *cut]
     hidden: Sequence[str] = ()
     width, room = console().width, 0
     if sys.stdout.isatty():
         cells = [
-            [bare(cell) if name in long else cell for name, cell in zip(columns, row, strict=True)]
+            [bare(cell) if name in names else cell for name, cell in zip(columns, row, strict=True)]
             for row in cells
         ]
         hidden, room = _fitted(columns, cells, long, spare, width, bars)
     kept = [i for i, name in enumerate(columns) if name not in hidden]
     heads, cells = [columns[i] for i in kept], [[row[i] for i in kept] for row in cells]
-    _shorten(heads, cells, long, width - (room + _SPACE if room else 0))
+    _shorten(heads, cells, names, cut, width - (room + _SPACE if room else 0))
     if title:
-        write_line(title, style="bold")
+        write_line(title, style="bold", wrap=True)
     _print(heads, cells, _drawn(bars, room) if bars and room else [], room)
     if hidden:
         names = ", ".join(name.removeprefix(">") for name in hidden)
         write_line(f"(left out, for want of room: {names})", style="dim")
-    console().print()
+    if blank:
+        console().print()
 
 
 def _fitted(
@@ -175,9 +185,11 @@ def _widths(columns: Sequence[str], cells: Cells) -> list[int]:
     ]
 
 
-def _shorten(columns: Sequence[str], cells: Cells, long: Sequence[str], width: int) -> None:
-    """Shorten the cells of the columns ``long``, which share what the others leave of ``width``."""
-    wide = _widths(columns, cells)
+def _shorten(
+    columns: Sequence[str], cells: Cells, names: Sequence[str], cut: Sequence[str], width: int
+) -> None:
+    """Shorten the cells of ``names`` and ``cut``, which share what others leave of ``width``."""
+    wide, long = _widths(columns, cells), [*names, *cut]
     places = sorted((i for i, name in enumerate(columns) if name in long), key=lambda i: wide[i])
     fixed = sum(w + _SPACE for i, w in enumerate(wide) if i not in places)
     room = width + _SPACE - fixed - _SPACE * len(places)
@@ -185,7 +197,12 @@ def _shorten(columns: Sequence[str], cells: Cells, long: Sequence[str], width: i
         widest = max(min(wide[at], room // left), 16)
         room -= widest
         for row in cells:
-            row[at] = cropped(row[at], widest)
+            is_name = columns[at] in names
+            row[at] = cropped(row[at], widest) if is_name else _cut(row[at], widest)
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else f"{text[: room - 1].rstrip()}…"
 
 
 def _drawn(bars: Bars, width: int) -> list[Any]:
@@ -218,53 +235,94 @@ def _print(heads: Sequence[str], cells: Cells, bars: Sequence[Any], room: int) -
     for i, row in enumerate(cells):
         table.add_row(*(Text(spoken(cell)) for cell in row), *bars[i : i + 1])
     longest = sum(_widths(heads, cells)) + _SPACE * len(heads) + room
-    console(longest).print(table)
+    screen = console(longest)
+    if sys.stdout.isatty():
+        screen.print(table)
+        return
+    with screen.capture() as printed:
+        screen.print(table)
+    screen.print(Text("\n".join(map(str.rstrip, printed.get().splitlines()))), soft_wrap=True)
 
 
 def write_line(
-    text: str = "", *, style: str = "", head: str = "", names: Iterable[str] = ()
+    text: str = "",
+    *,
+    style: str = "",
+    head: str = "",
+    names: Iterable[str] = (),
+    wrap: bool = False,
 ) -> None:
-    """One line of text.
+    """Print one line of text; spaces at its beginning stay.
 
     A terminal shows its beginning ``head`` in bold, those of ``names`` that are long shortened, and
-    breaks it between words.
+    breaks it between words, as other outputs do with ``wrap``.
     """
     from rich.text import Text
 
-    screen, line = console(), spoken(one_line(text))
+    screen, line = console(), _indented(text)
     if sys.stdout.isatty():
-        line = spoken(with_short_names(one_line(text), names))
-        wrapped = textwrap.wrap(line, screen.width, subsequent_indent="  ", break_on_hyphens=False)
-        line = "\n".join(wrapped)
+        line = _indented(with_short_names(text, names))
+    line = spoken(line)
+    if sys.stdout.isatty() or wrap:
+        indent = line[: len(line) - len(line.lstrip(" "))]
+        broken = textwrap.wrap(
+            line.lstrip(" "),
+            screen.width,
+            initial_indent=indent,
+            subsequent_indent=f"{indent}{_CONTINUED}",
+            break_on_hyphens=False,
+        )
+        line = "\n".join(broken)
     words = Text(line, style=style)
     words.stylize("bold", 0, len(head))
     screen.print(words, soft_wrap=True)
 
 
-def write_labelled(label: str, text: str, *, width: int) -> None:
-    """Print text behind a bold label, broken between words, on lines of ``width`` at most."""
-    from rich.text import Text
+def _indented(text: str) -> str:
+    """Return ``text`` as one line that keeps the spaces at its beginning."""
+    return text[: len(text) - len(text.lstrip(" "))] + one_line(text)
 
-    screen, begin = console(), f"  {label:7}"
-    room = min(screen.width, width) if sys.stdout.isatty() else width
-    wrapped = textwrap.wrap(
-        spoken(one_line(text)),
+
+def wrapped(head: str, text: str, *, end: str = "", most: int | None = None) -> list[str]:
+    """Return ``text`` behind ``head`` in lines that fit the output, all indented as the first is.
+
+    Of more than ``most`` lines the rest of ``text`` becomes an ellipsis; its ``end`` stays.
+    """
+    room, more = console().width, f" …{spoken(one_line(end))}"
+    wrapper = textwrap.TextWrapper(
         room,
-        initial_indent=begin,
-        subsequent_indent=" " * len(begin),
+        initial_indent=spoken(head),
+        subsequent_indent=" " * len(head),
         break_on_hyphens=False,
         break_long_words=False,
     )
-    words = Text("\n".join(wrapped))
-    words.stylize("bold", 0, len(begin))
-    screen.print(words, soft_wrap=True)
+    lines = wrapper.wrap(spoken(one_line(f"{text}{end}")))
+    if most is None or len(lines) <= most or len(head) + len(more) >= room:
+        return lines
+    wrapper.max_lines, wrapper.placeholder = most, more
+    # without the end the text may fit, and textwrap would then add no placeholder
+    return wrapper.wrap(f"{spoken(one_line(text))} {'x' * room}")
+
+
+def write_under(head: str, text: str) -> None:
+    """Print ``text`` behind ``head``, in as many lines as the output needs."""
+    write_lines(wrapped(head, text), bold=len(head))
+
+
+def write_lines(lines: Sequence[str], *, bold: int) -> None:
+    """Print each of ``lines`` on one line, the first ``bold`` characters in bold."""
+    from rich.text import Text
+
+    words = Text(spoken("\n".join(map(_indented, lines))))
+    words.stylize("bold", 0, bold)
+    console().print(words, soft_wrap=True)
 
 
 def console(least: int = 0) -> Any:
-    """The terminal, or 120 columns where the output goes elsewhere; ``least`` if that is more."""
+    """The terminal, elsewhere ``PIPED`` columns; ``least`` columns if that is more."""
     from rich.console import Console
 
-    out, width = styled(sys.stdout), None if sys.stdout.isatty() else 120
+    out, width = styled(sys.stdout), None if sys.stdout.isatty() else PIPED
     screen = Console(file=out, width=width, highlight=False)
     return screen if screen.width >= least else Console(file=out, width=least, highlight=False)
 

@@ -10,14 +10,14 @@ from lstmprof.commands import terminal
 
 #: Parts that are a smaller share of every step are added up.
 _LEAST_SHARE = 0.02
-_OTHER_WORK, _OTHER_IDLE = "other work", "other idle"
+_OTHER_WORK, _OTHER_IDLE = "other busy", "other idle"
 
 
 def title(steps: Sequence[MeanStep], *, marked: bool = True) -> str:
     """What the table of these steps shows, in its units; not ``marked`` are whole profiles."""
     clean = "clean " if all(step.clean for step in steps) else ""
     whose = f"{clean}step" if marked else "profile's time"
-    return f"where the {whose} goes, ms (work, idle, and what it is idle for)"
+    return f"where the {whose} goes, ms (busy time, then idle time and its causes)"
 
 
 def show(

@@ -44,6 +44,8 @@ State = Literal["found", "none", "unknown"]
 
 #: A cause explains a difference, or a step, from this share of it on. Chosen by hand.
 EXPLAINED_SHARE = 0.5
+#: How the reason begins if a profile does not hold the cause.
+NOT_EXPLAINED = "not explained by the profile: "
 #: Time without a cause is named from this share of a step on.
 SMALL_SHARE = 0.01
 #: Kinds of time that may hold the profiler's own work.
@@ -126,7 +128,7 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
     if not ratio.sure:
         why = f"may take equally long: {_lengths(fast, slow)}, {_interval(ratio)}"
         return Outcome("none", why, advice=_more(fast, slow), differs=False, ratio=ratio)
-    why = f"not explained by the profile: {_why_not(whole_ns, findings)}"
+    why = f"{NOT_EXPLAINED}{_why_not(whole_ns, findings)}"
     if slower is not None and slower.delta_ns > (1 - EXPLAINED_SHARE) * whole_ns:
         why = f"the same calls take longer: {because(slower)}"
     again = "" if _unseen(whole_ns, findings) else _more(fast, slow)
@@ -197,7 +199,7 @@ def of_run(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
     unseen = bool(named) and largest > sum(f.slow_ns for f in named if f.group == named[0].group)
     if not named or unseen or unknown_ns > (1 - EXPLAINED_SHARE) * whole_ns:
         share = percent(unknown_ns / whole_ns) if whole_ns else "all"
-        text = f"not explained by the profile: {share} of {whole} has no recorded cause"
+        text = f"{NOT_EXPLAINED}{share} of {whole} has no recorded cause"
         why = text + _of_what(findings, whole_ns) + _most(findings, "the rest")
         return Outcome("unknown", why, advice=shared_cpus_in_words(profile))
     own = _profilers(named[0])

@@ -1,0 +1,179 @@
+"""The details of ``lstmprof diagnose``: findings with evidence, the waterfall, the roofline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from lstmprof.commands import terminal
+from lstmprof.diagnose.diagnosis import ADVISED_SHARE, Diagnosis, Explained
+from lstmprof.diagnose.findings import Change, Difference, Finding
+from lstmprof.diagnose.findings.because import each_step, worth_a_line
+from lstmprof.diagnose.findings.counts import QUANTITIES
+from lstmprof.diagnose.roofline import Roofline
+from lstmprof.diagnose.sentences import of_roofline
+from lstmprof.diagnose.step_profile import labels
+from lstmprof.numbers import (
+    UNKNOWN,
+    count,
+    cropped,
+    milliseconds,
+    percent,
+    quantity,
+    with_short_names,
+)
+
+#: Findings whose evidence is shown; all are in JSON.
+_WITH_EVIDENCE = 3
+#: Characters of a run's name over a column.
+_WIDTH = 28
+_REACH_HEADS = ("busy with", ">ms", ">least ms", ">reached")
+#: A mean number of calls is so many in at most so many steps.
+_MOST_STEPS = 100_000
+
+
+def show_waterfall(diagnosis: Diagnosis) -> None:
+    """Print the difference of two steps, kind by kind, after a blank line."""
+    terminal.write_line()
+    rows = waterfall_rows(diagnosis.differences)
+    colours = [terminal.ORANGE if d.delta_ns > 0 else terminal.BLUE for d in rows]
+    terminal.write_table(
+        "From the fast step to the slow one",
+        waterfall_heads(diagnosis, terminal.narrow()),
+        waterfall_cells(diagnosis),
+        spare=(">share",),
+        bars=terminal.Bars([*(d.delta_ns for d in rows), None], [*colours, ""]),
+        blank=False,
+    )
+
+
+def show_findings(diagnosis: Diagnosis) -> None:
+    """Print each large finding after a blank line, the first few with their evidence."""
+    for place, explained in enumerate(large_findings(diagnosis)):
+        _show_finding(diagnosis, explained, evidence=place < _WITH_EVIDENCE)
+
+
+def show_roofline(limit: Roofline) -> None:
+    """Print the roofline after a blank line: the sentence, then a row per category.
+
+    A row has the busy time, the least that it could be, and the share reached.
+    """
+    cells = [
+        [
+            " + ".join(reach.categories),
+            milliseconds(reach.busy_ns, 3),
+            milliseconds(reach.bound_ns, 3),
+            UNKNOWN if reach.share is None else percent(reach.share),
+        ]
+        for reach in limit.reaches
+    ]
+    terminal.write_line()
+    terminal.write_under("Roofline: ", of_roofline(limit))
+    terminal.write_table("", _REACH_HEADS, cells, blank=False)
+
+
+def large_findings(diagnosis: Diagnosis) -> list[Explained]:
+    """Return the findings that are 5 % of the whole at least; JSON has all."""
+    return [e for e in diagnosis.shown if abs(e.finding.share or 0) >= ADVISED_SHARE]
+
+
+def kernels(diagnosis: Diagnosis) -> list[str]:
+    """Return the names of the kernels of both runs, which may be in a sentence."""
+    profiles = [profile for profile in (diagnosis.fast, diagnosis.slow) if profile is not None]
+    return [row["name"] for profile in profiles for row in profile.rows("kernels")]
+
+
+def _show_finding(diagnosis: Diagnosis, explained: Explained, *, evidence: bool) -> None:
+    finding, names = explained.finding, kernels(diagnosis)
+    terminal.write_line()
+    terminal.write_under(f"{finding.kind}: ", with_short_names(explained.sentence, names))
+    for advice in explained.remedies:
+        text = f"{with_short_names(advice.text, names)} [{advice.source}]"
+        terminal.write_lines(terminal.wrapped("  → ", text), bold=0)
+    cells = evidence_cells(finding, alone=diagnosis.fast is None)
+    if evidence and finding.delta_ns > 0 and cells:
+        heads = evidence_heads(diagnosis, terminal.narrow())
+        terminal.write_table("", heads, cells, crop="evidence", blank=False)
+
+
+def _names(diagnosis: Diagnosis, narrow: bool = False) -> tuple[str, str]:
+    """What the fast and the slow run are called; of a run alone the fast one is empty."""
+    if diagnosis.fast is None:
+        return "", cropped(diagnosis.slow.name, _WIDTH)
+    if narrow:
+        return "fast", "slow"
+    fast, slow = labels(diagnosis.fast, diagnosis.slow)
+    return cropped(fast, _WIDTH), cropped(slow, _WIDTH)
+
+
+def waterfall_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
+    """Return the headings; those of numbers begin with ``>``."""
+    fast, slow = _names(diagnosis, narrow)
+    return ["time of", f">{fast} ms", f">{slow} ms", ">difference ms", ">share"]
+
+
+def waterfall_cells(diagnosis: Diagnosis) -> list[list[str]]:
+    """Return one row per kind and the sum; each column adds up as printed."""
+    rows = waterfall_rows(diagnosis.differences)
+    columns = [[d.fast_ns for d in rows], [d.slow_ns for d in rows], [d.delta_ns for d in rows]]
+    whole = sum(columns[2])
+    shares = terminal.parts_that_add_up(
+        [100 * delta / whole if whole else 0.0 for delta in columns[2]], 100.0 if whole else 0.0, 1
+    )
+    printed = [
+        terminal.parts_that_add_up([ns / 1e6 for ns in column], sum(column) / 1e6, 3)
+        for column in columns
+    ]
+    cells = [
+        [d.kind, fast, slow, _signed(delta), f"{share} %"]
+        for d, fast, slow, delta, share in zip(rows, *printed, shares, strict=True)
+    ]
+    sums = [milliseconds(sum(column), 3) for column in columns]
+    return [*cells, ["sum", *sums[:2], _signed(sums[2]), "100.0 %" if whole else UNKNOWN]]
+
+
+def waterfall_rows(rows: Sequence[Difference]) -> list[Difference]:
+    """Return the rows of 5 % and more of the difference, and the others as one."""
+    least = ADVISED_SHARE * max(abs(sum(d.delta_ns for d in rows)), 1)
+    large = [d for d in rows if abs(d.delta_ns) >= least]
+    small = [d for d in rows if abs(d.delta_ns) < least]
+    if len(small) < 2:
+        return list(rows)
+    fast, slow = sum(d.fast_ns for d in small), sum(d.slow_ns for d in small)
+    return [*large, Difference(f"{len(small)} smaller differences", fast, slow)]
+
+
+def _signed(number: str) -> str:
+    return number if number.startswith("-") or not float(number.replace(",", "")) else f"+{number}"
+
+
+def evidence_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
+    """Return the headings of a finding's evidence."""
+    fast, slow = _names(diagnosis, narrow)
+    return ["evidence", f">{fast}", f">{slow}"] if fast else ["evidence", f">{slow}"]
+
+
+def evidence_cells(finding: Finding, alone: bool) -> list[list[str]]:
+    """Return the counts and the largest kernels or ops of a finding, one row each."""
+    each = each_step(finding.slow)
+    cells = [_count_cells(change, each) for change in worth_a_line(finding)]
+    for c in finding.largest:
+        spent = _spent(c.fast_ns, c.fast_count), _spent(c.slow_ns, c.slow_count)
+        cells.append([cropped(c.name), *spent])
+    return [[name, slow] for name, _, slow in cells] if alone else cells
+
+
+def _spent(ns: int, calls: float) -> str:
+    """``3.2 ms in 20``, ``3.2 ms, 2 in 3 steps``; time before or after calls has none itself."""
+    if 0 < calls < 1:
+        times = Fraction(calls).limit_denominator(_MOST_STEPS)
+        often = "once" if times.numerator == 1 else count(times.numerator)
+        return f"{milliseconds(ns, 3)} ms, {often} in {count(times.denominator)} steps"
+    return f"{milliseconds(ns, 3)} ms" + (f" in {count(calls)}" if calls else "")
+
+
+def _count_cells(change: Change, each: str) -> list[str]:
+    about = QUANTITIES[change.quantity]
+    counted = not about.unit and "_per_" not in about.name
+    text = f"{about.text}{each}" if counted else about.text
+    return [text, *(quantity(value, about.unit) for value in (change.fast, change.slow))]

@@ -1,0 +1,131 @@
+"""The text of a run's tables: its kernels beside the step, and any one table alone.
+
+One table alone is in units for reading, with the columns that fit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lstmprof.breakdown import Breakdown
+from lstmprof.breakdown.tables import TABLES
+from lstmprof.commands import terminal
+from lstmprof.events.annotate.calls import is_copy
+from lstmprof.events.schema import Column
+from lstmprof.numbers import UNKNOWN, known, milliseconds
+
+#: Columns of texts that are cut if a line is too long.
+_LONG = ("name", "rule", "op", "within")
+#: What a narrow terminal leaves out.
+_SPARE = "rule"
+#: Unit → (from this largest value on, shown in, factor, digits), the largest first.
+_SCALES = {
+    "ns": ((1e6, "ms", 1e-6, 3), (0, "µs", 1e-3, 1)),
+    "bytes": ((1e6, "MB", 1e-6, 1), (0, "B", 1, 0)),
+    "bytes/s": ((0, "GB/s", 1e-9, 2),),
+    "share": ((0, "%", 100, 1),),
+    "1/s": ((0, "/s", 1, 0),),
+}
+#: Milliseconds to the microsecond.
+_DIGITS = 3
+
+
+def show_kernels(breakdown: Breakdown, top: int) -> None:
+    """Print the ``top`` kernels of a run, those of all its devices together."""
+    everywhere = _of_all_lanes(breakdown.kernels)
+    table = everywhere.slice(0, top).to_pylist()
+    rows = [
+        [
+            milliseconds(row["total_ns"], _DIGITS),
+            known(row["share"], "{:.1%}").replace("%", " %"),
+            f"{row['count']:,}",
+            known(row["per_step"], "{:,.1f}"),
+            f"{row['mean_ns'] / 1e3:,.1f}",
+            row["category"] or "dispatch",
+            str(row["name"]),
+        ]
+        for row in table
+    ]
+    names = breakdown.kernels["name"].to_pylist()
+    on_devices = "kernels and copies" if any(map(is_copy, names)) else "kernels"
+    on_device = breakdown.kernels["device"].null_count < len(names)
+    what = on_devices if on_device else "computing ops, self time"
+    lanes_of = len(_lanes(breakdown.kernels))
+    what += f" of {lanes_of} {'devices' if on_device else 'ranks'}" if lanes_of > 1 else ""
+    hidden = everywhere.num_rows - len(rows)
+    heads = [">total ms", ">share", ">count", ">per step", ">mean µs", "category", "name"]
+    unknown = {heads[i] for i in range(len(heads)) if all(row[i] == UNKNOWN for row in rows)}
+    unknown |= set() if ">per step" in unknown else {">count"}
+    kept = [i for i, head in enumerate(heads) if head not in unknown]
+    terminal.write_table(
+        f"{breakdown.run.name}: {what}" + (f" ({hidden} more: --top)" if hidden > 0 else ""),
+        [heads[i] for i in kept],
+        [[row[i] for i in kept] for row in rows],
+        crop="name",
+        spare=(">mean µs", ">per step"),
+    )
+
+
+def _lanes(kernels: pa.Table) -> set[tuple[int | None, int | None]]:
+    # group_by would import Arrow's engine for queries, which is not needed for a few rows
+    return set(zip(*(kernels[name].to_pylist() for name in ("rank", "device")), strict=True))
+
+
+def _of_all_lanes(kernels: pa.Table) -> pa.Table:
+    """``kernels`` with one row a name; what does not add up over lanes is unknown."""
+    if len(_lanes(kernels)) < 2:
+        return kernels
+    sums = [("total_ns", "sum"), ("count", "sum")]
+    joined = kernels.group_by(["name", "category"]).aggregate(sums)
+    total, count = joined["total_ns_sum"], joined["count_sum"]
+    whole = pc.cast(pc.sum(total), pa.float64())
+    table = pa.table(
+        {
+            **{name: joined[name] for name in ("name", "category")},
+            "total_ns": total,
+            "count": count,
+            "share": pc.divide(pc.cast(total, pa.float64()), whole),
+            "mean_ns": pc.divide(pc.cast(total, pa.float64()), pc.cast(count, pa.float64())),
+            "per_step": pa.nulls(len(joined), pa.float64()),
+            "p95_ns": pa.nulls(len(joined), pa.int64()),
+        }
+    )
+    return table.sort_by([("total_ns", "descending"), ("name", "ascending")])
+
+
+def show_table(breakdown: Breakdown, name: str, top: int) -> None:
+    """Print the first ``top`` rows of the table ``name``."""
+    table, everything = TABLES[name], breakdown.table(name)
+    rows = everything.slice(0, top).to_pylist()
+    columns = {column.name: column for column in table.columns}
+    shown = [columns[c] for c in table.shown if any(row[c] is not None for row in rows)]
+    cells = [_cells(column, [row[column.name] for row in rows]) for column in shown]
+    hidden = everything.num_rows - len(rows)
+    more = f" ({hidden:,} more: --top)" if hidden else ""
+    terminal.write_table(
+        f"{breakdown.run.name}: {name}: {table.meaning}{more}",
+        [head for head, _ in cells] if rows else ["nothing of that is in the profile"],
+        [list(row) for row in zip(*(texts for _, texts in cells), strict=True)],
+        crop=tuple(column.name for column in shown if column.name in _LONG),
+        spare=tuple(column.name for column in shown if column.name == _SPARE),
+    )
+
+
+def _cells(column: Column, values: list[Any]) -> tuple[str, list[str]]:
+    """The heading and the texts of one column."""
+    heading = column.name.removesuffix("_ns").replace("_", " ")
+    if pa.types.is_string(column.type):
+        return column.name, [known(v, "{}") for v in values]
+    largest = max(abs(v) for v in values if v is not None)
+    integer = pa.types.is_integer(column.type)
+    plain = (0, "", 1, 0 if integer else 1)
+    _, unit, factor, digits = next(
+        scale for scale in _SCALES.get(column.unit, (plain,)) if largest >= scale[0]
+    )
+    for suffix in (" per s", " share", " bytes") if unit else ():
+        heading = heading.removesuffix(suffix)
+    texts = [known(v if v is None else v * factor, f"{{:z,.{digits}f}}") for v in values]
+    return f">{heading} {unit}".rstrip(), texts

@@ -1,0 +1,121 @@
+"""The text of how long the steps of runs took: comparable runs together, the fastest first."""
+
+from __future__ import annotations
+
+from lstmprof.breakdown import Breakdown, comparable, compared
+from lstmprof.breakdown.versions import OfVersion, by_version
+from lstmprof.commands import terminal
+from lstmprof.diagnose.comparable import conditions_in_words
+from lstmprof.numbers import UNKNOWN, known, labels, milliseconds
+from lstmprof.runs.metadata import RunInfo
+
+#: Milliseconds to the microsecond.
+_DIGITS = 3
+#: Columns that only ``--table timings`` has.
+_STATISTICS = (">mean ± std ms", ">p95 ms")
+
+
+def show(breakdowns: list[Breakdown], *, statistics: bool = False) -> None:
+    """Print the times of the runs that can be compared, then those by version.
+
+    With ``statistics`` the mean, standard deviation and 95th percentile, too.
+    """
+    slowdown = compared(breakdowns)
+    for group in comparable(breakdowns):
+        order = sorted(group, key=lambda i: step_ns(breakdowns[i]))
+        names = labels_of([breakdowns[i] for i in order])
+        rows = [
+            _cells(breakdowns[i], label, slowdown.get(i))
+            for i, label in zip(order, names, strict=True)
+        ]
+        heads = [
+            "run",
+            ">step ms",
+            ">95 % interval",
+            *_STATISTICS,
+            ">samples/s",
+            ">first step ms",
+            ">profiler",
+            ">slowdown",
+        ]
+        left_out = () if statistics else _STATISTICS
+        left_out = left_out if len(order) > 1 else (*left_out, ">slowdown")
+        kept = [i for i, head in enumerate(heads) if head not in left_out]
+        terminal.write_table(
+            _conditions(breakdowns[order[0]]),
+            [heads[i] for i in kept],
+            [[row[i] for i in kept] for row in rows],
+            crop="run",
+            spare=(">first step ms", ">profiler", ">samples/s", *_STATISTICS[::-1]),
+            bars=terminal.Bars(
+                [step_ns(breakdowns[i]) for i in order], [terminal.BLUE] * len(order)
+            ),
+        )
+    _show_versions(breakdowns)
+
+
+def _show_versions(breakdowns: list[Breakdown]) -> None:
+    """Print the step with each version of an implementation that ran in several."""
+    for group in by_version(breakdowns):
+        terminal.write_table(
+            f"By version: {_conditions(group[0].breakdown)}",
+            ["implementation", "version", ">step ms", ">95 % interval", ">of the oldest"],
+            [_version_cells(row) for row in group],
+        )
+
+
+def _version_cells(row: OfVersion) -> list[str]:
+    t = row.breakdown.timings
+    assert t is not None
+    return [
+        row.implementation,
+        row.version,
+        milliseconds(t.step_ns, _DIGITS),
+        _interval(t.step_low_ns, t.step_high_ns),
+        known(row.of_first, "{:.2f}×"),
+    ]
+
+
+def conditions(info: RunInfo) -> str:
+    """What a run computed, how and on what: ``1x320-ce-short (64×100×123): train, fp32, …``."""
+    words = conditions_in_words(info)
+    network = words.pop("workload", "")
+    return ": ".join(text for text in (network, ", ".join(words.values())) if text)
+
+
+def _conditions(breakdown: Breakdown) -> str:
+    info = breakdown.run.info
+    return f"Time per {'batch, ' if info.workload else 'step: '}{conditions(info)}"
+
+
+def step_ns(breakdown: Breakdown) -> float:
+    """What runs are ordered by: the clean step, 0 if none was timed."""
+    return breakdown.timings.step_ns if breakdown.timings else 0.0
+
+
+def labels_of(breakdowns: list[Breakdown]) -> list[str]:
+    """What tells comparable runs apart: what they are called, else the run."""
+    short = [breakdown.run.info.called for breakdown in breakdowns]
+    return labels([breakdown.run.name for breakdown in breakdowns], short)
+
+
+def _cells(breakdown: Breakdown, label: str, slowdown: float | None) -> list[str]:
+    t = breakdown.timings
+    assert t is not None
+    return [
+        label,
+        milliseconds(t.step_ns, _DIGITS),
+        _interval(t.step_low_ns, t.step_high_ns),
+        f"{milliseconds(t.mean_ns, _DIGITS)} ± {milliseconds(t.std_ns, _DIGITS)}",
+        milliseconds(t.p95_ns, _DIGITS),
+        known(t.samples_per_s, "{:,.0f}"),
+        milliseconds(t.compile_ns, _DIGITS),
+        known(t.inflation_share, "{:+.1%}").replace("%", " %"),
+        known(slowdown, "{:.2f}×"),
+    ]
+
+
+def _interval(low_ns: float | None, high_ns: float | None) -> str:
+    if low_ns is None or high_ns is None:
+        return UNKNOWN
+    return f"{milliseconds(low_ns, _DIGITS)}…{milliseconds(high_ns, _DIGITS)}"

@@ -1,0 +1,55 @@
+"""Warnings of several runs: each kind once, whatever the number of runs that have it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lstmprof.breakdown.lacks import NOTE
+from lstmprof.commands import terminal
+from lstmprof.numbers import listed
+
+#: So many kinds of warnings are printed as sentences; more are one line that names them.
+_FEW = 2
+#: Runs that are named in a warning.
+_NAMED = 2
+
+#: Kind, the run that has it, the sentence.
+Warned = tuple[str, str, str]
+
+
+def show(found: Iterable[Warned], *, named: bool = True, full: bool = False, see: str) -> None:
+    """Print what profiles lack and why to doubt their times.
+
+    A few kinds are a sentence each; unless ``full``, more are one line that says where to ``see``
+    them. Runs are ``named`` unless all is about one.
+    """
+    found = list(dict.fromkeys(found))
+    lines = of_kinds(found, named=named)
+    if full or len(lines) <= _FEW:
+        for line in lines:
+            terminal.write_under("Warning: ", line)
+        return
+    runs: dict[str, set[str]] = {}
+    for kind, run, _ in found:
+        runs.setdefault("notes of the reader" if kind == NOTE else kind, set()).add(run)
+    each = [kind if len(of) == 1 else f"{kind} ({len(of)} runs)" for kind, of in runs.items()]
+    terminal.write_under("Warnings: ", f"{', '.join(each)}; see {see}")
+
+
+def of_kinds(found: Iterable[Warned], *, named: bool = True) -> list[str]:
+    """Return one line per kind of warning: the sentence of its first run, and who else has it.
+
+    Notes of a profile's reader differ, so that each has its own line.
+    """
+    groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for kind, run, sentence in found:
+        alike = (kind, sentence if kind == NOTE else "")
+        groups.setdefault(alike, []).append((run, sentence))
+    lines = []
+    for members in groups.values():
+        (run, sentence), others = members[0], [run for run, _ in members[1:]]
+        if len(others) > _NAMED + 1:
+            others = [*others[:_NAMED], f"{len(others) - _NAMED} more runs"]
+        also = f" (also {listed(others)})" if others else ""
+        lines.append(f"{run}{also}: {sentence}" if named else sentence)
+    return lines
