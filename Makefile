@@ -14,11 +14,12 @@ MINUTES ?= 10
 SAMPLE_RUNS = $(sort $(dir $(shell git ls-files 'traces/*/run.json')))
 WHEELS ?= $(wildcard build/wheels)
 
-.PHONY: help demo test fuzz faults damages interrupts bench samples analyses gpu gpu-wheels docs pictures site sentences mutants core clean
+.PHONY: help demo test golden fuzz faults damages interrupts bench samples analyses gpu gpu-wheels docs pictures site sentences mutants core clean
 
 help:
 	@echo "make demo   install PyTorch and TensorFlow, capture three LSTMs on a small workload, say where each step goes"
 	@echo "make test   install the rest, then ruff, mypy and pytest"
+	@echo "make golden write tests/golden/ anew: what the commands print of the samples; read the diff"
 	@echo "make fuzz   attack every reader with damaged inputs for MINUTES=10"
 	@echo "make faults kill and fill the disk at every change of files that a command makes"
 	@echo "make damages  damage 310 runs, and give each to five commands"
@@ -49,6 +50,9 @@ test: $(INSTALLED)
 	$(BIN)/mypy docs/tables.py docs/diagnosis.py docs/causes.py docs/schema.py docs/sentences.py docs/site_pages.py docs/pictures.py
 	$(BIN)/python -m compileall -q lstmprof  # a thousand processes of the tests import it
 	$(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist worksteal
+
+golden: $(INSTALLED)
+	PYTHONPATH=.:tests $(BIN)/python tests/test_golden.py
 
 # atheris stands apart: without it, inputs are drawn from numbers alone.
 fuzz: $(INSTALLED) build/atheris/.tried
