@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
 from pathlib import Path
@@ -93,13 +94,16 @@ class _Run(click.Command):
 )
 @click.option("--name", help="Name of the run.  [default: the script's]")
 @click.option("--force", is_flag=True, help="Replace a run of that name.")
-def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any) -> int:
+@click.option("--quiet", is_flag=True, help="Print no verdict on the run at the end.")
+def command(
+    script: tuple[str, ...], module: str | None, out: str, quiet: bool, **asked: Any
+) -> int:
     """Run a training script as it is, and profile a few of its steps.
 
     Steps are found: those of a torch optimizer, of Keras's fit, of optax; else name the function
     that is one. Some are timed without a profiler, some are profiled with ranges for their phases,
     some are timed again; the rest runs as without lstmprof. The script's output, input and exit
-    code stay its own. Its options come after --.
+    code stay its own. Its options come after --. The verdict on the run follows on stderr.
 
     \b
     Example:
@@ -129,4 +133,29 @@ def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any)
         facts={"command": command_line},
         **asked,
     )
-    return run_script(request, lambda line: options.say(f"lstmprof: {line}"))
+
+    def measured() -> None:
+        if not quiet:
+            _show_verdict(request.place)
+
+    return run_script(request, _say, measured)
+
+
+def _say(line: str) -> None:
+    options.say(f"lstmprof: {line}")
+
+
+def _show_verdict(place: str) -> None:
+    """Print the verdict on the run at ``place`` on stderr; standard output is the script's."""
+    from lstmprof.breakdown import break_down
+    from lstmprof.commands.terminal import diagnosis
+    from lstmprof.diagnose.diagnosis import diagnose
+    from lstmprof.errors import LstmprofError
+    from lstmprof.runs.border import border
+    from lstmprof.runs.run import open_run
+
+    try:
+        with border(place), contextlib.redirect_stdout(sys.stderr):
+            diagnosis.show(diagnose(break_down(open_run(Path(place)))))
+    except LstmprofError as error:  # the script's exit code is its own all the same
+        _say(f"no verdict: {error}")

@@ -27,7 +27,7 @@ def test_the_script_of_the_page_leaves_a_run(tmp_path: Path) -> None:
         text=True,
     )
     assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
-    assert "lstmprof: wrote traces/train; next: lstmprof breakdown traces/train" in done.stderr
+    assert "lstmprof: wrote traces/train; next: lstmprof diagnose traces/train" in done.stderr
     run = lp.read(tmp_path / "traces" / "train")
     assert (run.info.iterations, len(run.info.profiled_wall_ns or ())) == (20, 10)
     assert {"forward", "backward", "optimizer", "nn.Module: LSTM"} <= {

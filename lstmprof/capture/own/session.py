@@ -48,12 +48,14 @@ def profile(
     timed: int = USUAL.timed,
     steps: int = USUAL.steps,
     force: bool = False,
+    quiet: bool = False,
 ) -> Session:
     """Measure the steps of a training of your own: ``with lp.profile("traces/mine") as p``.
 
     Call ``p.step()`` at the end of each step. ``warmup`` steps are let pass; of the ``timed`` ones
     half are timed before ``steps`` are profiled and half after; later steps cost nothing. The run
-    is at ``place`` when the block ends. ``framework`` is torch, tensorflow, keras or jax: by
+    is at ``place`` when the block ends, and its verdict, that of ``lstmprof diagnose``, on stderr
+    unless ``quiet``. ``framework`` is torch, tensorflow, keras or jax: by
     default the one that is imported.
 
     Raises:
@@ -66,7 +68,8 @@ def profile(
         check_name(place.parent, place.name, force=force)
     except RunError as error:
         raise RunError(error.fault, "give force=True to replace it, or another place") from None
-    return Session(place, framework=framework, plan=plan_of(warmup, timed, steps), force=force)
+    plan = plan_of(warmup, timed, steps)
+    return Session(place, framework=framework, plan=plan, force=force, quiet=quiet)
 
 
 def plan_of(warmup: int, timed: int, steps: int) -> Plan:
@@ -116,8 +119,10 @@ class Session:
         facts: Optional[Dict[str, Any]] = None,
         report: Report = to_stderr,
         writer: str = sys.executable,
+        quiet: bool = True,
     ) -> None:
         self.writer = writer  # the interpreter that writes the run
+        self.quiet = quiet  # no verdict on the run
         self.place, self.plan, self.force = Path(place), plan, force
         self.framework, self.report = framework, report
         self.profiler = profiler  # None: that of the framework
@@ -330,8 +335,10 @@ class Session:
         write_in_child(folder, self.writer)
         self.path = self.place
         self.report(
-            "wrote {}; next: lstmprof breakdown {}".format(self.path, shlex.quote(str(self.path)))
+            "wrote {}; next: lstmprof diagnose {}".format(self.path, shlex.quote(str(self.path)))
         )
+        if not self.quiet:
+            show_verdict(str(self.path), self.writer)
 
     def _result(self, passes: Passes) -> Dict[str, Any]:
         """What the child writes the run of: as a worker leaves it, and where it shall be."""
@@ -367,17 +374,35 @@ def write_in_child(folder: str, python: str) -> None:
     Raises:
         LstmprofError: it could not.
     """
-    package = os.path.dirname(os.path.dirname(os.path.abspath(lstmprof.__file__)))
-    paths = [package, os.environ.get("PYTHONPATH", "")]
-    done = subprocess.run(
-        [python, "-m", "lstmprof.capture.own.writing", folder],
-        env=dict(os.environ, PYTHONPATH=os.pathsep.join(p for p in paths if p)),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-    )
+    done = _ended([python, "-m", "lstmprof.capture.own.writing", folder])
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise LstmprofError(lines[-1] if lines else "its writer ended {}".format(done.returncode))
+
+
+def show_verdict(place: str, python: str) -> None:
+    """Print on stderr what ``lstmprof diagnose`` says of the run at ``place``; nothing if it fails.
+
+    The verdict is made by a process of ``python``.
+    """
+    encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
+    with contextlib.suppress(OSError):
+        done = _ended([python, "-m", "lstmprof", "diagnose", place], PYTHONIOENCODING=encoding)
+        if not done.returncode:
+            sys.stderr.write(done.stdout.decode(encoding, "replace"))
+
+
+def _ended(command: List[str], **environment: str) -> Any:
+    """The process of a ``command`` of this lstmprof, ended."""
+    package = os.path.dirname(os.path.dirname(os.path.abspath(lstmprof.__file__)))
+    paths = [package, os.environ.get("PYTHONPATH", "")]
+    search = os.pathsep.join(p for p in paths if p)
+    return subprocess.run(
+        command,
+        env=dict(os.environ, PYTHONPATH=search, **environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+    )
 
 
 def _told(error: Exception) -> str:

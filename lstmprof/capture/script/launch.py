@@ -7,6 +7,7 @@ Nsight Systems by this one, which has the report once the script is over.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -30,8 +31,12 @@ _HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ENDED_EARLY = "its process ended before its steps were measured"
 
 
-def run_script(request: ScriptRequest, report: Report) -> int:
+def run_script(
+    request: ScriptRequest, report: Report, measured: Callable[[], None] = lambda: None
+) -> int:
     """Run the script; the exit code is its own, 128 and the number of the signal that killed it.
+
+    ``measured`` is called once the script is over, if its run was written.
 
     Raises:
         UsageError: there is no such file.
@@ -51,14 +56,24 @@ def run_script(request: ScriptRequest, report: Report) -> int:
         if code < 0 and -code != signal.SIGINT:  # the user knows of that
             report(f"the script was killed by {signal.Signals(-code).name}")
         code = 128 - code if code < 0 else code
-        if request.profiler == NSYS:
-            try:
-                _write_by_nsys(request, folder, report)
-            except LstmprofError as error:  # the script's exit code is its own all the same
-                report(f"{request.place} is not written: {error}")
-        elif not (folder / TOLD).exists():
-            report(f"{request.place} is not written: {_ENDED_EARLY}")
+        if _has_run(request, folder, report):
+            measured()
         return code
+
+
+def _has_run(request: ScriptRequest, folder: Path, report: Report) -> bool:
+    """Whether the run is there; under Nsight Systems it is written here. If not, it is told why."""
+    told = folder / TOLD
+    if request.profiler == NSYS:
+        try:
+            return _write_by_nsys(request, folder, report)
+        except LstmprofError as error:  # the script's exit code is its own all the same
+            report(f"{request.place} is not written: {error}")
+            return False
+    if not told.exists():
+        report(f"{request.place} is not written: {_ENDED_EARLY}")
+        return False
+    return json.loads(told.read_bytes())["path"] is not None
 
 
 def _check(request: ScriptRequest) -> None:
@@ -120,15 +135,16 @@ def _is_at_a_terminal() -> bool:
         return False
 
 
-def _write_by_nsys(request: ScriptRequest, folder: Path, report: Report) -> None:
-    """The run of what Nsight Systems recorded, if the script had its steps."""
+def _write_by_nsys(request: ScriptRequest, folder: Path, report: Report) -> bool:
+    """Write the run of what Nsight Systems recorded; False if the script had too few steps."""
     from lstmprof.capture.own.writing import written
 
     if not nsys.was_measured(folder):
         if not (folder / TOLD).exists():
             report(f"{request.place} is not written: {_ENDED_EARLY}")
-        return
+        return False
     report("exporting what nsys recorded")
     nsys.export(folder)
     written(folder)
-    report(f"wrote {request.place}; next: lstmprof breakdown {shlex.quote(request.place)}")
+    report(f"wrote {request.place}; next: lstmprof diagnose {shlex.quote(request.place)}")
+    return True

@@ -70,7 +70,7 @@ def test_steps_are_timed_profiled_and_timed_again_and_then_left_alone(tmp_path: 
     assert [measured for _, measured in seen].count(False) == 11
     assert seen[-1] == (len(calls), True)
     assert p.path == tmp_path / "mine"
-    assert lines == [f"wrote {p.path}; next: lstmprof breakdown {p.path}"]
+    assert lines == [f"wrote {p.path}; next: lstmprof diagnose {p.path}"]
 
 
 def test_the_run_is_one_that_every_stage_reads(tmp_path: Path) -> None:
@@ -193,7 +193,19 @@ def test_the_next_command_can_be_pasted_whatever_the_name_of_the_run(tmp_path: P
     lines: list[str] = []
     with session(tmp_path / "a b", lines) as p:
         list(train(p, 20))
-    assert lines == [f"wrote {p.path}; next: lstmprof breakdown '{p.path}'"]
+    assert lines == [f"wrote {p.path}; next: lstmprof diagnose '{p.path}'"]
+
+
+def test_the_verdict_on_the_run_is_printed_unless_it_is_to_be_quiet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, quiet in (("mine", False), ("other", True)):
+        with session(tmp_path / name, [], quiet=quiet) as p:
+            list(train(p, 20))
+        shown = [line for line in capsys.readouterr().err.splitlines() if line.startswith(name)]
+        assert len(shown) == (0 if quiet else 1)
+    own_session.show_verdict(str(tmp_path / "nowhere"), sys.executable)
+    assert capsys.readouterr().err == ""
 
 
 def test_as_many_steps_as_are_asked_for_make_a_run(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_what_nsys_recorded_becomes_the_run(tmp_path: Path, path_with_nsys: str)
     pytest.importorskip("nvtx")
     ended = ran(tmp_path, path_with_nsys)
     assert (ended.returncode, ended.stdout) == (7, "trained\n"), ended.stderr
-    assert "lstmprof: wrote traces/train; next: lstmprof breakdown traces/train" in ended.stderr
+    assert "lstmprof: wrote traces/train; next: lstmprof diagnose traces/train" in ended.stderr
     run = lp.read(tmp_path / "traces" / "train")
     info = run.info
     assert (info.profiler, info.profile_format, info.source) == ("nsys", "nsys", "own code")

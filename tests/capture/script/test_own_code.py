@@ -46,7 +46,7 @@ def named(folder: Path, name: str) -> dict[str, Any]:
     """Return the finding that is named as the cause."""
     document = diagnosed(folder, name)
     assert document["state"] == "found", document["reason"]
-    return next(f for f in document["findings"] if f["kind"] == document["cause"])
+    return next(f for f in document["findings"] if f["kind"] == document["verdict"]["kind"])
 
 
 @pytest.mark.parametrize("path", sorted(PROGRAMS.glob("*.py")), ids=lambda path: path.stem)
@@ -115,6 +115,8 @@ def test_a_gan_with_a_worker_and_accumulated_gradients_is_measured(tmp_path: Pat
     assert lines == [
         "lstmprof: 2 optimizers step: a step ends with the last of them (Adam)",
         "lstmprof: a step has 5 backward passes",
-        "lstmprof: wrote traces/gan; next: lstmprof breakdown traces/gan",
+        "lstmprof: wrote traces/gan; next: lstmprof diagnose traces/gan",
     ]
+    assert sum(line.startswith("gan   ") for line in ended.stderr.splitlines()) == 1
+    assert "USDT:" not in ended.stderr
     assert len(info(tmp_path, "gan")["profiled_wall_ns"]) == 2

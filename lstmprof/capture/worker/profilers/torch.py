@@ -21,6 +21,8 @@ from lstmprof.capture.worker.settings import denormals, tried
 
 #: Whether this torch has the profiler that Kineto is behind.
 HAS_KINETO = hasattr(getattr(torch, "profiler", None), "profile")
+#: The level of Kineto's own log, read when it first records, and the one that lets nothing through.
+_LOG_LEVEL, _SILENT = "KINETO_LOG_LEVEL", "6"
 #: The ops of ``item``, one in the other
 NESTED = ("aten::item", "aten::_local_scalar_dense")
 
@@ -56,9 +58,12 @@ class TorchProfiler(Profiler):
             activities.append(torch.profiler.ProfilerActivity.CUDA)
             if _graphs_are_alive():
                 keep_profiler_attached()
-        with torch.profiler.profile(
-            activities=activities, record_shapes=self.with_shapes
-        ) as session:
+        with (
+            _without_marks(),
+            torch.profiler.profile(
+                activities=activities, record_shapes=self.with_shapes
+            ) as session,
+        ):
             yield session
 
     @contextlib.contextmanager
@@ -69,7 +74,10 @@ class TorchProfiler(Profiler):
             yield inputs
             return
         activities = [torch.profiler.ProfilerActivity.CPU]
-        with torch.profiler.profile(activities=activities, record_shapes=True) as session:
+        with (
+            _without_marks(),
+            torch.profiler.profile(activities=activities, record_shapes=True) as session,
+        ):
             yield inputs
         raw = os.path.join(folder, "shapes.trace.json")
         session.export_chrome_trace(raw)
@@ -131,6 +139,24 @@ class TorchProfiler(Profiler):
                 "cudnn": torch.backends.cudnn.version() if cuda else None,
             },
         }
+
+
+@contextlib.contextmanager
+def _without_marks() -> Iterator[None]:
+    """Keep the marks of each session, which PyTorch 2.13 logs above errors, off the terminal.
+
+    They are lines like ``USDT:… profiler_start``. A build for GPUs keeps them: the level that stops
+    them would stop what CUPTI says of its errors, too. A level that the user has set stays.
+    """
+    for_gpus = (getattr(torch.version, name, None) for name in ("cuda", "hip", "xpu"))
+    if _LOG_LEVEL in os.environ or any(for_gpus):
+        yield
+        return
+    os.environ[_LOG_LEVEL] = _SILENT
+    try:
+        yield
+    finally:
+        os.environ.pop(_LOG_LEVEL, None)
 
 
 def _gpus_in_use() -> List[int]:
