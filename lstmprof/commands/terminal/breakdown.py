@@ -16,7 +16,7 @@ _DIGITS = 3
 #: Lanes of a run that each have a table of their own with ``--table ledger``.
 _LANES_EACH = 3
 #: Parts of a step that have a line each, and the share of the smallest; ``--table ledger`` has all.
-_PARTS, _LEAST_SHARE = 7, 0.01
+_PARTS, _LEAST_SHARE = 6, 0.01
 _OTHER = "other"
 
 #: State, part, ns of all windows.

@@ -18,7 +18,6 @@ from lstmprof.breakdown.timings import lost_in_words
 from lstmprof.commands import terminal
 from lstmprof.commands.terminal import evidence, warned
 from lstmprof.commands.terminal.timings import conditions
-from lstmprof.diagnose.certainty import NOT_EXPLAINED
 from lstmprof.diagnose.certainty.pair import EQUAL_SHARE
 from lstmprof.diagnose.diagnosis import ADVISED_SHARE, Diagnosis
 from lstmprof.diagnose.step_profile import StepProfile
@@ -44,6 +43,8 @@ _FIXES = 2
 _INDENT = 9
 #: Kinds of time on one line.
 _PLACES = 6
+#: What a list of runs leaves out of the words for an unknown cause.
+_NO_CAUSE = "not explained by the profile: "
 #: Milliseconds have one digit in a row of which the largest is this long.
 _LONG_NS = 1_000_000
 
@@ -181,10 +182,11 @@ def _row(diagnosis: Diagnosis, names: _Labels) -> list[str]:
 def _in_short(diagnosis: Diagnosis) -> str:
     """The cause and the bottleneck, or why they are unknown."""
     verdict = diagnosis.verdict
+    if diagnosis.outcome.equal:
+        return f"as long as the baseline, within {percent(EQUAL_SHARE)}"
     if verdict.bottleneck is None:
-        equal = f"as long as the baseline, within {percent(EQUAL_SHARE)}"
-        text = verdict.words.removeprefix(NOT_EXPLAINED)
-        return equal if diagnosis.outcome.equal else text
+        blind = (lack.kind for _, lack in diagnosis.lacks if lack.blinds)
+        return next((f"unknown: {kind}" for kind in blind), verdict.words.removeprefix(_NO_CAUSE))
     if verdict.baseline is not None:
         cause = verdict.cause.partition(" (")[0]  # the baseline's count is in brackets
         parts = [cause, f"{verdict.bottleneck} +{milliseconds(verdict.bottleneck_ns)} ms"]
@@ -293,7 +295,7 @@ def _show_machine(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
     """Print what runs lost to the machine, for the first few runs."""
     runs = {p.name: p for d in diagnoses for p in (d.fast, d.slow) if p is not None}
     lost = [
-        f"{names[profile]}: {text}"
+        f"{names[profile]}: {text}" if len(runs) > 1 else text
         for profile in runs.values()
         if (text := lost_in_words(profile.lost_ns, profile.length_ns, profile.cpu_share))
     ]

@@ -8,8 +8,9 @@ from lstmprof.breakdown.lacks import NOTE
 from lstmprof.commands import terminal
 from lstmprof.numbers import listed
 
-#: So many kinds of warnings are printed as sentences; more are one line that names them.
-_FEW = 2
+#: Warnings that fill so many lines are printed as sentences; if there are more, they are named.
+_LINES = 3
+_HEAD = "Warning: "
 #: Runs that are named in a warning.
 _NAMED = 2
 
@@ -20,14 +21,14 @@ Warned = tuple[str, str, str]
 def show(found: Iterable[Warned], *, named: bool = True, full: bool = False, see: str) -> None:
     """Print what profiles lack and why to doubt their times.
 
-    A few kinds are a sentence each; unless ``full``, more are one line that says where to ``see``
-    them. Runs are ``named`` unless all is about one.
+    They are sentences if these are few, or ``full``; else one line names the kinds and says where
+    to ``see`` them. Runs are ``named`` unless all is about one.
     """
     found = list(dict.fromkeys(found))
-    lines = of_kinds(found, named=named)
-    if full or len(lines) <= _FEW:
-        for line in lines:
-            terminal.write_under("Warning: ", line)
+    texts = [terminal.wrapped(_HEAD, line) for line in of_kinds(found, named=named)]
+    if full or sum(map(len, texts)) <= _LINES:
+        for lines in texts:
+            terminal.write_lines(lines, bold=len(_HEAD))
         return
     runs: dict[str, set[str]] = {}
     for kind, run, _ in found:
