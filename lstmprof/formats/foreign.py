@@ -160,7 +160,7 @@ _JSON: tuple[tuple[Callable[[Any], bool], str, str], ...] = (
         "give the torch.profiler trace of the same run",
     ),
     (
-        lambda document: bool(_dicts(document)),
+        lambda document: any("ph" in event for event in _dicts(document)),
         "is a Chrome trace, but not one of torch.profiler, TensorFlow, ONNX Runtime or MXNet",
         _RECORD,
     ),

@@ -115,6 +115,7 @@ def test_the_table_names_the_folders_formats() -> None:
         (b"[]", "is a trace without events"),
         (b'{"traceEvents": []}', "is a trace without events"),
         (b'{"traceEvents": 5}', "is JSON but no profile"),
+        (b'[{"file": "a.json.gz", "bytes": 5}]', "is JSON but no profile"),
         (b'[{"ph": "X", "name": "f", "ts": 1, "dur": 2}]', "a Chrome trace, but not one of torch"),
         (b'[{"ph": "B", "ts": 1}, {"ph": "E", "ts": 2}]', "is a begin/end timeline"),
         (b'{"segments": [], "device_traces": []}', "is a memory snapshot"),

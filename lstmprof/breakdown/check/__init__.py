@@ -13,7 +13,7 @@ from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.check import document
 from lstmprof.breakdown.check.document import FAIL, OK, WARN, Checked, Document, Row, State
 from lstmprof.breakdown.check.part import Part, parts_of
-from lstmprof.breakdown.check.questions import QUESTIONS, Question, state_of
+from lstmprof.breakdown.check.questions import QUESTIONS, Question, is_counted, state_of
 from lstmprof.breakdown.check.recipes import recipes_for
 from lstmprof.breakdown.lacks import NOTE
 from lstmprof.breakdown.lacks.rules import RULES
@@ -61,9 +61,9 @@ def _rows(question: Question, part: Part, *, first: bool) -> list[Row]:
     rows = []
     for lack in part.lacks:
         of_run = lack.kind in _OF_RUN
-        if lack.kind in question.lacks and (first or not of_run):
+        if lack.kind in question.lacks and is_counted(lack, part) and (first or not of_run):
             rank = None if of_run else part.has.rank
-            rows.append(_row(rank, question, state_of(lack, part), lack.sentence, lack.share))
+            rows.append(_row(rank, question, state_of(lack), lack.sentence, lack.share))
     answer = question.answer(part)
     if answer and not (rows and answer[0] == OK):
         rows.append(_row(part.has.rank, question, *answer))

@@ -33,12 +33,15 @@ class Question:
     answer: Callable[[Part], Answer]
 
 
-def state_of(lack: Lack, part: Part) -> State:
-    """How grave it is; shapes alone, which a recipe records, are worth what they cost: ok."""
+def is_counted(lack: Lack, part: Part) -> bool:
+    """Whether a lack is a complaint: shapes alone, which a recipe records, are worth their cost."""
+    return lack.kind != "costly recording" or part.settings != (SHAPES,)
+
+
+def state_of(lack: Lack) -> State:
+    """Return how grave a lack is."""
     if lack.kind == "no step markers":
         return NOT_RECORDED
-    if lack.kind == "costly recording" and part.settings == (SHAPES,):
-        return OK
     return FAIL if lack.blinds or (lack.share or 0.0) > FAIL_SHARE else WARN
 
 
