@@ -73,13 +73,9 @@ def test_what_says_no_implementation_is_a_series_a_framework() -> None:
 
 def test_the_sentence_says_where_and_how_much() -> None:
     (series,) = history([ran(1, 10, label="aaa"), ran(2, 12, label="bbb")])
-<<<<<<< HEAD
     assert [(point.profile.name, point.change) for point in series.changes] == [("run-2", "slower")]
     for part in ("lstm", "2 runs", "1.20×", "bbb", "12.00 ms"):
         assert part in series.sentence
-=======
-    assert series.sentence == "lstm: 2 runs, 1 step: 1.20× as long at bbb; now 12.00 ms"
->>>>>>> 62e63c1 (Say in the history how many times as long or as fast a step became)
 
 
 def test_the_table_has_what_the_documentation_says() -> None:

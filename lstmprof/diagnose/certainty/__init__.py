@@ -44,13 +44,9 @@ State = Literal["found", "none", "unknown"]
 
 #: A cause explains a difference, or a step, from this share of it on. Chosen by hand.
 EXPLAINED_SHARE = 0.5
-<<<<<<< HEAD
 #: How the reason begins if a profile does not hold the cause.
 NOT_EXPLAINED = "not explained by the profile: "
 #: Time without a cause is named from this share of a step on.
-=======
-#: What has no cause and is a smaller share of a step is not named.
->>>>>>> 490f35e (End run and lp.profile with the verdict on what they measured)
 SMALL_SHARE = 0.01
 #: Kinds of time that may hold the profiler's own work.
 _BESIDE_OVERHEAD = (causes.DISPATCH, causes.PYTHON, causes.UNRECORDED)
@@ -118,11 +114,7 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
     for label, profile in zip(labels(fast, slow), (fast, slow), strict=True):
         lack = _hidden(profile)
         if lack is not None:
-<<<<<<< HEAD
             why = _blind(lack, f" of {label}")
-=======
-            why = f"{_blind(lack)} of {label}"
->>>>>>> 490f35e (End run and lp.profile with the verdict on what they measured)
             return Outcome("unknown", why, differs=ratio.sure, ratio=ratio)
     if structure.same:
         return _of_same_work(fast, slow, findings, ratio, structure)
@@ -241,13 +233,8 @@ def _hidden(profile: StepProfile) -> Lack | None:
     return next((lack for lack in profile.lacks if lack.blinds and not busy), None)
 
 
-<<<<<<< HEAD
 def _blind(lack: Lack, whose: str = "") -> str:
     return f"the profile{whose} does not show {lack.hides} ({lack.kind})"
-=======
-def _blind(lack: Lack) -> str:
-    return f"could not look at {lack.hides} ({lack.kind})"
->>>>>>> 490f35e (End run and lp.profile with the verdict on what they measured)
 
 
 def _of_what(findings: Sequence[Finding], whole_ns: int) -> str:
