@@ -22,7 +22,7 @@ def workload(time_steps: int) -> Workload:
 
 
 def form(at_each_length: list[Counter[str]]) -> str:
-    """One layer op at any length; one cell op per time step, or one of a loop's body; else a loop."""
+    """One layer op at any length; one cell op per time step, or one in a loop; else a loop."""
     if all(sum(counts[op] for op in LAYER_OPS) == 1 for counts in at_each_length):
         return LAYER_OP
     cells = [sum(counts[op] for op in CELL_OPS) for counts in at_each_length]
