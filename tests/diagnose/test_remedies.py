@@ -193,6 +193,9 @@ ONE_STEP |= {"time_steps": 1, "calls": 20, "forward_ns": 9, "backward_ns": 9}
 SINGLE_LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter"
 WORKERS = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
+#: Five matmuls in each of twenty time steps, and two beside.
+MATMULS = tally(product=[9] * 102)
+
 CASES: dict[str, Case] = {
     "profile later": Case(
         "launch",
@@ -364,15 +367,14 @@ CASES: dict[str, Case] = {
         {"cells": run(MM, facts=NN_LSTM), "a form": run(MM, seen=TORCH)},
     ),
     "input matmul before the loop": Case(
-        "matmul",
-        run(MM, facts=BY_HAND, tally=tally(product=[9] * 102)),
+        "dispatch",
+        run(DISPATCH, facts=BY_HAND, tally=MATMULS),
         None,
         {
-            "products of the inputs": run(MM, facts=BY_HAND, tally=tally(product=[9] * 42)),
-            "a cell of one's own": run(MM, facts=NN_LSTM, tally=tally(product=[9] * 102)),
-            "a form": run(
-                MM, facts={"workload": WORKLOAD}, seen=TORCH, tally=tally(product=[9] * 102)
-            ),
+            "matmuls of the inputs": run(DISPATCH, facts=BY_HAND, tally=tally(product=[9] * 42)),
+            "a cell of one's own": run(DISPATCH, facts=NN_LSTM, tally=MATMULS),
+            "a form": run(DISPATCH, facts={"workload": WORKLOAD}, seen=TORCH, tally=MATMULS),
+            "half of the step": run(DISPATCH, replace(MM, ns=901), facts=BY_HAND, tally=MATMULS),
         },
     ),
     "Scan as a whole": Case(
@@ -994,11 +996,12 @@ def test_a_fix_saves_no_more_than_its_finding_takes() -> None:
 
 def test_twins_get_no_advice_on_what_both_do() -> None:
     slow, fast = (
-        run(replace(MM, ns=ns), facts=BY_HAND, tally=tally(product=[9] * 102)) for ns in (900, 300)
+        run(replace(MM, ns=ns), facts=BY_HAND, tally=MATMULS, device=0) for ns in (900, 300)
     )
     assert names("matmul", slow, fast) == set()
-    other = run(replace(FUSED, ns=300), facts=NN_LSTM)
-    assert {"layer in one op", "input matmul before the loop"} <= names("matmul", slow, other)
+    other = run(replace(FUSED, ns=300), facts=NN_LSTM, device=0)
+    expected = {"layer in one op", "input matmul before the loop"}
+    assert expected <= names("matmul", slow, other)
 
 
 def test_a_graph_is_advised_by_an_option_of_lstmprof_for_its_own_rows() -> None:
@@ -1080,15 +1083,14 @@ def test_what_the_same_implementation_does_more_often_is_named() -> None:
 
 
 def test_a_hand_written_cell_gets_the_layer_in_one_op_and_one_matmul_of_all_inputs() -> None:
-    slow = run(MM, facts=BY_HAND, tally=tally(product=[9] * 102))
-    fast = run(FUSED, facts=NN_LSTM)
+    slow = run(MM, facts=BY_HAND, tally=MATMULS, device=0)
+    fast = run(FUSED, facts=NN_LSTM, device=0)
     layer = the("layer in one op", "matmul", slow, fast)
     assert layer.implementation == "torch-nn-lstm"
     assert "torch.nn.LSTM" in layer.fix
     seen = the("input matmul before the loop", "matmul", slow, fast).seen
     assert seen.startswith("5.1 matmuls per time step; only 2")
-    forward = {**BY_HAND, "mode": "forward"}
-    alone = run(MM, facts=forward, tally=tally(product=[9] * 102))
+    alone = run(MM, facts={**BY_HAND, "mode": "forward"}, tally=MATMULS, device=0)
     assert "only 1" in the("input matmul before the loop", "matmul", alone).seen
 
 
@@ -1177,8 +1179,8 @@ def test_the_form_of_a_profile_made_elsewhere_is_in_its_ops() -> None:
 )
 def test_only_who_writes_the_cell_can_hoist_its_products(name: str, advised: bool) -> None:
     facts = {**OURS, "framework": implementations.find(name).framework, "implementation": name}
-    slow = run(MM, facts=facts, tally=tally(product=[9] * 102))
-    assert ("input matmul before the loop" in names("matmul", slow)) == advised
+    slow = run(DISPATCH, facts=facts, tally=MATMULS)
+    assert ("input matmul before the loop" in names("dispatch", slow)) == advised
 
 
 @pytest.mark.parametrize(
