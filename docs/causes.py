@@ -53,7 +53,8 @@ def _entry(row: Remedy) -> Iterator[str]:
     yield f"- **Saves at most:** {row.saves or 'unknown'}{minus}."
     yield f"- **Sources:** {', '.join(map(_link, row.sources))}"
     if row.example is not None:
-        yield f"- **Example:** {row.example.of}: “{row.example.seen}”"
+        gain = f". The fix: {row.example.gain}" if row.example.gain else ""
+        yield f"- **Example:** {row.example.of}: “{row.example.seen}”{gain}"
     yield ""
 
 

@@ -357,8 +357,9 @@ LAYER_IN_ONE_OP = Remedy(
     decide=layer_in_one_op,
     sources=("https://arxiv.org/abs/1604.01946", "https://github.com/apache/mxnet/issues/5038"),
     example=Example(
-        of="an LSTM written by hand, PyTorch 2.13 on a CPU",
-        seen="a loop of 16 cells per step",
+        of="an LSTM written by hand (32 units, batch 8), PyTorch 2.13 on a CPU",
+        seen="a loop of 20 cells per step",
+        gain="2.25 → 0.49 ms",
     ),
 )
 WHOLE_SEQUENCE = Remedy(
@@ -373,8 +374,9 @@ WHOLE_SEQUENCE = Remedy(
     decide=one_time_step_per_call,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html",),
     example=Example(
-        of="nn.LSTM called once for each of 16 time steps, PyTorch 2.13 on a CPU",
-        seen="16 aten::lstm calls per step, one time step each",
+        of="nn.LSTM called for each of 50 time steps (32 units, batch 8), PyTorch 2.13 on a CPU",
+        seen="50 aten::lstm calls per step, one time step each",
+        gain="15.3 → 2.7 ms",
     ),
 )
 INPUTS_AT_ONCE = Remedy(

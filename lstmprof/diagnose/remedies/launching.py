@@ -227,7 +227,7 @@ TORCH_COMPILE = Remedy(
 FUSED_OPTIMIZER = Remedy(
     name="fused optimizer",
     cause="the optimizer updates one parameter after the other",
-    fix="pass fused=True to the optimizer: one kernel then updates all parameters",
+    fix="pass fused=True to the optimizer: one op then updates all parameters",
     condition="most of the time is the optimizer's, or ten of its kernels per step are among "
     "launches as for a CUDA graph; it is not fused, and is known to have a fused form",
     kinds=(MEMORY, *HOST),
@@ -237,8 +237,9 @@ FUSED_OPTIMIZER = Remedy(
     decide=fused_optimizer,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.optim.Adam.html",),
     example=Example(
-        of="one of eight ranks of a recommendation model of PyTorch",
-        seen="the optimizer takes 1.3 ms per step",
+        of="Adam on nn.LSTM(320, 320), PyTorch 2.13 on a CPU",
+        seen="the optimizer takes 4.8 ms per step",
+        gain="4.78 → 0.72 ms of the optimizer",
     ),
 )
 LARGER_BATCH = Remedy(

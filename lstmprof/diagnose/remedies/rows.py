@@ -46,10 +46,14 @@ Decide = Callable[[Finding], Match | None]
 
 @dataclass(frozen=True)
 class Example:
-    """A real profile in which the cause was seen: what ran where, and the evidence."""
+    """A real profile in which the cause was seen: what ran where, and the evidence.
+
+    ``gain`` is the step without and with the fix, if that was measured.
+    """
 
     of: str
     seen: str
+    gain: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
