@@ -44,7 +44,7 @@ def commands() -> str:
 def api() -> str:
     """The page of the public names of the package."""
     names = [name for name in lstmprof.__all__ if not name.startswith("_")]
-    lines = [f"::: lstmprof.{name}\n" for name in names]
+    lines = [f"::: lstmprof.api.{name}\n" for name in names]
     return "\n".join(["# Python", "", "`import lstmprof as lp`", "", *lines])
 
 

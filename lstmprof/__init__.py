@@ -6,11 +6,11 @@
 
     run = lp.read("profile.pt.trace.json.gz")
     run.table("kernels").to_pandas().nlargest(5, "total_ns")
-    lp.compare("traces/fast", "traces/slow").sentence
+    lp.compare("traces/fast", "traces/slow")
 
-Names are resolved when they are first used, so that importing this costs nothing: workers of
-Python 3.7 and ``lstmprof --help`` do. Some stages have the name of the function that runs them
-(``lstmprof.capture``): calling the module calls the function.
+Names are resolved when they are first used, so that importing this package costs nothing: workers
+of Python 3.7 and ``lstmprof --help`` import it. ``lp.capture``, ``lp.diagnose`` and ``lp.report``
+are functions; stages have the same names, and ``from lstmprof.diagnose import …`` imports from one.
 """
 
 from __future__ import annotations
@@ -23,12 +23,17 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from lstmprof.api import (
+        Diagnoses,
         Diagnosis,
         Gate,
+        PaperTable,
+        Recommendation,
         Run,
         Table,
+        Verdict,
         capture,
         charts,
+        check,
         compare,
         diagnose,
         gate,
@@ -37,18 +42,25 @@ if TYPE_CHECKING:
         profile,
         read,
         read_all,
+        recommend,
         report,
         sql,
+        table,
     )
 
 __all__ = [
+    "Diagnoses",
     "Diagnosis",
     "Gate",
+    "PaperTable",
+    "Recommendation",
     "Run",
     "Table",
+    "Verdict",
     "__version__",
     "capture",
     "charts",
+    "check",
     "compare",
     "diagnose",
     "gate",
@@ -57,8 +69,10 @@ __all__ = [
     "profile",
     "read",
     "read_all",
+    "recommend",
     "report",
     "sql",
+    "table",
 ]
 
 
@@ -78,26 +92,15 @@ def __dir__() -> list:  # type: ignore[type-arg]
     return sorted(__all__)
 
 
-class _Stage(types.ModuleType):
-    """A stage that is called by the name of the function that runs it."""
-
-    def __call__(self, *arguments: object, **named: object) -> object:
-        return __getattr__(self.__name__.rpartition(".")[2])(*arguments, **named)  # type: ignore[operator]
-
-    @property
-    def __signature__(self) -> object:
-        import inspect
-
-        return inspect.signature(__getattr__(self.__name__.rpartition(".")[2]))  # type: ignore[arg-type]
-
-
 class _Package(types.ModuleType):
-    """This package; the import system sets a stage as its attribute."""
+    """This package; ``lp.diagnose`` stays a function when the stage ``lstmprof.diagnose`` loads.
+
+    The import system sets a module that it has loaded as an attribute of its package.
+    """
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name in __all__ and isinstance(value, types.ModuleType):
-            value.__class__ = _Stage
-        super().__setattr__(name, value)
+        if name not in __all__ or not isinstance(value, types.ModuleType):
+            super().__setattr__(name, value)
 
 
 sys.modules[__name__].__class__ = _Package

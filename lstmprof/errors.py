@@ -19,14 +19,14 @@ from __future__ import annotations
 import difflib
 import errno
 import os
-from typing import Any, Iterable, Tuple, Type
+from typing import Any, Callable, Iterable, Tuple, Type
 
 #: A longer list of known names is left to ``lstmprof list``.
 MOST_LISTED = 24
 
 
 class LstmprofError(Exception):
-    """Something the user can mend; ``str()`` of it is one line."""
+    """An error that the user can fix; ``str()`` is one line: the fault, then the next step."""
 
     exit_code = 1
 
@@ -34,6 +34,10 @@ class LstmprofError(Exception):
         self.fault = one_line(fault)
         self.next_step = one_line(next_step)
         super().__init__("; ".join(part for part in (self.fault, self.next_step) if part))
+
+    def reword(self, words: Callable[[str], str]) -> None:
+        """Replace the fault and the next step by what ``words`` returns for them."""
+        LstmprofError.__init__(self, words(self.fault), words(self.next_step))
 
     def __reduce__(self) -> Tuple[Any, ...]:
         """How it is sent from one process to another."""
@@ -47,38 +51,38 @@ def _unpickled(kind: Type[LstmprofError], fault: str, next_step: str) -> Lstmpro
 
 
 class ProfileError(LstmprofError):
-    """A profile cannot be read: names the file, the place in it, the fault and the next step."""
+    """A profile cannot be read; the message names the file and the place in it."""
 
     def __init__(self, path: object, fault: str, next_step: str = "") -> None:
         super().__init__("{}: {}".format(path, fault), next_step)
 
 
 class ForeignFileError(ProfileError):
-    """A file of no format that is read: beside profiles in a folder it is no fault."""
+    """A file has no known format; in a folder, such files are skipped."""
 
 
 class DefectError(LstmprofError):
-    """An input met a defect of lstmprof; names the log that holds the traceback, to be reported."""
+    """A defect of lstmprof; the message names a log with the traceback, to report."""
 
 
 class LeftOutWarning(UserWarning):
-    """An input was left out, and the others were read."""
+    """An input could not be read; the others were."""
 
 
 class CacheWarning(UserWarning):
-    """What a cache would keep lies in a temporary folder, for the cache cannot be written."""
+    """The cache cannot be written; a temporary folder is used instead."""
 
 
 class CaptureError(LstmprofError):
-    """A capture's worker died, hung, ran out of memory or refused."""
+    """The process of a capture failed, hung, ran out of memory or refused."""
 
 
 class RunError(LstmprofError):
-    """A run directory is missing, damaged, of another schema, or already there."""
+    """A run is missing, damaged, of another schema version, or exists already."""
 
 
 class UsageError(LstmprofError):
-    """A name or a value that cannot be meant."""
+    """A name or value is not valid."""
 
     exit_code = 2
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,32 +24,42 @@ from lstmprof.breakdown.lacks import Lack, lacks_of
 from lstmprof.breakdown.mean_step import MeanStep, mean_steps
 from lstmprof.breakdown.tables import TABLES, Gathered, TableKind, table_of
 from lstmprof.breakdown.tables.database import database
-from lstmprof.breakdown.timings import Timings, slowdowns, timings
+from lstmprof.breakdown.timings import COLUMNS as STATISTICS, Timings, slowdowns, timings
 from lstmprof.events.annotate import MEASURED
 from lstmprof.events.annotate.recorded import Recorded, recorded
 from lstmprof.events.annotate.steps import Window, windows, with_markers, with_steps
 from lstmprof.events.batches import Batches
 from lstmprof.events.intervals import Ints
 from lstmprof.events.narrow import Packed, packed
-from lstmprof.events.schema import SCHEMA
+from lstmprof.events.schema import SCHEMA, Column
 from lstmprof.events.sorts import OF_WINDOWS, sorts, windows_of
 from lstmprof.events.table import NONE, EventTable
-from lstmprof.runs.metadata import RunInfo, alike
+from lstmprof.runs.metadata import RunInfo, alike, facts
 from lstmprof.runs.run import Run
 
 __all__ = ["TABLES", "Breakdown", "break_down"]
 
 #: What a breakdown may show: the clean step, or the mean of the profiled steps.
 CLEAN, PROFILED = names.STEPS
+#: The table of statistics of the timed iterations.
+TIMINGS = "timings"
+_SLOWDOWN = Column(
+    "slowdown",
+    pa.float64(),
+    "",
+    "step_ns over that of the fastest comparable run beside it",
+    "no run beside it can be compared",
+)
 #: run.json fields that stand beside the times.
 _FACTS = ("implementation", "precision", "mode", "device", "device_name", "kernels_used", "threads")
 
 
 @dataclass(frozen=True)
 class Breakdown:
-    """The breakdown of one run: its windows, its timings, and any table of ``TABLES`` on demand.
+    """The breakdown of one run: its tables, its timings and its clean step.
 
-    ``recorded`` is what the profile holds of each rank.
+    Tables are computed when they are first needed. ``windows`` are the profiled steps of each rank.
+    ``recorded`` counts what the profile holds, by rank.
     """
 
     run: Run
@@ -61,8 +71,11 @@ class Breakdown:
         default_factory=dict, repr=False, compare=False
     )
 
+    def __repr__(self) -> str:
+        return f"<Breakdown of {self.run.name}: {len(self.windows)} profiled steps>"
+
     def table(self, name: str) -> pa.Table:
-        """The table ``name`` of ``TABLES``; made when it is first asked for, from the run's events.
+        """Return the table ``name`` (docs/tables.md); the first call computes it.
 
         Raises:
             UsageError: no table has this name.
@@ -79,21 +92,22 @@ class Breakdown:
         return self._made[name]
 
     def events(self) -> EventTable:
-        """The events of the run, with the steps of this breakdown.
+        """Return the events of the run; ``step_range``, if given, decides what is a step.
 
         Raises:
-            RunError: they are missing, damaged or of another schema version.
+            RunError: the events are missing, damaged or of another schema version.
         """
         events = self.run.events()
         return _marked(events, self.step_range) if self.step_range else events
 
     def of_rank(self, rank: int | None, held: Packed | None = None) -> EventTable:
-        """The events of ``rank``, and of other ranks one of each sort: threads keep their numbers.
+        """Return the events of ``rank``, and one event of each kind from every other rank.
 
-        Where there is one rank they are ``events``; ``held`` are those of several (``of_ranks``).
+        The events of other ranks keep the thread numbers stable. ``held`` may hold the events of
+        several ranks (``of_ranks``), to read them once. A run of one rank has all its events.
 
         Raises:
-            RunError: they are missing, damaged or of another schema version.
+            RunError: the events are missing, damaged or of another schema version.
         """
         if len(self.ranks) < 2:
             return self.events()
@@ -101,20 +115,22 @@ class Breakdown:
         return held.table(SCHEMA.names, _of_ranks(held, [rank]))
 
     def of_ranks(self, ranks: Collection[int | None]) -> Packed:
-        """The events of these ranks, and of others one of each sort: threads keep their numbers.
+        """Return the events of ``ranks``, and one event of each kind from every other rank.
+
+        The events of other ranks keep the thread numbers stable.
 
         Raises:
-            RunError: they are missing, damaged or of another schema version.
+            RunError: the events are missing, damaged or of another schema version.
         """
         names = SCHEMA.names
         held = self.packed(names) if self.step_range else self.run.packed(names)
         return held.only(names, _of_ranks(held, ranks))
 
     def packed(self, columns: Sequence[str]) -> Packed:
-        """These columns of ``events`` in a third of their memory.
+        """Return ``columns`` of the events in narrow integer types, a third of the memory.
 
         Raises:
-            RunError: they are missing, damaged or of another schema version.
+            RunError: the events are missing, damaged or of another schema version.
         """
         if self.step_range:
             return packed(self.events().select(columns))
@@ -122,11 +138,11 @@ class Breakdown:
 
     @property
     def ranks(self) -> list[int | None]:
-        """The ranks of the profile, in order."""
+        """Ranks of the profile, in order; None is a profile without ranks."""
         return list(dict.fromkeys(window.rank for window in self.windows))
 
     def clean(self, rank: int | None, device: int | None) -> CleanLane:
-        """The clean step of one lane.
+        """Return the clean step of ``device`` of ``rank``; of the host if ``device`` is None.
 
         Raises:
             RunError: a file of the run is missing or damaged.
@@ -144,7 +160,7 @@ class Breakdown:
 
     @cached_property
     def has_clean(self) -> bool:
-        """Whether there are steps enough to tell the clean one, and not too many events."""
+        """Whether a clean step can be computed: enough steps and not too many events."""
         fewest = min((count for count in Counter(w.rank for w in self.windows).values()), default=0)
         if fewest < LEAST_STEPS and not self._timed:
             return False
@@ -152,7 +168,7 @@ class Breakdown:
 
     @cached_property
     def timings(self) -> Timings | None:
-        """How long steps take: the clean one, the timed ones; None if none was timed.
+        """Statistics of the timed iterations, times in ns; None if no iteration was timed.
 
         Raises:
             RunError: a file of the run is missing or damaged.
@@ -165,10 +181,10 @@ class Breakdown:
         return timings(table, self.run.info, clean)
 
     def steps(self, *, profiled: bool = False) -> list[MeanStep]:
-        """The breakdown of the clean step, lane by lane; ``profiled``: of the mean profiled one.
+        """Return where the clean step of each lane goes; with ``profiled``, the mean profiled step.
 
-        Foreign profiles of fewer than ``LEAST_STEPS`` steps, or of more than ``MOST_EVENTS``
-        events, are shown as they were profiled.
+        Profiles from elsewhere with fewer than ``LEAST_STEPS`` steps, and profiles with more than
+        ``MOST_EVENTS`` events, have no clean step: the mean profiled step is returned.
 
         Raises:
             RunError: a file of the run is missing or damaged.
@@ -180,35 +196,34 @@ class Breakdown:
 
     @property
     def lacks(self) -> tuple[Lack, ...]:
-        """What the profile lacks, the gravest first."""
+        """Data that the profile does not have, most important first."""
         return lacks_of(self.run.info, self.recorded)
 
     def lacks_of_rank(self, rank: int | None) -> tuple[Lack, ...]:
-        """What the profile lacks of ``rank``, the gravest first."""
+        """Return the data that the profile of ``rank`` does not have, most important first."""
         return lacks_of(self.run.info, self.recorded, rank)
 
     @property
     def ledger(self) -> pa.Table:
-        """Every nanosecond of each step and device once."""
+        """The table ``ledger``: every nanosecond of each step and device, once."""
         return self.table("ledger")
 
     @property
     def kernels(self) -> pa.Table:
-        """What each kernel took, the longest first."""
+        """The table ``kernels``: the time of each kernel, longest first."""
         return self.table("kernels")
 
 
 def break_down(
     run: Run, step_range: str | None = None, tables: Sequence[str] = names.USUAL_TABLES
 ) -> Breakdown:
-    """The breakdown of ``run``; its steps are the host ranges that ``step_range`` finds, if given.
+    """Return the breakdown of ``run``; compute ``tables`` while the events are in memory.
 
-    ``tables`` of events are made at once, while these are in memory; ``Breakdown.table`` reads them
-    again for any other.
+    ``step_range`` is a regular expression: host ranges whose name it finds are the steps.
 
     Raises:
-        RunError: one of its files is missing, damaged or of another schema version.
-        UsageError: ``step_range`` is no regular expression, or finds no host range; no table has
+        RunError: a file of the run is missing, damaged or of another schema version.
+        UsageError: ``step_range`` is not a regular expression or finds no range, or no table has
             one of these names.
     """
     wanted = map(table_of, dict.fromkeys(n for t in tables for n in table_of(t).joined or (t,)))
@@ -295,11 +310,19 @@ def _computed(
     return tables
 
 
+def timing_columns() -> tuple[Column, ...]:
+    """Return the columns of the table ``timings`` but ``run``, in order."""
+    places = {"workload": "workload.name"}
+    known = {fact.place: fact.column for fact in facts()}
+    names_ = (*_FACTS[:1], "workload", *_FACTS[1:])
+    of_run = [replace(known[places.get(name, name)], name=name) for name in names_]
+    return (*of_run, *STATISTICS, _SLOWDOWN)
+
+
 def columns(table: str) -> list[str]:
     """The columns of one table, in order."""
-    if table == "timings":
-        measured = [field.name for field in fields(Timings)]
-        return ["run", *_FACTS[:1], "workload", *_FACTS[1:], *measured, "slowdown"]
+    if table == TIMINGS:
+        return ["run", *(column.name for column in timing_columns())]
     return ["run", *(column.name for column in TABLES[table].columns)]
 
 
@@ -310,7 +333,7 @@ def rows_of(
 
     Times and the ledger of a step are given whole.
     """
-    if table == "timings":
+    if table == TIMINGS:
         return _timing_rows(breakdowns)
     most = None if table == "ledger" else top
     return [
@@ -369,7 +392,7 @@ def _timing_rows(breakdowns: Sequence[Breakdown]) -> list[dict[str, Any]]:
             "warnings": [str(warning) for warning in breakdown.timings.warnings],
             "slowdown": slowdown.get(position),
         }
-        timed.append({name: row[name] for name in columns("timings")})
+        timed.append({name: row[name] for name in columns(TIMINGS)})
     return timed
 
 

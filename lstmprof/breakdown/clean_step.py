@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -71,14 +71,14 @@ class CleanLane:
 
     rank: int | None
     device: int | None
-    windows: tuple[Window, ...]
-    stretches: Stretches
+    windows: tuple[Window, ...] = field(repr=False)
+    stretches: Stretches = field(repr=False)
     span: Span
-    parts: Parts
+    parts: Parts = field(repr=False)
     recording: Recording | None
     rare: tuple[Rare, ...]
-    _profiled: EventTable
-    _clock: _Clock
+    _profiled: EventTable = field(repr=False)
+    _clock: _Clock = field(repr=False)
 
     @cached_property
     def events(self) -> EventTable:

@@ -27,7 +27,7 @@ GOVERNOR, LOSS, THROTTLED, STATE = "governor", "loss", "clocks", "state"
 
 @dataclass(frozen=True)
 class Warning:
-    """One reason not to trust the times, and the remedy."""
+    """A reason to doubt the times of a run, and what to do about it."""
 
     kind: str
     fault: str

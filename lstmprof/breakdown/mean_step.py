@@ -43,10 +43,10 @@ def lane_words(rank: int | None, device: int | None) -> str:
 
 @dataclass(frozen=True)
 class Recording:
-    """What recording took of a mean profiled step: ``events`` of them, each ``event_ns``.
+    """Time that recording took of a mean profiled step: ``events`` events of ``event_ns`` each.
 
-    ``ns`` is what was taken off, an event having no more than the stretch in which it was recorded.
-    ``measured``: the cost of an event was, in this capture's own sessions.
+    ``ns`` is what lstmprof subtracts; an event never takes more than the stretch in which it was
+    recorded. ``measured`` is whether the cost of an event was measured in this capture.
     """
 
     events: float
@@ -57,12 +57,11 @@ class Recording:
 
 @dataclass(frozen=True)
 class MeanStep:
-    """One device (None: the host's CPU) of one rank over ``steps`` windows.
+    """The step of one lane: of a device of a rank, or of the host (``device`` None).
 
-    ``parts`` are (state, part, total ns), busy before idle, the largest first; they sum to
-    ``total_ns``, the length of all windows together. ``clean``: this is the clean step
-    (``clean_step``) and not the mean profiled one; then ``recording`` is what recording took, None
-    if the run is not lstmprof's own.
+    ``parts`` are (state, part, ns), summed over ``steps`` steps: busy before idle, largest first.
+    They sum to ``total_ns``. ``clean`` is whether this is the clean step and not the mean profiled
+    one. ``recording`` is what recording took of it; None if lstmprof did not record the run.
     """
 
     rank: int | None
@@ -75,12 +74,12 @@ class MeanStep:
 
     @property
     def mean_ns(self) -> float:
-        """Length of the mean step."""
+        """Length of the step in ns."""
         return self.total_ns / self.steps
 
     @property
     def mean_parts(self) -> list[tuple[str, str, int]]:
-        """(state, part, ns) of the mean step, in whole nanoseconds that sum to it, rounded."""
+        """Parts of one step as (state, part, ns), in whole ns that sum to its length."""
         means = mean_of([ns for _, _, ns in self.parts], self.steps)
         return [(state, part, ns) for (state, part, _), ns in zip(self.parts, means, strict=True)]
 
@@ -88,7 +87,7 @@ class MeanStep:
     def waits_for_host_share(self) -> float | None:
         """Share of the time in which the device waits for its host, 0–1.
 
-        None where there is idle time and nothing says what for, and of a host itself.
+        None for a host, and if the profile does not show what idle time waits for.
         """
         idle = [(part, ns) for state, part, ns in self.parts if state == "idle"]
         unknown = idle and all(part.removeprefix(TAIL) == UNATTRIBUTED for part, _ in idle)
@@ -98,7 +97,7 @@ class MeanStep:
 
     @property
     def busy_share(self) -> float:
-        """Share of the time in which the device had work, 0–1."""
+        """Share of the time in which the lane is busy, 0–1."""
         return sum(ns for state, _, ns in self.parts if state == "busy") / self.total_ns
 
 

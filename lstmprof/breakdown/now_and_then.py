@@ -35,7 +35,7 @@ BETWEEN = "Python between the ops"
 
 @dataclass(frozen=True)
 class Rare:
-    """An event of some of the steps: how many, and how long each takes (median)."""
+    """An event of some steps only: in how many steps, and its median time in each, in ns."""
 
     name: str
     steps: int

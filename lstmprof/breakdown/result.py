@@ -23,9 +23,10 @@ UNKNOWN = "–"
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of one kind; times are whole nanoseconds, what is unknown is null.
+    """A table with documented columns; ``lp.sql`` and ``Run.table`` return it.
 
-    ``kinds`` are the documented columns; of a query's answer there are none.
+    Times are whole nanoseconds; null is unknown. ``kinds`` describe the columns; it is empty for
+    the answer of a query.
     """
 
     name: str
@@ -34,27 +35,27 @@ class Table:
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns, in order."""
+        """Names of the columns, in order."""
         return list(self.arrow.column_names)
 
     @property
     def columns_doc(self) -> dict[str, str]:
-        """Column → unit, meaning, and when it is null."""
+        """Column name → its unit, its meaning, and when it is null."""
         return {kind.name: _documented(kind) for kind in self.kinds if kind.name in self.columns}
 
     def to_arrow(self) -> pa.Table:
-        """The rows as they are kept."""
+        """Return the table as a ``pyarrow.Table``."""
         return self.arrow
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The rows; integers stay integers where some are unknown (``Int64``)."""
+        """Return a DataFrame; integer columns stay integers if values are null (``Int64``)."""
         import pandas
 
         exact = {pa.int64(): pandas.Int64Dtype()}
         return self.arrow.to_pandas(types_mapper=exact.get)
 
     def to_polars(self) -> polars.DataFrame:
-        """The rows.
+        """Return a polars DataFrame.
 
         Raises:
             LstmprofError: polars is not installed.
@@ -68,7 +69,7 @@ class Table:
         return frame
 
     def rows(self) -> list[dict[str, Any]]:
-        """The rows as dictionaries."""
+        """Return the rows as dictionaries."""
         return list(self.arrow.to_pylist())
 
     def __len__(self) -> int:
@@ -81,7 +82,7 @@ class Table:
         return f"<Table {self.name}: {len(self):,} rows of {', '.join(self.columns)}>"
 
     def _repr_html_(self) -> str:
-        """The first rows; a heading tells what its column holds."""
+        """Show the first 20 rows; the title of a heading documents its column."""
         documented = self.columns_doc
         heads = [(name, documented.get(name, "")) for name in self.columns]
         cells = [list(row.values()) for row in self.arrow.slice(0, SHOWN_ROWS).to_pylist()]

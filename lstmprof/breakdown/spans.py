@@ -35,7 +35,7 @@ RESAMPLES, MOST_RESAMPLED = 60, 4_000
 
 @dataclass(frozen=True)
 class Span:
-    """A length in ns, and the least and the most that it may be (95 %)."""
+    """A length in ns with the ends of its 95 % interval."""
 
     low_ns: float
     ns: float

@@ -97,7 +97,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Timings:
-    """What ``COLUMNS`` say of the iterations after warm-up; None is unknown."""
+    """Statistics of the timed iterations (docs/tables.md), without warm-up; None is unknown."""
 
     iterations: int
     step_ns: float

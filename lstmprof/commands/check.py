@@ -8,13 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from lstmprof.commands import completion, options, terminal
-from lstmprof.numbers import listed
 
 if TYPE_CHECKING:
-    from lstmprof.breakdown.check.document import Checked, Row
-
-#: Ranks that are named one by one.
-_SHOWN = 8
+    from lstmprof.breakdown.check.document import Checked
 
 
 @click.command(name="check")
@@ -62,28 +58,11 @@ def command(paths: tuple[str, ...], format_: str, step_range: str | None) -> int
 
 
 def _show(run: Checked) -> None:
-    """Each question once a state, of the first rank that has it."""
+    """Print the state of a run, then one line per question and state."""
     terminal.write_line(f"{run.run}: {run.state}", head=f"{run.run}:", style="")
-    alike: dict[tuple[str, str], list[Row]] = {}
-    for row in run.rows:
-        alike.setdefault((row.question, row.state), []).append(row)
-    several = len({row.rank for row in run.rows if row.rank is not None}) > 1
-    for (question, state), rows in alike.items():
-        texts = {row.sentence: None for row in rows if row.rank == rows[0].rank}
-        for text in texts:
-            ranks = [row.rank for row in rows if row.rank is not None] if several else []
-            head = f"  {state:<12}  {question}:"
-            terminal.write_line(f"{head} {_of_ranks(ranks)}{text}", head=head)
+    for head, text in run.lines:
+        terminal.write_line(f"{head} {text}", head=head)
     terminal.write_line()
-
-
-def _of_ranks(ranks: Sequence[int]) -> str:
-    """``rank 3 (likewise 0, 1 and 5 more): ``; nothing of one rank alone."""
-    others = [str(rank) for rank in dict.fromkeys(ranks) if rank != ranks[0]]
-    if len(others) > _SHOWN:
-        others = [*others[:_SHOWN], f"{len(others) - _SHOWN:,} more"]
-    likewise = f" (likewise {listed(others)})" if others else ""
-    return f"rank {ranks[0]}{likewise}: " if ranks else ""
 
 
 def _show_recipes(names: Sequence[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -123,17 +122,8 @@ def _show(gate: Gate, format_: str) -> None:
             for text in (verdict.advice, verdict.why):
                 if text:
                     terminal.write_line(f"→ {text}")
-        for line in _last(gate):
+        for line in gate.summary:
             terminal.write_line(line)
-
-
-def _last(gate: Gate) -> Sequence[str]:
-    """What no pair says: the runs without one, and what decides over several."""
-    lines = list(gate.lines)
-    if len(gate.verdicts) > 1 or gate.only_base:
-        decided = sum(verdict.state == gate.state for verdict in gate.verdicts)
-        lines.append(f"{gate.state}: {decided} of {len(gate.verdicts)} pairs")
-    return lines
 
 
 def _markdown(gate: Gate) -> list[str]:
@@ -142,4 +132,4 @@ def _markdown(gate: Gate) -> list[str]:
         f"| **{v.state}** | {escaped(v.sentence)} | {escaped(v.advice or v.why)} |"
         for v in gate.verdicts
     ]
-    return [heads, *rows, *(f"\n{escaped(line)}" for line in _last(gate))]
+    return [heads, *rows, *(f"\n{escaped(line)}" for line in gate.summary)]

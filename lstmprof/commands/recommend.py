@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +13,10 @@ from lstmprof.commands import completion, options, terminal
 from lstmprof.commands.capture import WORKLOAD_OPTIONS, with_options
 from lstmprof.errors import UsageError
 from lstmprof.numbers import milliseconds
-from lstmprof.workloads.studies import NAMED
 
 if TYPE_CHECKING:
     from lstmprof.diagnose.recommend import Ranked, Recommendation
     from lstmprof.diagnose.shapes import Shape
-
-#: The network is this one but for the sizes that are given.
-BASE = NAMED[0]
 
 
 @click.command(name="recommend")
@@ -96,12 +91,13 @@ def command(
       lstmprof recommend --like traces/mine --impl mymodel.py:build --impl 'torch-*'
     """
     from lstmprof.capture import plan
+    from lstmprof.diagnose.recommend.request import request_of
     from lstmprof.diagnose.recommend.sweep import Limits, candidates, recommended
     from lstmprof.runs.directory import cache_folder, written_to
 
     sizes = {name: given.pop(name) for name in workloads.OVERRIDABLE}
-    shape = None if like is None else _shape(like, sizes)
-    common = _request(shape, sizes, given)
+    shape = None if like is None else _shape(like)
+    common = request_of(shape, sizes, given, options.say)
     place = out or written_to(cache_folder()) / "recommend"
     found = candidates(plan.chosen(impls), common, place)
     for left in found.left_out:
@@ -124,45 +120,20 @@ def command(
     _show(recommendation, format_)
 
 
-def _shape(like: str, sizes: Mapping[str, Any]) -> Shape:
-    """The network of a run.
+def _shape(like: str) -> Shape:
+    """Return the network of the run at ``like``.
 
     Raises:
-        UsageError: it is not known, several runs are meant, or sizes are given beside it.
+        UsageError: the network is unknown, or ``like`` holds several runs.
     """
     from lstmprof.breakdown import break_down
     from lstmprof.diagnose.shapes import shape_of
 
-    if any(value is not None for value in sizes.values()):
-        raise UsageError("--like says the sizes", "leave --like or the sizes out")
     with options.leaving_out() as left_out:
         runs = options.runs_of([like], left_out)
     if len(runs) != 1:
         raise UsageError(f"{like}: holds {len(runs)} runs", "name one of them")
     return shape_of(break_down(runs[0]))
-
-
-def _request(
-    shape: Shape | None, sizes: Mapping[str, Any], given: Mapping[str, Any]
-) -> CaptureRequest:
-    """What all are asked for, but for the implementation."""
-    from lstmprof.diagnose.shapes import is_here
-
-    asked = {name: value for name, value in given.items() if value is not None}
-    if shape is None:
-        if all(value is None for value in sizes.values()):
-            raise UsageError(
-                "no network is described", "give --like, or --hidden, --batch and --time-steps"
-            )
-        return CaptureRequest(
-            "torch-nn-lstm", workloads.with_overrides(BASE, **sizes), peaks=False, **asked
-        )
-    like: dict[str, Any] = {"precision": shape.precision, "mode": shape.mode}
-    like |= {"device": shape.device, "threads": shape.threads, "seed": shape.seed}
-    if not is_here(shape.device) and "device" not in asked:
-        options.say("it ran on a GPU, and this machine has none: measured on the CPU")
-        like["device"] = "cpu"
-    return CaptureRequest("torch-nn-lstm", shape.workload, peaks=False, **{**like, **asked})
 
 
 def _show(recommendation: Recommendation, format_: str) -> None:

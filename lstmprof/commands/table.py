@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from lstmprof.commands import completion, options, terminal
+from lstmprof.numbers import listed
 
 
 @click.command(name="table")
@@ -49,8 +50,8 @@ def command(
     95 % interval touches its own. The caption names the numbers, the machine, the versions, rounds
     and iterations.
 
-    PATH is a run, or a folder of runs, as for breakdown. Of several that would share a cell of the
-    --rows and --columns that you give it is said what tells them apart.
+    PATH is a run, or a folder of runs, as for breakdown. Conditions in which runs of one cell
+    differ are added to --rows.
 
     \b
     Example:
@@ -65,6 +66,9 @@ def command(
         runs = options.runs_of(paths, left_out)
         breakdowns = options.broken_down(runs, left_out, None, ())
         made = grid(breakdowns, rows, columns, value)
+        if made.added:
+            added = listed(list(made.added))
+            options.say(f"added to the rows, because runs of one cell differ in them: {added}")
         if format_ == "csv":
             heads, records = typeset.rows(made)
             terminal.write_csv(records, heads)

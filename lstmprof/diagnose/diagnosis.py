@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -20,7 +20,15 @@ from lstmprof.diagnose.certainty import Certainty, Outcome, of_finding, of_run, 
 from lstmprof.diagnose.certainty.pair import Ratio
 from lstmprof.diagnose.comparable import comparable_groups, disagreements, refuse_unless_comparable
 from lstmprof.diagnose.document import VERSION
-from lstmprof.diagnose.findings import Difference, Finding, findings, lengths, timed, untimed
+from lstmprof.diagnose.findings import (
+    ADVISED_SHARE,
+    Difference,
+    Finding,
+    findings,
+    lengths,
+    timed,
+    untimed,
+)
 from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.findings.reasons import reason
 from lstmprof.diagnose.findings.savings import Saving, savings
@@ -37,14 +45,16 @@ from lstmprof.diagnose.step_profile import (
     step_profile_of,
 )
 from lstmprof.diagnose.verdict import Verdict, verdict_of
+from lstmprof.diagnose.verdict_text import markdown_page, page
 from lstmprof.diagnose.what_ifs import Asked, WhatIf, what_ifs_of
 from lstmprof.events.schema import Column, schema
-from lstmprof.numbers import cropped, escaped, milliseconds, told_apart
+from lstmprof.numbers import cropped, milliseconds, told_apart
+
+if TYPE_CHECKING:
+    import pandas
 
 #: Findings with a smaller share of the whole are left to JSON.
 LEAST_SHARE = 0.01
-#: Less of the difference is not worth a remedy.
-ADVISED_SHARE = 0.05
 #: Events of some steps that are listed.
 MOST_RARE = 3
 #: A first step that takes so many steps longer than the other run's has compiled something.
@@ -55,6 +65,18 @@ WATERFALL = (
     Column("slow_ns", pa.int64(), "ns", "of the slow run's step"),
     Column("delta_ns", pa.int64(), "ns", "what the kind adds to the slow step"),
 )
+FINDINGS = (
+    Column("rank", pa.int64(), "", "1 is the largest"),
+    Column("kind", pa.string(), "", "kind of time: docs/diagnosis.md"),
+    Column("fast_ns", pa.int64(), "ns", "time of this kind in the fast step", "a run alone"),
+    Column("slow_ns", pa.int64(), "ns", "time of this kind in the slow step, or in the only one"),
+    Column("delta_ns", pa.int64(), "ns", "slow_ns less fast_ns; sums to the whole difference"),
+    Column("share", pa.float64(), "share", "delta_ns over the whole difference or step", "it is 0"),
+    Column("saves_ns", pa.int64(), "ns", "what the step would be shorter by without it"),
+    Column("certainty", pa.string(), "", "measured, likely or unknown"),
+    Column("sentence", pa.string(), "", "the finding with its evidence"),
+    Column("fixes", pa.list_(pa.string()), "", "what to change"),
+)
 _NOTHING = Asked()
 _NO_ROOFLINE = (
     "the peaks are compared with nothing: what a step has to compute is known of runs that "
@@ -64,22 +86,26 @@ _NO_ROOFLINE = (
 
 @dataclass(frozen=True)
 class Explained:
-    """A finding with its sentence, how far it can be trusted and what to do about it."""
+    """A finding with its sentence, its certainty and its fixes."""
 
     finding: Finding
     sentence: str
     certainty: Certainty
     remedies: tuple[Advice, ...]
 
+    def __repr__(self) -> str:
+        return f"<Explained {self.finding.kind}: {self.sentence} ({self.certainty.level})>"
+
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Why ``slow`` takes as long as it does; ``fast`` is None where it is diagnosed alone.
+    """Why the step of ``slow`` takes as long as it does; ``lp.diagnose`` returns it.
 
-    The differences of ``findings`` sum to that of the steps; of a run alone what they take sums to
-    its length. ``outcome`` says whether anything can be told. ``warnings`` are reasons
-    to doubt the times, ``notes`` what else must be known. ``roofline`` is of ``slow``, None where
-    its work or its device's peaks are not known; ``what_ifs`` are what was asked for.
+    ``fast`` is the run that it is compared with, None for a run alone. ``verdict`` is the result;
+    ``repr`` shows it. The ``delta_ns`` of all ``findings`` sum to the difference of the two steps,
+    or to the step of a run alone. ``warnings`` are reasons to doubt the times. ``roofline`` is the
+    least time of the slow step, None if its work or the device's peak rates are unknown.
+    ``what_ifs`` are the replays that were requested.
     """
 
     fast: StepProfile | None
@@ -93,12 +119,12 @@ class Diagnosis:
 
     @property
     def dominant(self) -> Explained | None:
-        """The cause that is named; None where there is no difference, or none can be told."""
+        """The finding that the verdict names; None if there is no difference or no cause."""
         return next((e for e in self.findings if e.finding is self.outcome.cause), None)
 
     @cached_property
     def verdict(self) -> Verdict:
-        """The record that all outputs show."""
+        """The result: bottleneck, cause, fixes and certainty."""
         found = [explained.finding for explained in self.findings]
         return verdict_of(self.fast, self.slow, found, self.outcome, self.remedies)
 
@@ -109,7 +135,7 @@ class Diagnosis:
 
     @property
     def ratio(self) -> Ratio | None:
-        """How many times as long the slow step takes; None for a run alone."""
+        """How many times as long the slow step takes, with its interval; None for a run alone."""
         return self.outcome.ratio
 
     @property
@@ -119,7 +145,7 @@ class Diagnosis:
 
     @property
     def differences(self) -> tuple[Difference, ...]:
-        """From the fast step to the slow one, kind by kind; none of a run alone."""
+        """Time of each kind in the fast and the slow step; empty for a run alone."""
         if self.fast is None:
             return ()
         rows = (explained.finding for explained in self.findings)
@@ -127,12 +153,12 @@ class Diagnosis:
 
     @property
     def settings(self) -> tuple[settings.Disagreement, ...]:
-        """What was set otherwise in the slow run; none of a run alone."""
+        """Settings that differ between the two runs; empty for a run alone."""
         return () if self.fast is None else settings.disagreements(self.fast.info, self.slow.info)
 
     @property
     def lacks(self) -> tuple[tuple[str, Lack], ...]:
-        """What the profiles lack, each with what its run is called: the slow one's first."""
+        """Data that the profiles do not have, as (run, lack); the slow run comes first."""
         if self.fast is None:
             return tuple((self.slow.label, lack) for lack in self.slow.lacks)
         fast, slow = labels(self.fast, self.slow)
@@ -141,34 +167,40 @@ class Diagnosis:
 
     @property
     def doubts(self) -> tuple[tuple[StepProfile, Warning], ...]:
-        """Every reason to doubt the times of a run, the fast one's first."""
+        """Reasons to doubt the times, as (run, warning); the fast run comes first."""
         runs = (self.slow,) if self.fast is None else (self.fast, self.slow)
         return tuple((profile, doubt) for profile in runs for doubt in profile.doubts)
 
     @property
     def lacking(self) -> tuple[str, ...]:
-        """A sentence of each of ``lacks``; of two runs it begins with the run's name."""
+        """Data that the profiles do not have, one sentence each.
+
+        If two runs are compared, a sentence begins with the name of its run.
+        """
         if self.fast is None:
             return tuple(lack.sentence for _, lack in self.lacks)
         return tuple(f"{run}: {lack.sentence}" for run, lack in self.lacks)
 
     @property
     def shown(self) -> tuple[Explained, ...]:
-        """The findings for reading: none of two runs where no cause is named; JSON has all."""
+        """The findings worth reading: 1 % of the difference or more; ``findings`` has all.
+
+        Empty if two runs are compared and no cause is named.
+        """
         if self.fast is not None and self.dominant is None:
             return ()
         return tuple(e for e in self.findings if abs(e.finding.share or 0) >= LEAST_SHARE)
 
     @property
     def remedies(self) -> tuple[Advice, ...]:
-        """What to do, in the order of the causes."""
+        """All fixes, in the order of the findings."""
         return tuple(advice for explained in self.findings for advice in explained.remedies)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON has it (``document.Document``); unknown is None.
+        """Return the document of ``lstmprof diagnose --format json``; None is unknown.
 
-        The ``delta_ns`` of ``waterfall`` sum to ``difference_ns``, those of ``findings`` too; of a
-        run alone these sum to ``slow_ns``. ``busy_share`` is of the profiled step; None on a host.
+        The ``delta_ns`` of ``waterfall`` and of ``findings`` each sum to ``difference_ns``; those
+        of a run alone sum to ``slow_ns``. ``busy_share`` is of the profiled step, None for a host.
         """
         fast, slow = self.fast, self.slow
         ends = (None, slow.length_ns) if fast is None else lengths(fast, slow)
@@ -200,20 +232,41 @@ class Diagnosis:
         }
 
     def waterfall(self) -> Table:
-        """From the fast step to the slow one, kind by kind; no rows of a run alone."""
+        """Return the time of each kind in both steps as a ``Table``; empty for a run alone."""
         rows = [{**asdict(part), "delta_ns": part.delta_ns} for part in self.differences]
         return Table("waterfall", pa.Table.from_pylist(rows, schema(WATERFALL)), WATERFALL)
 
+    def table(self) -> Table:
+        """Return the findings, largest first, as a ``Table``; one row per kind of time."""
+        rows = [
+            {
+                **_of(e.finding, "rank", "kind", "slow_ns", "delta_ns", "share"),
+                "fast_ns": None if self.fast is None else e.finding.fast_ns,
+                "saves_ns": e.finding.saving.ns,
+                "certainty": e.certainty.level,
+                "sentence": e.sentence,
+                "fixes": [advice.fix for advice in e.remedies],
+            }
+            for e in self.findings
+        ]
+        return Table("findings", pa.Table.from_pylist(rows, schema(FINDINGS)), FINDINGS)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the findings, largest first, as a DataFrame; one row per kind of time."""
+        return self.table().to_pandas()
+
+    @property
+    def kernel_names(self) -> list[str]:
+        """Names of the kernels of both runs, to shorten them in sentences."""
+        profiles = [profile for profile in (self.fast, self.slow) if profile is not None]
+        return [row["name"] for profile in profiles for row in profile.rows("kernels")]
+
+    def __repr__(self) -> str:
+        return page(self)
+
     def _repr_markdown_(self) -> str:
-        """For a notebook: the sentence, the reasons to doubt it, the causes and what to do."""
-        lines = [f"- recording: {escaped(text)}" for text in self.lacking]
-        lines += ["", f"**{escaped(self.sentence)}**", ""]
-        lines += [f"- {escaped(text)}" for text in (*self.warnings, *self.notes)]
-        for explained in self.shown:
-            if abs(explained.finding.share or 0) >= ADVISED_SHARE:
-                lines.append(f"- **{explained.finding.kind}**: {escaped(explained.sentence)}")
-                lines += [f"  - {escaped(advice.sentence)}" for advice in explained.remedies]
-        return "\n".join(lines)
+        """Show the lines of ``repr`` in a notebook."""
+        return markdown_page(self)
 
 
 def _of(thing: object, *names: str) -> dict[str, Any]:
@@ -266,11 +319,13 @@ def diagnose(
     across: Collection[str] = (),
     asked: Asked = _NOTHING,
 ) -> Diagnosis:
-    """Why the slower of two runs is slower; what ``breakdown`` is bound by where there is no other.
+    """Say why the slower of two runs is slower, or where the step of one run goes.
+
+    ``asked`` are replays, peaks, and the rank and device to diagnose.
 
     Raises:
-        UsageError: the runs differ in a condition that ``across`` does not name; what is ``asked``
-            cannot be told of this run.
+        UsageError: the runs differ in a condition that ``across`` does not name, or what is asked
+            cannot be answered for the run.
         RunError: a profile has no events, or a file of a run is missing or damaged.
     """
     breakdowns = [breakdown] if other is None else [breakdown, other]
@@ -284,14 +339,13 @@ def diagnose_all(
     *,
     must_compare: bool = False,
 ) -> list[Diagnosis]:
-    """Each of ``breakdowns`` against the fastest that can be compared with it, by slowdown.
+    """Compare each run with the fastest comparable run; diagnose a run alone if there is none.
 
-    A run that has none to compare with is diagnosed alone; with ``must_compare`` all are compared
-    with the fastest of all.
+    With ``must_compare`` all are compared with the fastest of all.
 
     Raises:
-        UsageError: ``must_compare``, and the runs differ in what ``across`` does not name; what is
-            ``asked`` cannot be told of one of them.
+        UsageError: ``must_compare``, and the runs differ in a condition that ``across`` does not
+            name; or what is asked cannot be answered for a run.
         RunError: a profile has no events, or a file of a run is missing or damaged.
     """
     names = told_apart(breakdown.run.name for breakdown in breakdowns)
@@ -330,10 +384,10 @@ def _with_what_ifs(diagnosis: Diagnosis, breakdown: Breakdown, asked: Asked) -> 
 
 
 def compare(first: StepProfile, second: StepProfile, across: Collection[str] = ()) -> Diagnosis:
-    """Why the slower of two runs is slower.
+    """Say why the slower of two runs is slower.
 
     Raises:
-        UsageError: they differ in a condition that ``across`` does not name.
+        UsageError: the runs differ in a condition that ``across`` does not name.
     """
     refuse_unless_comparable(first, second, across)
     ends = lengths(first, second)
@@ -351,7 +405,10 @@ def compare(first: StepProfile, second: StepProfile, across: Collection[str] = (
 
 
 def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Diagnosis:
-    """What a run's step is bound by; ``saved`` is by kind, all that each takes by none."""
+    """Say where the step of one run goes.
+
+    ``saved`` is what the step would be shorter by without a kind of time; all its time by default.
+    """
     parts = findings(None, profile, saved)
     told = of_run(profile, parts)
     explained = _explained(parts, told)

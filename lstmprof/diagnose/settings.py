@@ -25,7 +25,7 @@ _MOST_LISTED = 4
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting: its name for users, and its value in a run; None is unknown.
+    """A setting that changes speed: its name, and its value in a run (None is unknown).
 
     ``slower`` is the value that costs time, None if either may.
     """
@@ -37,9 +37,9 @@ class Setting:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A setting that differs, with its value in the slow run and in the fast one, in words.
+    """A setting that differs between two runs, with its values as text.
 
-    ``fits``: it may be why the slow run is slower; not if the fast one has the costly value.
+    ``fits`` is whether it may be why the slow run is slower.
     """
 
     setting: str

@@ -45,15 +45,15 @@ _PLURALS = ("ranges", "calls")
 
 @dataclass(frozen=True)
 class Verdict:
-    """Why ``subject`` takes as long as it does; ``baseline`` is None for a run alone.
+    """Why ``subject`` takes as long as it does. ``baseline`` is the faster run, or None.
 
-    ``step`` is the clean step of ``subject`` with its 95 % interval, ns. ``kind`` is the finding
-    that is named (``causes.KINDS``). ``bottleneck`` is that kind in words; it adds
-    ``bottleneck_ns`` to the ``whole_ns`` of the difference, or of the step. ``cause`` is what in
-    the code makes it, ``evidence`` the counts; both are clauses and may be empty. ``fixes`` come
-    best first. ``where`` are the kinds of time, in the order of the findings. ``reasons`` say why
-    the certainty is no higher. ``per`` and ``baseline_per`` say what the lengths are of: a step,
-    or a profile without step markers.
+    ``step`` is the clean step of ``subject`` with its 95 % interval, in ns. ``kind`` is the kind of
+    time that the verdict names (``causes.KINDS``), and ``bottleneck`` the same in words. It adds
+    ``bottleneck_ns`` to the difference of the steps (``whole_ns``), or takes that much of the step
+    of a run alone. ``cause`` is what in the code makes it, ``evidence`` the counts; both may be
+    empty. ``fixes`` are sorted, best first. ``where`` has the time of each kind. ``reasons`` say
+    why the certainty is not higher. ``per`` and ``baseline_per`` say what the lengths are of: a
+    step, or a profile without step markers.
     """
 
     subject: str
@@ -78,9 +78,12 @@ class Verdict:
     lost_ns: float | None
     now_and_then: tuple[Rare, ...]
 
+    def __repr__(self) -> str:
+        return f"<Verdict {self.sentence} ({self.certainty})>"
+
     @property
     def step_ms(self) -> str:
-        """``44.8 ms per step``."""
+        """Length of the step as text: ``44.8 ms per step``."""
         return f"{milliseconds(self.step.ns)} ms {self.per}"
 
     @property
@@ -90,7 +93,7 @@ class Verdict:
 
     @property
     def times(self) -> str:
-        """``2.01×``; without digits from a hundred times on; empty for a run alone."""
+        """The ratio as text: ``2.01×``, or ``120×`` from 100 on; empty for a run alone."""
         if self.ratio is None:
             return ""
         value = self.ratio.value
@@ -98,7 +101,7 @@ class Verdict:
 
     @property
     def head(self) -> str:
-        """The part of ``sentence`` before the colon."""
+        """The part of ``sentence`` before the colon: the runs and their times."""
         if self.baseline is None or self.ratio is None:
             return self.subject
         alike = self.per == self.baseline_per
@@ -111,7 +114,7 @@ class Verdict:
 
     @property
     def why(self) -> str:
-        """The cause, then the bottleneck with its time, then the counts; no full stop."""
+        """The cause, the bottleneck with its time, and the counts; without a full stop."""
         if self.bottleneck is None:
             return "; ".join(part for part in (self.cause, self.words) if part)
         takes = f"{self.bottleneck} {self.amount}"
@@ -120,7 +123,7 @@ class Verdict:
 
     @property
     def amount(self) -> str:
-        """``takes 56 % of the step (4.1 of 7.3 ms)``, ``adds 18.1 of 26.5 ms``."""
+        """Time of the bottleneck: ``takes 56 % of the step (4.1 of 7.3 ms)``."""
         ns, whole = milliseconds(self.bottleneck_ns), milliseconds(self.whole_ns)
         plural = (self.bottleneck or "").endswith(_PLURALS)
         if self.baseline is not None:
@@ -132,14 +135,14 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        """The verdict in one sentence, certainty and fix apart."""
+        """The verdict in one sentence, without certainty and fix."""
         if self.state == "none":
             differ = f"; {self.cause}" if self.cause else ""
             return f"{self.subject} and {self.baseline} {self.words}{differ}."
         return f"{self.head}: {self.why}."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record as JSON has it; unknown is None."""
+        """Return the record as JSON has it; None is unknown."""
         return {
             "subject": self.subject,
             "baseline": self.baseline,

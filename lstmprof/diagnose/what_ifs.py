@@ -31,10 +31,10 @@ FORM_NAMES = {"layer": "as one layer op", "compiled": "compiled"}
 
 @dataclass(frozen=True)
 class Asked:
-    """What a user wants to know: ``without`` are names of ``CHANGES``, ``forms`` of ``FORMS``.
+    """What a user asks of a diagnosis: replays, peaks, and the lane to diagnose.
 
-    ``peaks`` are the device's, None for those that were measured with the runs. ``rank`` and
-    ``device`` are those to speak of, None where ``step_profile`` chooses.
+    ``without`` are names of ``CHANGES``, ``forms`` of ``FORMS``. ``peaks`` None means the peaks
+    that were measured with the runs. ``rank`` and ``device`` None mean the default lane.
     """
 
     without: tuple[str, ...] = ()
@@ -47,9 +47,9 @@ class Asked:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """The slow step without one cause, or with one change, by its name.
+    """The slow step with one change: a replay, or a forecast with its layers in another form.
 
-    ``form`` is the one of a forecast, None of a replay.
+    ``form`` is the form of a forecast, None for a replay.
     """
 
     name: str
@@ -58,16 +58,16 @@ class WhatIf:
 
     @property
     def error(self) -> Error | None:
-        """How far such forecasts were off; None of a replay, and where that was not measured."""
+        """How far forecasts of this form were off; None for a replay, or if never measured."""
         return None if self.form is None else ERRORS.get(self.form)
 
     @property
     def sentence(self) -> str:
-        """What it says."""
+        """The result in one sentence."""
         return of_what_if(self.name, self.prediction, self.form, self.error)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON has it (``document.WhatIf``); unknown is None."""
+        """Return the record as JSON has it; None is unknown."""
         prediction = self.prediction
         bottleneck = prediction.bottleneck or (None, None, None)
         return {

@@ -1,8 +1,4 @@
-"""A table for a paper: runs by two of their conditions, a cell a run, and what ran in its caption.
-
-A cell that no run fills is empty. The fastest of the runs that can be compared stands out, and so
-do those whose 95 % intervals touch its own: they cannot be told apart by these runs.
-"""
+"""A table for a paper: runs by two of their conditions, with a caption about what ran where."""
 
 from __future__ import annotations
 
@@ -50,9 +46,9 @@ FIELDS: Mapping[str, Callable[[RunInfo], Any]] = {
 
 @dataclass(frozen=True)
 class Value:
-    """What a cell says: its text of a run's timings and slowdown, and what the caption says of it.
+    """A value that cells can show: its text, its numbers by heading, and its words in the caption.
 
-    ``parts`` are its numbers for a program, by heading.
+    ``text`` and ``parts`` are computed from the timings of a run and its slowdown.
     """
 
     text: Callable[[Timings, float | None], str]
@@ -114,7 +110,7 @@ DEFAULT_VALUE = "step ± interval, slowdown"
 
 @dataclass(frozen=True)
 class Cell:
-    """What one run says; ``numbers`` by heading; ``best`` where nothing is told to be faster."""
+    """Text and numbers of one run; ``best`` if no comparable run is certainly faster."""
 
     text: str
     numbers: Mapping[str, float | None]
@@ -123,7 +119,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """The table; ``cells`` are by the places of row and column, and only those that a run fills."""
+    """The table; ``cells`` are by (row, column), and cells without a run are missing.
+
+    ``added`` are the conditions that were added to the rows that the user named.
+    """
 
     corner: str
     rows: tuple[str, ...]
@@ -131,18 +130,20 @@ class Grid:
     cells: Mapping[tuple[int, int], Cell]
     headings: tuple[str, ...]
     caption: str
+    added: tuple[str, ...] = ()
 
 
 def grid(
     breakdowns: Sequence[Breakdown], rows: str | None, columns: str, value: str = DEFAULT_VALUE
 ) -> Grid:
-    """The table of those of ``breakdowns`` that were timed.
+    """Return the table of those of ``breakdowns`` that were timed.
 
     ``rows`` and ``columns`` are names of ``FIELDS``, ``value`` of ``VALUES``, several with commas;
-    without ``rows`` a row is an implementation, and what else tells runs of one cell apart.
+    without ``rows`` a row is an implementation. Conditions in which runs of one cell differ are
+    added to the rows.
 
     Raises:
-        UsageError: one of them is no such name; nothing was timed; two runs fall into one cell.
+        UsageError: a name is unknown, no run was timed, or two runs differ in no condition.
     """
     column_names = _names(columns, "--columns")
     row_names = None if rows is None else _names(rows, "--rows")
@@ -150,8 +151,8 @@ def grid(
     timed = [b for b in breakdowns if b.timings is not None]
     if not timed:
         raise UsageError("none of these runs was timed", "give runs that lstmprof captured")
-    told = row_names is not None
-    row_names = row_names or _telling(timed, column_names)
+    chosen = row_names or (_usual_row(column_names),)
+    row_names = _separating(timed, chosen, column_names, sizes=row_names is not None)
     keys = [(_key(b, row_names), _key(b, column_names)) for b in timed]
     row_keys, column_keys = (_ordered([key[side] for key in keys]) for side in (0, 1))
     slowdown, best = compared(timed), _best(timed)
@@ -162,7 +163,7 @@ def grid(
             raise _crowded(timed[placed[at]], timed[place], (*row_names, *column_names))
         placed[at] = place
     headings = tuple(dict.fromkeys(name for v in values for name in v.parts))
-    shown = row_keys if told else _differing(row_keys)
+    shown = _differing(row_keys, len(chosen), fixed=rows is not None)
     return Grid(
         corner=", ".join(row_names),
         rows=tuple(_shown(key, row_names) for key in shown),
@@ -173,6 +174,7 @@ def grid(
         },
         headings=headings,
         caption=caption(timed, values, bold=bool(best)),
+        added=row_names[len(chosen) :] if rows is not None else (),
     )
 
 
@@ -206,11 +208,23 @@ def _key(breakdown: Breakdown, names: Sequence[str]) -> tuple[Any, ...]:
     return tuple(run.name if name == "run" else FIELDS[name](run.info) for name in names)
 
 
-def _telling(breakdowns: Sequence[Breakdown], columns: Sequence[str]) -> tuple[str, ...]:
-    """What a row is where nobody says: the implementation, and what differs within a cell."""
-    names = [next(n for n in ("implementation", "workload", "run") if n not in columns)]
+def _usual_row(columns: Sequence[str]) -> str:
+    return next(n for n in ("implementation", "workload", "run") if n not in columns)
+
+
+def _separating(
+    breakdowns: Sequence[Breakdown], rows: Sequence[str], columns: Sequence[str], *, sizes: bool
+) -> tuple[str, ...]:
+    """Return ``rows`` and the conditions that differ between runs of one cell.
+
+    ``sizes``: the sizes of a network come before the name of its workload, and never "run".
+    """
+    fields = list(FIELDS)
+    if sizes:
+        fields = [name for name in fields if name not in ("workload", "run")] + ["workload"]
+    names = list(rows)
     while crowds := _crowds(breakdowns, (*names, *columns)):
-        others = (name for name in FIELDS if name not in (*names, *columns))
+        others = (name for name in fields if name not in (*names, *columns))
         differs = (n for n in others if any(len({_key(b, [n]) for b in c}) > 1 for c in crowds))
         name = next(differs, None)
         if name is None:
@@ -231,18 +245,24 @@ def _crowds(breakdowns: Sequence[Breakdown], names: Sequence[str]) -> list[list[
 _SAME = object()
 
 
-def _differing(keys: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """``keys`` with ``_SAME`` for what all of the same first part share, or nobody knows."""
-    told: dict[Any, list[set[Any]]] = {}
-    for first, *rest in keys:
-        sets = told.setdefault(first, [set() for _ in rest])
-        for values, part in zip(sets, rest, strict=True):
-            values.add(part)
+def _differing(
+    keys: Sequence[tuple[Any, ...]], first: int, *, fixed: bool
+) -> list[tuple[Any, ...]]:
+    """``keys`` with ``_SAME`` for a part that all keys with the same ``first`` parts share.
+
+    An unknown first part is ``_SAME`` too if another part is known, unless it is ``fixed``.
+    """
+    values: dict[tuple[Any, ...], list[set[Any]]] = {}
+    for key in keys:
+        sets = values.setdefault(key[:first], [set() for _ in key[first:]])
+        for part_values, part in zip(sets, key[first:], strict=True):
+            part_values.add(part)
     shown = []
-    for first, *rest in keys:
-        parts = [p if len(v) > 1 else _SAME for p, v in zip(rest, told[first], strict=True)]
-        unknown = first is None and any(part not in (None, _SAME) for part in parts)
-        shown.append((_SAME if unknown else first, *parts))
+    for key in keys:
+        head, sets = key[:first], values[key[:first]]
+        parts = [p if len(v) > 1 else _SAME for p, v in zip(key[first:], sets, strict=True)]
+        unknown = head == (None,) and any(part not in (None, _SAME) for part in parts)
+        shown.append(((_SAME,) if unknown and not fixed else head) + tuple(parts))
     return shown
 
 

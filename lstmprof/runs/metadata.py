@@ -63,7 +63,7 @@ _Item = TypeVar("_Item")
 
 
 class RunInfo(_Record, frozen=True):
-    """run.json; None is unknown."""
+    """The facts of run.json; None is unknown. docs/tables.md has the fields."""
 
     name: Annotated[str, _fact("name of the run", _NEVER, column="run")] = ""
     source: Annotated[_Text, _fact("capture, own code or ingest", _FOREIGN)] = None
@@ -295,11 +295,11 @@ class RunInfo(_Record, frozen=True):
 
     @property
     def called(self) -> str:
-        """Its implementation and its label; empty where neither is known."""
+        """Implementation and label; empty if both are unknown."""
         return f"{self.implementation or ''} {self.label or ''}".strip()
 
     def thread_names(self, rank: int | None) -> dict[str, str]:
-        """The names of host threads by tid, where the profile of ``rank`` gives them."""
+        """Return names of host threads by thread id, if the profile of ``rank`` has them."""
         metadata = self.profile_metadata or {}
         ranks = metadata.get("ranks")
         of_rank = ranks.get(str(rank), metadata) if isinstance(ranks, dict) else metadata

@@ -12,7 +12,7 @@ each of its files is looked through once (``invariants``) before anything is com
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from threading import Event
@@ -55,18 +55,18 @@ MOST_BYTES = 32 * 2**20
 
 @dataclass(frozen=True)
 class Run:
-    """One run on disk; tables are read when they are asked for."""
+    """A run's folder on disk; files are read when they are first needed."""
 
     path: Path
-    info: RunInfo
+    info: RunInfo = field(repr=False)
 
     @property
     def name(self) -> str:
-        """The directory's name, or the name run.json gives where the directory is a cache entry."""
+        """Name of the folder; if the folder is a cache entry, the name from run.json."""
         return self.info.name or self.path.name
 
     def events(self) -> EventTable:
-        """The events table of the profiled pass.
+        """Read the events of the profiled steps.
 
         Raises:
             RunError: the file is missing, damaged or of another schema version.
@@ -74,9 +74,9 @@ class Run:
         return EventTable(_table(self.events_file, SCHEMA))
 
     def narrow_events(self, columns: Sequence[str]) -> pa.Table:
-        """``columns`` of the events table in a third of its memory, one chunk each.
+        """Read ``columns`` of the events into one chunk each, in a third of the usual memory.
 
-        Integers, and the indices of texts, have the narrowest types that hold them.
+        Integers and the indices of texts have the narrowest type that holds them.
 
         Raises:
             RunError: the file is missing, damaged or of another schema version.
@@ -84,13 +84,13 @@ class Run:
         return _Events(self.events_file).columns(columns)
 
     def packed(self, columns: Sequence[str]) -> Packed:
-        """``columns`` of the events, numbered by their rows; of many each is read when asked for.
+        """Read ``columns`` of the events; in a large run, read each column when it is first needed.
 
-        Where nobody has looked through the events yet, that is done as the first are read.
+        The first call validates the events while it reads them.
 
         Raises:
-            RunError: the file is missing, damaged or of another schema version; also from what
-                reads a column.
+            RunError: the file is missing, damaged or of another schema version. Reading a column
+                later raises it, too.
         """
         events = _Events(self.path / EVENTS_FILE)
         at_once = [name for name in columns if name != "event_id"]
@@ -104,7 +104,7 @@ class Run:
         return Packed(table, lambda name: events.columns([name]).column(0))
 
     def timings(self) -> pa.Table | None:
-        """One row per iteration without a profiler; None where it was not captured here.
+        """Read the timed iterations, one row each; return None if none was timed.
 
         Raises:
             RunError: the file is damaged or of another schema version.
@@ -112,7 +112,7 @@ class Run:
         return self._timings
 
     def samples(self) -> pa.Table | None:
-        """One row per stack that a sampler saw, without a profiler; None where none looked on.
+        """Read the stacks that a sampler saw, one row each; return None without a sampler.
 
         Raises:
             RunError: the file is damaged or of another schema version.
@@ -121,9 +121,9 @@ class Run:
         return None if path is None else _table(path, SAMPLES_SCHEMA)
 
     def counters(self, columns: Sequence[str] = COUNTERS.names) -> Iterator[pa.Table]:
-        """``columns`` of what the profile counts, memory above all, some rows at a time.
+        """Read ``columns`` of the counters, such as memory, and yield some rows at a time.
 
-        Rank by rank, each by time; nothing where it counts nothing.
+        Rows are sorted by rank, then by time. A profile without counters yields nothing.
 
         Raises:
             RunError: the file is damaged or of another schema version.
@@ -144,7 +144,7 @@ class Run:
 
     @cached_property
     def event_count(self) -> int:
-        """The number of its events.
+        """Number of events.
 
         Raises:
             RunError: the events are missing or damaged.
@@ -157,10 +157,10 @@ class Run:
 
     @cached_property
     def events_file(self) -> Path:
-        """Where the events are, which hold what every reader of them relies on.
+        """Path of the events, once they have been validated.
 
         Raises:
-            RunError: they do not, or the file is missing, damaged or of another schema version.
+            RunError: the file is invalid, missing, damaged or of another schema version.
         """
         events = _Events(self.path / EVENTS_FILE)
         events.look_through()
@@ -168,7 +168,7 @@ class Run:
 
     @cached_property
     def timings_file(self) -> Path | None:
-        """Where the timings are, looked through; None where it was not captured here.
+        """Path of the timings, once they have been validated; None if no iteration was timed.
 
         Raises:
             RunError: the file is damaged or of another schema version.
@@ -177,7 +177,7 @@ class Run:
 
     @cached_property
     def samples_file(self) -> Path | None:
-        """Where the samples are, looked through; None where none looked on.
+        """Path of the samples, once they have been validated; None without a sampler.
 
         Raises:
             RunError: the file is damaged or of another schema version.
@@ -191,7 +191,7 @@ class Run:
 
     @cached_property
     def counters_file(self) -> Path | None:
-        """Where the counters are, looked through; None where the profile has none.
+        """Path of the counters, once they have been validated; None if the profile has none.
 
         Raises:
             RunError: the file is damaged or of another schema version.
@@ -209,10 +209,10 @@ class Run:
         return path
 
     def file(self, table: str) -> Path | None:
-        """The file of a table that is one: ``events``, say; looked through, None without one.
+        """Return the validated path of ``table`` (``"events"`` …); None if there is no such file.
 
         Raises:
-            RunError: it is damaged, or of another schema version; that of the events is missing.
+            RunError: the file is damaged or of another schema version, or the events are missing.
         """
         path: Path | None = getattr(self, f"{table}_file")
         return path

@@ -31,7 +31,7 @@ GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """One network and the shape of what it is fed."""
+    """A network with the shape of its data, and how it is trained."""
 
     name: str
     layers: int
@@ -60,7 +60,7 @@ class Workload:
 
     @property
     def every_step(self) -> bool:
-        """Whether the outputs are those of every time step."""
+        """Whether the network returns outputs of every time step."""
         return self.each_step or self.loss in ("ctc", "mean")
 
 

@@ -12,6 +12,7 @@ from commands.written_runs import step, write_run
 
 import lstmprof as lp
 from lstmprof.cli import run as lstmprof
+from lstmprof.report import history as page
 
 Said = pytest.CaptureFixture[str]
 HOSTILE = "</script><script>alert(1)</script>"
@@ -51,7 +52,7 @@ def test_json_csv_and_the_api_have_the_same_rows(capsys: Said) -> None:
 def test_the_page_holds_its_data_and_no_label_leaves_its_place(
     runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
-    monkeypatch.setattr("lstmprof.report.history.vega", lambda: "/* vega */")
+    monkeypatch.setattr(page, "vega", lambda: "/* vega */")
     assert lstmprof(["history", "traces", "-o", "h.html"]) == 0
     text = (runs / "h.html").read_text(encoding="utf-8")
     assert "<script>alert" not in text

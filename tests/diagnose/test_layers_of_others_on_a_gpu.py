@@ -66,8 +66,7 @@ def diagnosis(
     recording = Recording(simulated([(MAIN, program)], Machine(latency_ns=2)), TICK_NS, MAIN)
     path = folder / file
     path.write_bytes(write(recording))
-    (alone,) = lp.diagnose(lp.ingest(path, folder / "run")[0])
-    return alone
+    return lp.diagnose(lp.ingest(path, folder / "run")[0])
 
 
 def first_advice(found: Diagnosis) -> Advice:
@@ -148,7 +147,7 @@ def test_loops_of_others_and_layers_on_cudnn_are_no_layers_of_keras(
 
 
 def test_a_step_on_cudnn_is_told_of_no_path_to_it(tmp_path: Path) -> None:
-    (found,) = lp.diagnose(lp.ingest(PROFILES / "tensorflow.xplane.pb", tmp_path / "run")[0])
+    found = lp.diagnose(lp.ingest(PROFILES / "tensorflow.xplane.pb", tmp_path / "run")[0])
     assert not names(found) & OF_LAYERS
 
 

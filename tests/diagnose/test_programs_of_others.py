@@ -65,8 +65,7 @@ def keras_on_jax(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def diagnosis(folder: Path, name: str) -> Diagnosis:
     (file,) = [*folder.glob(f"{name}/**/*.xplane.pb"), *folder.glob(f"{name}/*.pt.trace.json")]
-    (alone,) = lp.diagnose(lp.ingest(file, folder / "runs" / name, force=True)[0])
-    return alone
+    return lp.diagnose(lp.ingest(file, folder / "runs" / name, force=True)[0])
 
 
 def first(found: Diagnosis) -> Finding:

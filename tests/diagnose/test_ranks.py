@@ -286,7 +286,7 @@ def test_ranks_in_a_folder_and_in_an_archive_are_one_job(
         (asked,) = told("diagnose", target, "--rank", 2, capsys=capsys)
         assert asked["lane"] == {"rank": 2, "device": 2, "of": 3}
         assert asked["straggler"] == found["straggler"]
-        assert lp.diagnose(target, rank=2)[0].to_dict()["lane"] == asked["lane"]
+        assert lp.diagnose(target, rank=2).to_dict()["lane"] == asked["lane"]
     assert lstmprof(["diagnose", str(tmp_path / "job"), "--rank", "9"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
@@ -297,7 +297,7 @@ def test_the_ranks_of_a_real_job_wait_for_the_seventh(
 ) -> None:
     monkeypatch.setenv("LSTMPROF_CACHE", str(tmp_path))
     run = lp.read(shared_traces.FOLDER / "kineto" / "param-dlrm-8ranks.tar.gz")
-    found = lp.diagnose(run)[0].to_dict()
+    found = lp.diagnose(run).to_dict()
     assert (found["lane"], found["straggler"]["certainty"]) == (
         {"rank": 7, "device": 7, "of": 8},
         "measured",

@@ -76,7 +76,7 @@ def test_the_larger_of_two_causes_is_named_and_the_other_is_next(
     assert pair.kind == larger
     assert sorted(added, key=added.__getitem__)[-2:] == [other, larger]
     assert (added[larger], added[other]) == (pytest.approx(2, abs=0.15), pytest.approx(1, abs=0.15))
-    (alone,) = lp.diagnose(slow)
+    alone = lp.diagnose(slow)
     takes = {part.kind: part.slow_ns for part in alone.verdict.where}
     assert alone.verdict.kind == larger
     assert sorted(takes, key=takes.__getitem__)[-2:] == [other, larger]

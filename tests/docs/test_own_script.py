@@ -33,4 +33,4 @@ def test_the_script_of_the_page_leaves_a_run(tmp_path: Path) -> None:
     assert {"forward", "backward", "optimizer", "nn.Module: LSTM"} <= {
         row["name"] for row in run.table("ranges")
     }
-    assert lp.diagnose(run)[0].sentence
+    assert lp.diagnose(run).sentence

@@ -53,7 +53,7 @@ def test_it_tells_of_every_command_and_public_name(site: Path) -> None:
         assert f"Usage: lstmprof {verb} " in commands
     api = (site / "api.html").read_text(encoding="utf-8")
     for name in lstmprof.__all__:
-        assert name.startswith("_") or f'id="lstmprof.{name}"' in api
+        assert name.startswith("_") or f'id="lstmprof.api.{name}"' in api
 
 
 def test_a_link_of_the_readme_leads_to_a_page_of_the_site(site: Path) -> None:

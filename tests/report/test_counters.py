@@ -11,11 +11,10 @@ from hypothesis import given, strategies as st
 from kineto_documents import document
 from report import opening
 
-from lstmprof import report
 from lstmprof.breakdown import break_down
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.counters import ALLOCATED, BYTES, CHANGE, RESERVED, Count, Counters, table_of
-from lstmprof.report import counters, page
+from lstmprof.report import TABLES, counters, page, report_of
 from lstmprof.report.counters import MOST_LANES, lanes
 from lstmprof.report.model import Lane
 from lstmprof.runs.cache import open_runs
@@ -130,7 +129,7 @@ def test_the_value_under_the_mouse_is_told(
     monkeypatch.setenv("LSTMPROF_CACHE", str(tmp_path / "cache"))
     (tmp_path / "trace.pt.trace.json").write_bytes(trace())
     (run,) = open_runs([tmp_path / "trace.pt.trace.json"])
-    page.write(report.report_of([break_down(run, None, report.TABLES)]), tmp_path / "page.html")
+    page.write(report_of([break_down(run, None, TABLES)]), tmp_path / "page.html")
     opened = opening.Opened(browser, tmp_path / "page.html", 1100, "light")
     canvas = opened.tab.locator("#timeline-canvas")
     canvas.scroll_into_view_if_needed()

@@ -152,7 +152,6 @@ def test_the_samples_make_a_table_without_options(capsys: Said) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--rows", "batch"], "fall into one cell; add implementation to --rows or --columns"),
         (["--rows", "bach"], "unknown field of --rows 'bach'; did you mean 'batch'?"),
         (["--rows", " , "], "--rows names nothing"),
         (["--value", "median ± interval"], "write 'step ± interval'"),

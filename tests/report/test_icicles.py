@@ -8,10 +8,9 @@ import pytest
 from events.rows import Row, row, table
 from report import runs
 
-from lstmprof import report as reports
 from lstmprof.breakdown import break_down
 from lstmprof.events.annotate import annotated
-from lstmprof.report import icicle as icicle_module, page
+from lstmprof.report import TABLES, icicle as icicle_module, page, report_of
 from lstmprof.report.model import Icicle, Report
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import open_run, write_tables
@@ -38,7 +37,7 @@ def report_on(folder: Path, rows: list[Row]) -> Report:
     folder.mkdir()
     events = annotated(table(rows), captured=False)
     write_tables(folder, run_info({"name": folder.name, "source": "ingest"}), events)
-    return reports.report_of([break_down(open_run(folder))])
+    return report_of([break_down(open_run(folder))])
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +99,7 @@ def test_small_ones_are_folded_into_one_box_where_together_they_are_large(tmp_pa
 
 def test_a_profile_without_frames_has_no_picture(tmp_path: Path) -> None:
     run = runs.run(tmp_path, "one", implementation="torch-nn-lstm")
-    report = reports.report_of([break_down(run, None, reports.TABLES)])
+    report = report_of([break_down(run, None, TABLES)])
     assert report.icicles == ()
     assert 'id="stacks"' not in page.page(report)
     assert not any("Who called whom" in text for text in report.missing)

@@ -18,10 +18,9 @@ from ingested import ingest_profile
 from report import opening, runs
 from report.opening import Opened
 
-from lstmprof import report as reports
 from lstmprof.breakdown import break_down
 from lstmprof.cli import cli
-from lstmprof.report import page
+from lstmprof.report import TABLES, page, report_of
 from lstmprof.report.model import Report, Timeline
 from lstmprof.report.palette import PARTS
 
@@ -39,7 +38,7 @@ def report(folder: Path) -> Report:
     made.append(
         runs.run(folder, "wide", implementation="x", hidden=64, walls_ns=runs.walls(30_000))
     )
-    return reports.report_of([break_down(run, None, reports.TABLES) for run in made])
+    return report_of([break_down(run, None, TABLES) for run in made])
 
 
 @pytest.fixture(scope="module")
@@ -562,7 +561,7 @@ def test_real_profiles_of_gpus_open(browser: Any, tmp_path: Path) -> None:
         for name in names
     ]
     out = tmp_path / "report.html"
-    report = reports.report_of([break_down(run, None, reports.TABLES) for run in made])
+    report = report_of([break_down(run, None, TABLES) for run in made])
     page.write(report, out)
     opened = Opened(browser, out, 1280, "light")
     assert opened.complaints == []

@@ -9,9 +9,8 @@ import pytest
 from report import runs
 from report.marionette import Firefox
 
-from lstmprof import report as reports
 from lstmprof.breakdown import break_down
-from lstmprof.report import page
+from lstmprof.report import TABLES, page, report_of
 
 FIREFOX = shutil.which("firefox") or shutil.which("firefox-esr")
 pytestmark = pytest.mark.skipif(FIREFOX is None, reason="there is no firefox on this machine")
@@ -23,8 +22,8 @@ BARS = TEXTS.format("[data-figure=waterfall] .mark-text text")
 def firefox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Firefox]:
     folder = tmp_path_factory.mktemp("firefox")
     path = folder / "report.html"
-    made = [break_down(run, None, reports.TABLES) for run in runs.three(folder / "runs")]
-    page.write(reports.report_of(made), path)
+    made = [break_down(run, None, TABLES) for run in runs.three(folder / "runs")]
+    page.write(report_of(made), path)
     (folder / "profile").mkdir()
     assert FIREFOX
     opened = Firefox(FIREFOX, folder / "profile")

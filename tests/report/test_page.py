@@ -13,14 +13,13 @@ import pytest
 from events.rows import row
 from report import runs
 
-from lstmprof import report as reports
 from lstmprof.breakdown import break_down
 from lstmprof.errors import RunError
 from lstmprof.events.annotate import annotated
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import events_table
 from lstmprof.numbers import shown_name
-from lstmprof.report import page
+from lstmprof.report import TABLES, page, report_of
 from lstmprof.report.charts import casts
 from lstmprof.report.model import Report, RunFacts
 from lstmprof.report.page.sent import script_json
@@ -50,8 +49,8 @@ class Tags(HTMLParser):
 @pytest.fixture(scope="module")
 def html(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("runs")
-    breakdowns = [break_down(run, None, reports.TABLES) for run in runs.three(folder)]
-    return page.page(reports.report_of(breakdowns))
+    breakdowns = [break_down(run, None, TABLES) for run in runs.three(folder)]
+    return page.page(report_of(breakdowns))
 
 
 def tags(html: str) -> Tags:
@@ -69,7 +68,7 @@ def data(html: str) -> dict[str, Any]:
 
 
 def test_the_numbers_in_the_page_are_those_of_the_runs(html: str, tmp_path: Path) -> None:
-    breakdowns = [break_down(run, None, reports.TABLES) for run in runs.three(tmp_path)]
+    breakdowns = [break_down(run, None, TABLES) for run in runs.three(tmp_path)]
     rows = data(html)["figures"]["times-0"]["data"]["values"]
     assert {row["run"]: row["step_ns"] for row in rows} == {
         breakdown.run.name: breakdown.timings.step_ns
@@ -123,7 +122,7 @@ def test_a_way_between_two_runs_says_how_many_steps_it_is_of(tmp_path: Path) -> 
         runs.run(tmp_path, name, implementation=name, steps=steps, walls_ns=runs.walls(40_000))
         for name, steps in (("few", 4), ("many", 5))
     ]
-    html = page.page(reports.report_of([break_down(run, None, reports.TABLES) for run in made]))
+    html = page.page(report_of([break_down(run, None, TABLES) for run in made]))
     (pair,) = data(html)["pairs"]
     assert re.search("clean steps of (4 and 5|5 and 4) profiled steps", pair["caption"])
     captions = re.findall(r"<figcaption[^>]*><bdi>(.*?)</bdi>", html)
@@ -154,7 +153,7 @@ def test_what_makes_times_doubtful_is_said_once_however_many_diagnoses_it_touche
             for name in ("b", "c")
         ),
     ]
-    html = page.page(reports.report_of([break_down(run, None, reports.TABLES) for run in made]))
+    html = page.page(report_of([break_down(run, None, TABLES) for run in made]))
     assert html.count("Reasons to doubt these times (") == 1
     doubts = re.findall(r'<p class="warning"><b>Doubt</b>: <bdi>(.*?)</bdi>', html)
     assert len(doubts) == len(set(doubts)) >= 1
@@ -203,7 +202,7 @@ def test_a_name_keeps_its_two_ends() -> None:
 
 def test_a_page_is_not_written_over_another(tmp_path: Path) -> None:
     run = runs.run(tmp_path, "one", implementation="torch-nn-lstm")
-    report = reports.report_of([break_down(run)])
+    report = report_of([break_down(run)])
     path = tmp_path / "deep" / "report.html"
     page.write(report, path)
     with pytest.raises(RunError, match="--force"):
@@ -236,8 +235,8 @@ def test_recurrent_layers_are_a_table(tmp_path: Path) -> None:
     events = events_table({name: [r[name] for r in rows] for name in columns})
     with new_run(tmp_path, "<b>lstm") as folder:
         write_tables(folder, run_info({"name": "lstm"}), annotated(events, captured=False))
-    breakdowns = [break_down(open_run(tmp_path / "<b>lstm"), None, reports.TABLES)]
-    html = page.page(reports.report_of(breakdowns))
+    breakdowns = [break_down(open_run(tmp_path / "<b>lstm"), None, TABLES)]
+    html = page.page(report_of(breakdowns))
     (table,) = re.findall(r'<table id="layers-table"[^>]*>.*?</table>', html, re.DOTALL)
     cells = re.findall(r"<td[^>]*>(.*?)</td>", table)
     assert cells[:9] == [

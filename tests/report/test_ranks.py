@@ -9,10 +9,9 @@ from diagnose.made_job import STEP_NS, TRANSFER_NS, breakdown_of, job
 from events.rows import Row, row
 from report import runs
 
-from lstmprof import report as reports
 from lstmprof.breakdown import break_down
 from lstmprof.events.annotate.steps import Window
-from lstmprof.report import page, ranks
+from lstmprof.report import TABLES, page, ranks, report_of
 from lstmprof.report.charts import arrivals, figures, rank_parts, rank_work
 from lstmprof.report.model import Report
 from lstmprof.report.timeline import spread
@@ -36,7 +35,7 @@ def rows() -> list[Row]:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    return reports.report_of([breakdown_of(tmp_path_factory.mktemp("job") / "two", rows())])
+    return report_of([breakdown_of(tmp_path_factory.mktemp("job") / "two", rows())])
 
 
 def test_who_is_late_is_told_collective_by_collective(report: Report) -> None:
@@ -59,7 +58,7 @@ def test_who_is_late_is_told_collective_by_collective(report: Report) -> None:
 
 def test_many_collectives_share_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranks, "MOST_COLUMNS", 4)
-    cells = reports.report_of([breakdown_of(tmp_path / "two", rows())]).arrivals
+    cells = report_of([breakdown_of(tmp_path / "two", rows())]).arrivals
     assert {(row["collective"], row["collectives"]) for row in cells} == {
         (first, 2) for first in (1, 3, 5, 7)
     }
@@ -102,7 +101,7 @@ def test_ranks_have_a_section_and_one_rank_has_none(report: Report, tmp_path: Pa
         assert f'data-figure="{key}"' in section
     assert section.count('<tr><th scope="row"') == 2
     one = runs.run(tmp_path, "one", implementation="torch-nn-lstm")
-    alone = reports.report_of([break_down(one, None, reports.TABLES)])
+    alone = report_of([break_down(one, None, TABLES)])
     assert (alone.ranks, alone.rank_parts, alone.arrivals, alone.rank_work) == ([], [], [], [])
     assert 'id="ranks"' not in page.page(alone)
 
@@ -111,7 +110,7 @@ def test_of_ranks_whose_collectives_do_not_match_nobody_is_late(tmp_path: Path) 
     made = rows()
     collective = next(r for r in made if "AllReduce" in r["name"])
     made.remove(collective)
-    report = reports.report_of([breakdown_of(tmp_path / "two", made)])
+    report = report_of([breakdown_of(tmp_path / "two", made)])
     assert {figure.key for figure in figures(report)} >= {"ranks-parts-0", "ranks-work-0"}
     (said,) = [text for text in report.missing if "could not look" in text]
     assert said.startswith("two: which rank the others wait for: could not look, because ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import sys
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,6 @@ from diagnose.made_job import breakdown_of
 from events import rows
 from report import runs, test_ranks
 
-from lstmprof import report as reports
 from lstmprof.breakdown import Breakdown, account_rows, break_down, rows_of
 from lstmprof.diagnose.diagnosis import diagnose_all
 from lstmprof.diagnose.findings import lengths
@@ -24,7 +24,13 @@ from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.table import EventTable
 from lstmprof.numbers import with_short_names
-from lstmprof.report import page, rows as report_rows, timeline as timeline_module
+from lstmprof.report import (
+    TABLES,
+    page,
+    report_of,
+    rows as report_rows,
+    timeline as timeline_module,
+)
 from lstmprof.report.model import Group, Report, Timeline
 from lstmprof.report.palette import label_of
 from lstmprof.report.runs import groups
@@ -33,8 +39,8 @@ from lstmprof.runs.run import TIMINGS_SCHEMA, write_tables
 
 
 def report_on(folder: Path) -> tuple[list[Breakdown], Report]:
-    breakdowns = [break_down(run, None, reports.TABLES) for run in runs.three(folder)]
-    return breakdowns, reports.report_of(breakdowns)
+    breakdowns = [break_down(run, None, TABLES) for run in runs.three(folder)]
+    return breakdowns, report_of(breakdowns)
 
 
 def test_times_and_ledger_are_those_of_breakdown(tmp_path: Path) -> None:
@@ -61,7 +67,7 @@ def test_a_long_kernel_name_does_not_drown_its_sentence(tmp_path: Path) -> None:
     ]
     sentence = f"{name} moves elements"
     assert with_short_names(sentence, [name]).endswith("… moves elements")
-    written = page.page(reports.report_of([break_down(run) for run in made]))
+    written = page.page(report_of([break_down(run) for run in made]))
     verdict = written[written.index('<section id="verdict"') : written.index("</section>")]
     assert name not in html.unescape(verdict)
 
@@ -118,9 +124,9 @@ def test_the_page_says_how_many_of_the_ranks_are_drawn(
 ) -> None:
     job = breakdown_of(tmp_path / "job", test_ranks.rows())
     ranks = {window.rank for window in job.windows}
-    assert " are drawn." not in page.page(reports.report_of([job]))
+    assert " are drawn." not in page.page(report_of([job]))
     monkeypatch.setattr(timeline_module, "MOST_RANKS", len(ranks) - 1)
-    html = page.page(reports.report_of([job]))
+    html = page.page(report_of([job]))
     assert f"Of the {len(ranks)} ranks of job {len(ranks) - 1} are drawn." in html
 
 
@@ -213,7 +219,7 @@ def test_only_comparable_runs_are_paired_and_names_are_made_unique(tmp_path: Pat
     folders = [tmp_path / name for name in ("a", "b")]
     made = [runs.run(folder, "same", implementation="torch-nn-lstm") for folder in folders]
     other = runs.run(tmp_path, "x", implementation="torch-nn-lstm", facts={"precision": "amp-fp16"})
-    report = reports.report_of([break_down(run) for run in [*made, other]])
+    report = report_of([break_down(run) for run in [*made, other]])
     assert [facts.run for facts in report.runs] == ["same", "same (2)", "x"]
     assert [group.runs for group in report.groups] == [("same", "same (2)"), ("x",)]
     assert len(report.pairs) == 1
@@ -224,7 +230,7 @@ def test_across_a_condition_runs_are_compared_and_it_is_not_told_as_shared(tmp_p
         runs.run(tmp_path, name, implementation="x", kernels=n, facts={"precision": name})
         for name, n in (("fp32", 9), ("amp-fp16", 4))
     ]
-    report = reports.report_of([break_down(run) for run in made], across=("precision",))
+    report = report_of([break_down(run) for run in made], across=("precision",))
     (group,), (pair,), (verdict,) = report.groups, report.pairs, report.diagnoses
     assert (pair.fast.name, pair.slow.name, verdict.slow.name) == ("amp-fp16", "fp32", "fp32")
     assert "1x320-ce-short" in group.conditions
@@ -252,7 +258,7 @@ def test_runs_that_do_not_say_what_they_computed_are_called_by_their_source(
 
 def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
     run = runs.run(tmp_path, "untimed", implementation="torch-nn-lstm", facts={"peaks": None})
-    said = " ".join(reports.report_of([break_down(run)]).missing)
+    said = " ".join(report_of([break_down(run)]).missing)
     for words in ("without a profiler: none were timed for untimed", "roofline", "Casts", "sweep"):
         assert words in said
     assert "activity of a GPU" not in said
@@ -264,7 +270,7 @@ def test_a_sweep_is_one_where_sizes_vary(tmp_path: Path, hidden: tuple[int, int]
         runs.run(tmp_path, f"run{i}", implementation="x", hidden=h, walls_ns=runs.walls(50_000))
         for i, h in enumerate(hidden)
     ]
-    report = reports.report_of([break_down(run) for run in made])
+    report = report_of([break_down(run) for run in made])
     assert [row["hidden"] for row in report.sweep] == ([32, 64] if len(set(hidden)) == 2 else [])
 
 
@@ -273,7 +279,7 @@ def test_what_ran_in_one_size_is_no_row_of_a_sweep(tmp_path: Path) -> None:
         runs.run(tmp_path, f"run{i}", implementation=name, hidden=h, walls_ns=runs.walls(50_000))
         for i, (name, h) in enumerate((("x", 32), ("x", 64), ("y", 32)))
     ]
-    report = reports.report_of([break_down(run) for run in made])
+    report = report_of([break_down(run) for run in made])
     assert [(row["implementation"], row["hidden"]) for row in report.sweep] == [
         ("x", 32),
         ("x", 64),
@@ -286,7 +292,7 @@ def test_the_title_of_many_runs_names_the_ends_of_the_largest_group(tmp_path: Pa
         for name, n in (("a", 3), ("b", 2), ("c", 9))
     ]
     other = [runs.run(tmp_path, f"d{h}", implementation="d", hidden=h) for h in (64, 128)]
-    report = reports.report_of([break_down(run) for run in [*made, *other]])
+    report = report_of([break_down(run) for run in [*made, *other]])
     assert report.title == "b to c: 3 runs of 1x320-ce-short, 2 others"
 
 
@@ -307,7 +313,7 @@ def test_the_first_way_is_that_of_the_largest_verdict() -> None:
 def test_a_long_series_is_drawn_in_cells_that_hold_every_iteration(tmp_path: Path) -> None:
     walls = tuple(range(1_000_000, 1_020_002))
     run = runs.run(tmp_path, "long", implementation="x", walls_ns=walls)
-    cells = reports.report_of([break_down(run)]).stability
+    cells = report_of([break_down(run)]).stability
     assert len(cells) <= 6_000
     assert sum(cell["iterations"] for cell in cells) == 20_000
     assert [c["iteration"] + c["iterations"] for c in cells[:-1]] == [
@@ -329,7 +335,7 @@ def test_no_cell_is_of_two_rounds_or_of_both_sides_of_a_profile(tmp_path: Path) 
         at = TIMINGS_SCHEMA.get_field_index(name)
         table = table.set_column(at, TIMINGS_SCHEMA.field(name), pa.array(values))
     write_tables(run.path, run.info, run.events(), table)
-    cells = reports.report_of([break_down(run)]).stability
+    cells = report_of([break_down(run)]).stability
     counts: dict[str, int] = {}
     for cell in cells:
         counts[cell["place"]] = counts.get(cell["place"], 0) + cell["iterations"]
@@ -357,7 +363,7 @@ def test_diagnoses_that_are_there_are_not_made_again(
 ) -> None:
     breakdowns, report = report_on(tmp_path)
     diagnoses = diagnose_all(breakdowns)
-    monkeypatch.delattr(reports, "diagnose_all")
-    again = reports.report_of(breakdowns, diagnoses=diagnoses)
+    monkeypatch.delattr(sys.modules[report_of.__module__], "diagnose_all")
+    again = report_of(breakdowns, diagnoses=diagnoses)
     assert [d.sentence for d in again.diagnoses] == [d.sentence for d in report.diagnoses]
     assert (again.runs, again.groups, again.ledger) == (report.runs, report.groups, report.ledger)

@@ -10,8 +10,7 @@ from diagnose.made_job import breakdown_of
 from report import opening, test_icicles, test_ranks
 from report.opening import Opened
 
-from lstmprof import report as reports
-from lstmprof.report import page
+from lstmprof.report import page, report_of
 
 pytestmark = opening.needed
 
@@ -23,7 +22,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         breakdown_of(folder / "<b>stacks", test_icicles.ROWS),
         breakdown_of(folder / "ranks", test_ranks.rows()),
     ]
-    page.write(reports.report_of(made), folder / "report.html")
+    page.write(report_of(made), folder / "report.html")
     return folder / "report.html"
 
 

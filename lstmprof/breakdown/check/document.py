@@ -3,11 +3,19 @@
 The records are the schema, too: docs/check.schema.json is made of them (``make docs``).
 """
 
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
+from lstmprof.numbers import listed
+
+if TYPE_CHECKING:
+    import pandas
+
 VERSION = 1
+#: Ranks that are named one by one.
+_SHOWN = 8
 
 State = Literal["ok", "warn", "fail", "not recorded"]
 OK: State = "ok"
@@ -25,7 +33,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Row(_Record, frozen=True):
-    """One thing that was asked of the profile of a rank."""
+    """The result of one check on the profile of one rank."""
 
     rank: Annotated[int | None, _is("null: the profile says none, or it is asked of the run")]
     question: Annotated[str, _is("what was asked")]
@@ -38,7 +46,7 @@ class Row(_Record, frozen=True):
 
 
 class Checked(_Record, frozen=True):
-    """What was asked of the profile of one run."""
+    """The results of all checks on the profile of one run."""
 
     run: Annotated[str, _is("name of the run")]
     state: Annotated[State, _is("the gravest of its rows: fail, warn or ok")]
@@ -48,13 +56,63 @@ class Checked(_Record, frozen=True):
         list[str], _is("recipes that record what was missed; their lines are in docs/recording.md")
     ]
 
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        """The results as (head, text), one per check and state.
+
+        If several ranks have the same state, the first is shown: "rank 3 (likewise 0, 1 and 5
+        more): …".
+        """
+        alike: dict[tuple[str, str], list[Row]] = {}
+        for row in self.rows:
+            alike.setdefault((row.question, row.state), []).append(row)
+        several = len({row.rank for row in self.rows if row.rank is not None}) > 1
+        lines = []
+        for (question, state), rows in alike.items():
+            ranks = [row.rank for row in rows if row.rank is not None] if several else []
+            for text in {row.sentence: None for row in rows if row.rank == rows[0].rank}:
+                lines.append((f"  {state:<12}  {question}:", f"{_of_ranks(ranks)}{text}"))
+        return lines
+
+    def __repr__(self) -> str:
+        rows = [f"{head} {text}" for head, text in self.lines]
+        return "\n".join([f"{self.run}: {self.state}", *rows])
+
+
+def _of_ranks(ranks: Sequence[int]) -> str:
+    """``rank 3 (likewise 0, 1 and 5 more): ``; empty without ranks."""
+    others = [str(rank) for rank in dict.fromkeys(ranks) if rank != ranks[0]]
+    if len(others) > _SHOWN:
+        others = [*others[:_SHOWN], f"{len(others) - _SHOWN:,} more"]
+    likewise = f" (likewise {listed(others)})" if others else ""
+    return f"rank {ranks[0]}{likewise}: " if ranks else ""
+
 
 class Document(_Record, frozen=True):
-    """Whether profiles are any good."""
+    """Whether profiles are complete and undisturbed; ``lp.check`` returns it."""
 
     schema_version: Annotated[int, _is("of this document")]
     exit_status: Annotated[int, _is("0, or 3 where a row of any run is fail")]
     runs: list[Checked]
+
+    @property
+    def state(self) -> State:
+        """Worst state of the runs: ``fail``, ``warn`` or ``ok``."""
+        states = {run.state for run in self.runs}
+        return next((state for state in (FAIL, WARN) if state in states), OK)
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """Return all results as a DataFrame, one row each; ``run`` is the first column."""
+        import pandas
+
+        columns = ["run", *Row.__struct_fields__]
+        rows = [
+            {"run": run.run, **msgspec.structs.asdict(r)} for run in self.runs for r in run.rows
+        ]
+        return pandas.DataFrame.from_records(rows, columns=columns)
+
+    def __repr__(self) -> str:
+        return "\n\n".join(map(repr, self.runs))
 
 
 def json_schema() -> dict[str, Any]:

@@ -25,12 +25,12 @@ _SHOWN = 8
 
 @dataclass(frozen=True)
 class Lack:
-    """One thing that a profile lacks; ``sentence`` says what, why, and what to do.
+    """Data that a profile does not have; ``sentence`` says which, why, and what to do.
 
-    ``share`` is how much it concerns, 0–1, None where that is not known. ``hides`` are the numbers
-    that are not known for it, empty where they are only doubtful. ``blinds``: nothing can be said
-    of what the time was spent on. Of a run of several ranks ``ranks`` are those that lack it, the
-    one of which the sentence is first.
+    ``share`` is the affected share, 0–1; None is unknown. ``hides`` names the numbers that are
+    unknown because of it; it is empty if they are only doubtful. ``blinds`` is whether nothing can
+    be said about where the time goes. ``ranks`` are the affected ranks; the sentence is about the
+    first one.
     """
 
     kind: str
@@ -41,7 +41,7 @@ class Lack:
     ranks: tuple[int, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON has it; unknown is None."""
+        """Return the record as JSON has it; None is unknown."""
         return {**asdict(self), "ranks": list(self.ranks)}
 
 

@@ -1,4 +1,4 @@
-"""What a user holds while the steps of a training are measured: ``with lp.profile(…) as p``."""
+"""The session behind ``with lp.profile(…) as p``: it times and profiles steps of a training."""
 
 from __future__ import annotations
 
@@ -50,18 +50,25 @@ def profile(
     force: bool = False,
     quiet: bool = False,
 ) -> Session:
-    """Measure the steps of a training of your own: ``with lp.profile("traces/mine") as p``.
+    """Time and profile the steps of your training loop: ``with lp.profile("traces/mine") as p``.
 
-    Call ``p.step()`` at the end of each step. ``warmup`` steps are let pass; of the ``timed`` ones
-    half are timed before ``steps`` are profiled and half after; later steps cost nothing. The run
-    is at ``place`` when the block ends, and its verdict, that of ``lstmprof diagnose``, on stderr
-    unless ``quiet``. ``framework`` is torch, tensorflow, keras or jax: by
-    default the one that is imported.
+    Call ``p.step()`` at the end of each step. When the block ends, the run is written to ``place``.
+    Steps after the measured ones cost next to nothing.
+
+    Args:
+        place: folder of the run.
+        framework: ``"torch"``, ``"tensorflow"``, ``"keras"`` or ``"jax"``; by default the one that
+            is imported.
+        warmup: steps before timing begins.
+        timed: steps to time without a profiler, half of them before the profile and half after.
+        steps: steps to profile.
+        force: replace the run if it exists.
+        quiet: print no verdict when the block ends.
 
     Raises:
-        UsageError: no framework or several are imported, a number is too small, or another
-            ``profile`` measures in this process.
-        RunError: the run is there already and ``force`` is not given.
+        UsageError: a number is too small. When the block begins: no framework or several are
+            imported, or another ``lp.profile`` is active in this process.
+        RunError: the run exists already and ``force`` is False.
     """
     place = Path(place)
     try:
@@ -85,27 +92,25 @@ def plan_of(warmup: int, timed: int, steps: int) -> Plan:
 
 
 class Session:
-    """The measuring of one training, from ``begin`` to ``end`` or ``abandon``.
+    """Measures one training; ``lp.profile`` returns it, to be used in a ``with`` statement.
 
     ::
 
         begin ─▶ step_begin ─ phase … ─ step_end ─▶ step_begin … ─▶ end ─▶ a run at ``path``
                                   step() is step_end and step_begin          └ or ``reason``
 
-    ``begin`` refuses what cannot be done, and starts nothing yet. Each step lies between
-    ``step_begin`` and ``step_end``; what lies between an end and the next begin is no part of a
-    step. Who calls ``step`` alone has steps that follow each other without a gap; the first call
-    ends nothing, so that what came before it is in no step. ``step_end`` waits for the device,
-    closes the step's ranges, and does what is to be done between steps: it starts the profiler,
-    stops it, writes its file. ``phase`` names a part of a step. When the last step is measured
-    ``measured`` is true and all of these do nothing. ``end`` writes the run in a child process:
-    after it ``path`` is where, or ``reason`` says in one line why there is none. ``abandon`` stops
-    whatever is on and keeps nothing. Both may be called at any time and again.
+    A step lasts from ``step_begin`` to ``step_end``; time between an end and the next begin belongs
+    to no step. With ``step`` alone, steps follow each other without a gap, and the first call only
+    begins a step. ``step_end`` waits for the device; between steps it starts or stops the profiler
+    and writes its file. When all steps are measured, ``measured`` is True and these methods do
+    nothing. ``end`` writes the run in a child process: then ``path`` is the run, or ``reason`` says
+    in one line why there is none. ``abandon`` stops measuring and writes nothing. Both may be
+    called at any time, also repeatedly.
 
-    All calls but ``begin``, ``end`` and ``abandon`` belong to one thread, that of the first step. A
-    process that is forked meanwhile (a DataLoader's worker) has no part in it. Once begun only
-    misuse raises (``UsageError``); whatever else goes wrong in measuring is told by ``report`` in
-    one line, and the training goes on unmeasured.
+    Call the other methods in one thread, that of the first step. A process forked meanwhile, such
+    as a worker of a DataLoader, is not measured. After ``begin`` only misuse raises an error
+    (``UsageError``); if measuring fails, ``report`` is called with one line and the training goes
+    on.
     """
 
     def __init__(
@@ -147,11 +152,11 @@ class Session:
         self.end(error)
 
     def begin(self) -> None:
-        """Check that a run can be made at ``place``, and be ready for the first step.
+        """Check that a run can be written to ``place``, and get ready for the first step.
 
         Raises:
-            UsageError: no framework or several are imported, or another session measures.
-            RunError: the run is there already and ``force`` is not given.
+            UsageError: no framework or several are imported, or another session is active.
+            RunError: the run exists already and ``force`` is False.
         """
         out, name = self.place.parent, self.place.name
         check_name(out, name, force=self.force)
@@ -175,23 +180,24 @@ class Session:
 
     @property
     def measured(self) -> bool:
-        """Whether no step is to be measured any more."""
+        """Whether all steps are measured."""
         return self._steps is None
 
     @property
     def profiling(self) -> bool:
-        """Whether the profiler is on, in the session that is thrown away too."""
+        """Whether the profiler is on, also if this profile will be discarded."""
         return self._steps is not None and self._doing == PROFILING
 
     @property
     def rows(self) -> List[timing.Iteration]:
-        """The steps that were timed so far, warm-up included."""
+        """Steps that were timed so far, including warm-up."""
         return list(self._passes.rows) if self._passes else []
 
     def step(self, outcome: Any = None) -> None:
-        """A step ends here, and the next one begins.
+        """End the current step and begin the next one.
 
-        ``outcome`` is what the step made, for JAX to wait for; by default it waits for all arrays.
+        ``outcome`` is the result of the step, for JAX to wait for; by default it waits for all
+        arrays.
         """
         if self._steps is None:
             return
@@ -200,20 +206,27 @@ class Session:
         self.step_begin()
 
     def step_begin(self) -> None:
-        """A step begins here; of one that has begun already this is not the begin."""
+        """Begin a step; do nothing if one has begun."""
         if self._is_mine() and not self._in_step:
             self._in_step = True
             self._advance(None)
 
     def step_end(self, outcome: Any = None) -> None:
-        """The step that has begun ends here, once the device has done its work."""
+        """Wait for the device, then end the current step.
+
+        ``outcome`` is the result of the step, for JAX to wait for; by default it waits for all
+        arrays.
+        """
         if self._is_mine() and self._in_step:
             self._in_step = False
             self.steps += 1
             self._advance(outcome)
 
     def phase(self, name: str) -> ContextManager[Any]:
-        """A part of a step: ``with p.phase("input"):``; a range wherever ranges are recorded."""
+        """Name a part of the step: ``with p.phase("input"):``.
+
+        The phase is a range in the profile, and in NVTX if ``nvtx`` is installed.
+        """
         if self._steps is None or not self._in_step:
             return _NOTHING
         return self._ranged(name)
@@ -268,7 +281,7 @@ class Session:
         return self._passes.doing if self._passes else "beginning"
 
     def abandon(self, reason: str = "it was abandoned") -> None:
-        """Stop whatever is on, keep nothing, and say why no run is written."""
+        """Stop measuring, keep nothing, and report why no run is written."""
         if os.getpid() != self._pid:
             return
         self._stop()
@@ -286,9 +299,9 @@ class Session:
                 steps.close()
 
     def end(self, error: Optional[Type[BaseException]] = None) -> None:
-        """Stop measuring, and write the run where there is enough of it.
+        """Stop measuring, and write the run if enough steps were measured.
 
-        ``error`` is what ended the training, if anything did.
+        ``error`` is the exception that ended the training, or None.
         """
         if os.getpid() != self._pid:
             return

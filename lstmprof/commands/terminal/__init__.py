@@ -283,25 +283,11 @@ def _indented(text: str) -> str:
     return text[: len(text) - len(text.lstrip(" "))] + one_line(text)
 
 
-def wrapped(head: str, text: str, *, end: str = "", most: int | None = None) -> list[str]:
-    """Return ``text`` behind ``head`` in lines that fit the output, all indented as the first is.
+def wrapped(head: str, text: str) -> list[str]:
+    """Return ``text`` behind ``head`` in lines that fit the output, indented as the first is."""
+    from lstmprof.diagnose import verdict_text
 
-    Of more than ``most`` lines the rest of ``text`` becomes an ellipsis; its ``end`` stays.
-    """
-    room, more = console().width, f" …{spoken(one_line(end))}"
-    wrapper = textwrap.TextWrapper(
-        room,
-        initial_indent=spoken(head),
-        subsequent_indent=" " * len(head),
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
-    lines = wrapper.wrap(spoken(one_line(f"{text}{end}")))
-    if most is None or len(lines) <= most or len(head) + len(more) >= room:
-        return lines
-    wrapper.max_lines, wrapper.placeholder = most, more
-    # without the end the text may fit, and textwrap would then add no placeholder
-    return wrapper.wrap(f"{spoken(one_line(text))} {'x' * room}")
+    return verdict_text.wrapped(spoken(head), spoken(one_line(text)), "", None, console().width)
 
 
 def write_under(head: str, text: str) -> None:

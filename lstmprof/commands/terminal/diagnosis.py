@@ -10,23 +10,28 @@ request.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.breakdown.timings import lost_in_words
 from lstmprof.commands import terminal
 from lstmprof.commands.terminal import evidence, warned
 from lstmprof.commands.terminal.timings import conditions
 from lstmprof.diagnose.certainty.pair import EQUAL_SHARE
-from lstmprof.diagnose.diagnosis import ADVISED_SHARE, Diagnosis
+from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.diagnose.verdict import Verdict
+from lstmprof.diagnose.verdict_text import (
+    INDENT,
+    Line,
+    badness,
+    baseline_line,
+    saved_share,
+    verdict_text,
+)
 from lstmprof.names import DETAILS
 from lstmprof.numbers import (
     cropped,
     labels,
-    listed,
     milliseconds,
     percent,
     with_short_names,
@@ -34,43 +39,8 @@ from lstmprof.numbers import (
 
 #: More diagnoses than these are listed, one line each; the first few of them are shown in full.
 MANY, SHOWN = 6, 3
-#: Lines of a verdict, its first one and those under labels. Chosen by hand: two verdicts, their
-#: heading and what follows them fit into 25 lines.
-MOST_LINES = 8
-#: Fixes in a verdict; all are in JSON and with --evidence.
-_FIXES = 2
-#: Characters of a label with the spaces around it.
-_INDENT = 9
-#: Kinds of time on one line.
-_PLACES = 6
 #: What a list of runs leaves out of the words for an unknown cause.
 _NO_CAUSE = "not explained by the profile: "
-#: Milliseconds have one digit in a row of which the largest is this long.
-_LONG_NS = 1_000_000
-
-
-@dataclass(frozen=True)
-class Line:
-    """One labelled text of a verdict: whole in ``most`` lines, else cut; its ``end`` stays.
-
-    A verdict has no room for all its lines: those of the lowest ``rank`` are shown.
-    """
-
-    rank: int
-    label: str
-    text: str
-    end: str = ""
-    most: int = 2
-
-    @property
-    def head(self) -> str:
-        """The label in a column of its own."""
-        return f"  {self.label:{_INDENT - 3}} "
-
-    def wrapped(self, names: Sequence[str]) -> list[str]:
-        """Return the lines to print, long kernel ``names`` shortened."""
-        short = [with_short_names(text, names) for text in (self.text, self.end)]
-        return terminal.wrapped(self.head, short[0], end=short[1], most=self.most)
 
 
 @dataclass
@@ -122,26 +92,8 @@ def show_all(diagnoses: Sequence[Diagnosis], details: Collection[str] = ()) -> N
 
 
 def worst_first(diagnoses: Sequence[Diagnosis]) -> list[Diagnosis]:
-    """Return ratios before runs alone, the largest first.
-
-    Runs alone are ordered by the share of the step that the best fix saves, then by the share of
-    the bottleneck; those without a known cause are last.
-    """
-
-    def badness(diagnosis: Diagnosis) -> tuple[bool, float, float]:
-        if diagnosis.ratio is not None:
-            return True, diagnosis.ratio.value, 0.0
-        verdict = diagnosis.verdict
-        share = verdict.bottleneck_ns / (verdict.whole_ns or 1)
-        return False, (_saved_share(verdict) or 0.0) if share else -1.0, share
-
-    return sorted(diagnoses, key=badness, reverse=True)
-
-
-def _saved_share(verdict: Verdict) -> float | None:
-    """Return the share of the step that the best fix saves at most; None if unknown."""
-    best = max((fix.worth_ns for fix in verdict.fixes), default=0)
-    return best / verdict.step.ns if best and verdict.step.ns else None
+    """Return ratios before runs alone, the largest first; see ``badness``."""
+    return sorted(diagnoses, key=lambda d: badness(d.verdict), reverse=True)
 
 
 def _list(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
@@ -172,7 +124,7 @@ def _of_group(diagnosis: Diagnosis, names: _Labels) -> str:
 
 
 def _row(diagnosis: Diagnosis, names: _Labels) -> list[str]:
-    verdict, share = diagnosis.verdict, _saved_share(diagnosis.verdict)
+    verdict, share = diagnosis.verdict, saved_share(diagnosis.verdict)
     measured = verdict.fixes and verdict.fixes[0].gain_ns is not None
     saves = "" if share is None else f"{'' if measured else '≤ '}{percent(share)}"
     run = cropped(names[diagnosis.slow], 32)
@@ -195,100 +147,35 @@ def _in_short(diagnosis: Diagnosis) -> str:
     kind = f"{verdict.bottleneck} {percent(share)}"
     counts = f"{kind}: {verdict.evidence}" if verdict.evidence else kind
     text = f"{verdict.cause}; {kind}" if verdict.cause else counts
-    return with_short_names(text, evidence.kernels(diagnosis), 32)
+    return with_short_names(text, diagnosis.kernel_names, 32)
 
 
 def _heading(diagnosis: Diagnosis) -> list[str]:
     """What ran, and the baseline."""
-    what, verdict = conditions(diagnosis.slow.info), diagnosis.verdict
+    what = conditions(diagnosis.slow.info)
     lines = [what] if what else []
-    if diagnosis.fast is not None and verdict.baseline is not None:
-        kernels = diagnosis.fast.info.kernels_used
-        on = f" ({kernels})" if kernels else ""
-        took = f"{milliseconds(verdict.baseline_ns)} ms {verdict.per}"
-        lines.append(f"baseline: {verdict.baseline}, {took}{on}")
-    return lines
+    against = baseline_line(diagnosis)
+    return [*lines, against] if against else lines
 
 
 def _show(diagnosis: Diagnosis, details: Collection[str]) -> None:
     """Print one verdict and its details."""
-    first, *lines = verdict_text(diagnosis)
+    names = diagnosis.kernel_names
+    first, *lines = verdict_text(diagnosis, terminal.console().width, terminal.spoken)
     terminal.write_lines(first, bold=len(first[0]))
-    asked = [Line(0, "If", what_if.sentence, most=9) for what_if in diagnosis.what_ifs]
-    asked += [Line(0, "Note", n, most=9) for n in diagnosis.notes if "warnings" in details]
-    for line in [*lines, *(line.wrapped(evidence.kernels(diagnosis)) for line in asked)]:
-        terminal.write_lines(line, bold=_INDENT)
+    asked = [("If", what_if.sentence) for what_if in diagnosis.what_ifs]
+    asked += [("Note", note) for note in diagnosis.notes if "warnings" in details]
+    for label, text in asked:
+        head = Line(0, label, "").head
+        lines.append(terminal.wrapped(head, with_short_names(text, names)))
+    for line in lines:
+        terminal.write_lines(line, bold=INDENT)
     if "waterfall" in details and diagnosis.differences:
         evidence.show_waterfall(diagnosis)
     if "evidence" in details:
         evidence.show_findings(diagnosis)
     if "roofline" in details and diagnosis.roofline is not None:
         evidence.show_roofline(diagnosis.roofline)
-
-
-def verdict_text(diagnosis: Diagnosis) -> list[list[str]]:
-    """Return a verdict in ``MOST_LINES`` lines at most, those of one label together."""
-    names = evidence.kernels(diagnosis)
-    lines = [(line, line.wrapped(names)) for line in _lines(diagnosis)]
-    room, kept = MOST_LINES - 1, set()
-    for line, wrapped in sorted(lines, key=lambda pair: pair[0].rank):
-        if len(wrapped) <= room:
-            room -= len(wrapped)
-            kept.add(line)
-    return [[_first(diagnosis)], *(wrapped for line, wrapped in lines if line in kept)]
-
-
-def _first(diagnosis: Diagnosis) -> str:
-    """The run, its step, the ratio and the certainty."""
-    verdict = diagnosis.verdict
-    words = [verdict.subject, verdict.step_ms]
-    words += [f"{verdict.times} as long"] if verdict.baseline else []
-    slow = diagnosis.slow
-    words += [f"{lane_words(*slow.place)}, one of {slow.lanes}"] if slow.lanes > 1 else []
-    words += [] if verdict.state == "none" else [verdict.certainty]
-    return "   ".join(words)
-
-
-def _lines(diagnosis: Diagnosis) -> Iterator[Line]:
-    """Yield the labelled lines in the order in which they are printed."""
-    verdict = diagnosis.verdict
-    if verdict.state == "none":
-        yield Line(0, "Same" if diagnosis.outcome.equal else "Unsure", verdict.words)
-        if verdict.cause:
-            yield Line(1, "Differ", verdict.cause)
-        return
-    yield Line(0, "Why", verdict.cause or verdict.why)
-    for number, fix in enumerate(verdict.fixes[:_FIXES]):
-        rank, most = (1, 3) if not number else (5, 2)
-        gain = f": {fix.gain}" if fix.gain else ""
-        yield Line(rank, "Fix" if gain else "Try", fix.fix, gain, most)
-    if where := _where(verdict):
-        yield Line(2, "Where", where)
-    if verdict.cause and verdict.evidence:
-        yield Line(4, "", verdict.evidence)
-    if verdict.reasons:
-        yield Line(3, "Doubt", listed(list(verdict.reasons)))
-    for rare in verdict.now_and_then[:1]:
-        often = f"in {rare.steps} of {diagnosis.slow.steps} steps"
-        yield Line(6, "Rare", f"{cropped(rare.name)}: {milliseconds(rare.each_ns)} ms {often}")
-
-
-def _where(verdict: Verdict) -> str:
-    """The kinds of time, ms: of two runs the differences; what is under 5 % is one number."""
-    least = ADVISED_SHARE * max(abs(verdict.whole_ns), 1)
-    large = [d for d in verdict.where if abs(d.delta_ns) >= least][:_PLACES]
-    large.sort(key=lambda d: -d.delta_ns)
-    rest = verdict.whole_ns - sum(d.delta_ns for d in large)
-    digits = 1 if abs(verdict.whole_ns) >= _LONG_NS else 3
-    shown = [(d.kind, d.delta_ns) for d in large]
-    shown += [("other", rest)] if len(large) < len(verdict.where) else []
-    plus = "+" if verdict.baseline is not None else ""
-    texts = []
-    for kind, ns in shown:
-        amount = f"{abs(ns) / 1e6:,.{digits}f}"
-        if kind != "other" or amount.strip("0.,"):
-            texts.append(f"{kind} {plus if ns >= 0 else '−'}{amount}")
-    return "   ".join(texts) + (" ms" if texts else "")
 
 
 def _show_machine(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:

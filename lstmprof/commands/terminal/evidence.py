@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from lstmprof.commands import terminal
-from lstmprof.diagnose.diagnosis import ADVISED_SHARE, Diagnosis, Explained
-from lstmprof.diagnose.findings import Change, Difference, Finding
+from lstmprof.diagnose.diagnosis import Diagnosis, Explained
+from lstmprof.diagnose.findings import ADVISED_SHARE, Change, Difference, Finding
 from lstmprof.diagnose.findings.because import each_step, worth_a_line
 from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.roofline import Roofline
@@ -77,14 +77,8 @@ def large_findings(diagnosis: Diagnosis) -> list[Explained]:
     return [e for e in diagnosis.shown if abs(e.finding.share or 0) >= ADVISED_SHARE]
 
 
-def kernels(diagnosis: Diagnosis) -> list[str]:
-    """Return the names of the kernels of both runs, which may be in a sentence."""
-    profiles = [profile for profile in (diagnosis.fast, diagnosis.slow) if profile is not None]
-    return [row["name"] for profile in profiles for row in profile.rows("kernels")]
-
-
 def _show_finding(diagnosis: Diagnosis, explained: Explained, *, evidence: bool) -> None:
-    finding, names = explained.finding, kernels(diagnosis)
+    finding, names = explained.finding, diagnosis.kernel_names
     terminal.write_line()
     terminal.write_under(f"{finding.kind}: ", with_short_names(explained.sentence, names))
     for advice in explained.remedies:

@@ -58,7 +58,7 @@ CAUSE_SHARE = 0.3
 
 @dataclass(frozen=True)
 class Certainty:
-    """How far one finding can be trusted, and why no further; no reason if it is measured."""
+    """How certain a finding is; ``reasons`` say why not more, and are empty if it is measured."""
 
     level: Level
     reasons: tuple[str, ...] = ()
@@ -75,12 +75,12 @@ class Doubt:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Whether a diagnosis names a cause.
+    """Whether a diagnosis has an answer.
 
-    ``found``: there is a difference, or a step, and a ``cause`` of it. ``none``: no difference
-    beyond noise. ``unknown``: the profile does not show the cause. ``reason`` says why ``none`` or
-    ``unknown``, as a clause, and ``advice`` what to do to learn more. ``differs``: whether the
-    steps surely differ; true for a run alone. ``ratio`` is None for a run alone.
+    ``state`` is ``found`` (there is a ``cause``), ``none`` (no difference beyond noise) or
+    ``unknown`` (the profile does not show the cause). ``reason`` explains the last two; it
+    continues a sentence that begins with the names of the runs. ``advice`` says what would help.
+    ``differs`` is whether the steps differ beyond noise. ``ratio`` is None for a run alone.
     """
 
     state: State
@@ -92,12 +92,12 @@ class Outcome:
 
     @property
     def equal(self) -> bool:
-        """Whether both steps take equally long, noise apart."""
+        """Whether both steps take equally long, within 2 %."""
         return self.ratio is not None and self.ratio.value <= 1 + EQUAL_SHARE
 
     @property
     def words(self) -> str:
-        """The reason and what would tell more."""
+        """The reason and the advice."""
         return "; ".join(part for part in (self.reason, self.advice) if part)
 
 

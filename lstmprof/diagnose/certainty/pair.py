@@ -41,9 +41,9 @@ CELLS = {
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as long a step of the slow run takes, with its 95 % interval.
+    """How many times as long a step of the slow run takes: ``value``, with its 95 % interval.
 
-    ``high`` is None if it has no end.
+    ``high`` is None if the interval has no upper end.
     """
 
     low: float
@@ -52,7 +52,7 @@ class Ratio:
 
     @property
     def sure(self) -> bool:
-        """Whether the slow step takes longer, whatever the disturbance."""
+        """Whether the whole interval lies above 1.02: the slow step surely takes longer."""
         return self.low > 1 + EQUAL_SHARE
 
 

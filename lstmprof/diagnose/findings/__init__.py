@@ -33,9 +33,12 @@ from lstmprof.diagnose.step_profile import (
     labels,
     total_ns,
 )
+from lstmprof.numbers import milliseconds
 
 #: A cause with a smaller share is not named: not first, and not beside the first.
 NAMED_SHARE = 0.15
+#: A smaller share of the difference, or of the step, gets no remedy.
+ADVISED_SHARE = 0.05
 #: Kernels or ops that stand as evidence of a finding.
 LARGEST = 3
 #: Kinds of which nothing was recorded that could be a cause.
@@ -47,7 +50,7 @@ HOST = "host"
 
 @dataclass(frozen=True)
 class Difference:
-    """Time of one kind in both steps; of a run alone ``fast_ns`` is 0."""
+    """Time of one kind in both steps; ``fast_ns`` is 0 for a run alone."""
 
     kind: str
     fast_ns: int
@@ -55,7 +58,7 @@ class Difference:
 
     @property
     def delta_ns(self) -> int:
-        """What the kind adds to the slow step."""
+        """Time that the kind adds to the slow step, in ns."""
         return self.slow_ns - self.fast_ns
 
 
@@ -131,7 +134,7 @@ def _ranked(
 
 @dataclass(frozen=True)
 class Change:
-    """One count in both steps; None is unknown, ``fast`` also where a run is diagnosed alone."""
+    """A count in both steps; None is unknown, and ``fast`` is None for a run alone."""
 
     quantity: str
     fast: float | None
@@ -140,7 +143,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Culprit:
-    """One op, kernel or range of a finding: its time and calls in both mean steps."""
+    """One op, kernel or range of a finding: its time and calls in both steps."""
 
     name: str
     fast_ns: int
@@ -150,13 +153,13 @@ class Culprit:
 
     @property
     def delta_ns(self) -> int:
-        """What it adds to the slow step."""
+        """Time that the op, kernel or range adds to the slow step, in ns."""
         return self.slow_ns - self.fast_ns
 
 
 @dataclass(frozen=True)
 class Held:
-    """One part of the ledger among a finding's time, of both steps."""
+    """Time of a finding in one part of the ledger, for both steps."""
 
     state: str
     part: str
@@ -166,11 +169,13 @@ class Held:
 
 @dataclass(frozen=True)
 class Finding:
-    """What one kind adds to the slow step; of a run alone (``fast`` None) what it takes of it.
+    """One kind of time, such as dispatch or matmul, and how much of it a step has.
 
-    ``rank`` counts from 1. ``share`` of the difference, or of the step; None where that is 0.
-    ``saving`` is what the step would be shorter by without it. ``contributors`` are those of the
-    slow step, ``parts`` what the ledger calls their time, in both.
+    ``slow_ns`` is its time in the slow step, ``fast_ns`` its time in the fast step (0 for a run
+    alone). ``rank`` 1 is the largest finding. ``share`` is the share of the difference between the
+    steps, or of the step of a run alone; None if there is no difference. ``saving`` is how much
+    shorter the step would be without this kind. ``changes`` are counts, ``largest`` the ops and
+    kernels with the largest difference, ``parts`` the parts of the ledger.
     """
 
     rank: int
@@ -186,23 +191,30 @@ class Finding:
     fast: StepProfile | None
     contributors: tuple[Contributor, ...]
 
+    def __repr__(self) -> str:
+        sign = "" if self.fast is None or self.delta_ns < 0 else "+"
+        return f"<Finding {self.kind}: {sign}{milliseconds(self.delta_ns)} ms>"
+
     @property
     def delta_ns(self) -> int:
-        """What the kind adds to the slow step."""
+        """Time that the kind adds to the slow step, in ns."""
         return self.slow_ns - self.fast_ns
 
     @property
     def group(self) -> str:
-        """What it is told together with (``group_of``)."""
+        """Kinds that are reported together: the waits of a device for its host are one group."""
         return group_of(self.kind, self.slow)
 
     def change(self, quantity: str) -> Change | None:
-        """The change of this quantity, None where it is no evidence here."""
+        """Return the count ``quantity`` of both steps; None if this kind does not use it."""
         return next((c for c in self.changes if c.quantity == quantity), None)
 
     @property
     def repeated(self) -> Culprit | None:
-        """The largest that the same implementation calls half as often again as in the fast run."""
+        """The largest op that the slow run calls over 1.5 times as often as the fast one.
+
+        None if the runs are of different implementations.
+        """
         name = self.slow.implementation
         if self.fast is None or name is None or self.fast.implementation != name:
             return None

@@ -37,7 +37,7 @@ _MOST_EVENTS = 200_000
 
 @dataclass(frozen=True)
 class Saving:
-    """Nanoseconds of a step that would be saved, and ``by`` what that is known."""
+    """How much shorter a step would be, in ns, and how that is known (``by``)."""
 
     ns: int
     by: str

@@ -25,7 +25,10 @@ _EXAMPLE = "write 'slower > 3 %', 'faster > 20 %' or 'step > 12 ms', joined by '
 
 @dataclass(frozen=True)
 class Limit:
-    """One condition of failing: ``word`` above ``most``, a share, or nanoseconds of a ``step``."""
+    """One condition that fails the gate: ``word`` exceeds ``most``.
+
+    ``most`` is in ns for the word ``step``, else a share: 0.03 for ``slower > 3 %``.
+    """
 
     word: Word
     most: float
@@ -33,15 +36,15 @@ class Limit:
 
     @property
     def unit(self) -> Literal["share", "ns"]:
-        """Of ``most``."""
+        """Unit of ``most``: ``ns`` or ``share``."""
         return "ns" if self.word == "step" else "share"
 
 
 def limits(text: str) -> tuple[Limit, ...]:
-    """The conditions in ``text``, any of which fails.
+    """Parse ``text`` into conditions; each of them fails the gate.
 
     Raises:
-        UsageError: it is no such text.
+        UsageError: ``text`` cannot be parsed.
     """
     return tuple(_limit(part, text) for part in re.split(r"(?i)\bor\b", text))
 

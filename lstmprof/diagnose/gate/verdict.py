@@ -1,4 +1,4 @@
-"""The verdict on each pair, and on all: the worst decides."""
+"""Verdicts of the gate: one per pair of runs; the worst one decides."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _USUAL_ITERATIONS = 10
 
 @dataclass(frozen=True)
 class Judged:
-    """What a limit is about, and whether it is kept; ``value`` None where it cannot be compared."""
+    """A limit with its measured value and its state; ``value`` is None if a step takes no time."""
 
     limit: Limit
     value: Ratio | None
@@ -42,10 +42,10 @@ class Judged:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether ``new`` keeps every limit against ``base``, in a sentence.
+    """Whether the run ``new`` keeps every limit against the run ``base``.
 
-    ``advice`` is what would tell where it is inconclusive, and ``why`` the first sentence of the
-    diagnosis where it fails; both empty elsewhere. ``ratio`` is None where nothing can be compared.
+    ``advice`` says what would decide an inconclusive verdict. ``why`` is the diagnosis of a failed
+    one in one sentence. Both are empty otherwise. ``ratio`` is None if a step takes no time.
     """
 
     base: StepProfile
@@ -59,13 +59,17 @@ class Verdict:
 
     @property
     def title(self) -> str:
-        """What was compared: what both are called, and their workload."""
+        """Names of both runs and their workload."""
         return _title(self.base, self.new)
+
+    def __repr__(self) -> str:
+        texts = [f"→ {text}" for text in (self.advice, self.why) if text]
+        return "\n".join([f"{self.state}: {self.sentence}", *texts])
 
 
 @dataclass(frozen=True)
 class Gate:
-    """The verdicts on all pairs, and the runs that have no other one to be held against."""
+    """The verdicts of all pairs, and the runs without a pair; ``lp.gate`` returns it."""
 
     limits: tuple[Limit, ...]
     verdicts: tuple[Verdict, ...]
@@ -74,19 +78,19 @@ class Gate:
 
     @property
     def state(self) -> State:
-        """The gravest of the pairs'; what was measured before and is no more cannot pass."""
+        """The worst state of the pairs; base runs without a pair make it inconclusive at least."""
         states = {verdict.state for verdict in self.verdicts}
         states |= {"inconclusive"} if self.only_base else set()
         return next(state for state in _GRAVEST if state in states)
 
     @property
     def exit_status(self) -> int:
-        """Of the command."""
+        """Exit status of ``lstmprof compare``: 0 pass, 3 fail, 4 inconclusive."""
         return EXIT_STATUS[self.state]
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The runs without another, a line a side."""
+        """Lines that name the runs without a pair: one for the base, one for the new runs."""
         sides = (("the base", self.only_base), ("what is new", self.only_new))
         return tuple(
             f"in {side} alone: {listed([p.name for p in profiles])}"
@@ -94,8 +98,19 @@ class Gate:
             if profiles
         )
 
+    @property
+    def summary(self) -> tuple[str, ...]:
+        """Lines about the whole: the runs without a pair, and how many pairs decide."""
+        if len(self.verdicts) < 2 and not self.only_base:
+            return self.lines
+        decided = sum(verdict.state == self.state for verdict in self.verdicts)
+        return (*self.lines, f"{self.state}: {decided} of {len(self.verdicts)} pairs")
+
+    def __repr__(self) -> str:
+        return "\n".join([*map(repr, self.verdicts), *self.summary])
+
     def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON has it (``document.Document``); unknown is None."""
+        """Return the document of ``lstmprof compare --format json``; unknown is None."""
         return {
             "schema_version": VERSION,
             "state": self.state,
@@ -113,11 +128,11 @@ def gate(
     limits: Sequence[Limit],
     across: Collection[str] = (),
 ) -> Gate:
-    """Whether each run of ``new`` keeps ``limits`` against the one of ``base`` that is its pair.
+    """Check whether each new run keeps ``limits`` against its pair in ``base``.
 
     Raises:
-        UsageError: two runs, one a side, differ in a condition that ``across`` does not name; of
-            several none has a pair.
+        UsageError: a single pair differs in a condition that ``across`` does not name, or no run
+            has a pair.
     """
     pairs, only_base, only_new = paired(base, new, across)
     if not pairs:
@@ -132,10 +147,10 @@ def gate(
 def verdict(
     base: StepProfile, new: StepProfile, limits: Sequence[Limit], across: Collection[str] = ()
 ) -> Verdict:
-    """Whether ``new`` keeps ``limits`` against ``base``.
+    """Check whether ``new`` keeps ``limits`` against ``base``.
 
     Raises:
-        UsageError: they differ in a condition that ``across`` does not name.
+        UsageError: the runs differ in a condition that ``across`` does not name.
     """
     refuse_unless_comparable(base, new, across)
     if base.name == new.name:

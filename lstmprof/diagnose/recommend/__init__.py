@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lstmprof import implementations
 from lstmprof.breakdown import Breakdown
@@ -28,13 +28,18 @@ from lstmprof.numbers import listed, milliseconds
 from lstmprof.runs.metadata import RunInfo
 from lstmprof.workloads import Workload
 
+if TYPE_CHECKING:
+    import pandas
+
+#: Characters of a line of the ranking.
+_LINE = 100
 #: How sure the distance to the first is.
 FIRST, TIE, MEASURED, UNSURE = "first", "tie", "measured", "unknown"
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A row that was not measured, and why."""
+    """An implementation that was not measured, and why."""
 
     implementation: str
     reason: str
@@ -42,10 +47,10 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Ranked:
-    """One implementation: ``rank`` is shared by those that cannot be told apart.
+    """One measured implementation; implementations that cannot be told apart share a ``rank``.
 
-    ``slowdown`` is against the first; ``reason`` of its gap, empty of the first. ``first_look``:
-    it was timed in one round, apart from the others.
+    ``slowdown`` is its step over that of the first. ``reason`` says why it is slower; it is empty
+    for the first. ``first_look`` is whether it was timed in one round only.
     """
 
     rank: int
@@ -55,18 +60,21 @@ class Ranked:
     reason: str
     first_look: bool
 
+    def __repr__(self) -> str:
+        return f"<Ranked {self.rank}: {self.implementation} ({self.certainty})>"
+
     @property
     def implementation(self) -> str:
-        """Its name."""
+        """Name of the implementation."""
         return self.profile.implementation or self.profile.name
 
     @property
     def row(self) -> Implementation | None:
-        """Of the table; None of a user's file."""
+        """Its row in the table of implementations; None for a file of the user's."""
         return implementations.ROWS.get(self.implementation)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the record as JSON has it; None is unknown."""
         span, info = span_of(self.profile), self.profile.info
         return {
             "rank": self.rank,
@@ -86,7 +94,7 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The ranking of what was measured, fastest first, and what was not."""
+    """Measured implementations, fastest first; ``lp.recommend`` returns it."""
 
     workload: Workload
     ranking: tuple[Ranked, ...]
@@ -95,22 +103,22 @@ class Recommendation:
 
     @property
     def winner(self) -> Ranked:
-        """The first."""
+        """The fastest implementation."""
         return self.ranking[0]
 
     @property
     def ties(self) -> tuple[Ranked, ...]:
-        """Those whose step may be as short as the winner's."""
+        """Implementations that are tied with the fastest."""
         return tuple(r for r in self.ranking[1:] if r.certainty == TIE)
 
     @property
     def code(self) -> str:
-        """What builds the winner's network."""
+        """Python code that builds the network with the fastest implementation."""
         return code_of(self.winner.implementation, self.workload)
 
     @property
     def sentence(self) -> str:
-        """The winner, what is tied with it, and how far the next is behind."""
+        """The fastest implementation, its ties, and how much slower the next one is."""
         first = self.winner
         text = f"{first.implementation}, {milliseconds(first.profile.length_ns)} ms per step"
         if len(self.ranking) == 1:
@@ -136,8 +144,17 @@ class Recommendation:
             return ""
         return f" Within {own} it is {best.implementation}, {best.slowdown:.2f}× as long."
 
+    def __repr__(self) -> str:
+        return "\n".join([self.sentence, *map(_in_a_line, self.ranking)])
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the ranking as a DataFrame, one row per implementation."""
+        import pandas
+
+        return pandas.DataFrame.from_records([ranked.to_dict() for ranked in self.ranking])
+
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the document of ``lstmprof recommend --format json``."""
         info = self.winner.profile.info
         return {
             "workload": vars(self.workload),
@@ -153,6 +170,13 @@ class Recommendation:
         }
 
 
+def _in_a_line(ranked: Ranked) -> str:
+    """``  2  torch-lstmcell-basic   56.4 ms  1.19×  elementwise: +7.4 ms …``."""
+    step = f"{milliseconds(ranked.profile.length_ns):>9} ms  {ranked.slowdown:.2f}×"
+    line = f"{ranked.rank:>3}  {ranked.implementation:<28} {step}  {ranked.reason}".rstrip()
+    return line if len(line) <= _LINE else f"{line[: _LINE - 1]}…"
+
+
 def _kind(info: RunInfo) -> str:
     return (info.device or "cpu").partition(":")[0]
 
@@ -160,10 +184,10 @@ def _kind(info: RunInfo) -> str:
 def ranked(
     finals: Sequence[Breakdown], first_looks: Sequence[Breakdown] = ()
 ) -> tuple[Ranked, ...]:
-    """The runs by the length of their steps; ``finals`` took turns, the others were looked at once.
+    """Return the runs sorted by their steps; ``first_looks`` were timed in one round only.
 
     Raises:
-        RunError: none was timed, or a file of one is missing or damaged.
+        RunError: no run was timed, or a file of a run is missing or damaged.
     """
     looked = {breakdown.run.name for breakdown in first_looks}
     profiles = [step_profile_of(breakdown) for breakdown in (*finals, *first_looks)]

@@ -113,14 +113,13 @@ TABLE: tuple[Remedy, ...] = (
 
 @dataclass(frozen=True)
 class Advice:
-    """What to change, the evidence for it, and where to read about it.
+    """A fix that fits a run: what to change, why, and the source of the claim.
 
-    ``cause`` is what makes the step slow, ``seen`` the evidence for it (may be empty), ``fix``
-    what to change. ``framework`` is None if the fix is for any. ``saves_ns`` is the time of the
-    clean step that the fix addresses; of two runs of one implementation, what the slower has more
-    of it. None is unknown. ``implementation`` is the row that it advises to use, if any, and
-    ``measured_ns`` the step of a run of that row beside this one. ``instead`` is what will take an
-    unknown part of ``saves_ns``.
+    ``cause`` is what makes the step slow, ``seen`` the evidence for it (may be empty), ``fix`` what
+    to change. ``framework`` is None if the fix works in all frameworks. ``saves_ns`` is the time
+    that the fix addresses, at most; None is unknown. ``implementation`` is the implementation to
+    use instead, if any; ``measured_ns`` is its step in a run beside this one, and ``gain_ns`` the
+    difference. ``instead`` is new work that takes an unknown part of ``saves_ns``.
     """
 
     name: str
@@ -136,14 +135,17 @@ class Advice:
     measured_ns: int | None = None
     gain_ns: int | None = None
 
+    def __repr__(self) -> str:
+        return f"<Advice {self.name}: {self.fix}" + (f"; {self.gain}>" if self.gain else ">")
+
     @property
     def worth_ns(self) -> int:
-        """The time that it saves: as measured, else as addressed, else 0."""
+        """Time that the fix saves, in ns: as measured, else at most, else 0 (unknown)."""
         return self.gain_ns or self.saves_ns or 0
 
     @property
     def gain(self) -> str:
-        """How much it saves and how that is known; empty if unknown."""
+        """How much the fix saves and how that is known; empty if unknown."""
         if self.gain_ns is not None:
             return f"{milliseconds(self.gain_ns)} ms less, measured here"
         if self.saves_ns is None:
@@ -153,12 +155,12 @@ class Advice:
 
     @property
     def sentence(self) -> str:
-        """The evidence, then the fix."""
+        """The evidence and the fix, as one sentence."""
         return f"{self.seen}; {self.fix}" if self.seen else self.fix
 
     @property
     def text(self) -> str:
-        """The evidence, the fix and its gain."""
+        """The evidence, the fix and how much it saves, as one sentence."""
         return f"{self.sentence} ({self.gain})" if self.gain else self.sentence
 
     def to_dict(self) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from msgspec.structs import asdict
 from lstmprof.diagnose.roofline.work import Cost, costs, flops
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.errors import UsageError
+from lstmprof.numbers import milliseconds
 from lstmprof.runs.metadata import RunInfo, condition
 from lstmprof.workloads import Workload, checked
 
@@ -48,7 +49,7 @@ _EXAMPLE = "write it like 67e12,3.35e12 or 67TFLOP/s,3.35TB/s"
 
 @dataclass(frozen=True)
 class Peaks:
-    """The highest rates of products and of copies, where reads and writes both count."""
+    """Peak rates of a device: of matmuls, and of copies (bytes read plus bytes written)."""
 
     gemm_flops_per_s: float
     copy_bytes_per_s: float
@@ -56,7 +57,7 @@ class Peaks:
 
 @dataclass(frozen=True)
 class Bound:
-    """The least time of one part's work, ns; ``compute_ns`` is None where flops are not counted."""
+    """Least time that a device needs for one part of the work, in ns, by compute and by memory."""
 
     cost: Cost
     compute_ns: float | None
@@ -64,20 +65,20 @@ class Bound:
 
     @property
     def ns(self) -> float:
-        """The longer of both."""
+        """Least time in ns: the longer of compute and memory."""
         return max(self.compute_ns or 0.0, self.memory_ns)
 
     @property
     def limit(self) -> str:
-        """``compute`` or ``memory``: which of both is the longer."""
+        """``compute`` or ``memory``, whichever takes longer."""
         return "compute" if (self.compute_ns or 0.0) > self.memory_ns else "memory"
 
 
 @dataclass(frozen=True)
 class Reach:
-    """Categories of the ledger that do the same work: their busy time and its least, ns.
+    """How close some categories of work come to their least time: both times in ns.
 
-    ``bound_ns`` is None where no work is known that they have to do.
+    ``bound_ns``, the least time, is None if the amount of work is unknown.
     """
 
     categories: tuple[str, ...]
@@ -86,7 +87,7 @@ class Reach:
 
     @property
     def share(self) -> float | None:
-        """The least time over the busy one; above 1 in a cache, or of peaks measured too low."""
+        """Least time over busy time; above 1 if data is cached or a peak was measured too low."""
         if self.bound_ns is None or not self.busy_ns:
             return None
         return self.bound_ns / self.busy_ns
@@ -94,32 +95,35 @@ class Reach:
 
 @dataclass(frozen=True)
 class Roofline:
-    """The least time of a step and how near to it a run's came."""
+    """The least time of a step on its device, beside the clean step."""
 
     clean_ns: float
     peaks: Peaks
     bounds: tuple[Bound, ...]
     reaches: tuple[Reach, ...]
 
+    def __repr__(self) -> str:
+        return f"<Roofline: at least {milliseconds(self.step_ns)} ms per step>"
+
     @property
     def step_ns(self) -> float:
-        """The least time of a step: the parts' sum."""
+        """Least time of a step in ns: the sum of its parts."""
         return sum(bound.ns for bound in self.bounds)
 
     @property
     def share(self) -> float | None:
-        """The least time over the clean step."""
+        """Least time over the clean step, 0–1; None if the step takes no time."""
         return self.step_ns / self.clean_ns if self.clean_ns else None
 
     @property
     def memory_share(self) -> float | None:
-        """The part of the least time in which memory is what limits."""
+        """Share of the least time that memory limits, 0–1."""
         memory_ns = sum(bound.ns for bound in self.bounds if bound.limit == "memory")
         return memory_ns / self.step_ns if self.step_ns else None
 
     @property
     def gemm_flops_per_s(self) -> float | None:
-        """The rate of products over the whole clean step."""
+        """Rate of matmuls over the whole clean step, in flop/s."""
         products = flops((bound.cost for bound in self.bounds), "gemm")
         return products / self.clean_ns * 1e9 if self.clean_ns else None
 

@@ -72,14 +72,14 @@ _MOST_LISTED = 8
 
 @dataclass(frozen=True)
 class Contributor:
-    """What some of the mean step goes to: ``ns`` of it, in ``count`` calls.
+    """A part of the step: ``ns`` nanoseconds in ``count`` calls of one op or activity.
 
-    ``name`` of the op or activity, None for time that none holds; ``purpose`` the category that an
-    op is for. ``tiny``: its calls compute next to nothing. ``call_overhead``: the time is that
-    between ops, just before it was called. ``compiling``: a compiler ran. ``reading``: a loop of
-    the host read values one by one. ``recorded``: how many events were recorded in it, half of one
-    where it begins and half where it ends.
-    ``slower``: the run compared with makes as many such calls, each shorter (``slower_calls``).
+    ``name`` is the op or activity, None for time between ops. ``purpose`` is the category of the
+    op. ``tiny`` is whether the calls compute next to nothing. ``call_overhead`` is whether the time
+    is between ops, just before the call. ``compiling`` is whether a compiler ran. ``reading`` is
+    whether the host read values one by one. ``slower`` is whether the fast run makes as many such
+    calls, each shorter. ``recorded`` is the number of events recorded meanwhile, by which the cost
+    of recording is subtracted; each event counts half at its begin and half at its end.
     """
 
     state: str
@@ -99,21 +99,21 @@ class Contributor:
 
 @dataclass(frozen=True)
 class StepProfile:
-    """One lane of a run: a device of a rank, or the host (``device`` None).
+    """The step of one lane of a run: of a device of a rank, or of the host (``device`` None).
 
-    ``info`` is run.json. ``contributors`` sum to the length of the clean step (``clean_step``); of
-    a foreign profile of one or two steps, or of very many events, to the mean profiled one.
-    ``step_ns`` is that length if the run was timed, else None. ``span`` is it with its interval,
-    ``part_spans`` those of its parts, by state and part; None and none if there is no clean step.
-    ``steps`` were profiled; ``marked`` is False if the profile has no step markers and its whole is
-    taken as one. ``sync_calls`` are the blocking runtime calls per step, None if no runtime call
-    was recorded. ``tables`` are those of a breakdown, of this lane's rank, windows and device
-    alone, and the lane's ``tally``. ``doubts`` are reasons not to trust the times, ``rounds`` the
-    number of processes that were timed. It is one of ``lanes``; ``straggler`` is whom they wait
-    for, None if there is one lane that communicates with none; ``overlap`` None if it does not.
-    ``lost_ns`` is what the median timed iteration took beyond the clean step, ``rare`` are events
-    of some of the steps. ``lost_overhead_ns`` of its waits lie beside the profiler's own work,
-    whose thread is not known.
+    ``contributors`` sum to the clean step; if there is none, to the mean profiled step. ``step_ns``
+    is its length if the run was timed, else None. ``span`` is the length with its interval, and
+    ``part_spans`` the same by (state, part); None and empty without a clean step. ``steps`` were
+    profiled. ``marked`` is False if the profile has no step markers: then the whole profile counts
+    as one step.
+
+    ``tables`` are breakdown tables of this lane alone. ``sync_calls`` is the number of blocking
+    runtime calls per step, None if no runtime call was recorded. ``doubts`` are reasons to doubt
+    the times. ``rounds`` is the number of timed processes. ``lanes`` is the number of lanes of the
+    run. ``straggler`` is the lane that the others wait for, None if there is one lane without
+    communication. ``lost_ns`` is what the median timed iteration took beyond the clean step.
+    ``rare`` are events of some steps only. ``lost_overhead_ns`` is waiting time beside work of the
+    profiler whose thread is unknown.
     """
 
     name: str
@@ -141,19 +141,23 @@ class StepProfile:
     overlap: Overlap | None = None
     lost_overhead_ns: int = 0
 
+    def __repr__(self) -> str:
+        step = f"{numbers.milliseconds(self.length_ns)} ms"
+        return f"<StepProfile {self.name}: {step}, {self.steps} profiled steps>"
+
     @property
     def place(self) -> Place:
-        """Its rank and device."""
+        """Rank and device of the lane."""
         return self.rank, self.device
 
     @property
     def length_ns(self) -> int:
-        """Length of its step."""
+        """Length of the step in ns."""
         return total_ns(self.contributors)
 
     @property
     def parts(self) -> dict[Part, int]:
-        """(state, part) → nanoseconds of the step."""
+        """Time of each (state, part) of the step, in ns."""
         parts: Counter[Part] = Counter()
         for contributor in self.contributors:
             parts[contributor.state, contributor.part] += contributor.ns
@@ -161,58 +165,58 @@ class StepProfile:
 
     @property
     def waits_for_host_ns(self) -> int:
-        """Time of the step in which a device waits for its host, input included."""
+        """Time in which the device waits for its host, including input, in ns."""
         return waits_for_host_ns((c.part, c.ns) for c in self.contributors if c.state != "busy")
 
     @property
     def busy_ns(self) -> int:
-        """Busy time of the step."""
+        """Busy time of the step in ns."""
         return total_ns(c for c in self.contributors if c.state == "busy")
 
     @property
     def time_steps(self) -> int | None:
-        """Time steps of a sequence; None unknown."""
+        """Time steps of a sequence; None is unknown."""
         return self.info.workload.time_steps
 
     @property
     def cells(self) -> int | None:
-        """Cells of a step: time steps × layers × directions; None unknown."""
+        """Cells per step: time steps × layers × directions; None is unknown."""
         w = self.info.workload
         return (w.time_steps or 0) * (w.layers or 0) * (2 if w.bidirectional else 1) or None
 
     @property
     def implementation(self) -> str | None:
-        """Its name in the table of implementations; None of a profile made elsewhere."""
+        """Name of the implementation; None for a profile from elsewhere."""
         return self.info.implementation
 
     @property
     def framework(self) -> str | None:
-        """Of its implementation, or by the names in its profile; None where these tell none."""
+        """Framework of the run, from run.json or from names in the profile; None is unknown."""
         return self.info.framework or self.seen.framework
 
     @property
     def label(self) -> str:
-        """What it is called, where that is not known its name."""
+        """Short name of the run: implementation and label, else its name."""
         return self.info.called or self.name
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Its ``doubts`` in words."""
+        """Reasons to doubt the times, as sentences."""
         return tuple(map(str, self.doubts))
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """The rows of one of its tables; none where it has no such table."""
+        """Return the rows of ``table``; empty if the profile has no such table."""
         return list(self.tables[table].to_pylist()) if table in self.tables else []
 
 
 def step_profile_of(
     breakdown: Breakdown, rank: int | None = None, device: int | None = None
 ) -> StepProfile:
-    """The mean step of ``device`` of ``rank``; of what is None as the module says.
+    """Return the step of ``device`` of ``rank``; None chooses the lane as the module describes.
 
     Raises:
-        RunError: the run's profile has no events; one of its files is missing or damaged.
-        UsageError: it has no such rank or device.
+        RunError: the profile has no events, or a file of the run is missing or damaged.
+        UsageError: the run has no such rank or device.
     """
     if not breakdown.windows:
         fault = f"{breakdown.run.name}: no event of its profile has a length"

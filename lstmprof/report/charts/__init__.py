@@ -32,6 +32,9 @@ CHARTS = (
 )
 #: Pixels of a chart outside the page, and how much finer its PNG is.
 WIDTH, SCALE = 860, 2
+_CONFIG = {"view": {"stroke": None}, "axis": {"grid": False}, "background": "white"}
+#: Properties of a Vega-Lite specification that none of its parts may have.
+_OF_WHOLE = ("$schema", "config", "padding", "autosize", "background", "usermeta", "datasets")
 
 
 def figures(report: Report) -> list[Figure]:
@@ -64,8 +67,24 @@ def write(
 def alone(figure: Figure) -> Spec:
     """The specification outside the page: of fixed width, with its title, sentence and caption."""
     title = {"text": figure.title, "subtitle": [figure.sentence, figure.caption], "anchor": "start"}
-    config = {"view": {"stroke": None}, "axis": {"grid": False}, "background": "white"}
-    return {**figure.spec, "width": WIDTH, "title": title, "config": config}
+    return {**figure.spec, "width": WIDTH, "title": title, "config": _CONFIG}
+
+
+def stacked(figures: Sequence[Figure]) -> Spec:
+    """Return one specification with the figures below each other.
+
+    Padding, configuration and parameters belong to the whole: Vega-Lite refuses them in a part.
+    The figures' data sets have one name, which Vega-Lite needs to be unique: parts have none.
+    """
+    specs = [alone(figure) for figure in figures]
+    whole = {key: specs[0][key] for key in _OF_WHOLE if key in specs[0]}
+    parameters = {p["name"]: p for spec in specs for p in spec.get("params", ())}
+    if parameters:
+        whole["params"] = list(parameters.values())
+    parts = [{k: v for k, v in s.items() if k not in (*_OF_WHOLE, "params")} for s in specs]
+    for part in parts:
+        part["data"] = {key: value for key, value in part["data"].items() if key != "name"}
+    return {**whole, "vconcat": parts}
 
 
 def _content(spec: Spec, format_: str) -> bytes:

@@ -1,0 +1,160 @@
+"""Captures in Python: ``lp.capture`` measures one implementation, ``lp.recommend`` all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+from lstmprof import workloads
+from lstmprof.api.runs import Run, Target, read
+from lstmprof.api.wording import in_python, with_arguments
+from lstmprof.capture.implementation_file import implementation_file, is_file
+from lstmprof.capture.interpreters import Wish
+from lstmprof.capture.plan import chosen, make_ready, plan
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.rounds import capture_run
+from lstmprof.diagnose.recommend import Recommendation
+from lstmprof.diagnose.recommend.request import request_of
+from lstmprof.diagnose.recommend.sweep import Limits, candidates, recommended
+from lstmprof.diagnose.shapes import shape_of
+from lstmprof.errors import unknown_name
+from lstmprof.runs.directory import cache_folder, written_to
+from lstmprof.workloads import Workload
+from lstmprof.workloads.studies import named
+
+Progress = Callable[[str], None]
+
+#: Fields of ``CaptureRequest`` that are arguments of their own, or not the user's to set.
+_OWN_ARGUMENTS = {"implementation", "workload", "file", "turn_with", "cpus"}
+
+
+def _quiet(line: str) -> None:
+    """Show no progress."""
+
+
+@in_python
+def capture(
+    implementation: str,
+    workload: str | Workload,
+    *,
+    out: Target = "traces",
+    name: str | None = None,
+    rounds: int | None = None,
+    force: bool = False,
+    packages: Collection[str] = (),
+    era: str | None = None,
+    progress: Progress = _quiet,
+    **options: Any,
+) -> Run:
+    """Time and profile one implementation in processes of its own, and return the run.
+
+    If a capture is interrupted, the same call continues it: finished rounds are kept.
+
+    Args:
+        implementation: a name from ``lstmprof list``, or a file of yours: ``"mymodel.py:build"``.
+        workload: a name from ``lstmprof list workloads``, or a ``Workload``.
+        out: folder for the run.
+        name: name of the run; by default made of implementation, workload and precision.
+        rounds: number of processes that share the iterations; by default 3.
+        force: replace a run of the same name.
+        packages: packages to install into an environment for the processes, as in
+            ``["torch==2.4.1"]``; packages that these versions need are added.
+        era: name of a tested set of old packages (``lstmprof list eras``), as ``"torch-1.4.0"``.
+        progress: called with each line of progress.
+        options: fields of ``CaptureRequest`` (``precision="amp-fp16"``, ``iterations=50`` …) and
+            of ``Workload`` (``time_steps=20``, ``batch=32`` …).
+
+    Raises:
+        UsageError: a name, an option or a combination of them is not valid.
+        CaptureError: a process failed, hung or refused; no run is left.
+        RunError: the run exists already and ``force`` is False.
+    """
+    network = named(workload) if isinstance(workload, str) else workload
+    fields = {f.name for f in dataclasses.fields(CaptureRequest)} - _OWN_ARGUMENTS
+    sizes = {f.name for f in dataclasses.fields(Workload)} - {"name"}
+    for option in options:
+        if option not in fields | sizes:
+            raise unknown_name("option", option, sorted(fields | sizes))
+    changed = {key: value for key, value in options.items() if key in sizes}
+    asked = {key: value for key, value in options.items() if key not in sizes}
+    wish = Wish(asked.pop("python", None), tuple(packages), era)
+    network = workloads.with_overrides(network, **changed) if changed else network
+    if is_file(implementation):
+        asked["file"] = implementation_file(implementation)
+        implementation = asked["file"].name
+    request = CaptureRequest(implementation, network, **asked)
+    place = Path(out)
+    files = {implementation: request.file}
+    (planned,) = plan(files, [network], [request.precision], request, place, wish)
+    make_ready(planned, place / (name or planned.name), force=force, progress=progress)
+    return Run(
+        capture_run(
+            planned.request, place, name=name, rounds=rounds, force=force, progress=progress
+        )
+    )
+
+
+@in_python
+def recommend(
+    like: Run | Target | None = None,
+    *,
+    implementations: str | Collection[str] = ("*",),
+    device: str | None = None,
+    precision: str | None = None,
+    mode: str | None = None,
+    threads: int | None = None,
+    quick: bool = False,
+    minutes: float | None = None,
+    out: Target | None = None,
+    force: bool = False,
+    progress: Progress = _quiet,
+    **sizes: Any,
+) -> Recommendation:
+    """Find the fastest implementation for a network on this machine, by measuring all of them.
+
+    Describe the network by ``like`` or by sizes. Every implementation runs for one round; the
+    fastest then run for three rounds. Measured runs are kept: the same call answers at once.
+
+    Args:
+        like: a run or the path of one, for its network, device, precision and mode.
+        implementations: names or patterns from ``lstmprof list``, or files of yours.
+        device: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
+        precision: ``"fp32"``, ``"tf32"``, ``"amp-fp16"`` or ``"amp-bf16"``.
+        mode: ``"train"`` or ``"forward"``.
+        threads: CPU threads.
+        quick: stop after the first round.
+        minutes: start no further capture after so many minutes.
+        out: folder for the runs; by default in the cache.
+        force: measure again what was measured before.
+        progress: called with each line of progress.
+        sizes: fields of ``Workload``: ``hidden=512``, ``batch=32``, ``time_steps=100`` …; others
+            are those of the workload 1x320-ce-short.
+
+    Raises:
+        UsageError: no network is described, a name is not valid, or nothing runs on this machine.
+        RunError: no implementation could be measured.
+    """
+    for size in sizes:
+        if size not in workloads.OVERRIDABLE:
+            raise unknown_name("size", size, workloads.OVERRIDABLE)
+    shape = None
+    if like is not None:
+        run = like if isinstance(like, Run) else read(like)
+        shape = shape_of(run.breakdown)
+    conditions = {"device": device, "precision": precision, "mode": mode, "threads": threads}
+    request = request_of(shape, sizes, conditions, progress)
+    place = written_to(cache_folder()) / "recommend" if out is None else Path(out)
+    patterns = (implementations,) if isinstance(implementations, str) else tuple(implementations)
+    found = candidates(chosen(patterns), request, place)
+    progress(with_arguments(found.words(quick)))
+    return recommended(
+        found,
+        request.workload,
+        place,
+        Limits(quick, None if minutes is None else 60 * minutes),
+        framework=None if shape is None else shape.framework,
+        force=force,
+        progress=progress,
+    )

@@ -1,0 +1,172 @@
+"""Pages, charts and tables of runs: ``report``, ``charts``, ``table`` and ``sql``."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lstmprof.api.runs import Runs, Target, runs_of
+from lstmprof.api.wording import in_python
+from lstmprof.breakdown import sql as database
+from lstmprof.breakdown.result import Table
+from lstmprof.errors import RunError
+from lstmprof.report import report_of, typeset
+from lstmprof.report.charts import CHARTS, alone, stacked
+from lstmprof.report.grid import DEFAULT_VALUE, Grid, grid
+from lstmprof.report.page import refuse, write
+
+if TYPE_CHECKING:
+    import altair
+    import pandas
+
+
+@dataclass(frozen=True, repr=False)
+class PaperTable:
+    """Runs arranged by two of their conditions; ``lp.table`` returns it, and ``repr`` is Markdown.
+
+    ``grid`` has the cells and the caption.
+    """
+
+    grid: Grid
+
+    def to_markdown(self) -> str:
+        """Return a Markdown table with its caption below."""
+        return typeset.markdown(self.grid)
+
+    def to_latex(self) -> str:
+        """Return a LaTeX table for the package booktabs."""
+        return typeset.latex(self.grid)
+
+    def to_html(self) -> str:
+        """Return an HTML table."""
+        return typeset.page(self.grid)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a DataFrame: one row per row of the table, one column per number."""
+        import pandas
+
+        columns, rows = typeset.rows(self.grid)
+        return pandas.DataFrame.from_records(rows, columns=columns)
+
+    def __repr__(self) -> str:
+        return self.to_markdown()
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+
+@in_python
+def table(
+    runs: Runs,
+    rows: str | Sequence[str] | None = None,
+    columns: str | Sequence[str] = "workload",
+    value: str | Sequence[str] = DEFAULT_VALUE,
+) -> PaperTable:
+    """Make a table for a paper: one cell per run, arranged by two of the runs' conditions.
+
+    The fastest of comparable runs is bold, and so is every run whose 95 % interval overlaps its
+    interval. Runs without timings are left out.
+
+    Args:
+        runs: runs or paths.
+        rows: what a row is, as in ``"implementation"`` or ``["implementation", "hidden"]``; by
+            default the implementation. Conditions that differ between runs of one cell are added.
+        columns: what a column is, likewise.
+        value: what a cell shows: ``"step ± interval"``, ``"step"``, ``"median"``,
+            ``"mean ± std"``, ``"slowdown"``, ``"samples/s"`` or ``"first step"``.
+
+    Raises:
+        UsageError: a name is not valid, no run was timed, or two runs cannot be told apart.
+    """
+    breakdowns = [run.breakdown for run in runs_of(runs)]
+    row_names = None if rows is None else _joined(rows)
+    return PaperTable(grid(breakdowns, row_names, _joined(columns), _joined(value)))
+
+
+def _joined(names: str | Sequence[str]) -> str:
+    return names if isinstance(names, str) else ",".join(names)
+
+
+@in_python
+def sql(query: str, runs: Runs) -> Table:
+    """Run one SELECT of DuckDB's SQL over the tables of ``runs``, and return the answer.
+
+    docs/tables.md has the tables and their columns; each has a column ``run`` in front.
+
+    Raises:
+        UsageError: ``query`` is not a single SELECT, or DuckDB refuses it.
+    """
+    with database.answer(query, [run.stored for run in runs_of(runs)]) as answer:
+        columns = list(zip(*answer.rows, strict=True)) or [()] * len(answer.columns)
+    return Table("answer", pa.table(dict(zip(answer.columns, columns, strict=True))))
+
+
+@in_python
+def report(
+    runs: Runs,
+    out: Target = "report.html",
+    *,
+    title: str | None = None,
+    across: Collection[str] = (),
+    force: bool = False,
+) -> Path:
+    """Write one HTML page about ``runs`` to ``out``, and return its path.
+
+    Args:
+        runs: runs or paths.
+        out: file to write.
+        title: title of the page; by default made of the runs' names and workload.
+        across: conditions in which compared runs may differ, as in ``["threads"]``.
+        force: replace the file if it exists.
+
+    Raises:
+        RunError: ``out`` exists and ``force`` is False, or it cannot be written.
+    """
+    refuse(Path(out), force=force)
+    names = (across,) if isinstance(across, str) else across
+    page = report_of([run.breakdown for run in runs_of(runs)], title, names)
+    write(page, Path(out), force=force)
+    return Path(out)
+
+
+class Charts:
+    """The charts of a report as Altair charts, to restyle: ``lp.charts.ledger("traces/")``.
+
+    ``dir(lp.charts)`` lists them. Each takes runs or paths, and ``across`` as ``lp.report`` does.
+    """
+
+    def __dir__(self) -> list[str]:
+        return list(CHARTS)
+
+    def __getattr__(self, name: str) -> Callable[..., altair.TopLevelMixin]:
+        if name not in CHARTS:
+            raise AttributeError(f"no chart is called {name}; there are {', '.join(CHARTS)}")
+        return functools.partial(_chart, name)
+
+
+@in_python
+def _chart(name: str, runs: Runs, *, across: Collection[str] = ()) -> altair.TopLevelMixin:
+    """Draw the chart ``name`` of ``runs``: one chart per group of comparable runs, stacked.
+
+    Raises:
+        RunError: the runs have no data for the chart.
+    """
+    import altair
+
+    names = (across,) if isinstance(across, str) else across
+    drawn = report_of([run.breakdown for run in runs_of(runs)], None, names)
+    figures = importlib.import_module(f"lstmprof.report.charts.{name}").figures(drawn)
+    if not figures:
+        raise RunError(f"the runs hold nothing for the chart {name}", "see docs/tables.md")
+    if len(figures) == 1:
+        return altair.Chart.from_dict(alone(figures[0]))
+    return altair.VConcatChart.from_dict(stacked(figures))
+
+
+charts = Charts()

@@ -1,0 +1,300 @@
+"""Runs in Python: ``lp.read`` returns a ``Run``, which has tables, timings and replays."""
+
+from __future__ import annotations
+
+import functools
+import html
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from lstmprof.api.wording import in_python, with_arguments
+from lstmprof.breakdown import TIMINGS, Breakdown, break_down, rows_of, timing_columns
+from lstmprof.breakdown.mean_step import lane_words
+from lstmprof.breakdown.result import Table, html_table
+from lstmprof.breakdown.tables import TABLES
+from lstmprof.breakdown.timings import Timings
+from lstmprof.diagnose.diagnosis import diagnose_all
+from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
+from lstmprof.diagnose.what_ifs import Asked
+from lstmprof.errors import (
+    ForeignFileError,
+    LeftOutWarning,
+    LstmprofError,
+    UsageError,
+    unknown_name,
+)
+from lstmprof.events.counters import COLUMNS as COUNTERS
+from lstmprof.events.schema import COLUMNS as EVENTS, schema
+from lstmprof.names import FORMS, USUAL_TABLES
+from lstmprof.numbers import milliseconds, percent
+from lstmprof.replay import CHANGES, Prediction
+from lstmprof.runs import baselines
+from lstmprof.runs.cache import open_runs
+from lstmprof.runs.columns import ITERATIONS, SAMPLES
+from lstmprof.runs.ingest import ingest_profiles
+from lstmprof.runs.metadata import RunInfo
+from lstmprof.runs.run import Run as StoredRun
+
+Target = str | Path
+
+#: Files of a run that ``Run.table`` reads, beside the tables of ``breakdown --table``.
+FILES = {"events": EVENTS, "iterations": ITERATIONS, "samples": SAMPLES, "counters": COUNTERS}
+
+
+class Run:
+    """A captured run, or a profile that was read; ``lp.read`` returns it.
+
+    ``step_range`` is a regular expression: host ranges whose name it finds are the steps.
+    """
+
+    def __init__(self, stored: StoredRun, step_range: str | None = None) -> None:
+        self.stored = stored
+        self.step_range = step_range
+
+    @property
+    def name(self) -> str:
+        """Name of the run: its folder's name, or the name that run.json gives."""
+        return self.stored.name
+
+    @property
+    def path(self) -> Path:
+        """Folder of the run."""
+        return self.stored.path
+
+    @property
+    def info(self) -> RunInfo:
+        """Facts about the run from run.json: workload, device, versions; None is unknown."""
+        return self.stored.info
+
+    @functools.cached_property
+    @in_python
+    def breakdown(self) -> Breakdown:
+        """The breakdown of the steps: tables, timings and clean step."""
+        return break_down(
+            self.stored, self.step_range, (*USUAL_TABLES, "launch_gaps", "casts", "collectives")
+        )
+
+    @functools.cached_property
+    @in_python
+    def step_profile(self) -> StepProfile:
+        """The step that ``lp.diagnose`` reports by default, with its parts."""
+        return step_profile_of(self.breakdown)
+
+    @property
+    @in_python
+    def step_ms(self) -> float | None:
+        """Length of the clean step in milliseconds; None if the profile has no step markers.
+
+        The clean step is what a step takes when nothing disturbs it (docs/ledger.md).
+
+        Raises:
+            RunError: the profile has no events, or a file of the run is missing or damaged.
+        """
+        profile = self.step_profile
+        return profile.length_ns / 1e6 if profile.marked else None
+
+    def ledger(self) -> Table:
+        """Return the ledger: every nanosecond of each step and device, once."""
+        return self.table("ledger")
+
+    @in_python
+    def table(self, name: str) -> Table:
+        """Return a table of the run: the columns are in docs/tables.md.
+
+        ``name`` is a table of ``lstmprof breakdown --table`` (``"kernels"``, ``"ops"``,
+        ``"timings"`` …) or a file of the run (``"events"``, ``"iterations"``, ``"samples"``,
+        ``"counters"``). A table has no rows if the run has no such data.
+
+        Raises:
+            UsageError: no table has this name.
+            RunError: a file of the run is missing or damaged.
+        """
+        if name == TIMINGS:
+            rows = [{k: v for k, v in row.items() if k != "run"} for row in self._timing_rows()]
+            columns = timing_columns()
+            return Table(name, pa.Table.from_pylist(rows, schema(columns)), columns)
+        if name in FILES:
+            return Table(name, self._file(name), FILES[name])
+        if name not in TABLES:
+            raise unknown_name("table", name, (TIMINGS, *TABLES, *FILES))
+        return Table(name, self.breakdown.table(name), TABLES[name].columns)
+
+    def _timing_rows(self) -> list[dict[str, Any]]:
+        return rows_of([self.breakdown], TIMINGS)
+
+    def _file(self, name: str) -> pa.Table:
+        """The rows of a file of the run; none if the run does not have the file."""
+        if name == "events":
+            return self.breakdown.events().arrow
+        if name == "counters":
+            parts = list(self.stored.counters())
+            table = pa.concat_tables(parts) if parts else None
+        else:
+            table = self.stored.timings() if name == "iterations" else self.stored.samples()
+        return schema(FILES[name]).empty_table() if table is None else table
+
+    @in_python
+    def timings(self) -> Timings | None:
+        """Return statistics of the timed iterations, times in ns; None if none was timed."""
+        return self.breakdown.timings
+
+    @in_python
+    def what_if(
+        self,
+        without: str | None = None,
+        *,
+        gemm_at_roofline: bool = False,
+        form: str | None = None,
+    ) -> Prediction:
+        """Replay the step with one change; ``saved_ns`` of the result is what it would save.
+
+        Args:
+            without: cause to remove: ``"launch"``, ``"casts"``, ``"syncs"``, ``"copies"``,
+                ``"python"``, ``"dispatch"`` …
+            gemm_at_roofline: give matmuls their least time.
+            form: run the layers in another form: ``"layer"`` or ``"compiled"``.
+
+        Raises:
+            UsageError: no change or several are given, or no cause or form has this name.
+        """
+        if (without is not None) + gemm_at_roofline + (form is not None) != 1:
+            raise UsageError(
+                "what_if takes one change", "give without=…, gemm_at_roofline=True or form=…"
+            )
+        if without is not None and without not in CHANGES:
+            raise unknown_name("cause", without, CHANGES)
+        if form is not None and form not in FORMS:
+            raise unknown_name("form", form, FORMS)
+        asked = Asked(
+            (without,) if without else (), gemm_at_roofline, forms=(form,) if form else ()
+        )
+        return diagnose_all([self.breakdown], asked=asked)[0].what_ifs[0].prediction
+
+    @in_python
+    def to_perfetto(self, path: Target, *, force: bool = False) -> Path:
+        """Write the run as a trace for ui.perfetto.dev to ``path``, and return ``path``.
+
+        Raises:
+            RunError: ``path`` exists and ``force`` is False, or it cannot be written.
+        """
+        from lstmprof.export import perfetto
+
+        perfetto.write(break_down(self.stored, self.step_range, ()), Path(path), force=force)
+        return Path(path)
+
+    def __repr__(self) -> str:
+        return f"<Run {self.name} at {self.path}>"
+
+    def _repr_html_(self) -> str:
+        """Show the parts of each lane's step, largest first."""
+        heads = [("lane", ""), ("state", ""), ("part", ""), ("ms per step", ""), ("share", "")]
+        rows = [
+            (
+                lane_words(lane.rank, lane.device),
+                state,
+                part,
+                milliseconds(ns / lane.steps),
+                percent(ns / lane.total_ns),
+            )
+            for lane in self.breakdown.steps()
+            for state, part, ns in lane.parts
+        ]
+        return f"<p>Run {html.escape(self.name)}</p>" + html_table(heads, rows)
+
+
+Runs = Run | Target | Iterable[Run | Target]
+
+
+@in_python
+def read(target: Target, *, step_range: str | None = None) -> Run:
+    """Read one run: a run's folder, a raw profile, a folder of ranks, a tar archive or a URL.
+
+    lstmprof keeps what it reads of a raw profile in its cache, never beside the file.
+
+    Args:
+        target: path or URL.
+        step_range: regular expression; host ranges whose name it finds are the steps.
+
+    Raises:
+        ProfileError: the file cannot be read as a profile.
+        RunError: the run is damaged.
+        UsageError: ``target`` holds several runs.
+    """
+    runs = read_all(target, step_range=step_range)
+    if len(runs) != 1:
+        raise UsageError(f"{target}: holds {len(runs)} runs", "lp.read_all reads them")
+    return runs[0]
+
+
+@in_python
+def read_all(*targets: Target | Iterable[Target], step_range: str | None = None) -> list[Run]:
+    """Read every run of ``targets``, in their order.
+
+    A run or profile that cannot be read is left out with a ``LeftOutWarning``.
+
+    Args:
+        targets: paths and URLs, or lists of them; a folder stands for all its runs.
+        step_range: regular expression; host ranges whose name it finds are the steps.
+
+    Raises:
+        ProfileError: no target can be read, and the first is not a profile.
+        RunError: no target can be read, and the first is a damaged run.
+        UsageError: no target is given, or a target is neither a path nor a URL.
+    """
+    words = [word for target in targets for word in _words(target)]
+    if not words:
+        raise UsageError("no run is named", "give a run, a folder of runs or a profile")
+    return [Run(stored, step_range) for stored in open_runs(words, leave_out=_left_out)]
+
+
+def _left_out(fault: LstmprofError) -> None:
+    if not isinstance(fault, ForeignFileError):
+        warnings.warn(with_arguments(f"left out: {fault}"), LeftOutWarning, stacklevel=6)
+
+
+def _words(target: Any) -> list[Target]:
+    if isinstance(target, (str, Path)):
+        return [target]
+    if isinstance(target, Iterable) and not isinstance(target, (bytes, Mapping)):
+        return [word for inner in target for word in _words(inner)]
+    raise UsageError(f"{target!r} is no path and no URL", "give text or a pathlib.Path")
+
+
+@in_python
+def ingest(target: Target, out: Target = "traces", *, force: bool = False) -> list[Run]:
+    """Read the raw profiles at ``target``, write each as a run into ``out``, and return the runs.
+
+    Raises:
+        ProfileError: a profile cannot be read.
+        RunError: a run exists already and ``force`` is False.
+    """
+    done = ingest_profiles(target, Path(out), force=force)
+    for error in (*done.errors, *(() if done.runs else done.foreign)):
+        raise error
+    return [Run(run) for run in (*done.runs, *done.kept) if isinstance(run, StoredRun)]
+
+
+def runs_of(given: Runs) -> list[Run]:
+    """Return ``given`` as a list of runs; paths and URLs are read.
+
+    Raises:
+        UsageError: an element is neither a run, a path nor a URL.
+    """
+    if isinstance(given, Run):
+        return [given]
+    if isinstance(given, (str, Path)):
+        return read_all(given)
+    if isinstance(given, Iterable) and not isinstance(given, (bytes, Mapping)):
+        return [run for element in given for run in runs_of(element)]
+    raise UsageError(f"{given!r} is no run", "give what lp.read returns, or a path")
+
+
+def step_profiles_of(given: Runs) -> list[StepProfile]:
+    """Return the step profile of each run; ``"baseline:NAME"`` means the runs of a baseline."""
+    if isinstance(given, str):
+        given = baselines.place_of(given)
+    return [run.step_profile for run in runs_of(given)]

@@ -1,0 +1,259 @@
+"""Why runs are slow, in Python: ``diagnose``, ``compare``, ``gate``, ``history`` and ``check``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, overload
+
+import pyarrow as pa
+
+from lstmprof.api.runs import Run, Runs, Target, runs_of, step_profiles_of
+from lstmprof.api.wording import in_python
+from lstmprof.breakdown.check import check as checked
+from lstmprof.breakdown.check.document import Document
+from lstmprof.breakdown.result import Table
+from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all
+from lstmprof.diagnose.gate.limits import limits
+from lstmprof.diagnose.gate.verdict import Gate, gate as gate_of
+from lstmprof.diagnose.history import history as series_of, table as history_table
+from lstmprof.diagnose.verdict_text import badness, in_short
+from lstmprof.diagnose.what_ifs import Asked
+from lstmprof.errors import UsageError, one_line
+from lstmprof.events.schema import Column, schema
+from lstmprof.names import FAIL_IF
+from lstmprof.numbers import cropped, milliseconds
+
+if TYPE_CHECKING:
+    import pandas
+
+#: Diagnoses that ``repr`` shows in full; of more it shows one line each, and so many lines at most.
+_IN_FULL, _LINES = 3, 30
+#: Characters of a name in such a line, and of the whole line.
+_NAME, _LINE = 32, 100
+VERDICTS = (
+    Column("subject", pa.string(), "", "the run"),
+    Column("baseline", pa.string(), "", "the run that it is compared with", "it is alone"),
+    Column("step_ns", pa.float64(), "ns", "clean step of the run"),
+    Column("baseline_ns", pa.int64(), "ns", "clean step of the baseline", "the run is alone"),
+    Column("ratio", pa.float64(), "", "step_ns over baseline_ns", "the run is alone"),
+    Column("bottleneck", pa.string(), "", "kind of time that adds most", "no cause is named"),
+    Column("bottleneck_ns", pa.int64(), "ns", "what it adds to the step, or takes of it"),
+    Column("cause", pa.string(), "", "what in the code makes it", "it is unknown"),
+    Column("fix", pa.string(), "", "what to change first", "no fix fits"),
+    Column("saves_ns", pa.int64(), "ns", "what the fix saves at most", "it is unknown"),
+    Column("certainty", pa.string(), "", "measured, likely or unknown"),
+    Column("sentence", pa.string(), "", "the verdict in one sentence"),
+)
+
+
+class Diagnoses(tuple[Diagnosis, ...]):
+    """A tuple of diagnoses that prints as one page; ``lp.diagnose`` returns it for several runs."""
+
+    __slots__ = ()
+
+    def table(self) -> Table:
+        """Return the verdicts as a ``Table``, one row per diagnosis."""
+        rows = []
+        for verdict in (diagnosis.verdict for diagnosis in self):
+            fix = verdict.fixes[0] if verdict.fixes else None
+            rows.append(
+                {
+                    "subject": verdict.subject,
+                    "baseline": verdict.baseline,
+                    "step_ns": verdict.step.ns,
+                    "baseline_ns": verdict.baseline_ns,
+                    "ratio": None if verdict.ratio is None else verdict.ratio.value,
+                    "bottleneck": verdict.bottleneck,
+                    "bottleneck_ns": verdict.bottleneck_ns,
+                    "cause": verdict.cause or None,
+                    "fix": None if fix is None else fix.fix,
+                    "saves_ns": None if fix is None else fix.gain_ns or fix.saves_ns,
+                    "certainty": verdict.certainty,
+                    "sentence": verdict.sentence,
+                }
+            )
+        return Table("verdicts", pa.Table.from_pylist(rows, schema(VERDICTS)), VERDICTS)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the verdicts as a DataFrame, one row per diagnosis."""
+        return self.table().to_pandas()
+
+    def __repr__(self) -> str:
+        if len(self) <= _IN_FULL:
+            return "\n\n".join(map(repr, self)) or "no diagnoses"
+        lines = [_in_short(diagnosis) for diagnosis in self[:_LINES]]
+        left = len(self) - len(lines)
+        return "\n".join([*lines, *([f"… {left:,} more: .to_pandas() has all"] if left else [])])
+
+    def _repr_html_(self) -> str:
+        """Show the verdicts as a table, one row each."""
+        return self.table()._repr_html_()
+
+
+def _in_short(diagnosis: Diagnosis) -> str:
+    """``torch-lstmcell-basic   56.4 ms   1.19× torch-nn-lstm   a loop of 20 cells per step``."""
+    verdict = diagnosis.verdict
+    times = "" if verdict.baseline is None else f"{verdict.times} {cropped(verdict.baseline, 24)}"
+    step = f"{milliseconds(verdict.step.ns):>9} ms"
+    head = f"{cropped(verdict.subject, _NAME):{_NAME}} {step}  {times:<30}".rstrip()
+    line = one_line(f"{head}  {in_short(verdict)}")
+    return line if len(line) <= _LINE else line[: _LINE - 1] + "…"
+
+
+@overload
+def diagnose(
+    runs: Run, /, *, across: Collection[str] = ..., rank: int | None = ..., device: int | None = ...
+) -> Diagnosis: ...
+
+
+@overload
+def diagnose(
+    runs: list[Run] | list[Target] | list[str] | tuple[Run | Target, ...],
+    /,
+    *,
+    across: Collection[str] = ...,
+    rank: int | None = ...,
+    device: int | None = ...,
+) -> Diagnoses: ...
+
+
+@overload
+def diagnose(
+    one: Run,
+    other: Run,
+    /,
+    *,
+    across: Collection[str] = ...,
+    rank: int | None = ...,
+    device: int | None = ...,
+) -> Diagnosis: ...
+
+
+@overload
+def diagnose(
+    *runs: Runs,
+    across: Collection[str] = ...,
+    rank: int | None = ...,
+    device: int | None = ...,
+) -> Diagnosis | Diagnoses: ...
+
+
+@in_python
+def diagnose(
+    *runs: Runs,
+    across: Collection[str] = (),
+    rank: int | None = None,
+    device: int | None = None,
+) -> Diagnosis | Diagnoses:
+    """Say why runs are slow, and what to change.
+
+    ``diagnose(run)`` says where the step of one run goes. ``diagnose(a, b)`` says why the slower
+    of two runs is slower. Both return a ``Diagnosis``. ``diagnose("traces/")`` and
+    ``diagnose([a, b, c])`` return ``Diagnoses``: each run is compared with the fastest comparable
+    run, slowest first; a run with none is diagnosed alone.
+
+    Args:
+        runs: runs or paths; give several arguments to compare runs whatever their workload.
+        across: conditions in which compared runs may differ, as in ``["threads"]``.
+        rank: rank to diagnose; by default the one that the other ranks wait for in collectives,
+            else the first.
+        device: device of the rank; by default the busiest one.
+
+    Raises:
+        UsageError: ``across`` names no condition, runs given one by one differ in a condition that
+            ``across`` does not name, or a run has no such rank or device.
+    """
+    if not runs:
+        raise UsageError("no run is given", "give a run, two runs, or a folder of runs")
+    each = [runs_of(given) for given in runs]
+    one_by_one = len(each) > 1 and all(len(of_one) == 1 for of_one in each)
+    breakdowns = [run.breakdown for of_one in each for run in of_one]
+    diagnoses = diagnose_all(
+        breakdowns, _names(across), Asked(rank=rank, device=device), must_compare=one_by_one
+    )
+    named = len(runs) > 1 or isinstance(runs[0], (Run, str, Path))
+    if named and len(diagnoses) == 1:
+        return diagnoses[0]
+    return Diagnoses(sorted(diagnoses, key=lambda d: badness(d.verdict), reverse=True))
+
+
+@in_python
+def compare(
+    one: Run | Target,
+    other: Run | Target,
+    *,
+    across: Collection[str] = (),
+    rank: int | None = None,
+    device: int | None = None,
+) -> Diagnosis:
+    """Say why the slower of two runs is slower, and what to change.
+
+    Args:
+        one: a run or the path of one.
+        other: a run or the path of one.
+        across: conditions in which the two may differ, as in ``["threads"]``.
+        rank: rank to compare, as for ``diagnose``.
+        device: device of the rank, as for ``diagnose``.
+
+    Raises:
+        UsageError: the runs differ in a condition that ``across`` does not name, a path holds
+            several runs, or a run has no such rank or device.
+    """
+    runs = runs_of([one, other])
+    if len(runs) != 2:
+        raise UsageError(f"these are {len(runs)} runs", "compare takes two; diagnose takes any")
+    asked = Asked(rank=rank, device=device)
+    breakdowns = [run.breakdown for run in runs]
+    return diagnose_all(breakdowns, _names(across), asked, must_compare=True)[0]
+
+
+@in_python
+def gate(base: Runs, new: Runs, fail_if: str = FAIL_IF, *, across: Collection[str] = ()) -> Gate:
+    """Check whether new runs are slower than base runs, for CI.
+
+    Each new run is compared with the base run of the same name, or implementation and workload.
+    ``state`` of the result is ``"pass"``, ``"fail"`` or ``"inconclusive"``; ``verdicts`` has one
+    verdict per pair.
+
+    Args:
+        base: runs or paths; ``"baseline:NAME"`` is what ``lstmprof compare --save-baseline NAME``
+            saved.
+        new: runs or paths.
+        fail_if: condition that fails the gate: ``"slower > 5 %"``, ``"faster > 20 %"`` or
+            ``"step > 12 ms"``, joined by ``or``.
+        across: conditions in which a pair may differ, as in ``["threads"]``.
+
+    Raises:
+        UsageError: ``fail_if`` cannot be parsed, a single pair differs in a condition that
+            ``across`` does not name, or no run has a pair.
+    """
+    parsed = limits(fail_if)
+    return gate_of(step_profiles_of(base), step_profiles_of(new), parsed, _names(across))
+
+
+@in_python
+def history(runs: Runs) -> Table:
+    """Return how the step of each implementation changed from run to run.
+
+    The table has one row per run; the runs of an implementation are sorted by date, oldest first.
+    docs/history.md has the columns.
+    """
+    return history_table(series_of(step_profiles_of(runs)))
+
+
+@in_python
+def check(runs: Runs) -> Document:
+    """Check whether profiles are complete and undisturbed, and say how to record better ones.
+
+    The result has one entry per run in ``runs``, each with a ``state`` (``"ok"``, ``"warn"`` or
+    ``"fail"``) and one row per check; ``to_pandas()`` returns all rows.
+
+    Raises:
+        RunError: a file of a run is missing or damaged.
+    """
+    return checked([run.breakdown for run in runs_of(runs)])
+
+
+def _names(across: Collection[str]) -> Collection[str]:
+    return (across,) if isinstance(across, str) else across

@@ -1,0 +1,90 @@
+"""Errors in the words of Python: ``--across threads`` becomes ``across=["threads"]``.
+
+Messages name options of the command line, because most of their readers use it. ``in_python``
+rewrites them at the border of the API; commands (``lstmprof list --all``) stay as they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from lstmprof.capture.request import MODES, PRECISIONS, PROFILERS, SAMPLERS, CaptureRequest
+from lstmprof.errors import LstmprofError
+from lstmprof.names import CONDITIONS
+from lstmprof.workloads import GATES, LOSSES, OVERRIDABLE
+
+_Given = ParamSpec("_Given")
+_Returned = TypeVar("_Returned")
+
+#: Option → argument, if the argument is not the option's name with underscores.
+_RENAMED = {
+    "impl": "implementation",
+    "with": "packages",
+    "timeout": "timeout_s",
+    "timing-seconds": "timing_s",
+    "sampler-seconds": "sampler_s",
+}
+#: Options without a value → the value that the argument takes.
+_SWITCHES = {
+    **dict.fromkeys(("force", "quick", "cuda-graph", "xla", "anomaly", "deterministic"), True),
+    **dict.fromkeys(("keep-denormals", "variable-length", "bidirectional"), True),
+    **dict.fromkeys(("no-onednn", "no-peaks"), False),
+}
+_ARGUMENTS = {
+    *(field.name for field in dataclasses.fields(CaptureRequest)),
+    *OVERRIDABLE,
+    *("workload", "rounds", "name", "out", "era", "packages", "implementation"),
+    *("across", "rank", "device", "step_range", "fail_if"),
+    *("rows", "columns", "value", "like", "minutes"),
+}
+#: Values that an option is followed by in a message; any other word is prose.
+_VALUES = (
+    *(*CONDITIONS, *MODES, *PRECISIONS, *PROFILERS, *SAMPLERS, *GATES, *LOSSES),
+    *("cpu", "cuda"),
+)
+_COMMAND = r"\blstmprof [a-z][^;,)`]*"
+_ACROSS = rf"--across (?:{'|'.join(CONDITIONS)})(?: --across \w+)*"
+_VALUE = rf"'[^']*'|\d[\w.]*|(?:{'|'.join(_VALUES)})(?![\w-])"
+_OPTION = rf"(?<![\w-])--(?P<name>[a-z]+(?:-[a-z]+)*)(?: (?P<value>{_VALUE}))?"
+_PART = re.compile(rf"(?P<command>{_COMMAND})|(?P<across>{_ACROSS})(?![\w-])|{_OPTION}|(?<!\S)-o\b")
+
+
+def with_arguments(text: str) -> str:
+    """Return ``text`` with the arguments of the API in place of options of the command line."""
+    return _PART.sub(_argument, text)
+
+
+def _argument(part: re.Match[str]) -> str:
+    if part["command"]:
+        return part[0]
+    if part["across"]:
+        names = [f'"{word}"' for word in part[0].split() if word != "--across"]
+        return f"across=[{', '.join(names)}]"
+    option, value = part["name"] or "out", part["value"]
+    if option in _SWITCHES:
+        return f"{option.removeprefix('no-').replace('-', '_')}={_SWITCHES[option]}"
+    argument = _RENAMED.get(option, option.replace("-", "_"))
+    if argument not in _ARGUMENTS:
+        return part[0]
+    if value is None:
+        return argument
+    word = value.strip("'")
+    return f"{argument}={word}" if word.isdecimal() else f'{argument}="{word}"'
+
+
+def in_python(function: Callable[_Given, _Returned]) -> Callable[_Given, _Returned]:
+    """Make the errors of ``function`` name arguments of the API."""
+
+    @functools.wraps(function)
+    def call(*given: _Given.args, **named: _Given.kwargs) -> _Returned:
+        try:
+            return function(*given, **named)
+        except LstmprofError as error:
+            error.reword(with_arguments)
+            raise
+
+    return call

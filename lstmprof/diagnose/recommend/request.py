@@ -1,0 +1,51 @@
+"""What a recommendation captures: the network that is described, or that of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lstmprof import workloads
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.diagnose.shapes import Shape, is_here
+from lstmprof.errors import UsageError
+from lstmprof.workloads.studies import NAMED
+
+#: The network, but for the sizes that are given.
+BASE = NAMED[0]
+
+
+def request_of(
+    shape: Shape | None,
+    sizes: Mapping[str, Any],
+    conditions: Mapping[str, Any],
+    progress: Callable[[str], None],
+) -> CaptureRequest:
+    """Return the request that all candidates share; the implementation in it is a placeholder.
+
+    Args:
+        shape: network and conditions of a run, or None.
+        sizes: fields of ``Workload``; None is not given.
+        conditions: device, precision, mode and threads; None is not given.
+        progress: called with a line if the run was on a GPU and this machine has none.
+
+    Raises:
+        UsageError: neither ``shape`` nor a size is given, or both are.
+    """
+    sizes = {name: value for name, value in sizes.items() if value is not None}
+    asked: dict[str, Any] = {k: value for k, value in conditions.items() if value is not None}
+    if shape is None and not sizes:
+        raise UsageError(
+            "no network is described", "give --like, or --hidden, --batch and --time-steps"
+        )
+    if shape is None:
+        network = workloads.with_overrides(BASE, **sizes)
+        return CaptureRequest("torch-nn-lstm", network, peaks=False, **asked)
+    if sizes:
+        raise UsageError("--like says the sizes", "leave --like or the sizes out")
+    of_run: dict[str, Any] = {"precision": shape.precision, "mode": shape.mode}
+    of_run |= {"device": shape.device, "threads": shape.threads, "seed": shape.seed}
+    if not is_here(shape.device) and "device" not in asked:
+        progress("it ran on a GPU, and this machine has none: measured on the CPU")
+        of_run["device"] = "cpu"
+    return CaptureRequest("torch-nn-lstm", shape.workload, peaks=False, **{**of_run, **asked})

@@ -1,0 +1,228 @@
+"""A verdict as eight lines of text at most: for the terminal, notebooks and ``repr``.
+
+::
+
+    Diagnosis ─▶ Line, the most important first ─▶ those that fit into MOST_LINES ─▶ text
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from lstmprof.breakdown.mean_step import lane_words
+from lstmprof.diagnose.certainty import Outcome
+from lstmprof.diagnose.findings import ADVISED_SHARE
+from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.diagnose.verdict import Verdict
+from lstmprof.errors import one_line
+from lstmprof.numbers import cropped, escaped, listed, milliseconds, with_short_names
+
+#: Lines of a verdict, its first one and those under labels. Chosen by hand: two verdicts, their
+#: heading and what follows them fit into 25 lines.
+MOST_LINES = 8
+#: Characters of a line, if nothing says how wide the output is.
+WIDTH = 100
+#: Characters of a label with the spaces around it.
+INDENT = 9
+#: Fixes, and kinds of time on one line, that a verdict shows.
+_FIXES, _PLACES = 2, 6
+#: Milliseconds have one digit in a row of which the largest is this long.
+_LONG_NS = 1_000_000
+
+
+class Diagnosed(Protocol):
+    """What the text of a verdict needs of a ``Diagnosis``."""
+
+    @property
+    def verdict(self) -> Verdict: ...
+    @property
+    def fast(self) -> StepProfile | None: ...
+    @property
+    def slow(self) -> StepProfile: ...
+    @property
+    def outcome(self) -> Outcome: ...
+    @property
+    def kernel_names(self) -> list[str]: ...
+
+
+@dataclass(frozen=True)
+class Line:
+    """One labelled text of a verdict. It takes at most ``most`` lines; ``end`` is never cut.
+
+    Lines of a low ``rank`` are kept if a verdict has too many.
+    """
+
+    rank: int
+    label: str
+    text: str
+    end: str = ""
+    most: int = 2
+
+    @property
+    def head(self) -> str:
+        """The label in a column of its own."""
+        return f"  {self.label:{INDENT - 3}} "
+
+    def shortened(self, names: Sequence[str]) -> tuple[str, str]:
+        """Return the text and its end with long kernel ``names`` shortened."""
+        return with_short_names(self.text, names), with_short_names(self.end, names)
+
+
+def _as_it_is(text: str) -> str:
+    return text
+
+
+def verdict_text(
+    diagnosis: Diagnosed, width: int = WIDTH, spoken: Callable[[str], str] = _as_it_is
+) -> list[list[str]]:
+    """Return the lines of a verdict, those of one label together; the first names the run.
+
+    ``spoken`` replaces characters that the output cannot show.
+    """
+    names = diagnosis.kernel_names
+    lines = []
+    for line in verdict_lines(diagnosis):
+        text, end = (spoken(one_line(part)) for part in line.shortened(names))
+        end = f" {end}" if line.end.startswith(" ") else end
+        lines.append((line, wrapped(line.head, text, end, line.most, width)))
+    room, kept = MOST_LINES - 1, set()
+    for line, broken in sorted(lines, key=lambda pair: pair[0].rank):
+        if len(broken) <= room:
+            room -= len(broken)
+            kept.add(line)
+    first = spoken(one_line(first_line(diagnosis)))
+    return [[first], *(broken for line, broken in lines if line in kept)]
+
+
+def wrapped(head: str, text: str, end: str, most: int | None, width: int) -> list[str]:
+    """Return ``text`` and ``end`` behind ``head`` in lines of ``width``, indented as the first.
+
+    The text is cut with an ellipsis if it takes more than ``most`` lines; ``end`` stays.
+    """
+    more = f" …{end}"
+    wrapper = textwrap.TextWrapper(
+        width,
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+    lines = wrapper.wrap(f"{text}{end}")
+    if most is None or len(lines) <= most or len(head) + len(more) >= width:
+        return lines
+    wrapper.max_lines, wrapper.placeholder = most, more
+    # without the end the text may fit, and textwrap would then add no placeholder
+    return wrapper.wrap(f"{text} {'x' * width}")
+
+
+def page(diagnosis: Diagnosed) -> str:
+    """Return the baseline and the verdict as text for ``repr``."""
+    against = baseline_line(diagnosis)
+    heading = [one_line(against)] if against else []
+    return "\n".join([*heading, *(line for part in verdict_text(diagnosis) for line in part)])
+
+
+def markdown_page(diagnosis: Diagnosed) -> str:
+    """Return the baseline and the verdict in Markdown for a notebook."""
+    against, names = baseline_line(diagnosis), diagnosis.kernel_names
+    head = [escaped(against)] if against else []
+    head.append(f"**{escaped(first_line(diagnosis))}**")
+    shown = [(line.label, "".join(line.shortened(names))) for line in verdict_lines(diagnosis)]
+    lines = [
+        f"- **{label}** {escaped(text)}" if label else f"- {escaped(text)}" for label, text in shown
+    ]
+    return "\n".join(["  \n".join(head), "", *lines])
+
+
+def baseline_line(diagnosis: Diagnosed) -> str:
+    """Return ``baseline: torch-nn-lstm, 22.3 ms per step (oneDNN)``; empty for a run alone."""
+    verdict, fast = diagnosis.verdict, diagnosis.fast
+    if fast is None or verdict.baseline is None:
+        return ""
+    kernels = f" ({fast.info.kernels_used})" if fast.info.kernels_used else ""
+    return f"baseline: {verdict.baseline}, {verdict.baseline_ms}{kernels}"
+
+
+def first_line(diagnosis: Diagnosed) -> str:
+    """Return the run, its step, the ratio and the certainty."""
+    verdict = diagnosis.verdict
+    words = [verdict.subject, verdict.step_ms]
+    words += [f"{verdict.times} as long"] if verdict.baseline is not None else []
+    slow = diagnosis.slow
+    words += [f"{lane_words(*slow.place)}, one of {slow.lanes}"] if slow.lanes > 1 else []
+    words += [] if verdict.state == "none" else [verdict.certainty]
+    return "   ".join(words)
+
+
+def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
+    """Yield the labelled lines in the order in which they are printed."""
+    verdict = diagnosis.verdict
+    if verdict.state == "none":
+        yield Line(0, "Same" if diagnosis.outcome.equal else "Unsure", verdict.words)
+        if verdict.cause:
+            yield Line(1, "Differ", verdict.cause)
+        return
+    yield Line(0, "Why", verdict.cause or verdict.why)
+    for number, fix in enumerate(verdict.fixes[:_FIXES]):
+        rank, most = (5, 2) if number else (1, 3)
+        gain = f" ({fix.gain})" if fix.gain else ""
+        yield Line(rank, "Fix" if gain else "Try", fix.fix, gain, most)
+    if places := _places(verdict):
+        yield Line(2, "Where", places)
+    if verdict.cause and verdict.evidence:
+        yield Line(4, "", verdict.evidence)
+    if verdict.reasons:
+        yield Line(3, "Doubt", listed(list(verdict.reasons)))
+    for rare in verdict.now_and_then[:1]:
+        often = f"in {rare.steps} of {diagnosis.slow.steps} steps"
+        yield Line(6, "Rare", f"{cropped(rare.name)}: {milliseconds(rare.each_ns)} ms {often}")
+
+
+def _places(verdict: Verdict) -> str:
+    """Return the kinds of time in ms; of two runs the differences; under 5 % is ``other``."""
+    least = ADVISED_SHARE * max(abs(verdict.whole_ns), 1)
+    large = [d for d in verdict.where if abs(d.delta_ns) >= least][:_PLACES]
+    large.sort(key=lambda d: -d.delta_ns)
+    rest = verdict.whole_ns - sum(d.delta_ns for d in large)
+    digits = 1 if abs(verdict.whole_ns) >= _LONG_NS else 3
+    shown = [(d.kind, d.delta_ns) for d in large]
+    shown += [("other", rest)] if len(large) < len(verdict.where) else []
+    plus = "+" if verdict.baseline is not None else ""
+    texts = []
+    for kind, ns in shown:
+        amount = f"{abs(ns) / 1e6:,.{digits}f}"
+        if kind != "other" or amount.strip("0.,"):
+            texts.append(f"{kind} {plus if ns >= 0 else '−'}{amount}")
+    return "   ".join(texts) + (" ms" if texts else "")
+
+
+def badness(verdict: Verdict) -> tuple[bool, float, float]:
+    """Return the key by which verdicts are sorted, the largest first.
+
+    Runs that are compared come first, by ratio. Runs alone are sorted by the share of the step that
+    the best fix saves, then by the share of the bottleneck.
+    """
+    if verdict.ratio is not None:
+        return True, verdict.ratio.value, 0.0
+    share = verdict.bottleneck_ns / (verdict.whole_ns or 1)
+    return False, (saved_share(verdict) or 0.0) if share else -1.0, share
+
+
+def saved_share(verdict: Verdict) -> float | None:
+    """Return the share of the step that the best fix saves at most; None if unknown."""
+    best = max((fix.worth_ns for fix in verdict.fixes), default=0)
+    return best / verdict.step.ns if best and verdict.step.ns else None
+
+
+def in_short(verdict: Verdict) -> str:
+    """Return the cause and the bottleneck, else why they are unknown."""
+    if verdict.bottleneck is None:
+        return verdict.words
+    if verdict.baseline is not None:
+        cause = verdict.cause.partition(" (")[0]  # the baseline's count is in brackets
+        parts = [cause, f"{verdict.bottleneck} +{milliseconds(verdict.bottleneck_ns)} ms"]
+        return "; ".join(part for part in parts if part)
+    return verdict.cause or f"{verdict.bottleneck} {verdict.amount}"
