@@ -163,7 +163,7 @@ def test_several_waits_of_a_device_for_its_host_are_one_bottleneck() -> None:
     mostly = alone(waits(dispatch=50, python=5)).verdict
     assert (mostly.kind, mostly.bottleneck, mostly.bottleneck_ns) == (
         *("dispatch", "dispatch"),
-        55 * MS,
+        50 * MS,
     )
 
 
