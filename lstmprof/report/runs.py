@@ -11,7 +11,6 @@ from lstmprof.breakdown import Breakdown
 from lstmprof.diagnose.comparable import comparable_groups, conditions_in_words, device_in_words
 from lstmprof.diagnose.ranks import UNKNOWN, of_straggler
 from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.events.annotate import OWN_CODE
 from lstmprof.numbers import labels
 from lstmprof.report.model import Group, Report, Row, RunFacts
 from lstmprof.runs.metadata import RunInfo
@@ -40,9 +39,7 @@ def groups(profiles: Sequence[StepProfile], across: Collection[str] = ()) -> tup
     return tuple(
         Group(
             number=number,
-            conditions=_conditions(
-                group[0].info, group[0].name if len(group) == 1 else _unnamed(group), across
-            ),
+            conditions=_conditions(group[0].info, group[0].name, across),
             device=device_in_words(group[0].info),
             runs=tuple(profile.name for profile in group),
         )
@@ -50,15 +47,8 @@ def groups(profiles: Sequence[StepProfile], across: Collection[str] = ()) -> tup
     )
 
 
-def _unnamed(group: Sequence[StepProfile]) -> str:
-    """What runs are called that do not say what they computed."""
-    own = {profile.info.source == OWN_CODE for profile in group}
-    kinds = (("own code", True in own), ("profiles made elsewhere", False in own))
-    return " and ".join(kind for kind, is_there in kinds if is_there)
-
-
 def _conditions(info: RunInfo, unnamed: str, across: Collection[str]) -> str:
-    """What all runs of a group share; where they do not say their workload, ``unnamed``."""
+    """What all runs of a group share; ``unnamed`` is a run alone of unknown workload."""
     shared = {"workload": unnamed, **conditions_in_words(info)}
     return ", ".join(text for name, text in shared.items() if name not in across)
 

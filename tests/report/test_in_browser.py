@@ -565,7 +565,7 @@ def test_real_profiles_of_gpus_open(browser: Any, tmp_path: Path) -> None:
     page.write(report, out)
     opened = Opened(browser, out, 1280, "light")
     assert opened.complaints == []
-    assert len(opened.texts(".verdict .headline")) == len(report.diagnoses) == 2
+    assert len(opened.texts(".verdict .headline")) == len(report.diagnoses) == 3
     assert len(opened.texts("#timeline-run option")) == 3
     for place in range(3):
         opened.tab.select_option("#timeline-run", index=place)

@@ -133,10 +133,9 @@ def test_a_way_between_two_runs_says_how_many_steps_it_is_of(tmp_path: Path) -> 
 def test_the_first_screen_has_each_verdict_with_its_certainty_and_the_times(html: str) -> None:
     first = html[html.index('<section id="verdict"') : html.index('<section id="ledger"')]
     verdicts = re.findall(r'headline"><bdi>(.*?)</bdi> <span class="certainty">(.*?)</span>', first)
-    assert verdicts[0] == (
-        "torch-cell takes 4.50× as long as torch-nn-lstm: Python, 0.049 of the 0.070 ms",
-        "measured",
-    )
+    headline, certainty = verdicts[0]
+    assert headline.startswith("torch-cell takes 4.50× as long as torch-nn-lstm")
+    assert certainty == "measured"
     assert len(verdicts) == 2
     assert 'data-figure="times-0"' in first
     assert "<details open" not in first

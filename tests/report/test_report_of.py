@@ -237,23 +237,11 @@ def test_across_a_condition_runs_are_compared_and_it_is_not_told_as_shared(tmp_p
     assert "fp" not in group.conditions
 
 
-@pytest.mark.parametrize(
-    ("sources", "said"),
-    [
-        (("own code", "own code"), "own code"),
-        (("ingest", "ingest"), "profiles made elsewhere"),
-        (("ingest", "own code"), "own code and profiles made elsewhere"),
-    ],
-)
-def test_runs_that_do_not_say_what_they_computed_are_called_by_their_source(
-    sources: tuple[str, str], said: str
-) -> None:
-    runs = [
-        made.profile(made.contributor("busy", "gemm", 1000, "mm"), name=name, facts={"source": of})
-        for name, of in zip("ab", sources, strict=True)
-    ]
-    (group,) = groups(runs)
-    assert group.conditions.split(", ")[0] == said
+def test_runs_that_do_not_say_what_they_computed_are_groups_of_their_own() -> None:
+    runs = [made.profile(made.contributor("busy", "gemm", 1000, "mm"), name=name) for name in "ab"]
+    assert [group.conditions.split(", ")[0] for group in groups(runs)] == ["a", "b"]
+    (group,) = groups(runs, across=("workload",))
+    assert group.runs == ("a", "b")
 
 
 def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
