@@ -22,7 +22,7 @@ from lstmprof.diagnose.certainty.pair import (
     span_of,
     structure_in_words,
 )
-from lstmprof.diagnose.findings import HOST, NAMED_SHARE, Difference, Finding, lengths
+from lstmprof.diagnose.findings import NAMED_SHARE, Difference, Finding, lengths
 from lstmprof.diagnose.findings.because import because, pace
 from lstmprof.diagnose.remedies import Advice, of_most
 from lstmprof.diagnose.step_profile import StepProfile, labels
@@ -39,6 +39,8 @@ _NOT_BY_COUNT = (
 _WHOLE = 100
 #: The bottleneck of a device that waits for its host in several ways.
 WAITS_FOR_HOST = "waiting for the host"
+#: Other waits are part of the bottleneck from this share of the named one on. Chosen by hand.
+_OTHER_WAITS = 0.1
 #: The kinds of time that are plural nouns.
 _PLURALS = ("ranges", "calls")
 
@@ -227,9 +229,9 @@ def _per(profile: StepProfile) -> str:
 
 
 def _bottleneck(named: Finding, group: Sequence[Finding]) -> str:
-    """Return the named kind of time, or ``waiting for the host`` if several waits are large."""
-    large = [f for f in group if f.delta_ns >= NAMED_SHARE * sum(g.delta_ns for g in group)]
-    return WAITS_FOR_HOST if named.group == HOST and len(large) > 1 else named.kind
+    """Return the named kind of time, or ``waiting for the host`` if other waits count as well."""
+    others = sum(f.delta_ns for f in group) - named.delta_ns
+    return WAITS_FOR_HOST if others > _OTHER_WAITS * named.delta_ns else named.kind
 
 
 def _evidence(named: Finding, slow: StepProfile) -> str:
