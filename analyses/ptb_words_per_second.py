@@ -19,8 +19,8 @@ from analyses.printing import main
 from analyses.published import PTB
 
 COMMAND = (
-    "lstmprof capture --impl torch-nn-lstm --workload ptb-large; lstmprof capture --impl torch-nn-lstm "
-    "--workload ptb-large --hidden 200 --features 200 --time-steps 20"
+    "lstmprof capture --impl torch-nn-lstm --workload ptb-large; lstmprof capture "
+    "--impl torch-nn-lstm --workload ptb-large --hidden 200 --features 200 --time-steps 20"
 )
 SMALL, LARGE = 200, 1500
 #: Hours of an epoch, of README and main.lua.

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any, NoReturn
 
-_INTERRUPTED = b"lstmprof: error: interrupted; nothing half-written was left\n"
-_NO_OUTPUT = "lstmprof: error: standard output is closed; send it to a file or to /dev/null\n"
+_INTERRUPTED = b"lstmprof: error: interrupted; no partial output was left\n"
+_NO_OUTPUT = "lstmprof: error: standard output is closed; redirect it to a file or to /dev/null\n"
 _IMPORTING = "<frozen importlib._bootstrap"
 #: Until a signal that was put off, or lost in a finalizer, is tried again.
 _SOON_S = 0.02
@@ -56,8 +56,8 @@ def _uninstalled(error: ModuleNotFoundError) -> str:
     if package == "lstmprof":
         raise error
     return (
-        f"lstmprof: error: {package} is not installed for {sys.executable}; "
-        "in a clone of lstmprof, pip install . installs what it needs"
+        f"lstmprof: error: {sys.executable} has no package {package}; "
+        "run 'pip install .' in your clone of lstmprof"
     )
 
 

@@ -19,7 +19,7 @@ from lstmprof import __version__, streams
 from lstmprof.commands import VERBS
 from lstmprof.errors import CacheWarning, LstmprofError, of_system, one_line, unknown_name
 
-_INTERRUPTED = "interrupted; nothing half-written was left"
+_INTERRUPTED = "interrupted; no partial output was left"
 
 
 class Verbs(click.Group):
@@ -49,12 +49,12 @@ class Verbs(click.Group):
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="lstmprof")
 def cli() -> None:
-    """Why one LSTM is slower than another: capture, and account for every nanosecond of a step.
+    """Profile LSTM training, and explain why it is slow.
 
     \b
     Example:
-      lstmprof capture --impl torch-nn-lstm --workload 1x320-ce-short
-      lstmprof breakdown traces/
+      lstmprof run train.py
+      lstmprof diagnose traces/
     """
 
 
@@ -111,9 +111,9 @@ def _told(error: BaseException) -> int:
     if isinstance(error, OSError):
         return _refused(str(of_system(error)), 1)
     if isinstance(error, MemoryError):
-        return _refused("there is not enough memory; profile fewer steps, or free some", 1)
+        return _refused("out of memory; free some memory, or profile fewer steps", 1)
     if isinstance(error, ImportError) and str(error.path).endswith(".so"):
-        return _refused(f"{error}; free memory, or install that package again", 1)
+        return _refused(f"{error}; free some memory, or reinstall the package", 1)
     raise error
 
 

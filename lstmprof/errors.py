@@ -106,23 +106,23 @@ def of_url(url: str, error: Exception) -> Tuple[str, str]:
     if isinstance(error, ImportError) and extra:
         return reason, "pip install 'lstmprof[{}]'".format(extra)
     if isinstance(error, ImportError):
-        return reason, "pip install what it names"
+        return reason, "install the missing package with pip"
     if isinstance(error, ValueError) and reason.startswith("Protocol not known"):
-        return reason, "check the URL, or pip install the package of its protocol"
+        return reason, "check the URL, or install the package for its protocol with pip"
     return reason, "check the URL and its credentials"
 
 
 #: What to do about a fault of the system, by its number.
 _NEXT_STEPS = {
-    errno.ENOSPC: "free space there, or let TMPDIR, LSTMPROF_CACHE or --out name another place",
-    errno.EDQUOT: "free space there, or let TMPDIR, LSTMPROF_CACHE or --out name another place",
-    errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
-    errno.EMFILE: "raise the limit on open files (ulimit -n)",
-    errno.EACCES: "check its permissions, or name another place",
-    errno.EPERM: "check its permissions, or name another place",
-    errno.EROFS: "let TMPDIR, LSTMPROF_CACHE or --out name a place that can be written",
-    errno.ENOENT: "see what removed it meanwhile, or let TMPDIR name a folder that is there",
-    errno.ENAMETOOLONG: "give a shorter name",
+    errno.ENOSPC: "free some space, or set TMPDIR, LSTMPROF_CACHE or --out to another disk",
+    errno.EDQUOT: "free some space, or set TMPDIR, LSTMPROF_CACHE or --out to another disk",
+    errno.EFBIG: "raise the file size limit (ulimit -f)",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.EACCES: "check its permissions, or choose another place",
+    errno.EPERM: "check its permissions, or choose another place",
+    errno.EROFS: "set TMPDIR, LSTMPROF_CACHE or --out to a writable folder",
+    errno.ENOENT: "check what removed it, or set TMPDIR to an existing folder",
+    errno.ENAMETOOLONG: "choose a shorter name",
 }
 
 
@@ -130,7 +130,7 @@ def of_system(fault: OSError) -> LstmprofError:
     """A fault of the system where nobody knew more: names the file, if the system did."""
     reason = fault.strerror or str(fault) or type(fault).__name__
     if fault.errno == errno.ENOENT and fault.filename is None and not _has_folder():
-        return LstmprofError("the folder in which this runs was removed", "go to another one")
+        return LstmprofError("the current folder was deleted", "change to another folder")
     where = "" if fault.filename is None else "{}: ".format(os.fsdecode(fault.filename))
     return LstmprofError(where + reason, next_step_of(fault, "check the file system"))
 

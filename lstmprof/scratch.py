@@ -101,11 +101,13 @@ def check_file(path: Path, *, force: bool, next_step: str) -> None:
         RunError: it is there already and ``force`` is not given, or it is no plain file.
     """
     if path.is_symlink():
-        raise RunError(f"{path}: is a link to {path.readlink()}", "name the file itself")
+        raise RunError(
+            f"{path}: is a link to {path.readlink()}", "give the path of the file itself"
+        )
     if path.exists() and not path.is_file():
-        raise RunError(f"{path}: is there already, and is no plain file", "name another one")
+        raise RunError(f"{path}: already exists and is not a regular file", "choose another")
     if path.exists() and not force:
-        raise RunError(f"{path}: is there already", next_step)
+        raise RunError(f"{path}: already exists", next_step)
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -171,7 +173,7 @@ def made_temporary_folder() -> Path:
         base = Path(tempfile.gettempdir())
     except OSError as fault:
         raise LstmprofError(
-            "there is no folder for temporary files", "let TMPDIR name one that can be written"
+            "no folder for temporary files exists", "set TMPDIR to a writable folder"
         ) from fault
     for left in left_in(base, _TEMPORARY):
         shutil.rmtree(left, ignore_errors=True)
@@ -191,5 +193,5 @@ def room_in(folder: Path) -> Iterator[None]:
     except OSError as fault:
         raise LstmprofError(
             f"{folder}: cannot hold temporary files ({fault.strerror or fault})",
-            "free space there, or let TMPDIR name a folder that has more",
+            "free some space, or set TMPDIR to another disk",
         ) from fault

@@ -95,7 +95,7 @@ class Stream:
         except OSError as fault:
             self._fault = OutputError(
                 f"{self._name} cannot be written ({fault.strerror or fault})",
-                "free space there, or send it to another place",
+                "free some space, or redirect the output to another disk",
             )
         if self._fault is not None:
             _forget(self._file)

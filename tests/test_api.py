@@ -325,7 +325,7 @@ def test_errors_name_arguments(run: lp.Run, tmp_path: Path) -> None:
 
 
 def test_wrong_arguments_get_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(LstmprofError, match=r"demo: there is no such file"):
+    with pytest.raises(LstmprofError, match=r"demo: no such file"):
         lp.read_all("demo")
     with pytest.raises(UsageError, match=r"3 is no path and no URL; give text"):
         lp.read_all(3)  # type: ignore[arg-type]

@@ -91,8 +91,8 @@ def test_a_python_without_what_is_needed_is_told_in_one_line() -> None:
     )
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr == (
-        f"lstmprof: error: click is not installed for {sys.executable}; "
-        "in a clone of lstmprof, pip install . installs what it needs\n"
+        f"lstmprof: error: {sys.executable} has no package click; "
+        "run 'pip install .' in your clone of lstmprof\n"
     )
 
 
@@ -237,7 +237,7 @@ def test_the_bare_command_shows_its_help_as_a_page() -> None:
         (["capture", "--impl", "torch-nn-lstm", "--xla"], 2, "does not support xla"),
         (["brakdown", "x"], 2, "did you mean 'breakdown'?"),
         (["breakdown", "no-such-place"], 1, "no-such-place"),
-        (["breakdown", "."], 1, "without a run or a profile"),
+        (["breakdown", "."], 1, "has no run and no profile in it"),
         (["breakdown", ".", "--format", "csv"], 2, "--table"),
         (["ingest", "no-such.json"], 1, "no-such.json"),
         (["list", "--format", "csv"], 2, "implementations"),
@@ -341,7 +341,7 @@ def test_list_shows_what_capture_takes() -> None:
     ]
     shown = lstmprof("list", "--all").stdout
     assert "1x320-ce-short" in shown
-    assert "TensorFlow captures no CUDA graphs" in shown
+    assert "TensorFlow does not capture CUDA graphs" in shown
     assert all(i["here"] for i in everything["implementations"])
     known = {era["name"]: era for era in everything["eras"]}
     assert known["torch-1.0.0"]["packages"] == ["torch==1.0.0", "numpy==1.21.6"]
@@ -381,7 +381,7 @@ def test_list_shows_a_family_or_one_of_it(
     assert [row["name"] for row in json.loads(capsys.readouterr().out)] == names
     assert cli.run(["list", what]) == 0
     shown = capsys.readouterr().out
-    assert "TensorFlow captures no CUDA graphs" in shown
+    assert "TensorFlow does not capture CUDA graphs" in shown
     assert "Theano" not in shown
 
 
@@ -455,7 +455,7 @@ def test_what_was_under_way_notes_what_it_kept_when_it_is_told_to_end(
     monkeypatch.setattr(verb.command, "callback", interrupted)
     assert cli.run(["list"]) == code
     (line,) = capsys.readouterr().err.strip().splitlines()
-    assert line.endswith("interrupted; nothing half-written was left; 2 rounds are kept")
+    assert line.endswith("interrupted; no partial output was left; 2 rounds are kept")
 
 
 def test_a_row_whose_library_is_absent_says_so() -> None:

@@ -113,7 +113,7 @@ def test_a_full_folder_for_temporary_files_is_named(
 def test_a_limit_on_the_size_of_files_is_named(tmp_path: Path) -> None:
     file = profile(tmp_path / "a.json", 20_000, names=2**60)
     ran = lstmprof("ingest", file, "--out", tmp_path / "out", before="ulimit -f 64")
-    assert "raise the limit on the size of files (ulimit -f)" in one_line(ran)
+    assert "raise the file size limit (ulimit -f)" in one_line(ran)
     assert left(tmp_path / "out") == []
 
 
@@ -141,7 +141,7 @@ def test_names_of_no_encoding_are_read_and_written_or_refused_by_one_line(tmp_pa
     assert lstmprof("ingest", file, "--out", tmp_path / "out").returncode == 0
     assert lstmprof("breakdown", file, LSTMPROF_CACHE=tmp_path / "cache").returncode == 0
     said = one_line(lstmprof("ingest", file, "--out", tmp_path / odd))
-    assert "b\ufffd: cannot be written to (its name is no UTF-8)" in said
+    assert "b\ufffd: cannot be written to (its name is not UTF-8)" in said
     assert not (tmp_path / odd).exists()
 
 
@@ -214,6 +214,6 @@ def test_a_signal_is_handed_on_to_a_script(how: signal.Signals, tmp_path: Path) 
     process.send_signal(how)
     said = process.communicate(timeout=300)[1].decode()
     assert process.returncode == 128 + how, said
-    assert "is not written" in said
+    assert "did not write" in said
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)

@@ -114,7 +114,7 @@ def test_what_is_refused_is_left_out_with_the_reason(tmp_path: Path) -> None:
         [request(), request("cudnn-direct"), request("jax-scan", precision="amp-fp16")], tmp_path
     )
     assert planned[0].skip is None
-    assert "cuDNN's layers have none" in str(planned[1].skip)
+    assert "which cuDNN lacks" in str(planned[1].skip)
     assert "no automatic mixed precision" in str(planned[2].skip)
 
 
@@ -252,7 +252,7 @@ def test_a_capture_that_hangs_is_stopped_with_its_worker(place: processes.Place)
     limit_s = processes.GRACE_S + 4.0
     ended = processes.captured(place, small(iterations=10**9), limit_s)
     assert ended.hung
-    told = [f"was not done after {s:g} s and was stopped" for s in (4, limit_s)]
+    told = [f"stopped the worker process after {s:g} s" for s in (4, limit_s)]
     assert any(line in str(ended.fault) for line in told)  # a busy machine's worker starts late
     assert raw_captures.waiting(place.out) == []
     assert list((place.out / raw_captures.FOLDER).iterdir()) == []
@@ -298,7 +298,7 @@ def test_a_dry_run_prints_the_plan_and_does_nothing(tmp_path: Path) -> None:
     assert shown.returncode == 0, shown.stderr
     assert "torch-nn-lstm--1x320-ce-short--fp32--cuda0" in shown.stdout
     assert "left out, 16: cudnn-direct does not support" not in shown.stdout  # the reason alone
-    assert "cuDNN has no automatic mixed precision: its caller casts" in shown.stdout
+    assert "cuDNN has no automatic mixed precision" in shown.stdout
     assert not (tmp_path / "out").exists()
 
 

@@ -110,10 +110,10 @@ def test_only_a_plain_file_is_written_over(tmp_path: Path) -> None:
     link.symlink_to(file)
     os.mkfifo(pipe)
     scratch.check_file(file, force=True, next_step="")
-    with pytest.raises(RunError, match="is there already; give another"):
+    with pytest.raises(RunError, match="already exists; give another"):
         scratch.check_file(file, force=False, next_step="give another")
     for force in (False, True):
         with pytest.raises(RunError, match=f"is a link to {file}"):
             scratch.check_file(link, force=force, next_step="")
-        with pytest.raises(RunError, match="no plain file"):
+        with pytest.raises(RunError, match="not a regular file"):
             scratch.check_file(pipe, force=force, next_step="")

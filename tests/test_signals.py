@@ -48,7 +48,7 @@ def test_a_signal_before_anything_is_begun_is_one_line(
 ) -> None:
     ran = signals.at_a_call(number, how, ["list"], folder)
     assert ran.returncode == 128 + how
-    assert ran.stderr == "lstmprof: error: interrupted; nothing half-written was left\n"
+    assert ran.stderr == "lstmprof: error: interrupted; no partial output was left\n"
 
 
 def test_what_is_ignored_stays_ignored(folder: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_signal_that_comes_in_a_finalizer_is_not_lost() -> None:
     command = [sys.executable, "-c", LOST_IN_A_FINALIZER]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert ran.returncode == 130
-    assert ran.stderr == "lstmprof: error: interrupted; nothing half-written was left\n"
+    assert ran.stderr == "lstmprof: error: interrupted; no partial output was left\n"
 
 
 def test_ctrl_c_that_passes_an_exec_ends_with_the_same_code(tmp_path: Path) -> None:
@@ -101,4 +101,4 @@ def test_ctrl_c_that_passes_an_exec_ends_with_the_same_code(tmp_path: Path) -> N
     own = {**os.environ, "PYTHONPATH": path}
     ran = subprocess.run(command, capture_output=True, text=True, env=own, check=False, timeout=300)
     assert ran.returncode == 130
-    assert ran.stderr == "lstmprof: error: interrupted; nothing half-written was left\n"
+    assert ran.stderr == "lstmprof: error: interrupted; no partial output was left\n"

@@ -60,7 +60,7 @@ def test_a_closed_output_is_one_line() -> None:
     command = f"{sys.executable} -m lstmprof list >&-"
     ran = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert ran.returncode == 1
-    assert ran.stderr.startswith("lstmprof: error: standard output is closed; send it")
+    assert ran.stderr.startswith("lstmprof: error: standard output is closed; redirect it")
     assert len(ran.stderr.splitlines()) == 1
 
 

@@ -236,7 +236,7 @@ class _Query:
     def _too_long(self) -> LstmprofError:
         return LstmprofError(
             f"the query took longer than --timeout {self.timeout_s:g} seconds",
-            "ask for less (WHERE, LIMIT), or allow it more",
+            "narrow it with WHERE or LIMIT, or raise --timeout",
         )
 
 
@@ -255,7 +255,7 @@ def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
     """
     statements = database.extract_statements(sql)
     if [statement.type.name for statement in statements] != ["SELECT"]:
-        raise UsageError("a query is one SELECT", "tables: " + ", ".join(NAMES))
+        raise UsageError("the query must be one SELECT", "tables: " + ", ".join(NAMES))
     return set(re.findall(r"\w+", sql.lower()))
 
 

@@ -168,11 +168,11 @@ def lost_in_words(
     median = milliseconds(lost_ns + step_ns)
     evidence = []
     if cpu_share is not None and cpu_share < 1:
-        evidence.append(f"its thread waited for a CPU {percent(1 - cpu_share)} of all that time")
+        evidence.append(f"the step's thread waited for a CPU {percent(1 - cpu_share)} of the time")
     if preemptions:
         evidence.append(f"preempted {preemptions:,.1f} times per step")
-    text = f"lost to other processes, waiting threads and noise: {milliseconds(lost_ns)} ms of the"
-    return "; ".join([f"{text} median {median} ms per step", *evidence])
+    text = f"{milliseconds(lost_ns)} of {median} ms per step (median) lost to other work and noise"
+    return "; ".join([text, *evidence])
 
 
 def _per_iteration(table: pa.Table, column: str) -> float | None:

@@ -85,9 +85,10 @@ def refuse_unless_alike(rounds: Sequence[CaptureResult]) -> None:
         for name in sorted({*first, *facts} - {NOT_ALIKE}):
             if first.get(name) != facts.get(name):
                 raise CaptureError(
-                    f"{name} is {first.get(name)} in round 1 and {facts.get(name)} in round "
-                    f"{number}",
-                    "capture all of them again",
+                    f"rounds differ: {name} is {first.get(name)} in round 1 and "
+                    f"{facts.get(name)} in "
+                    f"round {number}",
+                    "repeat the capture",
                 )
 
 

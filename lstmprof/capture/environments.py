@@ -144,8 +144,8 @@ def _build(wanted: Environment) -> None:
     if fault:
         shutil.rmtree(place, ignore_errors=True)
         raise CaptureError(
-            f"{' '.join(wanted.packages)} cannot be installed: {fault}",
-            "check the names and versions given to --with",
+            f"could not install {' '.join(wanted.packages)}: {fault}",
+            "check the package names and versions",
         )
 
 
@@ -159,4 +159,4 @@ def _runs(command: Sequence[str]) -> str | None:
         return None
     messages = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
     errors = [line for line in messages if line.lower().startswith("error")]
-    return (errors or messages or [f"{command[0]} ended with {done.returncode}"])[-1]
+    return (errors or messages or [f"{command[0]} failed with exit status {done.returncode}"])[-1]

@@ -171,7 +171,7 @@ def of_packages(packages: Sequence[str]) -> Era | None:
     pythons = [p for p in eras[0].pythons if all(p in era.pythons for era in eras)]
     if not pythons:
         raise UsageError(
-            f"no one Python has {' and '.join(packages)}", "capture them one after the other"
+            f"no single Python version runs {' and '.join(packages)}", "capture them separately"
         )
     return dataclasses.replace(
         eras[0],

@@ -10,7 +10,7 @@ from lstmprof.capture.worker.host import cuda_devices
 from lstmprof.errors import CaptureError, LstmprofError
 from lstmprof.implementations import Implementation
 
-APART = "runs in an environment of its own, which lstmprof capture makes"
+APART = "needs its own environment, which lstmprof capture installs"
 
 
 def here(row: Implementation) -> str:
@@ -38,7 +38,7 @@ def in_era(name: str) -> str:
         environment = environment_for((), name)
     except LstmprofError as fault:
         return str(fault.fault)
-    return "yes, installed apart" if environment.is_made else "yes, once installed"
+    return "yes, in its own environment" if environment.is_made else "yes, after installation"
 
 
 def _installed(name: str) -> bool:

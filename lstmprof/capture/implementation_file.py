@@ -25,7 +25,7 @@ FRAMEWORKS = ("torch", "tensorflow", "jax")
 _TOLD_BY = {name: name for name in FRAMEWORKS}
 _TOLD_BY.update({"flax": "jax", "equinox": "jax", "haiku": "jax", "keras": "tensorflow"})
 BUILD = "build"
-_TEMPLATE = "`lstmprof list --template torch` prints a file to begin with"
+_TEMPLATE = "`lstmprof list --template torch` prints a template"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,7 @@ def implementation_file(text: str) -> ImplementationFile:
     path, function = _parts(text)
     name = os.path.basename(path)
     if os.path.exists(path) and not os.path.isfile(path):
-        raise UsageError("{}: is no plain file".format(path), _TEMPLATE)
+        raise UsageError("{}: is not a regular file".format(path), _TEMPLATE)
     try:
         with open(path, "rb") as file:
             content = file.read()
@@ -87,13 +87,19 @@ def implementation_file(text: str) -> ImplementationFile:
         line = getattr(fault, "lineno", None)
         place = "{}:{}".format(name, line) if line else name
         reason = getattr(fault, "msg", None) or str(fault)
-        raise UsageError("{}: is no Python: {}".format(place, reason), "correct it there") from None
+        raise UsageError(
+            "{}: is not valid Python: {}".format(place, reason), "correct the file"
+        ) from None
     names = set(_names(tree))
     if function not in names and "*" not in names:
-        near = "; it has " + ", ".join(sorted(_functions(tree))[:8]) if _functions(tree) else ""
+        near = (
+            "; its functions are " + ", ".join(sorted(_functions(tree))[:8])
+            if _functions(tree)
+            else ""
+        )
         raise UsageError(
             "{}: has no function {}(workload){}".format(name, function, near),
-            "write it, or name another: {}:function; {}".format(name, _TEMPLATE),
+            "add it, or name another function: {}:function; {}".format(name, _TEMPLATE),
         )
     digest = hashlib.sha256(content).hexdigest()
     return ImplementationFile(os.path.abspath(path), function, _framework(tree, name), digest)
@@ -138,7 +144,7 @@ def _framework(tree: ast.Module, name: str) -> str:
             return _TOLD_BY[root]
     raise UsageError(
         "{}: imports none of {}, keras and flax".format(name, ", ".join(FRAMEWORKS)),
-        'write FRAMEWORK = "torch" (or another of them) into it',
+        'add FRAMEWORK = "torch" (or another of these) to the file',
     )
 
 

@@ -58,7 +58,7 @@ def interpreters(row: Implementation, wish: Wish) -> list[Interpreter]:
     """
     if wish.versions and (wish.packages or wish.era):
         raise UsageError(
-            "--versions makes environments of its own", "leave out --with and --era, or --versions"
+            "--versions excludes --with and --era", "omit --versions, or omit the others"
         )
     if wish.versions:
         return [_of_version(row, version, wish.python) for version in wish.versions]
@@ -79,7 +79,9 @@ def _of_version(row: Implementation, version: str, python: str | None) -> Interp
     wanted = version if "=" in version else f"{framework_package(row)}=={version}"
     version_wanted = eras.version_of(wanted)
     if version_wanted is None:
-        raise UsageError(f"--versions: {version} is no version", "give 1.4.0, or keras==2.12.0")
+        raise UsageError(
+            f"--versions: '{version}' is not a version", "write 1.4.0, or keras==2.12.0"
+        )
     if python is None and version_wanted == _installed(eras.package_of(wanted)):
         return Interpreter(label=_label(wanted), version=_framework_version(row, [wanted]))
     packages = [wanted, *_beside(row, wanted)]

@@ -31,10 +31,10 @@ ROUNDS, KEPT = ".rounds", "kept.json"
 Making = dict[str, Any]
 #: Why it does not, by the name of what does not agree.
 _CHANGES = {
-    "request": "what is asked for has changed",
+    "request": "the options have changed",
     "rounds": "the number of rounds has changed",
-    "lstmprof": "lstmprof has changed",
-    "machine": "they are of another machine",
+    "lstmprof": "the version of lstmprof has changed",
+    "machine": "they ran on another machine",
 }
 
 
@@ -70,7 +70,7 @@ class KeptRounds:
                 then = json.loads((folder / KEPT).read_text(encoding="utf-8"))["making"]
                 result_in(folder)
             except (OSError, ValueError, LookupError, TypeError, LstmprofError):
-                return "they are damaged, or another version's"
+                return "they are damaged, or of another lstmprof version"
             for name, reason in _CHANGES.items():
                 if then.get(name) != asked[name]:
                     return reason
@@ -89,7 +89,7 @@ class KeptRounds:
             pid = json.loads((folder / KEPT).read_text(encoding="utf-8"))["pid"]
             return dataclasses.replace(result_in(folder), pid=pid)
         except (OSError, ValueError, KeyError) as fault:
-            raise RunError(f"{folder}: cannot be read ({fault})", "capture it again") from fault
+            raise RunError(f"{folder}: cannot be read ({fault})", "repeat the capture") from fault
 
     def keep(self, number: int, scratch: Path, result: CaptureResult, made: Making) -> None:
         """Make what lies in ``scratch``, the folder of its worker, round ``number``.
@@ -106,8 +106,8 @@ class KeptRounds:
             scratch.rename(self.place / str(number))
         except OSError as fault:
             raise RunError(
-                f"{self.place / str(number)}: cannot be kept ({fault.strerror})",
-                "see whether another capture writes the same run, or give another --out",
+                f"{self.place / str(number)}: cannot be stored ({fault.strerror})",
+                "check whether another capture writes the same run, or give another --out",
             ) from fault
 
     def discard(self) -> None:

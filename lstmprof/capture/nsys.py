@@ -43,8 +43,7 @@ def found() -> str:
     if path is None:
         raise CaptureError(
             "nsys is not on the PATH",
-            "install Nsight Systems, or leave --profiler out: the framework's own profiler then "
-            "records",
+            "install Nsight Systems, or omit --profiler nsys to use the framework's own profiler",
         )
     return path
 
@@ -100,8 +99,8 @@ def export(folder: Path, place: str = ".") -> None:
         _run([_importer(), "-i", str(stream)])
     if not report.exists():
         raise CaptureError(
-            "nsys recorded nothing: no NVTX range of the steps reached it",
-            "install another version of the Python package nvtx, which this nsys understands",
+            "nsys recorded nothing, because it received no NVTX range from the steps",
+            "install another version of the Python package nvtx; this nsys does not support it",
         )
     database = folder / place / DATABASE
     _run(export_command(found(), report, database))
@@ -127,7 +126,7 @@ def _importer() -> str:
         if path.is_file():
             return str(path.resolve())
     raise CaptureError(
-        f"this nsys has no {_IMPORTER} to read its own recording",
+        f"nsys has no {_IMPORTER}, which it needs to read its recording",
         "install Nsight Systems with its host tools",
     )
 
@@ -137,5 +136,5 @@ def _run(command: Sequence[str]) -> None:
     if done.returncode:
         lines = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
         raise CaptureError(
-            f"{Path(command[0]).name} failed: {lines[-1] if lines else 'without a word'}"
+            f"{Path(command[0]).name} failed: {lines[-1] if lines else 'no message'}"
         )

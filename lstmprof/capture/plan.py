@@ -29,7 +29,7 @@ from lstmprof.errors import LstmprofError, UsageError, unknown_name
 from lstmprof.runs.run import Run, is_run, open_run
 from lstmprof.workloads import Workload
 
-THERE = "is there already"
+THERE = "already captured"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +103,7 @@ def chosen(patterns: Sequence[str]) -> dict[str, ImplementationFile | None]:
             file = implementation_file(text)
             if choice.setdefault(file.name, file) != file:
                 raise UsageError(
-                    f"two files are called {file.name}", "rename one, or capture one after another"
+                    f"two files are named {file.name}", "rename one, or capture them separately"
                 )
     return choice
 
@@ -172,7 +172,7 @@ def _there(request: CaptureRequest, place: Path) -> str | None:
         return None
     if request.file is None or open_run(place).info.implementation_sha256 == request.file.sha256:
         return THERE
-    return f"{THERE}, of {request.file.file_name} as it was: give --force or a --label"
+    return f"{THERE}, from an older {request.file.file_name}; add --force or a --label"
 
 
 def _on_its_device(request: CaptureRequest) -> CaptureRequest:
@@ -220,7 +220,7 @@ def make_ready(
         raise way.fault
     lacks = planned.request.row.lacks(way.version)
     if lacks:
-        raise UsageError(lacks, "give another version")
+        raise UsageError(lacks, "choose another version")
     is_meant = planned.skip is None or planned.is_there
     if way.environment and is_meant and (force or not is_run(place)):
         way.environment.made(progress)

@@ -45,11 +45,11 @@ def python_at(path: str) -> Python:
     place = shutil.which(path)
     python = _answer(place) if place else None
     if python is None:
-        raise UsageError(f"{path}: no such interpreter", "give the path of a Python")
+        raise UsageError(f"{path}: no such interpreter", "give the path of a Python interpreter")
     if version_numbers(python.version) < OLDEST:
         raise UsageError(
-            f"{path} is Python {python.version}, and a worker needs Python 3.7 or newer",
-            "give a newer --python",
+            f"{path} is Python {python.version}, but lstmprof needs Python 3.7 or newer there",
+            "choose a newer --python",
         )
     return python
 
@@ -69,9 +69,9 @@ def python_of(versions: Sequence[str], what: str) -> Python:
         if python:
             return python
     raise CaptureError(
-        f"{what} needs Python {_any_of(versions)}, which is neither on PATH nor pyenv's nor uv's",
+        f"{what} needs Python {_any_of(versions)}, which neither PATH nor pyenv nor uv has",
         f"install it (pyenv install {versions[0]}, or uv python install {versions[0]}), "
-        "or name one with --python",
+        "or give its path to --python",
     )
 
 

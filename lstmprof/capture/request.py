@@ -183,7 +183,7 @@ def check(request: CaptureRequest) -> None:
         raise unknown_name("sampler", request.sampler, SAMPLERS)
     refused = refusal(request)
     if refused:
-        raise UsageError(refused, "see lstmprof list")
+        raise UsageError(refused, "'lstmprof list' shows what each supports")
     if not re.match(r"(auto|cpu|cuda:\d+)\Z", request.device):
         raise UsageError(
             "unknown device '{}'".format(request.device),
@@ -195,15 +195,19 @@ def check(request: CaptureRequest) -> None:
             raise UsageError("{} must be at least {}, not {}".format(field, least, value))
     if request.timing_s is not None and not 0 < request.timing_s <= LONGEST_S:
         raise UsageError(
-            "timing must be above 0 s and at most 30 days, not {} s".format(request.timing_s)
+            "--timing-seconds must be above 0 and at most 30 days, not {} s".format(
+                request.timing_s
+            )
         )
     if not 0 < request.sampler_s <= LONGEST_S:
         raise UsageError(
-            "sampling must be above 0 s and at most 30 days, not {} s".format(request.sampler_s)
+            "--sampler-seconds must be above 0 and at most 30 days, not {} s".format(
+                request.sampler_s
+            )
         )
     if not 0 < request.timeout_s <= LONGEST_S:
         raise UsageError(
-            "timeout must be above 0 s and at most 30 days, not {} s".format(request.timeout_s)
+            "--timeout must be above 0 and at most 30 days, not {} s".format(request.timeout_s)
         )
     if not 0 <= request.seed < 2**32 - 1:
-        raise UsageError("seed must be in 0…2³²−2, not {}".format(request.seed))
+        raise UsageError("seed must be from 0 to 2³²−2, not {}".format(request.seed))

@@ -197,10 +197,10 @@ class _Sweep:
         if not len(kept):
             kept.discard()
         elif change:
-            self.progress(f"{name}: {there} of a stopped capture not used: {change}")
+            self.progress(f"{name}: discarding {there} of a stopped capture, because {change}")
             kept.discard()
         else:
-            self.progress(f"resumes: {len(kept)} of {len(makings)} rounds of {name} are there")
+            self.progress(f"resuming {name}: {len(kept)} of {len(makings)} rounds are done")
 
     def round(
         self, names: Sequence[str], number: int, scratch: Path
@@ -278,7 +278,9 @@ class _Sweep:
         of.kept.keep(number, scratch, result, of.makings[number])
         kept = of.kept.result(number)
         if kept is None:
-            raise RunError(f"{of.kept.place}: another capture removed a round", "capture it again")
+            raise RunError(
+                f"{of.kept.place}: another capture removed a round", "repeat the capture"
+            )
         return kept
 
     def _round_done(
@@ -327,7 +329,7 @@ class _Sweep:
         rounds = number_of(sum(len(of.kept) for of in captures), "round", "rounds")
         runs = number_of(len(captures), "run", "runs")
         how = "the same command without --force" if self.force else "the same command"
-        return f"{rounds} of {runs} kept in {self.out / KEPT_IN}; {how} goes on from there"
+        return f"kept {rounds} of {runs} in {self.out / KEPT_IN}; {how} resumes from there"
 
 
 def _shares(request: CaptureRequest, rounds: int | None) -> list[CaptureRequest]:
@@ -339,11 +341,11 @@ def _shares(request: CaptureRequest, rounds: int | None) -> list[CaptureRequest]
     count = min(ROUNDS, request.iterations) if rounds is None else rounds
     if request.iterations < count:
         raise UsageError(
-            f"{request.iterations} iterations cannot be shared among {count} rounds",
-            "give more --iterations or fewer --rounds",
+            f"{request.iterations} iterations are fewer than {count} rounds",
+            "raise --iterations or lower --rounds",
         )
     if request.profile_steps == 0:
-        raise UsageError("a run needs at least 1 profiled step", "give more --profile-steps")
+        raise UsageError("a run needs at least 1 profiled step", "raise --profile-steps")
     steps = -(-PROFILED // count) if request.profile_steps is None else request.profile_steps
     least, more = divmod(request.iterations, count)
     return [

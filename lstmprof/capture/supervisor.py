@@ -78,7 +78,7 @@ def capture(
     if request.profiler != NSYS:
         return replace(result_in(scratch), pid=worker.pid)
     result_in(scratch)  # or why there is none
-    progress("exporting what nsys recorded")
+    progress("exporting the nsys recording")
     nsys.export(scratch, PROFILE)
     return result_in(scratch)
 
@@ -146,7 +146,7 @@ def _started(request: CaptureRequest, scratch: Path, log: IO[bytes]) -> subproce
         )
     except OSError as fault:
         raise CaptureError(
-            f"{python}: {fault.strerror}", "give a Python interpreter that can be run"
+            f"{python}: {fault.strerror}", "give an executable Python interpreter"
         ) from fault
 
 
@@ -219,8 +219,8 @@ def _follow(
         worker.wait(max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         raise CaptureError(
-            f"the worker was not done after {timeout_s:g} s and was stopped",
-            "give a longer --timeout or a smaller network",
+            f"stopped the worker process after {timeout_s:g} s (--timeout)",
+            "raise --timeout, or choose a smaller network",
         ) from None
 
 
@@ -262,16 +262,17 @@ def _death(code: int, log: Path) -> CaptureError:
     code = 128 - code if code > 128 else code
     if code == -signal.SIGKILL:
         return CaptureError(
-            "the worker was killed (signal 9), most likely out of memory", "try a smaller --batch"
+            "signal 9 killed the worker process, most likely because memory ran out",
+            "try a smaller --batch",
         )
     if _found_no_space(log):
-        fault = "the disk of --out has no space left for what the worker writes"
-        return CaptureError(fault, "free some, or give another --out")
+        fault = "the disk of --out is full"
+        return CaptureError(fault, "free some space, or give another --out")
     if _TOO_OLD in _last_line(log):
-        fault = "the interpreter is older than Python 3.7, which a worker needs"
-        return CaptureError(fault, "give a newer --python")
-    how = f"died of {_signal_name(-code)}" if code < 0 else f"ended with exit status {code}"
-    return CaptureError(f"the worker {how}: {_last_line(log)}")
+        fault = "the interpreter is older than Python 3.7"
+        return CaptureError(fault, "choose a newer --python")
+    how = f"was killed by {_signal_name(-code)}" if code < 0 else f"failed with exit status {code}"
+    return CaptureError(f"the worker process {how}: {_last_line(log)}")
 
 
 def _found_no_space(log: Path) -> bool:
@@ -290,4 +291,4 @@ def _signal_name(number: int) -> str:
 
 def _last_line(log: Path) -> str:
     lines = log.read_bytes()[-4096:].decode("utf-8", "replace").splitlines()
-    return next((line for line in reversed(lines) if line.strip()), "it left no message")
+    return next((line for line in reversed(lines) if line.strip()), "no message")

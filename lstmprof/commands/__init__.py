@@ -1,23 +1,24 @@
-"""One verb a file, in the order in which a user needs them; each is imported on use.
+"""The commands, one per file, in the order in which a user needs them.
 
-The sentence of a verb is the first of its own help: the help of all verbs imports none.
+Each command is imported on use. Its sentence here repeats the first sentence of its own help, so
+that `lstmprof --help` imports no command.
 """
 
 VERBS = {
-    "list": "Show the implementations, the workloads and the environments that capture knows.",
-    "capture": "Time and profile implementations, each in processes of its own.",
-    "run": "Run a training script as it is, and profile a few of its steps.",
-    "ingest": "Read raw profiles into runs: files, folders, archives, URLs.",
-    "check": "Say whether a profile is any good, and how to record a better one.",
+    "list": "List the implementations, workloads and environments that capture can run.",
+    "capture": "Time and profile LSTM implementations, each in its own process.",
+    "run": "Run a training script unchanged, and profile a few of its steps.",
+    "ingest": "Convert existing profiles to runs.",
+    "check": "Check what a profile lacks, and show how to record a better one.",
     "breakdown": "Show where every nanosecond of a step goes, busy and idle.",
-    "diagnose": "Say why one run is slower than another, and what to do.",
-    "compare": "Say whether what is new is slower than a base: a gate for CI.",
-    "history": "Show how the step of an implementation went from run to run, and where it changed.",
-    "table": "Make a table for a paper: runs by two of their conditions.",
-    "recommend": "Say which implementation is the fastest for a network on this machine, "
-    "and give its code.",
-    "report": "Draw runs as one HTML page: verdict, charts, tables.",
-    "cut": "Cut a large profile to some of its steps.",
-    "export": "Write a run as a file that another tool opens.",
-    "query": "Answer one SELECT (DuckDB's SQL) over the tables of all runs.",
+    "diagnose": "Explain why runs are slow, and what to change.",
+    "compare": "Compare new runs with a baseline, as a gate for CI.",
+    "history": "Show how step times changed from run to run.",
+    "table": "Print runs as a table for a paper.",
+    "recommend": "Find the fastest implementation of a network on this machine, and print its "
+    "code.",
+    "report": "Write an HTML page with verdicts, charts and tables.",
+    "cut": "Cut a large profile to a few of its steps.",
+    "export": "Export a run to Perfetto or speedscope.",
+    "query": "Query the tables of all runs with SQL.",
 }

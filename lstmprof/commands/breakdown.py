@@ -25,22 +25,23 @@ _TOP, _TOP_OF_ONE = 5, 20
     "table",
     type=click.Choice((TIMINGS, *TABLES)),
     metavar="NAME",
-    help=f"Only this one: {TIMINGS}, {', '.join(TABLES)}. What they hold: docs/tables.md.",
+    help=f"Show only this table: {TIMINGS}, {', '.join(TABLES)}. docs/tables.md describes them.",
 )
 @options.format_
 @click.option(
     "--top",
     type=click.IntRange(0),
-    help=f"Rows to show of a run's table; of the ledger of a step always all.  [default: "
-    f"{_TOP} kernels, of more than three runs none; {_TOP_OF_ONE} with --table; all in JSON, CSV]",
+    metavar="N",
+    help=f"Rows per table; the ledger is always complete.  [default: {_TOP}; {_TOP_OF_ONE} with "
+    "--table; all in JSON and CSV]",
 )
 @click.option(
     "--steps",
     type=click.Choice(STEPS),
     default=STEPS[0],
     show_default=True,
-    help="Show the clean step, or the mean of the profiled steps. The table ledger always shows "
-    "the profiled steps.",
+    help="Steps to report: the clean step, or the mean of the profiled steps. --table ledger "
+    "always reports the profiled steps.",
 )
 @options.step_range
 @options.open_
@@ -55,14 +56,12 @@ def command(
 ) -> int:
     """Show where every nanosecond of a step goes, busy and idle.
 
-    Busy time is shown by category, idle time by cause. The step is the clean step: what it takes
-    when nothing disturbs it, from the profiled steps, less what recording took (docs/diagnosis.md).
+    Busy time is split by category, idle time by cause. The step is the clean step: a step without
+    disturbances and without the profiler's overhead (docs/diagnosis.md).
 
-    PATH is a run, a folder of runs, or raw profiles: a file, a folder, a tar archive, a URL (read
-    into a cache, never beside the file). If one cannot be read, the others are shown, it is named
-    at the end, and the exit status is 1. The steps of more than three runs stand side by side. For
-    plain Kineto files of 256 MiB and more, the first step is printed on stderr before the rest
-    is read, if samples of the file show where it is.
+    PATH is a run, a folder of runs, or a profile: a file, folder, tar archive or URL. An unreadable
+    PATH is listed last, and the exit status is then 1. For uncompressed Kineto files of 256 MiB
+    and more, the first step is printed on stderr while the rest is read.
 
     \b
     Example:
@@ -73,7 +72,9 @@ def command(
       lstmprof breakdown traces/ --open
     """
     if format_ == "csv" and table is None:
-        raise UsageError("CSV holds one table", "add --table " + "|".join((TIMINGS, *TABLES)))
+        raise UsageError(
+            "--format csv prints one table only", "add --table " + "|".join((TIMINGS, *TABLES))
+        )
 
     shown = (table,) if table else (TIMINGS, *USUAL_TABLES)
     needed = dict.fromkeys((*shown, *(options.report_tables() if open_ else ())))
@@ -104,7 +105,7 @@ def _tell_what_is_empty(breakdowns: list[Breakdown], table: str | None) -> None:
     record = table_of(table).record if table and table in TABLES else ""
     for breakdown in breakdowns:
         if table and record and not breakdown.table(table).num_rows:
-            options.say(f"{breakdown.run.name}: no {table} was recorded: {record}")
+            options.say(f"{breakdown.run.name}: table {table} is empty; {record}")
 
 
 def _show(

@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from lstmprof.capture.interpreters import Wish
     from lstmprof.capture.plan import Planned
 
-#: A size of the network or of its data, and what it is.
+#: The sizes of a network and its data, with their help.
 _SIZES = {
-    "layers": "Recurrent layers.",
-    "hidden": "Units of a layer and direction.",
-    "batch": "Sequences of a batch.",
-    "time_steps": "Steps of the longest sequence.",
-    "features": "Inputs at a time step.",
-    "classes": "Outputs, the CTC blank among them.",
-    "labels": "Target labels of a sequence (ctc only).",
+    "layers": "Number of recurrent layers.",
+    "hidden": "Units per layer and direction.",
+    "batch": "Sequences per batch.",
+    "time_steps": "Time steps of the longest sequence.",
+    "features": "Inputs per time step.",
+    "classes": "Output classes, including the CTC blank.",
+    "labels": "Target labels per sequence (ctc only).",
 }
 
 
@@ -52,13 +52,15 @@ def _sizes(
         return tuple(map(int, parts))
     except ValueError as fault:
         shown = ",".join(parts)
-        raise click.BadParameter(f"'{shown}' is no number, and no list", context, option) from fault
+        raise click.BadParameter(
+            f"'{shown}' is not an integer or a list of integers", context, option
+        ) from fault
 
 
 def _size(name: str, *, many: bool) -> Callable[[Any], Any]:
     option = "--" + name.replace("_", "-")
     if not many:
-        return click.option(option, type=int, help=_SIZES[name])
+        return click.option(option, type=int, metavar="N", help=_SIZES[name])
     return click.option(option, multiple=True, callback=_sizes, metavar="N[,N…]", help=_SIZES[name])
 
 
@@ -68,24 +70,26 @@ def _workload_options(*, many: bool) -> tuple[Callable[[Any], Any], ...]:
         _size("layers", many=many),
         _size("hidden", many=many),
         click.option(
-            "--bidirectional/--unidirectional", default=None, help="Both directions or one."
+            "--bidirectional/--unidirectional", default=None, help="Number of directions: 2 or 1."
         ),
         *(_size(name, many=many) for name in ("batch", "time_steps", "features", "classes")),
-        click.option("--cell", type=click.Choice(list(workloads.GATES)), help="Recurrent cell."),
+        click.option(
+            "--cell", type=click.Choice(list(workloads.GATES)), help="Type of recurrent cell."
+        ),
         click.option("--loss", type=click.Choice(workloads.LOSSES), help="Loss function."),
         _size("labels", many=many),
         click.option(
             "--variable-length/--padded",
             default=None,
-            help="Layers know that sequences differ in length, or run over the padding.",
+            help="Give layers the length of each sequence, or let them compute the padding too.",
         ),
         click.option(
             "--data",
             type=click.Path(exists=True, dir_okay=False, resolve_path=True),
             callback=plain_file,
             metavar="PATH",
-            help="Tokens of your copy: a text for ptb-large, imdb.npz for imdb-gru.  "
-            "[default: drawn]",
+            help="Your copy of the data: a text file for ptb-large, imdb.npz for imdb-gru.  "
+            "[default: random data]",
         ),
     )
 
@@ -98,94 +102,111 @@ _RUN_OPTIONS = (
         type=click.IntRange(1),
         default=CaptureRequest.iterations,
         show_default=True,
-        help="Timed iterations of all rounds; turns, of 20 ms at least, where captures take turns.",
+        metavar="N",
+        help="Timed iterations in all rounds together; if captures take turns, the number of turns "
+        "(at least 20 ms each).",
     ),
     click.option(
         "--timing-seconds",
         "timing_s",
         type=click.FloatRange(0, min_open=True),
-        help="Time no further iteration of a round after so long, but three at least.",
+        metavar="SECONDS",
+        help="Stop timing a round after this time and at least 3 iterations.  [default: no limit]",
     ),
     click.option(
         "--warmup",
         type=click.IntRange(1),
-        help="Iterations before them, kept but not counted; by default 3, or what a row needs.",
+        metavar="N",
+        help="Iterations to run before the timed ones; they are stored but not counted.  "
+        "[default: 3, or more if the implementation needs more]",
     ),
     click.option(
         "--profile-steps",
         type=click.IntRange(1),
-        help=f"Profiled steps of each round.  [default: {PROFILED} of all rounds]",
+        metavar="N",
+        help=f"Profiled steps per round.  [default: {PROFILED} in all rounds together]",
     ),
     click.option(
         "--profiler",
         type=click.Choice(PROFILERS),
         default=CaptureRequest.profiler,
         show_default=True,
-        help="The framework's own profiler, or Nsight Systems around the process.",
+        help="Profiler: the framework's own, or Nsight Systems.",
     ),
     click.option(
         "--device",
         default=CaptureRequest.device,
         show_default=True,
+        metavar="NAME",
         shell_complete=completion.devices,
-        help="auto, cpu, cuda or cuda:N.",
+        help="Device: auto, cpu, cuda or cuda:N.",
     ),
     click.option(
         "--mode",
         type=click.Choice(MODES),
         default=CaptureRequest.mode,
         show_default=True,
-        help="Whole training step, or inference.",
+        help="Run training steps, or inference.",
     ),
     click.option(
         "--threads",
         type=click.IntRange(1),
-        help="CPU threads; by default 1 on the CPU, every allowed one on a GPU.",
+        metavar="N",
+        help="CPU threads.  [default: 1 on a CPU; on a GPU, all that the process may use]",
     ),
     click.option("--cuda-graph", is_flag=True, help="Replay the step as a CUDA graph (torch)."),
     click.option("--xla", is_flag=True, help="Compile the step with XLA (TensorFlow)."),
     click.option(
         "--keep-denormals",
         is_flag=True,
-        help="Do not flush denormal numbers to zero, which shows their price (not of "
-        "TensorFlow and JAX, which always do).",
+        help="Keep denormal numbers instead of flushing them to zero, to measure their cost "
+        "(TensorFlow and JAX always flush them).",
     ),
     click.option(
         "--onednn/--no-onednn",
         default=CaptureRequest.onednn,
         show_default=True,
-        help="Let oneDNN's kernels run, or the framework's own alone (torch, TensorFlow).",
+        help="Use oneDNN kernels, or only the framework's own (torch, TensorFlow).",
     ),
-    click.option("--anomaly", is_flag=True, help="Search gradients for NaN (torch)."),
     click.option(
-        "--deterministic", is_flag=True, help="Deterministic algorithms alone (torch, TensorFlow)."
+        "--anomaly", is_flag=True, help="Turn on anomaly detection, which checks for NaN (torch)."
     ),
-    click.option("--python", help="Interpreter of the workers; it needs NumPy and the framework."),
+    click.option(
+        "--deterministic",
+        is_flag=True,
+        help="Use deterministic algorithms only (torch, TensorFlow).",
+    ),
+    click.option(
+        "--python",
+        metavar="PYTHON",
+        help="Interpreter that runs the implementation; it needs NumPy and the framework.  "
+        "[default: lstmprof's own]",
+    ),
     click.option(
         "--era",
         metavar="NAME",
         shell_complete=completion.eras,
-        help="Run in an environment of packages that are known to run together, like torch-1.4.0, "
-        "of a Python that has them; see lstmprof list.",
+        help="Run in an environment with an old version of a framework, like torch-1.4.0, and the "
+        "packages and Python that it needs; 'lstmprof list eras' shows all.",
     ),
     click.option(
         "--with",
         "packages",
         multiple=True,
         metavar="SPEC",
-        help="Run in an environment made with this package, like torch==2.4.1, and what this "
-        "version needs beside it; repeat for more.",
+        help="Run in an environment with this package, like torch==2.4.1, and its dependencies; "
+        "repeat for more.",
     ),
     click.option(
         "--peaks/--no-peaks",
         default=CaptureRequest.peaks,
         show_default=True,
-        help="Measure the device's fastest product and copy, which takes about a second.",
+        help="Measure the device's peak matmul and copy rates for the roofline (about 1 s).",
     ),
     click.option(
         "--sampler",
         type=click.Choice(SAMPLERS),
-        help="Let a sampler look on from outside at steps without a profiler, after the passes.",
+        help="Also sample the stacks of a few unprofiled steps with this sampler.",
     ),
     click.option(
         "--sampler-seconds",
@@ -193,19 +214,22 @@ _RUN_OPTIONS = (
         type=click.FloatRange(0, min_open=True),
         default=CaptureRequest.sampler_s,
         show_default=True,
-        help="How long it looks on, all rounds together.",
+        metavar="SECONDS",
+        help="Sampling time in all rounds together.",
     ),
     click.option(
         "--label",
         default=CaptureRequest.label,
-        help="A word for the run's name: what you changed.",
+        metavar="WORD",
+        help="Word to append to the run's name, such as what you changed.",
     ),
     click.option(
         "--seed",
         type=int,
         default=CaptureRequest.seed,
         show_default=True,
-        help="Of weights and data.",
+        metavar="N",
+        help="Seed of the random weights and data.",
     ),
     click.option(
         "--timeout",
@@ -213,7 +237,8 @@ _RUN_OPTIONS = (
         type=click.FloatRange(0, min_open=True),
         default=CaptureRequest.timeout_s,
         show_default=True,
-        help="Seconds after which the worker is stopped.",
+        metavar="SECONDS",
+        help="Stop a worker process after this time.",
     ),
 )
 
@@ -237,8 +262,8 @@ def with_options(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], A
     multiple=True,
     metavar="NAME",
     shell_complete=completion.implementations,
-    help="Implementation, a pattern like 'torch-*', or a file of yours, like mymodel.py:build; "
-    "repeat for more. See lstmprof list.",
+    help="Implementation ('lstmprof list' shows all), a pattern like 'torch-*', or your own file, "
+    "like mymodel.py:build; repeat for more.",
 )
 @click.option(
     "--workload",
@@ -248,7 +273,8 @@ def with_options(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], A
     show_default=True,
     metavar="NAME",
     shell_complete=completion.workloads,
-    help="Network and data, or a pattern; repeat for more. Override its fields with:",
+    help="Network and data ('lstmprof list workloads' shows all), or a pattern; repeat for more. "
+    "The next options override its fields.",
 )
 @with_options(_workload_options(many=True))
 @with_options(_RUN_OPTIONS)
@@ -260,30 +286,36 @@ def with_options(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], A
     show_default=True,
     metavar="NAME",
     shell_complete=completion.precisions,
-    help=f"Of the arithmetic, repeat for more: {', '.join(PRECISIONS)}.",
+    help=f"Arithmetic precision: {', '.join(PRECISIONS)}; repeat for more.",
 )
 @click.option(
     "--rounds",
     type=click.IntRange(1),
-    show_default=f"{ROUNDS}, or as many as iterations",
-    help="Fresh processes that share the iterations; implementations take turns.",
+    metavar="N",
+    help="Processes among which the iterations are divided; several implementations take turns.  "
+    f"[default: {ROUNDS}, or the number of iterations if that is lower]",
 )
 @click.option(
     "--versions",
     metavar="LIST",
-    help="Capture with each of these versions of the framework, like 1.4.0,1.8.1, or of a package, "
-    "like keras==2.12.0; environments are made of what they need.",
+    help="Capture with each of these versions of the framework, like 1.4.0,1.8.1, or of another "
+    "package, like keras==2.12.0. lstmprof installs each in its own environment.",
 )
-@click.option("--plan", "only_plan", is_flag=True, help="Show what would run, and run nothing.")
+@click.option("--plan", "only_plan", is_flag=True, help="Show the plan without running it.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     default=Path(TRACES),
     show_default=True,
-    help="Folder of runs to write to.",
+    metavar="FOLDER",
+    help="Folder for the runs.",
 )
-@click.option("--name", help="Name of the run (one capture only).")
-@click.option("--force", is_flag=True, help="Replace runs of the same names.")
+@click.option(
+    "--name",
+    metavar="NAME",
+    help="Name of the run (one capture only).  [default: its settings]",
+)
+@click.option("--force", is_flag=True, help="Overwrite runs of the same name.")
 def command(
     impls: tuple[str, ...],
     workload_names: tuple[str, ...],
@@ -291,13 +323,12 @@ def command(
     out: Path,
     **options: Any,
 ) -> int:
-    """Time and profile implementations, each in processes of its own.
+    """Time and profile LSTM implementations, each in its own process.
 
     Each round times iterations without a profiler, profiles a few steps, and times iterations
-    again. A run appears in --out whole or not at all; stopped, the same command goes on with the
-    rounds that were done. Several --impl, --workload, --precision or sizes (--hidden 128,512 or
-    --hidden 128 --hidden 512) give their cross product: the plan is shown, what cannot run is
-    listed with the reason, what is there already is skipped.
+    again. If you stop a capture, the same command resumes after the last complete round. Several
+    values of --impl, --workload, --precision or a size (--hidden 128,512) run in all combinations,
+    except those that an implementation does not support and those captured before.
 
     \b
     Example:
@@ -376,7 +407,7 @@ def _capture_one(
     for lack in lacks_of(run.info, run.info.recorded or ()):
         say(f"{run.name}: recording: {lack.sentence}")
     result(f"wrote {run.path}")
-    say(f"next: lstmprof breakdown {shlex.quote(str(out))}")
+    say(f"next: lstmprof diagnose {shlex.quote(str(out))}")
     return 0
 
 
@@ -393,7 +424,10 @@ def _capture_plan(
     from lstmprof.capture import plan
 
     if name:
-        raise UsageError("--name is for one capture", "use --label, or ask for one capture")
+        raise UsageError(
+            f"--name needs one capture, but the options give {len(planned)}",
+            "use --label, or choose one capture",
+        )
     _show_plan(planned, force)
     if only_plan:
         return 0
@@ -407,7 +441,7 @@ def _capture_plan(
     count = plan.counted(outcomes)
     skipped = len(planned) - len(outcomes)
     say(f"{count['captured']} captured, {count['failed']} failed, {skipped} skipped")
-    say(f"next: lstmprof breakdown {shlex.quote(str(out))}")
+    say(f"next: lstmprof diagnose {shlex.quote(str(out))}")
     return 1 if count["failed"] else 0
 
 
@@ -423,4 +457,4 @@ def _show_plan(planned: Sequence[Planned], force: bool) -> None:
     }
     for environment in environments:
         if not environment.is_made:
-            say(f"to be installed first: {environment.words}")
+            say(f"will install first: {environment.words}")

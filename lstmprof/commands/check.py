@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     type=click.Choice(("table", "json")),
     default="table",
     show_default=True,
-    help="A table for reading, or all rows for a program (docs/check.schema.json).",
+    help="Output format; docs/check.schema.json describes the JSON.",
 )
 @options.step_range
 def command(paths: tuple[str, ...], format_: str, step_range: str | None) -> int:
-    """Say whether a profile is any good, and how to record a better one.
+    """Check what a profile lacks, and show how to record a better one.
 
-    What was recorded and what not, events lost, clocks, what the profiler took, steps, stacks and
-    shapes: each is ok, warn, fail or not recorded, with a sentence. Above a tenth of a step the
-    profiler's part is a warning, above a fifth it fails.
+    Each question about the profile (steps, lost events, clocks, profiler overhead, shapes, stacks)
+    is answered with ok, warn, fail or not recorded. Profiler overhead above 10 % of a step is a
+    warning, above 20 % a failure.
 
-    PATH is what breakdown takes. The exit status is 3 where anything fails; 1 is a failure of the
-    command and 2 a usage error, as everywhere.
+    PATH is a run, a folder of runs, or a profile, as for breakdown. The exit status is 3 if a check
+    fails, 1 if the command fails, and 2 for a usage error.
 
     \b
     Example:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     default=FAIL_IF,
     show_default=True,
     metavar="CONDITION",
-    help="What must not be: 'slower > 3 %', 'faster > 20 %', 'step > 12 ms', joined by 'or'.",
+    help="Condition that fails the gate: 'slower > 3 %', 'faster > 20 %', 'step > 12 ms', or "
+    "several joined by 'or'.",
 )
 @click.option(
     "--format",
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     type=click.Choice(("text", "json", "markdown")),
     default="text",
     show_default=True,
-    help="A line a pair for reading, all that is known for a program, or a table for a summary.",
+    help="Output format: text for reading, JSON for programs, Markdown for a CI summary.",
 )
 @options.across
 @options.step_range
@@ -42,9 +43,9 @@ if TYPE_CHECKING:
     "--save-baseline",
     "baseline",
     metavar="NAME",
-    help="Compare nothing: keep the runs of the one PATH as .lstmprof/baselines/NAME.",
+    help="Compare nothing; save the runs of one PATH as .lstmprof/baselines/NAME.",
 )
-@click.option("--force", is_flag=True, help="Replace a baseline of that name.")
+@click.option("--force", is_flag=True, help="Overwrite a baseline of the same name.")
 def command(
     paths: tuple[str, ...],
     fail_if: str,
@@ -54,14 +55,14 @@ def command(
     baseline: str | None,
     force: bool,
 ) -> int:
-    """Say whether what is new is slower than a base: a gate for CI.
+    """Compare new runs with a baseline, as a gate for CI.
 
-    BASE and NEW are each a run, a folder of runs, raw profiles or a baseline that was kept. Runs
-    of folders are paired by name, implementation, label and workload, and the worst pair decides.
+    BASE and NEW are each a run, a folder of runs, a profile or a saved baseline. Runs in folders
+    are paired by name, implementation, label and workload; the worst pair decides.
 
-    Clean steps are compared. The exit status is 0 if the 95 % interval of every ratio keeps the
-    condition, 3 if one breaks it, and 4 if an interval holds the limit: then compare says how many
-    rounds would decide. 1 is a failure and 2 a usage error, as everywhere. See docs/gate.md.
+    compare uses the 95 % interval of the ratio of clean steps. The exit status is 0 if all pairs
+    pass, 3 if a pair fails, and 4 if the limit lies inside an interval; compare then prints how
+    many rounds would decide. 1 is a failure of the command and 2 a usage error (docs/gate.md).
 
     \b
     Example:
@@ -73,7 +74,7 @@ def command(
     if baseline is not None:
         return _save(paths, baseline, force=force)
     if len(paths) != 2:
-        raise UsageError(f"these are {len(paths)} paths", "give BASE and NEW")
+        raise UsageError(f"expected two paths, got {len(paths)}", "give BASE and NEW")
     from lstmprof.diagnose.gate.limits import limits
     from lstmprof.diagnose.gate.verdict import gate
 
@@ -89,7 +90,7 @@ def _save(paths: tuple[str, ...], name: str, *, force: bool) -> int:
     from lstmprof.runs import baselines
 
     if len(paths) != 1:
-        raise UsageError(f"--save-baseline keeps one PATH, these are {len(paths)}", "give one")
+        raise UsageError(f"--save-baseline takes one PATH, got {len(paths)}", "give one PATH")
     with options.leaving_out() as left_out:
         runs = options.runs_of(paths, left_out)
         place = baselines.save(name, runs, force=force)
@@ -127,7 +128,7 @@ def _show(gate: Gate, format_: str) -> None:
 
 
 def _markdown(gate: Gate) -> list[str]:
-    heads = "| verdict | what was compared | would tell, or why |\n|---|---|---|"
+    heads = "| verdict | comparison | next step, or cause |\n|---|---|---|"
     rows = [
         f"| **{v.state}** | {escaped(v.sentence)} | {escaped(v.advice or v.why)} |"
         for v in gate.verdicts

@@ -24,23 +24,25 @@ _NS_PER_MS = 1_000_000
 
 @click.command(name="cut")
 @click.argument("path", metavar="PROFILE", shell_complete=completion.paths)
-@click.option("--step", type=click.IntRange(min=0), metavar="N", help="Keep this step.")
-@click.option("--steps", metavar="A..B", help="Keep the steps from A to B.")
+@click.option("--step", type=click.IntRange(min=0), metavar="N", help="Keep step N.")
+@click.option("--steps", metavar="A..B", help="Keep steps A to B.")
 @click.option(
     "--range",
     "range_",
     metavar="A..B",
-    help="Keep this range of time, in milliseconds since the profile's first event.",
+    help="Keep this time range, in milliseconds since the profile's first event.",
 )
 @click.option(
     "-o",
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     required=True,
-    help="File to write: .json or .json.gz of a Kineto trace, .pftrace or .pftrace.gz of any.",
+    metavar="FILE",
+    help="File to write: .json or .json.gz for a Kineto trace, .pftrace or .pftrace.gz for any "
+    "profile.",
 )
 @options.step_range
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def command(
     path: str,
     step: int | None,
@@ -50,11 +52,11 @@ def command(
     step_range: str | None,
     force: bool,
 ) -> int:
-    """Cut a large profile to some of its steps.
+    """Cut a large profile to a few of its steps.
 
-    A Kineto trace stays one, each event byte for byte; of any other format, or to draw it, the cut
-    is a Perfetto trace. What runs over the edge is kept whole, and so are the launches of kept
-    kernels, the ops around them, and the marker of the next step, which ends the last.
+    A Kineto trace can be cut to a smaller Kineto trace, with unchanged events; any profile can be
+    cut to a Perfetto trace. Events that cross the edge are kept whole. cut also keeps the launches
+    of kept kernels, the ops around them, and the marker that ends the last step.
 
     \b
     Example:
@@ -86,7 +88,9 @@ def command(
 def _is_json(out: Path) -> bool:
     name = out.name.removesuffix(".gz")
     if not name.endswith((".json", ".pftrace")):
-        raise UsageError(f"{out}: is called as no trace", "end -o in .json, .pftrace, or these .gz")
+        raise UsageError(
+            f"{out}: unknown trace extension", "use .json or .pftrace, or add .gz to either"
+        )
     return name.endswith(".json")
 
 
@@ -95,19 +99,19 @@ def _asked(
 ) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
     """The first and the last step, or the range in nanoseconds."""
     if (step is not None) + (steps is not None) + (range_ is not None) != 1:
-        raise UsageError("one part is to be kept", "give --step, --steps or --range")
+        raise UsageError("cut keeps one part", "give one of --step, --steps and --range")
     if step is not None:
         return (step, step), None
     option, given, pattern = ("--steps", steps, _STEPS) if steps else ("--range", range_, _RANGE)
     match = pattern.fullmatch(given or "")
     if match is None:
-        raise UsageError(f"{option} '{given}' is no range", f"write {option} 3..5")
+        raise UsageError(f"{option} '{given}' is not a range", f"write {option} 3..5")
     if steps:
         first, last = int(match[1]), int(match[2])
     else:
         first, last = (round(float(edge) * _NS_PER_MS) for edge in match.groups())
     if last < first or (range_ and last == first):
-        raise UsageError(f"{option} '{given}' ends before it begins", f"write {option} 3..5")
+        raise UsageError(f"{option} '{given}' is an empty range", f"write {option} 3..5")
     return ((first, last), None) if steps else (None, (first, last))
 
 
@@ -116,17 +120,19 @@ def _as_kineto(breakdown: Breakdown, events: EventTable, of: Kept, path: str, ou
     from lstmprof.export.kept import last_before
 
     if breakdown.run.info.profile_format != "kineto" or not Path(path).is_file():
-        raise UsageError(f"{path}: is no file of a Kineto trace", "give -o FILE.pftrace")
+        raise UsageError(
+            f"{path}: only a Kineto file can be cut to .json", "use -o FILE.pftrace instead"
+        )
     values_ns = last_before(breakdown.run.counters(), of.span[0])
     written = kineto.write(events, of, Path(path), out, values_ns)
     return f"{written.kept:,} of {written.events:,} entries, {file_size(written.size_bytes)}"
 
 
 def _over_the_edge(of: Kept, *, is_json: bool) -> str:
-    """What is there of events that are not, or not whole, of the part that is kept."""
-    told = f"kept whole: {of.crossing:,} events that lie over the edge"
+    """Return the line that counts kept events outside the cut."""
+    crossing = f"kept whole: {of.crossing:,} events that cross the edge"
     if not is_json:
-        return told
+        return crossing
     steps = ", ".join(f"step {step}" for step in of.next_steps)
-    marker = f", with the marker of {steps}, which has nothing else" if steps else ""
-    return f"{told}, {len(of.rows) - of.inside:,} that are linked to others or beside them{marker}"
+    marker = f", and the marker of {steps}" if steps else ""
+    return f"{crossing}; also kept: {len(of.rows) - of.inside:,} events linked to them{marker}"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     type=click.Choice(("text", "json", "markdown")),
     default="text",
     show_default=True,
-    help="Text for reading, all that is known for a program, or Markdown for a pull request.",
+    help="Output format: text for reading, JSON for programs, Markdown for a pull request.",
 )
 @options.across
 @options.step_range
@@ -34,10 +34,13 @@ if TYPE_CHECKING:
     multiple=True,
     type=click.Choice(CHANGES),
     metavar="NAME",
-    help=f"Replay the slow step without this; repeat for more: {', '.join(CHANGES)}.",
+    help="Estimate the slow step without these costs, by replaying its events; repeat for more: "
+    f"{', '.join(CHANGES)}.",
 )
 @click.option(
-    "--gemm-at-roofline", is_flag=True, help="Replay it with matmuls at their least time."
+    "--gemm-at-roofline",
+    is_flag=True,
+    help="Estimate the slow step with matmuls at their roofline time.",
 )
 @click.option(
     "--as",
@@ -45,20 +48,24 @@ if TYPE_CHECKING:
     multiple=True,
     type=click.Choice(FORMS),
     metavar="FORM",
-    help=f"Forecast it with its layers in another form; repeat for more: {', '.join(FORMS)}.",
+    help="Estimate the slow step with its recurrent layers in another form; repeat for more: "
+    f"{', '.join(FORMS)}.",
 )
 @click.option(
     "--peaks",
-    metavar="PRODUCTS,COPIES",
-    help="Peaks of the device, like 67TFLOP/s,3.35TB/s.  [default: as measured with the runs]",
+    metavar="MATMUL,MEMORY",
+    help="Peak rates of the device, like 67TFLOP/s,3.35TB/s.  [default: measured by capture]",
 )
 @click.option(
     "--against-builtin",
     is_flag=True,
-    help="Hold each run against the layer op of its framework on the same shapes, captured here.",
+    help="Capture the framework's layer op (like torch.nn.LSTM) with the same shapes on this "
+    "machine, and compare each run with it.",
 )
 @click.option("--evidence", is_flag=True, help="Show counts and the largest ops of each part.")
-@click.option("--waterfall", is_flag=True, help="Show the difference of two steps part by part.")
+@click.option(
+    "--waterfall", is_flag=True, help="Show the difference between two steps part by part."
+)
 @click.option("--roofline", is_flag=True, help="Show the least time that the device needs.")
 @click.option("--warnings", is_flag=True, help="Show warnings and notes in full.")
 @options.rank
@@ -79,27 +86,20 @@ def command(
     open_: bool,
     **details: bool,
 ) -> int:
-    """Say why one run is slower than another, and what to do.
+    """Explain why runs are slow, and what to change.
 
-    The difference between two clean steps is shown part by part, with the cause of each and the
-    evidence for it.
-
-    PATH is a run, a folder of runs, or raw profiles, as for breakdown. Each of several runs is
-    compared with the fastest that can be compared with it. For a run alone, diagnose says what its
-    step is bound by. A run of several ranks or devices is seen on the one that the others wait for
-    in collectives, if there is one, else on the busiest device of the first rank.
+    PATH is a run, a folder of runs, or a profile, as for breakdown. Each run is compared with the
+    fastest comparable run. A run without a comparable one is diagnosed on its own. If a run has
+    several ranks, diagnose picks the rank that the others wait for, or else the first; if a rank
+    has several devices, it picks the busiest.
 
     \b
     Example:
-      lstmprof diagnose traces/torch-nn-lstm--… traces/torch-lstmcell-basic--…
       lstmprof diagnose traces/
-      lstmprof diagnose profile.pt.trace.json.gz
+      lstmprof diagnose profile.pt.trace.json.gz --evidence
       lstmprof diagnose profile.pt.trace.json.gz --without launch --without syncs
-      lstmprof diagnose traces/torch-lstmcell-basic--… --as layer --as compiled
+      lstmprof diagnose traces/train --against-builtin
       lstmprof diagnose fp32-run amp-run --across precision --format markdown
-      lstmprof diagnose folder-of-ranks/ --rank 3
-      lstmprof diagnose traces/mine --against-builtin
-      lstmprof diagnose traces/ --open
     """
     from lstmprof.diagnose.diagnosis import diagnose_all
     from lstmprof.diagnose.roofline import parsed

@@ -18,22 +18,22 @@ from lstmprof.numbers import file_size
     "--perfetto",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Perfetto trace to write, for ui.perfetto.dev and trace_processor; FILE.gz is compressed.",
+    help="Perfetto trace to write; open it in https://ui.perfetto.dev. FILE.gz is compressed.",
 )
 @click.option(
     "--speedscope",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Flame graph to write, for https://www.speedscope.app.",
+    help="Flame graph to write; open it in https://www.speedscope.app.",
 )
 @click.option(
     "--stack",
     type=click.Choice(STACKS),
-    help="By what the flame graph is drawn: nn.Module, Python frames, or ranges and ops.  "
-    "[default: the first of these that the profile has]",
+    help="Stacks of the flame graph: nn.Modules, Python frames, or ranges and ops.  [default: the "
+    "first of these that the profile has]",
 )
 @options.step_range
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def command(
     path: str,
     perfetto: Path | None,
@@ -42,17 +42,14 @@ def command(
     step_range: str | None,
     force: bool,
 ) -> int:
-    """Write a run as a file that another tool opens.
+    """Export a run to Perfetto or speedscope.
 
-    A Perfetto trace has the threads, devices and streams of the profile, arrows from launches to
-    kernels, and beside them what lstmprof knows: the ledger of each device as a track (idle time by
-    cause), steps, phases, the length of the queue, the bandwidth of copies, the busy share; and
-    memory and other counters, where the profile has them.
+    The Perfetto trace shows the profile's threads, devices, streams and counters, with arrows from
+    launches to kernels. lstmprof adds tracks for steps, phases, busy and idle time by cause, queue
+    length and copy bandwidth. The flame graph shows host stacks, with their host time and the
+    device time of the kernels that they launched.
 
-    A flame graph has the stacks of the host, with the time of the host in each and that of what it
-    launched on devices; they are called modules where the profile has any.
-
-    PATH is a run or a raw profile, as for breakdown.
+    PATH is a run or a profile, as for breakdown.
 
     \b
     Example:
@@ -60,9 +57,9 @@ def command(
       lstmprof export profile.pt.trace.json.gz --speedscope flame.json --stack python
     """
     if perfetto is None and speedscope is None:
-        raise UsageError("there is nothing to write", "give --perfetto FILE or --speedscope FILE")
+        raise UsageError("no output is chosen", "give --perfetto FILE or --speedscope FILE")
     if stack and speedscope is None:
-        raise UsageError("--stack is of a flame graph", "give --speedscope FILE")
+        raise UsageError("--stack needs a flame graph", "add --speedscope FILE")
     from lstmprof.export import perfetto as traces, speedscope as flames
 
     for out in filter(None, (perfetto, speedscope)):

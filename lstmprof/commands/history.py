@@ -25,17 +25,18 @@ BY = ("date", "label")
     type=click.Choice(BY),
     default=BY[0],
     show_default=True,
-    help="What a run is called here; in either case they stand in the order in which they began.",
+    help="First column: the date or the label of each run. Rows are always in order of date.",
 )
 @options.format_
 @click.option(
     "-o",
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Draw them on a page that needs no network, too.",
+    metavar="FILE",
+    help="Also write a chart as an HTML page.",
 )
 @options.step_range
-@click.option("--force", is_flag=True, help="Replace a page that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing page.")
 def command(
     paths: tuple[str, ...],
     by: str,
@@ -44,14 +45,14 @@ def command(
     step_range: str | None,
     force: bool,
 ) -> int:
-    """Show how the step of an implementation went from run to run, and where it changed.
+    """Show how step times changed from run to run.
 
-    Runs of one implementation, workload, precision, mode, device, number of threads and seed are a
-    series, the oldest first. It changes where a run is certain to differ by over 2 % from the level
-    before it: docs/history.md. To tell commits apart give each run its own: lstmprof capture
+    Runs with the same implementation, workload, precision, mode, device, threads and seed are one
+    series, oldest first. A run is marked as a change if its 95 % interval differs by more than 2 %
+    from the level before it (docs/history.md). To label runs by commit, use lstmprof capture
     --label "$(git rev-parse --short HEAD)".
 
-    PATH is a run, a folder of runs, or raw profiles, as for breakdown.
+    PATH is a run, a folder of runs, or a profile, as for breakdown.
 
     \b
     Example:
@@ -101,7 +102,7 @@ def _show(series: Sequence[Series], by: str, format_: str) -> None:
         terminal.write_csv(rows.rows(), rows.columns)
     else:
         for of in series:
-            heads = [by, "run", ">ms", ">95 % from", ">to", ">of the level", "change"]
+            heads = [by, "run", ">ms per step", ">95 % from", ">to", ">% of level", "change"]
             cells = [_cells(point, by) for point in of.points]
             terminal.write_table(of.sentence, heads, cells, crop="run", spare=("run",))
 
@@ -115,6 +116,6 @@ def _cells(point: Point, by: str) -> list[str]:
         milliseconds(step.ns, 2),
         milliseconds(step.low_ns, 2),
         milliseconds(step.high_ns, 2),
-        "" if ratio is None else f"{100 * ratio.value:,.1f} %",
+        "" if ratio is None else f"{100 * ratio.value:,.1f}",
         point.change or "",
     ]

@@ -30,30 +30,31 @@ _MOST_KEPT = 8
     default=options.TRACES,
     show_default=True,
     metavar="FOLDER|URL",
-    help="Folder of runs to write to, or a URL of one (s3, gs, hdfs …).",
+    help="Folder for the runs, or its URL (s3, gs, hdfs …).",
 )
-@click.option("--name", help="Name of the run; by default the file's.")
+@click.option("--name", metavar="NAME", help="Name of the run.  [default: the file's name]")
 @options.step_range
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
-    help="Processes that read profiles at once; by default one a CPU where that is worth it.",
+    metavar="N",
+    help="Processes that read profiles in parallel.  [default: one per CPU if that is faster]",
 )
 @click.option(
     "--scheduler",
     metavar="ADDRESS",
-    help="Read on the workers of this dask.distributed scheduler, e.g. tcp://host:8786.",
+    help="Read on the workers of this dask.distributed scheduler, like tcp://host:8786.",
 )
-@click.option("--force", is_flag=True, help="Replace a run of that name.")
+@click.option("--force", is_flag=True, help="Overwrite runs of the same name.")
 def command(profiles: tuple[str, ...], out: str, name: str | None, **asked: Any) -> int:
-    """Read raw profiles into runs: files, folders, archives, URLs.
+    """Convert existing profiles to runs.
 
-    Formats are known by content, gzip or not: JSON of torch.profiler, TensorFlow, ONNX Runtime and
-    MXNet, XPlane, Perfetto, Nsight Systems, nvprof, rocprofv3 (JSON or rocpd). Ranks of one job in
-    a folder or an archive become one run. The files are left as they are; one that cannot be read
-    does not stop the others: it is told at the end, and the exit status is 1. Of several, those
-    that were read before and have not changed are not read again. On a cluster (docs/cluster.md)
-    all workers must see the files and the folder of runs.
+    PROFILES are files, folders, archives or URLs. lstmprof recognises the format by the content:
+    JSON of torch.profiler, TensorFlow, ONNX Runtime and MXNet, XPlane, Perfetto, Nsight Systems,
+    nvprof, rocprofv3 (JSON or rocpd), also gzipped. Ranks of one job in a folder or archive become
+    one run. An unreadable file is listed last, and the exit status is then 1. Files that were
+    converted before and have not changed are skipped. On a cluster, all workers must see the files
+    and the folder of runs (docs/cluster.md).
 
     \b
     Example:
@@ -65,9 +66,13 @@ def command(profiles: tuple[str, ...], out: str, name: str | None, **asked: Any)
     from lstmprof.runs.jobs import ingest_all
 
     if name and len(profiles) > 1:
-        raise UsageError("--name is for one profile", "leave it out, or give one")
+        raise UsageError(
+            f"--name needs one profile, got {len(profiles)}", "omit --name, or give one profile"
+        )
     if asked["scheduler"] is not None and asked["jobs"]:
-        raise UsageError("--jobs is for this machine", "leave it out: the cluster has its workers")
+        raise UsageError(
+            "--jobs has no effect with --scheduler", "omit --jobs; the cluster sets its workers"
+        )
     done = Ingested([], [], [])
     line = _ProgressLine()
     try:
@@ -83,7 +88,7 @@ def command(profiles: tuple[str, ...], out: str, name: str | None, **asked: Any)
         left_out.tell("left out:" if is_something else "lstmprof: error:")
     _tell_kept(done)
     if is_something:
-        options.say(f"next: lstmprof breakdown {shlex.quote(str(out))}")
+        options.say(f"next: lstmprof diagnose {shlex.quote(str(out))}")
         return left_out.code
     return max((error.exit_code for error in left_out.faults), default=1)
 
@@ -127,8 +132,8 @@ def _tell_kept(done: Ingested) -> None:
     from lstmprof.runs.remote import RemoteRun
 
     if len(done.kept) > _MOST_KEPT:
-        options.say(f"{len(done.kept)} runs are there already, of the same files")
+        options.say(f"skipped {len(done.kept)} runs: they exist, and their files are unchanged")
         return
     for run in done.kept:
         place = run.url if isinstance(run, RemoteRun) else run.path
-        options.say(f"{place} is there already, of the same files")
+        options.say(f"skipped {place}: it exists, and its files are unchanged")

@@ -35,19 +35,19 @@ _ABSENT = re.compile(r"(\w+) is not installed")
 
 @click.command(name="list")
 @click.argument("what", required=False, metavar="[WHAT]", shell_complete=completion.listed)
-@click.option("--all", "all_", is_flag=True, help="Show every row of every table.")
+@click.option("--all", "all_", is_flag=True, help="Show all rows of all tables.")
 @options.format_
 @click.option(
     "--template",
     type=click.Choice(TEMPLATES),
-    help="Print a file to begin an implementation of your own with, for capture --impl.",
+    help="Print a template for your own implementation, to be run by capture --impl.",
 )
 def command(what: str | None, all_: bool, format_: str, template: str | None) -> None:
-    """Show the implementations, the workloads and the environments that capture knows.
+    """List the implementations, workloads and environments that capture can run.
 
-    In one screen; WHAT has the details: a family of implementations or one of them, or
-    implementations, workloads, systems or eras. Systems are those of the studies that lstmprof does
-    not run, with the reasons.
+    Without WHAT, list prints an overview. WHAT is one implementation, a family like torch, or one
+    of implementations, workloads, eras (environments with old versions of a framework) and systems
+    (those that published studies used and lstmprof cannot run, with the reason).
 
     \b
     Example:
@@ -68,7 +68,7 @@ def command(what: str | None, all_: bool, format_: str, template: str | None) ->
     elif format_ == "csv":
         if what is None:
             names = " or ".join(f"'{name}'" for name in LISTED)
-            raise UsageError("CSV holds one table", f"say {names}")
+            raise UsageError("--format csv prints one table only", f"add {names}")
         rows = _rows(what, implementations)
         terminal.write_csv(rows, list(rows[0]))
     elif what is None and not all_:
@@ -135,19 +135,19 @@ def _form(row: Implementation) -> str:
 def _show_overview() -> None:
     """What there is in one screen: a row a family, and where the rest is."""
     terminal.write_table(
-        "Implementations by family; each, and what it refuses: lstmprof list torch",
+        "Implementations by family (details: lstmprof list torch)",
         ["family", ">rows", "runs here", "names"],
         [_family_cells(family, _chosen(family)) for family in FAMILIES],
         crop="names",
     )
     terminal.write_table(
         "",
-        ["more", ">rows", "with", "like"],
+        ["more", ">rows", "command", "example"],
         [
             ["workloads", str(len(NAMED)), "lstmprof list workloads", NAMED[0].name],
             ["eras", str(len(eras.TABLE)), "lstmprof list eras", eras.TABLE[0].name],
-            ["systems that do not run", str(len(NOT_RUN)), "lstmprof list systems", ""],
-            ["all of these", "", "lstmprof list --all", ""],
+            ["systems that lstmprof cannot run", str(len(NOT_RUN)), "lstmprof list systems", ""],
+            ["all tables", "", "lstmprof list --all", ""],
         ],
     )
 
@@ -162,29 +162,32 @@ def _show(what: str | None, implementations: Sequence[Implementation]) -> None:
     if what not in ("workloads", "systems", "eras"):
         terminal.write_table(
             "Implementations",
-            ["name", "framework", "form", "here", "what it is"],
+            ["name", "framework", "form", "runs here", "description"],
             [[i.name, i.framework, _form(i), here(i), i.summary] for i in implementations],
-            crop="what it is",
+            crop="description",
         )
         terminal.write_table(
-            "What they refuse", ["who", "what", "why"], _refusals(implementations), crop="why"
+            "Unsupported settings",
+            ["implementation", "setting", "reason"],
+            _refusals(implementations),
+            crop="reason",
         )
     if what in (None, "workloads"):
         terminal.write_table(
-            "Workloads (any field can be overridden: see lstmprof capture --help)",
+            "Workloads (options of lstmprof capture override any field)",
             ["name", "network", ">batch", ">time steps", ">features", ">classes", "loss"],
             [_workload_cells(w) for w in NAMED],
         )
     if what in (None, "systems"):
-        terminal.write_line("Systems of the studies that do not run here", style="bold")
+        terminal.write_line("Systems of published studies that lstmprof cannot run", style="bold")
         for system in NOT_RUN:
             head = f"{system.name}:"
-            terminal.write_line(f"{head} {system.why}. It would need {system.needs}.", head=head)
+            terminal.write_line(f"{head} {system.why}. Needed: {system.needs}.", head=head)
         terminal.write_line()
     if what in (None, "eras"):
         terminal.write_table(
-            "Eras: what is known to run together (lstmprof capture --era NAME)",
-            ["name", "packages", "Python", ">download", "here"],
+            "Eras: tested environments with old versions (lstmprof capture --era NAME)",
+            ["name", "packages", "Python", ">download", "runs here"],
             [_era_cells(row) for row in _rows("eras", ())],
             crop="packages",
         )

@@ -42,8 +42,8 @@ def _checked_regex(_: click.Context, option: click.Parameter, pattern: str | Non
         re.compile(pattern or "")
     except re.error as fault:
         raise UsageError(
-            f"{option.opts[0]} '{pattern}' is no regular expression ({fault})",
-            "write \\ before a sign that stands for itself",
+            f"{option.opts[0]} '{pattern}' is not a regular expression ({fault})",
+            "put \\ before special characters",
         ) from fault
     return pattern
 
@@ -51,7 +51,7 @@ def _checked_regex(_: click.Context, option: click.Parameter, pattern: str | Non
 def plain_file(_: click.Context, option: click.Parameter, path: str | None) -> str | None:
     """``path``, unless something lies there that waits or never ends where it is opened."""
     if path and Path(path).exists() and not Path(path).is_file():
-        raise UsageError(f"{path}: is no plain file", f"give one for {option.opts[0]}")
+        raise UsageError(f"{path}: not a regular file", f"give a file to {option.opts[0]}")
     return path
 
 
@@ -59,32 +59,34 @@ step_range = click.option(
     "--step-range",
     metavar="REGEX",
     callback=_checked_regex,
-    help="Host ranges (NVTX, record_function) whose name this finds are the steps.",
+    help="Use the host ranges (NVTX, record_function) whose name matches this as steps.",
 )
 across = click.option(
     "--across",
     multiple=True,
     type=click.Choice(names.CONDITIONS),
     metavar="NAME",
-    help=f"Compare runs that differ in this; repeat for more: {', '.join(names.CONDITIONS)}.",
+    help="Also compare runs that differ in this setting; repeat for more: "
+    f"{', '.join(names.CONDITIONS)}.",
 )
 rank = click.option(
     "--rank",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Speak of this rank.  [default: the one that the others wait for]",
+    help="Diagnose this rank.  [default: the rank that the others wait for]",
 )
 device = click.option(
     "--device",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Speak of this device.  [default: the busiest of the rank]",
+    help="Diagnose this device.  [default: the busiest device of the rank]",
 )
 open_ = click.option(
     "--open",
     "open_",
     is_flag=True,
-    help="Draw the report of these runs into the cache too, and open it in a browser ($BROWSER).",
+    help="Also write an HTML report of these runs to the cache, and open it in a browser "
+    "($BROWSER).",
 )
 format_ = click.option(
     "--format",
@@ -92,7 +94,7 @@ format_ = click.option(
     type=click.Choice(("table", "json", "csv")),
     default="table",
     show_default=True,
-    help="Tables for reading, or all rows for a program.",
+    help="Output format; JSON and CSV hold all rows.",
 )
 
 
@@ -150,7 +152,7 @@ class LeftOut:
             say(f"{word} {fault}")
         defects = sum(isinstance(fault, DefectError) for fault in self.faults)
         if len(self.faults) > 1:
-            ours = f", {defects} of them by a defect of lstmprof" if defects else ""
+            ours = f", {defects} of them because of bugs in lstmprof" if defects else ""
             say(f"{len(self.faults)} inputs were left out{ours}")
 
 
@@ -252,7 +254,7 @@ def one_broken_down(path: str, left_out: LeftOut, step_range: str | None) -> Bre
     runs = runs_of([path], left_out)
     if len(runs) != 1:
         named = ", ".join(run.name for run in runs[:3]) + (" …" if len(runs) > 3 else "")
-        raise UsageError(f"{path}: holds {len(runs)} runs ({named})", "give one of them")
+        raise UsageError(f"{path}: holds {len(runs)} runs ({named})", "give the path of one run")
     return broken_down(runs, left_out, step_range, ())[0]
 
 
@@ -324,5 +326,5 @@ def show(path: Path) -> None:
 
     if not webbrowser.open(path.resolve().as_uri()):
         raise LstmprofError(
-            f"{path}: no browser could be started", "set BROWSER, or open the file by hand"
+            f"{path}: could not start a browser", "set $BROWSER, or open the file by hand"
         )

@@ -28,24 +28,24 @@ _FOR_READING = 1000
     "--limit",
     type=click.IntRange(min=0),
     metavar="N",
-    help=f"Rows to show.  [default: {_FOR_READING:,} of a table, all in JSON and CSV]",
+    help=f"Rows to show.  [default: {_FOR_READING:,} in a table, all in JSON and CSV]",
 )
 @click.option(
     "--timeout",
     "timeout_s",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Stop a query that takes longer.  [default: none is stopped]",
+    help="Stop the query after this time.  [default: no limit]",
 )
 def command(
     sql: str, paths: tuple[str, ...], format_: str, limit: int | None, timeout_s: float | None
 ) -> int:
-    """Answer one SELECT (DuckDB's SQL) over the tables of all runs.
+    """Query the tables of all runs with SQL.
 
-    PATH is what breakdown takes; traces, if none is given. The tables, each with the column run in
-    front: runs (run.json), timings (one row an iteration), events, and those of breakdown --table,
-    column by column in docs/tables.md. The query can read nothing else, and write nothing. JSON and
-    CSV are written row by row, so that an answer may be larger than memory.
+    SQL is one SELECT in DuckDB's dialect. The tables are runs (run.json), timings (one row per
+    iteration), events, and those of breakdown --table; each has a column run (docs/tables.md). A
+    query cannot write, and cannot read other files. JSON and CSV are streamed, so the result may be
+    larger than memory. PATH is a run, a folder of runs, or a profile; the default is traces.
 
     \b
     Example:
@@ -55,8 +55,8 @@ def command(
     """
     if not paths and not Path(options.TRACES).is_dir():
         raise UsageError(
-            f"no PATH is given, and there is no folder {options.TRACES} here",
-            "give runs, a folder of runs or profiles",
+            f"no PATH was given, and the default folder {options.TRACES} does not exist",
+            "give a run, a folder of runs, or a profile",
         )
     from lstmprof.breakdown.sql import answer
     from lstmprof.runs.border import of_good, place_of
@@ -85,7 +85,7 @@ def _show(rows: Answer, limit: int) -> None:
     terminal.write_table("", rows.headings(), shown, crop=rows.long())
     if next(texts, None) is not None:
         options.say(
-            f"these are the first {limit:,} rows; for more give --limit, for all --format csv"
+            f"showing the first {limit:,} rows; --limit N shows more, --format csv shows all"
         )
 
 

@@ -24,25 +24,32 @@ if TYPE_CHECKING:
     "--like",
     metavar="PATH",
     shell_complete=completion.paths,
-    help="The network, device, precision and mode of this run or profile.",
+    help="Use the network, device, precision and mode of this run or profile.",
 )
 @with_options(WORKLOAD_OPTIONS)
 @click.option(
     "--device",
     shell_complete=completion.devices,
-    help=f"auto, cpu, cuda or cuda:N.  [default: {CaptureRequest.device}, or that of --like]",
+    metavar="NAME",
+    help=f"Device: auto, cpu, cuda or cuda:N.  [default: {CaptureRequest.device}, or that of "
+    "--like]",
 )
 @click.option(
     "--precision",
     type=click.Choice(PRECISIONS),
-    help=f"Of the arithmetic.  [default: {CaptureRequest.precision}, or that of --like]",
+    help=f"Arithmetic precision.  [default: {CaptureRequest.precision}, or that of --like]",
 )
 @click.option(
     "--mode",
     type=click.Choice(MODES),
-    help=f"Training or inference.  [default: {CaptureRequest.mode}, or that of --like]",
+    help=f"Run training steps, or inference.  [default: {CaptureRequest.mode}, or that of --like]",
 )
-@click.option("--threads", type=click.IntRange(1), help="CPU threads, as for capture.")
+@click.option(
+    "--threads",
+    type=click.IntRange(1),
+    metavar="N",
+    help="CPU threads.  [default: as for capture, or that of --like]",
+)
 @click.option(
     "--impl",
     "impls",
@@ -50,21 +57,23 @@ if TYPE_CHECKING:
     default=("*",),
     metavar="NAME",
     shell_complete=completion.implementations,
-    help="Only these: names, patterns, or files of yours; repeat for more.  [default: all]",
+    help="Implementation, a pattern, or your own file; repeat for more.  [default: all]",
 )
-@click.option("--quick", is_flag=True, help="One round of each alone: a minute or two.")
+@click.option("--quick", is_flag=True, help="Time one round only (a minute or two).")
 @click.option(
     "--minutes",
     type=click.FloatRange(0, min_open=True),
-    help="Begin nothing more after so long.",
+    metavar="MINUTES",
+    help="Start no further measurement after this time.  [default: no limit]",
 )
-@click.option("--plan", "only_plan", is_flag=True, help="Show what would run, and run nothing.")
+@click.option("--plan", "only_plan", is_flag=True, help="Show the plan without running it.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="Folder of the runs behind it.  [default: in the cache]",
+    metavar="FOLDER",
+    help="Folder for the measured runs.  [default: in the cache]",
 )
-@click.option("--force", is_flag=True, help="Measure again what was measured before.")
+@click.option("--force", is_flag=True, help="Repeat earlier measurements.")
 @options.format_
 def command(
     like: str | None,
@@ -77,18 +86,18 @@ def command(
     format_: str,
     **given: Any,
 ) -> None:
-    """Say which implementation is the fastest for a network on this machine, and give its code.
+    """Find the fastest implementation of a network on this machine, and print its code.
 
-    Every implementation that runs here is looked at in one round; the fastest are then timed in
-    three rounds, in turns. They are ranked, those that cannot be told apart alike, each with the
-    reason of its gap. What was measured is kept: the same command answers at once. What is not said
-    of the network is as in the workload 1x320-ce-short (lstmprof list workloads).
+    recommend times every implementation that runs here in one round, and the fastest in three. It
+    ranks them, shows ties as equal, and explains each gap. Measurements are stored, so the same
+    command answers at once. Sizes that you do not give are those of the workload 1x320-ce-short
+    (lstmprof list workloads).
 
     \b
     Example:
       lstmprof recommend --hidden 512 --batch 32 --time-steps 100 --device cpu
-      lstmprof recommend --like traces/mine --quick
-      lstmprof recommend --like traces/mine --impl mymodel.py:build --impl 'torch-*'
+      lstmprof recommend --like traces/train --quick
+      lstmprof recommend --like traces/train --impl mymodel.py:build --impl 'torch-*'
     """
     from lstmprof.capture import plan
     from lstmprof.diagnose.recommend.request import request_of
@@ -132,7 +141,7 @@ def _shape(like: str) -> Shape:
     with options.leaving_out() as left_out:
         runs = options.runs_of([like], left_out)
     if len(runs) != 1:
-        raise UsageError(f"{like}: holds {len(runs)} runs", "name one of them")
+        raise UsageError(f"{like}: holds {len(runs)} runs", "give the path of one run")
     return shape_of(break_down(runs[0]))
 
 
@@ -158,7 +167,7 @@ def _show(recommendation: Recommendation, format_: str) -> None:
         look = " (one round)" if ranked.first_look else ""
         terminal.write_line(f"{ranked.implementation}{look}: {ranked.reason}")
     terminal.write_line()
-    terminal.write_line(f"The network of {recommendation.winner.implementation}:", style="bold")
+    terminal.write_line(f"Code of {recommendation.winner.implementation}:", style="bold")
     print("\n" + recommendation.code)
 
 

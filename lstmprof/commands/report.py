@@ -22,24 +22,36 @@ if TYPE_CHECKING:
     "-o",
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="File to write.  [default: report.html, or none where only single charts are asked for]",
+    metavar="FILE",
+    help="Page to write.  [default: report.html; none with --png, --svg or --json]",
 )
 @click.option(
-    "--png", type=click.Path(file_okay=False, path_type=Path), help="Folder for charts as PNG."
+    "--png",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Write each chart as PNG to this folder.",
 )
 @click.option(
-    "--svg", type=click.Path(file_okay=False, path_type=Path), help="Folder for charts as SVG."
+    "--svg",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Write each chart as SVG to this folder.",
 )
 @click.option(
     "--json",
     "json_",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for charts as Vega-Lite, to be restyled.",
+    metavar="FOLDER",
+    help="Write each chart as Vega-Lite JSON to this folder, to restyle it.",
 )
-@click.option("--title", help="Heading of the page.  [default: the runs and their workload]")
+@click.option(
+    "--title",
+    metavar="TEXT",
+    help="Heading of the page.  [default: the runs and their workload]",
+)
 @options.step_range
 @options.across
-@click.option("--force", is_flag=True, help="Replace files that are there.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.option("--open", "open_", is_flag=True, help="Open the page in a browser ($BROWSER).")
 def command(
     paths: tuple[str, ...],
@@ -53,11 +65,11 @@ def command(
     force: bool,
     open_: bool,
 ) -> int:
-    """Draw runs as one HTML page: verdict, charts, tables.
+    """Write an HTML page with verdicts, charts and tables.
 
-    The page opens anywhere and needs no network.
+    The page is one file and opens in any browser, also offline.
 
-    PATH is a run, a folder of runs, or raw profiles, as for breakdown.
+    PATH is a run, a folder of runs, or a profile, as for breakdown.
 
     \b
     Example:
@@ -73,7 +85,7 @@ def command(
     if out is None and not any(folders.values()):
         out = Path("report.html")
     if open_ and out is None:
-        raise UsageError("--open has no page to open", "give -o for one beside the single charts")
+        raise UsageError("--open needs a page", "add -o FILE")
     if out is not None:
         page.refuse(out, force=force)
     stages = options.Stages()
@@ -81,7 +93,7 @@ def command(
         runs = options.runs_of(paths, left_out)
         breakdowns = options.broken_down(
             *(runs, left_out, step_range, TABLES),
-            look=lambda _: stages.done("runs read", len(runs)),
+            look=lambda _: stages.done("runs analysed", len(runs)),
         )
         report = options.of_good(
             lambda good: report_of(good, title, across, begins=stages.at), breakdowns, left_out

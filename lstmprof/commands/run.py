@@ -31,7 +31,7 @@ class _Run(click.Command):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             fault = error.format_message().rstrip(".")
-            raise UsageError(fault, "the script's own options come after --") from None
+            raise UsageError(fault, "put the script's options after --") from None
 
 
 @click.command(name="run", cls=_Run)
@@ -42,68 +42,78 @@ class _Run(click.Command):
     type=click.UNPROCESSED,
     shell_complete=completion.paths,
 )
-@click.option("-m", "module", metavar="MODULE", help="Run a module instead, as python -m does.")
-@click.option("--python", metavar="PYTHON", help="Its interpreter.  [default: lstmprof's own]")
+@click.option("-m", "module", metavar="MODULE", help="Run a module, as python -m does.")
+@click.option(
+    "--python", metavar="PYTHON", help="Interpreter of the script.  [default: lstmprof's own]"
+)
 @click.option(
     "--steps",
     type=click.IntRange(min=1),
     default=_DEFAULT.steps,
     show_default=True,
-    help="Steps to profile; ten are enough for a clean step.",
+    metavar="N",
+    help="Steps to profile; 10 are enough for a clean step.",
 )
 @click.option(
     "--timed",
     type=click.IntRange(min=1),
     default=_DEFAULT.timed,
     show_default=True,
-    help="Steps to time without a profiler, half before the profile and half after it.",
+    metavar="N",
+    help="Steps to time without a profiler, half before and half after the profiled steps.",
 )
 @click.option(
     "--warmup",
     type=click.IntRange(min=0),
     default=_DEFAULT.warmup,
     show_default=True,
-    help="Steps to let pass before.",
+    metavar="N",
+    help="Steps to skip at the start.",
 )
 @click.option(
     "--step-function",
     metavar="[MODULE:]NAME",
-    help="A function whose calls are the steps, of the script or of a module that it imports.",
+    help="Function whose calls are the steps, in the script or in a module that it imports.",
 )
 @click.option(
     "--framework",
     type=click.Choice(("torch", "tensorflow", "keras", "jax")),
-    help="Whose steps they are, where several are imported.",
+    help="Framework, if the script imports several.",
 )
 @click.option(
     "--then",
     type=click.Choice(THEN),
     default=GO_ON,
     show_default=True,
-    help="What the script does once its steps are measured.",
+    help="After the measurement, finish the script or stop it.",
 )
 @click.option(
     "--profiler",
     type=click.Choice(PROFILERS),
     default=FRAMEWORKS_OWN,
     show_default=True,
-    help="The framework's own profiler, or Nsight Systems around the process.",
+    help="Profiler: the framework's own, or Nsight Systems.",
 )
 @click.option(
-    "--out", default=options.TRACES, show_default=True, metavar="FOLDER", help="Folder of runs."
+    "--out",
+    default=options.TRACES,
+    show_default=True,
+    metavar="FOLDER",
+    help="Folder for the run.",
 )
-@click.option("--name", help="Name of the run.  [default: the script's]")
-@click.option("--force", is_flag=True, help="Replace a run of that name.")
+@click.option("--name", metavar="NAME", help="Name of the run.  [default: the script's name]")
+@click.option("--force", is_flag=True, help="Overwrite a run of the same name.")
 @click.option("--quiet", is_flag=True, help="Print no verdict on the run at the end.")
 def command(
     script: tuple[str, ...], module: str | None, out: str, quiet: bool, **asked: Any
 ) -> int:
-    """Run a training script as it is, and profile a few of its steps.
+    """Run a training script unchanged, and profile a few of its steps.
 
-    Steps are found: those of a torch optimizer, of Keras's fit, of optax; else name the function
-    that is one. Some are timed without a profiler, some are profiled with ranges for their phases,
-    some are timed again; the rest runs as without lstmprof. The script's output, input and exit
-    code stay its own. Its options come after --. The verdict on the run follows on stderr.
+    lstmprof recognises a step by the calls of a torch optimizer, Keras fit or optax; for other
+    training loops, name the function that runs one step. It times some steps without a profiler,
+    profiles a few, and times some again. All other steps run unmodified. The script keeps its
+    output, input and exit code. Put the script's options after --. The verdict on the run follows
+    on stderr.
 
     \b
     Example:
@@ -115,10 +125,10 @@ def command(
     from lstmprof.runs.directory import check_name, staging
 
     if not script and not module:
-        raise UsageError("no script is named", "give a file, or -m and a module")
+        raise UsageError("no script is given", "give a file, or -m MODULE")
     target, arguments = (module, script) if module else (script[0], script[1:])
     if not module and Path(target).exists() and not Path(target).is_file():
-        raise UsageError(f"{target}: is no plain file", "give a script's file")
+        raise UsageError(f"{target}: not a regular file", "give the path of a Python script")
     name = asked.pop("name") or (module or Path(target).stem)
     check_name(Path(out), name, force=asked["force"])
     with staging(Path(out)):  # to be known before a long training, not after

@@ -14,24 +14,24 @@ from lstmprof.numbers import listed
     "--rows",
     default=None,
     metavar="NAMES",
-    help="What a row is, several with commas: implementation, label, workload, precision, mode, "
-    "device, threads, layers, hidden, batch, time-steps, features, cell, framework, version, run. "
-    "[default: implementation, and what else differs between runs of one cell]",
+    help="Settings that make a row, separated by commas: implementation, label, workload, "
+    "precision, mode, device, threads, layers, hidden, batch, time-steps, features, cell, "
+    "framework, version, run.  [default: implementation, and settings that differ within a cell]",
 )
 @click.option(
     "--columns",
     default="workload",
     show_default=True,
     metavar="NAMES",
-    help="What a column is; the same names.",
+    help="Settings that make a column; the same names.",
 )
 @click.option(
     "--value",
     default="step ± interval, slowdown",
     show_default=True,
     metavar="NAMES",
-    help="What a cell says, with commas: step ± interval (or +-) of the clean step, step; median, "
-    "mean ± std of the timed iterations; slowdown, samples/s, first step.",
+    help="Values in a cell, separated by commas. Of the clean step: step, step ± interval (or +-). "
+    "Of the timed iterations: median, mean ± std. Also: slowdown, samples/s, first step.",
 )
 @click.option(
     "--format",
@@ -39,19 +39,18 @@ from lstmprof.numbers import listed
     type=click.Choice(("markdown", "latex", "csv", "html")),
     default="markdown",
     show_default=True,
-    help="LaTeX is of the package booktabs; CSV has a column a number.",
+    help="Output format; LaTeX uses the package booktabs, CSV has one column per number.",
 )
 def command(
     paths: tuple[str, ...], rows: str | None, columns: str, value: str, format_: str
 ) -> int:
-    """Make a table for a paper: runs by two of their conditions.
+    """Print runs as a table for a paper.
 
-    A cell without a run is empty. The fastest of comparable runs is bold, and so is every run whose
-    95 % interval touches its own. The caption names the numbers, the machine, the versions, rounds
-    and iterations.
+    The fastest of comparable runs is bold, and so are runs whose 95 % interval overlaps its
+    interval. The caption names the values, machine, versions, rounds and iterations.
 
-    PATH is a run, or a folder of runs, as for breakdown. Conditions in which runs of one cell
-    differ are added to --rows.
+    PATH is a run or a folder of runs, as for breakdown. Conditions in which runs of one cell differ
+    are added to --rows.
 
     \b
     Example:

@@ -131,10 +131,10 @@ def request_of(shape: Shape, implementation: str | None = None) -> CaptureReques
         UsageError: there is none for this network on this machine; says why.
     """
     framework = shape.framework or ""
-    called = _CALLED.get(framework, framework or "its framework, which is not known,")
+    called = _CALLED.get(framework, framework or "its unknown framework")
     rows = [r for n in LAYER_ROWS.get(framework, ()) if (r := implementations.ROWS.get(n))]
     if not is_here(shape.device):
-        raise UsageError("it ran on a GPU, and this machine has none")
+        raise UsageError("the run used a GPU, which this machine lacks")
     reasons = []
     for row in rows:
         request = CaptureRequest(
@@ -152,7 +152,7 @@ def request_of(shape: Shape, implementation: str | None = None) -> CaptureReques
         why = refusal(request) or _lacking(row, interpreter)
         if why is None and row.name != implementation:
             return replace(request, python=interpreter.python)
-        reasons.append(why or f"{row.name} is the layer op of {called} itself")
+        reasons.append(why or f"the run already uses {row.name}, the layer op of {called}")
     raise UsageError(listed(reasons) or f"{called} has no op for a whole layer")
 
 
@@ -163,7 +163,7 @@ def _lacking(row: Implementation, interpreter: Interpreter) -> str | None:
         return lacking and f"{row.name}: {lacking}"
     if interpreter.environment.is_made:
         return None
-    return f"{row.name} is not installed, which lstmprof capture --impl {row.name} does"
+    return f"{row.name} is not installed; lstmprof capture --impl {row.name} installs it"
 
 
 def builtin_run(request: CaptureRequest, beside: Run, progress: Progress) -> Run:
@@ -176,12 +176,12 @@ def builtin_run(request: CaptureRequest, beside: Run, progress: Progress) -> Run
     folder = cache / BUILTIN
     for path in (beside.path.parent / name, beside.path.parent / run_name(_auto(request))):
         if path != beside.path and is_run(path) and _serves(open_run(path).info, request):
-            progress(f"taken: {path}")
+            progress(f"reusing {path}")
             return open_run(path)
     if is_run(folder / name) and _serves(open_run(folder / name).info, request):
-        progress(f"kept from before: {folder / name}")
+        progress(f"reusing {folder / name}")
         return open_run(folder / name)
-    progress(f"captures {request.implementation} on the same shapes, which takes about a minute")
+    progress(f"capturing {request.implementation} with the same shapes (about a minute)")
     return capture_run(request, written_to(cache) / BUILTIN, force=True, progress=progress)
 
 
@@ -302,8 +302,8 @@ def _where(breakdown: Breakdown, best: Breakdown) -> str:
     machine = info.hardware.gpu or _gpu(info) or info.hardware.cpu_model
     here_is = best.run.info.device_name or "unknown"
     if machine is None:
-        return f"the profile does not say on which machine it was taken (this one: {here_is})"
-    return f"the profile is of another machine ({machine}, not {here_is})"
+        return f"the profile does not name its machine (this one: {here_is})"
+    return f"the profile is from another machine ({machine}, not {here_is})"
 
 
 def _of_layers(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:

@@ -25,7 +25,7 @@ class Disagreement:
     other: Any
 
     def __str__(self) -> str:
-        return f"{self.condition} ({_shown(self.one)} against {_shown(self.other)})"
+        return f"{self.condition} ({_shown(self.one)} and {_shown(self.other)})"
 
 
 def conditions_in_words(info: RunInfo) -> dict[str, str]:
@@ -77,7 +77,7 @@ def refuse_unless_comparable(
         options = " ".join(f"--across {d.condition}" for d in differ)
         raise UsageError(
             f"{first.name} and {second.name} differ in " + ", ".join(map(str, differ)),
-            f"compare them all the same with {options}",
+            f"compare them anyway with {options}",
         )
 
 
@@ -89,9 +89,7 @@ def known(across: Collection[str]) -> Collection[str]:
     """
     for name in across:
         if name not in names.CONDITIONS:
-            raise UsageError(
-                f"'{name}' is nothing that must agree", "one of " + ", ".join(names.CONDITIONS)
-            )
+            raise UsageError(f"unknown condition '{name}'", "known: " + ", ".join(names.CONDITIONS))
     return across
 
 

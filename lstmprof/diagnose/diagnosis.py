@@ -60,10 +60,10 @@ MOST_RARE = 3
 #: A first step that takes so many steps longer than the other run's has compiled something.
 LONG_FIRST_STEP = 10
 WATERFALL = (
-    Column("kind", pa.string(), "", "of time: diagnose.causes.KINDS"),
-    Column("fast_ns", pa.int64(), "ns", "of the fast run's step"),
-    Column("slow_ns", pa.int64(), "ns", "of the slow run's step"),
-    Column("delta_ns", pa.int64(), "ns", "what the kind adds to the slow step"),
+    Column("kind", pa.string(), "", "kind of time, like matmul or dispatch"),
+    Column("fast_ns", pa.int64(), "ns", "time per step of the fast run"),
+    Column("slow_ns", pa.int64(), "ns", "time per step of the slow run"),
+    Column("delta_ns", pa.int64(), "ns", "slow_ns − fast_ns"),
 )
 FINDINGS = (
     Column("rank", pa.int64(), "", "1 is the largest"),
@@ -79,8 +79,7 @@ FINDINGS = (
 )
 _NOTHING = Asked()
 _NO_ROOFLINE = (
-    "the peaks are compared with nothing: what a step has to compute is known of runs that "
-    "lstmprof captured only"
+    "--peaks has no effect, because the work of a step is known only for runs of lstmprof capture"
 )
 
 
@@ -449,15 +448,18 @@ def _warnings(fast: StepProfile, slow: StepProfile) -> list[str]:
 
 
 def _notes(fast: StepProfile, slow: StepProfile) -> list[str]:
-    notes = [*_settings(fast, slow), *(f"they differ in {d}" for d in disagreements(fast, slow))]
+    notes = [
+        *_settings(fast, slow),
+        *(f"the runs differ in {d}" for d in disagreements(fast, slow)),
+    ]
     if not timed(fast, slow):
-        notes.append(f"{untimed(fast, slow)}: the times of the profiles are compared")
+        notes.append(f"{untimed(fast, slow)}, so profiled times are compared")
     if (fast.device is None) != (slow.device is None):
-        notes.append("one ran on a GPU and the other on a CPU: their parts are of different kinds")
+        notes.append("one run used a GPU and the other a CPU, so their kinds of time differ")
     for profile in (fast, slow):
         notes += [f"{profile.name}: {note}" for note in (*_beside(profile), *profile.notes)]
         if profile.info.agrees_with_reference is False:
-            notes.append(f"{profile.name}: its file claims nothing of what it computes (no load())")
+            notes.append(f"{profile.name}: its file has no load(), so its results were not checked")
     first_steps = _first_steps(fast, slow)
     return [*notes, first_steps] if first_steps else notes
 
@@ -466,8 +468,8 @@ def _beside(profile: StepProfile) -> list[str]:
     """What the timed steps lost, and what happens now and then."""
     lost = lost_in_words(profile.lost_ns, profile.length_ns, profile.cpu_share)
     rare = [
-        f"now and then: {cropped(r.name)} takes {milliseconds(r.each_ns)} ms each time, in "
-        f"{r.steps} of {profile.steps} steps"
+        f"now and then: {cropped(r.name)} takes {milliseconds(r.each_ns)} ms, in {r.steps} of "
+        f"{profile.steps} steps"
         for r in profile.rare[:MOST_RARE]
     ]
     return [*([lost] if lost else []), *rare]

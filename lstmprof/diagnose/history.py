@@ -113,10 +113,12 @@ class Series:
         last = self.points[-1]
         texts = [f"{_change(point)} at {point.label}" for point in self.changes]
         changed = (
-            f"{number_of(len(texts), 'step', 'steps')}: {listed(texts)}" if texts else "no step"
+            f"{number_of(len(texts), 'change', 'changes')}: {listed(texts)}"
+            if texts
+            else "no change"
         )
         runs = number_of(len(self.points), "run", "runs")
-        return f"{self.title}: {runs}, {changed}; now {milliseconds(last.step.ns, 2)} ms"
+        return f"{self.title}: {runs}, {changed}; now {milliseconds(last.step.ns, 2)} ms per step"
 
 
 def _change(point: Point) -> str:

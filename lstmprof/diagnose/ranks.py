@@ -142,12 +142,12 @@ def straggler_of(breakdown: Breakdown, places: Sequence[Place]) -> Straggler | N
 def _unlike(breakdown: Breakdown, rows: _Rows) -> str | None:
     """Why the collectives of the ranks cannot be matched; None where all of them are."""
     if not rows:
-        return "no collective is in the profile"
+        return "no collectives"
     places = sorted({_place(row) for row in rows}, key=_order)
     if len(places) < 2:
         job = world_size(breakdown.run.info) or 1
-        only = f"no other device than {lane_words(*places[0])} has collectives"
-        one = f"the profile has one of the {job} ranks of the job: give a folder that holds all"
+        only = f"only {lane_words(*places[0])} has collectives"
+        one = f"the profile has 1 of {job} ranks; give the folder with all ranks"
         return one if job > 1 else only
     steps = [{w.step for w in breakdown.windows if w.rank == rank} for rank, _ in places]
     common = set.intersection(*steps)
@@ -165,10 +165,10 @@ def _other_number(unmatched: _Rows, rows: _Rows, places: Sequence[Place]) -> str
     fewest = min(places, key=lambda place: counts[place])
     where = "" if step is None else f" in step {step}"
     if counts[most] == counts[fewest]:
-        return f"the streams of {cropped(name)}{where} are not the same on all ranks"
+        return f"the streams of {cropped(name)}{where} differ between ranks"
     return (
-        f"{lane_words(*most)} has {counts[most]} of {cropped(name)}{where}"
-        f" and {lane_words(*fewest)} {counts[fewest]}"
+        f"{lane_words(*most)} runs {cropped(name)} {counts[most]} times{where}, and"
+        f" {lane_words(*fewest)} {counts[fewest]} times"
     )
 
 
@@ -187,13 +187,13 @@ def _judged(rows: _Rows, windows: Iterable[Window], known: dict[str, Any]) -> St
     skews = {row["collective"]: row["skew_ns"] for row in rows}
     if sum(skews.values()) / steps > max(matters, LATE * longest):
         reason = (
-            "the collectives of the ranks do not end together (up to"
-            f" {milliseconds(max(skews.values()))} ms apart, clocks set alike)"
+            f"ranks end a collective up to {milliseconds(max(skews.values()))} ms apart, even with"
+            " aligned clocks"
         )
         return Straggler(UNKNOWN, reason, **{**known, "waiters": (), "waits_for": ()})
     certainty = MEASURED if len(skews) >= CHECKED else LIKELY
     if longest < matters:
-        reason = f"none waits more than {milliseconds(longest, 3)} ms{_each(known)} for another"
+        reason = f"the longest wait is {milliseconds(longest, 3)} ms{_each(known)}"
         return Straggler(NONE, reason, certainty, **known)
     return _latest(rows, waiters, certainty, known)
 
@@ -207,7 +207,7 @@ def _latest(
     if late.waits_ns > LATE * others or 2 * late_in <= known["steps"]:
         low, high = (f(w.waits_ns for w in waiters) for f in (min, max))
         reason = (
-            f"they wait for each other in turn, {milliseconds(low)} to"
+            f"the ranks wait for each other in turn, {milliseconds(low)} to"
             f" {milliseconds(high)} ms{_each(known)}"
         )
         return Straggler(NONE, reason, certainty, **known)
@@ -307,13 +307,13 @@ def _records(info: RunInfo) -> list[dict[str, Any]]:
 
 
 def of_straggler(straggler: Straggler) -> str:
-    """What is said of it, in any of the three states."""
+    """Return the sentence about ``straggler``, in any of its three states."""
     if straggler.state == UNKNOWN:
-        return f"which rank the others wait for: could not look, because {straggler.reason}"
+        return f"straggler unknown: {straggler.reason}"
     size, ranks = straggler.world_size or 0, len({w.rank for w in straggler.waiters})
     others = f"; {size - ranks} of the {size} ranks were not profiled" if size > ranks else ""
     if straggler.state == NONE:
-        return f"the others do not wait for one rank or device: {straggler.reason}{others}"
+        return f"no straggler: {straggler.reason}{others}"
     return _of_late(straggler) + others
 
 
@@ -329,19 +329,19 @@ def _of_late(late: Straggler) -> str:
     likely = "" if late.certainty == MEASURED else "likely "
     name, other = lane_words(*late.place), lane_words(*longest.place)
     return (
-        f"{likely}the others wait for {name}, the last to arrive in {own.last_in} of"
-        f" {late.collectives} collectives: {other} waits"
-        f" {milliseconds(longest.waits_ns)} ms{each}, {milliseconds(for_it)} ms of that for it;"
-        f" it waits {milliseconds(own.waits_ns)} ms itself"
+        f"{likely}straggler: {name}, last to arrive in {own.last_in} of {late.collectives}"
+        f" collectives; {other} waits {milliseconds(longest.waits_ns)} ms{each},"
+        f" {milliseconds(for_it)} ms of it for {name}; {name} waits"
+        f" {milliseconds(own.waits_ns)} ms"
     )
 
 
 def of_overlap(overlap: Overlap, marked: bool) -> str:
-    """What is said of communication."""
+    """Return the sentence about the overlap of communication and computing."""
     each = " per step" if marked else ""
     return (
-        f"collectives run for {milliseconds(overlap.communication_ns)} ms{each}: the device"
-        f" computes beside them for {percent(overlap.share)} of that time, and the other"
+        f"collectives take {milliseconds(overlap.communication_ns)} ms{each}; the device also"
+        f" computes in {percent(overlap.share)} of that time, and the other"
         f" {milliseconds(overlap.exposed_ns)} ms are exposed"
     )
 

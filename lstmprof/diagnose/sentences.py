@@ -33,19 +33,19 @@ def _saved(finding: Finding) -> str:
     if finding.saving.by == ROOFLINE:
         return f"{amount} above the roofline"
     if finding.saving.ns <= 0:
-        return "a replay without it saves nothing"
-    return f"a replay without it saves {amount}"
+        return "replayed without it, the step is no shorter"
+    return f"replayed without it, the step is {amount} shorter"
 
 
 def of_roofline(limit: Roofline) -> str:
     """The least time of the step, the share reached, and the rate of its products."""
-    share = f": it reaches {percent(limit.share)}" if limit.share is not None else ""
+    share = f"; {percent(limit.share)} reached" if limit.share is not None else ""
     share += ", so these peaks are too low" if (limit.share or 0) > 1 else ""
-    text = f"the device could do this step's work in {milliseconds(limit.step_ns)} ms{share}"
+    text = f"{milliseconds(limit.step_ns)} ms per step{share}"
     if limit.gemm_flops_per_s is None:
         return f"{text}.{_quicker(limit)}"
     reached, peak = (gflops(r) for r in (limit.gemm_flops_per_s, limit.peaks.gemm_flops_per_s))
-    rate = f"products run at {reached} of {peak} GFLOP/s over the whole step"
+    rate = f"matmuls reach {reached} of {peak} GFLOP/s, averaged over the step"
     return f"{text}; {rate}.{_quicker(limit)}"
 
 
@@ -55,8 +55,8 @@ def _quicker(limit: Roofline) -> str:
     if not quicker or (limit.share or 0) > 1:
         return ""
     return (
-        f" More than 100 % of {listed(quicker)}: what fits into a cache moves faster than a copy "
-        "of memory, or a peak was measured too low."
+        f" {listed(quicker)}: more than 100 % reached, because the data fits into a cache or a "
+        "measured peak is too low."
     )
 
 
@@ -68,11 +68,11 @@ def gflops(flops_per_s: float) -> str:
 def _of_forecast(error: Error | None) -> str:
     """How far a forecast may be off."""
     if error is None:
-        return "this is a forecast, and how far such a one is off was not measured"
+        return "a forecast of unknown error"
     median, worst = percent(error.median), percent(error.worst)
     return (
-        f"this is a forecast: on {error.pairs} pairs on a host such were off by {median} in the "
-        f"median, {worst} at most"
+        f"a forecast; in {error.pairs} tests on CPUs the error was {median} (median), at most "
+        f"{worst}"
     )
 
 
@@ -89,8 +89,8 @@ def of_what_if(
     text = f"{name}: {ends} ({percent(-saved) if saved else 'nothing saved'})"
     if prediction.bottleneck is not None:
         state, part, ns = prediction.bottleneck
-        text += f"; then {state} {part} is the most, {milliseconds(ns)} ms"
+        text += f"; largest part then: {state} {part}, {milliseconds(ns)} ms"
     if form is not None:
         text += f"; {_of_forecast(error)}"
     doubts = of_prediction(prediction).reasons
-    return f"{text}; {listed([*doubts])}, so take this with care." if doubts else f"{text}."
+    return f"{text}. Uncertain: {listed([*doubts])}." if doubts else f"{text}."

@@ -87,8 +87,8 @@ def shape_of(breakdown: Breakdown) -> Shape:
     row = slowest_layer(breakdown)
     if row is None:
         raise UsageError(
-            f"{breakdown.run.name}: no recurrent layer was recognised in it, so the network that "
-            "it runs is not known",
+            f"{breakdown.run.name}: the network is unknown, because no recurrent layer was "
+            "recognised",
             GIVE_SIZES,
         )
     return _of_layer(row, breakdown)
@@ -114,11 +114,11 @@ def _of_layer(row: Mapping[str, Any], breakdown: Breakdown) -> Shape:
     if unknown:
         sizes = listed([column.replace("_", " ") for column in unknown])
         are = "is" if len(unknown) == 1 else "are"
-        fault = f"{name}: of its layer {row['op']} the {sizes} {are} not known"
+        fault = f"{name}: {sizes} of the layer {row['op']} {are} unknown"
         if info.shapes_cost is not None and info.shapes_cost > MOST_FOR_SHAPES:
             longer = percent(info.shapes_cost)
             raise UsageError(
-                f"{fault}, as recording shapes made its steps {longer} longer and was left out",
+                f"{fault}, because recording shapes would have made its steps {longer} longer",
                 GIVE_SIZES,
             )
         raise UsageError(fault, RECORD)
@@ -130,7 +130,7 @@ def _of_layer(row: Mapping[str, Any], breakdown: Breakdown) -> Shape:
         (precision is None, f"{row['dtype']} numbers"),
     ):
         if what:
-            raise UsageError(f"{name}: its layer has {why}, which no implementation here has")
+            raise UsageError(f"{name}: its layer has {why}, which no implementation supports")
     assert cell is not None
     assert precision is not None
     directions = row["directions"] or 1

@@ -116,8 +116,8 @@ def _form(form: str, profile: StepProfile, limit: Roofline | None) -> Change:
     workload = workload_of(profile.info)
     if workload is None or profile.info.mode is None:
         raise UsageError(
-            f"{profile.name}: the network that it runs is not known",
-            "--as layer needs a run that lstmprof captured",
+            f"{profile.name}: the network is unknown, and --as layer needs it",
+            "give a run of lstmprof capture",
         )
     share = recurrent_share(workload, profile.info.mode)
     return as_layer_op(share, gemm_factor(profile, limit))

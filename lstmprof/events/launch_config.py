@@ -48,7 +48,7 @@ class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def words(self) -> str:
-        """``grid 80 × 1 × 1, block 128 × 1 × 1 (128 threads), 32 registers a thread, …``."""
+        """``grid 80 × 1 × 1, block 128 × 1 × 1 (128 threads), 32 registers per thread, …``."""
         said = []
         if self.grid:
             said.append(f"grid {_times(self.grid)}")
@@ -56,9 +56,9 @@ class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
             threads = number_of(math.prod(self.block), "thread", "threads")
             said.append(f"block {_times(self.block)} ({threads})")
         if self.registers:
-            said.append(number_of(self.registers, "register a thread", "registers a thread"))
+            said.append(number_of(self.registers, "register per thread", "registers per thread"))
         if self.shared_bytes is not None:
-            said.append(f"{self.shared_bytes:,} B of shared memory a block{self._parts}")
+            said.append(f"{self.shared_bytes:,} B of shared memory per block{self._parts}")
         if self.estimated_occupancy:
             said.append(f"estimated occupancy {percent(self.estimated_occupancy)}")
         if self.theoretical_occupancy:

@@ -176,8 +176,8 @@ def _notes(profiles: Sequence[Profile], placed: bool) -> list[str]:
     ]
     if placed:
         notes.append(
-            "the profiles do not tell when one round ran after another: they stand one after the "
-            "other, and the time between them means nothing"
+            "the profiles have no common clock, so rounds are shown one after another; the time "
+            "between rounds is arbitrary"
         )
     return notes
 

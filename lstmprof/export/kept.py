@@ -64,10 +64,10 @@ def steps_chosen(windows: Sequence[Window], first: int, last: int) -> list[Windo
         there = list(dict.fromkeys(w.step for w in windows if w.step is not None))
         wanted = f"step {first}" if first == last else f"step from {first} to {last}"
         if not there:
-            raise UsageError("the profile marks no steps", "give --range, or --step-range")
+            raise UsageError("the profile has no step markers", "use --range, or --step-range")
         numbers = [str(step) for step in there[:_MOST_LISTED]]
         more = [f"… {there[-1]}"] if len(there) > _MOST_LISTED else []
-        raise UsageError(f"there is no {wanted}", f"the steps are {listed(numbers + more)}")
+        raise UsageError(f"the profile has no {wanted}", f"its steps are {listed(numbers + more)}")
     return chosen
 
 
@@ -85,7 +85,7 @@ def kept(events: EventTable, windows: Sequence[Window], span: tuple[int, int] | 
     start, end = events.start_ns, events.end_ns
     inside = (start < until) & ((end > first) | ((start == end) & (start >= first)))
     if not inside.any():
-        raise UsageError("no event is in that range", "give another --range")
+        raise UsageError("the --range contains no event", "choose another --range")
     crossing = inside & ((start < first) | (end > until))
     rows = _linked(events, np.flatnonzero(inside))
     markers = _next_markers(events, chosen)

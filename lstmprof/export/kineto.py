@@ -107,7 +107,7 @@ def write(
                         out.write(raw)
                         count += 1
     except OSError as fault:
-        raise RunError(f"{path}: {fault.strerror}", "give an -o that can be written") from fault
+        raise RunError(f"{path}: {fault.strerror}", "choose a writable -o") from fault
     return Written(count, total, path.stat().st_size)
 
 
@@ -206,8 +206,8 @@ def _head(source: Path, file: BinaryIO) -> tuple[bytes, bytes]:
 
 
 def _unusual(source: Path) -> ProfileError:
-    fault = "is no Kineto trace as torch.profiler writes it, and is not cut as such"
-    return ProfileError(source, fault, "give -o FILE.pftrace for a Perfetto trace")
+    fault = "is not in torch.profiler's layout, so it cannot be cut to .json"
+    return ProfileError(source, fault, "use -o FILE.pftrace instead")
 
 
 def _pairs(text: bytes) -> _Pairs | None:

@@ -32,19 +32,19 @@ def write(breakdown: Breakdown, path: Path, *, by: str | None = None, force: boo
         RunError: ``path`` is there already and ``force`` is not given, or cannot be written.
         UsageError: the profile has no such stacks.
     """
-    check_file(path, force=force, next_step="give --force to replace it, or another file")
+    check_file(path, force=force, next_step="add --force to overwrite it, or choose another file")
     events = breakdown.events()
     can = recorded(events)
     chosen = by or can[0]
     if chosen not in can:
         raise UsageError(
-            f"{breakdown.run.name}: the profile has no {by}",
-            "record it with_stack and with_modules, or give another --stack",
+            f"{breakdown.run.name}: the profile has no stacks of {by}",
+            "record it with with_stack and with_modules, or choose another --stack",
         )
     try:
         write_file(path, json.dumps(_document(breakdown, events, chosen)).encode())
     except OSError as fault:
-        raise RunError(f"{path}: {fault.strerror}", "name a file that can be written") from fault
+        raise RunError(f"{path}: {fault.strerror}", "choose a writable file") from fault
     return chosen
 
 

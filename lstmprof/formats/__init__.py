@@ -74,5 +74,5 @@ def read_raw(label: Path | str, load: Callable[[], RawFile]) -> Profile:
         raise foreign.refusal(raw)
     except MemoryError as error:
         raise ProfileError(
-            label, "is too large for this machine's memory", "profile fewer steps"
+            label, "needs more memory than this machine has", "profile fewer steps"
         ) from error

@@ -15,7 +15,7 @@ from lstmprof.errors import ProfileError
 from lstmprof.formats.raw_file import RawFile
 
 MOST_FILES = 10_000
-_AGAIN = "copy or pack it again"
+_AGAIN = "copy or create the archive again"
 #: What ``tarfile`` raises for headers that were tampered with, beside its own errors.
 _DAMAGE = (tarfile.TarError, OSError, ValueError, OverflowError, RecursionError, LookupError)
 
@@ -45,13 +45,13 @@ def members(raw: RawFile) -> Members:
         with tarfile.open(fileobj=io.BytesIO(raw.content)) as tar:
             for count, info in enumerate(_headers(tar, raw)):
                 if count == MOST_FILES:
-                    fault = f"has more than {MOST_FILES:,} entries, of which the first are read"
+                    fault = f"has more than {MOST_FILES:,} entries; only the first were read"
                     return Members(files, ProfileError(raw.path, fault, "unpack it (tar xf)"))
                 if info.isfile():
                     files.append(_member(info, raw))
             rest = raw.content[tar.offset : tar.offset + tarfile.BLOCKSIZE]
     except _DAMAGE as error:
-        reason = str(error) if isinstance(error, tarfile.TarError) else "an impossible header"
+        reason = str(error) if isinstance(error, tarfile.TarError) else "invalid header"
         return Members(files, _damaged(raw, reason))
     is_end = not rest.strip(b"\0")
     return Members(files, None if is_end else _damaged(raw, f"no header at byte {tar.offset}"))
@@ -62,12 +62,12 @@ def _headers(tar: tarfile.TarFile, raw: RawFile) -> Iterator[tarfile.TarInfo]:
     last = -1
     while info := tar.next():
         if info.size < 0 or info.offset <= last:
-            raise tarfile.ReadError(f"a size below zero at byte {max(last, info.offset)}")
+            raise tarfile.ReadError(f"negative size at byte {max(last, info.offset)}")
         last = info.offset
         yield info
         if tar.offset >= raw.length + tarfile.BLOCKSIZE:  # but for what fills the last block
             if not info.isfile():
-                raise tarfile.ReadError(f"it ends within the member at byte {info.offset}")
+                raise tarfile.ReadError(f"truncated within the member at byte {info.offset}")
             tar.offset = raw.length  # nothing can follow
             return
 
@@ -76,11 +76,11 @@ def _member(info: tarfile.TarInfo, raw: RawFile) -> Member:
     begin, place = info.offset_data, f"{raw.path}/{info.name}"
     fault = None
     if info.issparse():
-        fault = ProfileError(place, "is stored sparse in the archive", "unpack it (tar xf)")
+        fault = ProfileError(place, "is a sparse file in an archive", "unpack it (tar xf)")
     elif begin + info.size > raw.length:
         there = max(0, raw.length - begin)
         fault = ProfileError(
-            place, f"is cut short: {there} of its {info.size} bytes are in the archive", _AGAIN
+            place, f"is truncated: the archive has {there} of its {info.size} bytes", _AGAIN
         )
     return Member(info.name, begin, info.size, fault)
 

@@ -41,8 +41,9 @@ _OP = re.compile(r"[a-z_]\w*::\S+|\w+Backward\d*")
 _BARE_OP = re.compile(r"[a-z_][a-z0-9_]*")
 _RANGES = frozenset((*PHASES, PROGRAM))
 _WHOLE_OPS = (
-    "times on the GPU are those of whole ops, by CUDA events around each: what the GPU waited "
-    "between the kernels of an op is counted as the op's work"
+    "GPU times are for whole ops, from CUDA events around each op; idle gaps between the "
+    "kernels of "
+    "an op count as busy"
 )
 
 
@@ -75,7 +76,7 @@ def read(raw: RawFile) -> Profile:
         raise ProfileError(raw.path, "no event has a readable time", "record the profile again")
     device = _innermost([span for span in spans if span.device is not None])
     if not host and not device:
-        raise ProfileError(raw.path, "no event names its device", "record the profile again")
+        raise ProfileError(raw.path, "no event names a device", "record the profile again")
     found = host + device
     notes = [rows.NO_DATE, *([_WHOLE_OPS] if device else [])]
     notes += [f"{n} events were left out because {why}" for why, n in dropped.items()]

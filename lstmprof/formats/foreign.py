@@ -13,9 +13,9 @@ from lstmprof.errors import ForeignFileError, ProfileError
 from lstmprof.formats.raw_file import RawFile, is_tar
 
 _NOT_YET = (
-    "this version reads JSON of torch.profiler, TensorFlow, ONNX Runtime, MXNet and rocprofv3,"
-    " XPlane, Perfetto, SQLite of Nsight Systems, nvprof or rocprofv3, Nsight's Parquet, and"
-    " nvprof's CSV"
+    "lstmprof reads JSON of torch.profiler, TensorFlow, ONNX Runtime, MXNet and rocprofv3; XPlane;"
+    " Perfetto; SQLite of Nsight Systems, nvprof and rocprofv3; Parquet of Nsight Systems; CSV of"
+    " nvprof"
 )
 _RECORD = "give a torch.profiler JSON, an .xplane.pb or an Nsight Systems SQLite export"
 
@@ -26,8 +26,8 @@ _MAGIC: tuple[tuple[bytes, str, str], ...] = (
         "is a Git LFS pointer, not the profile",
         "run: git lfs pull",
     ),
-    (b"\x1f\x8b", "is gzipped twice", "gunzip it once"),
-    (b"PK\x03\x04", "is a zip archive", "unzip it and give the profile inside"),
+    (b"\x1f\x8b", "is gzipped twice", "run gunzip on it once"),
+    (b"PK\x03\x04", "is a zip archive", "unzip it, and give the profile inside"),
     (b"\x28\xb5\x2f\xfd", "is compressed with zstd", "unpack it first: zstd -d"),
     (b"BZh", "is compressed with bzip2", "unpack it first: bunzip2"),
     (b"\xfd7zXZ\x00", "is compressed with xz", "unpack it first: unxz"),
@@ -55,7 +55,8 @@ def refuse_by_content(raw: RawFile) -> None:
     if content[:1] == b"\x80" and content[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
         raise ProfileError(
             raw.path,
-            "is a pickle (a memory snapshot?), which is never loaded: a pickle can run any code",
+            "is a pickle (perhaps a memory snapshot); lstmprof loads no pickles, as they can "
+            "run code",
             _RECORD,
         )
     if re.match(rb"\s*<(!doctype|html|\?xml|svg)", content[:512], re.IGNORECASE):
@@ -70,7 +71,7 @@ def refusal(raw: RawFile) -> ForeignFileError:
     name = str(raw.path).removesuffix(".gz")
     if name.endswith(_NAMED[0]):
         return ForeignFileError(
-            raw.path, "is an unfinished Nsight Systems stream", "import it with QdstrmImporter"
+            raw.path, "is an unfinished Nsight Systems stream", "convert it with QdstrmImporter"
         )
     if name.endswith(_NAMED[1]):
         return ForeignFileError(
@@ -78,23 +79,23 @@ def refusal(raw: RawFile) -> ForeignFileError:
         )
     if raw.content.startswith(b"SQLite format 3\x00"):
         return ForeignFileError(
-            raw.path, "is an SQLite database without profiler tables that can be read", _RECORD
+            raw.path, "is an SQLite database without tables of a known profiler", _RECORD
         )
     if b"NVPROF is profiling process" in raw.content[: 2**16]:
         return ForeignFileError(
             raw.path,
-            "is what nvprof prints for people, not a trace that can be read",
-            "print it with --print-gpu-trace --print-api-trace --csv, or keep nvprof -o FILE",
+            "is nvprof's text summary, not a trace",
+            "record with nvprof -o FILE, or with --print-gpu-trace --print-api-trace --csv",
         )
     head = raw.content[:256].decode("utf-8", errors="replace").rstrip("\ufffd")
     start = head.strip()[:24]
     if "\ufffd" not in head and all(c.isprintable() or c.isspace() for c in head):
         return ForeignFileError(
             raw.path,
-            f"is neither a JSON trace nor another profile (it begins '{start}')",
+            f"is not a profile (it begins with '{start}')",
             _RECORD,
         )
-    return ForeignFileError(raw.path, "is of no format that lstmprof knows", _NOT_YET)
+    return ForeignFileError(raw.path, "has an unknown format", _NOT_YET)
 
 
 def _json(document: Any) -> tuple[str, str]:
@@ -103,8 +104,8 @@ def _json(document: Any) -> tuple[str, str]:
             return what, next_step
     if isinstance(document, dict):
         keys = ", ".join(str(key)[:24] for key in list(document)[:4]) or "none"
-        return f"is JSON but no profile (its keys: {keys})", _RECORD
-    return "is JSON but no profile", _RECORD
+        return f"is JSON but not a profile (its keys: {keys})", _RECORD
+    return "is JSON but not a profile", _RECORD
 
 
 def trace_events(document: Any) -> list[Any] | None:
@@ -146,13 +147,17 @@ def _is_horovod(document: Any) -> bool:
 
 #: (whether a JSON document is it, what it is, the next step)
 _JSON: tuple[tuple[Callable[[Any], bool], str, str], ...] = (
-    (_is_rocprof, "is a JSON of an older rocprof, which is not read", _ROCPROF),
+    (_is_rocprof, "is JSON of an older rocprof, which lstmprof does not read", _ROCPROF),
     (
         _is_cntk,
-        "is a profile of CNTK, whose ranges of a minibatch hold no operators",
-        "compare by times: it says how long, not why",
+        "is a CNTK profile, which has minibatch times but no operators",
+        "use it to compare times only",
     ),
-    (_is_horovod, "is a begin/end timeline (Horovod?), which is not read", _RECORD),
+    (
+        _is_horovod,
+        "is a begin/end timeline (perhaps Horovod), which lstmprof does not read",
+        _RECORD,
+    ),
     (_has_keys("device_traces"), "is a memory snapshot, which has no timeline", _RECORD),
     (
         _has_keys("schema", "nodes"),
@@ -161,7 +166,7 @@ _JSON: tuple[tuple[Callable[[Any], bool], str, str], ...] = (
     ),
     (
         lambda document: any("ph" in event for event in _dicts(document)),
-        "is a Chrome trace, but not one of torch.profiler, TensorFlow, ONNX Runtime or MXNet",
+        "is a Chrome trace, but not of torch.profiler, TensorFlow, ONNX Runtime or MXNet",
         _RECORD,
     ),
     (

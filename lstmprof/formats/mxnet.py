@@ -60,7 +60,7 @@ def read(raw: RawFile) -> Profile:
     if not intervals:
         raise ProfileError(
             raw.path,
-            "the trace holds no operator that began and ended: nothing was recorded",
+            "the trace has no complete operator; nothing was recorded",
             "call mx.nd.waitall() before mx.profiler.set_state('stop')",
         )
     origin_ns = min(row.start_ns for row in intervals)
@@ -120,4 +120,4 @@ def _notes(events: Sequence[dict[str, Any]], unpaired: int) -> Iterator[str]:
     used = {str(event.get("pid")) for event in events if event.get("cat") == _OPERATOR}
     devices = sorted(names[pid] for pid in used if names.get(pid, "").startswith("gpu/"))
     for device in devices:
-        yield f"times of operators on {rows.clean(device)} are those of the engine's threads"
+        yield f"operator times on {rows.clean(device)} were measured in the engine's threads"

@@ -63,7 +63,9 @@ def read(raw: RawFile) -> Profile:
     """
     intervals = list(_rows(trace_events(raw.json) or ()))
     if not intervals:
-        raise ProfileError(raw.path, "no run of a session was recorded", "run the session first")
+        raise ProfileError(
+            raw.path, "no session run was recorded", "run the session while profiling is on"
+        )
     origin_ns = min(row.start_ns for row in intervals)
     return Profile(
         format="onnxruntime",
@@ -77,10 +79,10 @@ def _notes(events: Sequence[Any]) -> Iterator[str]:
     yield rows.NO_DATE
     providers = {str(event["args"]["provider"]) for event in events if _is_node(event)}
     for provider in sorted(providers - {_ON_HOST}):
-        yield f"times of nodes of {rows.clean(provider)} are the host's, which hands them over"
+        yield f"times of {rows.clean(provider)} nodes are host times of enqueuing, not device times"
     kernels = sum(isinstance(e, dict) and e.get("cat") == _KERNEL for e in events)
     if kernels:
-        yield f"{kernels} kernels of a GPU were left out: they are not read yet"
+        yield f"{kernels} GPU kernels were left out: lstmprof does not read them yet"
 
 
 def _rows(events: Iterable[Any]) -> Iterator[Row]:

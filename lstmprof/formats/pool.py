@@ -134,7 +134,7 @@ def serve() -> None:
 
 def _failure(error: Exception) -> bytes:
     """``error`` as it is sent, with its traceback, which stays behind."""
-    error.add_note("In the process that worked: " + "".join(traceback.format_exception(error)))
+    error.add_note("In the worker process: " + "".join(traceback.format_exception(error)))
     try:
         return pickle.dumps((False, error), protocol=5)
     except Exception:  # it holds what cannot be sent

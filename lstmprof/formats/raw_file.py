@@ -150,17 +150,17 @@ def load(path: Path) -> RawFile:
     """
     try:
         if path.is_dir():
-            raise ProfileError(path, "is a directory", "give a profile's file")
+            raise ProfileError(path, "is a directory", "give a file")
         if path.exists() and not path.is_file():
-            raise ProfileError(path, "is no plain file", "give the profile's file")
+            raise ProfileError(path, "is not a regular file", "give the profile's file")
         file = OpenFile(path)
         if file.length > MAX_BYTES:
             raise ProfileError(path, f"is larger than {MAX_BYTES} bytes", "profile fewer steps")
         return _unpacked_and_filled(RawFile(path, file))
     except FileNotFoundError as error:
-        raise ProfileError(path, "there is no such file", "check the path") from error
+        raise ProfileError(path, "no such file", "check the path") from error
     except PermissionError as error:
-        raise ProfileError(path, "may not be read", "check its permissions") from error
+        raise ProfileError(path, "permission denied", "check its permissions") from error
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         raise _unreadable(path, error) from error
 
@@ -230,8 +230,9 @@ def _unpacked_chunks(raw: RawFile) -> Iterator[bytes]:
             if length > limit:
                 raise ProfileError(
                     raw.path,
-                    f"its {raw.length} gzipped bytes unpack to more than {limit}: a gzip bomb",
-                    "unpack it yourself if you trust it, and give the unpacked file",
+                    f"its {raw.length} gzipped bytes unpack to more than {limit} bytes, as in "
+                    "a gzip bomb",
+                    "if you trust the file, unpack it and give the result",
                 )
             yield chunk
 
@@ -246,7 +247,7 @@ def _next_chunk(raw: RawFile, stream: gzip.GzipFile, length: int) -> bytes:
     except EOFError as error:
         raise ProfileError(
             raw.path,
-            f"the gzip stream is cut short at byte {raw.length} (after {length} unpacked bytes)",
+            f"the gzip stream is truncated at byte {raw.length} (after {length} unpacked bytes)",
             "copy or record the file again",
         ) from error
     except (OSError, zlib.error) as error:
@@ -280,9 +281,9 @@ def json_document(
     except json.JSONDecodeError as error:
         raise _fault(path, content, text, error) from error
     except RecursionError as error:
-        raise ProfileError(path, "its JSON is nested too deeply for a profile") from error
+        raise ProfileError(path, "its JSON is nested too deeply") from error
     except ValueError as error:  # Python's limit on the digits of an integer
-        raise ProfileError(path, "it holds an integer of thousands of digits") from error
+        raise ProfileError(path, "its JSON has an integer of thousands of digits") from error
 
 
 def _check_objects(path: Path | str, content: bytes, most_bytes: int) -> None:
@@ -291,9 +292,10 @@ def _check_objects(path: Path | str, content: bytes, most_bytes: int) -> None:
     if needed > most_bytes:
         raise ProfileError(
             path,
-            f"its {len(content)} bytes of JSON hold objects for {needed >> 20} MiB of memory, more"
-            f" than the {most_bytes >> 20} MiB that a file of its size may take",
-            "profile fewer steps; if it is gzipped and you trust it, unpack it yourself",
+            f"its {len(content)} bytes of JSON need {needed >> 20} MiB of memory, more than "
+            "the limit"
+            f" of {most_bytes >> 20} MiB for a file of this size",
+            "profile fewer steps; if the file is gzipped and you trust it, unpack it first",
         )
 
 
@@ -347,8 +349,8 @@ def _fault(
     if is_string or (not is_extra and _CUT_TOKEN.match(text, error.pos)):
         return ProfileError(
             path,
-            f"is cut short: its JSON stops unfinished at byte {len(content)}",
-            "record or copy it again, and let the profiler finish writing",
+            f"is truncated: its JSON is incomplete at byte {len(content)}",
+            "record or copy it again after the profiler has finished writing",
         )
     byte = len(text[: error.pos].encode("utf-8", errors="surrogateescape"))
     byte += len(_BOM) if content.startswith(_BOM) else 0

@@ -36,11 +36,11 @@ COPIES = {
     "DEVICE_TO_DEVICE": "DtoD",
     "HOST_TO_HOST": "HtoH",
 }
-#: What is told of a profile without an event.
-NOTHING = "holds no kernel, copy, call of HIP or ROCTx range"
+#: The fault of a profile without events.
+NOTHING = "has no kernel, copy, HIP call or ROCTx range"
 #: What is asked of rocprofv3 for what is read here.
 NEXT_STEP = (
-    "record with rocprofv3 --runtime-trace -- python … (before ROCm 7 with --output-format json), "
+    "record with rocprofv3 --runtime-trace -- python … (before ROCm 7, add --output-format json), "
     "or give a torch.profiler JSON"
 )
 
@@ -78,7 +78,7 @@ def notes(left_out: int) -> Iterator[str]:
     """What the user must be told of any such profile, of which ``left_out`` were unreadable."""
     yield rows.NO_DATE
     if left_out:
-        yield f"{left_out} records were left out: they have no possible time, name or device"
+        yield f"{left_out} records without a valid time, name or device were left out"
 
 
 class _Process:

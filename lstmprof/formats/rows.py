@@ -21,7 +21,7 @@ MAX_NS = 2**61
 #: Nanoseconds since 1970 on 2001-09-09: a later time is a date, an earlier one an uptime.
 _FIRST_DATE_NS = 10**18
 #: What is noted of a profile without a date.
-NO_DATE = "the file does not say when it was recorded: its times count from its beginning"
+NO_DATE = "the file has no recording date; its times count from its first event"
 _MAX_INT64 = 2**63 - 1
 _SURROGATE = re.compile("[\ud800-\udfff]")
 

@@ -45,7 +45,7 @@ _PROFILE_NAMES = (
 #: Each part of these, and what users and torch put before them: a run is named without.
 _ENDINGS = {f".{part}" for name in _PROFILE_NAMES for part in name.split(".")[1:]}
 _ENDINGS |= {".trace", ".pt"}
-_GIVE = "give a run, a folder of runs or a profile"
+_GIVE = "give a run, a folder of runs, or a profile"
 _MOST_FILES = archives.MOST_FILES
 _HEAD_BYTES = 2**16
 _SESSION = re.compile(r"(^|/)plugins/profile/[^/]+$")
@@ -94,7 +94,7 @@ def path_of(word: Path | str) -> Path:
         ProfileError: it is empty, which as a path would be the working directory.
     """
     if not str(word):
-        raise ProfileError("''", "is no path (a shell variable that is not set?)", _GIVE)
+        raise ProfileError("''", "empty path (perhaps an unset shell variable)", _GIVE)
     return Path(word)
 
 
@@ -113,7 +113,7 @@ def groups(word: Path | str) -> list[list[Source]]:
     every = [f for f in listed if _may_be_profile(f.relative_to(path).as_posix()) and f.is_file()]
     of_tables = dict.fromkeys(f.parent for f in listed if is_table(f) and f.is_file())
     if not every and not of_tables:
-        raise ProfileError(path, "is a directory without a run or a profile", _GIVE)
+        raise ProfileError(path, "has no run and no profile in it", _GIVE)
     files = every[:_MOST_FILES]
     archives = [f for f in files if _is_archive(_head(f))]
     alone = [_local(f) for f in files if f not in archives]
@@ -198,7 +198,7 @@ def _members(archive: Source) -> Iterator[Source]:
             raise listed.fault
         yield _refused(archive, listed.fault)
     if not members:
-        raise ForeignFileError(packed.raw.path, "is a tar archive without profiles", _GIVE)
+        raise ForeignFileError(packed.raw.path, "is a tar archive without a profile", _GIVE)
     for member in sorted(members, key=lambda m: m.name):
         label = f"{archive.label}/{member.name.removeprefix('./')}"
         load = functools.partial(_member, packed, label, member)
@@ -218,8 +218,10 @@ def _beyond(folder: Source, count: int) -> list[list[Source]]:
     """Where ``folder`` has more files than are read, one that says so when it is loaded."""
     if count <= _MOST_FILES:
         return []
-    fault = f"has {count:,} files that may be profiles, of which the first {_MOST_FILES:,} are read"
-    return [[_refused(folder, ProfileError(folder.label, fault, "name the others"))]]
+    fault = f"has {count:,} files; only the first {_MOST_FILES:,} were read"
+    return [
+        [_refused(folder, ProfileError(folder.label, fault, "give the other files separately"))]
+    ]
 
 
 def _refused(source: Source, fault: ProfileError) -> Source:
@@ -273,7 +275,7 @@ def _at_url(url: str) -> list[list[Source]]:
     except Exception as error:  # whatever a protocol's library raises
         raise _unreachable(url, error) from error
     if not names:
-        raise ProfileError(url, "is a folder without profiles", _GIVE)
+        raise ProfileError(url, "has no profile in it", _GIVE)
     found = [
         _remote(url, name, system.unstrip_protocol(name), system.ukey(name))
         for name in names[:_MOST_FILES]
@@ -309,7 +311,7 @@ def _check_plain(system: Any, path: str, url: str) -> None:
         ProfileError: it may not.
     """
     if getattr(system, "local_file", False) and not Path(path).is_file():
-        raise ProfileError(url, "is no plain file", "give the profile's file")
+        raise ProfileError(url, "is not a regular file", "give the profile's file")
 
 
 def _unreachable(url: str, error: Exception) -> ProfileError:

@@ -48,7 +48,9 @@ def read_stacks(path: Path) -> Iterator[Stack]:
 def _stack(line: str, path: Path, number: int) -> Stack:
     text, _, count = line.rstrip("\n").rpartition(" ")
     if not count.isdecimal() or not text:
-        raise ProfileError(path, f"line {number}: no count ends it", "capture the run again")
+        raise ProfileError(
+            path, f"line {number} does not end with a count", "capture the run again"
+        )
     first, *frames = text.split(";")
     thread = _THREAD.match(first)
     if thread is None:

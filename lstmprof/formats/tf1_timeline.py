@@ -149,7 +149,7 @@ def read(raw: RawFile) -> Profile:
     if not intervals:
         raise ProfileError(
             raw.path,
-            "the timeline holds no op with a time: nothing was recorded",
+            "the timeline has no op with a time; nothing was recorded",
             "run the session with RunOptions(trace_level=FULL_TRACE)",
         )
     metadata: dict[str, Any] = {"processes": {str(pid): name for pid, name in processes.items()}}
@@ -192,7 +192,7 @@ def _ops(
         process = processes.get(pid)
         timed = interval(event)
         if process is None:
-            dropped["their process is not named"] += 1
+            dropped["their process has no name"] += 1
         elif isinstance(timed, str):
             dropped[timed] += 1
         else:
@@ -261,8 +261,8 @@ def _notes(ops: list[_Event], dropped: Counter[str], merged: bool) -> Iterator[s
     runs = max(Counter(op.process for op in ops if op.node == _SOURCE).values(), default=0)
     if merged and runs > 1:
         yield (
-            f"{runs} runs of the session are merged here into one window; only the first one's"
-            " names of processes are left, and a later run may have numbered its own differently"
+            f"{runs} session runs are merged into one window; process names come from the first run"
+            " and may be wrong for later ones"
         )
 
 

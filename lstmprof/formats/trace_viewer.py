@@ -108,7 +108,9 @@ def read(raw: RawFile) -> Profile:
     dropped: Counter[str] = Counter()
     intervals = list(_rows(events, lines, dropped))
     if not intervals:
-        raise ProfileError(raw.path, "no host or GPU event was recorded", "record it again")
+        raise ProfileError(
+            raw.path, "no host or GPU event was recorded", "record the profile again"
+        )
     origin_ns = min(row.start_ns for row in intervals)
     return Profile(
         format="trace_viewer",
@@ -217,10 +219,8 @@ def _notes(events: Sequence[Any], intervals: list[Row], dropped: Counter[str]) -
         yield f"{count} events were left out because {why}"
     if sum(isinstance(e, dict) and e.get("ph") == "X" for e in events) >= MAX_EVENTS:
         yield (
-            f"the exporter keeps {MAX_EVENTS} events and this file is full: what came later is"
-            f" missing; {_GIVE_XPLANE}, or profile fewer steps"
+            f"the file has {MAX_EVENTS} events, the exporter's limit, so later events are missing;"
+            f" {_GIVE_XPLANE}, or profile fewer steps"
         )
     if any(row.kind == "op" and row.op_name == row.name for row in intervals):
-        yield (
-            f"XLA's instructions have no paths and no shapes here, and so no phases; {_GIVE_XPLANE}"
-        )
+        yield (f"XLA instructions have no paths and shapes, so phases are unknown; {_GIVE_XPLANE}")

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from typing import Mapping
 
-LATER = "not built yet"
-ANOMALY = "anomaly mode is PyTorch's"
+LATER = "not implemented yet"
+ANOMALY = "only PyTorch has an anomaly mode"
 
 #: What a workload may ask for beyond an LSTM of features under a head trained by Adam; refused with
 #: this reason by every row that does not say that it ``knows`` it.
 UNUSUAL: Mapping[str, str] = {
-    "gru": "written for LSTM cells",
-    "rnn": "written for LSTM cells",
+    "gru": "it has LSTM cells only",
+    "rnn": "it has LSTM cells only",
     **dict.fromkeys(("mean", "no head", "each step", "tokens", "sgd"), LATER),
-    "variable length": "it runs over the padded length of every sequence",
+    "variable length": "it always computes the padded length of every sequence",
 }
 
 #: What no engine can do that is given a graph to run it forward on a CPU.
 _OF_ENGINES: Mapping[str, str] = {
-    "train": "it computes no gradients: give --mode forward",
+    "train": "it computes no gradients; use --mode forward",
     "cuda": LATER,
     "ctc": "ONNX has no CTC loss",
-    "cuda-graph": "CUDA graphs are a feature of NVIDIA GPUs",
-    "xla": "XLA is TensorFlow's and JAX's compiler",
-    "tf32": "TF32 is a mode of NVIDIA GPUs",
+    "cuda-graph": "only NVIDIA GPUs have CUDA graphs",
+    "xla": "only TensorFlow and JAX compile with XLA",
+    "tf32": "only NVIDIA GPUs have TF32",
     "anomaly": ANOMALY,
 }
 
@@ -33,109 +33,109 @@ def _of_theano(name: str, no_gpu: str) -> Mapping[str, str]:
     return {
         **dict.fromkeys(("cuda", "cuda-graph"), no_gpu),
         "ctc": name + " has no CTC loss",
-        "xla": "XLA is TensorFlow's and JAX's compiler",
-        "tf32": "TF32 is a mode of NVIDIA GPUs",
+        "xla": "only TensorFlow and JAX compile with XLA",
+        "tf32": "only NVIDIA GPUs have TF32",
         **dict.fromkeys(("amp-fp16", "amp-bf16"), name + " has no automatic mixed precision"),
-        "no-onednn": name + " uses no oneDNN",
+        "no-onednn": name + " does not use oneDNN",
         "anomaly": ANOMALY,
-        "deterministic": name + " has no such mode",
+        "deterministic": name + " has no deterministic mode",
     }
 
 
 #: What no implementation of a framework can do, and why.
 FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
     "torch": {
-        "xla": "XLA is TensorFlow's and JAX's compiler",
-        "tf32 on cpu": "TF32 is a mode of NVIDIA GPUs",
-        "cuda-graph on cpu": "CUDA graphs are a feature of NVIDIA GPUs",
-        "cuda-graph of ctc": "torch's CTC loss copies lengths from the host and waits for them",
-        "cuda-graph of variable length": "lengths are copied from the host in every step",
-        "cuda-graph of anomaly": "the search for NaN reads gradients back, a graph cannot",
+        "xla": "only TensorFlow and JAX compile with XLA",
+        "tf32 on cpu": "only NVIDIA GPUs have TF32",
+        "cuda-graph on cpu": "only NVIDIA GPUs have CUDA graphs",
+        "cuda-graph of ctc": "torch's CTC loss copies lengths from the host and waits, which a "
+        "graph cannot do",
+        "cuda-graph of variable length": "every step copies lengths from the host, which a "
+        "graph cannot do",
+        "cuda-graph of anomaly": "the check for NaN reads gradients back, which a graph cannot do",
     },
     "tensorflow": {
-        "cuda-graph": "TensorFlow captures no CUDA graphs",
-        "tf32 on cpu": "TF32 is a mode of NVIDIA GPUs",
+        "cuda-graph": "TensorFlow does not capture CUDA graphs",
+        "tf32 on cpu": "only NVIDIA GPUs have TF32",
         "xla of ctc": "XLA does not compile TensorFlow's CTCLoss",
-        "keep-denormals": "its own threads flush denormals whatever they are told",
+        "keep-denormals": "TensorFlow's threads always flush denormals",
         "anomaly": ANOMALY,
     },
     "tensorflow1": {
-        "cuda-graph": "TensorFlow captures no CUDA graphs",
+        "cuda-graph": "TensorFlow does not capture CUDA graphs",
         "xla": LATER,
-        "tf32": "TensorFlow 1 knows no TF32",
+        "tf32": "TensorFlow 1 has no TF32",
         **dict.fromkeys(("amp-fp16", "amp-bf16"), LATER),
-        "keep-denormals": "its own threads flush denormals whatever they are told",
-        "no-onednn": "the switch came with TensorFlow 2.5",
+        "keep-denormals": "TensorFlow's threads always flush denormals",
+        "no-onednn": "it needs TensorFlow 2.5 or newer",
         "anomaly": ANOMALY,
-        "deterministic": "the switch came with TensorFlow 2.9",
+        "deterministic": "it needs TensorFlow 2.9 or newer",
     },
     "jax": {
-        "cuda-graph": "XLA decides by itself what it captures as CUDA graphs",
-        "xla": "JAX compiles every step with XLA: leave the option out",
-        "tf32 on cpu": "TF32 is a mode of NVIDIA GPUs",
+        "cuda-graph": "XLA itself decides what to capture as CUDA graphs",
+        "xla": "JAX always compiles with XLA; omit the option",
+        "tf32 on cpu": "only NVIDIA GPUs have TF32",
         **dict.fromkeys(
             ("amp-fp16", "amp-bf16"),
-            "JAX has no automatic mixed precision: a network casts by itself, and these do not",
+            "JAX has no automatic mixed precision",
         ),
-        "keep-denormals": "XLA's own threads flush denormals whatever they are told",
-        "no-onednn": "XLA has no switch for oneDNN that all its versions know",
+        "keep-denormals": "XLA's threads always flush denormals",
+        "no-onednn": "no switch for oneDNN works in all versions of XLA",
         "anomaly": ANOMALY,
-        "deterministic": "it is a flag of XLA: set XLA_FLAGS, which is recorded",
+        "deterministic": "XLA has a flag for it; set it in XLA_FLAGS",
     },
-    "pytensor": _of_theano("PyTensor", "PyTensor's compiled operators run on CPUs"),
-    "theano": _of_theano("Theano", "for a GPU it needs libgpuarray, which its environment lacks"),
+    "pytensor": _of_theano("PyTensor", "PyTensor runs on CPUs only"),
+    "theano": _of_theano("Theano", "its environment lacks libgpuarray, which it needs on a GPU"),
     "mxnet": {
         "cuda": LATER,
-        "cuda-graph": "MXNet captures no CUDA graphs",
-        "xla": "XLA is TensorFlow's and JAX's compiler",
-        "tf32": "TF32 is a mode of NVIDIA GPUs",
+        "cuda-graph": "MXNet does not capture CUDA graphs",
+        "xla": "only TensorFlow and JAX compile with XLA",
+        "tf32": "only NVIDIA GPUs have TF32",
         **dict.fromkeys(("amp-fp16", "amp-bf16", "no-onednn"), LATER),
         "anomaly": ANOMALY,
-        "deterministic": "on a CPU MXNet has no such mode",
+        "deterministic": "MXNet has no deterministic mode on a CPU",
     },
     "chainer": {
         "cuda": LATER,
-        "cuda-graph": "Chainer captures no CUDA graphs",
-        "xla": "XLA is TensorFlow's and JAX's compiler",
-        "tf32": "TF32 is a mode of NVIDIA GPUs",
+        "cuda-graph": "Chainer does not capture CUDA graphs",
+        "xla": "only TensorFlow and JAX compile with XLA",
+        "tf32": "only NVIDIA GPUs have TF32",
         **dict.fromkeys(("amp-fp16", "amp-bf16"), LATER),
-        "no-onednn": "on a CPU Chainer computes with NumPy",
+        "no-onednn": "Chainer computes with NumPy on a CPU",
         "anomaly": ANOMALY,
-        "deterministic": "on a CPU Chainer has no such mode",
+        "deterministic": "Chainer has no deterministic mode on a CPU",
     },
     "caffe2": {
         **dict.fromkeys(("cuda", "bidirectional", "ctc", "no-onednn"), LATER),
-        "cuda-graph": "Caffe2 captures no CUDA graphs",
-        "xla": "XLA is TensorFlow's and JAX's compiler",
-        "tf32": "TF32 is a mode of NVIDIA GPUs",
+        "cuda-graph": "Caffe2 does not capture CUDA graphs",
+        "xla": "only TensorFlow and JAX compile with XLA",
+        "tf32": "only NVIDIA GPUs have TF32",
         **dict.fromkeys(("amp-fp16", "amp-bf16"), "Caffe2 has no automatic mixed precision"),
         "anomaly": ANOMALY,
-        "deterministic": "on a CPU Caffe2 has no such mode",
+        "deterministic": "Caffe2 has no deterministic mode on a CPU",
     },
     "onnxruntime": {
         **_OF_ENGINES,
         **dict.fromkeys(
-            ("amp-fp16", "amp-bf16"), "ONNX Runtime's LSTM on a CPU has no kernel of 16 bits"
+            ("amp-fp16", "amp-bf16"), "ONNX Runtime has no 16-bit LSTM kernel for CPUs"
         ),
-        "no-onednn": "its package for CPUs is built without oneDNN",
+        "no-onednn": "its CPU package is built without oneDNN",
     },
     "openvino": {
         **_OF_ENGINES,
-        "amp-fp16": "few CPUs have float16 for OpenVINO; give --precision amp-bf16",
-        "no-onednn": "its kernels for CPUs are oneDNN's",
-        "deterministic": "OpenVINO has no such mode",
+        "amp-fp16": "OpenVINO has float16 on few CPUs; use --precision amp-bf16",
+        "no-onednn": "all its CPU kernels are oneDNN's",
+        "deterministic": "OpenVINO has no deterministic mode",
     },
     "cudnn": {
         "head": "cuDNN's recurrent layers have no output layer",
-        **dict.fromkeys(("ce", "ctc"), "it needs an output layer, and cuDNN's layers have none"),
+        **dict.fromkeys(("ce", "ctc"), "it needs an output layer, which cuDNN lacks"),
         "tokens": "cuDNN has no embedding",
-        "adam": "cuDNN has no optimizer: SGD is a scaled addition, Adam divides",
+        "adam": "cuDNN has no division, which Adam needs",
         "cuda-graph": LATER,
-        "xla": "XLA is TensorFlow's and JAX's compiler",
-        **dict.fromkeys(
-            ("amp-fp16", "amp-bf16"), "cuDNN has no automatic mixed precision: its caller casts"
-        ),
-        **dict.fromkeys(("keep-denormals", "no-onednn"), "cuDNN computes on a GPU"),
+        "xla": "only TensorFlow and JAX compile with XLA",
+        **dict.fromkeys(("amp-fp16", "amp-bf16"), "cuDNN has no automatic mixed precision"),
+        **dict.fromkeys(("keep-denormals", "no-onednn"), "cuDNN runs on GPUs only"),
         "anomaly": ANOMALY,
         "deterministic": LATER,
     },
@@ -143,13 +143,13 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
 
 #: Of torch.nn.LSTM.
 NO_FLOAT16_ONEDNN = {
-    "amp-fp16 on cpu": "oneDNN, which runs nn.LSTM there, has no float16 LSTM for most CPUs"
+    "amp-fp16 on cpu": "oneDNN, which runs nn.LSTM there, has no float16 LSTM on most CPUs"
 }
 
 #: Rows of TensorFlow operators: no autocast, but a rewrite of the graph (Keras has its policy).
 GRAPH_REWRITE = {
-    "amp-fp16 on cpu": "TensorFlow rewrites graphs to float16 for NVIDIA GPUs alone",
-    "amp-bf16 on cuda": "TensorFlow rewrites graphs to bfloat16 for CPUs alone",
-    "xla of amp-fp16": "TensorFlow's rewrite to float16 leaves what XLA compiles as it is",
-    "xla of amp-bf16": "TensorFlow's rewrite to bfloat16 leaves what XLA compiles as it is",
+    "amp-fp16 on cpu": "TensorFlow converts graphs to float16 on NVIDIA GPUs only",
+    "amp-bf16 on cuda": "TensorFlow converts graphs to bfloat16 on CPUs only",
+    "xla of amp-fp16": "TensorFlow does not convert XLA-compiled graphs to float16",
+    "xla of amp-bf16": "TensorFlow does not convert XLA-compiled graphs to bfloat16",
 }

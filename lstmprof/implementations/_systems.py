@@ -21,44 +21,47 @@ class System:
 NOT_RUN: Tuple[System, ...] = (
     System(
         "CNTK 2.7",
-        "its wheels end with Python 3.6, and a worker needs 3.7; its profiler records three ranges "
-        "a minibatch and no operators",
-        "a worker for Python 3.6, and the libraries of OpenMPI 3 (libmpi.so.12, libmpi_cxx.so.1)",
+        "its last wheels are for Python 3.6, and lstmprof needs 3.7; its profiler records three "
+        "ranges per minibatch and no operators",
+        "support for Python 3.6, and the libraries of OpenMPI 3 (libmpi.so.12, libmpi_cxx.so.1)",
     ),
     System(
         "PyTorch 0.1 to 0.4",
-        "the oldest PyTorch that PyPI installs is 1.0.0",
-        "wheels of it from elsewhere, and guards for what these lack",
+        "the oldest PyTorch on PyPI is 1.0.0",
+        "wheels from another source, and support for their older APIs",
     ),
     System(
         "TensorFlow 1.0 to 1.12",
-        "its wheels end with Python 3.6, and a worker needs 3.7; 1.13 to 1.15 have the same cells",
-        "a worker for Python 3.6",
+        "its last wheels are for Python 3.6, and lstmprof needs 3.7; 1.13 to 1.15 have the "
+        "same cells",
+        "support for Python 3.6",
     ),
     System(
         "Lasagne 0.2",
-        "it was never released: PyPI has 0.1, whose peepholes are another equation",
-        "its source from elsewhere",
+        "it was never released; PyPI has 0.1, whose peephole equations differ",
+        "its source code from another place",
     ),
     System(
         "Keras and TensorFlow in R",
-        "their packages are on CRAN, and Debian has neither; they call Keras in Python, whose "
-        "kernels keras-lstm runs",
-        "an R with both, and a worker that drives it",
+        "their packages are on CRAN but not in Debian; they call Keras in Python, so "
+        "keras-lstm runs "
+        "the same kernels",
+        "an R with both packages, and a worker that runs R",
     ),
     System(
         "MXNet in R",
-        "it was in a repository of MXNet's own, and is neither Debian's nor PyPI's",
-        "an R that has it, and a worker that drives it; mxnet-module-lstm runs the same operators",
+        "its package was in MXNet's own repository, and is neither in Debian nor on PyPI; "
+        "mxnet-module-lstm runs the same operators",
+        "an R with the package, and a worker that runs R",
     ),
     System(
         "Knet (Julia)",
-        "Debian 12 has no Julia, and what PyPI has downloads it from elsewhere",
-        "a Julia with Knet, and a worker in Julia that takes a request and writes its result",
+        "Debian 12 has no Julia, and the PyPI package downloads it from another place",
+        "a Julia with Knet, and a worker written in Julia",
     ),
     System(
         "Torch7 (Lua)",
-        "Debian has LuaJIT and no Torch, and PyPI a bridge that needs one",
-        "a Torch7 built from source, and a worker in Lua",
+        "Debian has LuaJIT but no Torch, and the PyPI package needs an installed Torch",
+        "a Torch7 built from source, and a worker written in Lua",
     ),
 )

@@ -191,7 +191,7 @@ def faster_gemms(factor: float) -> Change:
         UsageError: ``factor`` is no positive number.
     """
     if not (isfinite(factor) and factor > 0):
-        raise UsageError(f"GEMMs cannot be {factor} times as fast", "give a factor above 0")
+        raise UsageError(f"matmuls cannot be {factor} times as fast", "use a factor above 0")
 
     def change(graph: StepGraph) -> ReplayTimes:
         times = nothing(graph)

@@ -48,8 +48,8 @@ def report_of(
     """
     measured = [breakdown for breakdown in breakdowns if breakdown.windows]
     if not measured:
-        fault = f"{breakdowns[0].run.name}: no event of its profile has a length"
-        raise RunError(fault, "capture or ingest it again")
+        fault = f"{breakdowns[0].run.name}: no event of its profile has a duration"
+        raise RunError(fault, "capture or ingest the run again")
     if diagnoses is None:
         begins("comparing the runs")
         diagnoses = diagnose_all(measured, across)
@@ -59,7 +59,7 @@ def report_of(
     runs = run_reports(measured, profiles, comparable)
     begins("drawing timelines")
     drawn = timelines(runs)
-    begins("drawing who called whom")
+    begins("drawing call trees")
     pictures = icicles(runs)
     begins("making tables and charts")
     report = Report(

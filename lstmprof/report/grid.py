@@ -150,7 +150,9 @@ def grid(
     values = values_of(value)
     timed = [b for b in breakdowns if b.timings is not None]
     if not timed:
-        raise UsageError("none of these runs was timed", "give runs that lstmprof captured")
+        raise UsageError(
+            "none of these runs has timings", "give runs of lstmprof capture or lstmprof run"
+        )
     chosen = row_names or (_usual_row(column_names),)
     row_names = _separating(timed, chosen, column_names, sizes=row_names is not None)
     keys = [(_key(b, row_names), _key(b, column_names)) for b in timed]
@@ -181,7 +183,7 @@ def grid(
 def _names(text: str, option: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not names:
-        raise UsageError(f"{option} names nothing", "give one of " + ", ".join(FIELDS))
+        raise UsageError(f"{option} is empty", "give one or more of " + ", ".join(FIELDS))
     for name in names:
         if name not in FIELDS:
             raise unknown_name(f"field of {option}", name, FIELDS)
@@ -197,7 +199,7 @@ def values_of(text: str) -> list[Value]:
     names = [" ".join(p.replace("+-", "±").replace("±", " ± ").split()) for p in text.split(",")]
     for name in names:
         if name == "median ± interval":
-            raise UsageError("the interval is that of the step", "write 'step ± interval'")
+            raise UsageError("the median has no interval", "write 'step ± interval'")
         if name not in VALUES:
             raise unknown_name("value", name, VALUES)
     return [VALUES[name] for name in dict.fromkeys(names)]
@@ -334,8 +336,8 @@ def _crowded(one: Breakdown, other: Breakdown, asked: Sequence[str]) -> UsageErr
         for name, of in FIELDS.items()
         if name not in (*asked, "run", "workload") and of(infos[0]) != of(infos[1])
     ]
-    step = f"add {listed(differ)} to --rows or --columns" if differ else "leave one out, or add run"
-    return UsageError(f"{one.run.name} and {other.run.name} fall into one cell", step)
+    step = f"add {listed(differ)} to --rows or --columns" if differ else "omit one, or add run"
+    return UsageError(f"{one.run.name} and {other.run.name} share one cell", step)
 
 
 def caption(breakdowns: Sequence[Breakdown], values: Sequence[Value], *, bold: bool) -> str:

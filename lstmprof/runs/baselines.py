@@ -33,8 +33,8 @@ def place_of(word: str) -> str:
     name = _checked(word.removeprefix(PREFIX))
     if not (FOLDER / name).is_dir():
         there = sorted(p.name for p in FOLDER.glob("[!.]*")) if FOLDER.is_dir() else []
-        hint = f"there are {', '.join(there)}" if there else "make one with --save-baseline"
-        raise UsageError(f"no baseline is called '{name}' in {FOLDER}", hint)
+        hint = f"known: {', '.join(there)}" if there else "create one with --save-baseline"
+        raise UsageError(f"no baseline '{name}' in {FOLDER}", hint)
     return str(FOLDER / name)
 
 
@@ -48,7 +48,9 @@ def save(name: str, runs: Sequence[Run], *, force: bool = False) -> Path:
     """
     place = FOLDER / _checked(name)
     if place.is_symlink() or (place.exists() and not force):
-        raise RunError(f"{place}: is there already", "give --force to replace it, or another name")
+        raise RunError(
+            f"{place}: already exists", "add --force to overwrite it, or choose another name"
+        )
     with staging(FOLDER) as partial:
         content = partial / "new"
         for run, folder in zip(runs, told_apart(run.path.name for run in runs), strict=True):
@@ -65,12 +67,16 @@ def _copy(run: Run, folder: Path) -> None:
                 shutil.copyfile(run.path / name, folder / name)
     except OSError as fault:
         raise RunError(
-            f"{run.path}: cannot be copied ({fault.strerror or fault})", "free space or check it"
+            f"{run.path}: could not copy ({fault.strerror or fault})",
+            "check permissions and free space",
         ) from fault
     open_run(folder)
 
 
 def _checked(name: str) -> str:
     if not name or name != Path(name).name or name.startswith(".") or len(name) > MOST_NAME_BYTES:
-        raise UsageError(f"'{name}' is no name for a baseline", "give one without / and not hidden")
+        raise UsageError(
+            f"'{name}' cannot name a baseline",
+            "choose a name without a '/' or a leading dot",
+        )
     return name

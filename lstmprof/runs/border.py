@@ -59,7 +59,7 @@ def border(place: object) -> Iterator[None]:
     except LstmprofError:
         raise
     except MemoryError as error:
-        fault = "is too large for this machine's memory"
+        fault = "needs more memory than this machine has"
         raise ProfileError(place, fault, "profile fewer steps") from error
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
@@ -116,8 +116,8 @@ def _defect(place: object, error: Exception) -> DefectError:
     what = f"{type(error).__name__}: {error}".removesuffix(": ")
     what = what if len(what) <= _MOST_WORDS else f"{what[:_MOST_WORDS]}…"
     log = _logged(place, error)
-    next_step = f"please report it with {log}" if log else "please report it; no log can be written"
-    return DefectError(f"lstmprof could not read {place}: a defect of ours ({what})", next_step)
+    next_step = f"please report it with {log}" if log else "please report it (no log was written)"
+    return DefectError(f"{place}: a bug in lstmprof ({what})", next_step)
 
 
 def _logged(place: object, error: Exception) -> Path | None:

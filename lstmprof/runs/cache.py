@@ -74,8 +74,8 @@ def _nothing(
         return faults[0]
     for fault in faults:
         leave_out(fault)
-    holds = f"{words[0]}: holds" if len(words) == 1 else "these hold"
-    return RunError(f"{holds} no run and no profile that can be read", str(faults[0]))
+    where = f"{words[0]}: no" if len(words) == 1 else f"none of {len(words)} paths has a"
+    return RunError(f"{where} readable run or profile", str(faults[0]))
 
 
 @dataclass
@@ -122,7 +122,7 @@ def _run_at(place: Path | str, cache: Path) -> Run:
         return open_run(place)
     run = remote.run_at(place)
     if run is None:
-        raise RunError(f"{place}: is gone", "give another run")
+        raise RunError(f"{place}: the run no longer exists", "check the URL")
     return run.fetched(cache)
 
 

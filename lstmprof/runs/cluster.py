@@ -66,8 +66,8 @@ class Cluster:
         elif time.monotonic() - self._seen_s > _WORKERS_S:
             raise LstmprofError(
                 f"{self.address}: the scheduler has had no workers for {_WORKERS_S} s",
-                f"start some (dask worker {self.address}) and run this again:"
-                " what is done is not done again",
+                f"start some (dask worker {self.address}) and run the command again; it skips"
+                " finished profiles",
             )
 
 
@@ -134,7 +134,7 @@ def _client(address: str, progress: Progress) -> Iterator[Client]:
         from distributed.comm import get_address_host_port
     except ImportError as fault:
         raise LstmprofError(
-            "--scheduler needs dask.distributed", "pip install 'lstmprof[cluster]'"
+            "--scheduler needs the package distributed", "pip install 'lstmprof[cluster]'"
         ) from fault
     try:
         get_address_host_port(address)  # where it is wrong, Client hangs when it is deleted
@@ -142,12 +142,12 @@ def _client(address: str, progress: Progress) -> Iterator[Client]:
             client = Client(address, timeout=_ANSWER_S, set_as_default=False)
     except ValueError as fault:
         raise UsageError(
-            f"{address}: no address of a scheduler ({fault})", "give one like tcp://host:8786"
+            f"{address}: not a scheduler address ({fault})", "write it like tcp://host:8786"
         ) from fault
     except (OSError, ImportError) as fault:
         raise LstmprofError(
-            f"{address}: no dask scheduler answers there",
-            "start one (dask scheduler) and give the address that it prints",
+            f"{address}: no dask scheduler answers",
+            "run 'dask scheduler', and give the address that it prints",
         ) from fault
     try:
         for warning in caught:
@@ -186,8 +186,8 @@ def _workers(client: Client, address: str) -> dict[str, Any]:
 def gone(address: str) -> LstmprofError:
     """The error where a scheduler that did answer does not any more."""
     return LstmprofError(
-        f"{address}: the scheduler does not answer any more",
-        "start it and run this again: what is done is not done again",
+        f"{address}: the scheduler no longer answers",
+        "start it, and run the command again; it skips finished profiles",
     )
 
 
@@ -197,7 +197,7 @@ def _wait_for_workers(client: Client, address: str) -> None:
     except TimeoutError as fault:
         raise LstmprofError(
             f"{address}: the scheduler has no workers",
-            f"start some: dask worker {address} --nworkers 3 --nthreads 1",
+            f"start workers: dask worker {address} --nworkers 3 --nthreads 1",
         ) from fault
 
 
@@ -213,6 +213,6 @@ def other_version(worker: str, version: object, asked: str) -> LstmprofError:
     """The error where ``worker`` has lstmprof ``version``, an exception where it has none."""
     has = f"lstmprof {version}" if isinstance(version, str) else f"no lstmprof ({version})"
     return LstmprofError(
-        f"worker {worker} has {has}, this side has {asked}",
-        f"pip install 'lstmprof[cluster]=={asked}' there and start it again",
+        f"worker {worker} has {has}, but this machine has {asked}",
+        f"run pip install 'lstmprof[cluster]=={asked}' there, and restart the worker",
     )

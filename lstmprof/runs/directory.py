@@ -79,8 +79,8 @@ def instead_of(cache: Path, fault: str) -> Path:
     folder = made_temporary_folder()
     atexit.register(remove, folder)
     warnings.warn(
-        f"{cache}: cannot be written ({fault}), so nothing is kept for the next time; let"
-        " LSTMPROF_CACHE name a folder that can be",
+        f"{cache}: cannot be written ({fault}), so results are not cached; set LSTMPROF_CACHE to a"
+        " writable folder",
         CacheWarning,
         stacklevel=2,
     )
@@ -95,12 +95,15 @@ def check_name(out: Path, name: str, *, force: bool = False) -> None:
         RunError: the run is there already and ``force`` is not given.
     """
     if not name or name != Path(name).name or name.startswith("."):
-        raise UsageError(f"'{name}' is no name for a run", "give one without / and not hidden")
+        raise UsageError(
+            f"'{name}' cannot name a run", "choose a name without a '/' or a leading dot"
+        )
     if len(os.fsencode(name)) > MOST_NAME_BYTES:
-        raise UsageError(f"'{name[:40]}…' is too long a name for a run", "give a shorter --name")
+        raise UsageError(f"the run name '{name[:40]}…' is too long", "choose a shorter --name")
     if (out / name).is_symlink():
         raise RunError(
-            f"{out / name}: is a link to {(out / name).readlink()}", "give another --out or --name"
+            f"{out / name}: is a link to {(out / name).readlink()}",
+            "choose another --out or --name",
         )
     _check_place(out / name, force=force)
 
@@ -116,20 +119,23 @@ def _check_place(place: Path, *, force: bool) -> None:
     if not force:
         raise _is_there(place)
     if not place.is_dir() or (any(place.iterdir()) and not (place / "run.json").exists()):
-        raise RunError(f"{place}: is there already, and is no run", "give another --out or --name")
+        raise RunError(
+            f"{place}: already exists and is not a run", "choose another --out or --name"
+        )
 
 
 def _is_there(place: Path) -> RunError:
     return RunError(
-        f"{place}: is there already", "give --force to replace it, or another --out or --name"
+        f"{place}: already exists",
+        "add --force to overwrite it, or choose another --out or --name",
     )
 
 
 def _cannot(out: Path, what: str, fault: OSError) -> RunError:
     """The error for a folder of runs in which ``what`` failed."""
     reason = fault.strerror or str(fault)
-    place = "an LSTMPROF_CACHE" if out.is_relative_to(cache_folder()) else "an --out"
-    step = f"give {place} that has room and can be written"
+    place = "LSTMPROF_CACHE" if out.is_relative_to(cache_folder()) else "--out"
+    step = f"set {place} to a writable folder with free space"
     if fault.errno == errno.EFBIG:
         step = next_step_of(fault, step)
     return RunError(f"{what} ({reason})", step)
@@ -146,7 +152,7 @@ def staging(out: Path) -> Iterator[Path]:
         str(out).encode()
     except UnicodeEncodeError as fault:  # Parquet's library cannot
         raise RunError(
-            f"{out}: cannot be written to (its name is no UTF-8)", "rename it"
+            f"{out}: cannot be written to (its name is not UTF-8)", "rename it"
         ) from fault
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -210,7 +216,7 @@ def put(content: Path, place: Path, replaced: Path, *, force: bool = True) -> No
             _put_for(content, place, replaced)
     except OSError as fault:
         raise RunError(
-            f"{place}: {fault.strerror}", "see whether another command writes the same run"
+            f"{place}: {fault.strerror}", "check whether another command writes the same run"
         ) from fault
 
 

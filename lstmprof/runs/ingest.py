@@ -191,8 +191,8 @@ def tasks(
     groups = [part for group in sources.groups(word) for part in _parts(group)]
     if name and len(groups) > 1:
         raise UsageError(
-            f"{word} holds {len(groups)} profiles: --name is for one",
-            "leave it out, or give one file",
+            f"{word}: has {len(groups)} profiles, but --name needs one",
+            "omit --name, or give one file",
         )
     names = [name] if name else run_names(word, groups)
     return [
@@ -272,8 +272,8 @@ def _without(profile: Profile, good: Sequence[Read], missing: Sequence[Source]) 
     names = [source.name for source in missing[:_MOST_NAMED]]
     more = [f"{len(missing) - _MOST_NAMED} more"] if len(missing) > _MOST_NAMED else []
     note = (
-        f"{len(missing)} of the {len(good) + len(missing)} files of this job could not be read, "
-        f"their ranks are missing here: {', '.join([*map(one_line, names), *more])}"
+        f"{len(missing)} of the {len(good) + len(missing)} files of this job could not be read, so "
+        f"their ranks are missing: {', '.join([*map(one_line, names), *more])}"
     )
     return replace(profile, notes=(note, *profile.notes))
 

@@ -39,7 +39,7 @@ COUNTER_BYTES = 0.01
 _BATCH_ROWS = 2**18
 _WORDS = [c.name for c in COLUMNS if c.derived and pa.types.is_dictionary(c.type)]
 _MOST_LETTERS = 200
-_NULL = "{} is null in a row, which it never is"
+_NULL = "{} is null in a row"
 _WIDTHS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32())
 _TEXTS = (pa.string(), pa.large_string())
 
@@ -56,7 +56,7 @@ def check_types(path: Path, actual: pa.Schema, schema: pa.Schema) -> None:
         wanted = schema.field(field.name).type
         if not _serves(field.type, wanted):
             kind = "text" if pa.types.is_dictionary(wanted) else wanted
-            raise RunError(f"{path}: column {field.name} is of {field.type}, not of {kind}", AGAIN)
+            raise RunError(f"{path}: column {field.name} has type {field.type}, not {kind}", AGAIN)
 
 
 def _serves(actual: pa.DataType, wanted: pa.DataType) -> bool:
@@ -89,9 +89,9 @@ def check_counts(path: Path, table: pa.Table) -> None:
         if pa.types.is_integer(field.type):
             bounds = pc.min_max(table.column(field.name))
             if (bounds["min"].as_py() or 0) < 0:
-                raise RunError(f"{path}: {field.name} is less than 0", AGAIN)
+                raise RunError(f"{path}: {field.name} is negative", AGAIN)
             if (bounds["max"].as_py() or 0) * len(table) > MOST_NS:
-                raise RunError(f"{path}: {field.name} is more than can be", AGAIN)
+                raise RunError(f"{path}: {field.name} is too large", AGAIN)
 
 
 def check_sums(table: str, *columns: Ints) -> None:
@@ -103,7 +103,7 @@ def check_sums(table: str, *columns: Ints) -> None:
     for values in columns:
         whole = float(values.sum(dtype=np.float64))
         if abs(whole) >= 2.0**63:
-            raise RunError(f"{table}: {whole:.3g} is more than can be summed", AGAIN)
+            raise RunError(f"{table}: the sum {whole:.3g} exceeds 64 bits", AGAIN)
 
 
 def check_texts(path: Path, table: pa.Table) -> None:
@@ -118,7 +118,7 @@ def check_texts(path: Path, table: pa.Table) -> None:
                 texts = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
                 length = pc.max(pc.utf8_length(texts)).as_py() or 0
                 if length > _MOST_LETTERS:
-                    raise RunError(f"{path}: {name} is a text of {length} letters", AGAIN)
+                    raise RunError(f"{path}: {name} is too long ({length} characters)", AGAIN)
 
 
 def check_length(path: Path, file: pq.ParquetFile, row_bytes: float = ROW_BYTES) -> None:
@@ -129,7 +129,7 @@ def check_length(path: Path, file: pq.ParquetFile, row_bytes: float = ROW_BYTES)
     """
     rows, length = file.metadata.num_rows, path.stat().st_size
     if rows > FREE_ROWS + length / row_bytes:
-        raise RunError(f"{path}: says that its {length} bytes hold {rows} rows", AGAIN)
+        raise RunError(f"{path}: claims {rows} rows in {length} bytes", AGAIN)
 
 
 def check_counters(path: Path, file: pq.ParquetFile) -> None:
@@ -144,9 +144,9 @@ def check_counters(path: Path, file: pq.ParquetFile) -> None:
         check_nulls(path, table, COUNTERS)
         time = _integers(batch, "time_ns")
         if len(time) and (time.min() < -MOST_NS or time.max() > MOST_NS):
-            raise RunError(f"{path}: time_ns is of more than a century", AGAIN)
+            raise RunError(f"{path}: time_ns exceeds a century", AGAIN)
         if not pc.all(pc.is_finite(table.column("value")).fill_null(True)).as_py():
-            raise RunError(f"{path}: value is no number in a row", AGAIN)
+            raise RunError(f"{path}: value is not a number in a row", AGAIN)
 
 
 def check_events(path: Path, file: pq.ParquetFile, gathered: Gathered | None = None) -> None:
@@ -177,7 +177,7 @@ def check_events(path: Path, file: pq.ParquetFile, gathered: Gathered | None = N
     pa.default_memory_pool().release_unused()
     rows = np.concatenate([np.empty(0, np.int64), *suspects])
     if len(rows) and (row := _around_itself(file, rows)) is not None:
-        raise RunError(f"{path}: event {row} is around itself (parent_id)", AGAIN)
+        raise RunError(f"{path}: event {row} is its own ancestor (parent_id)", AGAIN)
 
 
 def _faults(batch: pa.RecordBatch, first: int, count: int) -> Iterator[str]:
@@ -187,20 +187,20 @@ def _faults(batch: pa.RecordBatch, first: int, count: int) -> Iterator[str]:
             yield _NULL.format(field.name)
     numbers = _integers(batch, "event_id")
     if not np.array_equal(numbers, np.arange(first, first + len(batch))):
-        yield "event_id is not the number of the row"
+        yield "event_id differs from the row number"
     start, dur = (_integers(batch, name) for name in _TIMES)
     if len(dur) and dur.min() < 0:
         yield f"event {first + int(np.argmin(dur))} has a negative dur_ns"
     if len(dur) and (start.min() < -MOST_NS or start.max() > MOST_NS or dur.max() > MOST_NS):
-        yield "start_ns or dur_ns is of more than a century"
+        yield "start_ns or dur_ns exceeds a century"
     for name in _LINKS:
         bounds = pc.min_max(batch.column(name)).as_py() if name in batch.schema.names else {}
         for event_id in bounds.values():
             if event_id is not None and not 0 <= event_id < count:
-                yield f"{name} names event {event_id}, which is not there"
+                yield f"{name} refers to event {event_id}, which does not exist"
     unknown = set(batch.column("kind").unique().to_pylist()) - set(KINDS)
     if unknown:
-        yield f"kind '{next(iter(unknown))}' is none of {', '.join(KINDS)}"
+        yield f"unknown kind '{next(iter(unknown))}' (known: {', '.join(KINDS)})"
 
 
 def _integers(batch: pa.RecordBatch, name: str) -> Ints:

@@ -34,7 +34,7 @@ _WORTH_BYTES = 32 * 2**20
 _LOOK_S = 5
 #: How many runs at a URL are looked at at once.
 _LOOKS = 16
-_SHARED = "put it where all workers see it: a shared folder or a URL"
+_SHARED = "move it to a shared folder or a URL that all workers see"
 
 Progress = Callable[[str], None]
 #: For each task what is done: itself, or its shares.
@@ -126,7 +126,7 @@ def _workers(
                 lone=pool.executor,
                 done=done,
                 killed=killed_worker(),
-                fault="each worker that read it was killed",
+                fault="the system killed each worker that read it",
                 check=pool.check,
             )
             yield workers, parts
@@ -144,7 +144,7 @@ def _workers(
                 lone=functools.partial(Pool, 1),
                 done=_done_of(parts),
                 killed=KilledError,
-                fault="the process that read it was killed",
+                fault="the system killed the process that read it",
                 check=lambda: None,
             )
             yield workers, parts
@@ -248,7 +248,7 @@ def _alone(workers: _Workers, task: Task) -> Ingested:
         with workers.lone() as executor:
             return _outcome(workers, executor.submit(workers.done, task))
     except workers.killed:
-        fault = f"{workers.fault}, most likely for want of memory"
+        fault = f"{workers.fault}, most likely because memory ran out"
         return Ingested([], [ProfileError(task.label, fault, "profile fewer steps")], [])
 
 
@@ -261,8 +261,8 @@ def _outcome(workers: _Workers, future: Future[Ingested]) -> Ingested:
     except CancelledError as fault:
         workers.check()
         raise LstmprofError(
-            "the scheduler was started again, and forgot what it was to do",
-            "run this again: what is done is not done again",
+            "the scheduler was restarted and lost its queue",
+            "run the command again; it skips finished profiles",
         ) from fault
 
 
@@ -289,10 +289,10 @@ def _done_there(
     if version != __version__:
         raise other_version(f"on {worker}", __version__, version)
     if mark is not None and not mark.is_dir():
-        raise RunError(f"{mark.parent}: is not seen by the worker on {worker}", _SHARED)
+        raise RunError(f"{mark.parent}: the worker on {worker} cannot see it", _SHARED)
     for source in task.group:
         if isinstance(source.label, Path) and source.stamp and not source.label.exists():
-            fault = f"is not seen by the worker on {worker}"
+            fault = f"the worker on {worker} cannot see it"
             return Ingested([], [ProfileError(source.label, fault, _SHARED)], [])
     process.keep_freed_memory()  # dask has told its workers to give it back at once
     try:
@@ -318,4 +318,4 @@ def _with_time_left(
         spent_s, done, left = time.monotonic() - began, sum(sizes[1:number]), sum(sizes[number:])
         says = f", about {spent_s * left / done:.0f} s left" if done else ""
         if left:
-            progress(f"{number} of {len(todo)} profiles done{says}")
+            progress(f"read {number} of {len(todo)} profiles{says}")

@@ -56,7 +56,7 @@ _BUILT_IN = "the implementation is built in, or the run is an ingested profile"
 
 AGAIN = "capture or ingest the run again"
 #: Of a run of a schema version, and the one that is read.
-NEWER = "was written by a newer lstmprof (schema version {}, this one reads {})"
+NEWER = "was written by a newer lstmprof (schema version {}; this version reads up to {})"
 UPGRADE = "upgrade lstmprof"
 
 _Item = TypeVar("_Item")
@@ -391,7 +391,7 @@ def run_info(facts: Mapping[str, Any]) -> RunInfo:
         info = msgspec.convert(facts, RunInfo)
     unknown = list(_unknown(facts, info))
     if unknown:
-        raise TypeError(f"no field of run.json: {', '.join(unknown)}")
+        raise TypeError(f"unknown fields of run.json:  {', '.join(unknown)}")
     return info
 
 

@@ -134,8 +134,8 @@ def uploaded(run: Run, url: str, *, force: bool) -> RemoteRun:
         system, path = _opened(url)
         if not force and system.exists(f"{path}/{RUN_FILE}"):
             raise RunError(
-                f"{url}: is there already",
-                "give --force to replace it, or another --out or --name",
+                f"{url}: already exists",
+                "add --force to overwrite it, or choose another --out or --name",
             )
         _remove(system, path)
         try:
@@ -181,7 +181,7 @@ def _fetch(run: RemoteRun, content: Path) -> None:
             system.get_file(name, str(content / file))
     system.get_file(f"{path}/{RUN_FILE}", str(content / RUN_FILE))
     if _opened(run.url)[0].ukey(f"{path}/{RUN_FILE}") != run.stamp:
-        raise RunError(f"{run.url}: was replaced while it was read", "read it again")
+        raise RunError(f"{run.url}: changed during the download", "run the command again")
 
 
 def _opened(url: str) -> tuple[Any, str]:

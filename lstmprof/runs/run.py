@@ -296,7 +296,7 @@ def _unreadable(path: Path, fault: Exception) -> RunError:
     if isinstance(fault, FileNotFoundError):
         return RunError(f"{path}: is missing", AGAIN)
     if isinstance(fault, UnicodeEncodeError):  # Parquet's library cannot open it
-        return RunError(f"{path}: cannot be read (its path is no UTF-8)", "rename it")
+        return RunError(f"{path}: cannot be read (its path is not UTF-8)", "rename it")
     reason = str(fault).split("\n")[0].rstrip(".") or type(fault).__name__
     return RunError(f"{path}: is damaged ({reason})", AGAIN)
 
@@ -330,7 +330,7 @@ def check_file(path: Path, schema: pa.Schema) -> list[str]:
             other columns.
     """
     if path.exists() and not path.is_file():
-        raise RunError(f"{path}: is no plain file", AGAIN)
+        raise RunError(f"{path}: is not a regular file", AGAIN)
     try:
         actual = pq.read_schema(path)
     except _DAMAGE as fault:
@@ -341,7 +341,7 @@ def check_file(path: Path, schema: pa.Schema) -> list[str]:
         raise RunError(f"{path}: {NEWER.format(version[:9], SCHEMA_VERSION)}", UPGRADE)
     if version not in lacking:
         read = f"{', '.join(sorted(lacking))}"
-        raise RunError(f"{path}: schema version {version}, this lstmprof reads {read}", AGAIN)
+        raise RunError(f"{path}: has schema version {version}; this lstmprof reads {read}", AGAIN)
     absent = [name for name in schema.names if name in lacking[version]]
     if actual.names != [name for name in schema.names if name not in absent]:
         raise RunError(f"{path}: columns differ from the schema", AGAIN)
@@ -363,7 +363,8 @@ def open_run(path: Path) -> Run:
     file = path / RUN_FILE
     if not file.is_file():
         raise RunError(
-            f"{path}: no run is there (no {RUN_FILE})", "give a run, a folder of runs or a profile"
+            f"{path}: not a run (it has no {RUN_FILE})",
+            "give a run, a folder of runs, or a profile",
         )
     try:
         if file.stat().st_size > MOST_BYTES:

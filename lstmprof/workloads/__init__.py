@@ -118,7 +118,8 @@ def _lengths(changed: Workload, base: Workload, labels_given: bool) -> Workload:
     if changed.loss != "ctc":
         if labels_given:
             raise UsageError(
-                "--labels is the length of CTC targets", "add --loss ctc or leave it out"
+                "--labels sets the length of CTC targets, and the loss is not ctc",
+                "add --loss ctc, or omit --labels",
             )
         return dataclasses.replace(
             changed, labels=None, shortest=shortest if changed.variable_length else None
@@ -143,32 +144,32 @@ def checked(w: Workload) -> Workload:
         if name not in choices:
             raise unknown_name(kind, name, choices)
     if w.loss == "ctc" and not w.head:
-        raise UsageError("CTC needs an output layer, and this workload has none")
+        raise UsageError("CTC needs an output layer, which this workload lacks")
     if w.data and (not w.vocabulary or w.variable_length):
-        reason = "reads no tokens" if not w.vocabulary else "is of --variable-length"
+        reason = "does not read tokens" if not w.vocabulary else "has --variable-length"
         raise UsageError(
-            "{} {}, and --data are tokens of one length".format(w.name, reason),
-            "give --workload imdb-gru or ptb-large",
+            "{} {}, but --data gives tokens of one length".format(w.name, reason),
+            "use --workload imdb-gru or ptb-large",
         )
     if w.variable_length and w.each_step:
         raise UsageError(
-            "a loss at every time step needs sequences of one length", "leave --variable-length out"
+            "a loss at every time step needs sequences of one length", "omit --variable-length"
         )
     if w.loss == "ctc":
         if w.labels is None or w.shortest is None:
-            raise UsageError("CTC needs the length of its targets, and of the shortest sequence")
+            raise UsageError("CTC needs the length of the targets and of the shortest sequence")
         if w.classes < 2:
             raise UsageError(
-                "CTC needs at least 2 classes, one of them the blank", "give --classes 2 or more"
+                "CTC needs at least 2 classes, including the blank", "use --classes 2 or more"
             )
         if w.labels < 1:
             raise UsageError("labels must be at least 1, not {}".format(w.labels))
         if 2 * w.labels > w.shortest + 1:
             raise UsageError(
-                "targets of {} labels may need {} time steps, the shortest sequence has {}".format(
+                "targets of {} labels may need {} time steps; the shortest sequence has {}".format(
                     w.labels, 2 * w.labels - 1, w.shortest
                 ),
-                "give fewer --labels or more --time-steps",
+                "lower --labels, or raise --time-steps",
             )
     return w
 

@@ -44,8 +44,8 @@ def tokens(w: Workload, seed: int) -> Tuple[Any, Any]:
     except (OSError, UnicodeDecodeError, KeyError, ValueError, pickle.UnpicklingError) as fault:
         reason = str(fault) or type(fault).__name__
         raise UsageError(
-            "{}: is no text and no imdb.npz ({})".format(w.data, reason),
-            "give --data the file of the study",
+            "{}: is neither a text nor imdb.npz ({})".format(w.data, reason),
+            "give the data file of the study to --data",
         ) from fault
 
 
@@ -54,17 +54,17 @@ def _text(w: Workload, seed: int) -> Tuple[Any, Any]:
 
     if not w.each_step:
         raise UsageError(
-            "{}: is a text, and {} predicts no next word".format(w.data, w.name),
-            "give imdb.npz, or a language model such as --workload ptb-large",
+            "{}: is a text, but {} does not predict the next word".format(w.data, w.name),
+            "give imdb.npz, or use --workload ptb-large",
         )
     words = _words(str(w.data))
     length = len(words) // w.batch
     if length <= w.time_steps:
         raise UsageError(
-            "{}: holds {} words, and {} sequences of {} and a next word are asked for".format(
+            "{}: has {} words, too few for {} sequences of {} and the next word".format(
                 w.data, len(words), w.batch, w.time_steps
             ),
-            "give a longer text, a smaller --batch or fewer --time-steps",
+            "give a longer text, or lower --batch or --time-steps",
         )
     numbers = np.array(_numbers(words, w.vocabulary or 0), dtype=np.int64)
     beside = numbers[: w.batch * length].reshape(w.batch, length).T
@@ -94,14 +94,14 @@ def _reviews(w: Workload, seed: int) -> Tuple[Any, Any]:
 
     if w.each_step or w.classes < 2:
         raise UsageError(
-            "{}: holds reviews of two classes, and {} has other targets".format(w.data, w.name),
-            "give the text of a corpus, or --workload imdb-gru",
+            "{}: has reviews of two classes, but {} has other targets".format(w.data, w.name),
+            "give a text file, or use --workload imdb-gru",
         )
     reviews, labels = (_array(str(w.data), name) for name in ("x_train", "y_train"))
     if len(reviews) < w.batch:
         raise UsageError(
-            "{}: holds {} reviews, and a batch has {}".format(w.data, len(reviews), w.batch),
-            "give a smaller --batch",
+            "{}: has {} reviews, fewer than the batch of {}".format(w.data, len(reviews), w.batch),
+            "lower --batch",
         )
     chosen = np.random.RandomState(seed + 1).permutation(len(reviews))[: w.batch]
     inputs = np.zeros((w.time_steps, w.batch), dtype=np.int64)
@@ -123,7 +123,7 @@ def _array(path: str, name: str) -> Any:
 
     with zipfile.ZipFile(path) as archive, archive.open(name + ".npy") as file:
         if np.lib.format.read_magic(file) != (1, 0):
-            raise ValueError("{} is of another version of NumPy's format".format(name))
+            raise ValueError("{} has an unsupported version of NumPy's format".format(name))
         shape, _, dtype = np.lib.format.read_array_header_1_0(file)
         if dtype.hasobject:
             return _Arrays(file, encoding="latin1").load()
@@ -142,5 +142,5 @@ class _Arrays(pickle.Unpickler):
             "dtype": np.dtype,
         }
         if module.partition(".")[0] != "numpy" or name not in known:
-            raise pickle.UnpicklingError("it names {}.{}".format(module, name))
+            raise pickle.UnpicklingError("it refers to {}.{}".format(module, name))
         return known[name]

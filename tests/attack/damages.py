@@ -110,7 +110,7 @@ def _problem(code: int, said: str, answer: str) -> str:
     """What is wrong with an end of this exit code, standard error and standard output."""
     if code not in (0, 1):
         return f"it exits {code}: {said[-300:]}"
-    if "Traceback" in said or "a defect of ours" in said:
+    if "Traceback" in said or "a bug in lstmprof" in said:
         return f"a defect: {said[-600:]}"
     if code and not said:
         return f"it exits {code} without a word"

@@ -196,7 +196,7 @@ class _Server:
 
     def _was_whole(self, next_said: str) -> bool:
         """Whether the fault came when the capture had its run in place."""
-        return self._scenario.captured is not None and "is there already" in next_said
+        return self._scenario.captured is not None and "already exists" in next_said
 
     def _restore(self) -> None:
         shutil.rmtree(self._root)
@@ -238,7 +238,7 @@ class _Server:
             yield f"it does not end with its error: {said[-300:]}"
         if "Traceback" in said:
             yield f"a traceback: {said[-600:]}"
-        if "a defect of ours" in said:
+        if "a bug in lstmprof" in said:
             yield f"an exception that nobody expected: {said[-600:]}"
 
     def _half_runs(self) -> Iterator[str]:

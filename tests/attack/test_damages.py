@@ -35,7 +35,7 @@ def test_every_command_goes_on_beside_a_damaged_run(seed: int, tmp_path: Path) -
         (1, "left out: a: is damaged; capture it again", "", "nothing of the good run"),
         (1, "", "rows", "without a word"),
         (70, "Traceback (most recent call last)", "", "it exits 70"),
-        (1, "error: a defect of ours", "", "a defect"),
+        (1, "error: a bug in lstmprof", "", "a defect"),
         (1, "error: \x1b[31mred", "", "a control character"),
     ],
 )

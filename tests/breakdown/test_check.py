@@ -20,6 +20,7 @@ from lstmprof.breakdown.check.questions import QUESTIONS
 from lstmprof.breakdown.check.recipes import RECIPES
 from lstmprof.breakdown.lacks import NOTE
 from lstmprof.breakdown.lacks.rules import RULES
+from lstmprof.breakdown.tables import TABLES
 from lstmprof.cli import run as lstmprof
 from lstmprof.events.annotate import annotated
 from lstmprof.runs.cache import open_runs
@@ -75,24 +76,21 @@ def test_a_whole_profile_is_ok_and_says_what_it_holds(tmp_path: Path) -> None:
     assert of(run).state == "ok"
     assert answers(run) == {
         "host": ("ok", "2 ops, 0 ranges and 2 runtime calls"),
-        "GPU activities": ("ok", "2 kernels and 0 copies and memsets, 0.040 ms in all"),
-        "launches": ("ok", "2 of 2 GPU activities are joined with the call that launched them"),
-        "events lost": ("ok", "2 of 2 kernel launches have an activity"),
-        "clocks": ("ok", "0 of 2 joined GPU activities begin before their launch"),
+        "GPU activities": ("ok", "2 kernels and 0 copies and memsets, 0.040 ms in total"),
+        "launches": ("ok", "2 of 2 GPU activities have their launch"),
+        "events lost": ("ok", "2 of 2 kernel launches have their activity"),
+        "clocks": ("ok", "0 of 2 launched GPU activities begin before their launch"),
         "profiler overhead": (
             "not recorded",
-            "no step was timed without a profiler: what recording adds to a step cannot be known "
-            "from this file; time some steps without it",
+            "no step was timed without a profiler, so its overhead per step is unknown; time some "
+            "steps without the profiler",
         ),
-        "steps": ("ok", "2 steps marked, 1 to 2"),
-        "stacks": ("not recorded", "no Python frame: time is not told by line of code"),
-        "shapes": ("ok", "1 of 2 ops have shapes of inputs"),
+        "steps": ("ok", "2 marked steps, 1 to 2"),
+        "stacks": ("not recorded", "no Python frame, so time by line of code is unknown"),
+        "shapes": ("ok", "1 of 2 ops have input shapes"),
         "memory": (
             "not recorded",
-            "what memory the steps need is not known: torch.profiler records it with "
-            "profile_memory=True, Nsight Systems with --cuda-memory-usage=true, TensorFlow's and "
-            "JAX's profilers without being asked, where their allocators tell it; no other "
-            "profiler's is read",
+            f"memory use is unknown; {TABLES['memory'].record}",
         ),
     }
     assert of(run).record_with == []
@@ -103,7 +101,7 @@ def test_a_whole_profile_is_ok_and_says_what_it_holds(tmp_path: Path) -> None:
     [
         (980, "ok", "2 % shorter"),
         (1100, "ok", "10 % longer"),
-        (1110, "warn", "11 % longer than those without one; record less"),
+        (1110, "warn", "11 % longer than unprofiled ones; record less"),
         (1200, "warn", "20 % longer"),
         (1210, "fail", "21 % longer"),
     ],
@@ -138,7 +136,7 @@ def test_what_a_recipe_records_is_no_complaint_and_what_costs_more_a_warning(
 
 def test_allocations_that_were_to_be_recorded_and_are_not_there_are_told(tmp_path: Path) -> None:
     told = answers(made(tmp_path / "mine", WHOLE, profile_metadata={"profile_memory": 1}))
-    assert told["memory"][1].startswith("the profiler was to record allocations, but none is there")
+    assert told["memory"][1].startswith("profile_memory was on, but the run has no allocations")
 
 
 @pytest.mark.parametrize(("end_ns", "state"), [(9_000, "not recorded"), (16_000, "warn")])
@@ -149,7 +147,7 @@ def test_the_profilers_own_events_are_the_least_that_it_took(
     told = answers(made(tmp_path / "mine", [*WHOLE, own]))["profiler overhead"]
     assert told[0] == state
     assert f"takes {(end_ns - 1000) // 1000} % of the steps" in told[1]
-    assert "cannot be known from this file" in told[1]
+    assert "overhead per step is unknown" in told[1]
 
 
 def test_lost_activities_fail_where_they_are_many(tmp_path: Path) -> None:
@@ -159,7 +157,7 @@ def test_lost_activities_fail_where_they_are_many(tmp_path: Path) -> None:
     ]
     (lost,) = [r for r in of(made(tmp_path / "a", [*WHOLE, *unseen])).rows if "lost" in r.question]
     assert (lost.state, lost.share) == ("fail", 0.5)
-    assert lost.sentence.startswith("2 of 4 kernel launches have no activity")
+    assert lost.sentence.startswith("2 of 4 kernel launches have no recorded activity")
 
 
 def test_activities_before_their_launch_show_clocks_that_differ(tmp_path: Path) -> None:
@@ -167,7 +165,9 @@ def test_activities_before_their_launch_show_clocks_that_differ(tmp_path: Path) 
     early[3]["start_ns"] = 5000
     told = answers(made(tmp_path / "mine", early))["clocks"]
     assert told[0] == "fail"
-    assert told[1].startswith("1 of 2 joined GPU activities begin before their launch, by up to 2.")
+    assert told[1].startswith(
+        "1 of 2 launched GPU activities begin before their launch, by up to 2."
+    )
 
 
 def test_a_profile_of_a_cpu_is_not_asked_for_what_no_cpu_has(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_profile_of_a_cpu_is_not_asked_for_what_no_cpu_has(tmp_path: Path) -> 
     told = answers(made(tmp_path / "mine", steps))
     assert told["GPU activities"] == (
         "ok",
-        "none, and no sign that a GPU was used: the CPU did the work",
+        "none; nothing shows that the program used a GPU",
     )
     assert not told.keys() & {"launches", "events lost", "clocks"}
     assert of(open_run(tmp_path / "mine")).record_with == []
@@ -199,7 +199,7 @@ def test_kernels_that_were_not_recorded_fail_with_status_3(
     assert lstmprof(["check", str(run.path)]) == 3
     shown = capsys.readouterr().out
     assert shown.startswith("mine: fail\n")
-    assert "no GPU activity was recorded although the host made 2 kernel launches" in shown
+    assert "no GPU activity was recorded, although the host made 2 kernel launches" in shown
     assert RECIPES["torch"].splitlines()[0] in shown
     assert lstmprof(["check", str(run.path), "--format", "json"]) == 3
     document = msgspec.json.decode(capsys.readouterr().out, type=Document)
@@ -217,7 +217,7 @@ def test_ranks_are_asked_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixtur
     shown = capsys.readouterr().out
     assert "rank 0: 2 kernels" in shown
     assert "rank 0 (likewise 1): 2 ops" in shown
-    assert shown.count("no GPU activity was recorded although") == 1
+    assert shown.count("no GPU activity was recorded, although") == 1
 
 
 @pytest.mark.parametrize("name", ["kineto-today.pt.trace.json", "nsys-2025.sqlite"])
@@ -259,7 +259,7 @@ def test_the_lines_of_a_recipe_record_steps_and_ops(
     (run,) = open_runs([tmp_path / profile])
     told = answers(run)
     assert told["steps"] == ("ok", told["steps"][1])
-    assert told["steps"][1].startswith("5 steps")
+    assert told["steps"][1].startswith("5 marked steps")
     assert told["host"][0] == "ok"
     assert framework != "torch" or (told["shapes"][0], of(run).state) == ("ok", "ok")
 

@@ -45,7 +45,7 @@ def test_what_happens_in_a_reading_is_counted_in_threads_that_it_starts_too() ->
 @pytest.mark.parametrize(
     ("number", "reason"),
     [
-        (errno.ENOENT, "the CPU shows no such counters here, as in most virtual machines"),
+        (errno.ENOENT, "the CPU has no such counters here, as in most virtual machines"),
         (errno.ENOSYS, "this system has no perf_event_open"),
         (errno.EINVAL, "perf_event_open failed: " + os.strerror(errno.EINVAL)),
     ],
@@ -71,7 +71,7 @@ def test_the_kernel_s_refusal_names_its_setting(
 
     monkeypatch.setattr(counters, "_opened", refused)
     monkeypatch.setattr(counters, "_paranoid", lambda: "3")
-    assert Counters().reason == "the kernel does not allow it: perf_event_paranoid is 3"
+    assert Counters().reason == "the kernel forbids it (perf_event_paranoid is 3)"
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,9 @@ def test_what_is_asked_for_goes_before_a_pin() -> None:
 
 
 def test_two_that_no_python_has_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"no one Python has torch==2\.2\.2 and Theano==1\.0\.5"):
+    with pytest.raises(
+        UsageError, match=r"no single Python version runs torch==2\.2\.2 and Theano"
+    ):
         eras.of_packages(["torch==2.2.2", "Theano==1.0.5"])
 
 
@@ -98,14 +100,14 @@ def test_a_python_that_is_not_to_be_had_is_one_line_with_the_next_step(machine: 
     with pytest.raises(CaptureError) as raised:
         pythons.python_of(["2.5", "2.4"], "it")
     assert raised.value.fault == (
-        "it needs Python 2.5 or 2.4, which is neither on PATH nor pyenv's nor uv's"
+        "it needs Python 2.5 or 2.4, which neither PATH nor pyenv nor uv has"
     )
     assert "pyenv install 2.5" in raised.value.next_step
 
 
 def test_an_interpreter_older_than_the_workers_code_is_refused_in_words(machine: Path) -> None:
     old = script(machine / "bin", "python3.6", "3.6", "/usr/bin/python3.6")
-    with pytest.raises(UsageError, match=r"is Python 3\.6, and a worker needs Python 3\.7"):
+    with pytest.raises(UsageError, match=r"is Python 3\.6, but lstmprof needs Python 3\.7"):
         pythons.python_at(str(old))
     with pytest.raises(UsageError, match="no such interpreter"):
         pythons.python_at(str(script(machine / "bin", "broken")))

@@ -89,9 +89,12 @@ def test_runs_are_named_by_file_and_function_and_never_as_what_lstmprof_brings(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (None, r"mine.py: No such file.*; `lstmprof list --template torch` prints a file"),
-        ("def build(w): (", r"mine.py:1: is no Python: .* never closed"),
-        ("import torch\ndef model(w): pass", r"has no function build\(workload\); it has model; w"),
+        (None, r"mine.py: No such file.*; `lstmprof list --template torch` prints a template"),
+        ("def build(w): (", r"mine.py:1: is not valid Python: .* never closed"),
+        (
+            "import torch\ndef model(w): pass",
+            r"has no function build\(workload\); its functions are model; add",
+        ),
         ("def build(w): pass", r"imports none of torch, .*; write FRAMEWORK = "),
         ("FRAMEWORK = 'tf'\ndef build(w): pass", r"unknown FRAMEWORK of mine.py 'tf'"),
     ],
@@ -141,7 +144,7 @@ def test_a_file_without_load_claims_nothing_and_its_run_says_so(tmp_path: Path) 
     run = capture_run(request, tmp_path / "traces", rounds=1, progress=said.append)
     assert run.info.agrees_with_reference is False
     assert run.info.implementation == "mine"
-    assert any("mine.py has no load(): nothing is claimed" in line for line in said)
+    assert any("mine.py has no load(), so its results were not checked" in line for line in said)
     (there,) = plan.plan({"mine": request.file}, [CE], ["fp32"], request, tmp_path / "traces")
     assert there.skip == plan.THERE
     again = asked(written(tmp_path, NETWORK + "\n"))
@@ -165,8 +168,8 @@ def load(network, weights):
     [
         (
             NETWORK.replace("outputs[:, -1]", "outputs[:, 0]") + CLAIM,
-            r"claims to compute the workload's lstm; but its \w[\w ]* is off the float64 reference "
-            r"by .*; correct the network or load\(\), or delete load\(\)",
+            r"must compute the workload's lstm, but its \w[\w ]* differs from the float64 "
+            r"reference by .*; correct the network or load\(\), or delete load\(\)",
         ),
         (
             NETWORK.replace("(w.hidden, w.classes", "(w.hidden + 1, w.classes"),
@@ -178,11 +181,11 @@ def load(network, weights):
         ),
         (
             NETWORK.replace(", batch_first=True", "").replace("[:, -1]", "[-1]"),
-            r"returned \(5, 6\), .*; say TIME_MAJOR = True in the file",
+            r"returned \(5, 6\), .*; set TIME_MAJOR = True in the file",
         ),
         (NETWORK.replace("return Network(workload)", "pass"), r"build\(\) returned a NoneType, n"),
         (NETWORK + "import nowhere_to_be_found", r"^mine.py:16: nowhere_to_be_found is not insta"),
-        (NETWORK + "raise SystemExit(2)", r"^mine.py:16: ends its process .*; put what runs as a"),
+        (NETWORK + "raise SystemExit(2)", r"^mine.py:16: importing it ends the process; move the"),
     ],
     ids=["no LSTM", "forward", "classes", "time first", "nothing built", "missing", "script"],
 )
@@ -217,7 +220,7 @@ def test_a_plan_has_rows_first_then_files_and_no_two_of_one_name(tmp_path: Path)
     (tmp_path / "other").mkdir()
     other = written(tmp_path / "other", NETWORK)
     assert list(plan.chosen([path, "torch-nn-lstm"])) == ["torch-nn-lstm", "mine"]
-    with pytest.raises(UsageError, match="two files are called mine"):
+    with pytest.raises(UsageError, match="two files are named mine"):
         plan.chosen([path, other])
 
 

@@ -80,7 +80,7 @@ def test_a_version_of_a_rows_era_gets_what_the_era_names(machine: Path) -> None:
 
 @pytest.mark.parametrize("version", ["newest", ">=1.4", "torch=1.4.0", "keras==new"])
 def test_what_is_no_version_is_refused(machine: Path, version: str) -> None:
-    with pytest.raises(UsageError, match="is no version"):
+    with pytest.raises(UsageError, match="is not a version"):
         interpreters(find("torch-nn-lstm"), Wish(versions=(version,)))
 
 
@@ -97,7 +97,7 @@ def test_a_row_of_an_era_runs_in_it_unless_this_interpreter_has_it(
 
 
 def test_versions_and_packages_together_cannot_be_meant(machine: Path) -> None:
-    with pytest.raises(UsageError, match="--versions makes environments of its own"):
+    with pytest.raises(UsageError, match="--versions excludes --with and --era"):
         interpreters(find("torch-nn-lstm"), Wish(versions=("1.0.0",), era="torch-1.0.0"))
 
 
@@ -117,7 +117,7 @@ def test_without_its_python_a_version_is_skipped_with_the_reason(machine: Path) 
     (machine / "bin" / "python3.7").unlink()
     wish = Wish(versions=("1.0.0", "2.13.0"))
     old, new = plan.plan(["torch-nn-lstm"], [TINY], ["fp32"], COMMON, machine / "out", wish)
-    assert "needs Python 3.7, which is neither on PATH" in str(old.skip)
+    assert "needs Python 3.7, which neither PATH" in str(old.skip)
     assert new.skip is None
     with pytest.raises(CaptureError, match=r"needs Python 3\.7"):
         plan.make_ready(old, machine / "out", force=False, progress=lambda line: None)
@@ -130,7 +130,7 @@ def test_an_environment_that_cannot_be_made_stops_no_other_run(machine: Path) ->
     said: list[str] = []
     outcomes = list(plan.run(planned, machine / "out", rounds=1, progress=said.append))
     assert isinstance(outcomes[0].result, CaptureError)
-    assert "cannot be installed" in outcomes[0].result.fault
+    assert "could not install" in outcomes[0].result.fault
     assert any(line.startswith("installing numpy==1.21.6 torch==1.0.0") for line in said)
     assert not isinstance(outcomes[1].result, CaptureError)
 

@@ -174,7 +174,7 @@ def test_rounds_share_the_profiled_steps_if_their_number_is_not_given(
 def test_as_many_rounds_as_iterations_where_nobody_asked(workers: Workers, tmp_path: Path) -> None:
     few = dataclasses.replace(A, iterations=2)
     assert len(rounds.capture_run(few, tmp_path, name="few").info.rounds or ()) == 2
-    with pytest.raises(LstmprofError, match="2 iterations cannot be shared among 3 rounds"):
+    with pytest.raises(LstmprofError, match="2 iterations are fewer than 3 rounds"):
         rounds.capture_run(few, tmp_path, name="no", rounds=3)
 
 
@@ -221,7 +221,7 @@ def test_what_stops_a_sweep_costs_the_worker_in_progress(
         with pytest.raises(kind) as stop:
             sweep(tmp_path, both)
         (note,) = stop.value.__notes__
-        assert note.startswith(f"3 rounds of 2 runs kept in {tmp_path / kept.ROUNDS}; the same")
+        assert note.startswith(f"kept 3 rounds of 2 runs in {tmp_path / kept.ROUNDS}; the same")
     there = ["a/0"] if isinstance(error, CaptureError) else ["a/0", "b/0", "b/1"]
     assert kept_in(tmp_path) == there
     assert not list(tmp_path.glob(".partial*"))
@@ -253,21 +253,21 @@ def test_rounds_of_another_request_version_or_machine_are_not_used(
         before = len(workers.requests)
         rounds.capture_run(request, out, name="a", progress=said.append, **how)
         assert len(workers.requests) - before == how.get("rounds", 3)
-        assert said[0] == f"a: 1 round of a stopped capture not used: {reason}"
+        assert said[0] == f"a: discarding 1 round of a stopped capture, because {reason}"
         assert kept_in(out) == ["b/0"]
 
     for number in range(6):
         out = tmp_path / str(number)
         stopped(out, workers)
         if number == 0:
-            not_used("what is asked for has changed", dataclasses.replace(A, seed=1))
+            not_used("the options have changed", dataclasses.replace(A, seed=1))
         elif number == 1:
-            not_used("what is asked for has changed", rounds=2)
+            not_used("the options have changed", rounds=2)
         elif number == 2:
             not_used("--force is given", force=True)
         elif number == 3:
             (out / kept.ROUNDS / "a" / "0" / RESULT).write_text("{", encoding="utf-8")
-            not_used("they are damaged, or another version's")
+            not_used("they are damaged, or of another lstmprof version")
         elif number == 4:
             with monkeypatch.context() as patch:
                 patch.setattr(kept, "__version__", "9")
@@ -275,7 +275,7 @@ def test_rounds_of_another_request_version_or_machine_are_not_used(
         else:
             with monkeypatch.context() as patch:
                 patch.setattr("socket.gethostname", lambda: "elsewhere")
-                not_used("they are of another machine")
+                not_used("they ran on another machine")
 
 
 @pytest.mark.parametrize(

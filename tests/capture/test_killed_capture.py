@@ -71,7 +71,7 @@ def test_killing_the_worker_is_one_line_and_leaves_nothing(tmp_path: Path) -> No
         subprocess.run(["kill", "-KILL", str(worker)], check=False)
     out, said = parent.communicate()
     assert (parent.returncode, out) == (1, "")
-    assert "killed (signal 9)" in said.splitlines()[-1]
+    assert "signal 9 killed the worker process" in said.splitlines()[-1]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -95,14 +95,14 @@ def test_a_capture_that_is_stopped_goes_on_with_the_rounds_that_were_done(tmp_pa
     parent.send_signal(signal.SIGINT)
     _, said = parent.communicate(timeout=LIMIT_S)
     assert parent.returncode == 128 + signal.SIGINT
-    assert f"1 round of 1 run kept in {tmp_path / ROUNDS}" in said.splitlines()[-1]
+    assert f"kept 1 round of 1 run in {tmp_path / ROUNDS}" in said.splitlines()[-1]
     assert wait_until(lambda: not processes_of(tmp_path))
     assert [p.name for p in tmp_path.iterdir()] == [ROUNDS]
     assert (runs_in(tmp_path), processes_of(tmp_path)) == ([], [])
     stopped = datetime.now(UTC)
 
     _, said = capture(tmp_path, rounds=2).communicate()
-    assert f"resumes: 1 of 2 rounds of {NAME} are there" in said
+    assert f"resuming {NAME}: 1 of 2 rounds are done" in said
     assert [line for line in said.splitlines() if line.endswith(": timing")] == [
         "jax-scan, round 2 of 2: timing"
     ]

@@ -39,7 +39,7 @@ def loop_of(name: str) -> Any:
 @pytest.mark.parametrize("name", ENGINES)
 def test_training_is_refused_with_what_to_give_instead(name: str) -> None:
     request = CaptureRequest(name, CE, device="cpu")
-    assert str(refusal(request)).endswith("it computes no gradients: give --mode forward")
+    assert str(refusal(request)).endswith("it computes no gradients; use --mode forward")
     assert refusal(CaptureRequest(name, CE, device="cpu", mode="forward")) is None
 
 

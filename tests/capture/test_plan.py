@@ -130,7 +130,7 @@ def test_a_killed_sweep_started_again_ends_with_the_same_runs(tmp_path: Path) ->
         command(tmp_path / "killed"), capture_output=True, text=True, check=False
     )
     assert again.returncode == 0
-    assert all(f"{name}  skipped: is there already" in again.stderr for name in there)
+    assert all(f"{name}  skipped: already captured" in again.stderr for name in there)
     names = {r.name for r in runs_in(tmp_path / "killed")}
     planned = subprocess.run(
         [*command(tmp_path / "other"), "--plan"], capture_output=True, text=True, check=True

@@ -51,7 +51,7 @@ def test_warm_up_lasts_until_the_row_has_settled_unless_it_is_given() -> None:
 
 def test_time_for_timing_is_above_zero() -> None:
     check(CaptureRequest("torch-nn-lstm", named("1x320-ce-short"), timing_s=0.5))
-    with pytest.raises(UsageError, match="timing must be above 0 s"):
+    with pytest.raises(UsageError, match="--timing-seconds must be above 0"):
         check(CaptureRequest("torch-nn-lstm", named("1x320-ce-short"), timing_s=0.0))
 
 

@@ -45,7 +45,7 @@ def test_a_table_is_shown_in_units_for_reading(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     title, *lines = shown(capsys, run, "--table", "ops").splitlines()
-    assert title == "mine: ops: what each framework op took on the host and made a device do"
+    assert title == "mine: ops: host time of each framework op, and the device time that it caused"
     assert [re.split(" {2,}", line.strip()) for line in lines if line] == [
         [
             *("device total ms", "device self ms", "host total µs", "host self µs"),

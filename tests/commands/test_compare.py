@@ -43,7 +43,7 @@ def test_each_state_has_a_status_of_its_own(
 ) -> None:
     assert lstmprof(["compare", "before/lstm", "after/lstm", "--fail-if", condition]) == status
     first, *rest = capsys.readouterr().out.splitlines()
-    assert first.startswith(f"{state}: lstm: 100.0 % slower (20.00 against 10.00 ms per step; ")
+    assert first.startswith(f"{state}: lstm: 2.000× as long (20.00 ms per step, base 10.00 ms; ")
     assert len(rest) == (state != "pass")
 
 
@@ -87,13 +87,13 @@ def test_an_input_that_is_lost_is_a_failure_unless_another_pair_fails(
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (["before"], 2, "these are 1 paths; give BASE and NEW"),
-        (["before", "after", "--fail-if", "slow"], 2, "--fail-if 'slow' cannot be meant"),
+        (["before"], 2, "got 1; give BASE and NEW"),
+        (["before", "after", "--fail-if", "slow"], 2, "--fail-if 'slow' cannot be parsed"),
         (["before", "nowhere"], 1, "nowhere"),
-        (["baseline:main", "after"], 2, "make one with --save-baseline"),
-        (["baseline:../x", "after"], 2, "is no name for a baseline"),
-        (["before", "after", "--save-baseline", "x"], 2, "keeps one PATH"),
-        (["before", "--save-baseline", "a/b"], 2, "is no name for a baseline"),
+        (["baseline:main", "after"], 2, "create one with --save-baseline"),
+        (["baseline:../x", "after"], 2, "cannot name a baseline"),
+        (["before", "after", "--save-baseline", "x"], 2, "takes one PATH"),
+        (["before", "--save-baseline", "a/b"], 2, "cannot name a baseline"),
     ],
 )
 def test_a_mistake_is_one_line(arguments: list[str], status: int, said: str, capsys: Said) -> None:
@@ -110,11 +110,11 @@ def test_a_baseline_is_kept_whole_in_the_project_and_replaced_with_force(
     shutil.rmtree(runs / "before")
     assert lstmprof(["compare", "baseline:main", "after", "--fail-if", "slower > 30 %"]) == 3
     assert lstmprof(["compare", "after", "--save-baseline", "main"]) == 1
-    assert "give --force to replace it" in capsys.readouterr().err
+    assert "add --force to overwrite it" in capsys.readouterr().err
     assert lstmprof(["compare", "after/lstm", "--save-baseline", "main", "--force"]) == 0
     assert sorted(p.name for p in (runs / baselines.FOLDER).iterdir()) == ["main"]
     assert lstmprof(["compare", "baseline:main", "after/lstm", "--fail-if", "slower > 30 %"]) == 0
-    with pytest.raises(UsageError, match="there are main"):
+    with pytest.raises(UsageError, match="known: main"):
         baselines.place_of("baseline:man")
 
 

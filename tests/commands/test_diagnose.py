@@ -182,7 +182,7 @@ def test_a_folder_is_diagnosed_group_by_group(
     assert [(one["slow"], one["fast"]) for one in found] == [("slow", "fast"), ("half", None)]
     across = document(capsys, runs, "--across", "precision")
     assert [(one["slow"], one["fast"]) for one in across] == [("slow", "fast"), ("half", "fast")]
-    assert across[1]["notes"] == ["they differ in precision (fp32 against amp-bf16)"]
+    assert across[1]["notes"] == ["the runs differ in precision (fp32 and amp-bf16)"]
 
 
 def test_calls_of_some_steps_are_so_many_in_so_many_steps(

@@ -65,5 +65,5 @@ def test_the_page_holds_its_data_and_no_label_leaves_its_place(
     assert json.loads(spec[1])["vconcat"][0]["title"] == "lstm"
     assert vl_convert.vegalite_to_svg(spec[1]).count("lstm-3") > 0
     assert lstmprof(["history", "traces", "-o", "h.html"]) == 1
-    assert "give --force" in capsys.readouterr().err
+    assert "add --force" in capsys.readouterr().err
     assert lstmprof(["history", "traces", "-o", "h.html", "--force"]) == 0

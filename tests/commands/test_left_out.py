@@ -49,15 +49,15 @@ def half(file: str) -> bytes:
 
 #: A bad input of every kind of file, and a word of what is said of it.
 BAD: dict[str, tuple[bytes, str]] = {
-    "cut.json": (half("kineto-today.pt.trace.json"), "is cut short"),
+    "cut.json": (half("kineto-today.pt.trace.json"), "is truncated"),
     "deep.json": (b'{"traceEvents": ' + b"[" * 100_000, "is nested too deeply|JSON"),
-    "cut.json.gz": (gzip.compress(GOOD)[:-20], "gzip stream is cut short"),
-    "cut.sqlite": (half("nsys-2025.sqlite"), "SQLite database is cut short"),
+    "cut.json.gz": (gzip.compress(GOOD)[:-20], "gzip stream is truncated"),
+    "cut.sqlite": (half("nsys-2025.sqlite"), "SQLite database is truncated"),
     "noise.sqlite": (b"SQLite format 3\0" + bytes(range(256)) * 40, "SQLite database"),
     "cut.xplane.pb": (half("tensorflow.xplane.pb"), "xplane.pb"),
     "empty.json": (b"", "is empty"),
     "cut.tar": (packed(GOOD)[:300], "tar archive is damaged"),
-    "half.tar": (packed(GOOD, GOOD)[: len(GOOD) // 512 * 512 + 2048], "is cut short"),
+    "half.tar": (packed(GOOD, GOOD)[: len(GOOD) // 512 * 512 + 2048], "is truncated"),
     "zip.json": (b"PK\x03\x04", "is a zip archive"),
 }
 
@@ -152,7 +152,7 @@ def test_where_nothing_is_good_each_is_told_and_it_fails(
     assert lstmprof(["breakdown", str(profiles)]) == 1
     said = capfd.readouterr()
     assert (said.out, said.err.count("\nlstmprof: error: ")) == ("", 1)
-    assert "holds no run and no profile that can be read" in said.err
+    assert "no readable run or profile" in said.err
     assert all(name in said.err for name in BAD if name != "half.tar")
     assert lstmprof(["ingest", str(profiles), "--out", str(tmp_path / "out")]) == 1
     assert capfd.readouterr().err.count("lstmprof: error: ") == len(BAD)
@@ -256,10 +256,10 @@ def test_a_defect_of_a_reader_is_told_with_its_log_and_counted(
     for command in (["ingest", "--out", str(tmp_path / "out")], ["breakdown"]):
         assert lstmprof([*command, str(folder)]) == 1
         said = capfd.readouterr().err
-        assert "2 inputs were left out, 1 of them by a defect of lstmprof" in said
+        assert "2 inputs were left out, 1 of them because of bugs" in said
         (line,) = (line for line in said.splitlines() if "odd.json" in line)
         told = re.fullmatch(
-            rf"left out: lstmprof could not read {folder}/odd.json: a defect of ours "
+            rf"left out: {folder}/odd.json: a bug in lstmprof "
             rf"\({type(error).__name__}: .*\); please report it with (.*)",
             line,
         )
@@ -284,11 +284,8 @@ def test_a_defect_of_a_breakdown_costs_no_other_run(
     assert lstmprof(["breakdown", str(runs), "--table", "ops", "--format", "json"]) == 1
     said = capfd.readouterr()
     assert {row["run"] for row in json.loads(said.out)} == {"good-b"}
-    assert (
-        f"lstmprof could not read {runs}/good-a: a defect of ours (IndexError: of no row)"
-        in said.err
-    )
-    assert "4 inputs were left out, 1 of them by a defect of lstmprof" in said.err
+    assert f"left out: {runs}/good-a: a bug in lstmprof (IndexError: of no row)" in said.err
+    assert "4 inputs were left out, 1 of them because of bugs" in said.err
 
 
 def test_a_script_is_warned_of_what_was_left_out(runs: Path, tmp_path: Path) -> None:
@@ -297,5 +294,5 @@ def test_a_script_is_warned_of_what_was_left_out(runs: Path, tmp_path: Path) -> 
     assert warned[0].filename == __file__
     assert {"good-a", "good-b"} <= {run.path.name for run in found}
     (tmp_path / "cut.json").write_bytes(GOOD[:-30])
-    with pytest.raises(ProfileError, match="is cut short"):
+    with pytest.raises(ProfileError, match="is truncated"):
         api.read(tmp_path / "cut.json")

@@ -98,7 +98,7 @@ def test_no_browser_is_one_line_that_names_the_page(
     desk = Desk(tmp_path, cache, browser_exits=1)
     made = desk.lstmprof("report", traces / "fast", "-o", "page.html", "--open")
     assert (made.returncode, len(made.stderr.splitlines())) == (1, 1)
-    assert "page.html: no browser could be started; set BROWSER" in made.stderr
+    assert "page.html: could not start a browser; set $BROWSER" in made.stderr
     assert (tmp_path / "page.html").exists()
 
 
@@ -106,5 +106,5 @@ def test_charts_alone_cannot_be_opened(traces: Path, cache: Path, tmp_path: Path
     desk = Desk(tmp_path, cache)
     made = desk.lstmprof("report", traces / "fast", "--svg", "charts", "--open")
     assert (made.returncode, len(made.stderr.splitlines())) == (2, 1)
-    assert "--open has no page" in made.stderr
+    assert "--open needs a page" in made.stderr
     assert not desk.opened.exists()

@@ -57,7 +57,7 @@ def test_a_pipe_is_refused_before_it_is_opened(
     code = lstmprof([part.format(pipe=pipe, folder=tmp_path) for part in command])
     said = capsys.readouterr().err
     assert code in (1, 2)
-    assert "is no plain file" in said
+    assert "not a regular file" in said
     assert len(said.splitlines()) == 1
 
 
@@ -84,4 +84,4 @@ def test_a_folder_within_itself_is_looked_through_once(
     os.mkfifo(tmp_path / "a" / "pipe.json")
     (tmp_path / "a" / "zero.json").symlink_to("/dev/zero")
     assert lstmprof(["breakdown", str(tmp_path)]) == 1
-    assert "is a directory without a run or a profile" in capsys.readouterr().err
+    assert "has no run and no profile in it" in capsys.readouterr().err

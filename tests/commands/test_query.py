@@ -186,7 +186,9 @@ def test_without_a_path_and_without_traces_it_is_asked_for_a_path(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert lstmprof(["query", "SELECT 1"]) == 2
-    assert "no PATH is given, and there is no folder traces here" in capsys.readouterr().err
+    assert (
+        "no PATH was given, and the default folder traces does not exist" in capsys.readouterr().err
+    )
 
 
 def test_the_runs_are_those_in_traces_where_none_are_given(tmp_path: Path) -> None:
@@ -216,7 +218,7 @@ def test_a_query_without_end_ends_when_it_is_told_to(
     said = process.communicate(timeout=300)[1].split("\n")
     assert process.returncode == code
     assert [line for line in said if line] == [
-        "lstmprof: error: interrupted; nothing half-written was left"
+        "lstmprof: error: interrupted; no partial output was left"
     ]
     assert list(spill.iterdir()) == []
 
@@ -230,7 +232,7 @@ def test_a_table_shows_the_first_rows_and_says_so(
     shown = capsys.readouterr()
     assert shown.out.split() == ["n", *map(str, range(rows))]
     assert shown.err == (
-        f"these are the first {rows:,} rows; for more give --limit, for all --format csv\n"
+        f"showing the first {rows:,} rows; --limit N shows more, --format csv shows all\n"
     )
     assert lstmprof(["query", sql, str(runs), "--limit", "1001"]) == 0
     assert capsys.readouterr().err == ""
@@ -292,8 +294,8 @@ def test_a_query_that_takes_too_long_is_stopped(
     command = ["query", endless, str(runs), "--timeout", "0.3", "--format", format_]
     assert lstmprof(command) == 1
     assert capsys.readouterr().err == (
-        "lstmprof: error: the query took longer than --timeout 0.3 seconds; ask for less (WHERE,"
-        " LIMIT), or allow it more\n"
+        "lstmprof: error: the query took longer than --timeout 0.3 seconds; narrow it with "
+        "WHERE or LIMIT, or raise --timeout\n"
     )
 
 

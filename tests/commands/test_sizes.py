@@ -37,8 +37,8 @@ def test_one_combination_is_one_capture_however_often_it_is_named(capsys: Said) 
 @pytest.mark.parametrize(
     ("sizes", "said"),
     [
-        ("128,x", "Invalid value for '--hidden': '128,x' is no number, and no list"),
-        ("128,", "'128,' is no number"),
+        ("128,x", "Invalid value for '--hidden': '128,x' is not an integer or a list"),
+        ("128,", "'128,' is not an integer"),
         ("128,0", "hidden must be at least 1, not 0"),
     ],
 )
@@ -51,4 +51,4 @@ def test_a_size_that_is_none_is_one_line(sizes: str, said: str, capsys: Said) ->
 def test_a_name_is_for_one_capture(capsys: Said) -> None:
     words = ["capture", "--impl", "torch-nn-lstm", "--hidden", "128,512", "--name", "x", "--plan"]
     assert lstmprof(words) == 2
-    assert "--name is for one capture" in capsys.readouterr().err
+    assert "--name needs one capture, but the options give 2" in capsys.readouterr().err

@@ -28,7 +28,7 @@ PERSISTENT = "persistent kernels"
         (A100, {"hidden": 1152, "batch": 64}, "at most 1,024 hidden units (it has 1,152)"),
         (A100, {"hidden": 512, "batch": 256}, "batch at most 128 (it is 256)"),
         (A100, {"hidden": 512, "batch": 64, "inputs": 123}, "a multiple of 128 inputs"),
-        (A100, {"hidden": 512, "batch": 64, "inputs": 256, "layers": 2}, "one layer a call"),
+        (A100, {"hidden": 512, "batch": 64, "inputs": 256, "layers": 2}, "one layer per call"),
         (A100, {"hidden": 512, "batch": 64, "dtype": "float"}, "float16 (this is float32)"),
         (
             A100,

@@ -67,6 +67,4 @@ def test_no_module_with_an_error_or_a_sentence_of_its_own_is_left_out() -> None:
 def test_implicitly_joined_pieces_are_one_template() -> None:
     path = SCRIPT["PACKAGE"] / "diagnose" / "ranks.py"
     texts = {template.text for template in SCRIPT["of_module"](path)}
-    assert any(
-        "the profile has one of the {job} ranks of the job: give a folder" in t for t in texts
-    )
+    assert any("to arrive in" in t and "collectives; {other} waits" in t for t in texts)

@@ -86,11 +86,11 @@ def test_what_anybody_wrote_says_nothing(written: str) -> None:
 
 def test_it_reads_as_people_say_it() -> None:
     assert LaunchConfig((80, 1, 1), (128, 1, 1), 32, 4096, 4096).words == (
-        "grid 80 × 1 × 1, block 128 × 1 × 1 (128 threads), 32 registers a thread,"
-        " 4,096 B of shared memory a block (0 B static + 4,096 B dynamic)"
+        "grid 80 × 1 × 1, block 128 × 1 × 1 (128 threads), 32 registers per thread,"
+        " 4,096 B of shared memory per block (0 B static + 4,096 B dynamic)"
     )
     assert LaunchConfig(None, (1, 1, 1), 1, 0, 0, 0.004, 0.5).words == (
-        "block 1 × 1 × 1 (1 thread), 1 register a thread, 0 B of shared memory a block,"
+        "block 1 × 1 × 1 (1 thread), 1 register per thread, 0 B of shared memory per block,"
         " estimated occupancy 0.4 %, theoretical occupancy 50 %"
     )
-    assert LaunchConfig(shared_bytes=1024).words == "1,024 B of shared memory a block"
+    assert LaunchConfig(shared_bytes=1024).words == "1,024 B of shared memory per block"

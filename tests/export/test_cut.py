@@ -126,21 +126,23 @@ def test_what_crosses_the_edge_is_whole_and_said(
     assert small == {"schemaVersion": 1, "traceName": "x}]y.json"}
     assert of_step(broken_down(out), 2) == of_step(broken_down(source), 2)
     said = capsys.readouterr()
-    assert said.err.startswith("kept whole: 0 events that lie over the edge, 5 that are linked")
-    assert "with the marker of step 3, which has nothing else" in said.err
+    assert said.err.startswith(
+        "kept whole: 0 events that cross the edge; also kept: 5 events linked"
+    )
+    assert "and the marker of step 3" in said.err
     assert said.out.startswith(f"wrote {out} (11 of 19 entries, ")
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--step", 99), "there is no step 99; the steps are "),
-        (("--steps", "7..3"), "--steps '7..3' ends before it begins"),
-        (("--steps", "3"), "--steps '3' is no range"),
-        (("--range", "1e9..2"), "--range '1e9..2' is no range"),
-        (("--range", "900000..900001"), "no event is in that range"),
-        ((), "one part is to be kept; give --step, --steps or --range"),
-        (("--step", 1, "--range", "1..2"), "one part is to be kept"),
+        (("--step", 99), "the profile has no step 99; its steps are "),
+        (("--steps", "7..3"), "--steps '7..3' is an empty range"),
+        (("--steps", "3"), "--steps '3' is not a range"),
+        (("--range", "1e9..2"), "--range '1e9..2' is not a range"),
+        (("--range", "900000..900001"), "the --range contains no event"),
+        ((), "give one of --step, --steps and --range"),
+        (("--step", 1, "--range", "1..2"), "cut keeps one part"),
     ],
 )
 def test_a_part_that_cannot_be_meant_is_one_line(
@@ -158,7 +160,7 @@ def test_other_formats_are_cut_to_a_perfetto_trace(
 ) -> None:
     profile = PROFILES / "nsys-2025.sqlite"
     assert cut(profile, "--step", 1, "-o", tmp_path / "x.json") == 2
-    assert "is no file of a Kineto trace; give -o FILE.pftrace" in capsys.readouterr().err
+    assert "only a Kineto file can be cut to .json; use -o FILE.pftrace" in capsys.readouterr().err
     assert cut(profile, "--step", 1, "-o", tmp_path / "x.txt") == 2
     out = tmp_path / "x.pftrace.gz"
     assert cut(profile, "--step", 1, "-o", out) == 0
@@ -179,7 +181,7 @@ def test_an_archive_is_cut_to_a_perfetto_trace_alone(
     with tarfile.open(archive, "w:gz") as packed:
         packed.add(KINETO, "rank0.json")
     assert cut(archive, "--step", 1, "-o", tmp_path / "x.json") == 1
-    assert "is no Kineto trace as torch.profiler writes it" in capsys.readouterr().err
+    assert "is not in torch.profiler's layout" in capsys.readouterr().err
     assert cut(archive, "--step", 1, "-o", tmp_path / "x.pftrace") == 0
 
 

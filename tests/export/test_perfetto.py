@@ -189,7 +189,7 @@ def test_nothing_is_written_over_or_left_half(
     breakdown = broken_down(PROFILES / "kineto-today.pt.trace.json")
     path = tmp_path / "x.pftrace"
     path.write_text("mine")
-    with pytest.raises(RunError, match="is there already; give --force"):
+    with pytest.raises(RunError, match="already exists; add --force"):
         perfetto.write(breakdown, path)
 
     def full(*_: object) -> None:

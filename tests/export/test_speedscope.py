@@ -80,10 +80,12 @@ def test_stacks_by_python_and_by_op(run: Path, tmp_path: Path) -> None:
 def test_what_a_profile_has_not_is_one_line(run: Path, tmp_path: Path) -> None:
     events = annotated(table(ROWS[2:4]), captured=False)
     write_tables(run, run_info({"name": "run", "source": "ingest"}), events)
-    with pytest.raises(UsageError, match="run: the profile has no modules; record it with_stack"):
+    with pytest.raises(
+        UsageError, match="run: the profile has no stacks of modules; record it with with_stack"
+    ):
         speedscope.write(broken_down(run), tmp_path / "x.json", by="modules")
     assert speedscope.write(broken_down(run), tmp_path / "x.json") == "ops"
-    with pytest.raises(RunError, match="is there already; give --force"):
+    with pytest.raises(RunError, match="already exists; add --force"):
         speedscope.write(broken_down(run), tmp_path / "x.json")
 
 

@@ -56,15 +56,13 @@ def test_an_archive_of_more_files_than_are_read_says_so(monkeypatch: pytest.Monk
     assert read(bytes(packed(a=b"{}", b=b"{}"))) == (["a.json", "b.json"], "")
     names, fault = read(bytes(packed(a=b"{}", b=b"{}", c=b"{}")))
     assert names == ["a.json", "b.json"]
-    assert fault == (
-        "a.tar: has more than 2 entries, of which the first are read; unpack it (tar xf)"
-    )
+    assert fault == ("a.tar: has more than 2 entries; only the first were read; unpack it (tar xf)")
 
 
 def test_a_size_beyond_any_file_costs_that_member_alone() -> None:
     names, fault = read(with_size(packed(a=b"{}", b=b"{}"), 1, 2**80))
     assert names == ["a.json"]
-    assert f"a.tar/b.json: is cut short: 8704 of its {2**80} bytes" in fault
+    assert f"a.tar/b.json: is truncated: the archive has 8704 of its {2**80} bytes" in fault
 
 
 @pytest.mark.parametrize("type_", [b"0", b"x", b"L", b"S", b"Z"])
@@ -82,14 +80,15 @@ def test_a_header_that_is_overwritten_hides_the_rest_and_that_is_told() -> None:
     names, fault = read(bytes(archive))
     assert names == ["a.json"]
     assert (
-        fault == "a.tar: the tar archive is damaged (no header at byte 1024); copy or pack it again"
+        fault == "a.tar: the tar archive is damaged (no header at byte 1024); copy or create "
+        "the archive again"
     )
 
 
 def test_a_last_member_that_is_cut_costs_no_other() -> None:
     names, fault = read(bytes(packed(a=b"{}", b=b"x" * 512)[:1700]))
     assert names == ["a.json"]
-    assert "b.json: is cut short: 164 of its 512 bytes" in fault
+    assert "b.json: is truncated: the archive has 164 of its 512 bytes" in fault
 
 
 def test_headers_nested_without_end_end_the_archive() -> None:
@@ -106,7 +105,7 @@ def test_the_good_members_of_a_damaged_archive_are_read(tmp_path: Path) -> None:
     archive.write_bytes(with_size(packed(a=b"{}", b=b"[]"), 1, 2**80))
     (good,), (bad,) = sources.groups(archive)
     assert good.load().content == b"{}"
-    with pytest.raises(ProfileError, match=r"a.tar/b.json: is cut short"):
+    with pytest.raises(ProfileError, match=r"a.tar/b.json: is truncated"):
         bad.load()
 
 
@@ -118,5 +117,5 @@ def test_a_damaged_archive_in_a_folder_costs_no_other_file(tmp_path: Path) -> No
     assert loads["a.json"]().content == b"{}"
     with pytest.raises(ProfileError, match=r"b.tar: the tar archive is damaged"):
         loads["b.tar"]()
-    with pytest.raises(ForeignFileError, match=r"c.tar: is a tar archive without profiles"):
+    with pytest.raises(ForeignFileError, match=r"c.tar: is a tar archive without a profile"):
         loads["c.tar"]()

@@ -103,7 +103,7 @@ def test_what_is_no_size_is_no_value(broken: dict[str, Any], values: list[float]
     ("event", "why"),
     [
         (memory(12) | {"ts": "soon"}, "they have no readable start"),
-        (memory(12) | {"ts": 1e30}, "their time is impossible"),
+        (memory(12) | {"ts": 1e30}, "their time is invalid"),
         (memory(12, **{"Device Id": -1}), "they name no device"),
     ],
 )

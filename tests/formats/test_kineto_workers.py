@@ -180,7 +180,9 @@ def test_a_killed_worker_is_one_line(
     monkeypatch.setattr(pool, "_SERVE", dies)
     path = tmp_path / "trace.json"
     path.write_bytes(document(*mixed_events(900)))
-    with pytest.raises(ProfileError, match=r"trace.json: a process that read it was killed") as one:
+    with pytest.raises(
+        ProfileError, match=r"trace.json: the system killed a process that read it"
+    ) as one:
         formats.read(path)
     assert "\n" not in str(one.value)
     assert len(started) >= 2

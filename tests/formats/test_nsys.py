@@ -281,7 +281,7 @@ def test_a_cuda_graph_traced_whole_is_one_activity(tmp_path: Path) -> None:
     )
     assert by_name(profile, "kind")["CUDA graph 3"] == "kernel"
     assert profile.notes == (
-        "1 CUDA graphs were recorded whole, not kernel by kernel: add --cuda-graph-trace=node",
+        "the kernels of 1 CUDA graphs were not recorded; add --cuda-graph-trace=node to nsys",
     )
 
 
@@ -327,7 +327,7 @@ def test_ranges_by_type_and_those_left_open(tmp_path: Path) -> None:
     for types in ({}, {"ENUM_NSYS_EVENT_TYPE": listed}):
         profile = read_tables(tmp_path, NVTX_EVENTS=rows, **types)
         assert by_name(profile, "dur_ns") == {"a": 20, "b": 15, "c": 10}
-        assert profile.notes[0].startswith("1 NVTX ranges were open when the capture ended")
+        assert profile.notes[0].startswith("1 NVTX ranges were still open")
     untyped = [{key: row[key] for key in ("start", "end", "text", "globalTid")} for row in rows]
     assert by_name(read_tables(tmp_path, NVTX_EVENTS=untyped), "dur_ns") == {"a": 20, "c": 10}
 
@@ -355,9 +355,7 @@ def test_what_is_missing_is_said_with_how_to_record_it(tmp_path: Path) -> None:
 def test_a_session_without_events_is_refused(tmp_path: Path) -> None:
     overhead = [{"start": 0, "end": 9, "nameId": 1, "globalTid": thread(7)}]
     for tables in ({}, {KERNELS: [{"start": None}]}, {"PROFILER_OVERHEAD": overhead}):
-        with pytest.raises(
-            ProfileError, match="holds no CUDA call and no NVTX range; profile with"
-        ):
+        with pytest.raises(ProfileError, match="has no CUDA call and no NVTX range; profile with"):
             read_tables(tmp_path, StringIds=strings(), **tables)
 
 
@@ -415,7 +413,7 @@ def test_impossible_rows_are_left_out_and_counted(tmp_path: Path) -> None:
         {**kernel(1, 9, -(2**63)), "deviceId": "x", "streamId": -1, "globalPid": "?"},
     ]
     profile = read_tables(tmp_path, **{"StringIds": strings(), KERNELS: rows})
-    assert profile.notes[0] == "6 events were left out because they have no possible time"
+    assert profile.notes[0] == "6 events were left out because their time is invalid"
     assert column(profile, "start_ns") == [0, 1]
     for name, known in (("device", 0), ("stream", 7), ("pid", 7), ("correlation_id", 1)):
         assert column(profile, name) == [known, None]
@@ -464,7 +462,7 @@ def test_a_cut_export_is_refused_with_the_bytes(tmp_path: Path) -> None:
     content = file.read_bytes()
     for cut in (len(content) - 1, len(content) // 2):
         file.write_bytes(content[:cut])
-        with pytest.raises(ProfileError, match=f"cut short: {cut} of {len(content)} bytes"):
+        with pytest.raises(ProfileError, match=f"truncated: {cut} of {len(content)} bytes"):
             read(file)
 
 
@@ -489,7 +487,7 @@ def test_a_scan_without_end_is_damage(tmp_path: Path) -> None:
             cell = page + int.from_bytes(content[place : place + 2], "big")
             content[cell : cell + 4] = (child // 512 + 1).to_bytes(4, "big")
     file.write_bytes(content)
-    with pytest.raises(ProfileError, match="more rows than the file has room"):
+    with pytest.raises(ProfileError, match="more rows than fit into the file"):
         read(file)
 
 
@@ -534,7 +532,7 @@ def test_a_database_of_the_largest_pages_is_as_long_as_these(tmp_path: Path) -> 
     content = file.read_bytes()
     assert content[16:18] == b"\x00\x01"  # so SQLite writes it
     _check_length(of_bytes(file, content))
-    with pytest.raises(ProfileError, match=f"cut short: {len(content) - 1} of {len(content)} by"):
+    with pytest.raises(ProfileError, match=f"truncated: {len(content) - 1} of {len(content)} by"):
         _check_length(of_bytes(file, content[:-1]))
 
 
@@ -573,7 +571,7 @@ def test_allocations_and_frees_are_changes_of_memory(tmp_path: Path) -> None:
         (30, 7, 0, -512.0),
     ]
     assert {(r["name"], r["unit"]) for r in rows} == {("memory change", "bytes")}
-    assert "2 allocations or frees were left out: they have no time, size or kind" in profile.notes
+    assert "2 allocations or frees without time, size or kind were left out" in profile.notes
 
 
 def test_many_of_them_go_through_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,7 +111,7 @@ def test_a_damaged_table_is_told_with_the_next_step(tmp_path: Path) -> None:
     content = kernels.read_bytes()
     kernels.write_bytes(content[: len(content) // 2])
     again = "; export the report again: nsys export --type parquetdir"
-    fault = "/CUPTI_ACTIVITY_KIND_KERNEL.parquet: is no Parquet file, or is cut short"
+    fault = "/CUPTI_ACTIVITY_KIND_KERNEL.parquet: is not a Parquet file, or is truncated"
     assert refusal(folder) == fault + again
     middle = len(content) // 3
     kernels.write_bytes(content[:middle] + bytes(200) + content[middle + 200 :])
@@ -123,7 +123,7 @@ def test_a_few_bytes_that_tell_of_many_rows_are_refused(tmp_path: Path) -> None:
     many = pa.array([0]).take(pa.array([0] * 1000)).dictionary_encode()
     rows = pa.chunked_array([many] * 20_000)
     pq.write_table(pa.table({"start": rows}), folder / "CUPTI_ACTIVITY_KIND_KERNEL.parquet")
-    assert ": says that it has 20000000 rows in its " in refusal(folder)
+    assert ": claims to hold 20000000 rows in its " in refusal(folder)
 
 
 def test_texts_that_are_no_names_are_refused(
@@ -131,7 +131,7 @@ def test_texts_that_are_no_names_are_refused(
 ) -> None:
     monkeypatch.setattr(parquet, "_MOST_CHUNK_BYTES", 100)
     folder = as_parquet(EXPORT, tmp_path / "report_pqtdir")
-    assert "holds texts that are too long for names" in refusal(folder)
+    assert "has texts too long to be names" in refusal(folder)
 
 
 def test_a_table_alone_says_to_give_the_folder(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_an_old_trace_has_its_correlation_in_the_name(tmp_path: Path) -> None:
     assert (kernel["name"], kernel["correlation_id"]) == ("void sgemm<float>(float*)", 115)
     assert (copy["name"], copy["start_ns"], copy["bytes"]) == ("Memcpy DtoH", 49_000, 100_352)
     assert profile.device_names == {1: "GeForce GTX 680"}
-    assert any("starts are rounded to 1,000 ns" in note for note in profile.notes)
+    assert any("start times are rounded to 1,000 ns" in note for note in profile.notes)
 
 
 def test_lines_that_are_no_event_are_counted(tmp_path: Path) -> None:
@@ -118,9 +118,9 @@ def test_lines_that_are_no_event_are_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        (TRACE.replace("ms,us,", "ms,hours,"), "has no unit of time below Duration"),
-        (TRACE.splitlines()[0] + "\n", "has no unit of time below Start"),
-        ("\n".join(TRACE.splitlines()[:2]), "holds no GPU activity and no CUDA call"),
+        (TRACE.replace("ms,us,", "ms,hours,"), "column Duration has no time unit"),
+        (TRACE.splitlines()[0] + "\n", "column Start has no time unit"),
+        ("\n".join(TRACE.splitlines()[:2]), "has no GPU activity and no CUDA call"),
     ],
 )
 def test_what_cannot_be_read_is_one_line(text: str, fault: str, tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_what_nvprof_prints_for_people_is_told_apart(
     path = written(
         tmp_path, HEAD + "   Start  Duration  Grid Size      Name\n430ms 2us (1) k [5]\n"
     )
-    with pytest.raises(ForeignFileError, match=r"for people.*print it with .*--csv"):
+    with pytest.raises(ForeignFileError, match=r"text summary.*record with .*--csv"):
         formats.read(path)
     assert lstmprof(["check", str(path)]) == 1
     assert "nvprof" in capsys.readouterr().err

@@ -90,7 +90,7 @@ def test_what_a_gpu_did_is_not_claimed(tmp_path: Path) -> None:
     assert profile.format == "onnxruntime"
     assert not profile.events.is_kind("kernel").any()
     assert [note for note in profile.notes if "CUDAExecutionProvider" in note]
-    assert [note for note in profile.notes if note.startswith("1 kernels of a GPU")]
+    assert [note for note in profile.notes if note.startswith("1 GPU kernels")]
 
 
 def test_a_session_that_never_ran_is_refused(tmp_path: Path) -> None:

@@ -134,8 +134,7 @@ def test_a_trace_of_an_older_export_is_told_to_be_exported_again(tmp_path: Path)
     kept = [p for p in trace.packet if p.track_descriptor.name != "lstmprof"]
     refused = refusal(written(tmp_path, Trace(packet=kept)))
     assert refused == (
-        "was written by an older lstmprof, whose slices do not say what they are; "
-        "export the run again"
+        "was written by an older lstmprof, whose exports cannot be read; export the run again"
     )
 
 
@@ -254,7 +253,7 @@ def test_events_that_rest_on_what_was_lost_are_counted(tmp_path: Path) -> None:
     profile = formats.read(written(tmp_path, made.trace))
     assert [e["start_ns"] for e in profile.events.to_pylist()] == [0, 20]
     assert profile.notes == (
-        "2 slices were left out because what they rest on was lost before it was written",
+        "2 slices were left out because the recorder lost packets that they depend on",
     )
 
 
@@ -270,8 +269,8 @@ def test_slices_without_an_end_or_a_beginning_are_counted(tmp_path: Path) -> Non
     assert len(profile.events) == len(OF_KINETO) - 3
     assert sorted(profile.notes) == [
         "1 events were left out because their duration is negative",
-        "1 events were left out because they end without having begun",
-        "1 events were left out because they never end",
+        "1 events were left out because they have no begin",
+        "1 events were left out because they have no end",
     ]
 
 
@@ -312,7 +311,7 @@ def test_a_trace_of_no_known_profiler_is_foreign(tmp_path: Path) -> None:
     with pytest.raises(ForeignFileError) as caught:
         formats.read(path)
     assert str(caught.value) == (
-        f"{path}: is a Perfetto trace of no profiler that is known (categories: gfx [31m); "
+        f"{path}: is a Perfetto trace of an unknown profiler (categories: gfx [31m); "
         "give a trace of lstmprof export, rocprofv3 or torch.profiler"
     )
 
@@ -320,24 +319,23 @@ def test_a_trace_of_no_known_profiler_is_foreign(tmp_path: Path) -> None:
 def test_what_is_cut_damaged_or_empty_is_told_in_a_line(tmp_path: Path) -> None:
     content: bytes = traces.rocprofv3().SerializeToString()
     assert refusal(written(tmp_path, content[:-3])).startswith(
-        "the Perfetto trace is cut short in its packet at byte "
+        "the Perfetto trace is truncated in the packet at byte "
     )
     again = "; copy or record the trace again"
     damaged = content + b"\x12\x00"
     fault = f"the Perfetto trace is damaged at byte {len(content)}"
     assert refusal(written(tmp_path, damaged)) == fault + again
-    fault = f"the Perfetto trace is damaged in its packet at byte {len(content)}"
+    fault = f"the Perfetto trace is damaged in the packet at byte {len(content)}"
     assert refusal(written(tmp_path, content + b"\x0a\x02\x5a\x05")) == fault + again
     nothing = Trace(packet=traces.rocprofv3().packet[:4])
     assert refusal(written(tmp_path, nothing)) == (
         "is a Perfetto trace without slices; "
-        "record a profile with slices, or give torch.profiler's JSON"
+        "record a profile with slices, or give a torch.profiler JSON"
     )
     zstd = Trace()
     zstd.packet.add(trusted_packet_sequence_id=1, zstd_compressed_packets=b"\x28\xb5\x2f\xfd")
     assert refusal(written(tmp_path, zstd)) == (
-        "is a Perfetto trace whose packets are compressed with zstd; "
-        "unpack them: traceconv decompress_packets"
+        "is a Perfetto trace with zstd-compressed packets; run traceconv decompress_packets first"
     )
 
 
@@ -347,7 +345,7 @@ def test_compressed_packets_unpack_within_a_bound(
     monkeypatch.setattr(packets, "FREE_BYTES", 1000)
     monkeypatch.setattr(packets, "MAX_RATIO", 1)
     path = written(tmp_path, traces.compressed(traces.rocprofv3()))
-    assert refusal(path).startswith("its compressed packets unpack to more than 1 times the file")
+    assert refusal(path).startswith("its packets decompress to more than 1 times the file's size")
 
 
 def test_packets_are_read_across_the_borders_of_windows(

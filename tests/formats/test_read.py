@@ -106,12 +106,12 @@ def test_the_table_names_the_folders_formats() -> None:
     [
         (b"", "is empty"),
         (b" \n", "is empty"),
-        (b"hello\nworld", "neither a JSON trace nor another profile (it begins 'hello world')"),
-        ("\u00e9\n".encode() * 200, "(it begins '\u00e9 "),
-        (b"[1, 2]", "(it begins '[1, 2]')"),
-        (b"a" * 30, "(it begins 'aaaaaaaaaaaaaaaaaaaaaaaa')"),
-        (b"\x00\x01\x02binary", "of no format that lstmprof knows"),
-        (b'{"a": 1, "b": 2}', "is JSON but no profile (its keys: a, b)"),
+        (b"hello\nworld", "is not a profile (it begins with 'hello world')"),
+        ("\u00e9\n".encode() * 200, "(it begins with '\u00e9 "),
+        (b"[1, 2]", "(it begins with '[1, 2]')"),
+        (b"a" * 30, "(it begins with 'aaaaaaaaaaaaaaaaaaaaaaaa')"),
+        (b"\x00\x01\x02binary", "has an unknown format"),
+        (b'{"a": 1, "b": 2}', "is JSON but not a profile (its keys: a, b)"),
         (b"[]", "is a trace without events"),
         (b'{"traceEvents": []}', "is a trace without events"),
         (b'{"traceEvents": 5}', "is JSON but no profile"),
@@ -120,12 +120,12 @@ def test_the_table_names_the_folders_formats() -> None:
         (b'[{"ph": "B", "ts": 1}, {"ph": "E", "ts": 2}]', "is a begin/end timeline"),
         (b'{"segments": [], "device_traces": []}', "is a memory snapshot"),
         (b'{"schema": "1.1.1", "nodes": []}', "is an execution trace"),
-        (b'{"rocprofiler-sdk-tool": [{}]}', "holds no kernel, copy, call of HIP or ROCTx range"),
-        (b'{"rocprofv2": [{}]}', "is a JSON of an older rocprof"),
+        (b'{"rocprofiler-sdk-tool": [{}]}', "has no kernel, copy, HIP call or ROCTx range"),
+        (b'{"rocprofv2": [{}]}', "is JSON of an older rocprof"),
         (b'{"traceEvents": [{"ph": "X", "args": {"BeginNs": "1", "EndNs": "2"}}]}', "rocprof"),
-        (b'[{"ph": "X", "cat": "Op", "name": "MatMul"}]', "a Chrome trace, but not one of torch"),
+        (b'[{"ph": "X", "cat": "Op", "name": "MatMul"}]', "a Chrome trace, but not of torch"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 3\n", "git lfs pull"),
-        (pickle.dumps({"segments": []}), "never loaded"),
+        (pickle.dumps({"segments": []}), "loads no pickles"),
         (b"<!DOCTYPE html><html>", "web page"),
         (b"PK\x03\x04....", "zip"),
         (gzip.compress(gzip.compress(TRACE)), "gzipped twice"),
@@ -144,7 +144,7 @@ def test_refusals(tmp_path: Path, content: bytes, words: str) -> None:
 
 @pytest.mark.parametrize("cut", [1, 20, 120, len(TRACE) // 2, len(TRACE) - 2, len(TRACE) - 1])
 def test_a_cut_trace_is_refused_with_the_byte(tmp_path: Path, cut: int) -> None:
-    assert f"cut short: its JSON stops unfinished at byte {cut}" in refusal(
+    assert f"truncated: its JSON is incomplete at byte {cut}" in refusal(
         write(tmp_path, TRACE[:cut])
     )
 
@@ -152,7 +152,7 @@ def test_a_cut_trace_is_refused_with_the_byte(tmp_path: Path, cut: int) -> None:
 def test_gzip_faults(tmp_path: Path) -> None:
     packed = gzip.compress(TRACE)
     cut = refusal(write(tmp_path, packed[:-12]))
-    assert f"the gzip stream is cut short at byte {len(packed) - 12}" in cut
+    assert f"the gzip stream is truncated at byte {len(packed) - 12}" in cut
     damaged = bytearray(packed)
     damaged[-6] ^= 0xFF
     assert "the gzip stream is damaged" in refusal(write(tmp_path, bytes(damaged)))
@@ -174,7 +174,7 @@ def test_archives_and_databases(tmp_path: Path) -> None:
     connection = sqlite3.connect(database)
     connection.execute("create table other (a)")
     connection.close()
-    assert "is an SQLite database without profiler tables" in refusal(database)
+    assert "is an SQLite database without tables" in refusal(database)
 
 
 def test_an_nsys_report_is_told_how_to_be_exported(tmp_path: Path) -> None:
@@ -182,11 +182,11 @@ def test_an_nsys_report_is_told_how_to_be_exported(tmp_path: Path) -> None:
 
 
 def test_paths_that_are_no_files(tmp_path: Path) -> None:
-    assert "there is no such file" in refusal(tmp_path / "missing")
+    assert "no such file" in refusal(tmp_path / "missing")
     assert "is a directory" in refusal(tmp_path)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    assert "is no plain file" in refusal(pipe)
+    assert "is not a regular file" in refusal(pipe)
     assert "cannot be read" in str(_error(Path("a\0b")))
     assert "cannot be read" in str(_error(Path("a" * 5000)))
 

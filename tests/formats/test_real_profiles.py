@@ -18,9 +18,9 @@ pytestmark = needed
 #: What is not read, and the words of the refusal.
 REFUSED = {
     "kineto/param-dlrm-8ranks.tar.gz": "is a tar archive",
-    "tf/tpu-inference-utf8-corrupted.xplane.pb": "the XPlane protobuf is cut short or damaged",
-    "nsys/empty-capture.sqlite": "the capture holds no CUDA call and no NVTX range",
-    "nvprof/empty-session.sql": "the session holds no CUDA call and no NVTX range",
+    "tf/tpu-inference-utf8-corrupted.xplane.pb": "the XPlane protobuf is truncated or damaged",
+    "nsys/empty-capture.sqlite": "has no CUDA call and no NVTX range",
+    "nvprof/empty-session.sql": "has no CUDA call and no NVTX range",
     "tf1/horovod_timeline_small.json": "is a begin/end timeline",
 }
 #: Where the index counts all activities: a TensorFlow 1 timeline marks copies by repeating them.

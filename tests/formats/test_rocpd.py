@@ -136,7 +136,7 @@ def test_what_has_no_time_name_or_device_is_counted(tmp_path: Path, tables: Tabl
     tables["region"].append({**tables["region"][2], "event_id": 50})
     profile = formats.read(written(tmp_path, tables))
     assert len(profile.events) == 5
-    assert any(note.startswith("7 records were left out") for note in profile.notes)
+    assert any(note.startswith("7 records without") for note in profile.notes)
 
 
 def test_a_kernel_of_a_graph_says_so(tmp_path: Path, tables: Tables) -> None:
@@ -204,10 +204,10 @@ def _of_schema_4(tables: Tables) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (_emptied, "holds no kernel, copy, call of HIP or ROCTx range; record with rocprofv3"),
-        (_without_events, "holds no kernel, copy, call of HIP or ROCTx range; record with"),
-        (_nameless, r"ROCTx range \(\d records were left out"),
-        (_of_schema_4, "schema 4.1.0; this version reads schema 3; record with rocprofv3"),
+        (_emptied, "has no kernel, copy, HIP call or ROCTx range; record with rocprofv3"),
+        (_without_events, "has no kernel, copy, HIP call or ROCTx range; record with"),
+        (_nameless, r"ROCTx range \(\d records without"),
+        (_of_schema_4, "schema 4.1.0; lstmprof reads schema 3; record with rocprofv3"),
     ],
 )
 def test_what_cannot_be_read_is_refused_in_a_line(
@@ -222,8 +222,8 @@ def test_what_cannot_be_read_is_refused_in_a_line(
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({}, "holds two processes of the number 9; give the .db of each by itself"),
-        ({"nid": 78, "pid": 10}, "holds processes of 2 machines, whose clocks differ"),
+        ({}, "has two processes with the id 9; give each .db file separately"),
+        ({"nid": 78, "pid": 10}, "has processes of 2 machines, whose clocks differ"),
     ],
 )
 def test_processes_that_cannot_be_told_apart_are_refused(
@@ -238,8 +238,11 @@ def test_processes_that_cannot_be_told_apart_are_refused(
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("CREATE TABLE rocpd_api (id, start, end)", "is a database of rocmProfileData"),
-        ("CREATE TABLE rocpd_region (id, start_id, end_id)", "rocpd_region has no start and end"),
+        ("CREATE TABLE rocpd_api (id, start, end)", "is a rocmProfileData database"),
+        (
+            "CREATE TABLE rocpd_region (id, start_id, end_id)",
+            "rocpd_region has no columns start and end",
+        ),
     ],
 )
 def test_other_databases_of_like_names_are_refused(
@@ -257,7 +260,7 @@ def test_a_database_that_is_cut_short_or_damaged_is_refused(tmp_path: Path, tabl
     path = written(tmp_path, tables)
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(ProfileError, match="is cut short"):
+    with pytest.raises(ProfileError, match="is truncated"):
         formats.read(path)
     path.write_bytes(content[:1024] + b"\x77" * 1024 + content[2048:])
     with pytest.raises(ProfileError, match="the SQLite database is damaged"):
@@ -276,7 +279,7 @@ def changed(path: Path, *statements: str) -> Path:
 @pytest.mark.parametrize(
     ("statements", "message"),
     [
-        (["ALTER TABLE rocpd_event_{} ADD COLUMN rowid"], "hides the numbers of its rows"),
+        (["ALTER TABLE rocpd_event_{} ADD COLUMN rowid"], "has a column named rowid"),
         (
             [
                 "DROP TABLE rocpd_event_{0}",
@@ -293,7 +296,7 @@ def changed(path: Path, *statements: str) -> Path:
                 "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 99) "
                 "SELECT 1, 2, 1 FROM n",
             ],
-            "texts are pointed to again and again",
+            "references to texts exceed the file's size",
         ),
     ],
 )
@@ -317,7 +320,7 @@ def test_rows_whose_numbers_are_not_their_ids_are_not_taken_for_others(
     read = profile.events.to_pylist()
     assert {row["kind"] for row in read} == {"kernel", "memcpy", "range"}
     assert {row["correlation_id"] for row in read} == {None}
-    assert any(note.startswith("2 records were left out") for note in profile.notes)
+    assert any(note.startswith("2 records without") for note in profile.notes)
 
 
 def test_a_range_may_have_its_text_for_its_name(tmp_path: Path, tables: Tables) -> None:

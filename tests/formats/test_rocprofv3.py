@@ -111,7 +111,7 @@ def test_records_without_time_name_or_device_are_counted(
     records["memory_copy"].append({**copy, "operation": 0})
     profile = formats.read(written(tmp_path, process))
     assert len(profile.events) == 5
-    assert any(note.startswith("4 records were left out") for note in profile.notes)
+    assert any(note.startswith("4 records without") for note in profile.notes)
 
 
 def test_two_processes_are_told_apart(tmp_path: Path, process: dict[str, Any]) -> None:
@@ -122,7 +122,7 @@ def test_two_processes_are_told_apart(tmp_path: Path, process: dict[str, Any]) -
 
 @pytest.mark.parametrize("processes", [[], [{}], [{"buffer_records": {"kernel_dispatch": [{}]}}]])
 def test_a_trace_of_nothing_says_how_to_record_one(processes: list[Any], tmp_path: Path) -> None:
-    with pytest.raises(ProfileError, match=r"holds no kernel.*rocprofv3 --runtime-trace"):
+    with pytest.raises(ProfileError, match=r"has no kernel.*rocprofv3 --runtime-trace"):
         formats.read(written(tmp_path, *processes))
 
 

@@ -83,7 +83,7 @@ def test_streams_are_the_gpu_and_executors_the_host(tmp_path: Path) -> None:
     assert column(profile, "stream") == [None, None, 13, 12]
     assert column(profile, "tid") == [0, 0, None, None]
     assert profile.base_ns == 100_000
-    assert "TensorFlow 1 never has them" in lacks(profile)["no launches"].sentence
+    assert "TensorFlow 1 timeline has no launches" in lacks(profile)["no launches"].sentence
     assert parts(profile) == [
         (0, "busy", "gemm", 4_000),
         (0, "busy", "transfer", 3_000),
@@ -169,7 +169,7 @@ def test_merged_runs_are_one_window_and_told(tmp_path: Path) -> None:
     runs = [op(CPU, "_SOURCE", "NoOp", 10), op(CPU, "a", "MatMul", 12, 3)]
     runs += [op(CPU, "_SOURCE", "NoOp", 50), op(CPU, "a", "MatMul", 52, 3)]
     profile = read_ops(tmp_path, *runs)
-    assert profile.notes[0].startswith("2 runs of the session are merged")
+    assert profile.notes[0].startswith("2 session runs are merged")
     assert sum(ns for *_, ns in parts(profile) if isinstance(ns, int)) == 45_000
 
 
@@ -197,9 +197,9 @@ def test_flows_counters_and_tensors_are_no_events(tmp_path: Path) -> None:
         ({"dur": None}, "they have no readable duration"),
         ({"ts": float("nan")}, "they have no readable start"),
         ({"ts": "soon"}, "they have no readable start"),
-        ({"ts": 10**30}, "their time is impossible"),
-        ({"pid": 77}, "their process is not named"),
-        ({"pid": [1]}, "their process is not named"),
+        ({"ts": 10**30}, "their time is invalid"),
+        ({"pid": 77}, "their process has no name"),
+        ({"pid": [1]}, "their process has no name"),
     ],
 )
 def test_what_has_no_place_or_time_is_left_out_and_told(
@@ -222,7 +222,7 @@ def test_hostile_names_and_args_are_cleaned(tmp_path: Path) -> None:
 
 
 def test_a_timeline_without_a_time_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ProfileError, match="holds no op with a time"):
+    with pytest.raises(ProfileError, match="has no op with a time"):
         read_ops(tmp_path, op(CPU, "a", "Add", None))
 
 

@@ -78,7 +78,7 @@ def test_the_next_bottleneck_is_a_part_of_the_ledger() -> None:
 
 @pytest.mark.parametrize("factor", [0, -1, float("nan"), float("inf")])
 def test_a_factor_that_is_no_speed_is_refused(factor: float) -> None:
-    with pytest.raises(UsageError, match="times as fast; give a factor above 0"):
+    with pytest.raises(UsageError, match="times as fast; use a factor above 0"):
         faster_gemms(factor)
 
 

@@ -153,7 +153,7 @@ def test_the_samples_make_a_table_without_options(capsys: Said) -> None:
     ("arguments", "said"),
     [
         (["--rows", "bach"], "unknown field of --rows 'bach'; did you mean 'batch'?"),
-        (["--rows", " , "], "--rows names nothing"),
+        (["--rows", " , "], "--rows is empty"),
         (["--value", "median ± interval"], "write 'step ± interval'"),
         (["--value", "mode"], "unknown value 'mode'"),
     ],

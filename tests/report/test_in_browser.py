@@ -439,8 +439,8 @@ def test_an_event_tells_all_that_was_recorded_and_arrows_lead_to_what_it_launche
     told = jumped_to(opened, "vectorized").splitlines()
     assert told[1] == "on device 0, stream 7"
     assert (
-        "launched with: grid 80 × 1 × 1, block 128 × 1 × 1 (128 threads), 32 registers a thread,"
-        " 4,096 B of shared memory a block"
+        "launched with: grid 80 × 1 × 1, block 128 × 1 × 1 (128 threads), 32 registers per thread,"
+        " 4,096 B of shared memory per block"
     ) in told
     assert told[-1] == "launched by cudaLaunchKernel, started 1,000 ns after its end"
 

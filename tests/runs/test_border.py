@@ -40,7 +40,7 @@ def log_of(error: LstmprofError) -> Path:
 def test_what_is_ours_goes_to_a_log_that_is_named(error: Exception, cache: Path) -> None:
     with pytest.raises(DefectError) as raised, border("a.json"):
         raise error
-    assert raised.value.fault.startswith("lstmprof could not read a.json: a defect of ours (")
+    assert raised.value.fault.startswith("a.json: a bug in lstmprof (")
     assert type(error).__name__ in raised.value.fault
     assert len(str(raised.value).splitlines()) == 1
     assert raised.value.fault.isprintable()
@@ -93,9 +93,9 @@ def test_where_the_cache_cannot_be_written_the_log_is_where_temporary_files_are(
 @pytest.mark.parametrize(
     ("error", "fault"),
     [
-        (MemoryError(), "a.json: is too large for this machine's memory; profile fewer steps"),
+        (MemoryError(), "a.json: needs more memory than this machine has; profile fewer steps"),
         (OSError(errno.ENOSPC, "No space left"), "a.json: cannot be read (No space left)"),
-        (ProfileError("a.json", "is cut short"), "a.json: is cut short"),
+        (ProfileError("a.json", "is truncated"), "a.json: is truncated"),
         (UsageError("no such table"), "no such table"),
     ],
 )
@@ -154,9 +154,9 @@ def test_where_nothing_can_be_made_it_is_raised(numbers: list[int], error: type[
 @pytest.mark.parametrize(
     ("number", "how", "said"),
     [
-        (1, {}, "could not read 0.json"),
-        (2, {}, "could not read the runs together"),
-        (2, {"together": "a/job"}, "could not read a/job"),
+        (1, {}, "0.json: a bug"),
+        (2, {}, "the runs together: a bug"),
+        (2, {"together": "a/job"}, "a/job: a bug"),
     ],
 )
 def test_a_fault_is_of_the_only_input_or_of_all_together(

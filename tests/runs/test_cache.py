@@ -51,7 +51,7 @@ def test_of_several_that_are_not_read_the_folder_is_told_with_the_first_reason(
         (job / name).write_text('{"traceEvents": [{"ph": "X"')
     told = refusal(job, tmp_path / "cache")
     assert isinstance(told, RunError)
-    assert str(told).startswith(f"{job}: holds no run and no profile that can be read; ")
+    assert str(told).startswith(f"{job}: no readable run or profile; ")
     assert "a.json" in str(told)
 
 
@@ -95,7 +95,9 @@ def test_where_the_cache_cannot_be_written_a_temporary_folder_is_with_one_warnin
     assert [run.name for run in runs] == ["a", "b"]
     assert len(told) == 1
     said = str(told[0].message)
-    assert said.startswith(f"{no_cache}: cannot be written (Not a directory), so nothing is kept")
+    assert said.startswith(
+        f"{no_cache}: cannot be written (Not a directory), so results are not cached"
+    )
     assert all(run.path.is_relative_to(tmp_path / "tmp") for run in runs)
     assert again.path == runs[0].path
 

@@ -126,7 +126,7 @@ def test_workers_read_the_ranks_of_one_job_and_what_they_read_is_cleared_away(
     words = [tmp_path / "job"]
     there = list(ingest_all(words, tmp_path / "out", scheduler=address, progress=said.append))
     here = list(ingest_all(words, tmp_path / "here"))
-    assert "3 of 4 profiles done" in " ".join(said)
+    assert "read 3 of 4 profiles" in " ".join(said)
     assert names(there) == names(here) == [["job"]]
     assert list(map(str, there[0].errors)) == list(map(str, here[0].errors))
     runs = [open_run(tmp_path / place / "job") for place in ("out", "here")]
@@ -169,7 +169,7 @@ def test_a_profile_that_kills_its_workers_is_told_and_the_others_are_read(
     words = written(tmp_path, "a", "b", "c", "d")
     done = list(ingest_all(words, tmp_path / "out", scheduler=address))
     assert names(done) == [["a"], [], ["c"], ["d"]]
-    assert "b.json: each worker that read it was killed" in str(done[1].errors[0])
+    assert "b.json: the system killed each worker that read it" in str(done[1].errors[0])
     assert len(set((tmp_path / "b.json.killed").read_text().split())) >= 3
 
 
@@ -181,7 +181,7 @@ def test_the_command_reads_on_a_cluster(
     assert command_line(arguments) == 0
     said = capfd.readouterr()
     assert said.out == f"wrote {tmp_path}/out/a (1 events)\nwrote {tmp_path}/out/b (1 events)\n"
-    assert said.err.endswith(f"next: lstmprof breakdown {tmp_path}/out\n")
+    assert said.err.endswith(f"next: lstmprof diagnose {tmp_path}/out\n")
 
 
 def test_a_cluster_without_workers_or_with_another_lstmprof_is_refused(
@@ -193,11 +193,15 @@ def test_a_cluster_without_workers_or_with_another_lstmprof_is_refused(
     (other / "lstmprof").mkdir(parents=True)
     (other / "lstmprof" / "__init__.py").write_text('__version__ = "0.0.7"\n')
     with scheduler(tmp_path) as lonely:
-        with pytest.raises(LstmprofError, match="has no workers; start some: dask worker tcp://"):
+        with pytest.raises(
+            LstmprofError, match="has no workers; start workers: dask worker tcp://"
+        ):
             list(ingest_all([word], tmp_path / "out", scheduler=lonely))
         monkeypatch.setattr(cluster, "_WORKERS_S", PATIENCE_S)
         with started("dask_worker", lonely, "--no-nanny", "--no-dashboard", PYTHONPATH=str(other)):
-            wrong = rf"worker tcp://\S+ has lstmprof 0\.0\.7, this side has {__version__}; pip"
+            wrong = (
+                rf"worker tcp://\S+ has lstmprof 0\.0\.7, but this machine has {__version__}; run"
+            )
             with pytest.raises(LstmprofError, match=wrong):
                 list(ingest_all([word], tmp_path / "out", scheduler=lonely))
     assert not list((tmp_path / "out").glob("*"))
@@ -224,10 +228,10 @@ def test_a_cluster_that_loses_its_last_worker_is_told(
 @pytest.mark.parametrize(
     ("wrong", "kind", "words"),
     [
-        ("tcp://127.0.0.1:9", LstmprofError, "no dask scheduler answers there; start one"),
-        ("127.0.0.1", UsageError, "no address of a scheduler"),
-        ("smoke://127.0.0.1:8786", UsageError, "no address of a scheduler"),
-        ("", UsageError, "no address of a scheduler"),
+        ("tcp://127.0.0.1:9", LstmprofError, "no dask scheduler answers; run 'dask scheduler'"),
+        ("127.0.0.1", UsageError, "not a scheduler address"),
+        ("smoke://127.0.0.1:8786", UsageError, "not a scheduler address"),
+        ("", UsageError, "not a scheduler address"),
     ],
 )
 def test_an_address_without_a_scheduler_is_refused_in_one_line(
@@ -278,13 +282,13 @@ def test_what_a_worker_does_not_see_is_told_with_the_remedy(tmp_path: Path) -> N
     def there(mark: Path, version: str = __version__) -> Ingested:
         return jobs._done_there(jobs._done, version, mark, task)
 
-    with pytest.raises(RunError, match=r"out: is not seen by the worker on \S+; .*shared folder"):
+    with pytest.raises(RunError, match=r"out: the worker on \S+ cannot see it; .*shared folder"):
         there(tmp_path / "out" / ".partial-x")
-    with pytest.raises(LstmprofError, match=r"has lstmprof \S+, this side has 0\.0\.7"):
+    with pytest.raises(LstmprofError, match=r"has lstmprof \S+, but this machine has 0\.0\.7"):
         there(tmp_path, "0.0.7")
     assert [run.name for run in there(tmp_path).runs] == ["a"]
     word.unlink()
-    assert "a.json: is not seen by the worker on" in str(there(tmp_path).errors[0])
+    assert "a.json: the worker on" in str(there(tmp_path).errors[0])
 
 
 def test_what_is_not_done_when_the_executor_of_a_cluster_closes_is_not_waited_for() -> None:

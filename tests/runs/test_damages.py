@@ -93,18 +93,18 @@ def rewritten(run: Path, column: str, values: list[Any], type_: pa.DataType | No
 @pytest.mark.parametrize(
     ("column", "values", "fault"),
     [
-        ("parent_id", [0, 0, 0], "event 0 is around itself"),
-        ("parent_id", [2, 0, 1], "event 0 is around itself"),
-        ("parent_id", [None, 2, 1], "event 1 is around itself"),
-        ("parent_id", [None, 0, 3], "parent_id names event 3, which is not there"),
-        ("launch_id", [None, -1, None], "launch_id names event -1, which is not there"),
-        ("op_id", [None, 2**62, None], "which is not there"),
-        ("forward_id", [None, -(2**63), None], "which is not there"),
-        ("event_id", [0, 2, 1], "event_id is not the number of the row"),
-        ("event_id", [0, 1, 2**40], "event_id is not the number of the row"),
+        ("parent_id", [0, 0, 0], "event 0 is its own ancestor"),
+        ("parent_id", [2, 0, 1], "event 0 is its own ancestor"),
+        ("parent_id", [None, 2, 1], "event 1 is its own ancestor"),
+        ("parent_id", [None, 0, 3], "parent_id refers to event 3, which does not exist"),
+        ("launch_id", [None, -1, None], "launch_id refers to event -1, which does not exist"),
+        ("op_id", [None, 2**62, None], "which does not exist"),
+        ("forward_id", [None, -(2**63), None], "which does not exist"),
+        ("event_id", [0, 2, 1], "event_id differs from the row number"),
+        ("event_id", [0, 1, 2**40], "event_id differs from the row number"),
         ("dur_ns", [10, -2, 2], "event 1 has a negative dur_ns"),
-        ("dur_ns", [10, 2**63 - 1, 2], "of more than a century"),
-        ("start_ns", [-(2**63), 1, 5], "of more than a century"),
+        ("dur_ns", [10, 2**63 - 1, 2], "exceeds a century"),
+        ("start_ns", [-(2**63), 1, 5], "exceeds a century"),
         ("start_ns", [0, None, 5], "start_ns is null in a row"),
     ],
 )
@@ -131,17 +131,17 @@ def test_a_child_before_its_parent_is_no_cycle(run: Path) -> None:
 
 
 def test_a_kind_that_nobody_knows_is_refused(run: Path) -> None:
-    with pytest.raises(RunError, match="kind 'brew' is none of step, range, op"):
+    with pytest.raises(RunError, match="unknown kind 'brew'"):
         rewritten(run, "kind", ["op", "brew", "op"], pa.string()).events()
 
 
 def test_a_category_is_a_word(run: Path) -> None:
     strange = rewritten(run, "category", ["gemm", "[" * 50_000, None], pa.string())
-    with pytest.raises(RunError, match="category is a text of 50000 letters"):
+    with pytest.raises(RunError, match="category is too long"):
         strange.events()
-    with pytest.raises(RunError, match="category is a text of 50000 letters"):
+    with pytest.raises(RunError, match="category is too long"):
         strange.narrow_events(["category"])
-    with pytest.raises(RunError, match="category is a text of 50000 letters"):
+    with pytest.raises(RunError, match="category is too long"):
         open_run(run).packed(["category"])
 
 
@@ -160,7 +160,7 @@ def test_a_column_of_another_type_is_refused_by_name(
 ) -> None:
     with pytest.raises(RunError) as told:
         rewritten(run, column, [None] * 3, type_).events()
-    assert f"{EVENTS}: column {column} is of {type_}, not of {kind}; " in str(told.value)
+    assert f"{EVENTS}: column {column} has type {type_}, not {kind}; " in str(told.value)
 
 
 def test_plain_texts_and_narrow_numbers_are_read_as_what_they_stand_for(run: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_file_cannot_hold_more_rows_than_it_has_room_for(
     events = pq.read_table(run / EVENTS)
     pq.write_table(events.take(pa.array(np.zeros(100_000, np.int64))), run / EVENTS)
     monkeypatch.setattr(invariants, "FREE_ROWS", 1000)
-    with pytest.raises(RunError, match=r"says that its \d+ bytes hold 100000 rows"):
+    with pytest.raises(RunError, match=r"claims 100000 rows in \d+ bytes"):
         open_run(run).events()
 
 
@@ -203,7 +203,7 @@ def test_timings_that_cannot_be_are_refused(good: Path, tmp_path: Path) -> None:
     place = tmp_path / "run"
     shutil.copytree(good, place)
     table = pq.read_table(good / TIMINGS)
-    for number, fault in ((-1, "wall_ns is less than 0"), (2**62, "wall_ns is more than can be")):
+    for number, fault in ((-1, "wall_ns is negative"), (2**62, "wall_ns is too large")):
         at = table.schema.get_field_index("wall_ns")
         column = pa.array([number] * len(table), pa.int64())
         pq.write_table(table.set_column(at, "wall_ns", column), place / TIMINGS)
@@ -230,7 +230,7 @@ def test_texts_of_samples_are_looked_through(letters: int, run: Path) -> None:
     if letters == 4:
         assert open_run(run).samples() == samples
     else:
-        with pytest.raises(RunError, match=r"samples\.parquet: .* is a text of 5000 letters"):
+        with pytest.raises(RunError, match=r"samples\.parquet: .* is too long .5000 characters"):
             open_run(run).samples()
 
 
@@ -244,7 +244,9 @@ def test_a_pipe_in_a_tables_place_is_refused_before_it_is_opened(
     os.mkfifo(place / name)
     begin = time.monotonic()
     assert lstmprof(["breakdown", str(place)]) == 1
-    assert f"{name}: is no plain file; capture or ingest the run again" in capsys.readouterr().err
+    assert (
+        f"{name}: is not a regular file; capture or ingest the run again" in capsys.readouterr().err
+    )
     assert time.monotonic() - begin < 600
 
 
@@ -253,9 +255,9 @@ def test_a_pipe_in_a_tables_place_is_refused_before_it_is_opened(
     [
         ("time_ns", None, "time_ns is null in a row"),
         ("name", None, "name is null in a row"),
-        ("time_ns", 2**62 + 1, "time_ns is of more than a century"),
-        ("value", float("inf"), "value is no number in a row"),
-        ("value", float("nan"), "value is no number in a row"),
+        ("time_ns", 2**62 + 1, "time_ns exceeds a century"),
+        ("value", float("inf"), "value is not a number in a row"),
+        ("value", float("nan"), "value is not a number in a row"),
     ],
 )
 def test_counters_are_looked_through_too(column: str, value: object, fault: str, run: Path) -> None:

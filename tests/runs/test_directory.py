@@ -130,7 +130,7 @@ def test_a_run_that_another_puts_at_the_last_moment_is_exchanged_or_left(
     if force:
         write()
     else:
-        with pytest.raises(RunError, match="see whether another command writes the same run"):
+        with pytest.raises(RunError, match="check whether another command writes the same run"):
             write()
     assert (tmp_path / "a" / "run.json").read_text() == ("ours" if force else "another's")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]

@@ -55,8 +55,8 @@ def test_a_folder_of_ranks_is_one_run_and_other_files_are_noted(
     (job / "rank2.json").write_text(trace(2)[:-20])
     assert lstmprof(["ingest", str(job), "--out", str(tmp_path / "out")]) == 1
     said = capfd.readouterr()
-    assert "rank2.json: is cut short" in said.err
-    assert f"left out: {job}/config.json: is JSON but no profile" in said.err
+    assert "rank2.json: is truncated" in said.err
+    assert f"left out: {job}/config.json: is JSON but not a profile" in said.err
     (run,) = open_runs([tmp_path / "out"])
     assert run.name == "job"
     assert run.events().column("rank").to_pylist() == [0, 1] * 4
@@ -66,9 +66,15 @@ def test_a_folder_of_ranks_is_one_run_and_other_files_are_noted(
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (["--name", "a/b"], "'a/b' is no name for a run; give one without / and not hidden"),
-        (["--step-range", "nothing"], "finds no host range; the most frequent are 'batch 7'"),
-        (["--step-range", "("], "is no regular expression (missing ), unterminated subpattern"),
+        (
+            ["--name", "a/b"],
+            "'a/b' cannot name a run; choose a name without a '/' or a leading dot",
+        ),
+        (
+            ["--step-range", "nothing"],
+            "matches no host range; the most frequent ranges are 'batch 7'",
+        ),
+        (["--step-range", "("], "is not a regular expression (missing ), unterminated subpattern"),
     ],
 )
 def test_an_option_that_cannot_be_meant_is_a_usage_error(
@@ -91,7 +97,7 @@ def test_a_damaged_run_in_the_way_does_not_stop_the_others(
     (out / "a").mkdir(parents=True)
     (out / "a" / "run.json").write_text("{")
     assert lstmprof([*words, "--out", str(out)]) == 1
-    assert f"{out}/a: is there already; give --force to replace it" in capfd.readouterr().err
+    assert f"{out}/a: already exists; add --force to overwrite it" in capfd.readouterr().err
     assert lstmprof([*words, "--out", str(out), "--force"]) == 0
     assert [run.name for run in open_runs([out])] == ["a", "b"]
 
@@ -106,7 +112,7 @@ def test_a_damaged_run_in_the_way_at_a_url_does_not_stop_the_others(
     words = ["ingest", str(tmp_path / "a.json"), str(tmp_path / "b.json"), "--out", url]
     assert lstmprof(words) == 1
     said = capfd.readouterr()
-    assert f"left out: {url}/a: is there already; give --force" in said.err
+    assert f"left out: {url}/a: already exists; add --force" in said.err
     assert f"wrote {url}/b (4 events)" in said.out
     assert lstmprof([*words, "--force"]) == 0
 
@@ -128,14 +134,14 @@ def test_an_empty_word_is_not_the_working_directory(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "one.json").write_text(trace(None))
     assert lstmprof([command, ""]) == 1
-    assert "'': is no path" in capfd.readouterr().err
+    assert "'': empty path" in capfd.readouterr().err
 
 
 def test_a_wrong_pattern_is_told_before_anything_is_read(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert lstmprof(["ingest", str(tmp_path / "missing"), "--step-range", "*"]) == 2
-    assert "--step-range '*' is no regular expression" in capfd.readouterr().err
+    assert "--step-range '*' is not a regular expression" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -190,7 +196,7 @@ def test_files_of_one_name_in_two_folders_get_two_names(tmp_path: Path) -> None:
         (tmp_path / "logs" / session / "host.json").write_text(trace(None))
     done = ingest_profiles(tmp_path / "logs", tmp_path / "out")
     assert [run.name for run in done.runs] == ["monday--host", "tuesday--host"]
-    with pytest.raises(UsageError, match="holds 2 profiles: --name is for one"):
+    with pytest.raises(UsageError, match="has 2 profiles, but --name needs one"):
         ingest_profiles(tmp_path / "logs", tmp_path / "other", name="mine")
 
 
@@ -223,7 +229,10 @@ def test_steps_are_named_after_ingest_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "words"),
-    [("epoch", "finds no host range; the most frequent are 'batch 7', 'batch 8'"), ("(", "no reg")],
+    [
+        ("epoch", "matches no host range; the most frequent ranges are 'batch 7', 'batch 8'"),
+        ("(", "not a reg"),
+    ],
 )
 def test_a_step_range_that_finds_nothing_says_what_there_is(
     tmp_path: Path, pattern: str, words: str
@@ -290,7 +299,7 @@ def test_ranks_that_cannot_be_joined_are_runs_of_their_own(
     monkeypatch.setattr(sources, "of_one_job", of_one_job)
     done = ingest_profiles(job, tmp_path / "out")
     assert sorted(run.name for run in done.runs) == ["good", "rank0", "rank1", "rank2"]
-    assert [f"could not read {job}/job/rank0.json" in str(e) for e in done.errors] == [True]
+    assert [f"{job}/job/rank0.json: a bug" in str(e) for e in done.errors] == [True]
 
 
 def test_a_rank_that_spoils_its_job_is_left_out_of_it(
@@ -306,7 +315,7 @@ def test_a_rank_that_spoils_its_job_is_left_out_of_it(
     monkeypatch.setattr(ingest, "annotated", spoilt)
     done = ingest_profiles(job, tmp_path / "out")
     (error,) = done.errors
-    assert f"could not read {job}/job/rank1.json" in str(error)
+    assert f"{job}/job/rank1.json: a bug" in str(error)
     (run,) = (run for run in done.runs if run.name == "job")
     assert isinstance(run, Run)
     assert run.info.source_paths == tuple(f"{job}/job/rank{rank}.json" for rank in (0, 2))

@@ -48,9 +48,9 @@ def test_results_come_in_order_and_a_bad_file_stops_no_other(tmp_path: Path, job
     said: list[str] = []
     done = list(ingest_all(words, tmp_path / "out", jobs=jobs, progress=said.append))
     assert names(done) == [["a"], [], ["c"]]
-    assert "bad.json: is cut short" in str(done[1].errors[0])
-    assert said[0] == "1 of 3 profiles done"
-    assert re.fullmatch("2 of 3 profiles done, about \\d+ s left", said[1])
+    assert "bad.json: is truncated" in str(done[1].errors[0])
+    assert said[0] == "read 1 of 3 profiles"
+    assert re.fullmatch("read 2 of 3 profiles, about \\d+ s left", said[1])
 
 
 def test_processes_write_the_same_runs_as_one(tmp_path: Path) -> None:
@@ -78,16 +78,16 @@ def test_one_alone_that_is_done_is_told_to_be_in_the_way(tmp_path: Path) -> None
     assert names([*ingest_all([word], tmp_path / "out")]) == [["a"]]
     (again,) = ingest_all([word], tmp_path / "out")
     assert (again.runs, again.kept) == ([], [])
-    assert "is there already" in str(again.errors[0])
+    assert "already exists" in str(again.errors[0])
 
 
 def test_the_command_says_what_it_left(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     given = [str(write(tmp_path, "a.json")), str(write(tmp_path, "b.json"))]
     arguments = ["ingest", *given, "--out", str(tmp_path / "out"), "--jobs", "1"]
     assert lstmprof(arguments) == 0
-    assert "1 of 2 profiles done" in capfd.readouterr().err
+    assert "read 1 of 2 profiles" in capfd.readouterr().err
     assert lstmprof(arguments) == 0
-    assert f"{tmp_path}/out/a is there already" in capfd.readouterr().err
+    assert f"skipped {tmp_path}/out/a" in capfd.readouterr().err
 
 
 def test_two_files_of_one_name_do_not_replace_each_other(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_two_files_of_one_name_do_not_replace_each_other(tmp_path: Path) -> None
     words = [write(folder, "a.json") for folder in folders]
     done = list(ingest_all(words, tmp_path / "out", jobs=2))
     assert names(done) == [["a"], []]
-    assert "is there already" in str(done[1].errors[0])
+    assert "already exists" in str(done[1].errors[0])
 
 
 def killed_at_b(task: Task) -> Ingested:
@@ -113,7 +113,7 @@ def test_a_killed_process_costs_its_own_profile_alone(
     words = [write(tmp_path, name) for name in ("a.json", "b.json", "c.json")]
     done = list(ingest_all(words, tmp_path / "out", jobs=2))
     assert [bool(one.errors) for one in done] == [False, True, False]
-    assert "b.json: the process that read it was killed" in str(done[1].errors[0])
+    assert "b.json: the system killed the process that read it" in str(done[1].errors[0])
 
 
 def test_results_that_came_before_a_process_was_killed_are_kept(
@@ -154,7 +154,7 @@ def test_a_run_at_a_url_is_left_or_replaced_as_in_a_folder(tmp_path: Path) -> No
     assert [len(one.kept) for one in ingest_all(words, url)] == [1, 1]
     write(tmp_path, "b.json", 77)
     again = list(ingest_all(words, url))
-    assert f"{url}/b: is there already; give --force" in str(again[1].errors[0])
+    assert f"{url}/b: already exists; add --force" in str(again[1].errors[0])
     assert names(list(ingest_all(words, url, force=True))) == [["a"], ["b"]]
 
 
@@ -169,9 +169,9 @@ def test_progress_in_a_pipe_is_a_line_now_and_then_and_what_was_left_is_counted(
     given = [str(write(tmp_path, f"{name}.json")) for name in "abcdefghij"]
     arguments = ["ingest", *given, "--out", str(tmp_path / "out"), "--jobs", "1"]
     assert lstmprof(arguments) == 0
-    assert capfd.readouterr().err.count("profiles done") == 1
+    assert capfd.readouterr().err.count(" of 10 profiles") == 1
     assert lstmprof(arguments) == 0
-    assert "10 runs are there already, of the same files" in capfd.readouterr().err
+    assert "skipped 10 runs" in capfd.readouterr().err
 
 
 def interrupted(folder: Path, number: int, *, whole_group: bool) -> subprocess.Popen[bytes]:
@@ -203,7 +203,7 @@ def test_an_interrupted_ingest_leaves_whole_runs_and_no_processes(
     said = process.communicate(timeout=300)[1].decode()  # returns when no process writes any more
     assert process.returncode == code
     if code > 0:
-        assert said.endswith("error: interrupted; nothing half-written was left\n")
+        assert said.endswith("error: interrupted; no partial output was left\n")
         assert "Traceback" not in said
         assert not list((tmp_path / "out").glob(".*"))
     runs = runs_in(tmp_path / "out")

@@ -168,8 +168,8 @@ def test_a_newer_version_is_refused_by_name_whatever_its_fields_are() -> None:
     with pytest.raises(RunError) as told:
         decoded(newer, "run.json")
     assert str(told.value) == (
-        f"run.json: was written by a newer lstmprof (schema version {SCHEMA_VERSION + 1}, this one"
-        f" reads {SCHEMA_VERSION}); upgrade lstmprof"
+        f"run.json: was written by a newer lstmprof (schema version {SCHEMA_VERSION + 1}; this "
+        f"version reads up to {SCHEMA_VERSION}); upgrade lstmprof"
     )
 
 

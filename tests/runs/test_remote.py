@@ -51,7 +51,7 @@ def test_folders_are_made_where_a_store_has_folders(tmp_path: Path) -> None:
 def test_a_run_that_is_there_is_replaced_only_by_force(tmp_path: Path, url: str) -> None:
     remote.uploaded(run(tmp_path), url, force=False)
     MEMORY.pipe(f"{url}/timings.parquet", b"of the old one")
-    with pytest.raises(RunError, match="is there already; give --force"):
+    with pytest.raises(RunError, match="already exists; add --force"):
         remote.uploaded(run(tmp_path, 7), url, force=False)
     made = remote.uploaded(run(tmp_path, 7), url, force=True)
     assert made.fetched(tmp_path / "cache").info.base_ns == 7
@@ -86,7 +86,7 @@ def test_a_folder_without_run_json_is_no_run_and_makes_room(tmp_path: Path, url:
 def test_a_run_that_is_replaced_while_it_is_read_is_not_taken(tmp_path: Path, url: str) -> None:
     old = remote.uploaded(run(tmp_path), url, force=False)
     remote.uploaded(run(tmp_path, 7), url, force=True)
-    with pytest.raises(RunError, match="was replaced while it was read"):
+    with pytest.raises(RunError, match="changed during the download"):
         old.fetched(tmp_path / "cache")
     assert not runs_in(tmp_path / "cache" / next((tmp_path / "cache").iterdir()).name)
 

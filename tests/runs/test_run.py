@@ -136,7 +136,7 @@ def write_while_another_does(out: Path) -> None:
 
 
 def test_of_two_writers_of_one_run_the_second_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="is there already; give --force"):
+    with pytest.raises(RunError, match="already exists; add --force"):
         write_while_another_does(tmp_path)
     assert (tmp_path / "a" / "first").exists()
     assert left_in(tmp_path) == ["a"]
@@ -172,7 +172,7 @@ def test_only_a_run_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "documents" / "mine").touch()
     (tmp_path / "file").touch()
     for name in ("documents", "file"):
-        with pytest.raises(RunError, match="is there already, and is no run"):
+        with pytest.raises(RunError, match="already exists and is not a run"):
             write(tmp_path, name, force=True)
     assert left_in(tmp_path / "documents") == ["mine"]
     assert left_in(tmp_path) == ["documents", "file"]
@@ -192,7 +192,7 @@ def write_into_what_is_removed(out: Path) -> None:
 
 
 def test_a_folder_removed_meanwhile_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"a: .*No such file or directory.*; give an --out"):
+    with pytest.raises(RunError, match=r"a: .*No such file or directory.*; set --out"):
         write_into_what_is_removed(tmp_path / "out")
 
 
@@ -202,13 +202,13 @@ def write_where_no_room_is_left(out: Path) -> None:
 
 
 def test_a_disk_that_is_full_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"a: cannot be written \(No space left on device\); give"):
+    with pytest.raises(RunError, match=r"a: cannot be written \(No space left on device\); set"):
         write_where_no_room_is_left(tmp_path)
     assert left_in(tmp_path) == []
 
 
 def test_a_name_too_long_for_a_file_system_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="too long a name for a run"):
+    with pytest.raises(UsageError, match="is too long"):
         write(tmp_path, "é" * 200)
 
 
@@ -242,7 +242,7 @@ def test_a_partial_run_is_no_run(tmp_path: Path) -> None:
 def test_a_run_whose_path_is_no_utf_8_is_not_called_damaged(tmp_path: Path) -> None:
     write(tmp_path, "a")
     moved = (tmp_path / "a").rename(tmp_path / os.fsdecode(b"r\xe4n"))
-    with pytest.raises(RunError, match=r"cannot be read \(its path is no UTF-8\); rename it"):
+    with pytest.raises(RunError, match=r"cannot be read \(its path is not UTF-8\); rename it"):
         open_run(moved).events()
 
 
@@ -356,7 +356,7 @@ def test_damage_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "a" / "run.json").write_text("{")
     with pytest.raises(RunError, match=r"run\.json"):
         open_run(tmp_path / "a")
-    with pytest.raises(RunError, match="no run is there"):
+    with pytest.raises(RunError, match="not a run"):
         open_run(tmp_path / "b")
 
 
@@ -375,6 +375,6 @@ def test_the_events_of_many_runs_are_one_data_set(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../a", "a/b", ".hidden", "", "/etc"])
 def test_a_name_that_leaves_the_folder_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no name for a run"):
+    with pytest.raises(UsageError, match="cannot name a run"):
         write(tmp_path / "out", name)
     assert not (tmp_path / "out").exists()

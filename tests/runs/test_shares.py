@@ -76,7 +76,7 @@ def test_several_processes_make_the_run_that_one_makes(job: Path, tmp_path: Path
     said: list[str] = []
     shared = the_run(list(ingest_all([job], tmp_path / "out", jobs=2, progress=said.append)))
     alone = the_run(list(ingest_all([job], tmp_path / "alone", jobs=1)))
-    assert said[0] == "1 of 4 profiles done"
+    assert said[0] == "read 1 of 4 profiles"
     assert shared.events().column("rank").to_pylist()[:4] == [0, 1, 0, 2]
     assert contents(shared) == contents(alone)
     assert not list((tmp_path / "tmp").iterdir())
@@ -103,11 +103,11 @@ def test_a_killed_process_costs_its_own_rank_and_the_run_says_so(
     monkeypatch.setattr(jobs, "_done", killed_at_rank_1)
     done = list(ingest_all([job], tmp_path / "out", jobs=2))
     (error,) = done[0].errors
-    assert str(error).startswith(f"{job}/rank1.json: the process that read it was killed")
+    assert str(error).startswith(f"{job}/rank1.json: the system killed the process that read it")
     run = the_run(done)
     assert run.events().column("rank").unique().to_pylist() == [0, 2, 3]
     assert run.info.notes[0] == (
-        "1 of the 4 files of this job could not be read, their ranks are missing here: rank1.json"
+        "1 of the 4 files of this job could not be read, so their ranks are missing: rank1.json"
     )
     assert not list((tmp_path / "tmp").iterdir())
     monkeypatch.undo()
@@ -123,7 +123,7 @@ def test_ranks_that_cannot_be_read_are_named_in_the_run(
     done = list(ingest_all([job], tmp_path / "out", jobs=processes))
     assert len(done[0].errors) == 11
     assert the_run(done).info.notes[0] == (
-        "11 of the 15 files of this job could not be read, their ranks are missing here: "
+        "11 of the 15 files of this job could not be read, so their ranks are missing: "
         "rank10.json, rank11.json, rank12.json, rank13.json, rank14.json, rank15.json, "
         "rank16.json, rank17.json, 3 more"
     )
@@ -145,7 +145,7 @@ def test_a_file_of_the_name_of_a_job_does_not_replace_its_run(job: Path, tmp_pat
     other.write_text(trace(0))
     done = list(ingest_all([job, other], tmp_path / "out", jobs=2))
     assert [[run.name for run in one.runs] for one in done] == [["job"], []]
-    assert "job: is there already" in str(done[1].errors[0])
+    assert "job: already exists" in str(done[1].errors[0])
 
 
 def test_a_job_is_shared_where_it_is_more_than_the_share_of_one(job: Path, tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_a_pickle_that_names_more_than_arrays_is_refused_and_runs_nothing(
     lists[:] = [Hostile()]
     np.savez(path, x_train=lists, y_train=np.array([1]))
     network = with_overrides(named("imdb-gru"), batch=1, data=str(path))
-    with pytest.raises(UsageError, match=r"imdb\.npz: .*it names builtins\.print"):
+    with pytest.raises(UsageError, match=r"imdb\.npz: .*it refers to builtins\.print"):
         batch(network, seed=0)
     assert capsys.readouterr().out == ""
 
@@ -113,15 +113,15 @@ def test_what_is_no_such_file_is_one_line(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("notes.txt", pickle.dumps([1]))
     network = with_overrides(named("imdb-gru"), batch=1, data=str(path))
-    with pytest.raises(UsageError, match=r"is no text and no imdb\.npz .*x_train"):
+    with pytest.raises(UsageError, match=r"is neither a text nor imdb\.npz .*x_train"):
         batch(network, seed=0)
     short = with_overrides(named("ptb-large"), data=_text(tmp_path, "too short\n"))
-    with pytest.raises(UsageError, match="holds 3 words, and 20 sequences of 35"):
+    with pytest.raises(UsageError, match="has 3 words, too few for 20 sequences of 35"):
         batch(short, seed=0)
-    with pytest.raises(UsageError, match="predicts no next word"):
+    with pytest.raises(UsageError, match="does not predict the next word"):
         batch(with_overrides(named("imdb-gru"), data=_text(tmp_path, "a b\n")), seed=0)
 
 
 def test_a_network_that_reads_no_tokens_is_refused() -> None:
-    with pytest.raises(UsageError, match="reads no tokens, and --data are tokens"):
+    with pytest.raises(UsageError, match="does not read tokens, but --data gives tokens"):
         with_overrides(named("1x320-ce-short"), data="ptb.train.txt")

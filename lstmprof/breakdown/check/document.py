@@ -35,25 +35,27 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Row(_Record, frozen=True):
     """The result of one check on the profile of one rank."""
 
-    rank: Annotated[int | None, _is("null: the profile says none, or it is asked of the run")]
-    question: Annotated[str, _is("what was asked")]
+    rank: Annotated[
+        int | None, _is("rank; null: the profile has no rank, or the row is about the whole run")
+    ]
+    question: Annotated[str, _is("name of the question")]
     state: Annotated[
         State,
-        _is("not recorded: the profile does not tell; fail: what rests on it cannot be trusted"),
+        _is("fail: results that need this are wrong; not recorded: the profile has no answer"),
     ]
-    sentence: Annotated[str, _is("the answer, with the counts of events that it rests on")]
-    share: Annotated[float | None, _is("how much it concerns, 0–1; null: no share, or not known")]
+    sentence: Annotated[str, _is("the answer, with counts of events")]
+    share: Annotated[float | None, _is("affected share, 0–1; null: unknown, or not a share")]
 
 
 class Checked(_Record, frozen=True):
     """The results of all checks on the profile of one run."""
 
     run: Annotated[str, _is("name of the run")]
-    state: Annotated[State, _is("the gravest of its rows: fail, warn or ok")]
-    profile_format: Annotated[str | None, _is("kineto, xplane …; null: it is not known")]
-    rows: Annotated[list[Row], _is("rank by rank, in the order of the questions")]
+    state: Annotated[State, _is("worst state of its rows: fail, warn or ok")]
+    profile_format: Annotated[str | None, _is("format, like kineto or xplane; null: unknown")]
+    rows: Annotated[list[Row], _is("answers, by rank and question")]
     record_with: Annotated[
-        list[str], _is("recipes that record what was missed; their lines are in docs/recording.md")
+        list[str], _is("names of recipes in docs/recording.md that record the missing parts")
     ]
 
     @property
@@ -91,8 +93,8 @@ def _of_ranks(ranks: Sequence[int]) -> str:
 class Document(_Record, frozen=True):
     """Whether profiles are complete and undisturbed; ``lp.check`` returns it."""
 
-    schema_version: Annotated[int, _is("of this document")]
-    exit_status: Annotated[int, _is("0, or 3 where a row of any run is fail")]
+    schema_version: Annotated[int, _is("version of this document's schema")]
+    exit_status: Annotated[int, _is("exit status of the command: 3 if a row is fail, else 0")]
     runs: list[Checked]
 
     @property

@@ -54,7 +54,7 @@ def graded(share: float) -> State:
 def _host(part: Part) -> Answer:
     has = part.has
     if not has.host_events and not has.runtime_calls:
-        return None if part.lacks else (NOT_RECORDED, "nothing of the host was recorded")
+        return None if part.lacks else (NOT_RECORDED, "no host event was recorded")
     calls = counted(has.runtime_calls, "runtime call")
     return OK, f"{counted(has.ops, 'op')}, {counted(has.ranges, 'range')} and {calls}"
 
@@ -63,12 +63,12 @@ def _gpu(part: Part) -> Answer:
     has = part.has
     if not has.activities:
         if part.on_cpu:
-            return OK, "none, and no sign that a GPU was used: the CPU did the work"
+            return OK, "none; nothing shows that the program used a GPU"
         blind = any(lack.kind in NO_GPU for lack in part.lacks)
-        return None if blind else (NOT_RECORDED, "no GPU activity, and no sign that a GPU was used")
+        return None if blind else (NOT_RECORDED, "none; nothing shows that the program used a GPU")
     others = counted(has.activities - has.kernels, "copy or memset", "copies and memsets")
     took = milliseconds(has.activity_ns)
-    return OK, f"{counted(has.kernels, 'kernel')} and {others}, {took} ms in all"
+    return OK, f"{counted(has.kernels, 'kernel')} and {others}, {took} ms in total"
 
 
 def _launches(part: Part) -> Answer:
@@ -76,14 +76,14 @@ def _launches(part: Part) -> Answer:
     if part.on_cpu:
         return None
     if not has.launchable:
-        return NOT_RECORDED, "there is no GPU activity that a launch could be joined with"
-    joined = f"{has.launchable - has.unlaunched:,} of {has.launchable:,} GPU activities"
-    moved = "" if not has.migrations else f"; {_migrations(has.migrations)}, which no call launches"
-    return OK, f"{joined} are joined with the call that launched them{moved}"
+        return NOT_RECORDED, "the profile has no GPU activity that needs a launch"
+    linked = f"{has.launchable - has.unlaunched:,} of {has.launchable:,} GPU activities"
+    moved = f"; {_migrations(has.migrations)} need none" if has.migrations else ""
+    return OK, f"{linked} have their launch{moved}"
 
 
 def _migrations(number: int) -> str:
-    return counted(number, "is a migration", "are migrations") + " of managed memory"
+    return counted(number, "migration", "migrations") + " of managed memory"
 
 
 def _lost(part: Part) -> Answer:
@@ -92,10 +92,11 @@ def _lost(part: Part) -> Answer:
         return None
     if not has.kernel_launches or not has.activities:
         missing = "kernel launch" if not has.kernel_launches else "GPU activity"
-        return NOT_RECORDED, f"no {missing} was recorded, so what was lost cannot be counted"
+        return NOT_RECORDED, f"no {missing} was recorded, so lost events cannot be counted"
     seen = has.kernel_launches - has.lost
     launches = f"{has.kernel_launches:,} kernel launches"
-    return OK, f"{seen:,} of {launches} have an activity", share_of(has.lost, has.kernel_launches)
+    share = share_of(has.lost, has.kernel_launches)
+    return OK, f"{seen:,} of {launches} have their activity", share
 
 
 def _clocks(part: Part) -> Answer:
@@ -103,15 +104,15 @@ def _clocks(part: Part) -> Answer:
     if part.on_cpu:
         return None
     if linked <= 0:
-        return NOT_RECORDED, "no call and activity are joined, by which clocks could be compared"
-    early = f"{part.early:,} of {linked:,} joined GPU activities begin before their launch"
+        return NOT_RECORDED, "no GPU activity has its launch, so clocks cannot be compared"
+    early = f"{part.early:,} of {linked:,} launched GPU activities begin before their launch"
     share = share_of(part.early, linked)
     if not is_large(part.early, linked):
         return OK, early, share
     most = quantity(part.early_ns, "ns")
     sentence = (
-        f"{early}, by up to {most}: the clocks of host and device differ, and how long a launch "
-        "took to reach the device is not known; record fewer steps at once"
+        f"{early}, by up to {most}; the clocks of host and device differ, so launch latencies are "
+        "unknown; record fewer steps"
     )
     return (FAIL if (share or 0.0) > FAIL_SHARE else WARN), sentence, share
 
@@ -121,23 +122,18 @@ def _overhead(part: Part) -> Answer:
     if share is not None:
         more = percent(abs(share))
         if share <= 0:
-            return OK, f"profiled steps are {more} shorter than those without a profiler", 0.0
+            return OK, f"profiled steps are {more} shorter than unprofiled ones", 0.0
         state = graded(share)
         doubt = "" if state == OK else "; record less (no stacks, no shapes), or longer steps"
-        return state, f"profiled steps are {more} longer than those without one{doubt}", share
+        return state, f"profiled steps are {more} longer than unprofiled ones{doubt}", share
     own = share_of(part.overhead_ns, part.steps_ns)
     if own is None or not part.overheads:
-        return NOT_RECORDED, f"no step was timed without a profiler: {_UNKNOWN}"
-    events = counted(
-        part.overheads, "event of the profiler itself", "events of the profiler itself"
-    )
+        return NOT_RECORDED, f"no step was timed without a profiler, so {_UNKNOWN}"
+    events = counted(part.overheads, "event of the profiler", "events of the profiler")
     take = "takes" if part.overheads == 1 else "take"
-    sentence = (
-        f"{events} {take} {percent(own)} of the steps; what recording each op took is not among "
-        "them"
-    )
+    sentence = f"{events} {take} {percent(own)} of the steps; recording each op costs more, but"
     state = graded(own)
-    return (NOT_RECORDED if state == OK else state), f"{sentence}: {_UNKNOWN}", own
+    return (NOT_RECORDED if state == OK else state), f"{sentence} {_UNKNOWN}", own
 
 
 def _steps(part: Part) -> Answer:
@@ -145,38 +141,36 @@ def _steps(part: Part) -> Answer:
     if not has.steps:
         return None
     numbers = f", {has.first_step} to {has.last_step}" if has.first_step != has.last_step else ""
-    return OK, f"{counted(has.steps, 'step')} marked{numbers}"
+    return OK, f"{counted(has.steps, 'marked step')}{numbers}"
 
 
 def _stacks(part: Part) -> Answer:
     frames = part.has.python_frames
     if not frames:
-        return NOT_RECORDED, "no Python frame: time is not told by line of code"
+        return NOT_RECORDED, "no Python frame, so time by line of code is unknown"
     return OK, counted(frames, "Python frame")
 
 
 def _shapes(part: Part) -> Answer:
     if not part.with_shapes:
-        return NOT_RECORDED, "no shapes of inputs: sizes of layers and products are not known"
+        return NOT_RECORDED, "no input shapes, so sizes of layers and matmuls are unknown"
     share = share_of(part.with_shapes, part.has.ops)
-    return OK, f"{part.with_shapes:,} of {counted(part.has.ops, 'op')} have shapes of inputs", share
+    return OK, f"{part.with_shapes:,} of {counted(part.has.ops, 'op')} have input shapes", share
 
 
 def _memory(part: Part) -> Answer:
     if not part.allocations and not part.memory and ALLOCATIONS in part.settings:
-        again = "if the run is of an older lstmprof, ingest its profile again"
-        return NOT_RECORDED, f"the profiler was to record allocations, but none is there: {again}"
+        again = "if an older lstmprof wrote the run, ingest its profile again"
+        return NOT_RECORDED, f"profile_memory was on, but the run has no allocations; {again}"
     if not part.allocations and not part.memory:
         record = TABLES["memory"].record
-        return NOT_RECORDED, f"what memory the steps need is not known: {record}"
+        return NOT_RECORDED, f"memory use is unknown; {record}"
     events = counted(part.allocations, "allocation or free", "allocations and frees")
-    sums = "what was allocated" if part.memory else "not what was allocated in all"
-    return OK, f"{events}, {sums}" if part.allocations else f"{sums}, no single allocation"
+    sums = "totals of allocated memory" if part.memory else "no totals of allocated memory"
+    return OK, f"{events}, {sums}" if part.allocations else f"{sums}, no single allocations"
 
 
-_UNKNOWN = (
-    "what recording adds to a step cannot be known from this file; time some steps without it"
-)
+_UNKNOWN = "its overhead per step is unknown; time some steps without the profiler"
 QUESTIONS = (
     Question("host", ("no host", "calls without ops", RANGES_WITHOUT_OPS), _host),
     Question("GPU activities", (*NO_GPU, "no kernels", "only copies"), _gpu),

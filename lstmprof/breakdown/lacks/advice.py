@@ -17,7 +17,8 @@ class Advice:
 
 _OF_FORMAT = {
     "kineto": Advice(
-        "record with ProfilerActivity.CUDA (XPU or MTIA on those), with no other profiler attached "
+        "record with ProfilerActivity.CUDA (XPU or MTIA on those devices), without another "
+        "profiler "
         "(nsys, DCGM), and synchronise before the profiler stops",
         "record with ProfilerActivity.CPU too",
         "record with ProfilerActivity.CPU too",
@@ -40,20 +41,21 @@ _OF_FORMAT = {
         "(before ROCm 7 with --output-format json)",
     ),
     "xplane": Advice(
-        "let the framework find libcupti (LD_LIBRARY_PATH), allow users to profile "
+        "add libcupti to LD_LIBRARY_PATH, allow profiling for all users "
         "(NVreg_RestrictProfilingToAdminUsers=0), and record again",
         "record with a host tracer level of 1 or more",
         "record with a host tracer level of 2 or more",
     ),
     "trace_viewer": Advice(
-        "look for libcupti in the program's log, allow users to profile "
+        "search the program's log for libcupti, allow profiling for all users "
         "(NVreg_RestrictProfilingToAdminUsers=0), and record again",
         "give the .xplane.pb of the same run",
         "give the .xplane.pb of the same run",
         "give the .xplane.pb of the same run",
     ),
     "onnxruntime": Advice(
-        "record with nsys profile --trace=cuda,nvtx: ONNX Runtime's own profile is the host's",
+        "record with nsys profile --trace=cuda,nvtx, as ONNX Runtime's profiler records only the "
+        "host",
         "record with SessionOptions.enable_profiling = True",
         "record with SessionOptions.enable_profiling = True",
     ),
@@ -61,13 +63,13 @@ _OF_FORMAT = {
         "record with torch.autograd.profiler.profile(use_cuda=True), or under emit_nvtx with nsys",
         "record with torch.autograd.profiler.profile()",
         "record with torch.autograd.profiler.profile()",
-        "this profiler never writes them: nsys profile of the same program does",
+        "record with nsys profile, as this profiler does not record launches",
     ),
     "tf1_timeline": Advice(
-        "let TensorFlow find libcupti, with RunOptions(trace_level=FULL_TRACE)",
+        "add libcupti to LD_LIBRARY_PATH, and record with RunOptions(trace_level=FULL_TRACE)",
         "record with RunOptions(trace_level=FULL_TRACE)",
         "record with RunOptions(trace_level=FULL_TRACE)",
-        "a timeline of TensorFlow 1 never has them: nsys profile of the same program does",
+        "record with nsys profile, as a TensorFlow 1 timeline has no launches",
     ),
 }
 _ANY = Advice(

@@ -12,7 +12,7 @@ from lstmprof.numbers import cropped
 from lstmprof.runs.metadata import RunInfo
 
 _STACKS = "Python stacks"
-SHAPES = "shapes of inputs"
+SHAPES = "input shapes"
 ALLOCATIONS = "allocations"
 #: Settings of ``torch.profiler`` that cost the host time at each op.
 _COSTLY = {
@@ -20,7 +20,7 @@ _COSTLY = {
     "with_modules": "modules",
     "profile_memory": ALLOCATIONS,
     "record_shapes": SHAPES,
-    "with_flops": "operations counted",
+    "with_flops": "FLOP counts",
 }
 #: Formats of frameworks in which an op runs on a GPU that is there, unless it is told otherwise.
 _GPU_BY_DEFAULT = ("xplane", "trace_viewer", "tf1_timeline")

@@ -15,9 +15,9 @@ LEAST_SHARE = 0.005
 RANGES_WITHOUT_OPS = "ranges without ops"
 #: A GPU is there, and nothing says whether the program used it.
 GPU_UNSEEN = "GPU unused or not recorded"
-_IDLE = "what the device did and waited for"
-_WAITS = "what the device waited for"
-_HOST = "what the host did while the device waited"
+_IDLE = "busy and idle time of the device"
+_WAITS = "causes of idle time"
+_HOST = "host work during idle time"
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ RULES = (
         lambda r: is_large(r.has.overlap_ns, r.has.activity_ns),
         sentences.overlaps,
         share=lambda r: share_of(r.has.overlap_ns, r.has.activity_ns),
-        hides="how long each of them ran",
+        hides="durations of overlapping activities",
     ),
     Rule(
         "calls without ops",
@@ -200,7 +200,7 @@ RULES = (
         "separate clocks",
         lambda r: r.ranks > 1 and r.info.base_ns is None,
         sentences.separate_clocks,
-        hides="which rank waits for which",
+        hides="waits between ranks",
         of_run=True,
     ),
     Rule("no step markers", lambda r: not r.has.steps, sentences.no_markers),

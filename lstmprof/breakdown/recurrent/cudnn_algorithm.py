@@ -232,7 +232,7 @@ _LARGE = (
         "one layer",
         "layers",
         lambda c: _is(c.layer.layers, 1),
-        lambda c: f"one layer a call (it has {c.layer.layers})",
+        lambda c: f"one layer per call (it has {c.layer.layers})",
     ),
     _Condition(
         "hidden at most 1024",
@@ -276,7 +276,7 @@ _VOLTA = (
         "batch 8 or a multiple of 16",
         "batch",
         lambda c: _fits_volta(c.layer.batch),
-        lambda c: f"batch 8 or a multiple of 16 but 80 and 112 (it is {c.layer.batch:,})",
+        lambda c: f"batch 8 or a multiple of 16 except 80 and 112 (it is {c.layer.batch:,})",
     ),
     _Condition(
         "enough time steps",
@@ -396,13 +396,13 @@ def _by_tensorflow(op: str | None) -> Choice:
     if op is None:
         return Choice(None, (), "op", TENSORFLOW)
     if re.search(r"CudnnRNN(?:Backprop)?V2", op):
-        return Choice(None, (), "which was fastest when TensorFlow tried all", TENSORFLOW)
+        return Choice(None, (), "the fastest of all in TensorFlow's benchmark", TENSORFLOW)
     name = "TensorFlow's CudnnRNN" + ("V3" if "V3" in op else "")
     return _always_standard(name, TENSORFLOW)
 
 
 def _always_standard(caller: str, source: str) -> Choice:
-    need = f"another caller ({caller} asks for the standard algorithm whatever the layer)"
+    need = f"another caller ({caller} always requests the standard algorithm)"
     return Choice(STANDARD, (Refusal(STATIC, "caller", (need,)),), None, source)
 
 

@@ -328,9 +328,8 @@ _ALL = (
         (),
         tuple(c.name for c in memory.COLUMNS),
         beside=_memory,
-        record="torch.profiler records it with profile_memory=True, Nsight Systems with "
-        "--cuda-memory-usage=true, TensorFlow's and JAX's profilers without being asked, where "
-        "their allocators tell it; no other profiler's is read",
+        record="record with profile_memory=True (torch.profiler) or --cuda-memory-usage=true "
+        "(Nsight Systems); TensorFlow and JAX always record it if their allocator reports it",
     ),
     TableKind(
         "witness",
@@ -339,7 +338,7 @@ _ALL = (
         (),
         tuple(c.name for c in witness.COLUMNS),
         beside=lambda account: witness.witness(account.run.samples(), account.steps()),
-        record="a sampler looks on with lstmprof capture --sampler",
+        record="record samples with lstmprof capture --sampler",
     ),
 )
 

@@ -148,7 +148,7 @@ class Database:
             yield
         except self.faults as fault:
             first = str(fault).split("\n")[0].rstrip(".")
-            raise RunError(f"{self.told}: cannot be summed ({first})", AGAIN) from fault
+            raise RunError(f"{self.told}: sums exceed 64 bits ({first})", AGAIN) from fault
 
 
 def reading(path: Path, columns: pa.Schema) -> str:

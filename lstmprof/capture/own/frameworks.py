@@ -37,11 +37,11 @@ def framework_of(asked: Optional[str] = None) -> str:
     if not imported:
         raise UsageError(
             "no framework is imported yet",
-            "import torch, tensorflow or jax first, or give framework=",
+            "import torch, tensorflow or jax first, or pass framework=",
         )
     raise UsageError(
-        "{} are imported".format(" and ".join(imported)),
-        f"say which one runs the steps: framework='{imported[0]}'",
+        "several frameworks are imported: {}".format(", ".join(imported)),
+        f"pass the one that runs the steps: framework='{imported[0]}'",
     )
 
 

@@ -31,7 +31,7 @@ _MEASURES = threading.Lock()
 _NOTHING = contextlib.nullcontext()  # type: ContextManager[Any]
 STEP = "step"
 #: Of the CPU's counters: they count threads that begin after them.
-NOT_COUNTED = "the process had its threads already"
+NOT_COUNTED = "the process had started its threads before"
 USUAL = Plan()
 
 
@@ -74,7 +74,7 @@ def profile(
     try:
         check_name(place.parent, place.name, force=force)
     except RunError as error:
-        raise RunError(error.fault, "give force=True to replace it, or another place") from None
+        raise RunError(error.fault, "pass force=True to overwrite it, or another place") from None
     plan = plan_of(warmup, timed, steps)
     return Session(place, framework=framework, plan=plan, force=force, quiet=quiet)
 
@@ -162,9 +162,7 @@ class Session:
         check_name(out, name, force=self.force)
         self.framework = framework_of(self.framework)
         if not _MEASURES.acquire(False):
-            raise UsageError(
-                "another lstmprof.profile measures in this process", "end it before this one begins"
-            )
+            raise UsageError("another lstmprof.profile is active in this process", "end it first")
         self._own.callback(_MEASURES.release)
         try:
             scratch = Path(self._own.enter_context(staging(out)))
@@ -234,7 +232,7 @@ class Session:
     @contextlib.contextmanager
     def _ranged(self, name: str) -> Any:
         if name == STEP:
-            raise UsageError("no phase can be called 'step'", "that is the name of the whole")
+            raise UsageError("a phase cannot be named 'step'", "choose another name")
         passes = self._passes
         ranges = passes.ranges(name) if passes else _NOTHING
         outer, self._phase = self._phase, name
@@ -255,10 +253,10 @@ class Session:
         thread = threading.get_ident()
         self._thread = self._thread or thread
         if thread != self._thread:
-            self._misused("step is called by several threads", "call it where the steps run")
+            self._misused("several threads called step()", "call step() in one thread")
         if self._phase is not None:
             self._misused(
-                "step is called inside the phase '{}'".format(self._phase), "end the phase first"
+                "step() was called inside the phase '{}'".format(self._phase), "end the phase first"
             )
         return True
 
@@ -280,7 +278,7 @@ class Session:
     def _doing(self) -> str:
         return self._passes.doing if self._passes else "beginning"
 
-    def abandon(self, reason: str = "it was abandoned") -> None:
+    def abandon(self, reason: str = "the measurement was aborted") -> None:
         """Stop measuring, keep nothing, and report why no run is written."""
         if os.getpid() != self._pid:
             return
@@ -288,7 +286,7 @@ class Session:
         if self._passes is None:
             return
         self._passes = None
-        self.reason = one_line("{} is not written: {}".format(self.place, reason))
+        self.reason = one_line("did not write {}: {}".format(self.place, reason))
         self._own.close()
         self.report(self.reason)
 
@@ -325,19 +323,19 @@ class Session:
 
     def _too_few(self, fewest: int, error: Optional[Type[BaseException]]) -> str:
         if not self._in_step and not self.steps:
-            return "no step was seen: call step() at the end of each"
+            return "no step was seen; call step() at the end of each step"
         ended = "the training ended {}after {} steps, while {}".format(
             "by {} ".format(error.__name__) if error else "",
             self.found_by + self.steps,
             self._doing,
         )
         asked = "warmup={}, timed={}, steps={}".format(*dataclasses.astuple(self.plan))
-        needs = "with {} it needs {} steps, and up to {} more if they are short".format(
+        needs = "{} need {} steps, or up to {} more if steps are short".format(
             asked,
             fewest + max(self.found_by - 1, 0),  # the last of these is the first border
             THROWAWAY_STEPS,
         )
-        advice = "" if error else ": train longer, or lower these numbers"
+        advice = "" if error else "; train longer, or lower these numbers"
         return "{}; {}{}".format(ended, needs, advice)
 
     def _written(self, passes: Passes) -> None:
@@ -390,7 +388,11 @@ def write_in_child(folder: str, python: str) -> None:
     done = _ended([python, "-m", "lstmprof.capture.own.writing", folder])
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise LstmprofError(lines[-1] if lines else "its writer ended {}".format(done.returncode))
+        raise LstmprofError(
+            lines[-1]
+            if lines
+            else "the process that writes the run failed with status {}".format(done.returncode)
+        )
 
 
 def show_verdict(place: str, python: str) -> None:

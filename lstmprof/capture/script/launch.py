@@ -28,7 +28,7 @@ Report = Callable[[str], None]
 
 #: What ends a script.
 _HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_ENDED_EARLY = "its process ended before its steps were measured"
+_ENDED_EARLY = "the script ended before its steps were measured"
 
 
 def run_script(
@@ -54,7 +54,7 @@ def run_script(
             command = nsys.around(command, folder)
         code = _ended(command)
         if code < 0 and -code != signal.SIGINT:  # the user knows of that
-            report(f"the script was killed by {signal.Signals(-code).name}")
+            report(f"signal {signal.Signals(-code).name} killed the script")
         code = 128 - code if code < 0 else code
         if _has_run(request, folder, report):
             measured()
@@ -68,17 +68,17 @@ def _has_run(request: ScriptRequest, folder: Path, report: Report) -> bool:
         try:
             return _write_by_nsys(request, folder, report)
         except LstmprofError as error:  # the script's exit code is its own all the same
-            report(f"{request.place} is not written: {error}")
+            report(f"did not write {request.place}: {error}")
             return False
     if not told.exists():
-        report(f"{request.place} is not written: {_ENDED_EARLY}")
+        report(f"did not write {request.place}: {_ENDED_EARLY}")
         return False
     return json.loads(told.read_bytes())["path"] is not None
 
 
 def _check(request: ScriptRequest) -> None:
     if not request.module and not Path(request.target).is_file():
-        raise UsageError(f"{request.target}: no such file", "give a script, or -m and a module")
+        raise UsageError(f"{request.target}: no such file", "give a script, or -m MODULE")
 
 
 def _ended(command: Sequence[str]) -> int:
@@ -96,7 +96,7 @@ def _ended(command: Sequence[str]) -> int:
         return child.wait()
     except OSError as fault:
         raise CaptureError(
-            f"{command[0]}: {fault.strerror}", "give a Python interpreter that can be run"
+            f"{command[0]}: {fault.strerror}", "give an executable Python interpreter"
         ) from fault
     finally:
         for number, handler in before.items():
@@ -141,9 +141,9 @@ def _write_by_nsys(request: ScriptRequest, folder: Path, report: Report) -> bool
 
     if not nsys.was_measured(folder):
         if not (folder / TOLD).exists():
-            report(f"{request.place} is not written: {_ENDED_EARLY}")
+            report(f"did not write {request.place}: {_ENDED_EARLY}")
         return False
-    report("exporting what nsys recorded")
+    report("exporting the nsys recording")
     nsys.export(folder)
     written(folder)
     report(f"wrote {request.place}; next: lstmprof diagnose {shlex.quote(request.place)}")

@@ -103,7 +103,7 @@ class Steps:
         if key not in self._who:
             self._who[key] = who
             if self._last is not None:
-                self._note("{} steps too, and ends no step".format(_name(who)))
+                self._note("calls of {} are not counted as steps".format(_name(who)))
         if self._last is None:
             self._turns.append(key)
             if self._turns.count(self._turns[0]) < OBSERVED:
@@ -115,9 +115,9 @@ class Steps:
     def _tell_turns(self) -> None:
         if len(self._who) > 1:
             self._note(
-                "{} optimizers step: a step ends with the {} of them ({})".format(
+                "found {} optimizers; a step ends with the {} one ({})".format(
                     len(self._who),
-                    "last" if self._last == list(self._who)[-1] else "rarest",
+                    "last" if self._last == list(self._who)[-1] else "least often called",
                     _name(self._who[self._last or 0]),
                 )
             )

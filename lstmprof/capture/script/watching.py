@@ -51,7 +51,7 @@ class Watching:
             try:
                 attach(module)
             except Exception as error:
-                self.report("steps of {} are not seen: {!r}".format(module.__name__, error))
+                self.report("cannot find the steps of {}: {!r}".format(module.__name__, error))
 
         return attached
 
@@ -91,7 +91,7 @@ class Watching:
             return
         self._end()
         if threading.current_thread() is not threading.main_thread():
-            self.report("its steps are not in its main thread: it is not stopped")
+            self.report("cannot stop the script: its steps do not run in the main thread")
             return
         raise SystemExit(0)
 
@@ -101,7 +101,7 @@ class Watching:
             return
         passes = ranges.backwards / ranges.steps
         if passes >= 2:
-            self.report("a step has {:.3g} backward passes".format(passes))
+            self.report("{:.3g} backward passes per step".format(passes))
 
     def _end(self) -> None:
         if self.session is not None:
@@ -116,7 +116,7 @@ class Watching:
                 self._ranges.set(False)
             self._end()
         elif not os.path.exists(os.path.join(self.request.folder, TOLD)):
-            self.report("{} is not written: {}".format(self.request.place, self._why_no_step()))
+            self.report("did not write {}: {}".format(self.request.place, self._why_no_step()))
             self._tell()
 
     def _tell(self) -> None:
@@ -129,20 +129,21 @@ class Watching:
         asked = self.request.step_function
         error = getattr(sys, "last_type", None)
         if error is not None:  # that nobody caught
-            return "the script ended by {} before a step was seen".format(error.__name__)
+            return "{} ended the script before a step was seen".format(error.__name__)
         code = self.steps.exit_code
         if code not in (None, 0):
             status = code if isinstance(code, int) else 1
             return "the script ended with exit status {} before a step was seen".format(status)
         if asked and not self.steps.functions:
-            return "the script defines no function '{}'; see --step-function".format(asked)
+            return "the script has no function '{}'; check --step-function".format(asked)
         if asked:
-            return "'{}' was never called".format(asked)
+            return "the script never called '{}'".format(asked)
         if self.steps.source is not None:
-            return "it ended before its steps were known; let it train longer"
+            return "the script ended before lstmprof recognised its steps; train longer"
         return (
-            "no step was seen (of a torch optimizer, keras fit or optax); name the function that "
-            "is one by --step-function"
+            "no step was seen (no call of a torch optimizer, keras fit or optax); name the "
+            "function "
+            "that runs one step with --step-function"
         )
 
 

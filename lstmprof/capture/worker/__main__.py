@@ -180,7 +180,9 @@ def _refuse_unless_possible(request: CaptureRequest) -> None:
     """What the parent could not know: what ``auto`` is here, and what is not done there."""
     refused = refusal(request)
     if refused:
-        raise CaptureError(refused, "give another --device, or see lstmprof list")
+        raise CaptureError(
+            refused, "choose another --device; 'lstmprof list' shows what each supports"
+        )
 
 
 def _refuse_version(request: CaptureRequest) -> None:
@@ -188,7 +190,7 @@ def _refuse_version(request: CaptureRequest) -> None:
     framework = sys.modules.get(request.row.framework)
     lacks = request.row.lacks(getattr(framework, "__version__", None))
     if lacks:
-        raise CaptureError(lacks, "give another version, like --with or --versions do")
+        raise CaptureError(lacks, "choose another version with --with or --versions")
 
 
 def run_passes(
@@ -295,12 +297,15 @@ def _settled_cpus(device: str, threads: Optional[int], cpus: Cpus, given: Sequen
 def explained(error: Exception, era: str = "") -> List[str]:
     """Fault and next step, one line each; ``era`` is what the implementation runs in, if any."""
     if isinstance(error, ModuleNotFoundError) and error.name in PROVIDED_BY:
-        remedy = "install {} there".format(PROVIDED_BY[error.name])
+        remedy = "install {} in that environment".format(PROVIDED_BY[error.name])
         if era:
-            remedy = "give --era {} in place of that Python".format(era)
+            remedy = "use --era {} instead of that Python".format(era)
         return ["{} is not installed in {}".format(error.name, sys.executable), remedy]
     if "No working C++ compiler" in str(error):  # Inductor's InvalidCxxCompiler, wrapped or not
-        return ["torch.compile found no C++ compiler", "install g++, or name another in CXX"]
+        return [
+            "torch.compile found no C++ compiler",
+            "install g++, or set CXX to another compiler",
+        ]
     if "Failed to find C compiler" in str(error):  # triton/runtime/build.py
         return ["Triton, which torch.compile uses on a GPU, found no C compiler", "install gcc"]
     if _out_of_memory(error):

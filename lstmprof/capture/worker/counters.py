@@ -158,9 +158,9 @@ def opened(attributes: bytes, thread: int) -> int:
 
 def _explained(fault: OSError) -> str:
     if fault.errno in (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV):
-        return "the CPU shows no such counters here, as in most virtual machines"
+        return "the CPU has no such counters here, as in most virtual machines"
     if fault.errno in (errno.EACCES, errno.EPERM):
-        return "the kernel does not allow it: perf_event_paranoid is {}".format(_paranoid())
+        return "the kernel forbids it (perf_event_paranoid is {})".format(_paranoid())
     if fault.errno == errno.ENOSYS:
         return "this system has no perf_event_open"
     return "perf_event_open failed: {}".format(os.strerror(fault.errno or 0))

@@ -189,8 +189,10 @@ def take_cpus(threads: Optional[int], given: Sequence[int] = ()) -> Optional[Lis
     allowed = allowed_cpus()
     if threads and threads > len(allowed):
         raise CaptureError(
-            "{} threads are more than the {} CPU(s) allowed here".format(threads, len(allowed)),
-            "give fewer --threads",
+            "{} threads need more than the {} CPU(s) that the process may use".format(
+                threads, len(allowed)
+            ),
+            "lower --threads",
         )
     cpus = sorted(given) or idlest(allowed, threads or len(allowed))
     for variable in THREAD_VARIABLES:

@@ -31,8 +31,8 @@ SIZE_MULTIPLE = 128
 GPU_BUFFER, LEAST_CPU_BUFFER, LARGEST_CPU_BUFFER = 1 << 30, 1 << 26, 1 << 29
 
 HALVES = {"amp-fp16": "float16", "amp-bf16": "bfloat16"}
-NOT_ASKED = "not asked for"
-LATER_ROUND = "measured in the first round alone"
+NOT_ASKED = "turned off by --no-peaks"
+LATER_ROUND = "measured in the first round only"
 
 
 def facts(
@@ -46,7 +46,7 @@ def facts(
         return unmeasured(request.precision, NOT_ASKED)
     if not request.steps_to_profile:
         return unmeasured(request.precision, LATER_ROUND)
-    report("measuring the device's peaks")
+    report("measuring the device's peak rates")
     return measured(loop, device, request.precision)
 
 
@@ -57,7 +57,7 @@ def measured(loop: Any, device: str, precision: str) -> Dict[str, Any]:
     """
     if not hasattr(loop, "product"):
         framework = loop.__name__.rpartition(".")[2]
-        return unmeasured(precision, "{} has no product of matrices".format(framework))
+        return unmeasured(precision, "{} has no matmul benchmark".format(framework))
     try:
         return dict(unmeasured(precision, None), **_measured(loop, device, precision))
     except Exception as error:  # the passes are done: their result is not lost for this

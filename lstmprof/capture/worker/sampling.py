@@ -45,7 +45,7 @@ _ADDRESS = re.compile(r"\b0x([0-9a-f]+) \((?:\?|[^();]*perf-\d+\.map)\)")
 _PERF_DATA, _LOG = "perf.data", "sampler.log"
 _ABSENT = {
     PY_SPY: "py-spy is not installed: pip install 'lstmprof[sampler]'",
-    PERF: "perf is not installed: it is linux-perf on Debian, linux-tools on Ubuntu",
+    PERF: "perf is not installed: install linux-perf (Debian) or linux-tools (Ubuntu)",
 }
 
 
@@ -79,7 +79,7 @@ def sampled(step: Callable[[], Any], request: CaptureRequest, folder: str) -> Sa
     if binary is None:
         return Sampled(reason=_ABSENT[request.sampler])
     if not sys.platform.startswith("linux"):
-        return Sampled(reason="{} sees native frames on Linux alone".format(request.sampler))
+        return Sampled(reason="{} records native frames on Linux only".format(request.sampler))
     stacks, data = os.path.join(folder, STACKS), os.path.join(folder, _PERF_DATA)
     recorded = stacks if request.sampler == PY_SPY else data
     patience_s = request.sampler_s + PATIENCE_S
@@ -165,12 +165,12 @@ def _named(address: "re.Match[str]", names: List[Tuple[int, int, str]]) -> str:
 def _fault(words: str, status: int) -> str:
     """What a sampler said of its failure, in one line."""
     if status == -signal.SIGKILL:
-        return "was stopped after {:g} s beyond its time".format(PATIENCE_S)
+        return "was stopped {:g} s after its time limit".format(PATIENCE_S)
     lines = [line.strip() for line in words.splitlines() if line.strip()]
     faults = [
         line for line in lines if re.match(r"(?i)error|no permission|.*denied|.*paranoid", line)
     ]
-    said = (faults or lines or ["it said nothing"])[0]
+    said = (faults or lines or ["no message"])[0]
     return "{} (exit status {})".format(said, status)
 
 

@@ -163,7 +163,7 @@ def refuse_unless_finite(loss: float, number: int) -> None:
     if not math.isfinite(loss):
         raise CaptureError(
             "the loss of iteration {} is {}".format(number, loss),
-            "its times would mean nothing; try another --seed or a smaller network",
+            "try another --seed or a smaller network; these times would be meaningless",
         )
 
 

@@ -52,7 +52,7 @@ def limits(text: str) -> tuple[Limit, ...]:
 def _limit(part: str, whole: str) -> Limit:
     shape = _SHAPE.fullmatch(part)
     if shape is None:
-        raise UsageError(f"--fail-if '{whole}' cannot be meant", _EXAMPLE)
+        raise UsageError(f"--fail-if '{whole}' cannot be parsed", _EXAMPLE)
     word, number, unit = shape[1].lower(), shape[2], shape[3]
     shown = f"{word} > {number} {unit}"
     if word == "step" and unit in _UNITS:
@@ -60,4 +60,4 @@ def _limit(part: str, whole: str) -> Limit:
     if word != "step" and unit == "%":
         return Limit("slower" if word == "slower" else "faster", float(number) / 100, shown)
     units = ", ".join(_UNITS) if word == "step" else "%"
-    raise UsageError(f"--fail-if '{whole}': '{unit}' is no unit of {word}", f"give one of {units}")
+    raise UsageError(f"--fail-if '{whole}': '{unit}' is not a unit of {word}", f"use {units}")

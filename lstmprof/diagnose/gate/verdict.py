@@ -91,9 +91,9 @@ class Gate:
     @property
     def lines(self) -> tuple[str, ...]:
         """Lines that name the runs without a pair: one for the base, one for the new runs."""
-        sides = (("the base", self.only_base), ("what is new", self.only_new))
+        sides = (("base", self.only_base), ("new", self.only_new))
         return tuple(
-            f"in {side} alone: {listed([p.name for p in profiles])}"
+            f"only in {side}: {listed([p.name for p in profiles])}"
             for side, profiles in sides
             if profiles
         )
@@ -137,8 +137,8 @@ def gate(
     pairs, only_base, only_new = paired(base, new, across)
     if not pairs:
         raise UsageError(
-            f"none of the {len(base)} runs of the base has its like among the {len(new)} new ones",
-            "give one run a side, or --across what they differ in",
+            f"no base run ({len(base)}) has a comparable new run ({len(new)})",
+            "give one run per side, or name the difference with --across",
         )
     verdicts = tuple(verdict(*pair, limits, across) for pair in pairs)
     return Gate(tuple(limits), verdicts, tuple(only_base), tuple(only_new))
@@ -201,14 +201,14 @@ def _sentence(
 ) -> str:
     title = _title(base, new)
     if ratio is None:
-        return f"{title}: cannot be compared: a step takes no time"
+        return f"{title}: cannot be compared, because a step has zero duration"
     base_ns, new_ns = lengths(base, new)
     what = "per step" if base.span and new.span else "per profiled step"
-    times = f"{milliseconds(new_ns, 2)} against {milliseconds(base_ns, 2)} ms {what}"
+    times = f"{milliseconds(new_ns, 2)} ms {what}, base {milliseconds(base_ns, 2)} ms"
     interval = f"95 %, {_rounds(base, new)}: {_range(ratio)}"
     limits = listed([j.limit.text for j in judged if j.state == state])
     ends = {
-        "pass": f"within fail-if {limits}",
+        "pass": f"passes fail-if {limits}",
         "fail": f"fails: {limits}",
         "inconclusive": f"inconclusive: {limits}",
     }
@@ -217,7 +217,7 @@ def _sentence(
 
 def _title(base: StepProfile, new: StepProfile) -> str:
     called = [p.info.called or p.info.name or p.name for p in (new, base)]
-    same = called[0] if called[0] == called[1] else f"{called[0]} against {called[1]}"
+    same = called[0] if called[0] == called[1] else f"{called[0]} (base: {called[1]})"
     network = new.info.workload.name
     return f"{same}, {network}" if network else same
 
@@ -231,21 +231,18 @@ def _rounds(base: StepProfile, new: StepProfile) -> str:
 
 def _range(ratio: Ratio) -> str:
     if ratio.high is None:
-        return f"at least {_change(ratio.low)}" if ratio.low > 0 else "anything"
+        return f"at least {_change(ratio.low)}" if ratio.low > 0 else "any ratio"
     high = _change(ratio.high)
-    return f"{_change(ratio.low)} to {high}" if ratio.low > 0 else f"at most {high}"
+    return f"{ratio.low:,.3f}× to {high}" if ratio.low > 0 else f"at most {high}"
 
 
 def _change(ratio: float) -> str:
-    """``10.2 % slower``; of a shorter step by how much longer the other is."""
-    if ratio == 1:
-        return "equally long"
-    share = max(ratio, 1 / ratio) - 1
-    return f"{100 * share:,.1f} % {'slower' if ratio >= 1 else 'faster'}"
+    """``1.102× as long``."""
+    return f"{ratio:,.3f}× as long"
 
 
 def _advice(base: StepProfile, new: StepProfile, judged: Sequence[Judged]) -> str:
-    """What would tell whether the first limit of which it cannot be told is kept."""
+    """Return what to do to decide the first inconclusive limit."""
     first = next(j for j in judged if j.state == "inconclusive")
     if first.value is None:
         return ""
@@ -255,7 +252,7 @@ def _advice(base: StepProfile, new: StepProfile, judged: Sequence[Judged]) -> st
 
 
 def _more_rounds(base: StepProfile, new: StepProfile, judged: Judged) -> str:
-    """How many rounds would tell, if they scatter as these do."""
+    """Return how many rounds would decide, if they vary as the present ones do."""
     assert judged.value is not None
     rounds = max(min(base.rounds, new.rounds), 1)
     shift = 0.0 if judged.limit.unit == "ns" else 1.0
@@ -266,14 +263,14 @@ def _more_rounds(base: StepProfile, new: StepProfile, judged: Judged) -> str:
     needed = rounds * (noise / distance) ** 2 if distance else math.inf
     if not needed <= MOST_ROUNDS:
         return (
-            f"over {MOST_ROUNDS} rounds would be needed, as these scatter: give a limit farther "
-            "from what was measured"
+            f"more than {MOST_ROUNDS} rounds would be needed; choose a limit farther from the "
+            "measured ratio"
         )
     number = math.ceil(needed)
     each = (new.info.iterations or 0) // rounds or _USUAL_ITERATIONS
     return (
-        f"capture both with --rounds {number} --iterations {number * each}: about so many rounds "
-        f"would tell, if they scatter as these {rounds} do"
+        f"capture both with --rounds {number} --iterations {number * each}; about {number} rounds "
+        "would decide, if they vary as before"
     )
 
 

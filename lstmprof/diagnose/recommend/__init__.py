@@ -142,7 +142,7 @@ class Recommendation:
         best = next((r for r in self.ranking if r.profile.info.framework == own), None)
         if best is None or best.certainty != MEASURED:
             return ""
-        return f" Within {own} it is {best.implementation}, {best.slowdown:.2f}× as long."
+        return f" Fastest in {own}: {best.implementation}, {best.slowdown:.2f}× as long."
 
     def __repr__(self) -> str:
         return "\n".join([self.sentence, *map(_in_a_line, self.ranking)])
@@ -192,7 +192,7 @@ def ranked(
     looked = {breakdown.run.name for breakdown in first_looks}
     profiles = [step_profile_of(breakdown) for breakdown in (*finals, *first_looks)]
     if not profiles:
-        raise RunError("no implementation could be measured", "see why above")
+        raise RunError("no implementation could be measured", "see the errors above")
     profiles = sorted(profiles, key=lambda profile: profile.length_ns)
     first, *others = profiles
     rows = [Ranked(1, first, FIRST, 1.0, "", first.name in looked)]

@@ -66,14 +66,12 @@ class Candidates:
         """What will be done, and about how long it takes."""
         looks = [_seconds(request, LOOK_S) for request in self.requests.values()]
         whole = sum(looks)
-        text = f"a first look at {number_of(len(looks), 'implementation', 'implementations')}"
+        text = f"timing {number_of(len(looks), 'implementation', 'implementations')} in one round"
         if not quick and len(looks) > 1:
             fastest = sorted(_seconds(r, ROUND_S) for r in self.requests.values())[:MOST_IN_TURNS]
             whole += ROUNDS * statistics.fmean(fastest) * min(len(fastest), 4)
-            text += f", then {ROUNDS} rounds of the fastest in turns"
-        return f"{text}: about {span(whole)}" + (
-            "" if quick else ", --quick is the first look only"
-        )
+            text += f", then the fastest in {ROUNDS} rounds"
+        return f"{text}: about {span(whole)}" + ("" if quick else "; --quick stops after one round")
 
 
 def _seconds(request: CaptureRequest, timed_s: float) -> float:
@@ -101,7 +99,7 @@ def candidates(
             todo[planned.name] = request
     if not todo:
         why = "; ".join(f"{each.implementation}: {each.reason}" for each in left[:3])
-        raise UsageError(f"nothing runs here on {common.workload.name}", why)
+        raise UsageError(f"no implementation can run {common.workload.name} here", why)
     return Candidates(todo, tuple(left))
 
 
@@ -153,7 +151,7 @@ def _looked_at(
     left: list[LeftOut] = []
     for name, request in requests.items():
         if looks and is_over():
-            left.append(LeftOut(request.implementation, "the time that was given was over"))
+            left.append(LeftOut(request.implementation, "the time limit (--minutes) was reached"))
             continue
         one = [{name: replace(request, **LOOK)}]
         looks.update(_captured(one, out, 1, force, progress, left))

@@ -41,7 +41,7 @@ _OF_PEAKS = ("device", "precision", "threads")
 _PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
 _NUMBER = r"\s*(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+(?:e[+-]?\d+)?)\s*"
 _RATES = {
-    "products": re.compile(_NUMBER + r"(?:([kmgtp]?)flops?(?:/s)?)?\s*", re.IGNORECASE),
+    "matmuls": re.compile(_NUMBER + r"(?:([kmgtp]?)flops?(?:/s)?)?\s*", re.IGNORECASE),
     "copies": re.compile(_NUMBER + r"(?:([kmgtp]?)b(?:ytes)?/s)?\s*", re.IGNORECASE),
 }
 _EXAMPLE = "write it like 67e12,3.35e12 or 67TFLOP/s,3.35TB/s"
@@ -208,7 +208,7 @@ def parsed(text: str) -> Peaks:
     """
     parts = text.split(",")
     if len(parts) != 2:
-        raise UsageError(f"peaks '{text}' are not a rate of products and one of copies", _EXAMPLE)
+        raise UsageError(f"--peaks '{text}' is not a matmul rate and a copy rate", _EXAMPLE)
     return Peaks(*(_rate(kind, part) for kind, part in zip(_RATES, parts, strict=True)))
 
 
@@ -216,7 +216,7 @@ def _rate(kind: str, text: str) -> float:
     match = _RATES[kind].fullmatch(text)
     rate = float(match[1]) * _PREFIXES[(match[2] or "").lower()] if match else 0.0
     if not 0 < rate < math.inf:
-        raise UsageError(f"peak '{text.strip()}' is no rate of {kind} above 0", _EXAMPLE)
+        raise UsageError(f"--peaks: '{text.strip()}' is not a rate of {kind} above 0", _EXAMPLE)
     return rate
 
 
@@ -249,8 +249,8 @@ def gemm_factor(profile: StepProfile, limit: Roofline | None) -> float:
     """
     if limit is None:
         raise UsageError(
-            f"{profile.name}: the roofline of its products is not known",
-            "give the peaks of its device with --peaks; it needs a run that lstmprof captured",
+            f"{profile.name}: the roofline of its matmuls is unknown",
+            "give a run of lstmprof capture, and the peaks of its device with --peaks",
         )
     bound = sum(each.ns for each in limit.bounds if each.cost.category == "gemm")
     spent = total_ns(
@@ -258,7 +258,7 @@ def gemm_factor(profile: StepProfile, limit: Roofline | None) -> float:
     )
     if not spent or not bound:
         raise UsageError(
-            f"{profile.name}: its profile has no matmuls of their own",
-            "leave --gemm-at-roofline out",
+            f"{profile.name}: the profile has no separate matmuls",
+            "omit --gemm-at-roofline",
         )
     return max(spent / bound, 1.0)

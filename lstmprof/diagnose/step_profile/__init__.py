@@ -219,8 +219,8 @@ def step_profile_of(
         UsageError: the run has no such rank or device.
     """
     if not breakdown.windows:
-        fault = f"{breakdown.run.name}: no event of its profile has a length"
-        raise RunError(fault, "capture or ingest it again")
+        fault = f"{breakdown.run.name}: no event of its profile has a duration"
+        raise RunError(fault, "capture or ingest the run again")
     lanes = mean_steps(breakdown.ledger)
     straggler = straggler_of(breakdown, [(lane.rank, lane.device) for lane in lanes])
     lane, reason = _chosen(breakdown.run.name, lanes, straggler, (rank, device))
@@ -284,11 +284,11 @@ def _chosen(
     if not fitting:
         raise UsageError(f"{name}: has no {_named(asked)}", _instead(lanes))
     if len(fitting) == 1:
-        return fitting[0], "" if asked == (None, None) else "the one asked for"
+        return fitting[0], "" if asked == (None, None) else "chosen by an option"
     if straggler is not None and straggler.state == FOUND:
         for lane in fitting:
             if (lane.rank, lane.device) == straggler.place:
-                return lane, "the others wait for it"
+                return lane, "the straggler"
     of_first = [lane for lane in fitting if lane.rank == fitting[0].rank]
     lane = max(of_first, key=lambda lane: lane.busy_share)
     return lane, "the busiest" if len(of_first) == len(fitting) else "the busiest of the first rank"
@@ -303,7 +303,7 @@ def _named(asked: Place) -> str:
 def _instead(lanes: Sequence[MeanStep]) -> str:
     """What to ask for."""
     if len(lanes) == 1 and (lanes[0].rank, lanes[0].device) == (None, None):
-        return "it is of one process on a CPU: ask for none"
+        return "it has one process on a CPU; omit --rank and --device"
     return f"it has {_listed(lanes)}"
 
 
@@ -350,7 +350,7 @@ def _which_lane(lane: MeanStep, lanes: Sequence[MeanStep], reason: str) -> tuple
     """Which lane of several this is about, and why."""
     if len(lanes) == 1:
         return ()
-    return (f"this is about {lane_words(lane.rank, lane.device)}, one of {len(lanes)}: {reason}",)
+    return (f"diagnosed: {lane_words(lane.rank, lane.device)} (1 of {len(lanes)}, {reason})",)
 
 
 def _communication(

@@ -62,7 +62,9 @@ def with_markers(events: EventTable, pattern: str) -> EventTable:
     try:
         expression = re.compile(pattern)
     except re.error as fault:
-        raise UsageError(f"--step-range '{pattern}' is no regular expression ({fault})") from fault
+        raise UsageError(
+            f"--step-range '{pattern}' is not a regular expression ({fault})"
+        ) from fault
     marked = events.replaced(lambda part: {"kind": _marked_kinds(part, expression)})
     if marked.has_kind("step"):
         return marked
@@ -72,7 +74,8 @@ def with_markers(events: EventTable, pattern: str) -> EventTable:
         there.update(names[code] for code in codes[_host_ranges(part)].tolist())
     frequent = ", ".join(f"'{name}'" for name, _ in there.most_common(_MOST_NAMED)) or "none"
     raise UsageError(
-        f"--step-range '{pattern}' finds no host range", f"the most frequent are {frequent}"
+        f"--step-range '{pattern}' matches no host range",
+        f"the most frequent ranges are {frequent}",
     )
 
 

@@ -70,7 +70,7 @@ def write(
         with _opened(path) as file:
             _write(breakdown, packed, Packets(file), breakdown.windows if of is None else of, span)
     except OSError as fault:
-        raise RunError(f"{path}: {fault.strerror}", "name a file that can be written") from fault
+        raise RunError(f"{path}: {fault.strerror}", "choose a writable file") from fault
     return path.stat().st_size
 
 
@@ -80,7 +80,7 @@ def refuse(path: Path, *, force: bool) -> None:
     Raises:
         RunError: it is there already and ``force`` is not given, or it is no plain file.
     """
-    check_file(path, force=force, next_step="give --force to replace it, or another file")
+    check_file(path, force=force, next_step="add --force to overwrite it, or choose another file")
 
 
 @contextmanager

@@ -145,11 +145,12 @@ class CudaEvents:
     def notes(self) -> Iterator[str]:
         """What the user must be told of any such profile."""
         if self.untimed:
-            yield f"{self.untimed} events were left out because they have no possible time"
+            yield f"{self.untimed} events were left out because their time is invalid"
         if self.open_ranges:
             yield (
-                f"{self.open_ranges} NVTX ranges were open when the capture ended: they last until"
-                " its last event"
+                f"{self.open_ranges} NVTX ranges were still open when the capture ended; "
+                "lstmprof ends"
+                " them at the last event"
             )
 
 

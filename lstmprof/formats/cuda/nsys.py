@@ -81,9 +81,7 @@ def profile(path: Path | str, database: Tables) -> Profile:
     origin_ns = recorded.origin_ns
     if origin_ns is None or recorded.columns is None:
         why = f" ({complaints[0]})" if complaints else ""
-        raise ProfileError(
-            path, f"the capture holds no CUDA call and no NVTX range{why}", _NEXT_STEP
-        )
+        raise ProfileError(path, f"has no CUDA call and no NVTX range{why}", _NEXT_STEP)
     return Profile(
         format="nsys",
         base_ns=None if started_ns is None else rows.positive(started_ns + origin_ns),
@@ -109,21 +107,21 @@ def _missing(recorded: CudaEvents, graphs: int, complaints: list[str]) -> Iterat
         yield from (f"the profiler logged: {line}" for line in complaints[1:])
     if graphs:
         yield (
-            f"{graphs} CUDA graphs were recorded whole, not kernel by kernel: add"
-            " --cuda-graph-trace=node"
+            f"the kernels of {graphs} CUDA graphs were not recorded; add "
+            "--cuda-graph-trace=node to nsys"
         )
 
 
 def _without_size(allocations: int) -> Iterator[str]:
     if allocations:
-        yield f"{allocations} allocations or frees were left out: they have no time, size or kind"
+        yield f"{allocations} allocations or frees without time, size or kind were left out"
 
 
 def _without_place(values: int) -> Iterator[str]:
     if values:
         yield (
-            f"{values} values of GPU metrics were left out: they have no name, time or number, or"
-            " are of a GPU that the program does not use"
+            f"{values} GPU metric values were left out: no name, time or number, or a GPU that the"
+            " program does not use"
         )
 
 

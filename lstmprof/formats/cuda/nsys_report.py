@@ -18,8 +18,8 @@ from lstmprof.formats.raw_file import OpenFile, RawFile
 from lstmprof.scratch import temporary_folder
 
 NAMES = (".nsys-rep", ".qdrep")
-_BY_HAND = "export it where nsys is, and give that: nsys export --type sqlite"
-_NEWER = "use an nsys as new as the one that recorded it: nsys export --type sqlite"
+_BY_HAND = "run nsys export --type sqlite on a machine that has nsys, and give the .sqlite file"
+_NEWER = "run nsys export --type sqlite with the nsys version that recorded it, or a newer one"
 
 
 def recognises(raw: RawFile) -> bool:
@@ -36,7 +36,7 @@ def read(raw: RawFile) -> Profile:
     """
     tool = shutil.which("nsys")
     if tool is None:
-        what = "is an Nsight Systems report, and nsys is not on the PATH to export it"
+        what = "is an Nsight Systems report, and nsys, which must export it, is not on the PATH"
         raise ForeignFileError(raw.path, what, _BY_HAND)
     with raw.on_disk() as given, temporary_folder() as folder:
         report, database = folder / "report.nsys-rep", folder / "report.sqlite"
@@ -50,7 +50,7 @@ def read(raw: RawFile) -> Profile:
         if done.returncode or not database.is_file():
             said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
             why = f" ({said[-1]})" if said else ""
-            raise ProfileError(raw.path, f"is a report that nsys cannot export{why}", _NEWER)
+            raise ProfileError(raw.path, f"nsys could not export the report{why}", _NEWER)
         return nsys.read(RawFile(raw.path, OpenFile(database)))
 
 

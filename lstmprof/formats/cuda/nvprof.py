@@ -93,7 +93,7 @@ def read(raw: RawFile) -> Profile:
         versions = database.ints("Version", "version") if "Version" in database.columns else {}
     origin_ns = recorded.origin_ns
     if origin_ns is None or recorded.columns is None:
-        raise ProfileError(raw.path, "the session holds no CUDA call and no NVTX range", _NEXT_STEP)
+        raise ProfileError(raw.path, "has no CUDA call and no NVTX range", _NEXT_STEP)
     version = [rows.positive(v) for values in versions.values() for v in values.tolist()]
     return Profile(
         format="nvprof",

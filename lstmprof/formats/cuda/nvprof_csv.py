@@ -39,9 +39,9 @@ _CORRELATED = re.compile(r"(.+) \[(\d{1,18})\]", re.ASCII | re.DOTALL)
 _COPY = re.compile(r"\[(?:CUDA memcpy|Unified Memory Memcpy) (\w+)\]")
 _MEMSET = "[CUDA memset]"
 _NO_THREADS = (
-    "nvprof's CSV tells no thread and no NVTX range: its database, nvprof -o FILE, has both"
+    "nvprof's CSV has no threads and no NVTX ranges; record with nvprof -o FILE to get both"
 )
-_NEXT_STEP = "print it again: nvprof --print-gpu-trace --print-api-trace --csv --log-file FILE"
+_NEXT_STEP = "record again: nvprof --print-gpu-trace --print-api-trace --csv --log-file FILE"
 
 
 def recognises(raw: RawFile) -> bool:
@@ -58,7 +58,7 @@ def read(raw: RawFile) -> Profile:
     table = _Table(raw)
     events = list(table.rows())
     if not events:
-        raise ProfileError(raw.path, "the trace holds no GPU activity and no CUDA call", _NEXT_STEP)
+        raise ProfileError(raw.path, "has no GPU activity and no CUDA call", _NEXT_STEP)
     origin_ns = min(event.start_ns for event in events)
     return Profile(
         format="nvprof",
@@ -75,14 +75,15 @@ def _notes(table: _Table) -> Iterator[str]:
     yield _NO_THREADS
     if table.left_out:
         yield (
-            f"{table.left_out} lines were left out: they are no kernel, copy, memset or call, or"
-            " have no possible time"
+            f"{table.left_out} lines were left out: not a kernel, copy, memset or call, or "
+            "without a"
+            " valid time"
         )
     coarse_ns = table.unit_ns("Start") // 10**6
     if coarse_ns > 1:
         yield (
-            f"starts are rounded to {coarse_ns:,} ns; nvprof --normalized-time-unit us tells them"
-            " to the nanosecond"
+            f"start times are rounded to {coarse_ns:,} ns; use nvprof --normalized-time-unit us for"
+            " nanoseconds"
         )
 
 
@@ -116,7 +117,7 @@ class _Table:
         """Nanoseconds of one unit of a column of times."""
         unit = self._units.get(heading, "")
         if unit not in _NS:
-            raise ProfileError(self.path, f"has no unit of time below {heading}", _NEXT_STEP)
+            raise ProfileError(self.path, f"column {heading} has no time unit", _NEXT_STEP)
         return _NS[unit]
 
     def _row(self, record: Sequence[str]) -> Row | None:

@@ -92,7 +92,7 @@ class ParquetTables(Tables):
             metadata, texts = self._footers[table]
             return pq.ParquetFile(path, read_dictionary=texts, metadata=metadata)
         except (pa.ArrowException, OSError, UnicodeError) as error:
-            fault = "is no Parquet file, or is cut short"
+            fault = "is not a Parquet file, or is truncated"
             raise ProfileError(path, fault, _AGAIN) from error
 
     def _batches(self, table: str, names: list[str]) -> Iterator[pa.RecordBatch]:
@@ -101,9 +101,7 @@ class ParquetTables(Tables):
         size = (self._folder / f"{table}{_ENDING}").stat().st_size
         if file.metadata.num_rows * 8 > max(FREE_BYTES, MAX_RATIO * size):
             rows = f"{file.metadata.num_rows} rows in its {size} bytes"
-            raise ProfileError(
-                self._folder / f"{table}{_ENDING}", f"says that it has {rows}", _AGAIN
-            )
+            raise ProfileError(self._folder / f"{table}{_ENDING}", f"claims to hold {rows}", _AGAIN)
         for group in range(file.num_row_groups):
             left = file.metadata.row_group(group).num_rows
             counts = [min(_CHUNK_ROWS, left - at) for at in range(0, left, _CHUNK_ROWS)]
@@ -114,7 +112,7 @@ class ParquetTables(Tables):
             read = file.iter_batches(_CHUNK_ROWS, [group], names, use_threads=len(counts) > 1)
             for batch, count in itertools.zip_longest(read, counts, fillvalue=()):
                 if not isinstance(batch, pa.RecordBatch) or len(batch) != count:
-                    fault = "is damaged: a column has not as many rows as the table"
+                    fault = "is damaged: a column has fewer or more rows than the table"
                     raise ProfileError(self._folder / f"{table}{_ENDING}", fault, _AGAIN)
                 yield batch
 
@@ -125,7 +123,7 @@ class ParquetTables(Tables):
             lengths = pc.binary_length(column.dictionary).take(column.indices)
             if (pc.sum(lengths).as_py() or 0) > _MOST_CHUNK_BYTES:
                 path = self._folder / f"{table}{_ENDING}"
-                raise ProfileError(path, "holds texts that are too long for names", _AGAIN)
+                raise ProfileError(path, "has texts too long to be names", _AGAIN)
             column = column.cast(column.type.value_type)
         texts = column.cast(pa.binary()).to_pylist()
         mended = (None if text is None else text.decode("utf-8", "replace") for text in texts)

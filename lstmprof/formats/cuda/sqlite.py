@@ -77,7 +77,7 @@ class Database(Tables):
         for (text,) in self.connection.execute(query):
             left -= len(text or "")
             if left < 0:
-                raise sqlite3.DatabaseError("texts are pointed to again and again")
+                raise sqlite3.DatabaseError("references to texts exceed the file's size")
             yield text
 
     def text_at(self, table: str, name: str, number: int) -> str | None:
@@ -98,7 +98,7 @@ class Database(Tables):
     def _check_numbered(self, table: str) -> None:
         """Refuse a table of which a column is called as the number of a row is."""
         if {"rowid", _KEY} & {name.lower() for name in self.columns[table]}:
-            raise sqlite3.DatabaseError(f"table {table} hides the numbers of its rows")
+            raise sqlite3.DatabaseError(f"table {table} has a column named rowid")
 
     def _int_chunks(
         self, columns: frozenset[str], names: tuple[str, ...], source: str
@@ -137,7 +137,7 @@ class Database(Tables):
         while rows := cursor.fetchmany(_CHUNK_ROWS):
             left -= len(rows)
             if left < 0:
-                raise sqlite3.DatabaseError(f"{source} has more rows than the file has room")
+                raise sqlite3.DatabaseError(f"{source} has more rows than fit into the file")
             yield rows
 
 
@@ -187,7 +187,7 @@ def _check_length(raw: RawFile) -> None:
     if raw.length < expected:
         raise ProfileError(
             raw.path,
-            f"the SQLite database is cut short: {raw.length} of {expected} bytes are there",
+            f"the SQLite database is truncated: {raw.length} of {expected} bytes",
             "copy or export it again",
         )
 

@@ -78,8 +78,8 @@ def read(raw: RawFile) -> Profile:
     if not intervals:
         raise ProfileError(
             raw.path,
-            "the trace holds no event with a duration: nothing was recorded",
-            "run the profiled steps inside the profiler, then export",
+            "the trace has no event with a duration; nothing was recorded",
+            "run some steps inside the profiler, then export",
         )
     beside = Counters.of([table_of(found)])
     return profile(header, rows.columns(intervals), left_out, beside)
@@ -177,7 +177,7 @@ def found_rows(events: Iterable[Any]) -> tuple[list[Row], list[Count], LeftOut]:
 def _left_out(left_out: LeftOut) -> list[str]:
     notes = [f"{n:,} events were left out because {why}" for why, n in left_out.dropped.items()]
     return notes + [
-        f"{n:,} events of the unknown category '{one_line(c)[:40]}' are kept as ranges"
+        f"{n:,} events of unknown category '{one_line(c)[:40]}' are treated as ranges"
         for c, n in left_out.unknown.most_common(_MAX_LOGGED)
     ]
 

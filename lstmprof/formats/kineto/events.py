@@ -110,7 +110,7 @@ def interval(event: dict[str, Any]) -> tuple[int, int] | str:
     start_ns = (start + _FS_PER_NS // 2) // _FS_PER_NS
     end_ns = (start + length + _FS_PER_NS // 2) // _FS_PER_NS
     if max(abs(start_ns), abs(end_ns)) > rows.MAX_NS:
-        return "their time is impossible"
+        return "their time is invalid"
     return start_ns, end_ns - start_ns
 
 

@@ -178,7 +178,7 @@ class _Reader:
             for text, answer in asked:
                 yield text, answer.result()
         except KilledError as error:
-            fault = "a process that read it was killed, most likely for want of memory"
+            fault = "the system killed a process that read it, most likely because memory ran out"
             raise ProfileError(self._label, fault, "profile fewer steps") from error
 
     def read(self, content: bytes) -> Piece | None:

@@ -34,7 +34,7 @@ from lstmprof.formats.rows import Row
 
 _HEAD_BYTES = 4096
 _MOST_NAMED = 3
-_NO_EVENT = "record a profile with slices, or give torch.profiler's JSON"
+_NO_EVENT = "record a profile with slices, or give a torch.profiler JSON"
 _KNOWN = "give a trace of lstmprof export, rocprofv3 or torch.profiler"
 _JOINED = ("runtime", *ACTIVITY_KINDS)
 #: Correlations of arrows begin beyond those that profilers count.
@@ -59,7 +59,7 @@ def read(raw: RawFile) -> Profile:
     if facts and facts.description:
         return _own(raw, found, own.facts(raw.path, facts.description))
     if any(name.startswith(own.LEDGER) for name in names):
-        fault = "was written by an older lstmprof, whose slices do not say what they are"
+        fault = "was written by an older lstmprof, whose exports cannot be read"
         raise ProfileError(raw.path, fault, "export the run again")
     return _Foreign(raw, found).profile()
 
@@ -137,7 +137,7 @@ def _own(raw: RawFile, found: Outline, facts: own.Facts) -> Profile:
             collected.add(slice_.number, row, place.rank)
     columns = collected.columns()
     if columns is None:
-        raise ProfileError(raw.path, "holds no event", "export the run again")
+        raise ProfileError(raw.path, "has no event", "export the run again")
     origin_ns = rows.first_ns(columns)
     table = rows.moved(columns, origin_ns)
     if len(collected.ranks) > 1:  # a table on disk is of one rank
@@ -191,7 +191,7 @@ class _Foreign:
         if self._kineto_left.unknown:
             categories = [name for name, _ in self._kineto_left.unknown.most_common(_MOST_NAMED)]
             shown = ", ".join(one_line(name)[:40] or "none" for name in categories)
-            what = f"is a Perfetto trace of no profiler that is known (categories: {shown})"
+            what = f"is a Perfetto trace of an unknown profiler (categories: {shown})"
             raise ForeignFileError(self._raw.path, what, _KNOWN)
         raise ProfileError(self._raw.path, "is a Perfetto trace without slices", _NO_EVENT)
 
@@ -227,7 +227,7 @@ class _Foreign:
     def _profile(self) -> Profile:
         columns = self._collected.columns()
         if columns is None:
-            raise ProfileError(self._raw.path, "holds no kernel, copy, call or range", _NO_EVENT)
+            raise ProfileError(self._raw.path, "has no kernel, copy, call or range", _NO_EVENT)
         self._kineto_left.dropped.update(+self._slices.left_out)
         if self._of_kineto:
             return kineto.profile(self._header(), columns, self._kineto_left, NO_COUNTERS)

@@ -95,12 +95,10 @@ def facts(path: object, description: str) -> Facts:
     try:
         said = msgspec.json.decode(description, type=Facts)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        fault = f"what its track '{FACTS_TRACK}' says is damaged"
+        fault = f"its track '{FACTS_TRACK}' is damaged"
         raise ProfileError(path, fault, "export the run again") from error
     if not _FORMAT.fullmatch(said.format) or abs(said.origin_ns) > rows.MAX_NS:
-        raise ProfileError(
-            path, f"what its track '{FACTS_TRACK}' says is damaged", "export the run again"
-        )
+        raise ProfileError(path, f"its track '{FACTS_TRACK}' is damaged", "export the run again")
     return said
 
 

@@ -102,15 +102,15 @@ def packets(raw: RawFile, message: Any) -> Iterator[Any]:
             for _, inner in _contents(RawFile(raw.path, unpacked)):
                 yield message.FromString(inner)
         except (DecodeError, zlib.error, _CutError) as error:
-            fault = f"the Perfetto trace is damaged in its packet at byte {at}"
+            fault = f"the Perfetto trace is damaged in the packet at byte {at}"
             raise ProfileError(raw.path, fault, _AGAIN) from error
 
 
 def refuse_zstd(raw: RawFile, packet: Any) -> None:
     """Raises ProfileError where ``packet`` holds others in a compression that is not read."""
     if packet.zstd_compressed_packets:
-        fault = "is a Perfetto trace whose packets are compressed with zstd"
-        raise ProfileError(raw.path, fault, "unpack them: traceconv decompress_packets")
+        fault = "is a Perfetto trace with zstd-compressed packets"
+        raise ProfileError(raw.path, fault, "run traceconv decompress_packets first")
 
 
 class _CutError(Exception):
@@ -121,8 +121,10 @@ def _unpacked(raw: RawFile, packed: bytes, most_bytes: int) -> bytes:
     stream = zlib.decompressobj()
     unpacked = stream.decompress(packed, most_bytes + 1)
     if len(unpacked) > most_bytes:
-        fault = f"its compressed packets unpack to more than {MAX_RATIO} times the file"
-        raise ProfileError(raw.path, fault, "traceconv decompress_packets, if you trust it")
+        fault = f"its packets decompress to more than {MAX_RATIO} times the file's size"
+        raise ProfileError(
+            raw.path, fault, "if you trust the file, run traceconv decompress_packets first"
+        )
     if not stream.eof:
         raise _CutError
     return unpacked
@@ -158,5 +160,5 @@ def _damaged(raw: RawFile, at: int) -> ProfileError:
 
 
 def _cut(raw: RawFile, at: int) -> ProfileError:
-    fault = f"the Perfetto trace is cut short in its packet at byte {at}"
+    fault = f"the Perfetto trace is truncated in the packet at byte {at}"
     return ProfileError(raw.path, fault, _AGAIN)

@@ -28,12 +28,12 @@ _CLEARED, _NEEDS_STATE = 1, 2
 _FIRST_OWN_CLOCK, _LAST_OWN_CLOCK = 64, 127
 _DEEPEST = 16
 
-LOST = "what they rest on was lost before it was written"
-NO_CLOCK = "nothing says how their clock runs"
-NO_START = "they end without having begun"
-NO_END = "they never end"
+LOST = "the recorder lost packets that they depend on"
+NO_CLOCK = "their clock is not defined"
+NO_START = "they have no begin"
+NO_END = "they have no end"
 NEGATIVE = "their duration is negative"
-IMPOSSIBLE = "their time is impossible"
+IMPOSSIBLE = "their time is invalid"
 
 
 class Slice(NamedTuple):

@@ -35,7 +35,7 @@ _OWN = ("rocpd_kernel_dispatch", "rocpd_memory_copy", "rocpd_region")
 _RPD = frozenset(("rocpd_api", "rocpd_op"))
 _SCHEMA = "3"
 _JSON = "record with rocprofv3 --runtime-trace --output-format json"
-_EACH = "give the .db of each by itself"
+_EACH = "give each .db file separately"
 
 
 def recognises(raw: RawFile) -> bool:
@@ -103,15 +103,17 @@ def _check_tables(path: Path | str, database: Database) -> None:
         ProfileError: they are rocmProfileData's, or of another version of the schema.
     """
     if _RPD & database.columns.keys():
-        raise ProfileError(path, "is a database of rocmProfileData, which is not read", _JSON)
+        raise ProfileError(
+            path, "is a rocmProfileData database, which lstmprof does not read", _JSON
+        )
     for suffix in _suffixes(database):
         version = _schema_version(database, f"rocpd_metadata{suffix}")
         if version is not None and version.split(".")[0] != _SCHEMA:
             what = f"is a rocpd database of schema {one_line(version)[:24]}"
-            raise ProfileError(path, f"{what}; this version reads schema {_SCHEMA}", _JSON)
+            raise ProfileError(path, f"{what}; lstmprof reads schema {_SCHEMA}", _JSON)
     for table, columns in database.columns.items():
         if table.startswith(_OWN) and not {"start", "end"} <= columns:
-            what = f"is a rocpd database whose table {one_line(table)[:80]} has no start and end"
+            what = f"its table {one_line(table)[:80]} has no columns start and end"
             raise ProfileError(path, what, _JSON)
 
 
@@ -131,12 +133,12 @@ def _check_processes(path: Path | str, processes: Sequence[Process]) -> None:
     """
     machines = {nid for process in processes for nid in process.machines}
     if len(machines) > 1:
-        what = f"holds processes of {len(machines)} machines, whose clocks differ"
+        what = f"has processes of {len(machines)} machines, whose clocks differ"
         raise ProfileError(path, what, _EACH)
     pids = Counter(pid for process in processes for pid in process.pids.values())
     twice = [pid for pid, count in pids.items() if count > 1]
     if twice:
-        raise ProfileError(path, f"holds two processes of the number {twice[0]}", _EACH)
+        raise ProfileError(path, f"has two processes with the id {twice[0]}", _EACH)
 
 
 def _numbered(processes: Sequence[Process]) -> list[Gpu]:

@@ -185,5 +185,5 @@ def _accelerators(
 
 def _notes(complaints: list[str], untimed: int) -> Iterator[str]:
     if untimed:
-        yield f"{untimed} events were left out because they have no possible time of their own"
+        yield f"{untimed} events were left out because their time is invalid"
     yield from complaints[:_MAX_NOTES]

@@ -136,7 +136,7 @@ def damage(content: bytes) -> str:
         missing = start + length - len(content)
         if missing > 0:
             return (
-                f"the XPlane protobuf is cut short or damaged: its part at byte {position} needs"
+                f"the XPlane protobuf is truncated or damaged: its part at byte {position} needs"
                 f" {missing} bytes more than the file has"
             )
         plane = content[position : start + length]

@@ -137,7 +137,7 @@ class Cudnn(Library):
             return CaptureError("out of memory: " + name, "try a smaller --batch")
         return CaptureError(
             "{} failed: {} ({})".format(name, words, more) if more else name + " failed: " + words,
-            "set CUDNN_LOGLEVEL_DBG=3 and CUDNN_LOGDEST_DBG=stderr for cuDNN's own log",
+            "set CUDNN_LOGLEVEL_DBG=3 and CUDNN_LOGDEST_DBG=stderr to see cuDNN's log",
         )
 
     def created(self, what: str) -> int:

@@ -66,8 +66,8 @@ def loaded(name: str, package: str) -> ctypes.CDLL:
         except OSError as error:
             fault = fault or error
     raise CaptureError(
-        "{} cannot be loaded: {}".format(name, fault),
-        "install {} in {}, or name its folder in LD_LIBRARY_PATH".format(package, sys.executable),
+        "could not load {}: {}".format(name, fault),
+        "install {} in {}, or add its folder to LD_LIBRARY_PATH".format(package, sys.executable),
     )
 
 
@@ -165,7 +165,7 @@ class Runtime(Library):
         words = error_string(status).decode("utf-8", "replace")
         return CaptureError(
             "{} failed: {} (error {})".format(name, words, status),
-            "see whether nvidia-smi shows the GPU, and a driver as new as the library",
+            "check that nvidia-smi lists the GPU and a driver recent enough for the library",
         )
 
     def version(self, component: str) -> str:

@@ -56,7 +56,7 @@ class Network(nn_lstm.Network):
         inductor = torch._inductor
         if not hasattr(inductor, "aoti_load_package"):
             raise CaptureError(
-                "torch {} does not load what AOTInductor compiled".format(torch.__version__),
+                "torch {} cannot load AOTInductor packages".format(torch.__version__),
                 "install torch 2.6 or newer",
             )
         plain = nn_lstm.Network(self.workload).to(inputs.device).eval()

@@ -53,14 +53,12 @@ def write(
     """
     paths = [folder / f"{figure.key}.{format_}" for figure in drawn]
     for path in paths:
-        check_file(path, force=force, next_step="give --force to replace it")
+        check_file(path, force=force, next_step="add --force to overwrite it")
     try:
         for path, figure in zip(paths, drawn, strict=True):
             write_file(path, _content(alone(figure), format_))
     except OSError as fault:
-        raise RunError(
-            f"{folder}: {fault.strerror}", "give a folder that can be written"
-        ) from fault
+        raise RunError(f"{folder}: {fault.strerror}", "choose a writable folder") from fault
     return paths
 
 

@@ -135,7 +135,7 @@ def save(html: str, path: Path) -> int:
     try:
         write_file(path, content)
     except OSError as fault:
-        raise RunError(f"{path}: {fault.strerror}", "give an -o that can be written") from fault
+        raise RunError(f"{path}: {fault.strerror}", "choose a writable -o") from fault
     return len(content)
 
 
@@ -145,7 +145,7 @@ def refuse(path: Path, *, force: bool) -> None:
     Raises:
         RunError: it is there already and ``force`` is not given, or it is no plain file.
     """
-    check_file(path, force=force, next_step="give --force to replace it, or another -o")
+    check_file(path, force=force, next_step="add --force to overwrite it, or choose another -o")
 
 
 def vega() -> str:

@@ -85,5 +85,5 @@ def test_rows_of_one_total_stand_by_way_then_by_lane_and_memory() -> None:
 
 def test_sizes_that_are_more_than_a_number_are_refused() -> None:
     rows = [row("memcpy", IN, i, i + 1, **GPU, bytes=2**62) for i in range(3)]
-    with pytest.raises(RunError, match=r"copies: .* more than can be summed"):
+    with pytest.raises(RunError, match=r"copies: .* exceeds 64 bits"):
         copies(annotated(table(rows), captured=False), [])

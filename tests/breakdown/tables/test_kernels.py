@@ -144,7 +144,7 @@ def test_of_two_rules_that_decided_as_often_it_is_the_one_of_an_op() -> None:
 
 def test_times_that_are_more_than_a_number_are_refused() -> None:
     rows = [row("kernel", "k", i, i + 2**62, **GPU) for i in range(3)]
-    with pytest.raises(RunError, match=r"kernels: .* more than can be summed"):
+    with pytest.raises(RunError, match=r"kernels: .* exceeds 64 bits"):
         KINDS.pack(packed(annotated(table(rows), captured=False)), [])  # type: ignore[misc]
 
 

@@ -158,7 +158,7 @@ def test_a_profile_without_memory_says_how_it_is_recorded(
     assert lstmprof(["breakdown", str(run.path), "--table", "memory", "--format", "json"]) == 0
     told = capsys.readouterr()
     assert told.out.strip() == "[]"
-    assert "no memory was recorded: torch.profiler records it with profile_memory" in told.err
+    assert "table memory is empty; record with profile_memory" in told.err
 
 
 def test_allocators_of_one_device_are_told_apart(tmp_path: Path) -> None:
@@ -192,15 +192,15 @@ def test_check_says_whether_memory_was_recorded(tmp_path: Path) -> None:
     ]
     assert [row.state for row in told] == ["not recorded", "ok", "ok"]
     assert "profile_memory=True" in told[0].sentence
-    assert told[1].sentence == "6 allocations and frees, not what was allocated in all"
-    assert told[2].sentence == "6 allocations and frees, what was allocated"
+    assert told[1].sentence == "6 allocations and frees, no totals of allocated memory"
+    assert told[2].sentence == "6 allocations and frees, totals of allocated memory"
 
 
 def test_a_run_that_was_made_before_memory_was_read_is_to_be_made_again(tmp_path: Path) -> None:
     run = made(tmp_path / "run", [], profile_metadata={"profile_memory": 1})
     (row,) = (r for r in check([break_down(run)]).runs[0].rows if r.question == "memory")
     assert row.state == "not recorded"
-    assert row.sentence.endswith("if the run is of an older lstmprof, ingest its profile again")
+    assert row.sentence.endswith("if an older lstmprof wrote the run, ingest its profile again")
 
 
 _PROGRAM = """

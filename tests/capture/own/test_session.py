@@ -82,7 +82,7 @@ def test_the_run_is_one_that_every_stage_reads(tmp_path: Path) -> None:
     assert (info.implementation, info.precision, info.mode, info.seed) == (None,) * 4
     assert info.shapes_cost is None
     assert not info.workload
-    assert info.counters.reason == "the process had its threads already"
+    assert info.counters.reason == "the process had started its threads before"
     assert (info.iterations, len(info.profiled_wall_ns or ())) == (4, 2)
     table = run.stored.timings()
     assert table is not None
@@ -147,15 +147,15 @@ def test_a_writer_that_cannot_read_the_profile_is_told_in_one_line(tmp_path: Pat
         profile.write_text("{")
     assert (p.path, len(lines)) == (None, 1)
     assert p.reason is not None
-    assert "is not written" in p.reason
+    assert "did not write" in p.reason
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("steps", "words"),
     [
-        (0, "no step was seen: call step() at the end of each"),
-        (6, "the training ended after 5 steps, while profiling; with warmup=1, timed=4, steps=2"),
+        (0, "no step was seen; call step() at the end of each step"),
+        (6, "the training ended after 5 steps, while profiling; warmup=1, timed=4, steps=2 need"),
     ],
 )
 def test_too_few_steps_leave_no_run_and_one_line(tmp_path: Path, steps: int, words: str) -> None:
@@ -184,8 +184,8 @@ def test_what_ended_a_training_too_early_is_told_with_all_steps_that_it_had(
     with pytest.raises(KeyError):
         program()
     (line,) = lines
-    assert "the training ended by KeyError after 8 steps, while timing; with warmup=1" in line
-    assert f"it needs {PLAN.fewest() + 5} steps, and up to 100 more if they are short" in line
+    assert "the training ended by KeyError after 8 steps, while timing; warmup=1" in line
+    assert f"need {PLAN.fewest() + 5} steps, or up to 100 more if steps are short" in line
     assert "train longer" not in line
 
 
@@ -239,14 +239,14 @@ def test_a_profiler_that_fails_stops_the_measuring_and_not_the_training(tmp_path
         assert list(train(p, 9)) == list(range(9))
     place = tmp_path / "mine"
     words = "stopped while profiling: RuntimeError: Profiler is already enabled"
-    assert lines == [f"{place} is not written: {words}"]
+    assert lines == [f"did not write {place}: {words}"]
     with session(tmp_path / "other", []) as p:  # and another may begin
         p.step()
 
 
 def test_a_run_that_is_there_is_replaced_by_force_alone(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
-    with pytest.raises(RunError, match="is there already"), session(tmp_path / "mine", []):
+    with pytest.raises(RunError, match="already exists"), session(tmp_path / "mine", []):
         pass
     with session(tmp_path / "mine", [], force=True) as p:
         list(train(p, 20))
@@ -255,15 +255,15 @@ def test_a_run_that_is_there_is_replaced_by_force_alone(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_there_is_told_before_anything_begins(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
-    with pytest.raises(RunError, match="is there already; give force=True to replace it"):
+    with pytest.raises(RunError, match="already exists; pass force=True to overwrite it"):
         lp.profile(tmp_path / "mine")
-    with pytest.raises(UsageError, match="no name for a run"):
+    with pytest.raises(UsageError, match="cannot name a run"):
         lp.profile(tmp_path / ".mine")
 
 
 def test_two_at_once_are_refused(tmp_path: Path) -> None:
     with session(tmp_path / "mine", []) as p:
-        with pytest.raises(UsageError, match=r"another lstmprof\.profile measures"):
+        with pytest.raises(UsageError, match=r"another lstmprof\.profile is active"):
             session(tmp_path / "other", []).begin()
         list(train(p, 20))
     assert p.path is not None
@@ -299,7 +299,7 @@ def test_a_step_does_not_end_inside_a_phase(tmp_path: Path) -> None:
 def test_no_phase_is_called_as_the_step(tmp_path: Path) -> None:
     with session(tmp_path / "mine", []) as p:
         p.step()
-        with pytest.raises(UsageError, match="no phase can be called 'step'"), p.phase("step"):
+        with pytest.raises(UsageError, match="a phase cannot be named 'step'"), p.phase("step"):
             pass
 
 

@@ -55,7 +55,7 @@ def test_a_script_that_ends_too_early_under_nsys_is_told_so_once(
     pytest.importorskip("nvtx")
     ended = ran(tmp_path, path_with_nsys, steps=9)
     assert ended.returncode == 7
-    lines = [line for line in ended.stderr.splitlines() if "is not written" in line]
+    lines = [line for line in ended.stderr.splitlines() if "did not write" in line]
     assert len(lines) == 1, ended.stderr
 
 

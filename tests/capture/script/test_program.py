@@ -45,7 +45,7 @@ def test_a_script_ends_as_it_does_alone(name: str, tmp_path: Path) -> None:
     assert watched.stdout == alone.stdout
     others = [line for line in watched.stderr.splitlines() if line not in own(watched.stderr)]
     assert others == alone.stderr.splitlines()
-    assert [line for line in own(watched.stderr) if "traces/train is not written: " in line]
+    assert [line for line in own(watched.stderr) if "did not write traces/train: " in line]
     assert len(own(watched.stderr)) == (2 if name == "killed" else 1)
     assert not list(tmp_path.glob("traces/*"))
 
@@ -53,15 +53,14 @@ def test_a_script_ends_as_it_does_alone(name: str, tmp_path: Path) -> None:
 def test_a_script_that_fails_before_a_step_is_not_told_to_name_one(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPTS["raises"], encoding="utf-8")
     assert own(ran(tmp_path, "-m", "lstmprof", "run", "train.py").stderr) == [
-        "lstmprof: traces/train is not written: the script ended by ValueError before a step was "
-        "seen"
+        "lstmprof: did not write traces/train: ValueError ended the script before a step was seen"
     ]
 
 
 def test_a_script_that_exits_before_a_step_is_not_told_to_name_one(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("raise SystemExit('which data?')", encoding="utf-8")
     assert own(ran(tmp_path, "-m", "lstmprof", "run", "train.py").stderr) == [
-        "lstmprof: traces/train is not written: the script ended with exit status 1 before a step "
+        "lstmprof: did not write traces/train: the script ended with exit status 1 before a step "
         "was seen"
     ]
 
@@ -91,11 +90,14 @@ def test_a_module_runs_as_python_m_runs_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["none.py"], "none.py: no such file; give a script, or -m and a module"),
-        ([], "no script is named; give a file, or -m and a module"),
-        (["train.py", "--python", "none"], "none: No such file or directory; give a Python"),
+        (["none.py"], "none.py: no such file; give a script, or -m MODULE"),
+        ([], "no script is given; give a file, or -m MODULE"),
+        (
+            ["train.py", "--python", "none"],
+            "none: No such file or directory; give an executable Python",
+        ),
         (["train.py", "--name", "a/b"], "a/b"),
-        (["train.py", "--epochs", "4"], "the script's own options come after --"),
+        (["train.py", "--epochs", "4"], "put the script's options after --"),
     ],
 )
 def test_what_cannot_be_run_is_refused_in_one_line(
@@ -111,7 +113,7 @@ def test_what_cannot_be_run_is_refused_in_one_line(
 
 @pytest.mark.parametrize(
     ("function", "line"),
-    [("step", "'step' was never called"), ("other", "defines no function 'other'")],
+    [("step", "the script never called 'step'"), ("other", "has no function 'other'")],
 )
 def test_a_named_function_that_never_runs_is_told(function: str, line: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("def step(): pass", encoding="utf-8")

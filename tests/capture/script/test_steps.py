@@ -77,7 +77,7 @@ def test_a_step_of_a_gan_ends_with_its_rarest_optimizer() -> None:
             steps.ends("torch", critic)
         steps.ends("torch", generator)
     assert calls == ["end", "begin"] * 3
-    assert notes == ["2 optimizers step: a step ends with the last of them (Generator)"]
+    assert notes == ["found 2 optimizers; a step ends with the last one (Generator)"]
 
 
 def test_an_optimizer_that_comes_later_ends_no_step() -> None:
@@ -88,7 +88,7 @@ def test_an_optimizer_that_comes_later_ends_no_step() -> None:
     steps.ends("torch", other)
     steps.ends("torch", other)
     assert calls == ["end", "begin"]
-    assert notes == ["Generator steps too, and ends no step"]
+    assert notes == ["calls of Generator are not counted as steps"]
 
 
 def test_what_follows_the_last_measured_step_is_left_alone() -> None:

@@ -170,12 +170,8 @@ def test_what_only_one_run_does_are_its_layers_else_its_ops() -> None:
     [
         (None, None, ""),
         (0.9, 0.5, ""),  # under a tenth of the step
-        (5.5, None, "5.5 ms of the median 15.5 ms per step"),
-        (
-            *(5.5, 0.42),
-            "5.5 ms of the median 15.5 ms per step; its thread waited for a CPU 58 % of all that "
-            "time",
-        ),
+        (5.5, None, "5.5 of 15.5 ms per step (median)"),
+        (5.5, 0.42, "5.5 of 15.5 ms per step (median), CPU 58 % of the time"),
     ],
 )
 def test_what_the_timed_steps_lost_is_one_line_with_its_evidence(

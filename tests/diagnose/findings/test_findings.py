@@ -168,7 +168,7 @@ def test_a_gpu_against_a_cpu_is_said(one_device: int | None) -> None:
         profile(contributor("busy", "gemm", n, "x"), device=d)
         for n, d in ((1, one_device), (9, other))
     ]
-    assert any("GPU and the other on a CPU" in note for note in compare(*runs).notes)
+    assert any("GPU and the other a CPU" in note for note in compare(*runs).notes)
 
 
 def test_a_long_first_step_is_held_against_what_it_wins() -> None:

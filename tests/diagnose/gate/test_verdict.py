@@ -67,11 +67,11 @@ def test_all_that_the_number_may_be_lies_above_the_limit_or_below_it(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("slower > 3", "cannot be meant"),
-        ("slower > 3 ms", "'ms' is no unit of slower"),
-        ("step > 3 %", "give one of ns, us, µs, ms, s"),
-        ("slower > -3 %", "cannot be meant"),
-        ("slower > 3 % and step > 1 ms", "cannot be meant"),
+        ("slower > 3", "cannot be parsed"),
+        ("slower > 3 ms", "'ms' is not a unit of slower"),
+        ("step > 3 %", "use ns, us, µs, ms, s"),
+        ("slower > -3 %", "cannot be parsed"),
+        ("slower > 3 % and step > 1 ms", "cannot be parsed"),
         ("slower > 3 % or", "joined by 'or'"),
         ("", "write 'slower > 3 %'"),
     ],
@@ -121,7 +121,7 @@ def test_it_has_what_was_measured_the_interval_and_what_is_next() -> None:
 def test_the_rounds_that_it_asks_for_tell(ms: float, text: str, state_then: str) -> None:
     asked = {"facts": {"iterations": 30}, "rounds": 3}
     advice = verdict(ran(10, **asked), ran(ms, error=0.03, **asked), limits(text)).advice
-    numbers = re.match(r"capture both with --rounds (\d+) --iterations (\d+): ", advice)
+    numbers = re.match(r"capture both with --rounds (\d+) --iterations (\d+); ", advice)
     assert numbers, advice
     rounds = int(numbers[1])
     assert int(numbers[2]) == 10 * rounds
@@ -181,7 +181,7 @@ def test_two_runs_are_a_pair_whatever_they_are_called_if_they_can_be_compared() 
     with pytest.raises(UsageError, match="--across precision"):
         gate([of("a")], [of("b", precision="tf32")], SLOWER)
     assert gate([of("a")], [of("b", precision="tf32")], SLOWER, ["precision"]).state == "pass"
-    with pytest.raises(UsageError, match="none of the 2 runs"):
+    with pytest.raises(UsageError, match=r"no base run \(2\) has a comparable new run"):
         gate([of("a"), of("b")], [of("c"), of("d")], SLOWER)
 
 
@@ -207,9 +207,9 @@ def test_the_longer_name_of_two_runs_that_are_called_alike_tells_the_side() -> N
 @pytest.mark.parametrize(
     ("ratio", "words"),
     [
-        (Ratio(0.0, 1.0, None), "anything"),
-        (Ratio(1.5, 2.0, None), "at least 50.0 % slower"),
-        (Ratio(0.0, 1.0, 2.0), "at most 100.0 % slower"),
+        (Ratio(0.0, 1.0, None), "any ratio"),
+        (Ratio(1.5, 2.0, None), "at least 1.500× as long"),
+        (Ratio(0.0, 1.0, 2.0), "at most 2.000× as long"),
     ],
 )
 def test_what_a_ratio_may_be_is_told_as_far_as_it_has_ends(ratio: Ratio, words: str) -> None:

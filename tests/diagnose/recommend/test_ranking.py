@@ -112,9 +112,11 @@ def test_candidates_are_what_runs_here_layer_ops_first(tmp_path: Path) -> None:
     asked = [request.implementation for request in found.requests.values()]
     assert asked == ["torch-nn-lstm", "torch-lstmcell-basic"]
     assert [left.implementation for left in found.left_out] == ["tf-cudnnlstm"]
-    assert "a first look at 2 implementations, then 3 rounds" in found.words(quick=False)
+    assert "timing 2 implementations in one round, then the fastest in 3 rounds" in found.words(
+        quick=False
+    )
     assert "then" not in found.words(quick=True)
-    with pytest.raises(UsageError, match="nothing runs here on tiny; tf-cudnnlstm: "):
+    with pytest.raises(UsageError, match="no implementation can run tiny here; tf-cudnnlstm: "):
         candidates({"tf-cudnnlstm": None}, common, tmp_path)
 
 
@@ -187,4 +189,4 @@ def test_nothing_more_is_begun_when_the_time_is_over(
     found = candidates(names, common, tmp_path)
     asked = recommended(found, TINY, tmp_path, Limits(most_s=0.0))
     assert [r.implementation for r in asked.ranking] == ["torch-nn-lstm"]
-    assert [left.reason for left in asked.left_out] == ["the time that was given was over"]
+    assert [left.reason for left in asked.left_out] == ["the time limit (--minutes) was reached"]

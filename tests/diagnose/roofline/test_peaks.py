@@ -30,15 +30,15 @@ def test_a_user_gives_peaks_with_units_or_without(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("67e12", "not a rate of products and one of copies"),
-        ("1,2,3", "not a rate of products and one of copies"),
-        ("3.35TB/s,67TFLOP/s", "'3.35TB/s' is no rate of products above 0"),
-        ("67e12,0", "'0' is no rate of copies above 0"),
-        ("-1,1", "'-1' is no rate of products"),
-        ("nan,1", "'nan' is no rate"),
-        ("1e999,1", "'1e999' is no rate"),
-        ("67e12,3TiB/s", "'3TiB/s' is no rate of copies"),
-        (",", "'' is no rate"),
+        ("67e12", "not a matmul rate and a copy rate"),
+        ("1,2,3", "not a matmul rate and a copy rate"),
+        ("3.35TB/s,67TFLOP/s", "'3.35TB/s' is not a rate of matmuls above 0"),
+        ("67e12,0", "'0' is not a rate of copies above 0"),
+        ("-1,1", "'-1' is not a rate of matmuls"),
+        ("nan,1", "'nan' is not a rate"),
+        ("1e999,1", "'1e999' is not a rate"),
+        ("67e12,3TiB/s", "'3TiB/s' is not a rate of copies"),
+        (",", "'' is not a rate"),
     ],
 )
 def test_what_is_no_pair_of_rates_is_refused_with_an_example(text: str, fault: str) -> None:

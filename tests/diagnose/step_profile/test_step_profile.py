@@ -56,7 +56,7 @@ def test_the_busiest_device_of_the_first_rank_and_what_else_there_is(tmp_path: P
     found = profile(tmp_path / "r", rows)
     assert (found.rank, found.device, found.busy_ns, found.sync_calls) == (0, 1, 50, 1)
     assert [r["total_ns"] for r in found.rows("kernels")] == [50]
-    assert found.notes[0] == "this is about device 1 of rank 0, one of 2: the busiest"
+    assert found.notes[0] == "diagnosed: device 1 of rank 0 (1 of 2, the busiest)"
 
 
 def test_the_steps_that_a_user_names_are_those_of_every_table(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_contributors_sum_to_the_clean_step_and_what_some_steps_have_stands_besi
 
 
 def test_a_profile_without_events_is_refused_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="r: no event of its profile has a length"):
+    with pytest.raises(RunError, match="r: no event of its profile has a duration"):
         profile(tmp_path / "r", [])
 
 

@@ -39,7 +39,7 @@ Step = Tuple[float, Any, Arrays]
 
 #: Of every network that ``build`` draws weights for by itself
 SEED = 0
-MEND = "correct the file and capture again"
+MEND = "correct the file, and repeat the capture"
 
 
 class UsersFile:
@@ -123,7 +123,7 @@ class UsersFile:
             mistaken = turned
         else:
             mistaken = not self.TIME_MAJOR and begins[:1] == place[:1] and place[0] != place[1]
-        words = "say TIME_MAJOR = {} in the file".format(not self.TIME_MAJOR)
+        words = "set TIME_MAJOR = {} in the file".format(not self.TIME_MAJOR)
         return words if mistaken else MEND
 
     def _due(self, workload: Workload) -> Tuple[Tuple[int, ...], str]:
@@ -155,7 +155,7 @@ def _loaded(file: ImplementationFile, name: str) -> Any:
     with open(file.path, "rb") as content:
         if hashlib.sha256(content.read()).hexdigest() != file.sha256:
             raise CaptureError(
-                "{} changed while it was captured".format(file.file_name), "capture it again"
+                "{} changed during the capture".format(file.file_name), "repeat the capture"
             )
     sys.path.insert(0, os.path.dirname(file.path))
     arguments, sys.argv = sys.argv, [file.path]
@@ -166,8 +166,8 @@ def _loaded(file: ImplementationFile, name: str) -> Any:
         spec.loader.exec_module(module)
     except SystemExit as end:
         raise CaptureError(
-            "{}: ends its process when it is imported".format(place(end, file)),
-            'put what runs as a script under if __name__ == "__main__"',
+            "{}: importing it ends the process".format(place(end, file)),
+            'move the script part under if __name__ == "__main__"',
         ) from end
     finally:
         sys.argv = arguments
@@ -196,5 +196,5 @@ def explained(error: Exception, file: ImplementationFile) -> List[str]:
     where = place(error, file)
     if isinstance(error, ModuleNotFoundError) and error.name:
         fault = "{}: {} is not installed in {}".format(where, error.name, sys.executable)
-        return [fault, "install it there, or name another interpreter by --python"]
+        return [fault, "install it there, or choose another interpreter with --python"]
     return ["{}: {}: {}".format(where, type(error).__name__, one_line(words)), MEND]

@@ -21,7 +21,7 @@ from lstmprof.workloads import Batch, Workload
 #: Largest difference over the largest element: what the built-in ones are held to in the tests
 TOLERANCE = 1e-4
 SEED = 5
-NO_CLAIM = "has no load(): nothing is claimed of what it computes, and nothing was checked"
+NO_CLAIM = "has no load(), so its results were not checked against the reference"
 
 Arrays = Dict[str, Any]
 
@@ -39,14 +39,14 @@ def held(file: UsersFile, workload: Workload, device: str, report: Callable[[str
     worst, error = max(errors.items(), key=lambda item: item[1])
     if not error <= TOLERANCE:
         raise CaptureError(
-            "{} has load(), and so claims to compute the workload's {}; but its {} is off the "
+            "{} has load(), so it must compute the workload's {}, but its {} differs from the "
             "float64 reference by {:.2g} of the largest element".format(
                 file.file.file_name, workload.cell, worst, error
             ),
-            "correct the network or load(), or delete load() if it is another network",
+            "correct the network or load(), or delete load() if the network differs on purpose",
         )
     report(
-        "{} agrees with the float64 reference: loss, outputs and {} gradients within {:.1g}".format(
+        "{} matches the float64 reference: loss, outputs and {} gradients within {:.1g}".format(
             file.file.file_name, len(errors) - 2, max(error, 1e-9)
         )
     )
@@ -115,10 +115,10 @@ def _places(file: UsersFile, workload: Workload) -> List[Any]:
         held = np.rint(moved).astype(np.int64)
         if not ((np.abs(held) <= _count(workload)) & (moved == held)).all():
             raise CaptureError(
-                "{}: load() does not copy the shared weights as they are into {}".format(
+                "{}: load() changes the values of the shared weights in {}".format(
                     file.file.file_name, name
                 ),
-                "copy, transpose, split or reorder them, and no more",
+                "only copy, transpose, split or reorder them",
             )
         places.append(held)
     return places

@@ -42,7 +42,7 @@ class File(UsersFile):
         if not network.trainable_variables:
             raise CaptureError(
                 "{}: the network has no trainable variables".format(self.file.file_name),
-                "make them in its __init__",
+                "create them in __init__",
             )
         return network
 

@@ -17,7 +17,7 @@ from lstmprof.errors import CaptureError
 
 #: PyTorch 1.0 has no bfloat16
 AUTOCAST = {"amp-fp16": torch.float16, "amp-bf16": getattr(torch, "bfloat16", None)}
-_ANOTHER = "give another --precision"
+_ANOTHER = "choose another --precision"
 
 
 def set_tf32(precision: str) -> None:
@@ -62,7 +62,7 @@ def autocast(precision: str, device_type: str) -> Callable[[], ContextManager[An
 
 def _lacks(what: str, instead: str = "leave it out") -> CaptureError:
     fault = "torch {} has no {}".format(torch.__version__, what)
-    return CaptureError(fault, "{} or take a newer torch".format(instead))
+    return CaptureError(fault, "{}, or use a newer torch".format(instead))
 
 
 def scaler(precision: str, device_type: str) -> Any:

@@ -49,7 +49,7 @@ def device_of(requested: str) -> str:
             "device {} is not available: the driver shows {} CUDA device(s)".format(
                 requested, shown
             ),
-            "see whether nvidia-smi shows it",
+            "check whether nvidia-smi lists it",
         )
     return requested
 
@@ -127,10 +127,10 @@ class Trainer(loops.Trainer):
 
         if not torch.cuda.is_available():
             raise CaptureError(
-                "torch {}, whose profiler is to record what cuDNN does, has no CUDA".format(
+                "torch {}, whose profiler records cuDNN's calls, is built without CUDA".format(
                     torch.__version__
                 ),
-                "install a torch built for CUDA, or give --profiler nsys",
+                "install a torch built for CUDA, or use --profiler nsys",
             )
         self.cudnn.observer = operator
         try:
@@ -188,8 +188,8 @@ def _refuse_without_profiler() -> None:
     """Before anything is timed: torch itself is imported after."""
     if importlib.util.find_spec("torch") is None:
         raise CaptureError(
-            "torch, whose profiler records what cuDNN does, is not installed in " + sys.executable,
-            "install torch there, or give --profiler nsys",
+            "torch, whose profiler records cuDNN's calls, is not installed in " + sys.executable,
+            "install torch there, or use --profiler nsys",
         )
 
 

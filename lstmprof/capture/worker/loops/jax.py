@@ -59,7 +59,7 @@ def device_of(requested: str) -> str:
             "device {} is not available: jax {} sees {} GPU(s)".format(
                 requested, jax.__version__, len(devices)
             ),
-            "give --device cpu, or install a jax built for CUDA",
+            "use --device cpu, or install a jax built for CUDA",
         )
     return requested
 

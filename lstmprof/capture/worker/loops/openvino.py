@@ -53,9 +53,7 @@ class Trainer(_onnx.Trainer):
         self.hint = HINTS[request.precision]
         able = self.core.get_property(DEVICE, "OPTIMIZATION_CAPABILITIES")
         if self.hint == "bf16" and "BF16" not in able:
-            raise CaptureError(
-                "OpenVINO has no bfloat16 on this CPU", "give --precision fp32, its float32"
-            )
+            raise CaptureError("OpenVINO has no bfloat16 on this CPU", "use --precision fp32")
         self.counters = Counters()
 
     def engine(self, profiled: bool) -> Engine:

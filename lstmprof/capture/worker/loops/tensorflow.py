@@ -52,7 +52,7 @@ def device_of(requested: str) -> str:
             "device {} is not available: tensorflow {} sees {} GPU(s)".format(
                 requested, tf.__version__, len(devices)
             ),
-            "give --device cpu, or install a tensorflow built for CUDA",
+            "use --device cpu, or install a tensorflow built for CUDA",
         )
     tf.config.set_visible_devices(devices[number], "GPU")
     return requested
@@ -135,7 +135,7 @@ def set_tf32(is_asked: bool) -> None:
     elif is_asked:
         raise CaptureError(
             "tensorflow {} has no switch for TF32".format(tf.__version__),
-            "give a newer TensorFlow, or --precision fp32",
+            "use a newer TensorFlow, or --precision fp32",
         )
 
 
@@ -148,8 +148,8 @@ def set_deterministic(seed: int) -> None:
     enable = getattr(tf.config.experimental, "enable_op_determinism", None)
     if enable is None:
         raise CaptureError(
-            "tensorflow {} cannot be told to be deterministic".format(tf.__version__),
-            "give a newer TensorFlow, or leave --deterministic out",
+            "tensorflow {} has no deterministic mode".format(tf.__version__),
+            "use a newer TensorFlow, or omit --deterministic",
         )
     tf.random.set_seed(seed)
     enable()

@@ -43,9 +43,7 @@ def device_of(requested: str) -> str:
     if requested == "auto":
         return "cpu"
     raise CaptureError(
-        "device {} is not available: tensorflow {} does not see it".format(
-            requested, tf.__version__
-        ),
+        "device {} is not available to tensorflow {}".format(requested, tf.__version__),
         "give --device cpu, or install the CUDA libraries that this TensorFlow was built for",
     )
 
@@ -67,7 +65,7 @@ def refuse_unless_possible(request: CaptureRequest) -> None:
                 "{} does not support {} on tensorflow {}: {}".format(
                     request.implementation, need, tf.__version__, refuses[need]
                 ),
-                "leave it out, or give a TensorFlow 2",
+                "omit it, or use a TensorFlow 2",
             )
 
 

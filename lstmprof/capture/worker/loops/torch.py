@@ -51,7 +51,7 @@ def device_of(requested: str) -> str:
             "device {} is not available: torch {} sees {} CUDA device(s)".format(
                 requested, torch.__version__, torch.cuda.device_count()
             ),
-            "give --device cpu, or install a torch built for CUDA",
+            "use --device cpu, or install a torch built for CUDA",
         )
     return requested
 

@@ -28,8 +28,8 @@ class NsysProfiler(Profiler):
         ranges = domain_ranges()
         if ranges is None:
             raise CaptureError(
-                "nvtx is not installed where the steps run",
-                "pip install nvtx there: nsys learns of the steps by it",
+                "the Python package nvtx is not installed where the steps run",
+                "pip install nvtx there; nsys finds the steps through it",
             )
         self._ranges: Ranges = ranges
         self._sessions = 0

@@ -192,8 +192,8 @@ def refuse_unless_tensorflow_1() -> None:
     """Raise CaptureError where the TensorFlow of this interpreter is not TensorFlow 1."""
     if not tf.__version__.startswith("1."):
         raise CaptureError(
-            "it is made of TensorFlow 1's own classes, and tensorflow {} is installed in {}".format(
+            "the implementation needs TensorFlow 1, but {1} has tensorflow {0}".format(
                 tf.__version__, sys.executable
             ),
-            "give --era tensorflow-1.15.5",
+            "use --era tensorflow-1.15.5",
         )
