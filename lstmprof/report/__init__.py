@@ -1,11 +1,9 @@
-"""The page that people pass around: charts, tables and sentences in one file that needs nothing.
+"""The HTML report: verdicts, charts and tables in one self-contained file.
 
 ::
 
-    breakdowns ─ diagnose_all ─▶ rows ─▶ charts (one a file) ─▶ page ─▶ one HTML file
-                                                           └──▶ PNG, SVG or JSON of each chart
-
-Nothing is computed here but what a drawing needs.
+    breakdowns ─ diagnose_all ─▶ rows ─▶ charts (one per file) ─▶ page ─▶ one HTML file
+                                                              └──▶ PNG, SVG or JSON of each chart
 """
 
 from __future__ import annotations
@@ -36,11 +34,11 @@ def report_of(
     diagnoses: Sequence[Diagnosis] | None = None,
     begins: Callable[[str], None] = lambda stage: None,
 ) -> Report:
-    """The report on ``breakdowns``, each run with all that it can be asked.
+    """Return the report on ``breakdowns``.
 
-    Runs are compared that agree in all conditions but those that ``across`` names;
-    ``diagnoses`` are what ``diagnose_all`` says of them, made here where they are not given.
-    ``begins`` is told each stage that may take long.
+    Runs are compared if they agree in all conditions, except those in ``across``. ``diagnoses``
+    are those of ``diagnose_all``; without them they are made here. ``begins`` is called before
+    each stage that may take long.
 
     Raises:
         UsageError: ``across`` names no condition.
@@ -55,11 +53,11 @@ def report_of(
         diagnoses = diagnose_all(measured, across)
     profile_of = {p.name: p for d in diagnoses for p in (d.fast, d.slow) if p}
     profiles = [profile_of[name] for name in told_apart(b.run.name for b in measured)]
-    comparable = groups(profiles, across)
+    comparable = groups(diagnoses, across)
     runs = run_reports(measured, profiles, comparable)
     begins("drawing timelines")
     drawn = timelines(runs)
-    begins("drawing call trees")
+    begins("drawing call stacks")
     pictures = icicles(runs)
     begins("making tables and charts")
     report = Report(
@@ -72,7 +70,7 @@ def report_of(
         pairs=rows.pairs(runs, comparable),
         timelines=drawn,
         icicles=pictures,
-        times=rows.times(runs, comparable),
+        times=rows.times(runs, diagnoses),
         ledger=rows.ledger(runs),
         launch_gaps=rows.launch_gaps(runs),
         casts=rows.casts(runs),
@@ -91,15 +89,15 @@ def report_of(
     return replace(report, missing=tuple(missing(report, runs, empty)))
 
 
-#: With more runs a title names the ends of the largest group.
+#: A title names all runs up to this number.
 _MOST_NAMED = 4
 
 
 def _title(runs: Sequence[RunReport], comparable: Sequence[Group]) -> str:
-    """What is compared, on which workload.
+    """Return ``torch-nn-lstm and tf-lstmcell: 1x320-ce-short``.
 
-    ``torch-nn-lstm and tf-lstmcell: 1x320-ce-short``; of many ``torch-nn-lstm to tf-lstmcell: 12
-    runs of 1x320-ce-short, 4 others``, the fastest and the slowest that can be compared.
+    For many runs: ``torch-nn-lstm to tf-lstmcell: 12 runs of 1x320-ce-short, 4 others``, the
+    fastest and the slowest of the largest group.
     """
     names = list(dict.fromkeys(run.facts.label for run in runs))
     if len(names) == len(runs) <= _MOST_NAMED:
@@ -115,6 +113,6 @@ def _title(runs: Sequence[RunReport], comparable: Sequence[Group]) -> str:
 
 
 def _of_workload(what: str, between: str, runs: Sequence[RunReport]) -> str:
-    """``what``, and the workload where ``runs`` have one."""
+    """Return ``what`` and the workload, if all ``runs`` share one."""
     workloads = list(dict.fromkeys(run.facts.workload for run in runs if run.facts.workload))
     return f"{what}{between}{workloads[0]}" if len(workloads) == 1 else what

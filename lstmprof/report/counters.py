@@ -1,4 +1,4 @@
-"""What a profile counts in the steps that are drawn: memory above all, a lane a counter."""
+"""The counters of a profile in the drawn steps, memory above all: one lane per counter."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.numbers import quantity, shown_name
 from lstmprof.report.model import Lane
 
-#: Lanes that are drawn of a step, those of memory first.
+#: Lanes per step, memory first.
 MOST_LANES = 8
-#: Of more values than this the first, the least, the largest and the last of each of so many equal
-#: parts of the step are drawn.
+#: Longer counters keep the first, the least, the largest and the last value of each of ``PARTS``
+#: equal parts of the step.
 MOST_VALUES, PARTS = 4_000, 500
 _FIRST = (ALLOCATED, RESERVED, SINCE_BEGIN)
 _LABEL = 120
@@ -30,7 +30,7 @@ _Floats = NDArray[np.float64]
 def lanes(
     read: Callable[[], Iterable[pa.Table]], windows: Sequence[Window]
 ) -> list[tuple[Lane, ...]]:
-    """The lanes of each of these steps; ``read`` gives the counters, twice."""
+    """Return the lanes of each step; ``read`` returns the counters and is called twice."""
     drawn: list[dict[Series, _Drawn]] = [defaultdict(_Drawn) for _ in windows]
     for series, time_ns, values in levels(read):
         for window, of_window in zip(windows, drawn, strict=True):
@@ -52,7 +52,7 @@ def _add(
 
 @dataclass
 class _Drawn:
-    """The values of one counter in a step; ``before`` it had this one, None unknown."""
+    """The values of one counter in a step; ``before`` is its value before the step or None."""
 
     before: float | None = None
     at_ns: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -70,7 +70,7 @@ class _Drawn:
 
 
 def _telling(at_ns: Ints, values: _Floats, length_ns: int) -> Flags:
-    """Which are the first, the least, the largest or the last of their part of the step."""
+    """Return which are the first, the least, the largest or the last of their part of the step."""
     part = at_ns * PARTS // max(length_ns, 1)
     order = np.lexsort((values, part))
     begins = np.append(True, part[1:] != part[:-1])
@@ -97,7 +97,7 @@ def _quantity(value: float, unit: str) -> str:
 
 
 def _lane(series: Series, drawn: _Drawn, several: bool) -> Lane:
-    """The lane of ``series``; ``several`` processes have one."""
+    """Return the lane of ``series``; ``several``: more than one process has such a counter."""
     where = "host" if series.device is None else f"device {series.device}"
     where += f", {shown_name(series.allocator, _LABEL)}" if series.allocator else ""
     where += f", process {series.pid}" if several and series.pid is not None else ""

@@ -1,4 +1,4 @@
-"""What the charts share: rows as a chart's data, a specification, a caption, heights."""
+"""What the charts share: rows as data, axes, colours, captions."""
 
 from __future__ import annotations
 
@@ -11,22 +11,20 @@ from altair.utils.schemapi import debug_mode
 
 from lstmprof.numbers import shown_name
 from lstmprof.report.model import Rows, RunFacts, Spec
-from lstmprof.report.palette import HUES, PARTS, WHOLE, families_of, order_of
+from lstmprof.report.palette import HUES, PARTS, WHOLE, Family, Part, families_of, order_of
 
 Drawn = alt.Chart | alt.LayerChart | alt.FacetChart
 
-#: The one colour of bars that stand for no part.
+#: The colour of bars that are no part of a step.
 ACCENT = WHOLE.colour
-#: Around cells.
+#: The edge of a cell.
 EDGE = "#868e9c"
-#: Of what is faster and slower than usual, which red-green blindness leaves apart; 3:1 on light and
-#: on dark ground. What is farther off than ``MOST_PERCENT`` has the colour of that.
+#: From faster to slower than usual, distinct with red-green blindness, 3:1 on a light and on a dark
+#: page. The scale ends at ``MOST_PERCENT``.
 OFF_COLOURS = ("#1f6fc4", "#5f8fc0", "#8f949c", "#c0813c", "#d9730d")
 MOST_PERCENT = 20
-#: Of what is on time and what is late.
+#: From on time to late.
 LATE_COLOURS = OFF_COLOURS[2:]
-#: A smaller share of every run's step is told in a line, not drawn.
-SLIGHT = 0.01
 #: Pixels of one row of bars.
 ROW = 26
 #: Characters of each end of a long label.
@@ -34,13 +32,13 @@ _END = 18
 
 
 def inline(rows: Rows, columns: Sequence[str] | None = None) -> alt.InlineData:
-    """``columns`` of ``rows``, all where none are named, as a chart's own data."""
-    with debug_mode(False):  # each row would be held against the schema of all that data may be
+    """Return ``columns`` of ``rows``, by default all, as a chart's own data."""
+    with debug_mode(False):  # altair would validate each row
         return alt.InlineData(values=shown(rows, columns), name="rows")
 
 
 def shown(rows: Rows, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """``columns`` of ``rows`` whose texts are safe to show."""
+    """Return ``columns`` of ``rows`` with texts that are safe to show."""
     return [{name: _safe(row[name]) for name in columns or row} for row in rows]
 
 
@@ -49,15 +47,15 @@ def _safe(value: Any) -> Any:
 
 
 def specification(chart: Drawn) -> Spec:
-    """``chart`` as Vega-Lite, without the theme and the schema's address, which the page sets."""
-    spec: Spec = chart.to_dict(validate=False)  # each row of its data would be looked at
+    """Return ``chart`` as Vega-Lite, without theme and schema address, which the page sets."""
+    spec: Spec = chart.to_dict(validate=False)  # validation would look at each row
     spec.pop("config", None)
     spec.pop("$schema", None)
     return spec
 
 
 def label_axis(labels: Sequence[str]) -> alt.Y:
-    """One row a label, in this order."""
+    """Return an axis with one row per label, in this order."""
     order = [shown_name(label) for label in labels]
     return alt.Y("label:N", sort=order, title=None, axis=label_marks())
 
@@ -70,9 +68,9 @@ def cells(
     tooltip: Sequence[alt.Tooltip],
     **calculated: str,
 ) -> Drawn:
-    """A row of cells for each ``lane``, a column for each value of ``across``, a number.
+    """Return a row of cells for each ``lane``, a column for each value of ``across``.
 
-    ``columns`` of ``rows`` and what is ``calculated`` of them, name → expression, may be shown.
+    Tooltip and colour may use ``columns`` of ``rows`` and ``calculated``: name → expression.
     """
     lanes = list(dict.fromkeys(row["lane"] for row in rows))
     values = [{**{name: row[name] for name in columns}, "label": row["lane"]} for row in rows]
@@ -93,7 +91,7 @@ def cells(
 
 
 def label_marks() -> alt.Axis:
-    """An axis of names: a long one keeps both ends, as what tells runs apart may be at either."""
+    """Return an axis of names; a long name keeps both ends, as runs may differ at either."""
     cut = f"slice(datum.label, 0, {_END}) + '…' + slice(datum.label, -{_END})"
     return alt.Axis(
         labelExpr=f"length(datum.label) > {2 * _END + 1} ? {cut} : datum.label",
@@ -103,31 +101,32 @@ def label_marks() -> alt.Axis:
 
 
 def part_colour(parts: Iterable[str], field: str = "base:N") -> alt.Color:
-    """The colour of a part or a family; only ``parts`` are in the legend, each by its family."""
+    """Return the colour of a part or family; the legend has ``parts`` only, by family."""
     names = sorted(set(parts), key=order_of)
     scale = alt.Scale(domain=names, range=[(PARTS | HUES)[name].colour for name in names])
     return alt.Color(field, scale=scale, legend=legend_of(names))
 
 
-def legend_of(names: Iterable[str]) -> alt.Legend:
-    """The parts ``names`` beneath a chart, family by family."""
-    told = {p.name: _told(f.name, p.name) for f in families_of(names) for p in f.parts}
+def legend_of(names: Sequence[str]) -> alt.Legend:
+    """Return the parts ``names`` beneath a chart, family by family."""
+    words = {p.name: _words(f, p) for f in families_of(names) for p in f.parts}
+    words[WHOLE.name] = WHOLE.shown
     return alt.Legend(
         title=None,
         orient="bottom",
         columns=3,
         symbolType="square",
-        labelExpr=f"({json.dumps(told)})[datum.label] || datum.label",
+        labelExpr=f"({json.dumps(words)})[datum.label] || datum.label",
         labelLimit=280,
     )
 
 
-def _told(family: str, part: str) -> str:
-    return part if part == family else f"{family}: {part}"
+def _words(family: Family, part: Part) -> str:
+    return part.shown if part.shown == family.name else f"{family.name}: {part.shown}"
 
 
 def off_colour(title: str) -> alt.Color:
-    """The colour of ``percent``: how far off the usual something is."""
+    """Return the colour of ``percent``, the distance from the usual."""
     return alt.Color(
         "percent:Q",
         scale=alt.Scale(
@@ -141,24 +140,27 @@ def off_colour(title: str) -> alt.Color:
 
 
 def height(rows: int) -> int:
-    """Pixels of ``rows`` rows of bars."""
+    """Return the pixels of ``rows`` rows of bars."""
     return ROW * max(rows, 1)
 
 
 def begun(words: str) -> str:
-    """``words`` as they begin a sentence."""
+    """Return ``words`` with a capital letter."""
     return words[:1].upper() + words[1:]
 
 
-def caption(unit: str, n: str, runs: Sequence[RunFacts]) -> str:
-    """``ms; median of 20 iterations; AMD EPYC; torch 2.13.0; 2026-11-21``."""
-    texts = [unit, n, _joined(runs, "device"), _joined(runs, "versions"), _dates(runs)]
-    return " · ".join(shown_name(text) for text in texts if text)
+def ran(runs: Sequence[RunFacts]) -> str:
+    """Return ``AMD EPYC · torch 2.13.0 · 2026-11-21``: device, versions, date."""
+    texts = (_joined(runs, "device"), _joined(runs, "versions"), _dates(runs))
+    return " · ".join(map(shown_name, texts))
 
 
 def _joined(runs: Sequence[RunFacts], field: str) -> str:
     texts = dict.fromkeys(getattr(run, field) for run in runs)
     parts = dict.fromkeys(p for text in texts if text for p in text.split(", "))
+    pythons = [part for part in parts if part.startswith("python ")]
+    if len(pythons) > 1:  # whose Python each is would not be clear
+        parts = dict.fromkeys(part for part in parts if part not in pythons)
     return ", ".join(parts) or f"{field} unknown"
 
 
@@ -169,8 +171,13 @@ def _dates(runs: Sequence[RunFacts]) -> str:
     return days[0] if len(days) == 1 else f"{days[0]} … {days[-1]}"
 
 
+def unit(runs: Sequence[RunFacts]) -> str:
+    """Return ``ms per step``; without step markers, ``ms``."""
+    return "ms per step" if all(run.marked for run in runs) else "ms"
+
+
 def span(numbers: Iterable[int | None], noun: str) -> str:
-    """``20 iterations``, ``3–20 iterations``."""
+    """Return ``20 iterations`` or ``3–20 iterations``."""
     distinct = sorted({n for n in numbers if n is not None})
     if not distinct:
         return f"number of {noun} unknown"
@@ -181,10 +188,10 @@ def span(numbers: Iterable[int | None], noun: str) -> str:
 
 
 def profiled(runs: Sequence[RunFacts]) -> str:
-    """``mean of 3 profiled steps``; of a profile without step markers its whole."""
+    """Return ``mean of 3 profiled steps``; without step markers, the whole profile."""
     marked, whole = [r for r in runs if r.marked], [r.label for r in runs if not r.marked]
     texts = [f"mean of {span((r.steps for r in marked), 'profiled steps')}"] if marked else []
     if whole:
         subject = f" of {', '.join(whole)}" if marked else ""
-        texts.append(f"the whole profile{subject}, which has no step markers")
+        texts.append(f"the whole profile{subject} (no step markers)")
     return "; ".join(texts)

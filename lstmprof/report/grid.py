@@ -13,7 +13,7 @@ from lstmprof.implementations import version_numbers
 from lstmprof.numbers import UNKNOWN, count, listed, milliseconds, number_of
 from lstmprof.runs.metadata import RunInfo
 
-#: What stands in run.json's ``versions`` and is no framework.
+#: Entries of run.json's ``versions`` that are no framework.
 _UNTOLD = ("nvtx", "lstmprof")
 
 
@@ -23,7 +23,7 @@ def _version(info: RunInfo) -> str | None:
     return f"{name} {version}" if version else None
 
 
-#: What rows and columns can be, and how it is read of run.json.
+#: Conditions for rows and columns, and how to read each from run.json.
 FIELDS: Mapping[str, Callable[[RunInfo], Any]] = {
     "implementation": lambda info: info.implementation,
     "label": lambda info: info.label or None,
@@ -57,7 +57,7 @@ class Value:
 
 
 def _step(timings: Timings) -> tuple[float, float | None]:
-    """The clean step, and half of its interval."""
+    """Return the clean step and half of its interval."""
     low, high = timings.step_low_ns, timings.step_high_ns
     return timings.step_ns, None if low is None or high is None else (high - low) / 2
 
@@ -191,10 +191,10 @@ def _names(text: str, option: str) -> tuple[str, ...]:
 
 
 def values_of(text: str) -> list[Value]:
-    """The values that ``text`` names.
+    """Return the values that ``text`` names.
 
     Raises:
-        UsageError: it names none, or one that there is not.
+        UsageError: a name is missing or unknown.
     """
     names = [" ".join(p.replace("+-", "±").replace("±", " ± ").split()) for p in text.split(",")]
     for name in names:
@@ -236,14 +236,14 @@ def _separating(
 
 
 def _crowds(breakdowns: Sequence[Breakdown], names: Sequence[str]) -> list[list[Breakdown]]:
-    """Those that fall into one cell, several of them, by cell."""
+    """Return the runs of each cell that has several."""
     cells: dict[tuple[Any, ...], list[Breakdown]] = {}
     for breakdown in breakdowns:
         cells.setdefault(_key(breakdown, names), []).append(breakdown)
     return [cell for cell in cells.values() if len(cell) > 1]
 
 
-#: Stands in a row's key for what tells it from no other.
+#: Replaces a part of a row's key in which no rows differ.
 _SAME = object()
 
 
@@ -269,7 +269,7 @@ def _differing(
 
 
 def _ordered(keys: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Each key once: numbers and versions upwards, words in the order of the runs, unknown last."""
+    """Return each key once: numbers and versions sorted, words in run order, unknown last."""
     first = {key: place for place, key in reversed(list(enumerate(keys)))}
     words: dict[str, int] = {}
     for key in keys:
@@ -303,7 +303,7 @@ def _shown(key: tuple[Any, ...], names: Sequence[str]) -> str:
 
 
 def _best(breakdowns: Sequence[Breakdown]) -> set[int]:
-    """The places of the fastest of each group, and of what its interval touches."""
+    """Return the indices of the fastest of each group and of those that its interval touches."""
     best: set[int] = set()
     for group in comparable(breakdowns):
         ends = {}
@@ -341,7 +341,7 @@ def _crowded(one: Breakdown, other: Breakdown, asked: Sequence[str]) -> UsageErr
 
 
 def caption(breakdowns: Sequence[Breakdown], values: Sequence[Value], *, bold: bool) -> str:
-    """What the numbers are, and on what they were measured: machine, versions, rounds, when."""
+    """Return what the numbers mean, and the machine, versions, rounds and date."""
     infos = [b.run.info for b in breakdowns]
     timings = [b.timings for b in breakdowns if b.timings is not None]
     texts = [", ".join(value.meaning for value in values)]

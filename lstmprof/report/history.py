@@ -1,4 +1,4 @@
-"""The page of ``lstmprof history``: runs across, milliseconds up, a panel a series."""
+"""The page of ``lstmprof history``: runs from left to right, a panel per series."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lstmprof.report.page.sent import script_json
 
 #: Pixels of a panel.
 _WIDTH, _HEIGHT = 860, 240
-#: Of a step to slower and to faster, told apart by their shape too.
+#: A change to slower and to faster; their shapes differ, too.
 _SLOWER, _FASTER = "#c8710a", "#0f6b4a"
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
@@ -27,12 +27,12 @@ _POLICY = (
 
 
 def chart(series: Sequence[Series]) -> alt.VConcatChart:
-    """A panel a series: points with their intervals, and a triangle where the level changes."""
+    """Draw a panel per series: points with intervals, and a triangle where the level changes."""
     return alt.vconcat(*map(_panel, series))
 
 
 def specification(series: Sequence[Series]) -> Spec:
-    """The chart as Vega-Lite."""
+    """Return the chart as Vega-Lite."""
     spec: Spec = chart(series).to_dict()
     return spec
 
@@ -69,7 +69,7 @@ def _scale(values: tuple[str, str]) -> alt.Scale:
 
 
 def _labels(series: Series) -> str:
-    """Vega's expression for what stands under each point."""
+    """Return Vega's expression for the label under each point."""
     labels = [shown_name(point.label, 24) for point in series.points]
     return f"{script_json(labels)}[datum.value]"
 
@@ -91,7 +91,7 @@ def _row(place: int, point: Point) -> dict[str, Any]:
 
 
 def page(series: Sequence[Series]) -> str:
-    """One HTML file with its chart and its tables inside, and nothing outside."""
+    """Return one HTML file with its chart and tables inside, and nothing outside."""
     texts = "".join(f"<p>{html.escape(shown_name(of.sentence, 2000))}</p>" for of in series)
     tables = "".join(map(_table, series))
     return (
@@ -125,10 +125,10 @@ def _cells(point: Point) -> list[str]:
 
 
 def write(series: Sequence[Series], path: Path, *, force: bool = False) -> int:
-    """Write the page to ``path``, whole or not at all; its size in bytes.
+    """Write the page to ``path``, whole or not at all, and return its size in bytes.
 
     Raises:
-        RunError: ``path`` is there already and ``force`` is not given, or cannot be written.
+        RunError: ``path`` exists and ``force`` is not given, or it cannot be written.
     """
     refuse(path, force=force)
     return save(page(series), path)

@@ -1,5 +1,6 @@
-"""Who called whom as a picture: the stacks of a run from the top down, where modules or Python
-frames were recorded. What takes less than ``LEAST_SHARE`` of all is folded.
+"""Call stacks as a picture, from the top down, for runs with recorded modules or Python frames.
+
+Boxes of less than ``LEAST_SHARE`` of the time are left out.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _NAME = 160
 
 
 def icicles(runs: Sequence[RunReport]) -> tuple[Icicle, ...]:
-    """The pictures of the runs, in their order: by modules, by Python frames; host, then device."""
+    """Return the pictures of the runs: by modules, by Python frames; host, then device."""
     drawn = [picture for run in runs for picture in _of_run(run)]
     return tuple(drawn[:MOST_ICICLES])
 
@@ -56,7 +57,7 @@ _BY = {"modules": "module", "python": "Python frame"}
 
 
 def icicle(run: str, what: str, events: EventTable, of: Stacks) -> Icicle | None:
-    """The picture of stacks; None where they take no time.
+    """Return the picture of stacks; None if they take no time.
 
     Boxes stand behind that of what is around them, the longest first.
     """
@@ -102,7 +103,7 @@ def _add(
     own: Ints,
     part: Ints,
 ) -> None:
-    """The boxes of all that is large enough, by depth; those folded beneath one are one."""
+    """Return the boxes that are large enough, by depth; small callees of one box are one box."""
     least = LEAST_SHARE * total[ROOT]
     level = [(ROOT, _NO_PART)]
     for _ in range(MOST_DEPTH):
@@ -122,7 +123,7 @@ def _add(
 
 
 def _parts(events: EventTable, of: Stacks) -> Ints:
-    """For each node the place in ``PARTS`` of most of its time; frames have none."""
+    """Return the index in ``PARTS`` of most of each node's time; frames have none."""
     rows = np.flatnonzero(
         ~events.is_kind("python", "range", "step", "runtime", "overhead")[of.rows]
     )

@@ -1,8 +1,7 @@
-"""What a report is drawn from: the rows of the other verbs, and what they cannot say.
+"""The records of a report, and the rows of its charts.
 
-A row is that of a table, under the names of its columns, with ``run``, ``label`` and ``group`` in
-front. Times are nanoseconds as they were measured; units for reading are the charts' affair.
-Unknown is None.
+A row is that of a breakdown table, with ``run``, ``label`` and ``group`` in front. Times are in
+nanoseconds as measured; charts convert units. Unknown is None.
 """
 
 from __future__ import annotations
@@ -14,6 +13,9 @@ from typing import Any
 from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnose.step_profile import StepProfile
 
+#: A smaller share of a step or run is neither drawn nor listed.
+LEAST_SHARE = 0.01
+
 #: A row of a table: column → value.
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
@@ -22,14 +24,18 @@ Spec = dict[str, Any]
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What ran. ``run`` is unique in the report, ``label`` tells it apart in its ``group``.
+    """What ran. ``run`` is unique in the report, ``label`` in its ``group``.
 
-    ``steps`` are all profiled ones; without step markers (``marked``) one, the whole profile.
+    ``step_ns`` is the step by which runs are compared. ``lane`` is the diagnosed rank and device in
+    words if the run has several, else empty. ``steps`` counts all profiled ones; without step
+    markers (``marked``) it is 1, the whole profile.
     """
 
     run: str
     label: str
     group: int
+    step_ns: int
+    lane: str
     implementation: str | None
     workload: str | None
     precision: str | None
@@ -46,17 +52,18 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that can be compared, and the conditions that they share."""
+    """Runs that are compared with one baseline, or one run alone (``baseline`` None)."""
 
     number: int
     conditions: str
     device: str | None
     runs: tuple[str, ...]
+    baseline: str | None = None
 
 
 @dataclass(frozen=True)
 class Pair:
-    """The way from the fast step to the slow one; ``rows`` are (kind, fast_ns, slow_ns)."""
+    """Two runs that can be compared; ``rows`` are (kind, fast_ns, slow_ns)."""
 
     fast: StepProfile
     slow: StepProfile
@@ -65,7 +72,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Track:
-    """A row of a timeline: who ran in it. ``kind`` is account, stream, host."""
+    """A row of a timeline; ``kind`` is account, stream or host."""
 
     label: str
     kind: str
@@ -74,10 +81,10 @@ class Track:
 
 @dataclass(frozen=True)
 class Lane:
-    """A counter in a timeline: ``values``, each from its instant after the step's begin on.
+    """A counter in a timeline: each of ``values`` holds from its instant in ``at_ns`` on.
 
-    ``left_out`` values between them are not drawn: of their part of the step neither the first,
-    the least, the largest nor the last.
+    Instants count from the begin of the step. ``left_out`` values are not drawn: each part of the
+    step keeps its first, its least, its largest and its last value.
     """
 
     label: str
@@ -89,13 +96,12 @@ class Lane:
 
 @dataclass(frozen=True)
 class Timeline:
-    """One step of a run: events as columns, of equal length, by track and start.
+    """One step of a run: events as columns of equal length, sorted by track and start.
 
-    ``start_ns`` counts from the step's begin. ``name`` and ``part`` are places in ``names`` and
-    ``parts``, a part −1 where it has none; ``launch`` is the place of the event that launched it,
-    −1 where there is none or it is not drawn. ``facts`` are columns of the events table that some
-    event has: (texts, place of each event's or −1). ``left_out`` events, the shortest, are not
-    drawn. ``which`` says why this step is shown; ``lanes`` are what the profile counts.
+    ``start_ns`` counts from the begin of the step. ``name`` and ``part`` are indices into ``names``
+    and ``parts``, ``launch`` is the index of the launching event; −1 is none. ``facts`` are columns
+    of the events table: (texts, index of each event's text or −1). ``left_out`` counts the shortest
+    events, which are not drawn. ``which`` says why this step is shown; ``lanes`` are its counters.
     """
 
     run: str
@@ -114,10 +120,10 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Icicle:
-    """Who called whom in a run, boxes as columns of equal length; ``what`` the time is of.
+    """The call stacks of a run: boxes as columns of equal length, each caller before its callees.
 
-    ``above`` is the place of the box around each, −1 for none; ``name`` and ``part`` are places in
-    ``names`` and ``parts``, a part −1 where it has none. Boxes stand behind what is around them.
+    ``above`` is the index of the caller, ``name`` and ``part`` are indices into ``names`` and
+    ``parts``; −1 is none. ``what`` says whose time it is.
     """
 
     run: str
@@ -130,10 +136,9 @@ class Icicle:
 
 @dataclass(frozen=True)
 class Report:
-    """All of a report; what the rows of a table hold, its function in ``rows`` says.
+    """All of a report; the rows of each chart are under the chart's name, as ``rows`` makes them.
 
-    The rows of a chart stand under its name. ``missing`` says what was not measured, a sentence
-    each.
+    ``missing`` has a sentence for each thing that was not measured.
     """
 
     title: str
@@ -163,30 +168,30 @@ class Report:
 
     @property
     def waterfall(self) -> Rows:
-        """The rows of the first of ``pairs``: the largest difference of the largest group."""
+        """Return the rows of the first pair: the largest difference of the largest group."""
         return self.pairs[0].rows if self.pairs else ()
 
     def facts_of(self, run: str) -> RunFacts:
-        """The facts of the run of this name."""
+        """Return the facts of the run of this name."""
         return next(facts for facts in self.runs if facts.run == run)
 
     def members(self, group: Group) -> list[RunFacts]:
-        """The facts of the runs of ``group``."""
+        """Return the facts of the runs of ``group``."""
         return [facts for facts in self.runs if facts.group == group.number]
 
     def facts_in(self, rows: Rows) -> list[RunFacts]:
-        """The facts of the runs that ``rows`` are of."""
+        """Return the facts of the runs in ``rows``."""
         names = {row["run"] for row in rows}
         return [facts for facts in self.runs if facts.run in names]
 
     def by_group(self, rows: Rows) -> Iterator[tuple[Group, list[Row]]]:
-        """Each group that has any of ``rows``, with them."""
+        """Yield each group with its rows, if it has any."""
         for group in self.groups:
             if members := [row for row in rows if row["group"] == group.number]:
                 yield group, members
 
     def by_run(self, rows: Rows) -> Iterator[tuple[RunFacts, list[Row]]]:
-        """Each run that has any of ``rows``, with them."""
+        """Yield each run with its rows, if it has any."""
         for facts in self.runs:
             if own := [row for row in rows if row["run"] == facts.run]:
                 yield facts, own
@@ -194,10 +199,11 @@ class Report:
 
 @dataclass(frozen=True)
 class Figure:
-    """One chart of the page: what it shows in a sentence, and its Vega-Lite specification.
+    """One chart: its title, what it shows in a sentence, its Vega-Lite specification.
 
-    ``kind`` is what it is to those who do not see it; ``caption`` unit, n, device, versions and
-    date; ``legend`` the parts whose colours it uses. Of a ``slight`` one the sentence says all.
+    ``kind`` names the sort of chart for those who cannot see it. ``caption`` has the unit and n,
+    ``ran`` the device, versions and date; the page states ``ran`` once, for all charts. ``legend``
+    lists the parts whose colours it uses.
     """
 
     key: str
@@ -205,9 +211,14 @@ class Figure:
     kind: str
     sentence: str
     caption: str
+    ran: str
     spec: Spec
     legend: tuple[str, ...] = ()
-    slight: bool = False
+
+    @property
+    def heading(self) -> str:
+        """The title without the name of its section."""
+        return self.title.partition(": ")[2] or self.title
 
     @property
     def alt(self) -> str:

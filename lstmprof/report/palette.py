@@ -1,10 +1,8 @@
-"""The colour and the meaning of every part of the ledger: one hue means one thing everywhere.
+"""The colour, the name and the meaning of every part of the ledger.
 
-Parts stand in eight families, each of one hue: a part is a shade of it. Of any two families every
-two shades can be told apart with and without red-green blindness, and their first shades, by which
-one knows them, by far; inside a family shades differ in lightness, and every mark is named on hover
-and in a table. A part has one hue and two lightnesses: on either ground it is at 3:1 (WCAG 2.2,
-1.4.11). Meanings: docs/ledger.md.
+Each of the eight families has one hue, and its parts are shades of it. Any two shades differ with
+and without red-green blindness; the shades of a family differ in lightness, too. On a light and on
+a dark page every shade has a contrast of 3:1 (WCAG 2.2, 1.4.11). Meanings: docs/ledger.md.
 """
 
 from __future__ import annotations
@@ -19,17 +17,26 @@ from lstmprof.numbers import shown_name
 
 @dataclass(frozen=True)
 class Part:
-    """One part: its colours on light and on dark ground, 3:1 and more there, and what it is."""
+    """A part of the ledger: ``colour`` on a light page, ``dark`` on a dark one.
+
+    ``name`` is what the ledger calls it, ``words`` what the page calls it.
+    """
 
     name: str
     colour: str
     dark: str
     meaning: str
+    words: str = ""
+
+    @property
+    def shown(self) -> str:
+        """Its ``words``, else its name."""
+        return self.words or self.name
 
 
 @dataclass(frozen=True)
 class Family:
-    """Parts of one hue, what they are together, and what one calls that."""
+    """Parts of one hue."""
 
     name: str
     meaning: str
@@ -38,137 +45,168 @@ class Family:
 
 RECURRENT = Family(
     "recurrent layers",
-    "one op that computes a whole layer",
+    "a whole layer in one op",
     (
         Part(
             "rnn",
             "#423bc0",
             "#b5bffd",
-            "a recurrent layer in one op, and all that was launched beneath it",
+            "one op for a whole recurrent layer, with everything it launches",
+            "layer op",
         ),
     ),
 )
 PRODUCTS = Family(
-    "products",
-    "products of matrices, and what consists of them",
+    "matrix products",
+    "matmuls and ops that consist of them",
     (
-        Part("gemm", "#4c97e0", "#2e9afa", "matmuls"),
-        Part("conv", "#003d74", "#69aff5", "convolutions"),
+        Part("gemm", "#4c97e0", "#2e9afa", "matrix multiplications", "matmul"),
+        Part("conv", "#003d74", "#69aff5", "convolutions", "convolution"),
         Part("attention", "#1e5577", "#0c81bd", "attention"),
     ),
 )
 ELEMENTS = Family(
-    "element by element",
-    "arithmetic on each element, sums over them, losses",
+    "elementwise and reductions",
+    "arithmetic on each element, sums, losses",
     (
         Part(
-            "pointwise", "#319f5f", "#a2ecb9", "element by element: gates, additions, activations"
+            "pointwise",
+            "#319f5f",
+            "#a2ecb9",
+            "arithmetic on each element: gates, additions, activations",
         ),
-        Part("reduction", "#175332", "#5ac687", "sums, means, norms over elements"),
+        Part("reduction", "#175332", "#5ac687", "sums, means and norms"),
         Part("normalization", "#739d74", "#5dbe62", "batch and layer normalisation"),
-        Part("softmax_loss", "#134c17", "#379a3c", "softmax and the loss"),
-        Part("ctc", "#588a66", "#359257", "the CTC loss"),
+        Part("softmax_loss", "#134c17", "#379a3c", "softmax and the loss", "softmax and loss"),
+        Part("ctc", "#588a66", "#359257", "the CTC loss", "CTC loss"),
     ),
 )
 MOVING = Family(
-    "moving elements",
-    "elements copied, rearranged, looked up, set or changed in type: nothing is computed",
+    "copies and casts",
+    "elements are moved, looked up, set or converted; nothing is computed",
     (
-        Part("cast", "#5c0066", "#9942a4", "an element type changed: the price of mixed precision"),
+        Part("cast", "#5c0066", "#9942a4", "conversion to another element type"),
         Part(
             "layout",
             "#853e88",
             "#cd8bce",
-            "elements moved: transpose, concat, split, contiguous copy",
+            "copies on one device: transpose, concat, split, contiguous",
+            "copy",
         ),
-        Part("transfer", "#ae51df", "#ad51de", "copies between host and device"),
+        Part(
+            "transfer",
+            "#ae51df",
+            "#ad51de",
+            "copies between host and device, or between devices",
+            "transfer",
+        ),
         Part("memset", "#8a568f", "#a57ea9", "memory set to a value"),
-        Part("embedding", "#9f5cb3", "#c475dc", "looking up rows of a table"),
+        Part("embedding", "#9f5cb3", "#c475dc", "rows looked up in a table", "embedding lookup"),
     ),
 )
 COLLECTIVES = Family(
-    "collectives",
-    "what ranks do together, the waiting for each other included",
-    (Part("collective", "#18a3a7", "#93bfc0", "communication between ranks"),),
+    "communication",
+    "ranks exchange data; includes waiting for each other",
+    (
+        Part(
+            "collective",
+            "#18a3a7",
+            "#93bfc0",
+            "communication between ranks: all-reduce and the like",
+            "communication",
+        ),
+    ),
 )
 OTHERS = Family(
     "other work",
-    "busy with anything else",
+    "everything else that is computed",
     (
         Part("optimizer", "#494949", "#637474", "the optimizer's update"),
-        Part("rng", "#686572", "#9895a3", "random numbers, dropout"),
-        Part("other", "#726c60", "#aba497", "work that no rule knows"),
-        Part("input", "#717b85", "#77818c", "preparing the input, whatever was done then"),
-        Part("compiling", "#383838", "#a1a2a3", "a compiler ran inside the step"),
-        Part("ranges", "#888888", "#72645f", "ranges of a profile in which no op was recorded"),
+        Part("rng", "#686572", "#9895a3", "random numbers and dropout", "random numbers"),
+        Part("other", "#726c60", "#aba497", "ops of unknown category", "other"),
+        Part("input", "#717b85", "#77818c", "preparation of the input"),
+        Part("compiling", "#383838", "#a1a2a3", "compilation inside the step", "compile"),
         Part(
-            "slower calls", "#5e534a", "#d1c5ba", "the same calls as in the faster run, each longer"
+            "ranges",
+            "#888888",
+            "#72645f",
+            "ranges in which no op was recorded",
+            "ranges without ops",
+        ),
+        Part(
+            "slower calls",
+            "#5e534a",
+            "#d1c5ba",
+            "the same calls as in the baseline, each taking longer",
         ),
     ),
 )
 BY_HOST = Family(
-    "idle by the host",
-    "nothing is computed because of what the host does; of a device, all waits for the host",
+    "host overhead",
+    "nothing is computed because the host is busy with something else; a GPU waits for its host",
     (
         Part(
             "launch latency",
-            "#7c2000",
-            "#b7501c",
-            "the launch had returned and the kernel had not started",
+            "#4c2406",
+            "#ba6230",
+            "the launch call has returned, the kernel has not started yet",
         ),
+        Part("launch call", "#9c3503", "#f39d18", "the host is inside the call that launches"),
         Part(
-            "launch call",
-            "#f5663f",
-            "#f4b3a1",
-            "the host was inside the call that launches the kernel",
+            "runtime",
+            "#d87355",
+            "#f4774f",
+            "the host is in another call of the runtime or driver",
+            "runtime call",
         ),
-        Part("runtime", "#b3512a", "#be8570", "the host was in another runtime or driver call"),
-        Part("alloc", "#dd7559", "#f8a28b", "the host was allocating or freeing memory"),
+        Part("alloc", "#3f1203", "#f9c99c", "the host allocates or frees memory", "allocation"),
         Part(
             "dispatch",
-            "#904d31",
-            "#b7765b",
-            "the host was in a framework op that computes nothing itself",
+            "#cd581b",
+            "#be776f",
+            "the host is in a framework op that computes nothing itself",
         ),
+        Part("python", "#632f05", "#a24d03", "the host is in Python between two ops", "Python"),
         Part(
-            "python",
-            "#ce4e0b",
-            "#d36235",
-            "the host was in a step, a range or Python, and in no op",
+            "host",
+            "#9d5132",
+            "#e2b99f",
+            "the host does something that was not recorded",
+            "unrecorded",
         ),
-        Part("host", "#923b00", "#ffc3a3", "the host did something that was not recorded"),
     ),
 )
 OTHERWISE = Family(
-    "idle otherwise",
-    "nothing is computed, and no faster host is known to change that",
+    "other waits",
+    "nothing is computed, and a faster host would not help",
     (
-        Part(
-            "sync",
-            "#a3940b",
-            "#dccf67",
-            "the host was in a blocking call: it waited for the device",
-        ),
+        Part("sync", "#a3940b", "#dccf67", "the host waits for the device in a blocking call"),
         Part(
             "queued",
             "#9e8c37",
             "#bba432",
-            "the device had the work and did not start it: it waited for another stream or itself",
+            "the work is queued and the device does not start it: it waits for another stream",
         ),
         Part("profiler", "#675f17", "#e0d88c", "the profiler's own overhead"),
-        Part("unattributed", "#777444", "#6e6b3a", "unknown: no launch in the profile leads there"),
+        Part(
+            "unattributed",
+            "#777444",
+            "#6e6b3a",
+            "unknown: the profile records no launch for the work that follows",
+            "unknown",
+        ),
     ),
 )
 #: In the order in which they are stacked: busy before idle.
 FAMILIES = (RECURRENT, PRODUCTS, ELEMENTS, MOVING, COLLECTIVES, OTHERS, BY_HOST, OTHERWISE)
-#: A bar of no part: it is neutral.
-WHOLE = Part("step", "#7a8494", "#6b7585", "the whole step")
+#: The neutral colour of a bar that is no part: of a whole step, or of the parts that are too small.
+WHOLE = Part("step", "#7a8494", "#6b7585", "the whole step", "parts under 1 %")
 PARTS = {part.name: part for family in FAMILIES for part in family.parts} | {WHOLE.name: WHOLE}
 _FAMILY_OF = {part.name: family for family in FAMILIES for part in family.parts}
-#: A family in its first shade, where its parts are not told apart.
+#: Each family as one part, in its first shade.
 HUES = {f.name: Part(f.name, f.parts[0].colour, f.parts[0].dark, f.meaning) for f in FAMILIES}
 UNKNOWN = PARTS["other"]
-#: Kind of a finding → the part whose colour it has: that of most of its time.
+#: Kind of a finding → the part with most of its time, whose colour it has.
 _OF_KIND = {
     causes.LAUNCH: "launch call",
     causes.RUNTIME: "runtime",
@@ -195,26 +233,26 @@ _ORDER = {name: place for names in (PARTS, HUES) for place, name in enumerate(na
 
 
 def part_of(state: str, part: str) -> Part:
-    """The part whose colour and meaning (state, part) of a ledger has."""
+    """Return the part whose colour and meaning (state, part) of a ledger has."""
     if state == "input":
         return PARTS["input"]
     return PARTS.get(part.removeprefix(TAIL), UNKNOWN)
 
 
 def part_of_kind(kind: str) -> Part:
-    """The part whose colour a kind of ``diagnose.causes`` has."""
+    """Return the part whose colour a kind of ``diagnose.causes`` has."""
     return PARTS.get(_OF_KIND.get(kind, ""), UNKNOWN)
 
 
 def family_of(part: Part) -> Family:
-    """The family whose hue ``part`` has."""
+    """Return the family of ``part``."""
     return _FAMILY_OF[part.name]
 
 
 def families_of(names: Iterable[str]) -> list[Family]:
-    """The families of these parts, each with these alone, in their order.
+    """Return the families of the parts ``names``, each with these parts only, in their order.
 
-    One that is named itself has its ``HUES`` for its only part.
+    A family that is named itself has its ``HUES`` as its only part.
     """
     wanted = set(names)
     some = [
@@ -225,12 +263,13 @@ def families_of(names: Iterable[str]) -> list[Family]:
 
 
 def order_of(name: str) -> int:
-    """The place of a part among parts, or of a family among families: busy before idle."""
+    """Return the place of a part among parts, or of a family among families: busy before idle."""
     return _ORDER.get(name, len(_ORDER))
 
 
 def label_of(state: str, part: str) -> str:
-    """What a part is called on the page: ``idle: python, at the end``."""
-    if part.startswith(TAIL):
-        return f"{state}: {shown_name(part.removeprefix(TAIL))}, at the end"
-    return f"{state}: {shown_name(part)}" if state else shown_name(part)
+    """Return what the page calls (state, part) of a ledger: ``Python, at the end of the step``."""
+    base = part.removeprefix(TAIL)
+    words = PARTS[base].shown if base in PARTS else shown_name(base)
+    words = f"input: {words}" if state == "input" else words
+    return words if base == part else f"{words}, at the end of the step"

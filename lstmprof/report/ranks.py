@@ -1,4 +1,4 @@
-"""The rows of what is drawn of several ranks: where the step of each goes, who is late, who works.
+"""The rows of the charts of several ranks: where each step goes, who is late, who works.
 
 All are of the profiled steps, as the tables ``ranks`` and ``collectives`` are. A run of one rank
 and device has none.
@@ -21,7 +21,7 @@ _Place = tuple[int | None, int | None]
 
 
 def several(runs: Iterable[RunReport]) -> list[RunReport]:
-    """Those of ``runs`` that ran on several ranks or devices."""
+    """Return those of ``runs`` that ran on several ranks or devices."""
     return [run for run in runs if len(_places(run)) > 1]
 
 
@@ -35,12 +35,12 @@ def _order(place: _Place) -> tuple[int, ...]:
 
 
 def _drawn(run: RunReport) -> dict[_Place, str]:
-    """What each rank and device that is drawn is called, in their order."""
+    """Return the names of the ranks and devices that are drawn, in their order."""
     return {place: lane_words(*place) for place in _places(run)[:MOST_LANES]}
 
 
 def ranks(runs: Iterable[RunReport]) -> list[Row]:
-    """The columns of ``breakdown --table ranks``, the first of each run."""
+    """Return the columns of ``breakdown --table ranks``, the first of each run."""
     return [
         run.row(row)
         for run in several(runs)
@@ -49,7 +49,7 @@ def ranks(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def rank_parts(runs: Iterable[RunReport]) -> list[Row]:
-    """``lane``, ``state``, ``part``; ``ns`` of a mean step."""
+    """Return ``lane``, ``state``, ``part``, and ``ns`` per mean step."""
     return [
         run.row({"lane": lanes[place], "state": state, "part": part, "ns": total_ns / of.steps})
         for run in several(runs)
@@ -61,7 +61,7 @@ def rank_parts(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def arrivals(runs: Iterable[RunReport]) -> list[Row]:
-    """Cells of ``collectives`` in a row from ``collective`` on, from 1, by ``lane``.
+    """Return cells of ``collectives`` in a row, from ``collective`` (counted from 1), by ``lane``.
 
     ``late_ns`` is the mean of how long after the first rank it came, ``last_in`` in how many it was
     the last. ``step`` and ``name`` are those of the first of them. A run whose collectives are not
@@ -93,12 +93,12 @@ def _is_last(call: Row) -> bool:
 
 
 def _size(count: int) -> int:
-    """Of how many a cell is, so that ``count`` fit into a picture."""
+    """Return how many share a cell, so that ``count`` fit into a picture."""
     return max(-(-count // MOST_COLUMNS), 1)
 
 
 def rank_work(runs: Iterable[RunReport]) -> list[Row]:
-    """Cells of ``steps`` in a row from ``step`` on, by ``lane``.
+    """Return cells of ``steps`` in a row from ``step`` on, by ``lane``.
 
     ``work_ns`` is the mean of what a step was busy with anything but a collective, ``off_share``
     that over the mean of all ranks and devices that have these steps, less 1. A profile without
@@ -122,7 +122,7 @@ def rank_work(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def _work_of_steps(run: RunReport, lanes: Mapping[_Place, str]) -> Counter[tuple[str, int]]:
-    """What each lane was busy with in each marked step, collectives apart."""
+    """Return how long each lane was busy in each marked step, without collectives."""
     work: Counter[tuple[str, int]] = Counter()
     for row in _marked(run):
         if (place := (row["rank"], row["device"])) in lanes:
@@ -136,6 +136,6 @@ def _marked(run: RunReport) -> Iterator[Row]:
 
 
 def _mean(work: Mapping[tuple[str, int], int], lane: str, steps: Sequence[int]) -> float | None:
-    """The mean work of ``lane`` in those of ``steps`` that it has; None where it has none."""
+    """Return the mean work of ``lane`` in those of ``steps`` that it has; None if it has none."""
     own = [work[lane, step] for step in steps if (lane, step) in work]
     return sum(own) / len(own) if own else None

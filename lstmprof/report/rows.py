@@ -1,4 +1,4 @@
-"""The rows of each chart: those of ``breakdown`` and ``diagnose``, run by run."""
+"""The rows of each chart and table: those of ``breakdown`` and ``diagnose``, run by run."""
 
 from __future__ import annotations
 
@@ -6,80 +6,91 @@ import dataclasses
 import itertools
 import math
 import statistics
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof.breakdown import CLEAN, PROFILED
-from lstmprof.breakdown.mean_step import lane_words
-from lstmprof.breakdown.timings import slowdowns
 from lstmprof.breakdown.versions import by_version
+from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnose.findings import lengths, waterfall
-from lstmprof.diagnose.pairs import against_fastest
 from lstmprof.diagnose.roofline import roofline_of
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.annotate.calls import is_copy
 from lstmprof.implementations import version_numbers
-from lstmprof.report.model import Group, Pair, Row
+from lstmprof.report.model import LEAST_SHARE, Group, Pair, Row
 from lstmprof.report.runs import RunReport
 
-#: Rows of a run's table that the page holds; the others are in JSON and CSV.
+#: Rows per run on the page; JSON and CSV have all.
 MOST_KERNELS, MOST_GAPS, MOST_CASTS, MOST_LAYERS = 40, 60, 20, 20
-#: What else may differ between the runs of a sweep, and is told where it does.
+#: Conditions that may differ between the runs of a sweep; those that do are in its labels.
 _CONDITIONS = ("precision", "mode", "device_name", "threads", "label")
-_STEP = ("step_ns", "step_low_ns", "step_high_ns")
-#: Cells of timing series on a page of all runs, and at least of one run.
+#: Cells of the timing series of all runs together, and at least of one run.
 ALL_CELLS, LEAST_CELLS = 6_000, 50
-#: Of a group with more pairs only those with the run that the others are held against are drawn.
+#: A group with more pairs of runs has only those with the baseline.
 MOST_PAIRS = 800
 
 
 def _of(run: RunReport, table: pa.Table, most: int) -> Iterator[Row]:
-    """The first ``most`` rows of a table of ``run``."""
+    """Return the first ``most`` rows of a table of ``run``."""
     return map(run.row, table.slice(0, most).to_pylist())
 
 
-def times(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Row]:
-    """The columns of ``breakdown --table timings``; ``slowdown`` in the run's group."""
+def times(runs: Sequence[RunReport], diagnoses: Sequence[Diagnosis]) -> list[Row]:
+    """Return the step of each run that is compared with another, as its verdict has it.
+
+    ``low_ns`` and ``high_ns`` are the 95 % interval, None without a clean step. ``times`` and
+    ``differs`` are of the verdict against the baseline; the baseline has "" and False.
+    """
+    verdicts = {d.slow.name: d for d in diagnoses if d.fast is not None}
+    compared = {name for d in verdicts.values() for name in (d.slow.name, d.fast and d.fast.name)}
     rows: list[Row] = []
-    for group in groups:
-        of_group = [run for run in runs if run.facts.group == group.number]
-        timed = [(run, t) for run in of_group if (t := run.breakdown.timings)]
-        steps = {place: t.step_ns for place, (_, t) in enumerate(timed)}
-        slowdown = slowdowns(steps) if len(timed) > 1 else {}
-        for place, (run, t) in enumerate(timed):
-            rows.append(run.row({**dataclasses.asdict(t), "slowdown": slowdown.get(place)}))
+    for run in runs:
+        if run.facts.run not in compared:
+            continue
+        verdict, span = verdicts.get(run.facts.run), run.profile.span
+        columns = {
+            "step_ns": run.facts.step_ns,
+            "low_ns": None if span is None else span.low_ns,
+            "high_ns": None if span is None else span.high_ns,
+            "times": "" if verdict is None else verdict.verdict.times,
+            "differs": verdict is not None and verdict.outcome.differs,
+            "iterations": run.facts.iterations,
+        }
+        rows.append(run.row(columns))
     return rows
 
 
 def ledger(runs: Iterable[RunReport]) -> list[Row]:
-    """``lane``, ``state``, ``part``; ``total_ns`` is the sum over ``steps`` of them.
+    """Return ``state``, ``part`` and ``total_ns``, the sum over ``steps``, of the diagnosed lane.
 
-    ``of`` says whether they are the clean step's.
+    ``of`` says whether the steps are clean ones.
     """
     return [
         run.row(
             {
-                **{"lane": lane_words(lane.rank, lane.device), "state": state, "part": part},
+                **{"lane": run.facts.lane, "state": state, "part": part},
                 **{"total_ns": total_ns, "steps": lane.steps},
                 "of": CLEAN if lane.clean else PROFILED,
             }
         )
         for run in runs
         for lane in run.breakdown.steps()
+        if (lane.rank, lane.device) == run.profile.place
         for state, part, total_ns in lane.parts
     ]
 
 
 def kernels(runs: Iterable[RunReport]) -> list[Row]:
-    """The columns of ``breakdown --table kernels``, the longest of each run."""
-    return [row for run in runs for row in _of(run, run.breakdown.kernels, MOST_KERNELS)]
+    """Return the columns of ``breakdown --table kernels``, the longest of each run."""
+    rows = (row for run in runs for row in _of(run, run.breakdown.kernels, MOST_KERNELS))
+    return [row for row in rows if row["share"] is None or row["share"] >= LEAST_SHARE]
 
 
 def launch_gaps(runs: Iterable[RunReport]) -> list[Row]:
-    """The kernels of each run on a device, beside the gaps before them."""
+    """Return the kernels of each run on a device, with the gaps before them."""
     return [
         row
         for run in runs
@@ -94,7 +105,7 @@ def _without_copies(table: pa.Table) -> pa.Table:
 
 
 def casts(runs: Iterable[RunReport]) -> list[Row]:
-    """The columns of ``breakdown --table casts``; ``share`` of the run's profiled steps."""
+    """Return the columns of ``breakdown --table casts``; ``share`` of the run's profiled steps."""
     rows: list[Row] = []
     for run in runs:
         whole = sum(w.end_ns - w.start_ns for w in run.breakdown.windows)
@@ -104,38 +115,42 @@ def casts(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def layers(runs: Iterable[RunReport]) -> list[Row]:
-    """The columns of ``breakdown --table layers``, the first of each run."""
+    """Return the columns of ``breakdown --table layers``, the first of each run."""
     return [row for run in runs for row in _of(run, run.breakdown.table("layers"), MOST_LAYERS)]
 
 
 def versions(runs: Sequence[RunReport]) -> list[Row]:
-    """The steps of implementations that ran in several versions; ``place`` orders the versions."""
+    """Return the steps of implementations that ran in several versions, ordered by ``place``."""
     of_run = {id(run.breakdown): run for run in runs}
     told = [row for group in by_version([run.breakdown for run in runs]) for row in group]
     order = sorted({row.version for row in told}, key=_by_package)
     rows = []
     for row in told:
         timings = row.breakdown.timings
+        assert timings is not None
         columns = {
             "implementation": row.implementation,
             "version": row.version,
             "place": order.index(row.version),
             "of_first": row.of_first,
-            **{name: getattr(timings, name) for name in _STEP},
+            "step_ns": timings.step_ns,
+            "low_ns": timings.step_low_ns,
+            "high_ns": timings.step_high_ns,
         }
         rows.append(of_run[id(row.breakdown)].row(columns))
     return rows
 
 
 def _by_package(version: str) -> tuple[str, tuple[int, ...], str]:
-    """Where ``torch 1.8.1`` stands among versions of several packages."""
+    """Return a sort key: by package, then by version number."""
     return version.partition(" ")[0], version_numbers(version), version
 
 
 def sweep(runs: Sequence[RunReport]) -> list[Row]:
-    """The steps by size of what ran in several sizes, of all where nothing did; none of one size.
+    """Return the steps by size of what ran in several sizes.
 
-    ``conditions`` are those that differ between the runs, besides the sizes; may be empty.
+    If each implementation ran in one size and the sizes differ, return all. ``conditions`` are
+    those that differ between the runs, besides the sizes; may be empty.
     """
     infos = [run.breakdown.run.info for run in runs]
     differing = [name for name in _CONDITIONS if len({getattr(info, name) for info in infos}) > 1]
@@ -147,7 +162,7 @@ def sweep(runs: Sequence[RunReport]) -> list[Row]:
         columns = {
             "implementation": str(of_run.implementation),
             "conditions": ", ".join(str(v) for n in differing if (v := getattr(of_run, n))),
-            "step_ns": run.breakdown.timings.step_ns,
+            "step_ns": run.facts.step_ns,
         }
         rows.append(run.row({**columns, **size}))
         sizes.setdefault(_ran(rows[-1]), set()).add(tuple(size.values()))
@@ -156,12 +171,12 @@ def sweep(runs: Sequence[RunReport]) -> list[Row]:
 
 
 def _ran(row: Row) -> tuple[str, str]:
-    """What ran, in whichever size."""
+    """Return what ran, without its size."""
     return row["implementation"], row["conditions"]
 
 
 def roofline(runs: Sequence[RunReport]) -> list[Row]:
-    """``least_ns`` of a step by its device's peaks, ``step_ns``, and ``share`` of both."""
+    """Return ``least_ns`` of a step by its device's peaks, ``step_ns``, and their ``share``."""
     profiles = [run.profile for run in runs]
     timed = [run for run in runs if run.breakdown.timings is not None]
     limits = [(run, roofline_of(run.profile, profiles, None)) for run in timed]
@@ -178,10 +193,10 @@ def roofline(runs: Sequence[RunReport]) -> list[Row]:
 
 
 def stability(runs: Sequence[RunReport]) -> list[Row]:
-    """Cells of ``iterations`` counted ones from ``iteration`` on, of a long series more than one.
+    """Return cells of ``iterations`` in a row from ``iteration`` on; warm-up is left out.
 
-    ``wall_ns`` is the median of their times, ``off_share`` that over the median iteration of the
-    run, less 1; ``place`` the round and whether it was profiled before: no cell is of two places.
+    ``wall_ns`` is their median, ``off_share`` its relative distance from the run's median
+    iteration. ``place`` is the round, and whether that was profiled before; no cell has two places.
     """
     most = max(ALL_CELLS // max(len(runs), 1), LEAST_CELLS)
     rows = []
@@ -201,7 +216,7 @@ def stability(runs: Sequence[RunReport]) -> list[Row]:
 
 
 def _counted(table: pa.Table) -> list[Row]:
-    """The iterations after warm-up."""
+    """Return the iterations after warm-up."""
     rows: list[Row] = table.filter(pc.invert(table.column("warmup"))).to_pylist()
     return rows
 
@@ -212,23 +227,22 @@ def _place(iteration: Row) -> str:
 
 
 def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
-    """Every two runs of a group, ``MOST_PAIRS`` allowing, in the order of ``_order``."""
+    """Return every two runs of a group, those with the baseline first, then by difference.
+
+    A group with more than ``MOST_PAIRS`` has only those with the baseline.
+    """
     ordered = []
     for group in groups:
         members = [run.profile for run in runs if run.facts.group == group.number]
-        held = against_fastest(members)
         every = math.comb(len(members), 2) <= MOST_PAIRS
-        of_verdicts = {frozenset((fast.name, slow.name)) for fast, slow in held}
-        two = itertools.combinations(members, 2) if every else held
-        of_group = [_pair(first, second) for first, second in two]
-        ordered += sorted(of_group, key=lambda pair: _order(pair, of_verdicts))
+        two = itertools.combinations(members, 2)
+        of_group = [_pair(*p) for p in two if every or group.baseline in (p[0].name, p[1].name)]
+        ordered += sorted(of_group, key=lambda pair: _order(pair, group.baseline))
     return ordered
 
 
-def _order(pair: Pair, of_verdicts: Collection[frozenset[str]]) -> tuple[bool, int]:
-    """Where ``pair`` stands: those of which a verdict is first, the largest difference first."""
-    names = frozenset((pair.fast.name, pair.slow.name))
-    return names not in of_verdicts, -sum(_deltas(pair))
+def _order(pair: Pair, baseline: str | None) -> tuple[bool, int]:
+    return baseline not in (pair.fast.name, pair.slow.name), -sum(_deltas(pair))
 
 
 def _pair(first: StepProfile, second: StepProfile) -> Pair:

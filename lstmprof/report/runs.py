@@ -1,4 +1,4 @@
-"""The runs of a report: their names, which can be compared, what ran, what was not measured."""
+"""The runs of a report: their names and groups, what ran, what was not measured."""
 
 from __future__ import annotations
 
@@ -8,55 +8,68 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from lstmprof.breakdown import Breakdown
-from lstmprof.diagnose.comparable import comparable_groups, conditions_in_words, device_in_words
+from lstmprof.breakdown.mean_step import lane_words
+from lstmprof.diagnose.comparable import conditions_in_words, device_in_words
+from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnose.ranks import UNKNOWN, of_straggler
 from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.events.annotate import OWN_CODE
 from lstmprof.numbers import labels
 from lstmprof.report.model import Group, Report, Row, RunFacts
 from lstmprof.runs.metadata import RunInfo
 
-#: What run.json's ``versions`` has besides frameworks and libraries that a reader asks for.
+#: Entries of run.json's ``versions`` that the page leaves out.
 _UNTOLD = ("nvtx", "numpy", "lstmprof")
 
 
 @dataclass(frozen=True)
 class RunReport:
-    """One run: what ran, its breakdown, its mean step."""
+    """One run: what ran, its breakdown, its clean step."""
 
     facts: RunFacts
     breakdown: Breakdown
     profile: StepProfile
 
     def row(self, columns: Row) -> Row:
-        """``columns`` behind what the run is called."""
+        """Return ``columns`` with the run's name, label and group in front."""
         facts = self.facts
         return {"run": facts.run, "label": facts.label, "group": facts.group, **columns}
 
 
-def groups(profiles: Sequence[StepProfile], across: Collection[str] = ()) -> tuple[Group, ...]:
-    """The runs in groups that can be compared, the largest group first."""
-    largest_first = sorted(comparable_groups(profiles, across), key=len, reverse=True)
+def groups(diagnoses: Sequence[Diagnosis], across: Collection[str] = ()) -> tuple[Group, ...]:
+    """Return the runs in groups of one baseline each, the largest group first."""
+    members: dict[str, dict[str, StepProfile]] = {}
+    for diagnosis in diagnoses:
+        base = diagnosis.fast or diagnosis.slow
+        of_base = members.setdefault(base.name, {base.name: base})
+        of_base[diagnosis.slow.name] = diagnosis.slow
+    largest_first = sorted(members.items(), key=lambda group: -len(group[1]))
     return tuple(
         Group(
             number=number,
-            conditions=_conditions(group[0].info, group[0].name, across),
-            device=device_in_words(group[0].info),
-            runs=tuple(profile.name for profile in group),
+            conditions=_conditions(list(group.values()), across),
+            device=device_in_words(group[base].info),
+            runs=tuple(group),
+            baseline=base if len(group) > 1 else None,
         )
-        for number, group in enumerate(largest_first)
+        for number, (base, group) in enumerate(largest_first)
     )
 
 
-def _conditions(info: RunInfo, unnamed: str, across: Collection[str]) -> str:
-    """What all runs of a group share; ``unnamed`` is a run alone of unknown workload."""
-    shared = {"workload": unnamed, **conditions_in_words(info)}
-    return ", ".join(text for name, text in shared.items() if name not in across)
+def _conditions(group: Sequence[StepProfile], across: Collection[str]) -> str:
+    """Return what all runs of a group share; without a workload, where the runs come from."""
+    own = {profile.info.source == OWN_CODE for profile in group}
+    sources = (("your code", True in own), ("imported profiles", False in own))
+    unnamed = " and ".join(source for source, is_there in sources if is_there)
+    words = {"workload": group[0].name if len(group) == 1 else unnamed}
+    words |= conditions_in_words(group[0].info)
+    return ", ".join(text for name, text in words.items() if name not in across)
 
 
 def run_reports(
     breakdowns: Sequence[Breakdown], profiles: Sequence[StepProfile], groups: Sequence[Group]
 ) -> list[RunReport]:
-    """The runs in their order; ``profiles`` are those of ``breakdowns``."""
+    """Return the runs in their order; ``profiles`` are those of ``breakdowns``."""
     short = {p.name: p.info.called for p in profiles}
     label_of, group_of = dict[str, str](), dict[str, int]()
     for group in groups:
@@ -75,6 +88,8 @@ def _facts(breakdown: Breakdown, profile: StepProfile, label: str, group: int) -
         run=profile.name,
         label=label,
         group=group,
+        step_ns=profile.length_ns,
+        lane=lane_words(*profile.place) if profile.lanes > 1 else "",
         implementation=info.implementation,
         workload=info.workload.name,
         precision=info.precision,
@@ -97,48 +112,43 @@ def _versions(info: RunInfo) -> str | None:
 
 
 def _day(info: RunInfo) -> str | None:
-    """When a profile made elsewhere was taken, if it says so; when it was read says nothing."""
+    """Return when an imported profile was recorded, if it says so."""
     if info.base_ns is None or info.base_ns <= 0:
         return None
     return datetime.datetime.fromtimestamp(info.base_ns / 1e9, datetime.UTC).isoformat()
 
 
 def missing(report: Report, runs: Sequence[RunReport], empty: Sequence[str]) -> Iterator[str]:
-    """A sentence for each thing that was not measured; ``empty`` are profiles left out."""
+    """Yield a sentence for each thing that was not measured; ``empty`` profiles are left out."""
     if empty:
-        yield f"Profiles in which no event has a length, left out: {', '.join(empty)}."
+        yield f"Left out, because no event of the profile has a length: {', '.join(empty)}."
     untimed = [run.facts.run for run in runs if run.breakdown.timings is None]
     if untimed:
-        yield f"Iterations without a profiler: none were timed for {_listed(untimed, runs)}."
+        yield f"Steps without a profiler: not timed for {_listed(untimed, runs)}."
     on_host = [run.facts.run for run in runs if run.profile.device is None]
     if on_host:
         yield (
-            "Launch gaps, streams and idle time of a device: the ledger is that of the host's "
-            f"threads, and no activity of a GPU was recorded, for {_listed(on_host, runs)}."
+            f"GPU: no activity was recorded for {_listed(on_host, runs)}. Launch gaps, streams and "
+            "idle time are unknown; the charts show the host's threads."
         )
     if not report.roofline:
-        yield "The share of the roofline: no run has both a known workload and measured peaks."
-    if not report.casts:
-        yield "Casts between element types: none was recorded."
+        yield "Roofline: no run has both a known workload and measured peaks."
+    if not any(run.breakdown.table("casts").num_rows for run in runs):
+        yield "Casts: none was recorded."
     for run in runs:
         if (straggler := run.profile.straggler) and straggler.state == UNKNOWN:
             yield f"{run.facts.run}: {of_straggler(straggler)}."
-    if not report.sweep:
-        yield "A sweep: the runs do not vary in units, batch or time steps."
     pictured = {icicle.run for icicle in report.icicles}
     if unpictured := [r.facts.run for r in runs if _frames(r) and r.facts.run not in pictured]:
-        yield f"Who called whom, left out to keep the page small: {', '.join(unpictured)}."
+        yield f"Call stacks, left out to keep the page small: {', '.join(unpictured)}."
     undrawn = len(runs) - len({timeline.run for timeline in report.timelines})
     if undrawn:
-        yield f"The timelines of {undrawn} runs are left out, to keep the page small."
+        yield f"Timelines, left out to keep the page small: {undrawn} runs."
     if len(report.pairs) < sum(math.comb(len(group.runs), 2) for group in report.groups):
-        yield (
-            "Of the groups with very many runs only the way from the run that the others are held "
-            "against is drawn."
-        )
+        yield "Differences between two runs: in very large groups only those from the baseline."
     cut = dict.fromkeys(timeline.run for timeline in report.timelines if timeline.left_out)
     if cut:
-        yield f"Timelines without their shortest events: {', '.join(cut)}."
+        yield f"The shortest events of a timeline, left out for {', '.join(cut)}."
 
 
 def _frames(run: RunReport) -> int:
@@ -146,4 +156,4 @@ def _frames(run: RunReport) -> int:
 
 
 def _listed(some: Sequence[str], runs: Sequence[RunReport]) -> str:
-    return "all runs" if len(some) == len(runs) > 1 else ", ".join(some)
+    return "any run" if len(some) == len(runs) > 1 else ", ".join(some)

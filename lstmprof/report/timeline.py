@@ -1,4 +1,4 @@
-"""Steps of each run as timelines: the ledger of their lanes, their streams, their host threads."""
+"""Steps of each run as timelines: the ledger of each lane, streams, host threads."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from lstmprof.report.runs import RunReport
 MOST_EVENTS, ALL_EVENTS = 60_000, 240_000
 #: Host threads and rows of nested calls that are drawn.
 MOST_THREADS, MOST_DEPTH = 12, 64
-#: Ranks of a run whose steps are drawn.
+#: Ranks of a run with a timeline.
 MOST_RANKS = 8
-#: Columns of the events table that are told of one event, where it has them.
+#: Columns of the events table that a click on an event shows.
 FACTS = (
     *("op_name", "phase", "shapes", "dtypes", "bytes", "correlation_id", "external_id"),
     *("graph_node_id", "sequence_number", "launch_config"),
 )
-#: Of these, what is not told by its column's name, and by its text.
+#: The column that has another name and text on the page.
 _LAUNCH, _LAUNCHED = "launch_config", "launched_with"
 _NAME, _FACT = 160, 400
-#: Larger thread numbers are no system's but a profiler's hashes, which tell a reader nothing.
+#: Larger thread numbers are hashes of a profiler, not thread ids.
 _MOST_TID = 2**32
 #: TensorFlow ends a thread's name with its number, of 32 bits with a sign.
 _NUMBERED = re.compile(r"/-?\d+$")
@@ -49,10 +49,10 @@ _COLUMNS = ("track", "start_ns", "dur_ns", "name", "part", "row")
 
 
 def timelines(reports: Sequence[RunReport]) -> tuple[Timeline, ...]:
-    """The timelines of the runs, in their order, while there is room for their events.
+    """Return the timelines of the runs, in their order, while there is room for their events.
 
-    Each run has its step of median length before any has another: its longest and shortest steps,
-    and those of median length of its other ranks.
+    Each run gets its step of median length before any run gets another: its longest and shortest
+    steps, and the median steps of its other ranks.
     """
     drawing = _Page()
     wanted = [_wanted(report) for report in reports]
@@ -64,9 +64,10 @@ def timelines(reports: Sequence[RunReport]) -> tuple[Timeline, ...]:
 
 @dataclass
 class _Page:
-    """Timelines that are drawn, while there is room: ``awaited`` are the first steps of later runs.
+    """The timelines drawn so far; ``awaited`` events are reserved for first steps of later runs.
 
-    How many events a step has beyond those of the profile, its ledger, is known of those drawn.
+    ``growth`` is how many events a drawn step has per event of the profile, as the ledger adds
+    some; timelines drawn so far show it.
     """
 
     awaited: int = 0
@@ -77,9 +78,9 @@ class _Page:
         self.size = 0
 
     def add(self, report: RunReport, steps: Sequence[_Wanted]) -> None:
-        """Draw those of ``steps`` for which there will be room; the events are read once.
+        """Draw those of ``steps`` for which there will be room; read the events once.
 
-        The steps of a rank follow each other.
+        The steps of a rank must follow each other.
         """
         self.awaited -= steps[0].least
         held, run = None, report.facts.run
@@ -103,7 +104,7 @@ class _Page:
             self.growth = max(self.growth, size / max(step.least, 1))
 
     def fitting(self) -> Iterator[Timeline]:
-        """Those for which there is room, in their order; each run's first before all others."""
+        """Yield the timelines that fit, in their order; each run's first takes precedence."""
         room, chosen = ALL_EVENTS, set()
         for place in sorted(range(len(self.drawn)), key=lambda place: self.drawn[place][0] > 0):
             size = _size(self.drawn[place][1])
@@ -114,13 +115,13 @@ class _Page:
 
 
 def _size(drawn: Timeline) -> int:
-    """How many events and values it holds."""
+    """Return the number of events and values."""
     return len(drawn.columns["track"]) + sum(len(lane.values) for lane in drawn.lanes)
 
 
 @dataclass(frozen=True)
 class _Wanted:
-    """A step of a run that is worth a look, and why; ``least`` events of it would be drawn."""
+    """A step to draw, and why; at least ``least`` events of it would be drawn."""
 
     window: Window
     which: str
@@ -141,24 +142,24 @@ def _wanted(report: RunReport) -> list[_Wanted]:
 
 
 def _steps(report: RunReport) -> Iterator[tuple[Window, str]]:
-    """The steps of a run that are worth a look, and why; the one that is diagnosed first."""
+    """Yield the steps of a run to draw, and why; those of the diagnosed rank first."""
     windows = report.breakdown.windows
     own = [w for w in windows if w.rank == report.profile.rank]
     median = median_step(own)
-    yield median, "of median length"
+    yield median, "median length"
     by_length = sorted((w for w in own if w is not median), key=lambda w: w.end_ns - w.start_ns)
-    yield from ((window, "the longest of the others") for window in by_length[-1:])
-    yield from ((window, "the shortest of the others") for window in by_length[:-1][:1])
+    yield from ((window, "the longest other") for window in by_length[-1:])
+    yield from ((window, "the shortest other") for window in by_length[:-1][:1])
     others: dict[int | None, list[Window]] = {}
     for window in windows:
         if window.rank != report.profile.rank:
             others.setdefault(window.rank, []).append(window)
     for step in spread([median_step(of_rank) for of_rank in others.values()], MOST_RANKS - 1):
-        yield step, "of median length"
+        yield step, "median length"
 
 
 def spread(steps: Sequence[Window], most: int) -> list[Window]:
-    """At most so many of ``steps``, in their order: the shortest, the longest, some between."""
+    """Return at most ``most`` steps, in their order: the shortest, the longest, some between."""
     if len(steps) <= most:
         return list(steps)
     by_length = sorted(range(len(steps)), key=lambda n: steps[n].end_ns - steps[n].start_ns)
@@ -174,7 +175,7 @@ def timeline(
     thread_names: Mapping[str, str] = MappingProxyType({}),
     which: str = "",
 ) -> Timeline:
-    """The ``most`` longest events of ``window``, clipped to it; ``thread_names`` are by tid."""
+    """Return the ``most`` longest events of ``window``, clipped; ``thread_names`` are by tid."""
     drawn = _Drawing(events, window, thread_names)
     drawn.add_ledgers()
     drawn.add_streams()
@@ -208,7 +209,7 @@ def timeline(
 
 
 def _places(rows: Ints, linked: Ints) -> Ints:
-    """For each of ``rows`` the place among them of the row that it is ``linked`` to; −1 none."""
+    """Return, for each of ``rows``, the index in ``rows`` of its ``linked`` row; −1 is none."""
     place_of = np.full(len(linked) + 1, _NEITHER)
     real = np.flatnonzero(rows >= 0)
     place_of[rows[real]] = real
@@ -217,7 +218,7 @@ def _places(rows: Ints, linked: Ints) -> Ints:
 
 
 def _fact(events: EventTable, column: str, rows: Ints) -> tuple[tuple[str, ...], list[int]] | None:
-    """What ``rows`` have in ``column``: (texts, place of each row's or −1); None if nothing."""
+    """Return a ``column``: (texts, index of each row's text or −1); None if all are empty."""
     of_rows = events.column(column).take(pa.array(np.maximum(rows, 0)))
     known = (rows >= 0) & np.asarray(pc.is_valid(of_rows))
     if not known.any():
@@ -234,7 +235,7 @@ def _fact(events: EventTable, column: str, rows: Ints) -> tuple[tuple[str, ...],
 
 @dataclass
 class _Drawing:
-    """The tracks and events of one window, gathered; ``names`` are places in one list."""
+    """The tracks and events of one window; ``name`` columns index ``names``."""
 
     events: EventTable
     window: Window
@@ -268,7 +269,7 @@ class _Drawing:
         self._add(track, self.start[rows], self.end[rows], self.code[rows], self.part[rows], rows)
 
     def add_ledgers(self) -> None:
-        """A track for each lane of the ledger: busy by category, idle by cause."""
+        """Add a track per lane of the ledger: busy by category, idle by cause."""
         places = {name: place for place, name in enumerate(PARTS)}
         lanes = attributed(self.events, [self.window], self.window.rank)
         for device, stretches in lanes.items():
@@ -284,7 +285,7 @@ class _Drawing:
             self._add(track, drawn.start_ns, drawn.end_ns, first + label, colours[label])
 
     def add_streams(self) -> None:
-        """A track for each stream of each device."""
+        """Add a track per stream of each device."""
         activities = self.rows[self.events.is_kind(*ACTIVITY_KINDS)[self.rows]]
         device, stream = (self.events.ints(c, UNKNOWN)[activities] for c in ("device", "stream"))
         for pair in np.unique(np.stack([device, stream]), axis=1).T.tolist():
@@ -294,7 +295,7 @@ class _Drawing:
             self._add_rows(rows, np.full(len(rows), len(self.tracks) - 1))
 
     def add_threads(self) -> None:
-        """Tracks for each host thread, one a depth of nesting; the step's own thread first."""
+        """Add a track per host thread and call depth; the step's own thread first."""
         thread = thread_ids(self.events)
         on_host = self.rows[thread[self.rows] >= 0]
         numbers, counts = np.unique(thread[on_host], return_counts=True)
@@ -315,14 +316,14 @@ class _Drawing:
         self.left_out += sum(-count for count, n in busiest if n in order[MOST_THREADS:])
 
     def _thread(self, tid: int, place: int) -> str:
-        """What the thread ``tid``, drawn at ``place`` from 1, is called."""
+        """Return the name of thread ``tid``, which is the ``place``-th that is drawn."""
         name = shown_name(_NUMBERED.sub("", self.thread_names.get(str(tid), "")), _NAME)
         number = tid if 0 <= tid < _MOST_TID else place
         return f"thread {number}" + (f", {name}" if name else "")
 
 
 def _joined(stretches: Stretches) -> Stretches:
-    """``stretches`` of one window by time, neighbours made one that wait for the same."""
+    """Return the ``stretches`` of one window by time, with neighbours of equal label joined."""
     s = stretches.by_time()
     idle = np.array([state == "idle" for state, _ in s.labels])[s.label]
     first = np.flatnonzero(np.append(True, (np.diff(s.label) != 0) | ~idle[1:])[: len(s.label)])
@@ -332,7 +333,7 @@ def _joined(stretches: Stretches) -> Stretches:
 
 
 def _depth(events: EventTable) -> Ints:
-    """How many events of its thread are around each row."""
+    """Return the call depth of each row within its thread."""
     parent = events.rows_named("parent_id")
     depth = np.zeros(len(events), dtype=np.int64)
     around = parent.copy()
@@ -343,7 +344,7 @@ def _depth(events: EventTable) -> Ints:
 
 
 def part_codes(events: EventTable) -> Ints:
-    """For each row the place of its part in ``PARTS``, −1 for a step or a range."""
+    """Return the index of each row's part in ``PARTS``; −1 for a step or a range."""
     places = {name: place for place, name in enumerate(PARTS)}
     other = places["other"]
     category = events.mapped("category", lambda name: places.get(name, other), other)

@@ -1,4 +1,4 @@
-"""A ``Grid`` as LaTeX, Markdown, HTML, and as rows for CSV; names of runs are escaped."""
+"""A ``Grid`` as LaTeX, Markdown, HTML, and as rows for CSV, with escaped run names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lstmprof.errors import one_line
 from lstmprof.numbers import escaped
 from lstmprof.report.grid import Cell, Grid
 
-#: What LaTeX would read as its own, and how it is written.
+#: Characters that are special in LaTeX, and how to write them.
 _LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -26,7 +26,7 @@ _SPECIAL = re.compile("|".join(map(re.escape, _LATEX)))
 
 
 def latex(grid: Grid) -> str:
-    """A table of the package booktabs."""
+    """Return a LaTeX table for the package booktabs."""
     lines = [r"\begin{table}", r"\centering", rf"\caption{{{_tex(grid.caption)}}}"]
     lines += [rf"\begin{{tabular}}{{l{'r' * len(grid.columns)}}}", r"\toprule"]
     lines += [_tex_row([grid.corner, *grid.columns]), r"\midrule"]
@@ -51,7 +51,7 @@ def _tex_cell(cell: Cell | None) -> str:
 
 
 def markdown(grid: Grid) -> str:
-    """A table of GitHub's Markdown, its caption below."""
+    """Return a Markdown table with its caption below."""
     lines = ["| " + " | ".join(map(escaped, [grid.corner, *grid.columns])) + " |"]
     lines.append("|---|" + "---:|" * len(grid.columns))
     for row, name in enumerate(grid.rows):
@@ -67,7 +67,7 @@ def _marked(cell: Cell | None) -> str:
 
 
 def page(grid: Grid) -> str:
-    """A table of HTML, to be put into a page."""
+    """Return an HTML table to put into a page."""
     heads = "".join(f'<th scope="col">{_html(name)}</th>' for name in [grid.corner, *grid.columns])
     lines = ["<table>", f"<caption>{_html(grid.caption)}</caption>"]
     lines.append(f"<thead><tr>{heads}</tr></thead>")
@@ -89,7 +89,7 @@ def _html_cell(cell: Cell | None) -> str:
 
 
 def rows(grid: Grid) -> tuple[list[str], list[dict[str, Any]]]:
-    """Columns and rows for CSV: a column each number of each column; a missing cell is None."""
+    """Return columns and rows for CSV: one column per number; a missing cell is None."""
     heads = {
         (column, heading): f"{name} {heading}" if len(grid.columns) > 1 else heading
         for column, name in enumerate(grid.columns)

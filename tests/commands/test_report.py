@@ -55,7 +55,7 @@ def test_single_charts_are_files(traces: Path) -> None:
     assert png.read_bytes().startswith(b"\x89PNG")
     ElementTree.parse(traces.parent / "svg" / "times-0.svg")
     spec = json.loads((traces.parent / "json" / "ledger-0.json").read_text())
-    assert spec["title"]["text"].startswith("Where the step goes")
+    assert spec["title"]["text"].startswith("Where the time goes")
     again = report(traces, folders[1], cwd=traces.parent)
     assert (again.returncode, len(again.stderr.splitlines())) == (1, 1)
 

@@ -37,9 +37,17 @@ class Opened:
         self.drawn()
 
     def drawn(self) -> None:
-        """Waits until every figure is drawn."""
+        """Wait until every figure is drawn that is not folded."""
         self.tab.wait_for_selector("html[data-ready]")
-        self.tab.wait_for_selector("#timeline-canvas[data-drawn]")
+        self.tab.wait_for_selector("#timeline-canvas[data-drawn]", state="attached")
+
+    def unfold(self) -> None:
+        """Open all sections, and wait until their figures are drawn."""
+        self.tab.evaluate(
+            "for (const fold of document.querySelectorAll('details.section')) fold.open = true"
+        )
+        undrawn = "document.querySelector('figure:not([hidden]) .chart:not([data-drawn])') === null"
+        self.tab.wait_for_function(undrawn)
 
     def texts(self, selector: str) -> list[str]:
         """The text of every element that ``selector`` finds."""

@@ -102,7 +102,7 @@ def test_a_profile_without_frames_has_no_picture(tmp_path: Path) -> None:
     report = report_of([break_down(run, None, TABLES)])
     assert report.icicles == ()
     assert 'id="stacks"' not in page.page(report)
-    assert not any("Who called whom" in text for text in report.missing)
+    assert not any("Call stacks" in text for text in report.missing)
 
 
 def test_what_is_too_large_is_left_out_and_told(
@@ -111,7 +111,7 @@ def test_what_is_too_large_is_left_out_and_told(
     monkeypatch.setattr(icicle_module, "MOST_EVENTS", 6)
     report = report_on(tmp_path / "run", ROWS)
     assert report.icicles == ()
-    assert "Who called whom, left out to keep the page small: run." in report.missing
+    assert "Call stacks, left out to keep the page small: run." in report.missing
 
 
 def test_a_stack_without_end_is_cut(tmp_path: Path) -> None:

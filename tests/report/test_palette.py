@@ -20,7 +20,10 @@ from lstmprof.report.palette import (
     BY_HOST,
     FAMILIES,
     HUES,
+    MOVING,
+    OTHERWISE,
     PARTS,
+    PRODUCTS,
     UNKNOWN,
     Part,
     families_of,
@@ -55,6 +58,8 @@ LEAST_CHROMA, MOST_TURN = 8, 40
 LEAST_CONTRAST, LEAST_OF_TEXT = 3.0, 4.5
 #: CIE76; 2.3 is just noticeable. Of shades that touch, of any two shades, of any two families.
 LEAST_OF_NEIGHBOURS, LEAST_OF_SHADES, LEAST_OF_FAMILIES = 10, 6, 25
+#: Of L* of any two parts of the host's overhead, which often lie side by side.
+LEAST_OF_LIGHTNESS = 5
 
 
 def lab(colour: str, seen: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -77,7 +82,8 @@ def test_every_part_of_a_ledger_has_a_colour_and_a_meaning() -> None:
         assert part_of("idle", f"tail:{cause}") is part_of("idle", cause)
     assert part_of("input", "gemm").name == "input"
     assert part_of("busy", "no such category").name == "other"
-    assert label_of("idle", "tail:python") == "idle: python, at the end"
+    assert label_of("idle", "tail:python").startswith("Python, ")
+    assert label_of("input", "gemm") == "input: matmul"
 
 
 def test_every_kind_of_a_finding_has_a_colour_of_its_own() -> None:
@@ -137,13 +143,19 @@ def test_there_are_eight_families_and_all_waits_for_the_host_are_one() -> None:
     assert {part.name for part in BY_HOST.parts} == set(WAITS_FOR_HOST)
     for part in (part for family in FAMILIES for part in family.parts):
         assert part in family_of(part).parts
-    named = families_of(["gemm", "python", "cast", "sync", "host", "moving elements"])
+    named = families_of(["gemm", "python", "cast", "sync", "host", MOVING.name])
     assert [(family.name, [part.name for part in family.parts]) for family in named] == [
-        ("products", ["gemm"]),
-        ("moving elements", ["moving elements", "cast"]),
-        ("idle by the host", ["python", "host"]),
-        ("idle otherwise", ["sync"]),
+        (PRODUCTS.name, ["gemm"]),
+        (MOVING.name, [MOVING.name, "cast"]),
+        (BY_HOST.name, ["python", "host"]),
+        (OTHERWISE.name, ["sync"]),
     ]
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_the_browns_of_the_host_differ_in_lightness(theme: str) -> None:
+    lightness = sorted(lab(shade(p, theme), SEEN["normal"])[0] for p in BY_HOST.parts)
+    assert min(b - a for a, b in itertools.pairwise(lightness)) >= LEAST_OF_LIGHTNESS
 
 
 def variables(theme: str) -> dict[str, str]:

@@ -10,8 +10,9 @@ from events.rows import Row, row
 from report import runs
 
 from lstmprof.breakdown import break_down
+from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.events.annotate.steps import Window
-from lstmprof.report import TABLES, page, ranks, report_of
+from lstmprof.report import TABLES, cards, page, ranks, report_of
 from lstmprof.report.charts import arrivals, figures, rank_parts, rank_work
 from lstmprof.report.model import Report
 from lstmprof.report.timeline import spread
@@ -52,7 +53,7 @@ def test_who_is_late_is_told_collective_by_collective(report: Report) -> None:
         assert told[1] == 1 or not first
         assert late["device 0 of rank 0", number][0] == 0
     assert arrivals.sentence(report.arrivals).startswith(
-        "Device 0 of rank 1 comes latest: in the mean 0.100 ms after the first, and last to "
+        "Device 0 of rank 1 comes latest: 0.100 ms after the first on average, last to "
     )
 
 
@@ -71,10 +72,8 @@ def test_work_is_compared_step_by_step(report: Report) -> None:
         ("device 0 of rank 1", 300_000, 0.5),
     }
     assert [row["step"] for row in report.rank_work[::2]] == list(range(STEPS))
-    assert rank_work.sentence(report.rank_work) == (
-        "The work is least even in step 0: device 0 of rank 1 works 0.300 ms, 50 % more than the "
-        "mean of all."
-    )
+    said = rank_work.sentence(report.rank_work)
+    assert all(words in said for words in ("step 0", "device 0 of rank 1", "0.300 ms", "50 %"))
 
 
 def test_parts_of_a_rank_sum_to_its_step_and_the_table_is_that_of_breakdown(
@@ -84,13 +83,25 @@ def test_parts_of_a_rank_sum_to_its_step_and_the_table_is_that_of_breakdown(
         assert sum(row["ns"] for row in report.rank_parts if row["lane"] == lane) == STEP_NS
     table = breakdown_of(tmp_path / "two", rows()).table("ranks").to_pylist()
     assert [{name: row[name] for name in table[0]} for row in report.ranks] == table
-    said = rank_parts.sentence(report.rank_parts)
-    assert said.startswith(
-        "Device 0 of rank 1 works longest, 0.300 of the 1.0 ms of its step, 50 % more than the "
-        "mean of all 2. Collectives hold up device 0 of rank 0 longest: for "
-    )
+    (facts,) = report.runs
+    assert facts.lane == "device 0 of rank 1"
+    own, work, communication = rank_parts.sentence(report.rank_parts, facts.lane).split(". ")
+    assert own.startswith("The verdict is on device 0 of rank 1: 0.300 ms of work")
+    assert work == "Most work: device 0 of rank 1, 0.300 ms, 50 % above the mean"
     held_ns = 200_000 + 2 * TRANSFER_NS
-    assert f"{held_ns / 1e6:.3f} ms of a step nothing else runs there." in said
+    assert f"device 0 of rank 0, {held_ns / 1e6:.3f} ms" in communication
+
+
+def test_the_card_the_ledger_and_the_ranks_speak_of_one_rank(report: Report) -> None:
+    (diagnosis,), (facts,) = report.diagnoses, report.runs
+    assert facts.lane == lane_words(*diagnosis.slow.place)
+    assert {row["lane"] for row in report.ledger} == {facts.lane}
+    assert sum(row["total_ns"] / row["steps"] for row in report.ledger) == facts.step_ns
+    (block,) = cards.blocks(report, [])
+    assert block.cards[0].place.startswith(f"{facts.lane}, one of 2")
+    for figure in figures(report):
+        if figure.key in ("ledger-0", "ranks-parts-0"):
+            assert facts.lane in figure.sentence.partition(":")[0]
 
 
 def test_ranks_have_a_section_and_one_rank_has_none(report: Report, tmp_path: Path) -> None:

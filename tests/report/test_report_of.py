@@ -18,7 +18,7 @@ from events import rows
 from report import runs, test_ranks
 
 from lstmprof.breakdown import Breakdown, account_rows, break_down, rows_of
-from lstmprof.diagnose.diagnosis import diagnose_all
+from lstmprof.diagnose.diagnosis import compare, diagnose_all
 from lstmprof.diagnose.findings import lengths
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window, windows
@@ -43,13 +43,42 @@ def report_on(folder: Path) -> tuple[list[Breakdown], Report]:
     return breakdowns, report_of(breakdowns)
 
 
-def test_times_and_ledger_are_those_of_breakdown(tmp_path: Path) -> None:
+def test_times_are_those_of_the_verdicts_and_of_breakdown(tmp_path: Path) -> None:
     breakdowns, report = report_on(tmp_path)
     timed = {row["run"]: row for row in rows_of(breakdowns, "timings")}
     assert {row["run"] for row in report.times} == set(timed) == {"fast", "slow", "hostile"}
     for row in report.times:
-        for field in ("step_ns", "step_low_ns", "step_high_ns", "slowdown", "iterations"):
-            assert row[field] == timed[row["run"]][field]
+        of_run = timed[row["run"]]
+        assert row["step_ns"] == round(of_run["step_ns"])
+        assert (row["low_ns"], row["high_ns"]) == (of_run["step_low_ns"], of_run["step_high_ns"])
+        assert row["iterations"] == of_run["iterations"]
+    (base,) = {d.fast.name for d in report.diagnoses if d.fast}
+    assert {row["run"]: row["times"] for row in report.times} == {
+        base: "",
+        **{d.slow.name: d.verdict.times for d in report.diagnoses},
+    }
+    assert [(group.baseline, set(group.runs)) for group in report.groups] == [(base, set(timed))]
+
+
+def test_a_run_that_was_not_timed_is_beside_the_others_that_its_verdict_names(
+    tmp_path: Path,
+) -> None:
+    made = [
+        runs.run(tmp_path, "untimed", implementation="a", kernels=2),
+        runs.run(tmp_path, "timed", implementation="b", kernels=9, walls_ns=runs.walls(93_000)),
+    ]
+    report = report_of([break_down(run) for run in made])
+    (diagnosis,) = report.diagnoses
+    rows = {row["run"]: row for row in report.times}
+    assert diagnosis.fast
+    assert diagnosis.fast.name == "untimed"
+    assert rows["untimed"]["step_ns"] == diagnosis.verdict.baseline_ns
+    assert rows["timed"]["step_ns"] == diagnosis.verdict.step.ns
+    assert rows["timed"]["times"] == diagnosis.verdict.times
+
+
+def test_the_ledger_is_that_of_breakdown(tmp_path: Path) -> None:
+    breakdowns, report = report_on(tmp_path)
     expected = {
         (row["run"], row["of"], row["state"], row["part"]): row["ns"] * row["profiled_steps"]
         for row in (r | {"of": r["steps"]} for r in account_rows(breakdowns))
@@ -127,7 +156,7 @@ def test_the_page_says_how_many_of_the_ranks_are_drawn(
     assert " are drawn." not in page.page(report_of([job]))
     monkeypatch.setattr(timeline_module, "MOST_RANKS", len(ranks) - 1)
     html = page.page(report_of([job]))
-    assert f"Of the {len(ranks)} ranks of job {len(ranks) - 1} are drawn." in html
+    assert f"job: {len(ranks) - 1} of {len(ranks)} ranks are drawn." in html
 
 
 def test_each_run_has_its_median_step_before_any_has_another(
@@ -141,7 +170,7 @@ def test_each_run_has_its_median_step_before_any_has_another(
     _, fewer = report_on(tmp_path / "again")
     assert len(fewer.timelines) < len(report.timelines)
     assert {drawn.run for drawn in fewer.timelines} == {facts.run for facts in report.runs}
-    assert {drawn.which for drawn in fewer.timelines} >= {"of median length"}
+    assert {drawn.which for drawn in fewer.timelines} >= {"median length"}
 
 
 def test_no_step_is_drawn_that_has_no_room_and_events_are_read_once_a_run(
@@ -237,19 +266,31 @@ def test_across_a_condition_runs_are_compared_and_it_is_not_told_as_shared(tmp_p
     assert "fp" not in group.conditions
 
 
-def test_runs_that_do_not_say_what_they_computed_are_groups_of_their_own() -> None:
-    runs = [made.profile(made.contributor("busy", "gemm", 1000, "mm"), name=name) for name in "ab"]
-    assert [group.conditions.split(", ")[0] for group in groups(runs)] == ["a", "b"]
-    (group,) = groups(runs, across=("workload",))
-    assert group.runs == ("a", "b")
+@pytest.mark.parametrize(
+    ("sources", "said"),
+    [
+        (("own code", "own code"), "your code"),
+        (("ingest", "ingest"), "imported profiles"),
+        (("ingest", "own code"), "your code and imported profiles"),
+    ],
+)
+def test_runs_that_do_not_say_what_they_computed_are_called_by_their_source(
+    sources: tuple[str, str], said: str
+) -> None:
+    first, second = (
+        made.profile(made.contributor("busy", "gemm", 1000, "mm"), name=name, facts={"source": of})
+        for name, of in zip("ab", sources, strict=True)
+    )
+    (group,) = groups([compare(first, second)])
+    assert group.conditions.split(", ")[0] == said
 
 
 def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
     run = runs.run(tmp_path, "untimed", implementation="torch-nn-lstm", facts={"peaks": None})
     said = " ".join(report_of([break_down(run)]).missing)
-    for words in ("without a profiler: none were timed for untimed", "roofline", "Casts", "sweep"):
+    for words in ("not timed for untimed", "Roofline", "Casts"):
         assert words in said
-    assert "activity of a GPU" not in said
+    assert "GPU" not in said
 
 
 @pytest.mark.parametrize("hidden", [(32, 64), (32, 32)])
@@ -290,7 +331,9 @@ def test_the_first_way_is_that_of_the_largest_verdict() -> None:
         for name, ns in (("fastest", 10), ("slow", 15), ("slower", 30))
     ]
     of_group: Any = [SimpleNamespace(facts=SimpleNamespace(group=0), profile=p) for p in profiles]
-    pairs = report_rows.pairs(of_group, [Group(0, "", None, tuple(p.name for p in profiles))])
+    pairs = report_rows.pairs(
+        of_group, [Group(0, "", None, tuple(p.name for p in profiles), "fastest")]
+    )
     assert [(pair.fast.name, pair.slow.name) for pair in pairs] == [
         ("fastest", "slower"),
         ("fastest", "slow"),
@@ -343,7 +386,7 @@ def test_of_very_many_runs_each_is_led_to_from_the_fastest(
     _, report = report_on(tmp_path)
     pairs = {(p.fast.name, p.slow.name) for p in report.pairs}
     assert pairs == {("fast", "slow"), ("fast", "hostile")}
-    assert any("that the others are held against" in sentence for sentence in report.missing)
+    assert any("only those from the baseline" in sentence for sentence in report.missing)
 
 
 def test_diagnoses_that_are_there_are_not_made_again(

@@ -1,4 +1,4 @@
-"""Who called whom, and ranks, in a real browser: they open, fit, and obey mouse and keys."""
+"""Call stacks and ranks in a real browser: they open, fit, and obey mouse and keys."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from report import opening, test_icicles, test_ranks
 from report.opening import Opened
 
 from lstmprof.report import page, report_of
+from lstmprof.report.palette import COLLECTIVES, HUES, PARTS, PRODUCTS
 
 pytestmark = opening.needed
 
@@ -34,6 +35,7 @@ def test_it_opens_without_complaint_and_fits(
     made = Opened(browser, path, width, scheme)
     assert made.complaints == []
     assert made.tab.evaluate("document.documentElement.scrollWidth") == width
+    made.unfold()
     for key in ("parts", "late", "work"):
         assert made.tab.query_selector(f"[data-figure=ranks-{key}-0] svg")
     made.context.close()
@@ -97,9 +99,6 @@ def test_a_page_of_paper_has_the_boxes(opened: Opened) -> None:
 
 
 def test_every_mark_of_ranks_and_stacks_has_a_legend(opened: Opened) -> None:
-    named = opened.texts("#ranks .legend a")
-    assert set(named) == {"products", "collectives", "idle by the host", "idle otherwise"} & set(
-        named
-    )
-    assert {"products", "collectives"} <= set(named)
-    assert "gemm" in opened.texts("#stacks .legend a")
+    named = set(opened.texts("#ranks .legend a"))
+    assert {PRODUCTS.name, COLLECTIVES.name} <= named <= set(HUES)
+    assert PARTS["gemm"].shown in opened.texts("#stacks .legend a")

@@ -1,7 +1,7 @@
-"""One chart a file: ``figures(report)`` gives what it shows of a report, ``chart(rows)`` draws.
+"""One chart per file: ``figures(report)`` returns its figures, ``chart(rows)`` draws one.
 
-``COLUMNS`` of a file are those that its ``chart`` reads of each row. Each chart can be a file of
-its own, too.
+``COLUMNS`` of a file are those that its ``chart`` reads of each row. Each chart can be written to a
+file of its own, too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _OF_WHOLE = ("$schema", "config", "padding", "autosize", "background", "usermeta
 
 
 def figures(report: Report) -> list[Figure]:
-    """The figures of ``report``; a chart that has no rows has none."""
+    """Return the figures of ``report``; a chart without rows has none."""
     modules = [importlib.import_module(f"{__name__}.{name}") for name in CHARTS]
     return [figure for module in modules for figure in module.figures(report)]
 
@@ -63,8 +63,12 @@ def write(
 
 
 def alone(figure: Figure) -> Spec:
-    """The specification outside the page: of fixed width, with its title, sentence and caption."""
-    title = {"text": figure.title, "subtitle": [figure.sentence, figure.caption], "anchor": "start"}
+    """Return the specification for use outside the page: with width, title, sentence, caption."""
+    title = {
+        "text": figure.title,
+        "subtitle": [figure.sentence, figure.caption, figure.ran],
+        "anchor": "start",
+    }
     return {**figure.spec, "width": WIDTH, "title": title, "config": _CONFIG}
 
 

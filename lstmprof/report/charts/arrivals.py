@@ -1,7 +1,7 @@
-"""How long after the first each rank came to each collective: a row a rank, a column a collective.
+"""How late each rank comes to each collective: a row per rank, a column per collective.
 
-A collective ends on all ranks at once, so a rank came as much later as its kernel is shorter than
-the longest; clocks of ranks are not compared.
+A collective ends on all ranks at once. A rank came as much later as its kernel is shorter than the
+longest; clocks of ranks are not compared.
 """
 
 from __future__ import annotations
@@ -14,21 +14,20 @@ from lstmprof.numbers import count, milliseconds
 from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Report, Rows
 
-TITLE = "Who is late to collectives"
+TITLE = "Late to collectives"
 COLUMNS = ("lane", "collective", "collectives", "late_ns", "last_in", "step", "name")
 
 
 def figures(report: Report) -> list[Figure]:
-    """One a run whose ranks have collectives in common."""
+    """Return one figure per run whose ranks have collectives in common."""
     return [
         Figure(
             key=f"ranks-late-{place}",
-            title=f"{TITLE}: {facts.run}, who is late",
+            title=f"{TITLE}: {facts.run}, late to collectives",
             kind="A cell for each rank and collective",
             sentence=sentence(rows),
-            caption=drawing.caption(
-                "ms after the first rank came", drawing.profiled([facts]), [facts]
-            ),
+            caption=f"ms after the first rank · {drawing.profiled([facts])}",
+            ran=drawing.ran([facts]),
             spec=drawing.specification(chart(rows)),
         )
         for place, (facts, rows) in enumerate(report.by_run(report.arrivals))
@@ -36,7 +35,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Who comes latest, and how often it is the last."""
+    """Name who comes latest, and in how many collectives it is the last."""
     late, of, last = Counter[str](), Counter[str](), Counter[str]()
     for row in rows:
         late[row["lane"]] += row["late_ns"] * row["collectives"]
@@ -45,13 +44,13 @@ def sentence(rows: Rows) -> str:
     latest = max(late, key=lambda lane: late[lane] / of[lane])
     mean_ms = milliseconds(late[latest] / of[latest], 3)
     return (
-        f"{drawing.begun(latest)} comes latest: in the mean {mean_ms} ms after the first, and last "
-        f"to {count(last[latest])} of {count(of[latest])} collectives."
+        f"{drawing.begun(latest)} comes latest: {mean_ms} ms after the first on average, last to "
+        f"{count(last[latest])} of {count(of[latest])} collectives."
     )
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Cells by rank and collective, in the order of time."""
+    """Draw cells by rank and collective, in the order of time."""
     colour = alt.Color(
         "ms:Q",
         scale=alt.Scale(range=list(drawing.LATE_COLOURS), zero=True, interpolate="rgb"),
@@ -62,8 +61,8 @@ def chart(rows: Rows) -> drawing.Drawn:
     tooltip = [
         alt.Tooltip("name:N", title="collective"),
         alt.Tooltip("step:Q"),
-        alt.Tooltip("collectives:Q", title="of them in this cell"),
+        alt.Tooltip("collectives:Q", title="in this cell"),
         alt.Tooltip("ms:Q", format=",.4f", title="ms after the first"),
-        alt.Tooltip("last_in:Q", title="in which it was last"),
+        alt.Tooltip("last_in:Q", title="last in"),
     ]
     return drawing.cells(rows, COLUMNS, "collective", colour, tooltip, ms="datum.late_ns / 1e6")

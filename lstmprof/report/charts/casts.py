@@ -1,12 +1,14 @@
-"""What changing element types costs each run: the price of mixed precision, by who asked for it."""
+"""What casts cost each run: the price of mixed precision, by the op that asks for them."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import altair as alt
 
 from lstmprof.numbers import labels, percent
 from lstmprof.report import drawing
-from lstmprof.report.model import Figure, Report, Rows
+from lstmprof.report.model import LEAST_SHARE, Figure, Report, Row, Rows
 from lstmprof.report.palette import PARTS
 
 TITLE = "Casts"
@@ -24,71 +26,73 @@ COLUMNS = (
 
 
 def figures(report: Report) -> list[Figure]:
-    """One, where any run casts."""
-    if not report.casts:
+    """Return one figure, if casts take ``LEAST_SHARE`` of any run."""
+    rows = drawn(report.casts)
+    if not rows:
         return []
-    runs = report.facts_in(_drawn(report.casts))
+    runs = report.facts_in(rows)
     return [
         Figure(
             key="casts",
             title=TITLE,
             kind="Bar chart of the share of casts",
-            sentence=sentence(report.casts),
-            caption=drawing.caption("% of the profiled steps", drawing.profiled(runs), runs),
-            spec=drawing.specification(chart(report.casts)),
-            slight=max(_shares(report.casts).values()) < drawing.SLIGHT,
+            sentence=sentence(rows),
+            caption=f"% of the profiled steps · {drawing.profiled(runs)}",
+            ran=drawing.ran(runs),
+            spec=drawing.specification(chart(rows)),
         )
     ]
 
 
 def _shares(rows: Rows) -> dict[str, float]:
-    """The share of all casts of each run, the largest first."""
+    """Return the share of all casts of each run, the largest first."""
     shares: dict[str, float] = {}
     for row in rows:
         shares[row["run"]] = shares.get(row["run"], 0.0) + (row["share"] or 0.0)
     return dict(sorted(shares.items(), key=lambda run: -run[1]))
 
 
-def _drawn(rows: Rows) -> Rows:
-    """Those of runs that cast more than slightly, all where none does."""
+def drawn(rows: Rows) -> Rows:
+    """Return the rows of runs in which casts take ``LEAST_SHARE``."""
     shares = _shares(rows)
-    large = {run for run, share in shares.items() if share >= drawing.SLIGHT}
-    return [row for row in rows if row["run"] in large] or rows
+    return [row for row in rows if shares[row["run"]] >= LEAST_SHARE]
 
 
 def sentence(rows: Rows) -> str:
-    """Which run casts most, who asks for most of it, and how many are not worth drawing."""
-    shares = _shares(rows)
-    run, share = next(iter(shares.items()))
+    """Name the run that casts most, and the op that asks for most of it."""
+    run, share = next(iter(_shares(rows).items()))
     most = max((row for row in rows if row["run"] == run), key=lambda row: row["total_ns"])
-    by = f"{most['op'] or 'an unknown op'}" + (f" in {most['within']}" if most["within"] else "")
-    first = f"{run} spends {percent(share)} of its time on casts, most of it by {by}"
-    slight = [of_run for of_run in shares.values() if of_run < drawing.SLIGHT]
-    if not slight or share < drawing.SLIGHT:
-        return f"{first}."
-    others = "one other spends" if len(slight) == 1 else f"{len(slight)} others spend"
-    return f"{first}; {others} at most {percent(slight[0])} and " + (
-        "is not drawn." if len(slight) == 1 else "are not drawn."
-    )
+    op = f"{most['op'] or 'an unknown op'}" + (f" in {most['within']}" if most["within"] else "")
+    return f"{run} spends {percent(share)} of its time on casts, most of it by {op}."
+
+
+def _pieces(rows: Rows) -> Iterator[Row]:
+    """Yield the pieces of a run's bar; casts under ``LEAST_SHARE`` are one piece."""
+    small = [row for row in rows if (row["share"] or 0.0) < LEAST_SHARE]
+    for row in rows:
+        if row not in small:
+            types = f"{row['from_dtype'] or '?'} → {row['to_dtype'] or '?'}"
+            yield _piece([row], f"{row['op'] or '?'}: {types}", row["within"] or "?")
+    if small:
+        yield _piece(small, f"{len(small)} others, each under 1 %", "–")
+
+
+def _piece(rows: Rows, cast: str, within: str) -> Row:
+    percent = 100 * sum(row["share"] or 0.0 for row in rows)
+    sums = {name: sum(row[name] or 0 for row in rows) for name in ("per_step", "total_ns")}
+    return {"cast": cast, "within": within, "percent": percent, **sums}
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Bars of the share of the step, a piece for each (op, from, to)."""
+    """Draw bars of the share of the step, a piece for each (op, from, to)."""
     label_of = {row["run"]: row["label"] for row in rows}
-    # Runs that cannot be compared may have one label: no bar is of two of them.
+    # Runs of different groups may share a label: then their names tell them apart.
     label_of = dict(zip(label_of, labels(list(label_of), list(label_of.values())), strict=True))
-    rows = _drawn(rows)
     order = [label_of[run] for run in _shares(rows)]
     values = [
-        {
-            "label": label_of[row["run"]],
-            "percent": 100 * (row["share"] or 0.0),
-            "cast": f"{row['op'] or '?'}: {row['from_dtype'] or '?'} → {row['to_dtype'] or '?'}",
-            "within": row["within"] or "?",
-            "per_step": row["per_step"],
-            "total_ns": row["total_ns"],
-        }
-        for row in rows
+        {**piece, "label": label}
+        for run, label in label_of.items()
+        for piece in _pieces([row for row in rows if row["run"] == run])
     ]
     whole: drawing.Drawn = (
         alt.Chart(drawing.inline(values))
@@ -103,8 +107,8 @@ def chart(rows: Rows) -> drawing.Drawn:
                 alt.Tooltip("cast:N"),
                 alt.Tooltip("within:N"),
                 alt.Tooltip("percent:Q", format=".2f", title="% of the steps"),
-                alt.Tooltip("per_step:Q", format=",.1f", title="a step"),
-                alt.Tooltip("ms:Q", format=",.4f", title="ms in all"),
+                alt.Tooltip("per_step:Q", format=",.1f", title="per step"),
+                alt.Tooltip("ms:Q", format=",.4f", title="ms, all steps"),
             ],
         )
         .properties(width="container", height=drawing.height(len(order)))

@@ -1,7 +1,7 @@
-"""How long each kernel runs against how long its device waited before it.
+"""How long each kernel runs, and how long its device waited before it.
 
-Above the line the gap is the longer of both: a faster kernel would change nothing there. Below it
-a kernel runs long enough for its host to launch the next one.
+Above the line the gap is longer: a faster kernel would save nothing there. Below it, the host has
+time to launch the next kernel.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import altair as alt
 from lstmprof.numbers import number_of, percent
 from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Report, Row, Rows
-from lstmprof.report.palette import order_of, part_of
+from lstmprof.report.palette import PARTS, order_of, part_of
 
-TITLE = "Kernels against the gaps before them"
+TITLE = "Kernels and launch gaps"
 COLUMNS = ("name", "category", "count", "dur_p50_ns", "gap_p50_ns")
 ABOVE, BELOW = "gap longer than kernel", "kernel hides the next launch"
 #: Pixels.
@@ -23,26 +23,22 @@ HEIGHT = 360
 
 
 def figures(report: Report) -> list[Figure]:
-    """One a run with a device."""
+    """Return one figure per run with a device."""
     group_figures: list[Figure] = []
-    for facts in report.runs:
-        rows = [row for row in report.launch_gaps if row["run"] == facts.run]
-        if rows:
-            n = "median of all times that each kernel ran, " + number_of(
-                len(rows), "kernel name", "kernel names"
+    for facts, rows in report.by_run(report.launch_gaps):
+        kernels = number_of(len(rows), "kernel name", "kernel names")
+        group_figures.append(
+            Figure(
+                key=f"launch-gaps-{len(group_figures)}",
+                title=f"{TITLE}: {facts.run}",
+                kind="Scatter plot of kernel duration and gap",
+                sentence=sentence(rows),
+                caption=f"µs, logarithmic; gaps linear below 1 µs · medians of {kernels}",
+                ran=drawing.ran([facts]),
+                spec=drawing.specification(chart(rows)),
+                legend=tuple(sorted({_base(row) for row in rows}, key=order_of)),
             )
-            unit = "µs, logarithmic; gaps linear below 1 µs"
-            group_figures.append(
-                Figure(
-                    key=f"launch-gaps-{len(group_figures)}",
-                    title=f"{TITLE}: {facts.run}",
-                    kind="Scatter plot of kernel duration and gap",
-                    sentence=sentence(rows),
-                    caption=drawing.caption(unit, n, [facts]),
-                    spec=drawing.specification(chart(rows)),
-                    legend=tuple(sorted({_base(row) for row in rows}, key=order_of)),
-                )
-            )
+        )
     return group_figures
 
 
@@ -51,23 +47,24 @@ def _base(row: Row) -> str:
 
 
 def sentence(rows: Rows) -> str:
-    """How many of the times that kernels ran are of those shorter than the gap before them."""
+    """Count the launches of kernels that are shorter than the gap before them."""
     calls = sum(row["count"] for row in rows)
     above = sum(row["count"] for row in rows if row["gap_p50_ns"] > row["dur_p50_ns"])
     if not above:
-        return "No kernel waited longer than it ran, in the median."
+        return "No kernel is shorter than the gap before it, by their medians."
     return (
-        f"{above:,} of {calls:,} kernels ({percent(above / calls)}) have a name whose median gap "
-        "is longer than its median run: those names lie above the line."
+        f"{above:,} of {calls:,} kernel launches ({percent(above / calls)}) are of kernels shorter "
+        "than the gap before them, by their medians: those above the line."
     )
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """One point a kernel, its area the number of calls, and the line on which both are equal."""
+    """Draw a point per kernel, its area the number of calls, and the line of equal times."""
     values = [
         {
             "name": row["name"],
             "base": _base(row),
+            "words": PARTS[_base(row)].shown,
             "count": row["count"],
             "dur_us": row["dur_p50_ns"] / 1e3,
             "gap_us": row["gap_p50_ns"] / 1e3,
@@ -102,7 +99,7 @@ def chart(rows: Rows) -> drawing.Drawn:
             color=drawing.part_colour(v["base"] for v in values),
             tooltip=[
                 alt.Tooltip("name:N"),
-                alt.Tooltip("base:N", title="category"),
+                alt.Tooltip("words:N", title="category"),
                 alt.Tooltip("count:Q", title="calls"),
                 alt.Tooltip("dur_us:Q", format=",.2f", title="duration µs"),
                 alt.Tooltip("gap_us:Q", format=",.2f", title="gap µs"),
@@ -116,11 +113,11 @@ def chart(rows: Rows) -> drawing.Drawn:
 
 
 def _ticks(longest: float) -> list[float]:
-    """1, 2, 5, 10, … µs up to ``longest``, which both scales would leave bare."""
+    """Return 1, 2, 5, 10, … µs up to ``longest``; neither scale has such ticks itself."""
     powers = range(-1, math.ceil(math.log10(max(longest, 1))) + 1)
     return [step * 10.0**power for power in powers for step in (1, 2, 5)]
 
 
 def _between(low: float, high: float, points: int = 24) -> list[float]:
-    """Points of a line that is straight where both axes are logarithmic."""
+    """Return points of a line that is straight on logarithmic axes."""
     return [low * (high / low) ** (i / (points - 1)) for i in range(points)]

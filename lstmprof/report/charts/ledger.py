@@ -1,129 +1,148 @@
-"""Where the step goes: busy by category, idle by cause, every nanosecond once."""
+"""Where the time of a step goes: busy by category, idle by cause, each nanosecond counted once."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
 
 import altair as alt
 
 from lstmprof.breakdown import CLEAN
 from lstmprof.numbers import milliseconds, percent
 from lstmprof.report import drawing
-from lstmprof.report.model import Figure, Report, Row, Rows
-from lstmprof.report.palette import label_of, order_of, part_of
+from lstmprof.report.model import LEAST_SHARE, Figure, Report, Row, Rows
+from lstmprof.report.palette import PARTS, WHOLE, order_of, part_of
 
-TITLE = "Where the step goes"
+TITLE = "Where the time goes"
 COLUMNS = ("run", "label", "lane", "state", "part", "total_ns", "steps")
+#: Pixels of a letter in a bar, and around its words.
+_LETTER, _AROUND = 6.3, 8
+#: Pixels of the longest bar outside the page, at least.
+_PIXELS = 640
+#: Luminance from which on black contrasts more than white (WCAG 2.2).
+_BLACK_FROM = 0.179
 
 
 def figures(report: Report) -> list[Figure]:
-    """One a group of runs that can be compared."""
+    """Return one figure per group of runs that can be compared."""
     group_figures = []
     for group, rows in report.by_group(report.ledger):
         runs = report.members(group)
         n = drawing.profiled(runs)
         if any(row["of"] == CLEAN for row in rows):
-            n = n.replace("mean of", "clean step of", 1) + ", less what recording took"
-        n += ", each nanosecond counted once"
+            n = n.replace("mean of", "clean step of", 1) + ", without the profiler's overhead"
+        drawn = bars(rows)
+        grey = f"; grey: {WHOLE.shown}" if any(bar["base"] == WHOLE.name for bar in drawn) else ""
         group_figures.append(
             Figure(
                 key=f"ledger-{group.number}",
                 title=f"{TITLE}: {group.conditions}",
                 kind="Stacked bars of busy and idle time",
-                sentence=sentence(rows, {facts.label for facts in runs if not facts.marked}),
-                caption=drawing.caption("ms or % of the step", n, runs),
+                sentence=sentence(rows, marked=all(facts.marked for facts in runs)),
+                caption=f"{drawing.unit(runs)} · {n}{grey}",
+                ran=drawing.ran(runs),
                 spec=drawing.specification(chart(rows)),
-                legend=tuple(sorted({_base(row) for row in rows}, key=order_of)),
+                legend=tuple(sorted({b["base"] for b in drawn} - {WHOLE.name}, key=order_of)),
             )
         )
     return group_figures
 
 
-def _base(row: Row) -> str:
-    return part_of(row["state"], row["part"]).name
-
-
-def sentence(rows: Rows, unmarked: Collection[str] = ()) -> str:
-    """The longest run's largest part, with its time and share."""
-    bars: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        bars.setdefault((row["label"], row["lane"]), []).append(row)
-    (label, lane), longest = max(bars.items(), key=lambda bar: sum(map(_mean_ns, bar[1])))
-    largest = max(longest, key=lambda row: row["total_ns"])
-    share = largest["total_ns"] / sum(row["total_ns"] for row in longest)
-    mean = "clean step" if largest["of"] == CLEAN else "mean step"
-    whole = "time" if label in unmarked else mean
+def sentence(rows: Rows, *, marked: bool = True) -> str:
+    """Name the largest part of the longest step, with its time and share."""
+    drawn = bars(rows)
+    longest = max(drawn, key=lambda bar: bar["whole_ms"])
+    of_bar = [bar for bar in drawn if bar["label"] == longest["label"]]
+    largest = max(of_bar, key=lambda bar: bar["ms"])
+    step = "step" if marked else "profile"
     return (
-        f"Of the {whole} of {label} on {lane} ({milliseconds(sum(map(_mean_ns, longest)))} ms) "
-        f"the largest part is {label_of(largest['state'], largest['part'])}, "
-        f"{milliseconds(_mean_ns(largest))} ms ({percent(share)})."
+        f"Largest part of the {longest['said']} {step} of {longest['label']}: {largest['words']}, "
+        f"{milliseconds(1e6 * largest['ms'])} ms ({percent(largest['share'])})."
     )
 
 
-def _mean_ns(row: Row) -> float:
-    return float(row["total_ns"] / row["steps"])
+def bars(rows: Rows) -> list[Row]:
+    """Return the pieces of each run's bar, in their order; small parts are one piece, the last."""
+    by_run: dict[str, list[Row]] = {}
+    for row in rows:
+        by_run.setdefault(row["run"], []).append(row)
+    return [piece for of_run in by_run.values() for piece in _pieces(of_run)]
+
+
+def _pieces(rows: Rows) -> list[Row]:
+    whole_ns = sum(row["total_ns"] for row in rows)
+    total_ns: Counter[str] = Counter()
+    for row in rows:
+        total_ns[part_of(row["state"], row["part"]).name] += row["total_ns"]
+    for name in [n for n, ns in total_ns.items() if ns < LEAST_SHARE * whole_ns]:
+        total_ns[WHOLE.name] += total_ns.pop(name)
+    first, per_ms, end = rows[0], 1e6 * rows[0]["steps"], 0.0
+    pieces: list[Row] = []
+    for name in sorted(total_ns, key=lambda name: (name == WHOLE.name, order_of(name))):
+        start, end = end, end + total_ns[name] / per_ms
+        pieces.append(
+            {
+                "run": first["run"],
+                "label": ", ".join(text for text in (first["label"], first["lane"]) if text),
+                "base": name,
+                "words": PARTS[name].shown,
+                "fill": PARTS[name].colour,
+                "total_ns": total_ns[name],
+                "steps": first["steps"],
+                "ms": total_ns[name] / per_ms,
+                "share": total_ns[name] / whole_ns if whole_ns else 0.0,
+                "start": start,
+                "end": end,
+                "whole_ms": whole_ns / per_ms,
+                "said": f"{milliseconds(whole_ns / first['steps'])} ms",
+            }
+        )
+    return pieces
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Stacked bars, the shortest step first; a choice of milliseconds or shares."""
-    lanes = len({row["lane"] for row in rows}) > 1
-    values = [
-        {
-            **{name: row[name] for name in COLUMNS},
-            "label": f"{row['label']}, {row['lane']}" if lanes else row["label"],
-            "said": label_of(row["state"], row["part"]),
-            "base": _base(row),
-            "order": order_of(_base(row)),
-        }
-        for row in rows
-    ]
-    lengths: dict[str, float] = {}
-    for v in values:
-        lengths[v["label"]] = lengths.get(v["label"], 0.0) + _mean_ns(v)
-    unit = alt.param(
-        name="unit", value="ms", bind=alt.binding_radio(options=["ms", "%"], name="in ")
+    """Draw stacked bars, the shortest step first; wide pieces bear their name and share."""
+    values = bars(rows)
+    lengths = {bar["label"]: bar["whole_ms"] for bar in values}
+    base = alt.Chart(drawing.inline(values)).encode(
+        y=drawing.label_axis(sorted(lengths, key=lambda label: lengths[label]))
     )
-    base = (
-        alt.Chart(drawing.inline(values))
-        .transform_calculate(ms="datum.total_ns / datum.steps / 1e6")
-        .encode(y=drawing.label_axis(sorted(lengths, key=lambda label: lengths[label])))
+    pieces = base.mark_bar(height={"band": 0.76}).encode(
+        x=alt.X("start:Q", title="ms"),
+        x2="end:Q",
+        color=drawing.part_colour(bar["base"] for bar in values),
+        tooltip=[
+            alt.Tooltip("label:N", title="run"),
+            alt.Tooltip("words:N", title="part"),
+            alt.Tooltip("ms:Q", format=",.4f", title="time, ms"),
+            alt.Tooltip("share:Q", format=".1%", title="share"),
+            alt.Tooltip("steps:Q", title="profiled steps"),
+        ],
     )
-    bars = (
-        base.transform_joinaggregate(whole_ms="sum(ms)", groupby=["label"])
-        .transform_calculate(
-            share="datum.ms / datum.whole_ms",
-            value="unit === 'ms' ? datum.ms : 100 * datum.share",
+    # A part of a larger specification has scales of other names: then the data say how wide it is.
+    longest = max(lengths.values(), default=0.0) or 1.0
+    wide = f"({_PIXELS} * (datum.end - datum.start) / {longest})"
+    wide = f"((scale('x', datum.end) - scale('x', datum.start)) || {wide})"
+    room = f"{wide} - {_AROUND}"
+    fill = "(scale('color', datum.base) || datum.fill)"
+    long = "datum.words + ' ' + format(100 * datum.share, '.0f') + ' %'"
+    fitting = f"{room} > {_LETTER} * length({long}) ? {long} : datum.words"
+    names = (
+        base.transform_calculate(middle="(datum.start + datum.end) / 2")
+        .mark_text(
+            fontSize=11,
+            aria=False,
+            text=alt.expr(f"{room} > {_LETTER} * length(datum.words) ? ({fitting}) : ''"),
+            color=alt.expr(f"luminance({fill}) > {_BLACK_FROM} ? 'black' : 'white'"),
         )
-        .mark_bar(height={"band": 0.7})
-        .encode(
-            x=alt.X("value:Q", title="ms (or %) of the step", stack="zero"),
-            color=drawing.part_colour(v["base"] for v in values),
-            order=alt.Order("order:Q"),
-            tooltip=[
-                alt.Tooltip("label:N", title="run"),
-                alt.Tooltip("said:N", title="part"),
-                alt.Tooltip("ms:Q", format=",.4f", title="ms per step"),
-                alt.Tooltip("share:Q", format=".2%", title="of the step"),
-                alt.Tooltip("steps:Q", title="profiled steps"),
-            ],
-        )
+        .encode(x="middle:Q")
     )
     sums = (
-        base.transform_calculate(above_ms="max(datum.ms, 0)")
-        .transform_aggregate(whole_ms="sum(ms)", bar_ms="sum(above_ms)", groupby=["label"])
-        .transform_calculate(
-            end="unit === 'ms' ? datum.bar_ms : 100 * datum.bar_ms / datum.whole_ms",
-            said="format(datum.whole_ms, ',.3r') + ' ms'",
-        )
-        .mark_text(align="left", dx=6)
+        base.transform_aggregate(end="max(end)", groupby=["label", "said"])
+        .mark_text(align="left", dx=6, aria=False)
         .encode(x="end:Q", text="said:N")
     )
-    return (
-        alt.layer(bars, sums)
-        .add_params(unit)
-        .properties(
-            width="container",
-            height=drawing.height(len(lengths)),
-            padding={"left": 5, "top": 5, "right": 60, "bottom": 5},
-        )
+    return alt.layer(pieces, names, sums).properties(
+        width="container",
+        height=drawing.height(len(lengths)),
+        padding={"left": 5, "top": 5, "right": 60, "bottom": 5},
     )

@@ -1,4 +1,4 @@
-"""How evenly the work of each step is spread over the ranks: a row a rank, a column a step."""
+"""How evenly the work of each step is spread: a row per rank, a column per step."""
 
 from __future__ import annotations
 
@@ -13,42 +13,41 @@ COLUMNS = ("lane", "step", "steps", "work_ns", "off_share")
 
 
 def figures(report: Report) -> list[Figure]:
-    """One a run of several ranks or devices whose steps are marked."""
+    """Return one figure per run of several ranks or devices and several marked steps."""
     return [
         Figure(
             key=f"ranks-work-{place}",
             title=f"{TITLE}: {facts.run}, work of each step",
             kind="A cell for each rank and step",
             sentence=sentence(rows),
-            caption=drawing.caption(
-                f"% off the mean of all ranks, colours end at ±{drawing.MOST_PERCENT} %",
-                "busy with anything but a collective",
-                [facts],
+            caption=(
+                f"% off the mean of all ranks; colours end at ±{drawing.MOST_PERCENT} % · "
+                "work: busy without communication"
             ),
+            ran=drawing.ran([facts]),
             spec=drawing.specification(chart(rows)),
         )
         for place, (facts, rows) in enumerate(report.by_run(report.rank_work))
+        if len({row["step"] for row in rows}) > 1
     ]
 
 
 def sentence(rows: Rows) -> str:
-    """The cell that is farthest above the mean of its step."""
+    """Name the cell that is farthest above the mean of its step."""
     most = max(rows, key=lambda row: row["off_share"])
     step = f"step {most['step']}" + (" and those after it" if most["steps"] > 1 else "")
-    several = len({row["step"] for row in rows}) > 1
-    begin = f"The work is least even in {step}:" if several else f"In {step}"
     return (
-        f"{begin} {most['lane']} works {milliseconds(most['work_ns'])} ms, "
+        f"Work is least even in {step}: {most['lane']} works {milliseconds(most['work_ns'])} ms, "
         f"{percent(most['off_share'])} more than the mean of all."
     )
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Cells by rank and step."""
+    """Draw cells by rank and step."""
     tooltip = [
         alt.Tooltip("step:Q"),
         alt.Tooltip("steps:Q", title="steps in this cell"),
-        alt.Tooltip("ms:Q", format=",.4f", title="ms of work a step"),
+        alt.Tooltip("ms:Q", format=",.4f", title="ms of work per step"),
         alt.Tooltip("percent:Q", format="+.1f", title="% off the mean"),
     ]
     return drawing.cells(

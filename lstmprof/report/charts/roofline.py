@@ -1,4 +1,4 @@
-"""How near each step came to the least time that its device's peaks allow: the roofline's share."""
+"""How near each step comes to the least time that the peaks of its device allow."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from lstmprof.numbers import milliseconds, percent
 from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Report, Rows
 
-TITLE = "Share of the roofline"
+TITLE = "Roofline"
 COLUMNS = ("run", "label", "least_ns", "step_ns", "share", "gemm_flops_per_s")
 
 
 def figures(report: Report) -> list[Figure]:
-    """One a group with a run whose peaks were measured."""
+    """Return one figure per group with a run whose peaks were measured."""
     group_figures = []
     for group, rows in report.by_group(report.roofline):
         rows.sort(key=lambda row: -row["share"])
-        n = "least time of a step by measured peaks over its clean step"
         group_figures.append(
             Figure(
                 key=f"roofline-{group.number}",
                 title=f"{TITLE}: {group.conditions}",
                 kind="Bar chart of the share of the roofline",
                 sentence=sentence(rows),
-                caption=drawing.caption("% of the roofline", n, report.members(group)),
+                caption="% of the roofline · least time by measured peaks, over the clean step",
+                ran=drawing.ran(report.members(group)),
                 spec=drawing.specification(chart(rows)),
             )
         )
@@ -32,19 +32,16 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """How near the nearest comes; ``rows`` are sorted."""
+    """Say how near the nearest and the farthest come; ``rows`` are sorted."""
     best, last = rows[0], rows[-1]
-    nearest = (
-        f"{best['label']} comes nearest: its step needs at least {milliseconds(best['least_ns'])} "
-        f"ms and takes {milliseconds(best['step_ns'])} ms, {percent(best['share'])} of the "
-        "roofline"
-    )
-    others = f"; {last['label']} reaches {percent(last['share'])}" if len(rows) > 1 else ""
+    ends = f"{milliseconds(best['least_ns'])} of {milliseconds(best['step_ns'])} ms"
+    nearest = f"{best['label']} reaches {percent(best['share'])} of the roofline ({ends})"
+    others = f", {last['label']} {percent(last['share'])}" if len(rows) > 1 else ""
     return f"{nearest}{others}."
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Bars of the share, the nearest first."""
+    """Draw bars of the share, the nearest first."""
     largest = max(100 * row["share"] for row in rows)
     base = (
         alt.Chart(drawing.inline(rows, COLUMNS))
@@ -66,9 +63,9 @@ def chart(rows: Rows) -> drawing.Drawn:
         tooltip=[
             alt.Tooltip("run:N"),
             alt.Tooltip("percent:Q", format=".3f", title="% of the roofline"),
-            alt.Tooltip("least:Q", format=",.4f", title="least ms"),
-            alt.Tooltip("step:Q", format=",.4f", title="step ms"),
-            alt.Tooltip("rate:Q", format=",.2f", title="GFLOP/s of products"),
+            alt.Tooltip("least:Q", format=",.4f", title="ms by the peaks"),
+            alt.Tooltip("step:Q", format=",.4f", title="ms per step"),
+            alt.Tooltip("rate:Q", format=",.2f", title="GFLOP/s of matmuls"),
         ],
     )
     labels = base.mark_text(align="left", dx=6).encode(x=alt.X("percent:Q"), text="said:N")

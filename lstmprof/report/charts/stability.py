@@ -1,8 +1,7 @@
-"""Whether iterations took equally long: each against the median iteration of its run.
+"""How evenly iterations run: each compared with the median iteration of its run.
 
-A drift is a row that changes from left to right, two modes are a row of two colours, a preempted
-iteration is one cell, a profile or a next round a gap. Of a long series a cell is the median of
-several iterations in a row.
+A drift changes the colour from left to right, two modes alternate, a preempted iteration is one
+cell, a profile or a new round is a gap. In long runs a cell is the median of several iterations.
 """
 
 from __future__ import annotations
@@ -13,24 +12,25 @@ from lstmprof.numbers import percent
 from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Report, Rows
 
-TITLE = "Stability of the timings"
+TITLE = "Stability over iterations"
 COLUMNS = ("run", "label", "place", "iteration", "iterations", "wall_ns", "off_share")
 
 
 def figures(report: Report) -> list[Figure]:
-    """One a group that has timed runs."""
+    """Return one figure per group with timed runs."""
     group_figures = []
     for group, rows in report.by_group(report.stability):
         runs = report.members(group)
         n = drawing.span((facts.iterations for facts in runs), "iterations")
-        unit = f"% off the run's median iteration, colours end at ±{drawing.MOST_PERCENT} %"
+        unit = f"% off the run's median; colours end at ±{drawing.MOST_PERCENT} %"
         group_figures.append(
             Figure(
                 key=f"stability-{group.number}",
                 title=f"{TITLE}: {group.conditions}",
                 kind="Every iteration coloured by its deviation",
                 sentence=sentence(rows),
-                caption=drawing.caption(unit, f"{n} after warm-up", runs),
+                caption=f"{unit} · {n} after warm-up",
+                ran=drawing.ran(runs),
                 spec=drawing.specification(chart(rows)),
             )
         )
@@ -38,14 +38,12 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Which run spreads most: the width that holds the middle half of its iterations."""
+    """Name the run that varies most, by the middle half of its iterations."""
     labels = sorted({row["label"] for row in rows})
     label = max(labels, key=lambda label: _middle_half(rows, label))
-    most = " spreads most:" if len(labels) > 1 else ":"
-    return (
-        f"{label}{most} the middle half of its iterations spans "
-        f"{percent(_middle_half(rows, label))} of the median."
-    )
+    most = " varies most" if len(labels) > 1 else ""
+    half = percent(_middle_half(rows, label))
+    return f"{label}{most}: the middle half of its iterations spans {half} of the median."
 
 
 def _middle_half(rows: Rows, label: str) -> float:
@@ -54,7 +52,7 @@ def _middle_half(rows: Rows, label: str) -> float:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """A row of cells a run, in the order of time."""
+    """Draw a row of cells per run, in the order of time."""
     labels = sorted({row["label"] for row in rows})
     values = [{**row, "off_share": round(row["off_share"], 5)} for row in rows]
     whole: drawing.Drawn = (
@@ -71,7 +69,7 @@ def chart(rows: Rows) -> drawing.Drawn:
                 alt.Tooltip("run:N"),
                 alt.Tooltip("place:N"),
                 alt.Tooltip("iteration:Q"),
-                alt.Tooltip("iterations:Q", title="of them in this cell"),
+                alt.Tooltip("iterations:Q", title="in this cell"),
                 alt.Tooltip("ms:Q", format=",.4f", title="median ms"),
                 alt.Tooltip("percent:Q", format="+.1f", title="% off the median"),
             ],

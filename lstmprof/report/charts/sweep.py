@@ -1,4 +1,4 @@
-"""How the time of each implementation grows with units, batch and time steps: a heat map."""
+"""Time per step by units, batch and time steps: a heat map."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import altair as alt
 from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Report, Row, Rows
 
-TITLE = "The sweep"
+TITLE = "Sizes"
 COLUMNS = (*("run", "implementation", "conditions", "hidden", "batch", "time_steps", "step_ns"),)
 #: Place in the scheme of greys from which on white contrasts more than black (WCAG 2.2).
 _BLACK_UNTIL = 0.64
 
 
 def figures(report: Report) -> list[Figure]:
-    """One, where the runs vary in size."""
+    """Return one figure, if the runs differ in size."""
     if not report.sweep:
         return []
     n = drawing.span((facts.iterations for facts in report.facts_in(report.sweep)), "iterations")
@@ -22,47 +22,46 @@ def figures(report: Report) -> list[Figure]:
         Figure(
             key="sweep",
             title=f"{TITLE}: units × batch × time steps",
-            kind="Heat map of the time per batch",
+            kind="Heat map of the time per step",
             sentence=sentence(report.sweep),
-            caption=drawing.caption(
-                "ms a batch", _measured(n, report.sweep), report.facts_in(report.sweep)
-            ),
+            caption=f"ms per step · {_measured(n, report.sweep)}",
+            ran=drawing.ran(report.facts_in(report.sweep)),
             spec=drawing.specification(chart(report.sweep)),
         )
     ]
 
 
 def _measured(n: str, rows: Rows) -> str:
-    """Of how many iterations, and what an empty cell says."""
+    """Return the number of iterations, and what an empty cell means."""
     down = {(name(row), row["hidden"]) for row in rows}
     across = {(row["batch"], row["time_steps"]) for row in rows}
     cells = {(name(row), row["hidden"], row["batch"], row["time_steps"]) for row in rows}
     empty = len(across) * len(down) > len(cells)
-    return f"clean step, {n} timed" + (", an empty cell was not measured" if empty else "")
+    return f"clean step, {n} timed" + ("; empty cell: not measured" if empty else "")
 
 
 def sentence(rows: Rows) -> str:
-    """By how much the least affected and the most affected implementation grow."""
+    """Say which implementation grows least with the size, and which most."""
     steps: dict[str, list[float]] = {}
     for row in rows:
         steps.setdefault(name(row), []).append(row["step_ns"])
     growth = {name: max(ns) / min(ns) for name, ns in steps.items() if len(ns) > 1}
     if not growth:
-        return f"{len(rows)} runs of different sizes, each of another implementation."
+        return f"{len(rows)} runs of different sizes, each with another implementation."
     least, most = min(growth, key=growth.__getitem__), max(growth, key=growth.__getitem__)
     first = f"From its fastest to its slowest size, {most} takes {growth[most]:.1f}× as long"
     if least == most:
         return f"{first}."
-    return f"{first}, {least} {growth[least]:.1f}×. A flat row means that fixed overhead dominates."
+    return f"{first}, {least} {growth[least]:.1f}×. A row of equal times is mostly fixed overhead."
 
 
 def name(row: Row) -> str:
-    """The implementation of a run, with its conditions if any."""
+    """Return the implementation of a run, with its conditions if any."""
     return ", ".join(text for text in (row["implementation"], row["conditions"]) if text)
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """A cell a run: rows by implementation and units, columns by batch and time steps."""
+    """Draw a cell per run: rows by implementation and units, columns by batch and time steps."""
     by_row = sorted({(name(row), row["hidden"]) for row in rows})
     by_column = sorted({(row["time_steps"], row["batch"]) for row in rows})
     values = [
@@ -94,7 +93,7 @@ def chart(rows: Rows) -> drawing.Drawn:
         )
     )
     colour = alt.Color(
-        "ms:Q", scale=alt.Scale(type="log", scheme="greys"), legend=None, title="ms a batch"
+        "ms:Q", scale=alt.Scale(type="log", scheme="greys"), legend=None, title="ms per step"
     )
     least, most = (end(row["step_ns"] for row in rows) for end in (min, max))
     black_until = least * (most / least) ** _BLACK_UNTIL / 1e6
@@ -103,7 +102,7 @@ def chart(rows: Rows) -> drawing.Drawn:
         tooltip=[
             alt.Tooltip("row:N", title="implementation"),
             alt.Tooltip("column:N", title="batch × time steps"),
-            alt.Tooltip("ms:Q", format=",.4f", title="step ms"),
+            alt.Tooltip("ms:Q", format=",.4f", title="ms per step"),
             alt.Tooltip("runs:Q"),
         ],
     )

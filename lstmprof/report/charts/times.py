@@ -1,43 +1,35 @@
-"""How long a batch takes: the step of each implementation with its interval, the fastest first.
-
-The figure of the seed study, for each group of runs that can be compared.
-"""
+"""Time per step of runs that are compared, the fastest first: the numbers of their verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import altair as alt
 
-from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.numbers import milliseconds
 from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Report, Row, Rows
 
-TITLE = "Time per batch"
-COLUMNS = (*("run", "label", "step_ns", "step_low_ns", "step_high_ns", "slowdown", "iterations"),)
+TITLE = "Time per step"
+COLUMNS = ("run", "label", "step_ns", "low_ns", "high_ns", "times", "iterations")
 
 #: Pixels to the right of the longest label.
 _MARGIN = 20
 
 
 def figures(report: Report) -> list[Figure]:
-    """One a group that has timed runs."""
+    """Return one figure per group of runs that are compared."""
     group_figures = []
     for group, rows in report.by_group(report.times):
         rows.sort(key=_step_ns)
-        steps = drawing.span((facts.steps for facts in report.members(group)), "profiled steps")
+        runs = report.members(group)
+        steps = drawing.span((facts.steps for facts in runs), "profiled steps")
         group_figures.append(
             Figure(
                 key=f"times-{group.number}",
                 title=f"{TITLE}: {group.conditions}",
-                kind=f"Bar chart of the time per batch of {len(rows)} runs",
-                sentence=sentence(rows, report.diagnoses),
-                caption=drawing.caption(
-                    "ms a batch",
-                    f"clean step of {steps}, line: its 95 % interval",
-                    report.members(group),
-                ),
+                kind=f"Bar chart of the time per step of {len(rows)} runs",
+                sentence=sentence(rows),
+                caption=f"ms per step · clean step of {steps}; line: 95 % interval",
+                ran=drawing.ran(runs),
                 spec=drawing.specification(chart(rows)),
             )
         )
@@ -49,47 +41,40 @@ def _step_ns(row: Row) -> float:
     return step_ns
 
 
-def sentence(rows: Rows, diagnoses: Sequence[Diagnosis] = ()) -> str:
-    """The fastest and the slowest with their numbers; ``rows`` are sorted.
-
-    By how much they differ is not said of runs that the ``diagnoses`` do not tell apart.
-    """
+def sentence(rows: Rows) -> str:
+    """Compare the slowest run with the fastest, the baseline; ``rows`` are sorted."""
     fast, slow = rows[0], rows[-1]
-    begin = f"{fast['label']} takes {milliseconds(fast['step_ns'])} ms a batch"
-    if slow is fast:
-        return f"{begin}; no other run here can be compared with it."
-    times = f", {slow['slowdown']:.2f}× as long" if slow["slowdown"] is not None else ""
-    if any(d.slow.name == slow["run"] and not d.outcome.differs for d in diagnoses if d.fast):
-        times = "; they cannot be told apart"
-    return f"{begin}, {slow['label']} {milliseconds(slow['step_ns'])} ms{times}."
+    ends = f"{milliseconds(slow['step_ns'])} and {milliseconds(fast['step_ns'])} ms per step"
+    if not slow["differs"]:
+        return f"{slow['label']} and {fast['label']} take {ends}: they cannot be told apart."
+    return f"{slow['label']} takes {slow['times']} as long as {fast['label']}: {ends}."
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Bars of the steps, their intervals, and the slowdown as label."""
-    largest = max(row["step_high_ns"] or row["step_ns"] for row in rows) / 1e6
-    x = alt.X("ms:Q", title="ms a batch", scale=alt.Scale(domain=[0, 1.02 * largest], nice=False))
+    """Draw bars with their intervals, labelled with the time and its ratio to the baseline."""
+    largest = max(row["high_ns"] or row["step_ns"] for row in rows) / 1e6
+    x = alt.X("ms:Q", title="ms per step", scale=alt.Scale(domain=[0, 1.02 * largest], nice=False))
+    values = [{**{name: row[name] for name in COLUMNS}, "said": _said(row)} for row in rows]
     base = (
-        alt.Chart(drawing.inline(rows, COLUMNS))
+        alt.Chart(drawing.inline(values))
         .transform_calculate(
             ms="datum.step_ns / 1e6",
-            low="datum.step_low_ns / 1e6",
-            high="datum.step_high_ns / 1e6",
-            right="max(datum.step_ns, datum.step_high_ns) / 1e6",
-            said="format(datum.ms, ',.3r') + ' ms'"
-            " + (datum.slowdown > 1 ? '  ' + format(datum.slowdown, '.2f') + '×' : '')",
+            low="datum.low_ns / 1e6",
+            high="datum.high_ns / 1e6",
+            right="max(datum.step_ns, datum.high_ns) / 1e6",
         )
         .encode(y=drawing.label_axis([row["label"] for row in rows]))
     )
     tips = [
         alt.Tooltip("run:N"),
-        alt.Tooltip("ms:Q", format=",.4f", title="step ms"),
-        alt.Tooltip("low:Q", format=",.4f", title="low end of its 95 %"),
-        alt.Tooltip("high:Q", format=",.4f", title="high end"),
-        alt.Tooltip("slowdown:Q", format=".3f"),
+        alt.Tooltip("ms:Q", format=",.4f", title="ms per step"),
+        alt.Tooltip("low:Q", format=",.4f", title="95 % interval, from"),
+        alt.Tooltip("high:Q", format=",.4f", title="to"),
+        alt.Tooltip("times:N", title="as long as the baseline"),
         alt.Tooltip("iterations:Q"),
     ]
     bars = base.mark_bar(color=drawing.ACCENT, height={"band": 0.6}).encode(x=x, tooltip=tips)
-    timed = base.transform_filter("isValid(datum.step_low_ns)")
+    timed = base.transform_filter("isValid(datum.low_ns)")
     interval = timed.mark_rule(strokeWidth=3).encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"))
     labels = base.mark_text(align="left", dx=8).encode(x=alt.X("right:Q"), text="said:N")
     return alt.layer(bars, interval, labels).properties(
@@ -97,3 +82,8 @@ def chart(rows: Rows) -> drawing.Drawn:
         height=drawing.height(len(rows)),
         padding={"left": 5, "top": 5, "right": _MARGIN, "bottom": 5},
     )
+
+
+def _said(row: Row) -> str:
+    """Return ``44.8 ms · 2.01×``; for the baseline, the time alone."""
+    return " · ".join(text for text in (f"{milliseconds(row['step_ns'])} ms", row["times"]) if text)

@@ -1,4 +1,4 @@
-"""How the step of an implementation changed with its framework's version: points in a line."""
+"""The step of an implementation by version of its framework: a line per implementation."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from lstmprof.numbers import milliseconds
 from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Report, Row, Rows
 
-TITLE = "By version"
-#: Of the points of an implementation: colours are the parts of a step.
+TITLE = "Framework versions"
+#: The points of each implementation; colours would mean parts of a step.
 SHAPES = (
     *("circle", "square", "triangle-up", "diamond"),
     *("cross", "triangle-down", "triangle-right", "triangle-left"),
 )
 COLUMNS = (
-    *("run", "implementation", "version", "place", "step_ns", "step_low_ns", "step_high_ns"),
+    *("run", "implementation", "version", "place", "step_ns", "low_ns", "high_ns"),
     "of_first",
 )
 
 
 def figures(report: Report) -> list[Figure]:
-    """One a group that has an implementation in several versions."""
+    """Return one figure per group with an implementation in several versions."""
     return [
         Figure(
             key=f"versions-{group.number}",
             title=f"{TITLE}: {group.conditions}",
-            kind=f"Chart of the time per batch of {len(rows)} runs by version",
+            kind=f"Chart of the time per step of {len(rows)} runs by version",
             sentence=sentence(rows),
-            caption=drawing.caption("ms a batch", "line: the 95 % interval", report.facts_in(rows)),
+            caption="ms per step · vertical line: 95 % interval",
+            ran=drawing.ran(report.facts_in(rows)),
             spec=drawing.specification(chart(rows)),
         )
         for group, rows in report.by_group(report.versions)
@@ -38,7 +39,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """What changed most between the oldest and the newest version of an implementation."""
+    """Name the implementation that changed most from its oldest to its newest version."""
     ends = [
         (of[0], of[-1])
         for name in dict.fromkeys(row["implementation"] for row in rows)
@@ -46,7 +47,7 @@ def sentence(rows: Rows) -> str:
     ]
     old, new = max(ends, key=lambda pair: abs(pair[1]["step_ns"] / pair[0]["step_ns"] - 1))
     return (
-        f"{old['implementation']} takes {milliseconds(old['step_ns'])} ms a batch with "
+        f"{old['implementation']} takes {milliseconds(old['step_ns'])} ms per step with "
         f"{old['version']}, {milliseconds(new['step_ns'])} ms with {new['version']}: "
         + (
             "their 95 % intervals overlap."
@@ -57,15 +58,15 @@ def sentence(rows: Rows) -> str:
 
 
 def _overlap(one: Row, other: Row) -> bool:
-    """Whether the steps' intervals do; unknown ones do not."""
-    ends = [(row["step_low_ns"], row["step_high_ns"]) for row in (one, other)]
+    """Return whether the intervals overlap; unknown ones do not."""
+    ends = [(row["low_ns"], row["high_ns"]) for row in (one, other)]
     if any(end is None for pair in ends for end in pair):
         return False
     return bool(max(low for low, _ in ends) <= min(high for _, high in ends))
 
 
 def _labelled(rows: Rows) -> Iterator[Row]:
-    """``rows`` with what is written beside each: of those at one place once, from least to most."""
+    """Yield ``rows`` with their text; runs of one version share one, from least to most."""
     places: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         places.setdefault((row["implementation"], row["version"]), []).append(row)
@@ -73,18 +74,18 @@ def _labelled(rows: Rows) -> Iterator[Row]:
         steps = [row["step_ns"] for row in at_place]
         ends = dict.fromkeys(milliseconds(end) for end in (min(steps), max(steps)))
         for row in at_place:
-            yield {**row, "said": "…".join(ends) if row is at_place[0] else ""}
+            yield {**row, "said": " to ".join(ends) if row is at_place[0] else ""}
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Versions in their order across, milliseconds up, a line an implementation."""
+    """Draw versions from left to right, milliseconds up, a line per implementation."""
     order = [row["version"] for row in sorted(rows, key=lambda row: row["place"])]
     base = (
         alt.Chart(drawing.inline(list(_labelled(rows)), (*COLUMNS, "said")))
         .transform_calculate(
             ms="datum.step_ns / 1e6",
-            low="datum.step_low_ns / 1e6",
-            high="datum.step_high_ns / 1e6",
+            low="datum.low_ns / 1e6",
+            high="datum.high_ns / 1e6",
         )
         .encode(
             x=alt.X(
@@ -93,15 +94,15 @@ def chart(rows: Rows) -> drawing.Drawn:
                 title=None,
                 axis=alt.Axis(labelAngle=0),
             ),
-            y=alt.Y("ms:Q", title="ms a batch", scale=alt.Scale(zero=True)),
+            y=alt.Y("ms:Q", title="ms per step", scale=alt.Scale(zero=True)),
             detail="implementation:N",
         )
     )
     tips = [
         alt.Tooltip("run:N"),
         alt.Tooltip("version:N"),
-        alt.Tooltip("ms:Q", format=",.4f", title="step ms"),
-        alt.Tooltip("of_first:Q", format=".3f", title="times the oldest"),
+        alt.Tooltip("ms:Q", format=",.4f", title="ms per step"),
+        alt.Tooltip("of_first:Q", format=".3f", title="× the oldest"),
     ]
     line = base.mark_line(strokeWidth=2).encode(
         tooltip=tips, strokeDash=alt.StrokeDash("implementation:N", legend=None)
@@ -114,7 +115,7 @@ def chart(rows: Rows) -> drawing.Drawn:
             legend=alt.Legend(title=None, orient="bottom", columns=3, labelLimit=280),
         ),
     )
-    timed = base.transform_filter("isValid(datum.step_low_ns)")
+    timed = base.transform_filter("isValid(datum.low_ns)")
     interval = timed.mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"))
     labels = base.mark_text(align="left", dx=10).encode(text="said:N")
     return alt.layer(line, interval, points, labels).properties(width="container", height=320)

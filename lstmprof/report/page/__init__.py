@@ -2,11 +2,11 @@
 
 ::
 
-    figures, rows ─ page.html, page.css, page.js, timeline.js … ─▶ one file
+    cards, figures, rows ─ page.html, page.css, page.js, timeline.js … ─▶ one file
 
 Jinja2 escapes every text; data are JSON in which no ``</script>`` can occur; the policy in the head
-forbids the browser any request. Vega comes from vl-convert, which takes seconds to bundle it: the
-bundle is kept in the cache, for each version of vl-convert.
+forbids the browser any request. vl-convert takes seconds to bundle Vega: the cache keeps the bundle
+of each version.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from lstmprof.breakdown.mean_step import WAITS_FOR_HOST, lane_words
-from lstmprof.diagnose.diagnosis import Diagnosis
+from lstmprof.diagnose import causes
 from lstmprof.errors import RunError
-from lstmprof.numbers import listed, milliseconds, shown_name, with_short_names
+from lstmprof.numbers import listed, milliseconds, shown_name
+from lstmprof.report.cards import blocks
 from lstmprof.report.charts import figures, waterfall
 from lstmprof.report.model import Figure, Icicle, Report, Timeline
 from lstmprof.report.page.sent import (
@@ -35,28 +36,26 @@ from lstmprof.report.palette import FAMILIES, PARTS, families_of, order_of
 from lstmprof.runs.directory import cache_folder
 from lstmprof.scratch import check_file, write_file
 
-#: Sections in reading order: (id, heading); a figure is in the section that its key begins with,
-#: but those of the times, which stand beside the verdicts.
+#: Sections in reading order: (id, heading). The key of a figure begins with the id of its section.
 SECTIONS = (
-    ("ledger", "Where the step goes"),
-    ("waterfall", "From one run to another"),
+    ("ledger", "Where the time goes"),
+    ("waterfall", "Difference between two runs"),
     ("layers", "Recurrent layers"),
-    ("timeline", "One step in time"),
-    ("stacks", "Who called whom"),
+    ("timeline", "Timeline of one step"),
+    ("stacks", "Call stacks"),
     ("ranks", "Ranks"),
-    ("launch-gaps", "Kernels and launches"),
+    ("launch-gaps", "Kernels and launch gaps"),
     ("casts", "Casts"),
-    ("versions", "By version"),
-    ("sweep", "The sweep"),
-    ("roofline", "Share of the roofline"),
-    ("stability", "Stability of the timings"),
-    ("kernels", "What takes the time"),
+    ("versions", "Framework versions"),
+    ("sweep", "Sizes"),
+    ("roofline", "Roofline"),
+    ("stability", "Stability over iterations"),
+    ("kernels", "Longest kernels and ops"),
 )
-#: Classes of page.css for the room that charts of a section or kind need besides their height: so
-#: nothing moves when they are drawn. Higher rows on a phone, and what stands beneath a chart.
+#: Classes of page.css that reserve the room of a chart, so that nothing moves when it is drawn.
 _ROOM = {
     "times": "tall",
-    "ledger": "tall choice",
+    "ledger": "tall",
     "waterfall": "tall",
     "ranks-parts": "tall",
     "ranks-late": "tall scale",
@@ -67,15 +66,15 @@ _ROOM = {
     "versions": "tall",
     "sweep": "taller",
 }
-#: Columns of the table of what takes the time.
+#: Columns of the table of kernels.
 KERNELS = ("run", "rank", "device", "name", "category", "count", "total_ns", "p50_ns", "share")
-#: With more of them only those of the largest group are unfolded.
+#: With more verdicts only the first block is unfolded.
 MOST_VERDICTS = 8
 _HERE = Path(__file__).parent
 
 
 def page(report: Report) -> str:
-    """The HTML of ``report``."""
+    """Return the HTML of ``report``."""
     from jinja2 import Environment, FileSystemLoader
 
     environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True, trim_blocks=True)
@@ -85,10 +84,11 @@ def page(report: Report) -> str:
     return environment.get_template("page.html").render(
         report=report,
         sections=list(_sections(report, drawn)),
-        verdicts=_verdicts(report, drawn),
+        blocks=list(blocks(report, drawn)),
         when=_when(report),
         families=FAMILIES,
         families_of=families_of,
+        kinds=_kinds(),
         timeline_parts=_parts_of(report.timelines),
         undrawn=list(_undrawn(report)),
         stacks_parts=_parts_of(report.icicles),
@@ -98,7 +98,7 @@ def page(report: Report) -> str:
         places=[c for c in ("rank", "device") if len({row[c] for row in report.kernels}) > 1],
         folded=len(report.diagnoses) > MOST_VERDICTS,
         timeline_height=timeline_height(report),
-        waits=listed(list(WAITS_FOR_HOST)),
+        waits=listed([PARTS[name].shown for name in WAITS_FOR_HOST]),
         lane_words=lane_words,
         data=script_json(_data(report, drawn)),
         timelines=[packed(timeline) for timeline in report.timelines],
@@ -109,24 +109,24 @@ def page(report: Report) -> str:
 
 
 _HINT = (
-    "A click, or Enter, makes a box as wide as the picture, a second one shows the whole again, as "
-    "Escape does. The arrows lead to what is around, inside and beside a box."
+    "Click a box, or press Enter, to make it as wide as the picture; click it again, or press "
+    "Escape, to go back. The arrow keys move to the caller, the callees and the neighbours."
 )
 _SCRIPTS = ("timeline.js", "icicle.js", "tables.js", "page.js")
 
 
 def write(report: Report, path: Path, *, force: bool = False) -> int:
-    """Write the page to ``path``, whole or not at all; its size in bytes.
+    """Write the page to ``path``, whole or not at all, and return its size in bytes.
 
     Raises:
-        RunError: ``path`` is there already and ``force`` is not given, or cannot be written.
+        RunError: ``path`` exists and ``force`` is not given, or it cannot be written.
     """
     refuse(path, force=force)
     return save(page(report), path)
 
 
 def save(html: str, path: Path) -> int:
-    """Write ``html`` to ``path``, whole or not at all; its size in bytes.
+    """Write ``html`` to ``path``, whole or not at all, and return its size in bytes.
 
     Raises:
         RunError: ``path`` cannot be written.
@@ -140,16 +140,16 @@ def save(html: str, path: Path) -> int:
 
 
 def refuse(path: Path, *, force: bool) -> None:
-    """Nothing where the page may be written to ``path``.
+    """Check that the page may be written to ``path``.
 
     Raises:
-        RunError: it is there already and ``force`` is not given, or it is no plain file.
+        RunError: ``path`` exists and ``force`` is not given, or it is no plain file.
     """
     check_file(path, force=force, next_step="add --force to overwrite it, or choose another -o")
 
 
 def vega() -> str:
-    """Vega, Vega-Lite and Vega-Embed for the browser, as vl-convert has them, safe in a script."""
+    """Return vl-convert's Vega, Vega-Lite and Vega-Embed for the browser, safe in a script."""
     kept = cache_folder() / f"vega-{importlib.metadata.version('vl-convert-python')}.js"
     try:
         bundle = kept.read_bytes().decode()
@@ -176,80 +176,49 @@ def _sections(report: Report, drawn: list[Figure]) -> Iterator[dict[str, Any]]:
 
 
 def _when(report: Report) -> str:
-    """On what the runs ran, and when: where they say so."""
+    """Return the devices and dates of the runs."""
     devices = dict.fromkeys(facts.device for facts in report.runs if facts.device)
     days = sorted({facts.date[:10] for facts in report.runs if facts.date})
     ends = dict.fromkeys([days[0], days[-1]]) if days else {}
     return " · ".join(text for text in (", ".join(devices), " … ".join(ends)) if text)
 
 
-def _verdicts(report: Report, drawn: list[Figure]) -> list[dict[str, Any]]:
-    """The diagnoses of each group under its conditions, the figure of its times beside them.
-
-    What makes the times of a run doubtful is said once a group, not in each of its diagnoses.
-    """
-    times = {figure.key: figure for figure in drawn}
-    groups = []
-    for group in report.groups:
-        diagnoses = [d for d in report.diagnoses if d.slow.name in group.runs]
-        doubts = [text for diagnosis in diagnoses for text in _doubts(diagnosis)]
-        groups.append(
-            {
-                "conditions": group.conditions,
-                "verdicts": [_verdict(diagnosis) for diagnosis in diagnoses],
-                "doubts": list(dict.fromkeys(doubts)),
-                "times": times.get(f"times-{group.number}"),
-            }
-        )
-    return groups
+#: What a kind of time includes besides what its words say.
+_INCLUDED = {
+    causes.GEMM: "also convolutions, attention and recurrent layer ops",
+    causes.MEMORY: "also the loss, the optimizer and random numbers",
+    causes.LAUNCH: "launch calls and launch latency",
+    causes.DISPATCH: "also ops too short to compute anything",
+    causes.SYNC: "also reading values one by one",
+    causes.CAST: "also the dispatch for them",
+    causes.COPY: "also the dispatch for them",
+    causes.INPUT: "whatever runs while the input is prepared",
+}
 
 
-def _doubts(diagnosis: Diagnosis) -> list[str]:
-    """Its warnings, each behind what its run is called."""
-    if diagnosis.fast is None:
-        return [f"{diagnosis.slow.label}: {text}" for text in diagnosis.warnings]
-    return list(diagnosis.warnings)
-
-
-def _verdict(diagnosis: Diagnosis) -> dict[str, Any]:
-    """Return a card: the verdict, its fixes, the findings; long kernel names shortened."""
-    profiles = [profile for profile in (diagnosis.fast, diagnosis.slow) if profile]
-    names = [row["name"] for profile in profiles for row in profile.rows("kernels")]
-    verdict = diagnosis.verdict
-    return {
-        "short": with_short_names(verdict.head, names),
-        "certainty": verdict.certainty,
-        "lacks": diagnosis.lacking,
-        "sentences": [with_short_names(diagnosis.sentence, names)],
-        "causes": [
-            {
-                "kind": cause.finding.kind,
-                "sentence": with_short_names(cause.sentence, names),
-                "remedies": [
-                    {"sentence": with_short_names(a.text, names), "source": a.source}
-                    for a in cause.remedies
-                ],
-            }
-            for cause in diagnosis.shown
-        ],
-        "notes": diagnosis.notes,
-    }
+def _kinds() -> list[tuple[str, str]]:
+    """Return the kinds of time and what they mean."""
+    meanings = ((kind, words, _INCLUDED.get(kind)) for kind, words in causes.KINDS.items())
+    return [(kind, f"{words}; {more}" if more else words) for kind, words, more in meanings]
 
 
 def _data(report: Report, drawn: list[Figure]) -> dict[str, Any]:
-    """What the scripts draw from."""
+    """Return what the scripts draw from."""
     return {
         "figures": {figure.key: figure.spec for figure in drawn},
         "parts": table(
-            [{"name": p.name, "light": p.colour, "dark": p.dark} for p in PARTS.values()]
+            [
+                {"name": p.name, "words": p.shown, "light": p.colour, "dark": p.dark}
+                for p in PARTS.values()
+            ]
         ),
         "pairs": [
             {
                 "fast": shown_name(pair.fast.name),
                 "slow": shown_name(pair.slow.name),
                 "said": shown_name(waterfall.sentence(pair), 2000),
-                "caption": waterfall.caption(pair, report),
-                "bars": table(waterfall.bars(pair.rows)),
+                "caption": waterfall.caption(pair),
+                "bars": table(waterfall.bars(pair.rows, pair.fast.name, pair.slow.name)),
             }
             for pair in report.pairs
         ],
@@ -260,14 +229,14 @@ def _data(report: Report, drawn: list[Figure]) -> dict[str, Any]:
 
 
 def _undrawn(report: Report) -> Iterator[str]:
-    """A sentence for each run of which not every rank has a timeline."""
+    """Yield a sentence for each run of which not every rank has a timeline."""
     for facts in report.runs:
         drawn = {timeline.rank for timeline in report.timelines if timeline.run == facts.run}
         if len(drawn) < facts.ranks:
-            yield f"Of the {facts.ranks} ranks of {facts.run} {len(drawn)} are drawn."
+            yield f"{facts.run}: {len(drawn)} of {facts.ranks} ranks are drawn."
 
 
 def _parts_of(drawn: Sequence[Timeline | Icicle]) -> list[str]:
-    """The parts that anything in these has."""
+    """Return the parts that occur in these."""
     codes = {(d.parts, code) for d in drawn for code in set(d.columns["part"]) if code >= 0}
     return sorted({parts[code] for parts, code in codes}, key=order_of)

@@ -1,5 +1,5 @@
-// Who called whom, from the top down: a box is as wide as its time. One box is a button of a tree: the arrows lead
-// to what is around, inside and beside it, Enter makes it as wide as the picture, Escape shows the whole again.
+// Call stacks, from the top down: each box is as wide as its time. Boxes are the items of a tree: the arrow keys move
+// to the caller, the callees and the neighbours, Enter makes a box as wide as the picture, Escape goes back.
 "use strict";
 window.lstmprofIcicle = (rowsOf, stacks, parts) => {
   const tree = document.getElementById("stacks-tree");
@@ -70,11 +70,11 @@ window.lstmprofIcicle = (rowsOf, stacks, parts) => {
   }
 
   function told(box) {
-    const part = box.part < 0 ? [] : [shown.parts[box.part]];
+    const part = box.part < 0 ? [] : [parts.get(shown.parts[box.part]).words];
     const inside = box.total_ns - box.self_ns;
     return [
       shown.names[box.name], ...part, `${time(box.total_ns)}, ${percent(box.total_ns / shown.total_ns)} of all`,
-      inside ? `${time(box.self_ns)} of it in nothing that is inside` : "nothing is inside",
+      inside ? `${time(box.self_ns)} of it outside its callees` : "no callees",
     ];
   }
 

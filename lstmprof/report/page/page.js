@@ -65,7 +65,7 @@
     }
   }
 
-  // On a phone the names of bars stand above them, and bars are thinner in higher rows.
+  // On a phone the names of bars are above them, in higher rows.
   function narrow(element, spec) {
     without(spec, "labelLimit", undefined);
     if (element.dataset.figure === "sweep") twoLines(element, spec);
@@ -77,7 +77,7 @@
     for (const layer of spec.layer || [spec]) Object.assign(layer.encoding.y.axis ||= {}, above);
   }
 
-  // The rows of the sweep: the implementation, and beneath it what differs.
+  // Labels of the heat map: the implementation, and below it what differs.
   function twoLines(element, spec) {
     const cut = (text) => `(length(${text}) > 25 ? slice(${text}, 0, 12) + '…' + slice(${text}, -12) : ${text})`;
     const [first, rest] = ["split(datum.label, ', ')[0]", "join(slice(split(datum.label, ', '), 1), ', ')"];
@@ -88,7 +88,7 @@
     spec.height *= 1.3;
   }
 
-  // What a chart says for itself where it stands alone, and the page says in its place.
+  // Sets a field wherever a specification has it.
   function without(spec, field, value) {
     if (!spec || typeof spec !== "object") return;
     if (field in spec && !Array.isArray(spec)) spec[field] = value;
@@ -103,12 +103,24 @@
     root.setAttribute("data-ready", "");
   }
 
-  // A chart in a fold has no width before it is opened.
-  for (const fold of document.querySelectorAll("details.group")) {
+  // A chart in a closed fold has no width: it is drawn when the fold opens.
+  for (const fold of document.querySelectorAll("details.group, details.section")) {
     fold.addEventListener("toggle", () => {
-      for (const element of fold.querySelectorAll(".chart:not([data-drawn])")) draw(element);
+      for (const element of fold.querySelectorAll("figure:not([hidden]) .chart:not([data-drawn])")) draw(element);
+      if (fold.open) timeline?.redraw();
     });
   }
+
+  // A link into a closed fold opens it.
+  function unfold() {
+    const target = location.hash.length > 1 && byId(decodeURIComponent(location.hash.slice(1)));
+    if (!target) return;
+    for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+    const own = target.querySelector(":scope > details.section");
+    if (own) own.open = true;
+    target.scrollIntoView();
+  }
+  window.addEventListener("hashchange", unfold);
 
   // One of many figures of a section
   for (const select of document.querySelectorAll("select.figures")) {
@@ -209,14 +221,15 @@
       const cell = document.createElement("td");
       cell.className = kind;
       const inner = document.createElement("bdi");
+      inner.textContent = text;
       if (kind === "category") {
         const square = document.createElement("i");
         const part = parts.get(text) || parts.get("other");
         square.style.setProperty("--light", part.light);
         square.style.setProperty("--dark", part.dark);
         cell.append(square);
+        inner.textContent = parts.get(text)?.words || text;
       }
-      inner.textContent = text;
       if (kind === "name") {
         cell.title = text;
         cell.tabIndex = 0;
@@ -247,7 +260,7 @@
   let before, folds = [];
   window.addEventListener("beforeprint", () => {
     before = root.dataset.theme;
-    folds = [...document.querySelectorAll(".verdict details:not([open]), .doubts:not([open])")];
+    folds = [...document.querySelectorAll("main details:not([open])")];
     for (const fold of folds) fold.open = true;
     if (dark()) setTheme("light");
   });
@@ -256,5 +269,6 @@
     if (before) setTheme(before);
     else if (root.dataset.theme) { delete root.dataset.theme; labelTheme(); drawAll(); }
   });
+  unfold();
   drawAll();
 })();

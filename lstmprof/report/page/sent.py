@@ -1,4 +1,4 @@
-"""What the page's scripts draw from, as it is sent: tables, timelines, pictures of stacks."""
+"""Data for the page's scripts: tables, timelines, call stacks."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from lstmprof.numbers import shown_name
 from lstmprof.report.drawing import shown
 from lstmprof.report.model import Icicle, Report, Rows, Timeline
 
-#: Pixels of a box of a picture of stacks, as icicle.js has it.
+#: Pixels of a box of call stacks, as in icicle.js.
 _BOX = 22
-#: Pixels of a counter, as timeline.js has it.
+#: Pixels of a counter, as in timeline.js.
 _LANE = 36
 
 
 def table(rows: Rows, columns: Sequence[str] | None = None) -> dict[str, Any]:
-    """``rows`` for the scripts, which read them by the names of their columns."""
+    """Return ``rows`` for the scripts, which read them by column name."""
     safe = shown(rows, columns)
     names = list(safe[0]) if safe else []
     return {"columns": names, "rows": [[row[name] for name in names] for row in safe]}
 
 
 def script_json(value: Any) -> str:
-    """``value`` as JSON that no HTML parser can leave early: ``</script>`` cannot occur in it."""
+    """Return ``value`` as JSON in which ``</script>`` cannot occur."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -35,7 +35,7 @@ def script_json(value: Any) -> str:
 
 
 def packed(timeline: Timeline) -> dict[str, Any]:
-    """A timeline for the page: columns of differences, deflated, in base64."""
+    """Return a timeline for the page: columns of differences, deflated, in base64."""
     columns = dict(timeline.columns)
     columns["start_ns"] = _differences(columns["start_ns"])
     columns["dur_ns_of"] = columns.pop("dur_ns")
@@ -61,7 +61,7 @@ def packed(timeline: Timeline) -> dict[str, Any]:
 
 
 def _which(timeline: Timeline) -> str:
-    """``rank 1, step 3, of median length``: what tells a timeline from others of its run."""
+    """Return ``rank 1, step 3, median length``: the name of a timeline within its run."""
     rank = None if timeline.rank is None else f"rank {timeline.rank}"
     step = "the whole profile" if timeline.step is None else f"step {timeline.step}"
     why = timeline.which if timeline.step is not None else None
@@ -69,7 +69,7 @@ def _which(timeline: Timeline) -> str:
 
 
 def stacks(icicle: Icicle) -> dict[str, Any]:
-    """A picture of stacks for the page."""
+    """Return call stacks for the page."""
     names = list(icicle.columns)
     rows = [list(row) for row in zip(*icicle.columns.values(), strict=True)]
     return {
@@ -83,7 +83,7 @@ def stacks(icicle: Icicle) -> dict[str, Any]:
 
 
 def timeline_height(report: Report) -> int:
-    """Pixels of the first timeline, as timeline.js lays it out, so that the page does not jump."""
+    """Return the height of the first timeline, as timeline.js lays it out."""
     first = report.timelines[0] if report.timelines else None
     tracks, lanes = (first.tracks, first.lanes) if first else ((), ())
     heights = {"account": 26, "stream": 18, "host": 13}
@@ -92,7 +92,7 @@ def timeline_height(report: Report) -> int:
 
 
 def stacks_height(report: Report) -> int:
-    """Pixels of the first picture of stacks, as icicle.js lays it out."""
+    """Return the height of the first call stacks, as icicle.js lays them out."""
     depth: list[int] = []
     for above in report.icicles[0].columns["above"] if report.icicles else ():
         depth.append(depth[above] + 1 if above >= 0 else 1)

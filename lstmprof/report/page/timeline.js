@@ -275,7 +275,7 @@ window.lstmprofTimeline = (rowsOf, parts, colour, dark) => {
   }
 
   function said(event) {
-    const name = step.names[step.name[event]], part = step.part[event] < 0 ? "" : step.parts[step.part[event]];
+    const name = step.names[step.name[event]], part = step.part[event] < 0 ? "" : parts.get(step.parts[step.part[event]]).words;
     const long = step.dur_ns_of[event], start = step.start_ns[event];
     return `${name}${name.includes(part) ? "" : "\n" + part}\n${time(long, long)}, from ${time(start, step.dur_ns)} on`;
   }

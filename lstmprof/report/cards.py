@@ -1,0 +1,196 @@
+"""The verdict cards: what the page says first of each run, and what it folds away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from lstmprof.breakdown.mean_step import lane_words
+from lstmprof.diagnose.comparable import conditions_in_words
+from lstmprof.diagnose.diagnosis import Diagnosis
+from lstmprof.diagnose.verdict import Verdict
+from lstmprof.numbers import listed, milliseconds, number_of, with_short_names
+from lstmprof.report.model import LEAST_SHARE, Figure, Report
+from lstmprof.report.palette import WHOLE, Part, part_of_kind
+
+#: Cards of a block that are open from the start; the others show their first line.
+MOST_OPEN = 4
+#: Kinds of time in "Where", each with at least this share of the difference or step.
+_PLACES, _PLACE_SHARE = 6, 0.05
+#: "Where" has one digit after the point if its whole has so many milliseconds.
+_MS_WITH_ONE_DIGIT = 4
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A finding in the folded part of a card: ``fixes`` are (text, source)."""
+
+    kind: str
+    sentence: str
+    fixes: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A kind of time in "Where", with the part whose colour it has."""
+
+    kind: str
+    part: Part
+    amount: str
+
+
+@dataclass(frozen=True)
+class Card:
+    """One verdict. ``level`` is its CSS class; ``lines`` are (label, text, gain of a fix or "")."""
+
+    subject: str
+    place: str
+    step: str
+    times: str
+    level: str
+    badge: str
+    lines: tuple[tuple[str, str, str], ...]
+    where: tuple[Place, ...]
+    causes: tuple[Cause, ...]
+    notes: tuple[tuple[str, str], ...]
+    is_open: bool
+
+    @property
+    def folded(self) -> str:
+        """``5 findings, 2 notes``: what the folded part holds."""
+        counts = ((len(self.causes), "finding"), (len(self.notes), "note"))
+        return listed([number_of(n, noun, f"{noun}s") for n, noun in counts if n])
+
+
+@dataclass(frozen=True)
+class Block:
+    """Cards under one heading, beside the figure of their times; ``doubts`` are of all runs."""
+
+    heading: str
+    baseline: str
+    cards: tuple[Card, ...]
+    doubts: tuple[str, ...]
+    times: Figure | None
+
+
+def blocks(report: Report, figures: Sequence[Figure]) -> Iterator[Block]:
+    """Yield a block per group of compared runs, and one of all runs that stand alone."""
+    times = {figure.key: figure for figure in figures}
+    compared = [group for group in report.groups if group.baseline is not None]
+    for group in compared:
+        diagnoses = [d for d in report.diagnoses if d.fast and d.fast.name == group.baseline]
+        base = report.facts_of(group.baseline or "")
+        per = "per step" if base.marked else "in the whole profile"
+        yield Block(
+            heading=group.conditions,
+            baseline=f"Baseline: {base.label}, {milliseconds(base.step_ns)} ms {per}",
+            cards=_cards(diagnoses),
+            doubts=_doubts(diagnoses),
+            times=times.get(f"times-{group.number}"),
+        )
+    alone = [diagnosis for diagnosis in report.diagnoses if diagnosis.fast is None]
+    if alone:
+        heading = "Runs without another to compare with" if compared else ""
+        yield Block(heading, "", _cards(alone), _doubts(alone), None)
+
+
+def _doubts(diagnoses: Sequence[Diagnosis]) -> tuple[str, ...]:
+    """Return each reason to doubt the times of a run once, with the run's name in front."""
+    texts = (
+        f"{d.slow.label}: {text}" if d.fast is None else text
+        for d in diagnoses
+        for text in d.warnings
+    )
+    return tuple(dict.fromkeys(texts))
+
+
+def _cards(diagnoses: Sequence[Diagnosis]) -> tuple[Card, ...]:
+    """Return the cards, the worst first."""
+    worst_first = sorted(diagnoses, key=_badness, reverse=True)
+    return tuple(_card(d, is_open=n < MOST_OPEN) for n, d in enumerate(worst_first))
+
+
+def _badness(diagnosis: Diagnosis) -> float:
+    """Return the ratio; for a run alone, the share that its best fix or its bottleneck takes."""
+    verdict = diagnosis.verdict
+    if verdict.ratio is not None:
+        return verdict.ratio.value
+    saved_ns = max((fix.worth_ns for fix in verdict.fixes), default=0) or verdict.bottleneck_ns
+    return saved_ns / (verdict.whole_ns or 1)
+
+
+def _card(diagnosis: Diagnosis, *, is_open: bool) -> Card:
+    verdict, slow = diagnosis.verdict, diagnosis.slow
+    profiles = [profile for profile in (diagnosis.fast, slow) if profile]
+    names = [row["name"] for profile in profiles for row in profile.rows("kernels")]
+    level, badge = _badge(diagnosis)
+    alone = ", ".join(conditions_in_words(slow.info).values()) if diagnosis.fast is None else ""
+    lane = f"{lane_words(*slow.place)}, one of {slow.lanes}" if slow.lanes > 1 else ""
+    best = verdict.fixes[:1]
+    return Card(
+        subject=verdict.subject,
+        place=", ".join(text for text in (lane, alone) if text),
+        step=verdict.step_ms,
+        times=f"{verdict.times} as long as {verdict.baseline}" if verdict.baseline else "",
+        level=level,
+        badge=badge,
+        lines=tuple(
+            (label, with_short_names(text, names), gain) for label, text, gain in _lines(diagnosis)
+        ),
+        where=tuple(_where(verdict)) if verdict.state != "none" else (),
+        causes=tuple(
+            Cause(
+                cause.finding.kind,
+                with_short_names(cause.sentence, names),
+                tuple(
+                    (with_short_names(advice.text, names), advice.source)
+                    for advice in cause.remedies
+                    if advice not in best
+                ),
+            )
+            for cause in diagnosis.shown
+        ),
+        notes=(
+            *(("Recording", with_short_names(text, names)) for text in diagnosis.lacking),
+            *(("Note", with_short_names(text, names)) for text in diagnosis.notes),
+        ),
+        is_open=is_open,
+    )
+
+
+def _badge(diagnosis: Diagnosis) -> tuple[str, str]:
+    """Return the CSS class and the words of the certainty."""
+    verdict = diagnosis.verdict
+    if verdict.state != "none":
+        return verdict.certainty, verdict.certainty
+    return "none", "no difference" if diagnosis.outcome.equal else "no sure difference"
+
+
+def _lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str, str]]:
+    verdict = diagnosis.verdict
+    if verdict.state == "none":
+        yield "Same" if diagnosis.outcome.equal else "Unsure", verdict.words, ""
+        if verdict.cause:
+            yield "Differ", verdict.cause, ""
+        return
+    yield "Why", verdict.why, ""
+    for fix in verdict.fixes[:1]:
+        yield "Fix" if fix.gain else "Try", fix.fix, fix.gain or "not measured here"
+    if verdict.reasons:
+        yield "Doubt", listed(list(verdict.reasons)), ""
+
+
+def _where(verdict: Verdict) -> Iterator[Place]:
+    """Yield the large kinds of time, the largest first, and the rest as one."""
+    least_ns = _PLACE_SHARE * max(abs(verdict.whole_ns), 1)
+    large = [d for d in verdict.where if abs(d.delta_ns) >= least_ns][:_PLACES]
+    times = [(d.kind, d.delta_ns) for d in sorted(large, key=lambda d: -d.delta_ns)]
+    rest_ns = verdict.whole_ns - sum(ns for _, ns in times)
+    if abs(rest_ns) >= LEAST_SHARE * abs(verdict.whole_ns) and len(large) < len(verdict.where):
+        times.append(("other", rest_ns))
+    digits = 1 if abs(verdict.whole_ns) >= _MS_WITH_ONE_DIGIT * 1e6 else 3
+    plus = "+" if verdict.baseline is not None else ""
+    for kind, ns in times:
+        part = WHOLE if kind == "other" else part_of_kind(kind)
+        sign = plus if ns >= 0 else "−"
+        yield Place(kind, part, f"{sign}{abs(ns) / 1e6:,.{digits}f}")
