@@ -391,7 +391,7 @@ def run_info(facts: Mapping[str, Any]) -> RunInfo:
         info = msgspec.convert(facts, RunInfo)
     unknown = list(_unknown(facts, info))
     if unknown:
-        raise TypeError(f"unknown fields of run.json:  {', '.join(unknown)}")
+        raise TypeError(f"unknown fields of run.json: {', '.join(unknown)}")
     return info
 
 

@@ -268,7 +268,7 @@ def test_the_lines_of_a_recipe_record_steps_and_ops(
 def test_shapes_are_worth_what_they_cost(key: str, state: str, tmp_path: Path) -> None:
     run = made(tmp_path / "mine", WHOLE, profile_metadata={key: 1})
     assert of(run).state == state
-    complained = any("were recorded beside the ops" in row.sentence for row in of(run).rows)
+    complained = any("were recorded, which costs" in row.sentence for row in of(run).rows)
     assert complained == (state == "warn")
 
 

@@ -90,7 +90,7 @@ def test_a_worker_that_is_killed_is_said_to_lack_memory(tmp_path: Path) -> None:
 def test_a_worker_that_crashes_is_named_with_its_signal(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     watcher = Watcher(lambda pid: os.kill(pid, signal.SIGSEGV))
-    with pytest.raises(CaptureError, match=r"died of signal 11 \(SIGSEGV\)"):
+    with pytest.raises(CaptureError, match=r"killed by signal 11 \(SIGSEGV\)"):
         capture(request(iterations=ENDLESS), tmp_path, watcher)
 
 
@@ -164,7 +164,7 @@ def interpreter(folder: Path, script: str) -> str:
 @pytest.mark.parametrize(
     ("implementation", "remedy"),
     [
-        ("torch-nn-lstm", "install numpy there"),
+        ("torch-nn-lstm", "install numpy in that environment"),
         ("tf1-lstmcell", "use --era tensorflow-1.15.5 instead of that Python"),
     ],
 )
@@ -182,7 +182,7 @@ def test_a_missing_package_is_named_with_the_interpreter(
 
 def test_an_interpreter_that_ends_at_once_is_quoted(tmp_path: Path) -> None:
     python = interpreter(tmp_path, "printf 'too \\033[31mold\\n' >&2; exit 3")
-    with pytest.raises(CaptureError, match=r"ended with exit status 3: too  \[31mold"):
+    with pytest.raises(CaptureError, match=r"failed with exit status 3: too  \[31mold"):
         capture(request(python=python), tmp_path / "scratch", lambda line: None)
 
 
@@ -205,7 +205,7 @@ def test_an_interpreter_that_is_not_there_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"implementation": "torch-cudn"}, "did you mean 'torch-nn-lstm'"),
+        ({"implementation": "torch-nn-lstn"}, "did you mean 'torch-nn-lstm'"),
         ({"device": "gpu"}, "unknown device 'gpu'"),
         ({"device": "cuda:0\n"}, "unknown device"),
         ({"mode": "backward"}, "unknown mode"),

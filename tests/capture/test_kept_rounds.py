@@ -231,7 +231,7 @@ def test_what_stops_a_sweep_costs_the_worker_in_progress(
     results = rounds.capture_rounds(todo, tmp_path, progress=said.append)
     assert all(isinstance(run, Run) for run in results.values())
     assert len(workers.requests) - before == 3 * len(todo) - len(there)
-    assert said[0] == "resumes: 1 of 3 rounds of a are there"
+    assert said[0] == "resuming a: 1 of 3 rounds are done"
     assert open_run(tmp_path / "a").info.rounds is not None
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b"]
 
@@ -271,7 +271,7 @@ def test_rounds_of_another_request_version_or_machine_are_not_used(
         elif number == 4:
             with monkeypatch.context() as patch:
                 patch.setattr(kept, "__version__", "9")
-                not_used("lstmprof has changed")
+                not_used("the version of lstmprof has changed")
         else:
             with monkeypatch.context() as patch:
                 patch.setattr("socket.gethostname", lambda: "elsewhere")

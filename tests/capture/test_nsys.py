@@ -99,7 +99,7 @@ def test_a_worker_that_dies_under_nsys_is_named_with_its_signal(
     tmp_path: Path, by_stand_in: None
 ) -> None:
     watcher = Watcher(lambda pid: os.kill(pid, signal.SIGSEGV))
-    with pytest.raises(CaptureError, match=r"the worker died of signal 11 \(SIGSEGV\)"):
+    with pytest.raises(CaptureError, match=r"killed by signal 11 \(SIGSEGV\)"):
         capture(request(iterations=ENDLESS), tmp_path / "scratch", watcher)
 
 

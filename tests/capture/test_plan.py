@@ -35,7 +35,7 @@ def test_patterns_and_names_mean_rows_in_the_order_of_the_table() -> None:
     ]
     assert plan.implementation_names(["keras-lstm-mode0"]) == ["keras-lstm"]
     with pytest.raises(UsageError, match="did you mean 'torch-nn-lstm'"):
-        plan.implementation_names(["torch-cudn"])
+        plan.implementation_names(["torch-nn-lstn"])
     with pytest.raises(UsageError, match="cntk"):
         plan.implementation_names(["cntk-*"])
 

@@ -56,7 +56,7 @@ def test_an_exported_program_tells_what_its_library_does_not() -> None:
     workload = Workload("two-ways", 2, 4, True, 2, 5, 3, 6, "ce")
     module = file.build(workload)
     assert list(file.op_inputs(module)) == []  # nothing is compiled yet
-    plain = file.cudnn.Network(workload).eval()
+    plain = file.nn_lstm.Network(workload).eval()
     with torch.no_grad():
         inputs = torch.from_numpy(workloads.batch(workload, 0).inputs)
         module.exported = torch.export.export(plain, (inputs,))

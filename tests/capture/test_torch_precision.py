@@ -132,7 +132,7 @@ def test_a_torch_that_does_not_cast_is_refused(monkeypatch: pytest.MonkeyPatch) 
             super().__init__(device, dtype=dtype, enabled=False)
 
     monkeypatch.setattr(torch, "autocast", Idle)
-    with pytest.raises(CaptureError, match=r"torch .* has no amp-fp16 on cpu; give another"):
+    with pytest.raises(CaptureError, match=r"torch .* has no amp-fp16 on cpu; choose another"):
         loop.autocast("amp-fp16", "cpu")
 
 

@@ -49,12 +49,12 @@ def test_each_state_obeys_the_schema_and_gives_its_reason(state: str) -> None:
     written = json.dumps([diagnoses()[state].to_dict()])
     (document,) = msgspec.json.decode(written, type=list[Document])
     assert document.state == state
-    assert (document.cause is None) == (document.reason is not None) == (state != "found")
+    assert (document.verdict.kind is None) == (document.reason is not None) == (state != "found")
 
 
 def test_a_field_that_the_schema_has_not_is_refused() -> None:
-    written = {**diagnoses()["found"].to_dict(), "verdict": "fast"}
-    with pytest.raises(msgspec.ValidationError, match="verdict"):
+    written = {**diagnoses()["found"].to_dict(), "verdicts": "fast"}
+    with pytest.raises(msgspec.ValidationError, match="verdicts"):
         msgspec.convert(json.loads(json.dumps(written)), Document)
 
 

@@ -20,6 +20,7 @@ from lstmprof import api, formats
 from lstmprof.events import counters
 from lstmprof.events.counters import ALLOCATED, CHANGE, RESERVED
 from lstmprof.formats.kineto import stream
+from lstmprof.runs.cache import open_runs
 from lstmprof.runs.ingest import ingest_profiles
 
 
@@ -219,7 +220,7 @@ def test_ranks_of_a_job_keep_theirs_on_one_clock(tmp_path: Path) -> None:
         events = (op(1 + rank), memory(20 + rank))
         (tmp_path / f"rank{rank}.json").write_bytes(document(*events, **header))
     (run,) = ingest_profiles(tmp_path, tmp_path / "runs").runs
-    (rows,) = api.open_runs([tmp_path / "runs" / run.name])[0].counters(("rank", "time_ns"))
+    (rows,) = open_runs([tmp_path / "runs" / run.name])[0].counters(("rank", "time_ns"))
     assert rows.to_pylist()[::3] == [{"rank": 0, "time_ns": 9500}, {"rank": 1, "time_ns": 10500}]
 
 

@@ -179,7 +179,7 @@ def test_a_field_of_a_later_writer_is_passed_over() -> None:
 
 
 def test_a_field_that_no_reader_knows_is_not_written() -> None:
-    with pytest.raises(TypeError, match=r"no field of run\.json: hw, workload\.cells$"):
+    with pytest.raises(TypeError, match=r"unknown fields of run\.json: hw, workload\.cells$"):
         run_info({"hw": {}, "workload": {"layers": 1, "cells": 3}})
 
 

@@ -113,7 +113,7 @@ def test_a_gan_with_a_worker_and_accumulated_gradients_is_measured(tmp_path: Pat
     lines = [line for line in ended.stderr.splitlines() if line.startswith("lstmprof: ")]
     assert ended.returncode == 6, ended.stderr
     assert lines == [
-        "lstmprof: 2 optimizers step: a step ends with the last of them (Adam)",
+        "lstmprof: found 2 optimizers; a step ends with the last one (Adam)",
         "lstmprof: a step has 5 backward passes",
         "lstmprof: wrote traces/gan; next: lstmprof diagnose traces/gan",
     ]

@@ -58,12 +58,8 @@ class TorchProfiler(Profiler):
             activities.append(torch.profiler.ProfilerActivity.CUDA)
             if _graphs_are_alive():
                 keep_profiler_attached()
-        with (
-            _without_marks(),
-            torch.profiler.profile(
-                activities=activities, record_shapes=self.with_shapes
-            ) as session,
-        ):
+        session = torch.profiler.profile(activities=activities, record_shapes=self.with_shapes)
+        with _without_marks(), session:
             yield session
 
     @contextlib.contextmanager
