@@ -114,7 +114,7 @@ def test_a_gan_with_a_worker_and_accumulated_gradients_is_measured(tmp_path: Pat
     assert ended.returncode == 6, ended.stderr
     assert lines == [
         "lstmprof: found 2 optimizers; a step ends with the last one (Adam)",
-        "lstmprof: a step has 5 backward passes",
+        "lstmprof: 5 backward passes per step",
         "lstmprof: wrote traces/gan; next: lstmprof diagnose traces/gan",
     ]
     assert sum(line.startswith("gan   ") for line in ended.stderr.splitlines()) == 1

@@ -70,10 +70,8 @@ class TorchProfiler(Profiler):
             yield inputs
             return
         activities = [torch.profiler.ProfilerActivity.CPU]
-        with (
-            _without_marks(),
-            torch.profiler.profile(activities=activities, record_shapes=True) as session,
-        ):
+        session = torch.profiler.profile(activities=activities, record_shapes=True)
+        with _without_marks(), session:
             yield inputs
         raw = os.path.join(folder, "shapes.trace.json")
         session.export_chrome_trace(raw)
