@@ -82,7 +82,7 @@ class Diagnoses(tuple[Diagnosis, ...]):
     def __repr__(self) -> str:
         if len(self) <= _IN_FULL:
             return "\n\n".join(map(repr, self)) or "no diagnoses"
-        lines = [_in_short(diagnosis) for diagnosis in self[:_LINES]]
+        lines = [_in_a_line(diagnosis) for diagnosis in self[:_LINES]]
         left = len(self) - len(lines)
         return "\n".join([*lines, *([f"… {left:,} more: .to_pandas() has all"] if left else [])])
 
@@ -91,13 +91,13 @@ class Diagnoses(tuple[Diagnosis, ...]):
         return self.table()._repr_html_()
 
 
-def _in_short(diagnosis: Diagnosis) -> str:
+def _in_a_line(diagnosis: Diagnosis) -> str:
     """``torch-lstmcell-basic   56.4 ms   1.19× torch-nn-lstm   a loop of 20 cells per step``."""
     verdict = diagnosis.verdict
     times = "" if verdict.baseline is None else f"{verdict.times} {cropped(verdict.baseline, 24)}"
     step = f"{milliseconds(verdict.step.ns):>9} ms"
     head = f"{cropped(verdict.subject, _NAME):{_NAME}} {step}  {times:<30}".rstrip()
-    line = one_line(f"{head}  {in_short(verdict)}")
+    line = one_line(f"{head}  {in_short(diagnosis)}")
     return line if len(line) <= _LINE else line[: _LINE - 1] + "…"
 
 

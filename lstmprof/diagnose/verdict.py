@@ -1,7 +1,7 @@
 """The verdict on a run, or on a run against a faster one: one record for every output.
 
-The terminal, JSON, the report, notebooks, the gate and the history all read ``Verdict``. The cause
-comes first, the bottleneck second, the fix third.
+The terminal, JSON, the report, notebooks and the gate show ``Verdict``. The cause comes first, the
+bottleneck second, the fix third.
 """
 
 from __future__ import annotations

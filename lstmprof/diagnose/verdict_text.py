@@ -12,13 +12,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.mean_step import lane_words
-from lstmprof.diagnose.certainty import Outcome
+from lstmprof.diagnose.certainty import NOT_EXPLAINED, Outcome
+from lstmprof.diagnose.certainty.pair import EQUAL_SHARE
 from lstmprof.diagnose.findings import ADVISED_SHARE
+from lstmprof.diagnose.remedies import Advice
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.verdict import Verdict
 from lstmprof.errors import one_line
-from lstmprof.numbers import cropped, escaped, listed, milliseconds, with_short_names
+from lstmprof.numbers import cropped, escaped, listed, milliseconds, percent, with_short_names
 
 #: Lines of a verdict, its first one and those under labels. Chosen by hand: two verdicts, their
 #: heading and what follows them fit into 25 lines.
@@ -44,6 +47,8 @@ class Diagnosed(Protocol):
     def slow(self) -> StepProfile: ...
     @property
     def outcome(self) -> Outcome: ...
+    @property
+    def lacks(self) -> tuple[tuple[str, Lack], ...]: ...
     @property
     def kernel_names(self) -> list[str]: ...
 
@@ -207,22 +212,31 @@ def badness(verdict: Verdict) -> tuple[bool, float, float]:
     """
     if verdict.ratio is not None:
         return True, verdict.ratio.value, 0.0
-    share = verdict.bottleneck_ns / (verdict.whole_ns or 1)
-    return False, (saved_share(verdict) or 0.0) if share else -1.0, share
+    share, best = verdict.bottleneck_ns / (verdict.whole_ns or 1), best_fix(verdict)
+    saved = best.worth_ns / verdict.step.ns if best and verdict.step.ns else 0.0
+    return False, saved if share else -1.0, share
 
 
-def saved_share(verdict: Verdict) -> float | None:
-    """Return the share of the step that the best fix saves at most; None if unknown."""
-    best = max((fix.worth_ns for fix in verdict.fixes), default=0)
-    return best / verdict.step.ns if best and verdict.step.ns else None
+def best_fix(verdict: Verdict) -> Advice | None:
+    """Return the fix that saves most; None if no fix has a known gain."""
+    best = max(verdict.fixes, key=lambda fix: fix.worth_ns, default=None)
+    return best if best is not None and best.worth_ns else None
 
 
-def in_short(verdict: Verdict) -> str:
-    """Return the cause and the bottleneck, else why they are unknown."""
+def in_short(diagnosis: Diagnosed) -> str:
+    """Return the cause and the bottleneck of a diagnosis, else why they are unknown."""
+    verdict = diagnosis.verdict
+    if diagnosis.outcome.equal:
+        return f"as long as the baseline, within {percent(EQUAL_SHARE)}"
     if verdict.bottleneck is None:
-        return verdict.words
+        blind = (lack.kind for _, lack in diagnosis.lacks if lack.blinds)
+        words = verdict.words.removeprefix(NOT_EXPLAINED)
+        return next((f"unknown: {kind}" for kind in blind), words)
     if verdict.baseline is not None:
         cause = verdict.cause.partition(" (")[0]  # the baseline's count is in brackets
         parts = [cause, f"{verdict.bottleneck} +{milliseconds(verdict.bottleneck_ns)} ms"]
         return "; ".join(part for part in parts if part)
-    return verdict.cause or f"{verdict.bottleneck} {verdict.amount}"
+    kind = f"{verdict.bottleneck} {percent(verdict.bottleneck_ns / (verdict.whole_ns or 1))}"
+    counts = f"{kind}: {verdict.evidence}" if verdict.evidence else kind
+    text = f"{verdict.cause}; {kind}" if verdict.cause else counts
+    return with_short_names(text, diagnosis.kernel_names, 32)

@@ -17,7 +17,6 @@ from lstmprof.breakdown.timings import lost_in_words
 from lstmprof.commands import terminal
 from lstmprof.commands.terminal import evidence, warned
 from lstmprof.commands.terminal.timings import conditions
-from lstmprof.diagnose.certainty.pair import EQUAL_SHARE
 from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.verdict_text import (
@@ -25,7 +24,8 @@ from lstmprof.diagnose.verdict_text import (
     Line,
     badness,
     baseline_line,
-    saved_share,
+    best_fix,
+    in_short,
     verdict_text,
 )
 from lstmprof.names import DETAILS
@@ -39,8 +39,6 @@ from lstmprof.numbers import (
 
 #: More diagnoses than these are listed, one line each; the first few of them are shown in full.
 MANY, SHOWN = 6, 3
-#: What a list of runs leaves out of the words for an unknown cause.
-_NO_CAUSE = "not explained by the profile: "
 
 
 @dataclass
@@ -124,30 +122,13 @@ def _of_group(diagnosis: Diagnosis, names: _Labels) -> str:
 
 
 def _row(diagnosis: Diagnosis, names: _Labels) -> list[str]:
-    verdict, share = diagnosis.verdict, saved_share(diagnosis.verdict)
-    measured = verdict.fixes and verdict.fixes[0].gain_ns is not None
-    saves = "" if share is None else f"{'' if measured else '≤ '}{percent(share)}"
-    run = cropped(names[diagnosis.slow], 32)
-    return [run, milliseconds(verdict.step.ns), verdict.times, saves, _in_short(diagnosis)]
-
-
-def _in_short(diagnosis: Diagnosis) -> str:
-    """The cause and the bottleneck, or why they are unknown."""
     verdict = diagnosis.verdict
-    if diagnosis.outcome.equal:
-        return f"as long as the baseline, within {percent(EQUAL_SHARE)}"
-    if verdict.bottleneck is None:
-        blind = (lack.kind for _, lack in diagnosis.lacks if lack.blinds)
-        return next((f"unknown: {kind}" for kind in blind), verdict.words.removeprefix(_NO_CAUSE))
-    if verdict.baseline is not None:
-        cause = verdict.cause.partition(" (")[0]  # the baseline's count is in brackets
-        parts = [cause, f"{verdict.bottleneck} +{milliseconds(verdict.bottleneck_ns)} ms"]
-        return "; ".join(part for part in parts if part)
-    share = verdict.bottleneck_ns / (verdict.whole_ns or 1)
-    kind = f"{verdict.bottleneck} {percent(share)}"
-    counts = f"{kind}: {verdict.evidence}" if verdict.evidence else kind
-    text = f"{verdict.cause}; {kind}" if verdict.cause else counts
-    return with_short_names(text, diagnosis.kernel_names, 32)
+    saves, best = "", best_fix(verdict)
+    if best is not None and verdict.step.ns:
+        bound = "" if best.gain_ns is not None else "≤ "
+        saves = f"{bound}{percent(best.worth_ns / verdict.step.ns)}"
+    run = cropped(names[diagnosis.slow], 32)
+    return [run, milliseconds(verdict.step.ns), verdict.times, saves, in_short(diagnosis)]
 
 
 def _heading(diagnosis: Diagnosis) -> list[str]:
