@@ -156,10 +156,15 @@ def first_line(diagnosis: Diagnosed) -> str:
     verdict = diagnosis.verdict
     words = [verdict.subject, verdict.step_ms]
     words += [f"{verdict.times} as long"] if verdict.baseline is not None else []
-    slow = diagnosis.slow
-    words += [f"{lane_words(*slow.place)}, one of {slow.lanes}"] if slow.lanes > 1 else []
+    words += [lane] if (lane := lane_of(diagnosis.slow)) else []
     words += [] if verdict.state == "none" else [verdict.certainty]
     return "   ".join(words)
+
+
+def lane_of(profile: StepProfile) -> str:
+    """Return ``device 0 of rank 3, one of 8``; empty if the run has one lane."""
+    lanes = profile.lanes
+    return f"{lane_words(*profile.place)}, one of {lanes}" if lanes > 1 else ""
 
 
 def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
@@ -175,8 +180,8 @@ def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
         rank, most = (5, 2) if number else (1, 3)
         gain = f" ({fix.gain})" if fix.gain else ""
         yield Line(rank, "Fix" if gain else "Try", fix.fix, gain, most)
-    if places := _places(verdict):
-        yield Line(2, "Where", places)
+    if where := "   ".join(f"{kind} {amount}" for kind, amount in places(verdict)):
+        yield Line(2, "Where", f"{where} ms")
     if verdict.cause and verdict.evidence:
         yield Line(4, "", verdict.evidence)
     if verdict.reasons:
@@ -186,8 +191,11 @@ def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
         yield Line(6, "Rare", f"{cropped(rare.name)}: {milliseconds(rare.each_ns)} ms {often}")
 
 
-def _places(verdict: Verdict) -> str:
-    """Return the kinds of time in ms; of two runs the differences; under 5 % is ``other``."""
+def places(verdict: Verdict) -> list[tuple[str, str]]:
+    """Return the kinds of time with their ms as text, the largest first.
+
+    Of two runs these are differences. Kinds under 5 % of the whole are summed as ``other``.
+    """
     least = ADVISED_SHARE * max(abs(verdict.whole_ns), 1)
     large = [d for d in verdict.where if abs(d.delta_ns) >= least][:_PLACES]
     large.sort(key=lambda d: -d.delta_ns)
@@ -196,12 +204,12 @@ def _places(verdict: Verdict) -> str:
     shown = [(d.kind, d.delta_ns) for d in large]
     shown += [("other", rest)] if len(large) < len(verdict.where) else []
     plus = "+" if verdict.baseline is not None else ""
-    texts = []
-    for kind, ns in shown:
-        amount = f"{abs(ns) / 1e6:,.{digits}f}"
-        if kind != "other" or amount.strip("0.,"):
-            texts.append(f"{kind} {plus if ns >= 0 else '−'}{amount}")
-    return "   ".join(texts) + (" ms" if texts else "")
+    amounts = [(kind, ns, f"{abs(ns) / 1e6:,.{digits}f}") for kind, ns in shown]
+    return [
+        (kind, f"{plus if ns >= 0 else '−'}{amount}")
+        for kind, ns, amount in amounts
+        if kind != "other" or amount.strip("0.,")
+    ]
 
 
 def badness(verdict: Verdict) -> tuple[bool, float, float]:

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.diagnose.comparable import conditions_in_words
 from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnose.verdict import Verdict
+from lstmprof.diagnose.verdict_text import badness, lane_of, places
 from lstmprof.numbers import listed, milliseconds, number_of, with_short_names
-from lstmprof.report.model import LEAST_SHARE, Figure, Report
+from lstmprof.report.model import Figure, Report
 from lstmprof.report.palette import WHOLE, Part, part_of_kind
 
 #: Cards of a block that are open from the start; the others show their first line.
 MOST_OPEN = 4
-#: Kinds of time in "Where", each with at least this share of the difference or step.
-_PLACES, _PLACE_SHARE = 6, 0.05
-#: "Where" has one digit after the point if its whole has so many milliseconds.
-_MS_WITH_ONE_DIGIT = 4
 
 
 @dataclass(frozen=True)
@@ -106,30 +102,19 @@ def _doubts(diagnoses: Sequence[Diagnosis]) -> tuple[str, ...]:
 
 def _cards(diagnoses: Sequence[Diagnosis]) -> tuple[Card, ...]:
     """Return the cards, the worst first."""
-    worst_first = sorted(diagnoses, key=_badness, reverse=True)
+    worst_first = sorted(diagnoses, key=lambda d: badness(d.verdict), reverse=True)
     return tuple(_card(d, is_open=n < MOST_OPEN) for n, d in enumerate(worst_first))
-
-
-def _badness(diagnosis: Diagnosis) -> float:
-    """Return the ratio; for a run alone, the share that its best fix or its bottleneck takes."""
-    verdict = diagnosis.verdict
-    if verdict.ratio is not None:
-        return verdict.ratio.value
-    saved_ns = max((fix.worth_ns for fix in verdict.fixes), default=0) or verdict.bottleneck_ns
-    return saved_ns / (verdict.whole_ns or 1)
 
 
 def _card(diagnosis: Diagnosis, *, is_open: bool) -> Card:
     verdict, slow = diagnosis.verdict, diagnosis.slow
-    profiles = [profile for profile in (diagnosis.fast, slow) if profile]
-    names = [row["name"] for profile in profiles for row in profile.rows("kernels")]
+    names = diagnosis.kernel_names
     level, badge = _badge(diagnosis)
     alone = ", ".join(conditions_in_words(slow.info).values()) if diagnosis.fast is None else ""
-    lane = f"{lane_words(*slow.place)}, one of {slow.lanes}" if slow.lanes > 1 else ""
     best = verdict.fixes[:1]
     return Card(
         subject=verdict.subject,
-        place=", ".join(text for text in (lane, alone) if text),
+        place=", ".join(text for text in (lane_of(slow), alone) if text),
         step=verdict.step_ms,
         times=f"{verdict.times} as long as {verdict.baseline}" if verdict.baseline else "",
         level=level,
@@ -181,16 +166,6 @@ def _lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str, str]]:
 
 
 def _where(verdict: Verdict) -> Iterator[Place]:
-    """Yield the large kinds of time, the largest first, and the rest as one."""
-    least_ns = _PLACE_SHARE * max(abs(verdict.whole_ns), 1)
-    large = [d for d in verdict.where if abs(d.delta_ns) >= least_ns][:_PLACES]
-    times = [(d.kind, d.delta_ns) for d in sorted(large, key=lambda d: -d.delta_ns)]
-    rest_ns = verdict.whole_ns - sum(ns for _, ns in times)
-    if abs(rest_ns) >= LEAST_SHARE * abs(verdict.whole_ns) and len(large) < len(verdict.where):
-        times.append(("other", rest_ns))
-    digits = 1 if abs(verdict.whole_ns) >= _MS_WITH_ONE_DIGIT * 1e6 else 3
-    plus = "+" if verdict.baseline is not None else ""
-    for kind, ns in times:
-        part = WHOLE if kind == "other" else part_of_kind(kind)
-        sign = plus if ns >= 0 else "−"
-        yield Place(kind, part, f"{sign}{abs(ns) / 1e6:,.{digits}f}")
+    """Yield the large kinds of time with their colours, the largest first, and the rest as one."""
+    for kind, amount in places(verdict):
+        yield Place(kind, WHOLE if kind == "other" else part_of_kind(kind), amount)
