@@ -177,8 +177,14 @@ def verdict_of(
     The fix for the cause comes first, then large gains, unknown ones, small ones.
     """
     given = tuple(advice)
-    whole_ns = slow.length_ns if fast is None else slow.length_ns - fast.length_ns
+    whole_ns = sum(f.delta_ns for f in findings)
+    named = outcome.cause
+    group = [] if named is None else [f for f in findings if f.group == named.group]
+    evidence = "" if named is None else _evidence(named, slow)
     mends_cause = of_most(given, whole_ns) if outcome.state != "none" else None
+    cause = mends_cause.cause if mends_cause else _cause(fast, slow, outcome, evidence)
+    if cause and mends_cause is None:
+        mends_cause = next((fix for fix in given if fix.seen and cause.startswith(fix.seen)), None)
 
     def order(fix: Advice) -> tuple[bool, int, int]:
         unknown = fix.saves_ns is None and fix.gain_ns is None
@@ -186,11 +192,8 @@ def verdict_of(
         return fix is not mends_cause, 1 if unknown else small, -fix.worth_ns
 
     fixes = tuple(sorted(given, key=order))
-    named = outcome.cause
-    group = [] if named is None else [f for f in findings if f.group == named.group]
     baseline, subject = (None, slow.label) if fast is None else labels(fast, slow)
     bottleneck = None if named is None else _bottleneck(named, group)
-    evidence = "" if named is None else _evidence(named, slow)
     several = group if bottleneck == WAITS_FOR_HOST or named is None else [named]
     level: Level = "unknown"
     reasons: tuple[str, ...] = ()
@@ -211,8 +214,8 @@ def verdict_of(
         kind=None if named is None else named.kind,
         bottleneck=bottleneck,
         bottleneck_ns=sum(f.delta_ns for f in several),
-        whole_ns=sum(f.delta_ns for f in findings),
-        cause=mends_cause.cause if mends_cause else _cause(fast, slow, outcome, evidence),
+        whole_ns=whole_ns,
+        cause=cause,
         evidence=evidence,
         words=outcome.words,
         fixes=fixes,

@@ -212,6 +212,17 @@ def test_the_cause_is_that_of_a_fix_for_half_of_the_time() -> None:
         assert (verdict.cause == fix.cause) is is_named
 
 
+def test_the_fix_for_the_cause_comes_before_a_larger_known_gain() -> None:
+    diagnosis = compare(ran("a", 1, tables=LAYER), ran("b", 12, tables=CELLS))
+    parts = [explained.finding for explained in diagnosis.findings]
+    some = [
+        advice("look inside", 5 * MS),
+        advice("layer in one op", None, seen="50 LSTMCell calls per step"),
+    ]
+    verdict = verdict_of(diagnosis.fast, diagnosis.slow, parts, diagnosis.outcome, some)
+    assert [fix.name for fix in verdict.fixes] == ["layer in one op", "look inside"]
+
+
 def test_a_count_of_ops_is_a_cause_of_what_grows_with_them_and_is_shown_once() -> None:
     def made(name: str, state: str, part: str, ops: int) -> StepProfile:
         parts = [contributor("busy", "gemm", MS, "aten::mm")]
