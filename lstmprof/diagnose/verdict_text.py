@@ -176,7 +176,11 @@ def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
             yield Line(1, "Differ", verdict.cause)
         return
     yield Line(0, "Why", verdict.cause or verdict.why)
-    for number, fix in enumerate(verdict.fixes[:_FIXES]):
+    first_of = {
+        fix.fix: fix for fix in reversed(verdict.fixes)
+    }  # one fix may mend two kinds of time
+    different = [fix for fix in verdict.fixes if first_of[fix.fix] is fix]
+    for number, fix in enumerate(different[:_FIXES]):
         rank, most = (5, 2) if number else (1, 3)
         gain = f" ({fix.gain})" if fix.gain else ""
         yield Line(rank, "Fix" if gain else "Try", fix.fix, gain, most)

@@ -22,6 +22,7 @@ from lstmprof.diagnose.document import Document
 from lstmprof.diagnose.remedies import TABLE, Advice
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.verdict import verdict_of
+from lstmprof.diagnose.verdict_text import verdict_lines
 from lstmprof.runs.run import open_run
 
 MS = 1_000_000
@@ -221,6 +222,15 @@ def test_the_fix_for_the_cause_comes_before_a_larger_known_gain() -> None:
     ]
     verdict = verdict_of(diagnosis.fast, diagnosis.slow, parts, diagnosis.outcome, some)
     assert [fix.name for fix in verdict.fixes] == ["layer in one op", "look inside"]
+
+
+def test_a_fix_for_two_kinds_of_time_is_shown_once() -> None:
+    diagnosis = alone(ran("b", 12, tables=CELLS))
+    twice = (advice("warm up", 5 * MS), advice("warm up", 3 * MS), advice("other", MS, fix="look"))
+    first = replace(diagnosis.findings[0], remedies=twice)
+    shown = replace(diagnosis, findings=(first, *diagnosis.findings[1:]))
+    lines = [line for line in verdict_lines(shown) if line.label == "Fix"]
+    assert [line.text for line in lines] == ["do it", "look"]
 
 
 def test_a_count_of_ops_is_a_cause_of_what_grows_with_them_and_is_shown_once() -> None:
