@@ -171,7 +171,8 @@ def lost_in_words(
         evidence.append(f"the step's thread waited for a CPU {percent(1 - cpu_share)} of the time")
     if preemptions:
         evidence.append(f"preempted {preemptions:,.1f} times per step")
-    text = f"{milliseconds(lost_ns)} of {median} ms per step (median) lost to other work and noise"
+    more = f"{milliseconds(lost_ns)} ms more than the clean step (other processes and noise)"
+    text = f"the median timed step took {median} ms, {more}"
     return "; ".join([text, *evidence])
 
 

@@ -163,14 +163,14 @@ def _show_machine(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
     """Print what runs lost to the machine, for the first few runs."""
     runs = {p.name: p for d in diagnoses for p in (d.fast, d.slow) if p is not None}
     lost = [
-        f"{names[profile]}: {text}" if len(runs) > 1 else text
+        f"run '{names[profile]}': {text}" if len(runs) > 1 else text
         for profile in runs.values()
         if (text := lost_in_words(profile.lost_ns, profile.length_ns, profile.cpu_share))
     ]
     for text in lost[:SHOWN]:
-        terminal.write_under("Machine: ", f"{text} (not in the times above)")
+        terminal.write_under("Lost time: ", text)
     if len(lost) > SHOWN:
-        terminal.write_under("Machine: ", f"{len(lost) - SHOWN} more runs lost time")
+        terminal.write_under("Lost time: ", f"{len(lost) - SHOWN} more runs")
 
 
 def _show_warnings(diagnoses: Sequence[Diagnosis], *, full: bool) -> None:

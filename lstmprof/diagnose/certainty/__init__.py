@@ -109,7 +109,7 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
         return Outcome("none", why, differs=False, ratio=ratio)
     if not ratio.sure and (structure.same or not structure.certain):
         what = "make the same calls" if structure.same else "may make the same calls"
-        why = f"{what}, and their times overlap: {_lengths(fast, slow)}, {_interval(ratio)}"
+        why = f"{what} and may take equally long: {_lengths(fast, slow)}, {_interval(ratio)}"
         return Outcome("none", why, advice=_more(fast, slow), differs=False, ratio=ratio)
     for label, profile in zip(labels(fast, slow), (fast, slow), strict=True):
         lack = _hidden(profile)
@@ -292,8 +292,8 @@ def _doubts(finding: Finding) -> Iterator[Doubt]:
         ratio = ratio_of(fast, slow)
         if not ratio.sure:
             counts = counts_in_words(fast, slow)
-            text = f"the ratio is uncertain ({in_words(ratio)})"
-            yield Doubt(f"{text}; {counts} on any machine" if counts else text, "", None)
+            text = f"the ratio is uncertain: {in_words(ratio)}"
+            yield Doubt(f"{text}; the counts are certain" if counts else text, "", None)
         if not timed(fast, slow):
             yield Doubt(untimed(fast, slow), "capture both", None)
     own = _profilers(finding)

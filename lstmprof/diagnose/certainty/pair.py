@@ -198,6 +198,6 @@ def layer_in_words(profile: StepProfile) -> str:
 
 
 def in_words(ratio: Ratio) -> str:
-    """``95 %: 2.80 to 3.40``."""
+    """``2.80 to 3.40 (95 % interval)``."""
     high = "any more" if ratio.high is None else f"{ratio.high:.2f}"
-    return f"95 %: {ratio.low:.2f} to {high}"
+    return f"{ratio.low:.2f} to {high} (95 % interval)"
