@@ -9,6 +9,7 @@ from lstmprof.breakdown.mean_step import MeanStep, lane_words
 from lstmprof.breakdown.timings import lost_in_words
 from lstmprof.commands import terminal
 from lstmprof.commands.terminal import lanes, tables, timings, warned
+from lstmprof.names import PART_WORDS
 from lstmprof.numbers import milliseconds, number_of, percent
 
 #: Milliseconds to the microsecond.
@@ -111,7 +112,7 @@ def _show_step(breakdown: Breakdown, step: MeanStep, parts: Sequence[Part]) -> N
     )
     share = terminal.parts_that_add_up([100 * ns / step.total_ns for _, _, ns in parts], 100.0, 1)
     rows = [
-        [state, part, ms, f"{part_share} %"]
+        [state, PART_WORDS.get(part, part), ms, f"{part_share} %"]
         for (state, part, _), ms, part_share in zip(parts, milli, share, strict=True)
     ]
     rows.append(["", "sum", milliseconds(step.mean_ns, _DIGITS), "100.0 %"])
