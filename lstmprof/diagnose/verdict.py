@@ -33,7 +33,7 @@ WIDE = 1.25
 #: Kinds of time that do not grow with the number of ops or launches.
 _NOT_BY_COUNT = (
     *(causes.INPUT, causes.SYNC, causes.COLLECTIVE, causes.ALLOCATION, causes.RUNTIME),
-    *(causes.COMPILE, causes.CTC, causes.QUEUE),
+    *(causes.COMPILE, causes.START, causes.CTC, causes.QUEUE),
 )
 #: Ratios from here on have no digits behind the point.
 _WHOLE = 100
@@ -181,7 +181,7 @@ def verdict_of(
     named = outcome.cause
     group = [] if named is None else [f for f in findings if f.group == named.group]
     evidence = "" if named is None else _evidence(named, slow)
-    mends_cause = of_most(given, whole_ns) if outcome.state != "none" else None
+    mends_cause = of_most(given, whole_ns, named) if outcome.state != "none" else None
     cause = mends_cause.cause if mends_cause else _cause(fast, slow, outcome, evidence)
     if cause and mends_cause is None:
         mends_cause = next((fix for fix in given if fix.seen and cause.startswith(fix.seen)), None)

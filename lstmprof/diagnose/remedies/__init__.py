@@ -175,16 +175,19 @@ def remedies(finding: Finding) -> tuple[Advice, ...]:
     return tuple(one for one in advice if one is not None)[:MOST]
 
 
-def of_most(advice: Sequence[Advice], whole_ns: int) -> Advice | None:
+def of_most(advice: Sequence[Advice], whole_ns: int, named: Finding | None) -> Advice | None:
     """Return the advice whose cause is the verdict's; None if none qualifies.
 
-    Its fix addresses half of ``whole_ns`` at least; a row that comes ``first`` may save an unknown
-    share, and precedes rows ``of_several`` kinds of time.
+    Its fix addresses half of ``whole_ns`` at least. A row that comes ``first`` may save an unknown
+    share, or half of the ``named`` finding, and precedes rows ``of_several`` kinds of time.
     """
-    leading = {row.name for row in TABLE if row.first}
     wide = {row.name for row in TABLE if row.of_several}
     large = [a for a in advice if a.saves_ns is None or 2 * a.saves_ns >= whole_ns]
+    leading = {row.name: row.kinds for row in TABLE if row.first}
     first = [a for a in large if a.name in leading]
+    if named is not None and not first:
+        own = (a for a in advice if named.kind in leading.get(a.name, ()))
+        first = [a for a in own if 2 * a.worth_ns >= named.delta_ns]
     several = [a for a in large if a.name in wide and a.saves_ns is not None]
     return max(first or several, key=lambda a: a.worth_ns, default=None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lstmprof.diagnose.causes import ALLOCATION, COMPILE, LAUNCH, RUNTIME
+from lstmprof.diagnose.causes import COMPILE, START
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.remedies.eager import compiled_alone, compiled_when, is_compiled_again
 from lstmprof.diagnose.remedies.rows import (
@@ -42,9 +42,8 @@ _ROCM_COMPILER = re.compile(r"(?i)hiprtc|amd_comgr|miopen\w*.*(?:compile|buildpr
 
 
 def starts(f: Finding) -> Match | None:
-    """Match calls of this kind that started the runtime or loaded code."""
-    names = {c.name for c in f.contributors}
-    calls = [fact for fact in f.slow.seen.loading if fact.name in names]
+    """Match calls that started the runtime or loaded code."""
+    calls = f.slow.seen.loading
     if not calls:
         return None
     runtime = _runtime_of(calls[0].name)
@@ -107,8 +106,9 @@ PROFILE_LATER = Remedy(
     cause="the GPU's runtime starts up, or loads code, inside the profiled steps",
     fix=_WARM_UP,
     condition="a call that loads code; or the first call of a CUDA or HIP function (for launches: "
-    "of each kernel) that takes 1 ms or more and ten times the median of the later ones",
-    kinds=(LAUNCH, RUNTIME, ALLOCATION),
+    "of each kernel; else those before the first kernel) that takes 1 ms or more and ten times the "
+    "median of the later ones",
+    kinds=(START,),
     first=True,
     saves="these calls",
     decide=starts,

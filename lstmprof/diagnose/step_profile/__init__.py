@@ -76,10 +76,11 @@ class Contributor:
 
     ``name`` is the op or activity, None for time between ops. ``purpose`` is the category of the
     op. ``tiny`` is whether the calls compute next to nothing. ``call_overhead`` is whether the time
-    is between ops, just before the call. ``compiling`` is whether a compiler ran. ``reading`` is
-    whether the host read values one by one. ``slower`` is whether the fast run makes as many such
-    calls, each shorter. ``recorded`` is the number of events recorded meanwhile, by which the cost
-    of recording is subtracted; each event counts half at its begin and half at its end.
+    is between ops, just before the call. ``compiling`` is whether a compiler ran, ``starting``
+    whether a call initialised the runtime or loaded code. ``reading`` is whether the host read
+    values one by one. ``slower`` is whether the fast run makes as many such calls, each shorter.
+    ``recorded`` is the number of events recorded meanwhile, by which the cost of recording is
+    subtracted; each event counts half at its begin and half at its end.
     """
 
     state: str
@@ -92,6 +93,7 @@ class Contributor:
     tiny: bool = False
     call_overhead: bool = False
     compiling: bool = False
+    starting: bool = False
     reading: bool = False
     recorded: float = 0.0
     slower: bool = False
