@@ -15,6 +15,7 @@ from lstmprof import implementations
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.diagnosis import alone, compare
 from lstmprof.diagnose.findings import findings
+from lstmprof.diagnose.ranks import Straggler, Waiter
 from lstmprof.diagnose.remedies import TABLE, Advice, cells, keras, remedies
 from lstmprof.diagnose.seen import Fact, Gaps, Product, Seen, Slow, Small
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
@@ -58,10 +59,12 @@ def run(
     facts: Mapping[str, Any] | None = None,
     device: int | None = None,
     seen: Seen | None = None,
+    straggler: Straggler | None = None,
     **tables: Any,
 ) -> StepProfile:
     made = {name: table(*rows) for name, rows in tables.items()}
     fields = {"facts": dict(facts or {}), "device": device, "tables": made}
+    fields["straggler"] = straggler
     return profile(*contributors, seen=seen or Seen(), **fields)
 
 
@@ -137,6 +140,12 @@ def with_gaps(**changed: int) -> Seen:
 
 def loading(*held: Fact) -> Seen:
     return replace(TORCH, loading=held)
+
+
+def straggler(waits_ns: int) -> Straggler:
+    """The lane of these runs waits so long for device 1."""
+    waiters = (Waiter(None, 0, waits_ns, 0), Waiter(None, 1, 0, 4))
+    return Straggler("found", device=1, waiters=waiters)
 
 
 FIRST = Fact("cudaLaunchKernel", 800, 1, None, 8)
@@ -799,6 +808,16 @@ CASES: dict[str, Case] = {
         400,
         {"warm steps": run(ALLOC, device=0, seen=TORCH)},
     ),
+    "even out the ranks": Case(
+        "communication",
+        run(NCCL, device=0, straggler=straggler(800)),
+        800,
+        {
+            "a late rank": run(NCCL, device=0),
+            "a wait for it": run(NCCL, device=0, straggler=straggler(0)),
+            "one late rank": run(NCCL, device=0, straggler=replace(straggler(800), state="none")),
+        },
+    ),
     "overlap communication": Case(
         "communication",
         run(NCCL, replace(MM, ns=300), device=0, seen=TORCH),
@@ -1294,18 +1313,30 @@ def test_how_a_runtime_is_initialised_is_cited_from_its_maker(call: str, site: s
 
 
 @pytest.mark.parametrize(
-    ("kernel", "word"),
+    ("kernel", "wrapper", "word"),
     [
-        ("ncclDevKernel_AllGather_RING_LL", "forward_prefetch=True"),
-        ("ncclDevKernel_ReduceScatter_Sum", "forward_prefetch=True"),
-        ("ncclDevKernel_AllReduce_Sum_f32", "bucket_cap_mb"),
-        ("ncclDevKernel_SendRecv", "the next batch"),
-        ("ncclDevKernel_Broadcast", "its own stream"),
+        ("AllGather_RING_LL", "FullyShardedDataParallel.forward", "forward_prefetch=True"),
+        ("ReduceScatter_Sum", "FSDP::post_backward_reshard", "forward_prefetch=True"),
+        ("AllReduce_Sum_f32", "FullyShardedDataParallel.forward", "its own stream"),
+        ("AllReduce_Sum_f32", "DistributedDataParallel.forward", "bucket_cap_mb"),
+        ("AllReduce_Sum_f32", "aten::mm", "its own stream"),
+        ("SendRecv", "DistributedDataParallel.forward", "its own stream"),
     ],
 )
-def test_how_communication_is_hidden_depends_on_what_it_does(kernel: str, word: str) -> None:
-    slow = run(replace(NCCL, name=kernel), replace(MM, ns=300), device=0, seen=TORCH)
+def test_a_kind_of_parallelism_is_named_only_if_the_profile_shows_it(
+    kernel: str, wrapper: str, word: str
+) -> None:
+    calls = replace(NCCL, name=f"ncclDevKernel_{kernel}")
+    slow = run(calls, replace(MM, ns=300), device=0, seen=TORCH, ops=[op(wrapper, 1)])
     assert word in the("overlap communication", "communication", slow).fix
+
+
+def test_a_wait_for_another_rank_is_no_communication_to_overlap() -> None:
+    slow = run(NCCL, replace(MM, ns=900), device=0, seen=TORCH)
+    assert the("overlap communication", "communication", slow).saves_ns == 900
+    waits = replace(slow, straggler=straggler(700))
+    assert the("overlap communication", "communication", waits).saves_ns == 200
+    assert the("even out the ranks", "communication", waits).saves_ns == 700
 
 
 def test_how_not_to_trace_again_depends_on_the_framework() -> None:

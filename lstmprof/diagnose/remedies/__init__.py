@@ -51,6 +51,7 @@ TABLE: tuple[Remedy, ...] = (
     starting.PROFILE_LATER,
     starting.WARM_MIOPEN,
     starting.TRACE_ONCE,
+    waiting.EVEN_OUT_THE_RANKS,
     modes.NO_ANOMALY_MODE,
     sequences.PAD,
     sequences.BATCH_SEQUENCES,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from lstmprof import numbers
 from lstmprof.breakdown import Breakdown
-from lstmprof.breakdown.attribution import attributed
+from lstmprof.breakdown.attribution import Stretches, attributed
 from lstmprof.breakdown.doubts import Warning
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.mean_step import (
@@ -36,6 +36,8 @@ from lstmprof.breakdown.mean_step import (
 from lstmprof.breakdown.now_and_then import Rare
 from lstmprof.breakdown.spans import Span
 from lstmprof.breakdown.tables import tables_of
+from lstmprof.breakdown.tables.ranks import in_common
+from lstmprof.diagnose.meanwhile import Meanwhile, meanwhile_of, waits_of
 from lstmprof.diagnose.ranks import (
     FOUND,
     LEAST_SHARE,
@@ -235,6 +237,9 @@ def step_profile_of(
     else:
         events, windows, stretches = clean.events, list(clean.windows), clean.stretches
     rows = _of_lane(events, windows, lane)
+    if straggler is not None and straggler.state == FOUND:
+        own = stretches if clean is None and straggler.place == (lane.rank, lane.device) else None
+        straggler = replace(straggler, meanwhile=_meanwhile(breakdown, straggler.place, own))
     overlap = overlap_of(breakdown, (lane.rank, lane.device), windows, clean)
     parts = _means(contributors(events, windows, lane.rank, lane.device, stretches), len(windows))
     return StepProfile(
@@ -269,6 +274,17 @@ def step_profile_of(
         lacks=breakdown.lacks_of_rank(lane.rank),
         lost_overhead_ns=lost_overhead_ns(events, windows, lane.rank, stretches),
     )
+
+
+def _meanwhile(breakdown: Breakdown, late: Place, own: Stretches | None) -> Meanwhile | None:
+    """Return what the lane ``late`` did while the others waited; ``own`` are its stretches."""
+    rank, device = late
+    events = breakdown.of_rank(rank)
+    if own is None:
+        windows = [window for window in breakdown.windows if window.rank == rank]
+        own = attributed(events, windows, rank)[device]
+    calls = in_common(breakdown.table("collectives").to_pylist())
+    return meanwhile_of(events, own, waits_of(calls, late))
 
 
 def _chosen(
