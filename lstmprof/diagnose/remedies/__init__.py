@@ -32,6 +32,7 @@ from lstmprof.diagnose.remedies import (
     work,
 )
 from lstmprof.diagnose.remedies.rows import Remedy
+from lstmprof.diagnose.step_profile import total_ns
 from lstmprof.numbers import milliseconds
 
 #: Pieces of advice for one finding.
@@ -234,16 +235,16 @@ def _source(remedy: Remedy, framework: str | None) -> str:
 
 
 def _limit_ns(remedy: Remedy, finding: Finding) -> int:
-    """Return the most that a row can save: the finding's time, or the step if ``of_several``.
+    """Return the most that a row can save: the finding's time, or its kinds' if ``of_several``.
 
     A fix for one wait of a device for its host may save all such waits.
     """
     profile = finding.slow
-    if remedy.of_several:
-        return profile.length_ns
-    if profile.device is not None and finding.kind in causes.WAITS:
-        return max(finding.slow_ns, profile.waits_for_host_ns)
-    return finding.slow_ns
+    kinds = {finding.kind, *(remedy.kinds if remedy.of_several else ())}
+    if profile.device is not None and kinds & set(causes.WAITS):
+        kinds |= set(causes.WAITS)
+    of_kind = causes.by_kind(profile, causes.comparison_of(profile))
+    return sum(total_ns(of_kind[kind]) for kind in kinds)
 
 
 def _is_worth(saves_ns: int | None, whole_ns: int) -> bool:
