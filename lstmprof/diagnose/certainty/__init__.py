@@ -11,6 +11,7 @@ likely.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -196,7 +197,10 @@ def of_run(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
     whole = "the step" if profile.marked else "the profile"
     named = [f for f in findings if _is_cause(f)]
     largest = max((f.slow_ns for f in findings if f.kind in UNEXPLAINED), default=0)
-    unseen = bool(named) and largest > sum(f.slow_ns for f in named if f.group == named[0].group)
+    explained: Counter[str] = Counter()
+    for finding in named:
+        explained[finding.group] += finding.slow_ns
+    unseen = bool(named) and largest > max(explained.values())
     if not named or unseen or unknown_ns > (1 - EXPLAINED_SHARE) * whole_ns:
         share = percent(unknown_ns / whole_ns) if whole_ns else "all"
         text = f"{NOT_EXPLAINED}{share} of {whole} has no recorded cause"

@@ -170,7 +170,7 @@ def pace(profile: StepProfile) -> str:
     )
     return (
         f"{number}{each_step(profile)}{into_graph}, {count(rate)} per second; a kernel "
-        f"takes {lasting(kernel)}, the gap before it {lasting(gap)}"
+        f"takes {lasting(kernel)}, a gap of the device {lasting(gap)}"
     )
 
 

@@ -16,7 +16,8 @@ import pytest
 from diagnose.made import contributor, profile, span
 
 from lstmprof.breakdown.lacks import Lack
-from lstmprof.diagnose.diagnosis import Diagnosis, compare
+from lstmprof.diagnose.diagnosis import Diagnosis, alone, compare
+from lstmprof.diagnose.findings.savings import ROOFLINE, Saving
 from lstmprof.diagnose.step_profile import StepProfile
 
 MS = 1_000_000
@@ -160,6 +161,21 @@ def test_other_calls_that_do_not_explain_the_difference_are_no_cause(
     told = of(replace(slow, span=span(slow.length_ns, error)), error=error)
     assert (told.outcome.state, told.dominant) == (state, None)
     assert bool(told.outcome.advice) is (state == "none")
+
+
+@pytest.mark.parametrize(("unknown_ms", "state"), [(21, "found"), (60, "unknown")])
+def test_time_without_a_cause_is_compared_with_times_not_with_savings(
+    unknown_ms: int, state: str
+) -> None:
+    """Without the roofline's saving the matmuls would come first."""
+    run = profile(
+        contributor("busy", "gemm", 59 * MS, "aten::mm"),
+        contributor("idle", "dispatch", 20 * MS, "aten::view"),
+        contributor("idle", "host", unknown_ms * MS),
+    )
+    outcome = alone(run, {"matmul": Saving(10 * MS, ROOFLINE)}).outcome
+    assert outcome.state == state
+    assert outcome.cause is None or outcome.cause.kind == "dispatch"
 
 
 @pytest.mark.parametrize("error", [0.01, 0.3])
