@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lstmprof.breakdown.lacks import Lack
-from lstmprof.breakdown.lacks.rules import GPU_UNSEEN
+from lstmprof.breakdown.lacks.rules import CLOCKS, GPU_UNSEEN
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.certainty import short_ops
 from lstmprof.diagnose.certainty.pair import (
@@ -287,6 +287,8 @@ def _doubts(finding: Finding) -> Iterator[Doubt]:
     fast, slow = finding.fast, finding.slow
     if any(lack.kind == GPU_UNSEEN for lack in slow.lacks):
         yield Doubt("a GPU may have worked that was not recorded", "record its kernels", None)
+    if finding.kind in causes.WAITS and any(lack.kind == CLOCKS for lack in slow.lacks):
+        yield Doubt("the clocks of host and device differ", "record fewer steps", None)
     if finding.kind == causes.CAST and may_be_copies(slow):
         yield Doubt("some of these casts may be copies to the GPU", "", None)
     left_out = short_ops.doubt_of(finding)

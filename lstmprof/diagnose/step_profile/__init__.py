@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,6 +27,7 @@ from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.attribution import Stretches, attributed
 from lstmprof.breakdown.doubts import Warning
 from lstmprof.breakdown.lacks import Lack
+from lstmprof.breakdown.lacks.rules import CLOCKS
 from lstmprof.breakdown.mean_step import (
     MeanStep,
     lane_words,
@@ -55,7 +57,9 @@ from lstmprof.diagnose.step_profile.lost_overhead import lost_overhead_ns
 from lstmprof.diagnose.step_profile.tally import tally
 from lstmprof.errors import RunError, UsageError
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.table import EventTable
+from lstmprof.events.annotate.tally import ROUNDED_NS
+from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import STATES, state_codes
 from lstmprof.runs.metadata import RunInfo
 
@@ -68,6 +72,8 @@ Spent = dict[str, tuple[int, float]]
 _EVIDENCE = ("kernels", "ops", "casts", "copies", "ranges", "layers")
 #: What a contributor counts in all steps.
 _PER_STEP = ("count", "recorded")
+#: Clocks differ if more of the activities begin before their launch. Chosen by hand.
+EARLY_SHARE = 0.1
 #: An error lists so many ranks and devices.
 _MOST_LISTED = 8
 
@@ -271,7 +277,7 @@ def step_profile_of(
         lanes=len(lanes),
         straggler=straggler,
         overlap=overlap,
-        lacks=breakdown.lacks_of_rank(lane.rank),
+        lacks=(*_clocks(rows), *breakdown.lacks_of_rank(lane.rank)),
         lost_overhead_ns=lost_overhead_ns(events, windows, lane.rank, stretches),
     )
 
@@ -362,6 +368,23 @@ def _sync_calls(events: EventTable, steps: int) -> float | None:
     calls = events.is_kind("runtime")
     blocking = calls & (state_codes(events) == STATES.index("sync"))
     return int(blocking.sum()) / steps if calls.any() else None
+
+
+def _clocks(events: EventTable) -> tuple[Lack, ...]:
+    """Return that activities begin before their launch, if many of these ``events`` do."""
+    launch = events.rows_named("launch_id")
+    linked = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS) & (launch != NONE))
+    early_ns = events.start_ns[launch[linked]] - events.start_ns[linked]
+    early_ns = np.sort(early_ns[early_ns > ROUNDED_NS])
+    if len(early_ns) <= EARLY_SHARE * len(linked):
+        return ()
+    usual, most = (numbers.quantity(int(ns), "ns") for ns in np.quantile(early_ns, (0.5, 1)))
+    sentence = (
+        f"{len(early_ns):,} of {len(linked):,} GPU activities begin before their launch, by "
+        f"{usual} in the median and {most} at most: the clocks of host and device differ, so what "
+        "the host did in a gap is uncertain; record fewer steps"
+    )
+    return (Lack(CLOCKS, sentence, len(early_ns) / len(linked), hides="causes of short gaps"),)
 
 
 def _which_lane(lane: MeanStep, lanes: Sequence[MeanStep], reason: str) -> tuple[str, ...]:
