@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from lstmprof.breakdown.attribution import Stretches
+from lstmprof.breakdown.attribution import TAIL, Stretches
+from lstmprof.breakdown.mean_step import WAITS_FOR_HOST
 from lstmprof.events.call_tree import inherited
 from lstmprof.events.intervals import Covered
 from lstmprof.events.table import NONE, EventTable
@@ -28,13 +29,15 @@ class Meanwhile:
     """What holds most of the time in which the other ranks waited: ``ns`` of ``whole_ns``.
 
     ``name`` is an op, kernel, call, range or frame; None if no single one holds most. ``within`` is
-    the innermost range around it, None if there is none.
+    the innermost range around it, None if there is none. If both are None, ``host`` is whether the
+    device waited for its host, else it computed.
     """
 
     name: str | None
     within: str | None
     ns: int
     whole_ns: int
+    host: bool = False
 
     @property
     def words(self) -> str:
@@ -42,6 +45,8 @@ class Meanwhile:
         inside = None if self.within is None else f"'{cropped(self.within)}'"
         runs = None if self.name in (None, self.within) else f"runs {cropped(str(self.name))}"
         what = f"{runs} in {inside}" if runs and inside else runs or f"is in {inside}"
+        if self.name is None and self.within is None:
+            what = "waits for its host" if self.host else "computes"
         return f"{what} ({percent(self.ns / self.whole_ns)} of the wait)"
 
 
@@ -86,4 +91,12 @@ def meanwhile_of(events: EventTable, stretches: Stretches, waits: Covered) -> Me
         name, within = (None if code == NONE else texts[code] for code in pairs[:, most].tolist())
         if spent[most] >= _MOST * whole_ns and (name or within):
             return Meanwhile(name, within, int(spent[most]), whole_ns)
+    for host in (True, False):
+        labels = [
+            part.removeprefix(TAIL) in WAITS_FOR_HOST if host else state == "busy"
+            for state, part in stretches.labels
+        ]
+        ns = int(length_ns[np.array(labels)[stretches.label[inside]]].sum())
+        if ns >= _MOST * whole_ns:
+            return Meanwhile(None, None, ns, whole_ns, host)
     return None

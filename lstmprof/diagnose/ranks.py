@@ -72,6 +72,11 @@ class WaitsFor:
     for_device: int | None
     ns: float
 
+    @property
+    def place(self) -> Place:
+        """Rank and device of the one that waits."""
+        return self.rank, self.device
+
 
 @dataclass(frozen=True)
 class Straggler:
@@ -110,9 +115,15 @@ class Straggler:
         return self.rank, self.device
 
     @property
-    def longest(self) -> Waiter | None:
-        """The waiter that waits longest; None if no wait is known."""
-        return max(self.waiters, key=lambda waiter: waiter.waits_ns, default=None)
+    def longest(self) -> WaitsFor | None:
+        """The longest wait for the late rank; None if no wait is known."""
+        waits = (w for w in self.waits_for if (w.for_rank, w.for_device) == self.place)
+        return max(waits, key=lambda wait: wait.ns, default=None)
+
+    def waits_for_late_ns(self, place: Place) -> float:
+        """Return what the lane at ``place`` waits per step for the late rank, 0 if unknown."""
+        waits = (w for w in self.waits_for if (w.for_rank, w.for_device) == self.place)
+        return sum(w.ns for w in waits if w.place == place)
 
     def waits_ns(self, place: Place) -> int:
         """Return what the lane at ``place`` waits per step for other ranks, 0 if unknown."""
@@ -354,11 +365,7 @@ def _of_late(late: Straggler) -> str:
     own = next(w for w in late.waiters if w.place == late.place)
     longest = max(late.waiters, key=lambda waiter: waiter.waits_ns)
     does = f", while it {late.meanwhile.words}" if late.meanwhile else ""
-    for_it = sum(
-        w.ns
-        for w in late.waits_for
-        if (w.rank, w.device) == longest.place and (w.for_rank, w.for_device) == late.place
-    )
+    for_it = late.waits_for_late_ns(longest.place)
     likely = "" if late.certainty == MEASURED else "likely "
     name, other = lane_words(*late.place), lane_words(*longest.place)
     return (

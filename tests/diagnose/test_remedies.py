@@ -15,7 +15,7 @@ from lstmprof import implementations
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.diagnosis import alone, compare
 from lstmprof.diagnose.findings import findings
-from lstmprof.diagnose.ranks import Straggler, Waiter
+from lstmprof.diagnose.ranks import Straggler, Waiter, WaitsFor
 from lstmprof.diagnose.remedies import TABLE, Advice, cells, keras, remedies
 from lstmprof.diagnose.seen import Fact, Gaps, Product, Seen, Slow, Small
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
@@ -145,7 +145,8 @@ def loading(*held: Fact) -> Seen:
 def straggler(waits_ns: int) -> Straggler:
     """The lane of these runs waits so long for device 1."""
     waiters = (Waiter(None, 0, waits_ns, 0), Waiter(None, 1, 0, 4))
-    return Straggler("found", device=1, waiters=waiters)
+    waits_for = (WaitsFor(None, 0, None, 1, waits_ns),)
+    return Straggler("found", device=1, waiters=waiters, waits_for=waits_for)
 
 
 FIRST = Fact("cudaLaunchKernel", 800, 1, None, 8)

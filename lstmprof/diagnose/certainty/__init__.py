@@ -289,6 +289,10 @@ def _doubts(finding: Finding) -> Iterator[Doubt]:
         yield Doubt("a GPU may have worked that was not recorded", "record its kernels", None)
     if finding.kind in causes.WAITS and any(lack.kind == CLOCKS for lack in slow.lacks):
         yield Doubt("the clocks of host and device differ", "record fewer steps", None)
+    others = slow.straggler
+    if finding.kind == causes.COLLECTIVE and others is not None and others.state == "unknown":
+        text = f"how much of it is waiting for other ranks is unknown: {others.reason}"
+        yield Doubt(text, "give the folder with all ranks", None)
     if finding.kind == causes.CAST and may_be_copies(slow):
         yield Doubt("some of these casts may be copies to the GPU", "", None)
     left_out = short_ops.doubt_of(finding)

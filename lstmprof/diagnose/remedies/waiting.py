@@ -160,16 +160,16 @@ def _waits_for_ranks(profile: StepProfile) -> int:
 def late_rank(f: Finding) -> Match | None:
     """Match a rank that the others wait for: this one, or another that this one waits for."""
     profile, straggler = f.slow, f.slow.straggler
-    if straggler is None or straggler.longest is None:
+    if straggler is None:
         return None
     waits_ns = _waits_for_ranks(profile)
-    if straggler.state == FOUND and straggler.place == profile.place:
-        longest = straggler.longest
+    longest = straggler.longest
+    if straggler.state == FOUND and straggler.place == profile.place and longest is not None:
         name, other = lane_words(*profile.place), lane_words(*longest.place)
-        waits = f"{other} waits {in_ms(profile, longest.waits_ns)}"
+        waits = f"{other} waits {in_ms(profile, longest.ns)}"
         does = f"it {straggler.meanwhile.words} while {waits}" if straggler.meanwhile else ""
         cause = f"{name} is late: {does or f'{waits} for it'}"
-        return Match("", round(longest.waits_ns), cause=cause)
+        return Match("", round(longest.ns), cause=cause)
     if f.kind != COLLECTIVE or not waits_ns:
         return None
     if straggler.moves:
@@ -179,6 +179,7 @@ def late_rank(f: Finding) -> Match | None:
         return Match(seen, waits_ns, fix, cause)
     if straggler.state != FOUND:
         return None
+    waits_ns = round(straggler.waits_for_late_ns(profile.place))
     late = lane_words(*straggler.place)
     does = f", while that one {straggler.meanwhile.words}" if straggler.meanwhile else ""
     cause = f"{lane_words(*profile.place)} waits {in_ms(profile, waits_ns)} for {late}{does}"
