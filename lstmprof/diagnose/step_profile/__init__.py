@@ -277,7 +277,7 @@ def step_profile_of(
         lanes=len(lanes),
         straggler=straggler,
         overlap=overlap,
-        lacks=(*_clocks(rows), *breakdown.lacks_of_rank(lane.rank)),
+        lacks=tuple(sorted((*_clocks(rows), *breakdown.lacks_of_rank(lane.rank)), key=_grave)),
         lost_overhead_ns=lost_overhead_ns(events, windows, lane.rank, stretches),
     )
 
@@ -368,6 +368,11 @@ def _sync_calls(events: EventTable, steps: int) -> float | None:
     calls = events.is_kind("runtime")
     blocking = calls & (state_codes(events) == STATES.index("sync"))
     return int(blocking.sum()) / steps if calls.any() else None
+
+
+def _grave(lack: Lack) -> bool:
+    """Return the sort key of a lack: those that hide where the time goes come first."""
+    return not lack.blinds
 
 
 def _clocks(events: EventTable) -> tuple[Lack, ...]:
