@@ -123,6 +123,13 @@ OTHERS = Family(
         Part("input", "#717b85", "#77818c", "preparation of the input"),
         Part("compiling", "#383838", "#a1a2a3", "compilation inside the step"),
         Part(
+            "starting",
+            "#1a171c",
+            "#d9e2e0",
+            "initialisation of the GPU's runtime and loading of code",
+            "initialisation",
+        ),
+        Part(
             "ranges",
             "#888888",
             "#72645f",
@@ -211,6 +218,7 @@ _OF_KIND = {
     causes.MEMORY: "pointwise",
     causes.INPUT: "input",
     causes.COMPILE: "compiling",
+    causes.START: "starting",
     causes.ALLOCATION: "alloc",
     causes.RANGE: "ranges",
     causes.UNRECORDED: "host",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lstmprof.diagnose.causes import ALLOCATION, COMPILE, LAUNCH, RUNTIME
+from lstmprof.diagnose.causes import COMPILE, START
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.remedies.eager import compiled_alone, compiled_when, is_compiled_again
 from lstmprof.diagnose.remedies.rows import (
@@ -42,9 +42,8 @@ _ROCM_COMPILER = re.compile(r"(?i)hiprtc|amd_comgr|miopen\w*.*(?:compile|buildpr
 
 
 def starts(f: Finding) -> Match | None:
-    """Match calls of this kind that started the runtime or loaded code."""
-    names = {c.name for c in f.contributors}
-    calls = [fact for fact in f.slow.seen.loading if fact.name in names]
+    """Match calls that started the runtime or loaded code."""
+    calls = f.slow.seen.loading
     if not calls:
         return None
     runtime = _runtime_of(calls[0].name)
@@ -107,9 +106,9 @@ PROFILE_LATER = Remedy(
     cause="the GPU's runtime starts up, or loads code, inside the profiled steps",
     fix=_WARM_UP,
     condition="A profiled step has a call that loads code, or a long first call of a CUDA or HIP "
-    "function (of launches: the first call for each kernel). Long means at least 1 ms, and ten "
-    "times the median of the later calls",
-    kinds=(LAUNCH, RUNTIME, ALLOCATION),
+    "function (of launches: the first call for each kernel; of others: each call before the first "
+    "kernel). Long means at least 1 ms, and ten times the median of the later calls",
+    kinds=(START,),
     first=True,
     saves="the time of these calls",
     decide=starts,
