@@ -128,6 +128,16 @@ def test_why_a_layer_of_keras_on_tensorflow_is_not_on_cudnn(
     assert names(found) & OF_LAYERS == {name}
 
 
+def test_a_layer_of_keras_is_in_the_layer_table_without_its_activations(tmp_path: Path) -> None:
+    names_of_products = [name for name in CELL if "MatMul" in name]
+    program = _program("train#{0}", [*names_of_products, f"{KERAS}/lstm_cell/Relu:Relu"])
+    found = diagnosis(tmp_path, "tf.xplane.pb", xplane.of_tensorflow, program)
+    (row,) = found.slow.rows("layers")
+    names = ("cell", "form", "time_steps", "layers", "directions", "hidden", "per_step")
+    assert [row[name] for name in names] == ["lstm", "loop", TIME_STEPS, 1, 1, None, 1]
+    assert row["kernels_per_time_step"] == 3
+
+
 @pytest.mark.parametrize(
     "ops",
     [
