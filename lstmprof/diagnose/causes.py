@@ -17,7 +17,7 @@ from lstmprof.events.annotate.calls import is_launch
 from lstmprof.events.threads import ASKS
 
 LAUNCH, DISPATCH, PYTHON = "launch", "dispatch", "Python"
-RUNTIME = "runtime"
+RUNTIME, CPU_OP = "runtime", "CPU op"
 SYNC, CAST, COPY, GEMM, MEMORY = (
     "sync",
     "cast",
@@ -34,7 +34,8 @@ RANGE = "ranges"
 #: What the time of each kind is, in a sentence.
 KINDS = {
     LAUNCH: "kernel launches",
-    RUNTIME: "runtime calls that launch nothing",
+    RUNTIME: "runtime calls other than launches",
+    CPU_OP: "ops that compute on the CPU",
     DISPATCH: "dispatch in the framework",
     PYTHON: "Python between ops",
     SYNC: "synchronisation",
@@ -57,7 +58,7 @@ KINDS = {
 #: The kinds in which a device waits for its host, as the ledger has it
 #: (``breakdown.mean_step.WAITS_FOR_HOST``), but for what it waits for while its input is prepared
 #: or its host compiles: that is of these kinds.
-WAITS = (LAUNCH, RUNTIME, DISPATCH, PYTHON, RANGE, UNRECORDED, ALLOCATION)
+WAITS = (LAUNCH, RUNTIME, CPU_OP, DISPATCH, PYTHON, RANGE, UNRECORDED, ALLOCATION)
 
 _PRODUCTS = ("gemm", "conv", "attention")
 #: Frames of jax.profiler and torch.profiler, as their profiles name them.
@@ -126,8 +127,8 @@ RULES = (
     Rule(LAUNCH, _part(CALL, LATENCY), "the device waits for the launch of its next work"),
     Rule(
         LAUNCH,
-        lambda c, run: c.part == "runtime" and is_launch(c.name or "") and not run.on_device,
-        "a launch on a device of which nothing was recorded",
+        lambda c, run: c.part == "runtime" and (c.enqueues or is_launch(c.name or "")),
+        "a launch of other work: on another stream or device, or not recorded",
     ),
     Rule(RUNTIME, _part("runtime"), "any other call of the runtime or driver"),
     Rule(
@@ -135,6 +136,7 @@ RULES = (
         lambda c, run: c.purpose in _MOVES and not c.tiny and not run.on_device,
         "a call that issues a copy",
     ),
+    Rule(CPU_OP, lambda c, run: c.on_cpu, "an op that computes on the CPU while the device waits"),
     Rule(DISPATCH, _part("dispatch"), "an op that only arranges work"),
     Rule(DISPATCH, lambda c, run: c.call_overhead, "the way from Python into an op"),
     Rule(

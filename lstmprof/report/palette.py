@@ -210,6 +210,7 @@ UNKNOWN = PARTS["other"]
 _OF_KIND = {
     causes.LAUNCH: "launch call",
     causes.RUNTIME: "runtime",
+    causes.CPU_OP: "rng",
     causes.DISPATCH: "dispatch",
     causes.PYTHON: "python",
     causes.SYNC: "sync",

@@ -102,6 +102,20 @@ def loading(first_call_ticks: int) -> Body:
     return (first, *(op("aten::mm", launched(PRODUCT), category="gemm") for _ in range(12)))
 
 
+def drawn_on(cpu_ticks: int, *launches: Instruction) -> Body:
+    """Random numbers that take this long on the CPU before anything is launched for them."""
+    return (Within("op", "aten::normal_", cpu_ticks, launches, 1, "rng"), *flat())
+
+
+def other_device(launches: int) -> Body:
+    """One kernel on the first device after so many launches on the second."""
+    work = Work("kernel", "ampere_sgemm_128x64_nn", "gemm", 2)
+    first = tuple(
+        op("aten::mm", Launch((1, 7), work, 40), category="gemm") for _ in range(launches)
+    )
+    return (*first, op("aten::mm", launched(replace(PRODUCT, ns=200)), category="gemm"))
+
+
 STEADY = 3
 #: Remedy → (steps of the mistake, steps of what looks like it and is none).
 MISTAKES: dict[str, tuple[Callable[[], list[Body]], tuple[Callable[[], list[Body]], ...]]] = {
@@ -126,6 +140,13 @@ MISTAKES: dict[str, tuple[Callable[[], list[Body]], tuple[Callable[[], list[Body
         (lambda: [fetched("Pinned")] * STEADY,),
     ),
     "ask for no value": (lambda: [asked(20)] * STEADY, (lambda: [asked(0)] * STEADY,)),
+    "compute on the device": (
+        lambda: [drawn_on(4_400)] * STEADY,
+        (
+            lambda: [drawn_on(60)] * STEADY,
+            lambda: [drawn_on(4_400, launched(PRODUCT))] * STEADY,
+        ),
+    ),
     "profile later": (
         lambda: [loading(5_000), loading(4)],
         (lambda: [loading(4)] * STEADY, lambda: [loading(20)] * STEADY),
@@ -164,3 +185,18 @@ def test_weights_that_are_shared_get_another_fix(tmp_path: Path) -> None:
     )
     assert "own weights" in shared["flatten_parameters"].fix
     assert "own weights" not in apart["flatten_parameters"].fix
+
+
+def test_an_op_that_computes_on_the_cpu_is_no_dispatch(tmp_path: Path) -> None:
+    run = profile_of(tmp_path / "profile.pt.trace.json", *[drawn_on(4_400)] * STEADY)
+    (diagnosis,) = lp.diagnose([run])
+    assert diagnosis.verdict.kind == "CPU op"
+    assert "aten::normal_ takes" in diagnosis.verdict.evidence
+
+
+def test_a_launch_for_another_device_is_a_launch(tmp_path: Path) -> None:
+    run = profile_of(tmp_path / "profile.pt.trace.json", *[other_device(20)] * STEADY)
+    found = lp.diagnose(run, device=0)
+    kinds = {explained.finding.kind for explained in found.shown}
+    assert "launch" in kinds
+    assert "runtime" not in kinds

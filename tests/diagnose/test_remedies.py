@@ -196,6 +196,7 @@ WORKERS = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 #: Five matmuls in each of twenty time steps, and two beside.
 MATMULS = tally(product=[9] * 102)
 
+ON_CPU = contributor("idle", "dispatch", 900, "aten::normal_", on_cpu=True)
 CASES: dict[str, Case] = {
     "profile later": Case(
         "launch",
@@ -602,6 +603,12 @@ CASES: dict[str, Case] = {
             "a known optimizer": series(kernels=UPDATES),
             "a series of launches": series(kernels=UPDATES, ops=ADAM, seen=TORCH),
         },
+    ),
+    "compute on the device": Case(
+        "CPU op",
+        run(ON_CPU, device=0, seen=TORCH),
+        ON_CPU.ns,
+        {"on the CPU": run(replace(ON_CPU, on_cpu=False), device=0, seen=TORCH)},
     ),
     "ask for no value": Case(
         "sync",

@@ -84,6 +84,7 @@ TABLE: tuple[Remedy, ...] = (
     cells.FUSED_CELL,
     launching.TORCH_COMPILE,
     launching.FUSED_OPTIMIZER,
+    waiting.COMPUTE_ON_THE_DEVICE,
     waiting.ASK_FOR_NO_VALUE,
     waiting.ASK_FOR_NO_SIZE,
     waiting.SYNCHRONISE_ONCE,

@@ -21,6 +21,7 @@ from lstmprof.diagnose.remedies.rows import (
     total,
 )
 from lstmprof.diagnose.seen import Fact
+from lstmprof.diagnose.step_profile import total_ns
 from lstmprof.events.schema import PHASES
 from lstmprof.events.threads import ASKS
 from lstmprof.numbers import cropped, listed
@@ -29,6 +30,10 @@ _COPIES = re.compile(r"aten::(?:copy_|_to_copy|to)$")
 _WHOLE_DEVICE = re.compile(r"(?:Device|Ctx|Context)Synchronize$")
 _STEP = re.compile("|".join(("ProfilerStep", "^train$", "^step$", *(f"^{p}$" for p in PHASES))))
 _FREES = re.compile(r"Free|Release")
+#: Ops that fill a new tensor.
+_MAKES = re.compile(
+    r"aten::(?:normal|uniform|bernoulli|random|rand\w*|multinomial|fill|zero|arange)_?$"
+)
 #: Frames and ranges that only wait, or belong to a framework or the profiler.
 _WAITS = re.compile(
     r"(?i)profiler|^Optimizer\.|^## ?(?:backward|forward)|block_until|try_to_block|\bwait\b"
@@ -145,6 +150,19 @@ def collectives(f: Finding) -> Match | None:
     return Match(seen, min(f.slow_ns, computing), fix)
 
 
+def computed_on_cpu(f: Finding) -> Match | None:
+    """Match ops that compute on the CPU while the GPU waits for them."""
+    first = max(f.contributors, key=lambda c: c.ns, default=None)
+    if first is None:
+        return None
+    name = cropped(first.name)
+    seen = f"{name} computes on the CPU {often(f.slow, first.count)}"
+    fix = ""
+    if _MAKES.match(str(first.name)):
+        fix = f"create its tensor on the GPU (device='cuda'): {name} then runs there"
+    return Match(seen, total_ns(f.contributors), fix if f.slow.framework == "torch" else "")
+
+
 def python_stretches(f: Finding) -> Match | None:
     """Match one range or frame that holds most of the time in which no op runs."""
     places = [c for c in f.largest if 2 * c.delta_ns > f.delta_ns]
@@ -155,6 +173,25 @@ def python_stretches(f: Finding) -> Match | None:
     return Match(seen, first.delta_ns)
 
 
+COMPUTE_ON_THE_DEVICE = Remedy(
+    name="compute on the device",
+    cause="the GPU waits for an op that computes on the CPU",
+    fix="run it on the GPU, or before the step: in the DataLoader or once at the start",
+    condition="an op that computes, takes 0.1 ms or more, and neither calls the runtime nor "
+    "launches anything, while the device waits",
+    kinds=(causes.CPU_OP,),
+    saves="these ops",
+    decide=computed_on_cpu,
+    sources=(
+        "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
+        "https://www.tensorflow.org/guide/gpu_performance_analysis",
+        "https://docs.jax.dev/en/latest/async_dispatch.html",
+    ),
+    example=Example(
+        of="drawn by the tests' simulator: random numbers drawn on the CPU in each step",
+        seen="aten::normal_ computes on the CPU once per step",
+    ),
+)
 ASK_FOR_NO_VALUE = Remedy(
     name="ask for no value",
     cause="the host reads single values (.item()) and waits for each",

@@ -77,9 +77,11 @@ class Contributor:
     ``name`` is the op or activity, None for time between ops. ``purpose`` is the category of the
     op. ``tiny`` is whether the calls compute next to nothing. ``call_overhead`` is whether the time
     is between ops, just before the call. ``compiling`` is whether a compiler ran. ``reading`` is
-    whether the host read values one by one. ``slower`` is whether the fast run makes as many such
-    calls, each shorter. ``recorded`` is the number of events recorded meanwhile, by which the cost
-    of recording is subtracted; each event counts half at its begin and half at its end.
+    whether the host read values one by one. ``on_cpu`` is whether an op computed on the CPU while
+    the device waited, ``enqueues`` whether a call enqueued work. ``slower`` is whether the fast run
+    makes as many such calls, each shorter. ``recorded`` is the number of events recorded meanwhile,
+    by which the cost of recording is subtracted; each event counts half at its begin and half at
+    its end.
     """
 
     state: str
@@ -93,6 +95,8 @@ class Contributor:
     call_overhead: bool = False
     compiling: bool = False
     reading: bool = False
+    on_cpu: bool = False
+    enqueues: bool = False
     recorded: float = 0.0
     slower: bool = False
 
