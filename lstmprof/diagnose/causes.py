@@ -26,6 +26,7 @@ SYNC, CAST, COPY, GEMM, MEMORY = (
     "elementwise",
 )
 INPUT, COMPILE, ALLOCATION = "input", "compile", "allocation"
+EMBEDDING = "embedding"
 COLLECTIVE, CTC, QUEUE = "communication", "CTC", "queued"
 SLOWER = "slower calls"
 PROFILER, UNRECORDED, UNKNOWN = "profiler", "unrecorded", "unknown"
@@ -43,6 +44,7 @@ KINDS = {
     COPY: "copies",
     GEMM: "matmuls",
     MEMORY: "elementwise ops and reductions",
+    EMBEDDING: "embedding look-ups",
     INPUT: "input",
     COMPILE: "compilation inside the step",
     ALLOCATION: "memory allocation",
@@ -165,6 +167,7 @@ RULES = (
     Rule(GEMM, _part("rnn"), "a recurrent layer in one op, which is mostly matmuls"),
     Rule(COPY, _part(*_MOVES), "elements move and keep their values"),
     Rule(COLLECTIVE, _part("collective"), "work that moves data between ranks"),
+    Rule(EMBEDDING, _part("embedding"), "rows looked up in a table, and their gradients"),
     Rule(CTC, _part("ctc"), "connectionist temporal classification"),
     Rule(
         MEMORY,

@@ -218,6 +218,7 @@ _OF_KIND = {
     causes.COPY: "layout",
     causes.GEMM: "gemm",
     causes.MEMORY: "pointwise",
+    causes.EMBEDDING: "embedding",
     causes.INPUT: "input",
     causes.COMPILE: "compiling",
     causes.ALLOCATION: "alloc",

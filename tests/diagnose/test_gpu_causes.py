@@ -107,6 +107,19 @@ def drawn_on(cpu_ticks: int, *launches: Instruction) -> Body:
     return (Within("op", "aten::normal_", cpu_ticks, launches, 1, "rng"), *flat())
 
 
+def looked_up() -> Body:
+    """Rows of two large tables, and one short product."""
+    rows = Work("kernel", "indexSelectLargeIndex", "embedding", 900)
+    found = op("aten::embedding", launched(rows), category="embedding")
+    return (found, Gap(9), found, op("aten::mm", launched(PRODUCT), category="gemm"))
+
+
+def convolved() -> Body:
+    """One convolution by two kernels."""
+    parts = tuple(launched(Work("kernel", f"sm80_xmma_fprop_{n}", "conv", 90)) for n in range(2))
+    return (op("aten::conv2d", op("aten::cudnn_convolution", *parts, category="conv")),)
+
+
 def other_device(launches: int) -> Body:
     """One kernel on the first device after so many launches on the second."""
     work = Work("kernel", "ampere_sgemm_128x64_nn", "gemm", 2)
@@ -200,3 +213,16 @@ def test_a_launch_for_another_device_is_a_launch(tmp_path: Path) -> None:
     kinds = {explained.finding.kind for explained in found.shown}
     assert "launch" in kinds
     assert "runtime" not in kinds
+
+
+def test_embedding_look_ups_are_no_elementwise_work(tmp_path: Path) -> None:
+    run = profile_of(tmp_path / "profile.pt.trace.json", *[looked_up()] * STEADY)
+    (diagnosis,) = lp.diagnose([run])
+    assert diagnosis.verdict.kind == "embedding"
+    assert diagnosis.verdict.evidence.startswith("2 embedding look-ups per step")
+
+
+def test_a_convolution_of_two_kernels_is_one(tmp_path: Path) -> None:
+    run = profile_of(tmp_path / "profile.pt.trace.json", *[convolved()] * STEADY)
+    (diagnosis,) = lp.diagnose([run])
+    assert diagnosis.verdict.evidence.startswith("1 convolution per step")

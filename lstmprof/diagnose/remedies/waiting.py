@@ -155,7 +155,7 @@ def computed_on_cpu(f: Finding) -> Match | None:
     first = max(f.contributors, key=lambda c: c.ns, default=None)
     if first is None:
         return None
-    name = cropped(first.name)
+    name = cropped(str(first.name))
     seen = f"{name} computes on the CPU {often(f.slow, first.count)}"
     fix = ""
     if _MAKES.match(str(first.name)):
