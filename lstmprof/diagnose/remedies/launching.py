@@ -129,7 +129,7 @@ def _can_fuse(profile: StepProfile) -> bool:
 def xla(f: Finding) -> Match | None:
     """Match a step of TensorFlow that XLA could compile and did not."""
     profile = f.slow
-    row, on_cpu = implementations.ROWS.get(profile.implementation or ""), profile.device is None
+    row, on_cpu = implementations.ROWS.get(profile.implementation or ""), profile.runs_on == "cpu"
     if profile.info.xla or is_retraced(profile) or is_compiled(profile):
         return None
     fix = f"use {_XLA_OF_KERAS if is_keras(profile) else _XLA}"

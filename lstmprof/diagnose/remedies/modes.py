@@ -47,7 +47,7 @@ def denormals(f: Finding) -> Match | None:
     slow = f.slow.seen.slowing
     if slow is not None and f.kind == causes.GEMM:
         return Match(_slowing(slow), slow.ns)
-    if f.fast is None or f.slow.device is not None:
+    if f.fast is None or f.slow.runs_on != "cpu":
         return None
     if (settings.denormals(f.fast.info), settings.denormals(f.slow.info)) != ("flushed", "kept"):
         return None
@@ -64,7 +64,7 @@ def _slowing(slow: Slow) -> str:
 
 def crowded(f: Finding) -> Match | None:
     """Match more threads than CPUs, or threads that spin: they take each other's time."""
-    if f.slow.device is not None:
+    if f.slow.runs_on != "cpu":
         return None
     if f.fast is not None and f.kind == causes.SLOWER:
         why = reason(f.fast, f.slow)

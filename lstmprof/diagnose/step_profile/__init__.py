@@ -26,6 +26,7 @@ from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.attribution import attributed
 from lstmprof.breakdown.doubts import Warning
 from lstmprof.breakdown.lacks import Lack
+from lstmprof.breakdown.lacks.rules import GPU_UNSEEN, NO_GPU, TPU_UNREAD
 from lstmprof.breakdown.mean_step import (
     MeanStep,
     lane_words,
@@ -153,6 +154,14 @@ class StepProfile:
     def place(self) -> Place:
         """Rank and device of the lane."""
         return self.rank, self.device
+
+    @property
+    def runs_on(self) -> str | None:
+        """``cuda`` for a GPU, even if its activity was not recorded, ``cpu``; None is unknown."""
+        missing = {lack.kind for lack in self.lacks}
+        if self.device is not None or NO_GPU in missing:
+            return "cuda"
+        return None if missing & {GPU_UNSEEN, TPU_UNREAD} else "cpu"
 
     @property
     def length_ns(self) -> int:
