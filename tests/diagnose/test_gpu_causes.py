@@ -120,6 +120,21 @@ def convolved() -> Body:
     return (op("aten::conv2d", op("aten::cudnn_convolution", *parts, category="conv")),)
 
 
+def elementwise(ops: int) -> Body:
+    """So many elementwise kernels, which are launched before the one before them has ended."""
+    add = Work("kernel", "vectorized_elementwise_kernel", "pointwise", 90)
+    return tuple(op("aten::add", launched(add), category="pointwise") for _ in range(ops))
+
+
+def asleep(frame: str | None) -> Body:
+    """Python that takes most of a step, in a frame that was recorded or in none."""
+    wait: Instruction = Gap(3_000)
+    return (Within("python", frame, 2, (wait,), 1) if frame else wait, *flat())
+
+
+INDUCTOR = "/tmp/torchinductor_me/ab/cabcd.py(77): call"
+
+
 def other_device(launches: int) -> Body:
     """One kernel on the first device after so many launches on the second."""
     work = Work("kernel", "ampere_sgemm_128x64_nn", "gemm", 2)
@@ -158,6 +173,18 @@ MISTAKES: dict[str, tuple[Callable[[], list[Body]], tuple[Callable[[], list[Body
         (
             lambda: [drawn_on(60)] * STEADY,
             lambda: [drawn_on(4_400, launched(PRODUCT))] * STEADY,
+        ),
+    ),
+    "fuse elementwise ops": (
+        lambda: [elementwise(12)] * STEADY,
+        (lambda: [elementwise(4)] * STEADY, lambda: [flat()] * STEADY),
+    ),
+    "record frames": (
+        lambda: [asleep(None)] * STEADY,
+        (
+            lambda: [asleep("train.py(9): load")] * STEADY,
+            lambda: [asleep(INDUCTOR)] * STEADY,
+            lambda: [flat()] * STEADY,
         ),
     ),
     "profile later": (
@@ -226,3 +253,10 @@ def test_a_convolution_of_two_kernels_is_one(tmp_path: Path) -> None:
     run = profile_of(tmp_path / "profile.pt.trace.json", *[convolved()] * STEADY)
     (diagnosis,) = lp.diagnose([run])
     assert diagnosis.verdict.evidence.startswith("1 convolution per step")
+
+
+def test_python_of_compiled_code_gets_a_graph_and_no_sampling_profiler(tmp_path: Path) -> None:
+    run = profile_of(tmp_path / "profile.pt.trace.json", *[asleep(INDUCTOR)] * STEADY)
+    given = advice(run)
+    assert "CUDA graph" in given
+    assert "look inside" not in given

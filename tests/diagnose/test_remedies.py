@@ -758,6 +758,36 @@ CASES: dict[str, Case] = {
             ),
         },
     ),
+    "fuse elementwise ops": Case(
+        "elementwise",
+        run(TANH, device=0, seen=TORCH, tally=tally(pointwise=[9] * 100)),
+        900,
+        {
+            "ten of them": run(TANH, device=0, seen=TORCH, tally=tally(pointwise=[9] * 9)),
+            "a GPU": run(TANH, seen=TORCH, tally=tally(pointwise=[9] * 100)),
+            "nothing compiled": run(
+                TANH,
+                device=0,
+                seen=TORCH,
+                tally=tally(pointwise=[9] * 100),
+                kernels=[kernels("pointwise", 50, "triton_poi_0")],
+            ),
+        },
+    ),
+    "record frames": Case(
+        "Python",
+        run(replace(PYTHON, name="ProfilerStep"), device=0, seen=TORCH),
+        None,
+        {
+            "a GPU": run(replace(PYTHON, name="ProfilerStep"), seen=TORCH),
+            "no frames": run(
+                replace(PYTHON, name="ProfilerStep"),
+                replace(PYTHON, ns=1, name="train.py(9): load"),
+                device=0,
+                seen=TORCH,
+            ),
+        },
+    ),
     "look inside": Case(
         "Python",
         run(PYTHON, seen=TORCH),
@@ -768,6 +798,9 @@ CASES: dict[str, Case] = {
             "no phase": run(replace(PYTHON, name="forward"), seen=TORCH),
             "not the framework's": run(replace(PYTHON, name="Optimizer.step#SGD.step")),
             "no wait": run(replace(PYTHON, name="$api.py:3165 try_to_block"), seen=JAX),
+            "none of Inductor": run(
+                replace(PYTHON, name="/tmp/torchinductor_x/ab/cab.py(9): call"), seen=TORCH
+            ),
             "none of the profiler": run(replace(PYTHON, name="$profiler.py:1 stop_trace")),
         },
     ),

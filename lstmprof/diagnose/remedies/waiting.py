@@ -8,7 +8,7 @@ from collections.abc import Callable
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.causes import ALLOCATION, COLLECTIVE, COPY, INPUT, PYTHON, QUEUE, SYNC
 from lstmprof.diagnose.findings import Finding
-from lstmprof.diagnose.remedies.launching import SIZED_BY_DATA
+from lstmprof.diagnose.remedies.launching import INDUCTOR, SIZED_BY_DATA
 from lstmprof.diagnose.remedies.rows import (
     TORCH,
     Example,
@@ -18,6 +18,7 @@ from lstmprof.diagnose.remedies.rows import (
     in_ms,
     in_words,
     often,
+    series_of_launches,
     total,
 )
 from lstmprof.diagnose.seen import Fact
@@ -26,6 +27,10 @@ from lstmprof.events.schema import PHASES
 from lstmprof.events.threads import ASKS
 from lstmprof.numbers import cropped, listed
 
+#: Hidden Python is worth recording from this share of the step on. Chosen by hand.
+_MUCH = 0.2
+#: Python frames as torch.profiler names them.
+_FRAME = re.compile(r"\.py\(\d+\): |^<built-in |^nn\.Module: ")
 _COPIES = re.compile(r"aten::(?:copy_|_to_copy|to)$")
 _WHOLE_DEVICE = re.compile(r"(?:Device|Ctx|Context)Synchronize$")
 _STEP = re.compile("|".join(("ProfilerStep", "^train$", "^step$", *(f"^{p}$" for p in PHASES))))
@@ -163,10 +168,25 @@ def computed_on_cpu(f: Finding) -> Match | None:
     return Match(seen, total_ns(f.contributors), fix if f.slow.framework == "torch" else "")
 
 
+def hidden_python(f: Finding) -> Match | None:
+    """Match a device that waits for Python of which no frame was recorded."""
+    profile = f.slow
+    if f.fast is not None or profile.device is None or profile.implementation:
+        return None
+    if any(_FRAME.search(c.name or "") for c in profile.contributors):
+        return None
+    if f.slow_ns < _MUCH * profile.length_ns or series_of_launches(f) is not None:
+        return None
+    if python_stretches(f) is not None:
+        return None
+    return Match("the profile has no Python frames")
+
+
 def python_stretches(f: Finding) -> Match | None:
     """Match one range or frame that holds most of the time in which no op runs."""
     places = [c for c in f.largest if 2 * c.delta_ns > f.delta_ns]
-    if not places or _STEP.search(places[0].name) or _WAITS.search(places[0].name):
+    passed_over = (_STEP, _WAITS, INDUCTOR)
+    if not places or any(pattern.search(places[0].name) for pattern in passed_over):
         return None
     first = places[0]
     seen = f"'{cropped(first.name)}' takes {in_ms(f.slow, first.delta_ns)} outside any op"
@@ -190,6 +210,21 @@ COMPUTE_ON_THE_DEVICE = Remedy(
     example=Example(
         of="drawn by the tests' simulator: random numbers drawn on the CPU in each step",
         seen="aten::normal_ computes on the CPU once per step",
+    ),
+)
+RECORD_FRAMES = Remedy(
+    name="record frames",
+    cause="the GPU waits for Python that the profile does not show",
+    fix="record Python frames to see it: torch.profiler.profile(with_stack=True), or lstmprof run",
+    condition="on a GPU a fifth of the step or more is Python, or time of the host without an "
+    "event, no Python frame was recorded, and the usual gaps before kernels are not most of it",
+    kinds=(PYTHON, causes.UNRECORDED),
+    frameworks=TORCH,
+    decide=hidden_python,
+    sources=("https://docs.pytorch.org/docs/stable/profiler.html",),
+    example=Example(
+        of="drawn by the tests' simulator: a step that sleeps before its kernels",
+        seen="the profile has no Python frames",
     ),
 )
 ASK_FOR_NO_VALUE = Remedy(
