@@ -197,6 +197,15 @@ WORKERS = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 MATMULS = tally(product=[9] * 102)
 
 ON_CPU = contributor("idle", "dispatch", 900, "aten::normal_", on_cpu=True)
+
+
+def off_library(**facts: Any) -> dict[str, Any]:
+    """A row of the layer table: an LSTM without an op of a library."""
+    row = {"form": "layer op", "op": "aten::lstm", "library": "ATen", "cell": "lstm", "calls": 1}
+    times = {"forward_ns": 400.0, "backward_ns": 500.0, "time_steps": 50}
+    return {**row, **times, "dtype": "float32", "projection": None, **facts}
+
+
 CASES: dict[str, Case] = {
     "profile later": Case(
         "launch",
@@ -788,6 +797,25 @@ CASES: dict[str, Case] = {
             ),
         },
     ),
+    **{
+        name: Case(
+            "dispatch",
+            run(DISPATCH, seen=TORCH, layers=[off_library(**facts)]),
+            900,
+            {
+                "the reason": run(DISPATCH, seen=TORCH, layers=[off_library()]),
+                "no library": run(
+                    DISPATCH, seen=TORCH, layers=[off_library(library="oneDNN", **facts)]
+                ),
+                "a CPU": run(DISPATCH, device=0, seen=TORCH, layers=[off_library(**facts)]),
+            },
+        )
+        for name, facts in (
+            ("float32", {"dtype": "float64"}),
+            ("project afterwards", {"projection": 16}),
+            ("LSTM on a CPU", {"cell": "gru"}),
+        )
+    },
     "look inside": Case(
         "Python",
         run(PYTHON, seen=TORCH),

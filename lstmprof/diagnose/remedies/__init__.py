@@ -2,8 +2,8 @@
 
 ::
 
-    starting  eager  keras  cells  layers  sequences  launching  waiting  feeding  work  modes
-        ─▶ TABLE ─▶ remedies
+    starting  eager  keras  cells  cpu_layers  layers  sequences  launching  waiting  feeding
+        work  modes ─▶ TABLE ─▶ remedies
 
 A row is advised if this profile shows its condition, if it is for the profile's framework, and if
 its fix saves enough. Of two runs of one implementation, the slower gets only the advice that the
@@ -20,6 +20,7 @@ from lstmprof.diagnose import causes
 from lstmprof.diagnose.findings import Finding, findings, lengths
 from lstmprof.diagnose.remedies import (
     cells,
+    cpu_layers,
     eager,
     feeding,
     keras,
@@ -55,6 +56,9 @@ TABLE: tuple[Remedy, ...] = (
     sequences.PAD,
     sequences.BATCH_SEQUENCES,
     cells.WHOLE_SEQUENCE,
+    cpu_layers.FLOAT32,
+    cpu_layers.PROJECT_AFTERWARDS,
+    cpu_layers.LSTM_ON_CPU,
     modes.FLUSH_DENORMALS,
     modes.NO_GRADIENT_HOOKS,
     modes.COMPUTE_ONCE,
