@@ -816,6 +816,12 @@ CASES: dict[str, Case] = {
             ("LSTM on a CPU", {"cell": "gru"}),
         )
     },
+    "detach the state": Case(
+        "matmul",
+        run(MM, seen=replace(TORCH, growing=(44, 84))),
+        None,
+        {"grows": run(MM, seen=TORCH)},
+    ),
     "look inside": Case(
         "Python",
         run(PYTHON, seen=TORCH),

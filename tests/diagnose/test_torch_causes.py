@@ -252,6 +252,21 @@ def forward_alone(model: Any, inputs: Any) -> Step:
     return step
 
 
+def kept_state(*, detached: bool) -> Step:
+    """A layer whose last state is the next batch's first one; weights are updated by hand."""
+    model, inputs = layer(), sequences()
+    states: list[Any] = [None]
+
+    def step() -> None:
+        outputs, state = model(inputs, states[0])
+        states[0] = tuple(part.detach() for part in state) if detached else state
+        outputs.square().mean().backward(retain_graph=True)
+        for weight in model.parameters():
+            weight.data.add_(weight.grad, alpha=-1e-3)
+
+    return step
+
+
 def off_library(kind: str, **options: Any) -> Build:
     """A layer in PyTorch for which a CPU has no op of a library."""
 
@@ -353,6 +368,10 @@ MISTAKES: dict[str, tuple[Build, tuple[Build, ...]]] = {
     "whole sequence in one call": (
         one_sequence_time_step_by_time_step,
         (stack_for_one_sequence, sequence_by_sequence, padded, cells),
+    ),
+    "detach the state": (
+        lambda: kept_state(detached=False),
+        (lambda: kept_state(detached=True), padded),
     ),
     "float32": (off_library("LSTM", dtype=torch.float64), (padded, packed)),
     "project afterwards": (off_library("LSTM", proj_size=16), (padded, packed)),

@@ -53,6 +53,7 @@ TABLE: tuple[Remedy, ...] = (
     starting.WARM_MIOPEN,
     starting.TRACE_ONCE,
     modes.NO_ANOMALY_MODE,
+    modes.DETACH_THE_STATE,
     sequences.PAD,
     sequences.BATCH_SEQUENCES,
     cells.WHOLE_SEQUENCE,
