@@ -199,7 +199,7 @@ def unpacked_head(head: bytes) -> bytes:
     if not head.startswith(GZIP_MAGIC):
         return head
     try:
-        return zlib.decompressobj(wbits=31).decompress(head, 512)
+        return zlib.decompressobj(wbits=31).decompress(head, 2**16)
     except zlib.error:
         return b""
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -51,6 +51,10 @@ _HEAD_BYTES = 2**16
 _SESSION = re.compile(r"(^|/)plugins/profile/[^/]+$")
 _VIEWER, _XPLANE = ".trace.json.gz", ".xplane.pb"
 _RANK = re.compile(r"(?:rank|worker|node|host|proc(?:ess)?)[-_]?(\d+)", re.IGNORECASE)
+#: A rank and the number of ranks, as torch.profiler writes them before its events.
+_JOB = re.compile(
+    rb'"distributedInfo":\s*\{[^{}]*?"rank":\s*(\d{1,9}),\s*"world_size":\s*(\d{1,9})\b'
+)
 #: A file's number beyond it is none of a rank: no job has so many.
 _LAST_RANK = 2**31 - 1
 _MOST_DIGITS = 32
@@ -115,9 +119,10 @@ def groups(word: Path | str) -> list[list[Source]]:
     if not every and not of_tables:
         raise ProfileError(path, "has no run and no profile in it", _GIVE)
     files = every[:_MOST_FILES]
-    archives = [f for f in files if _is_archive(_head(f))]
+    heads = {str(f): raw_file.unpacked_head(_head(f)) for f in files}
+    archives = [f for f in files if raw_file.is_tar(heads[str(f)])]
     alone = [_local(f) for f in files if f not in archives]
-    loose = _grouped([*alone, *map(_of_tables, of_tables)])
+    loose = _of_whole_jobs(_grouped([*alone, *map(_of_tables, of_tables)]), heads)
     of_archives = [group for f in archives for group in _grouped(_members_or_fault(_local(f)))]
     return [*loose, *of_archives, *_beyond(_local(path), len(every))]
 
@@ -248,6 +253,26 @@ def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
             name = next((e for e in (_XPLANE, _VIEWER) if source.name.endswith(e)), name)
         jobs.setdefault((source.folder, name), []).append(source)
     return list(jobs.values())
+
+
+def _of_whole_jobs(groups: list[list[Source]], heads: Mapping[str, bytes]) -> list[list[Source]]:
+    """``groups``, those of one folder joined that are by torch.profiler all ranks of one job."""
+    parts: dict[tuple[str, int], dict[int, tuple[list[Source], list[int]]]] = {}
+    for place, group in enumerate(groups):
+        jobs = [_JOB.search(heads.get(str(source.label), b"")) for source in group]
+        told = [(int(job[1]), int(job[2])) for job in jobs if job]
+        sizes = {size for _, size in told}
+        if len(told) == len(group) and len(sizes) == 1 and len(group) < (size := sizes.pop()):
+            found = parts.setdefault((group[0].folder, size), {})
+            found[place] = (group, [rank for rank, _ in told])
+    joined = list(groups)
+    for (_, size), found in parts.items():
+        if sorted(rank for _, ranks in found.values() for rank in ranks) == list(range(size)):
+            first, *others = found
+            joined[first] = [source for group, _ in found.values() for source in group]
+            for place in others:
+                joined[place] = []
+    return [group for group in joined if group]
 
 
 def _without_viewer_copies(sources: list[Source]) -> list[Source]:
