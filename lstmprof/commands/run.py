@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import click
 from lstmprof.capture.request import FRAMEWORKS_OWN, PROFILERS
 from lstmprof.capture.script.request import GO_ON, THEN, ScriptRequest
 from lstmprof.commands import completion, options
-from lstmprof.errors import UsageError
+from lstmprof.errors import UsageError, command_line
 
 _DEFAULT = ScriptRequest("", "")
 
@@ -130,14 +129,13 @@ def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any)
     check_name(Path(out), name, force=asked["force"])
     with staging(Path(out)):  # to be known before a long training, not after
         pass
-    command_line = shlex.join(["lstmprof", *sys.argv[1:]])
     asked["python"] = asked["python"] or sys.executable
     request = ScriptRequest(
         target,
         str(Path(out) / name),
         arguments=list(arguments),
         module=module is not None,
-        facts={"command": command_line},
+        facts={"command": command_line(["lstmprof", *sys.argv[1:]])},
         **asked,
     )
 

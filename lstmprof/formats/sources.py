@@ -33,6 +33,7 @@ from lstmprof.errors import (
     is_readable_folder,
     is_url,
     of_url,
+    without_secrets,
 )
 from lstmprof.events import EventTable, Profile
 from lstmprof.events.counters import NO_COUNTERS
@@ -319,7 +320,12 @@ def _at_url(url: str) -> list[list[Source]]:
 def _remote(word: str, path: str, url: str, stamp: str) -> Source:
     """The file at ``path`` of the file system that ``word`` names; its own address is ``url``."""
     folder = PurePosixPath(path).parent.as_posix()
-    return Source(url, functools.partial(_downloaded, word, path, url), f"{url}|{stamp}", folder)
+    return Source(
+        url,
+        functools.partial(_downloaded, word, path, url),
+        f"{without_secrets(url)}|{stamp}",
+        folder,
+    )
 
 
 def _downloaded(word: str, path: str, url: str) -> RawFile:
