@@ -76,3 +76,39 @@ def test_a_table_that_may_not_be_read_is_not_called_damaged(folder: Path) -> Non
     assert done.stderr.endswith(
         "runs/one/events.parquet: permission denied; check its permissions\n"
     )
+
+
+def test_a_cache_of_another_user_is_not_used(folder: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root can give a folder away")
+    (folder / "cache").mkdir()
+    os.chown(folder / "cache", 65534, 65534)
+    (folder / "profile.json").write_bytes(document(op(1)))
+    done = ran(folder, "breakdown", "profile.json")
+    assert done.returncode == 0
+    assert (
+        "cache: is not used (it belongs to another user), so results are not cached" in done.stderr
+    )
+    assert not list((folder / "cache").iterdir())
+
+
+def test_a_cache_that_every_user_can_write_is_not_used(folder: Path) -> None:
+    (folder / "cache").mkdir()
+    (folder / "cache").chmod(0o777)
+    (folder / "profile.json").write_bytes(document(op(1)))
+    done = ran(folder, "breakdown", "profile.json")
+    assert done.returncode == 0
+    assert "cache: is not used (every user can write to it)" in done.stderr
+    assert not list((folder / "cache").iterdir())
+
+
+@pytest.mark.parametrize("umask", [0o077, 0o022])
+def test_what_is_written_has_the_mode_of_the_umask(umask: int, folder: Path) -> None:
+    before = os.umask(umask)
+    try:
+        for command in (["report", "runs/one"], ["export", "runs/one", "--speedscope", "one.json"]):
+            assert ran(folder, *command).returncode == 0
+    finally:
+        os.umask(before)
+    for name in ("report.html", "one.json"):
+        assert (folder / name).stat().st_mode & 0o777 == 0o666 & ~umask
