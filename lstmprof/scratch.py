@@ -130,14 +130,13 @@ def writing(path: Path) -> Iterator[BinaryIO]:
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in left_in(path.parent, _WRITING):
         left.unlink(missing_ok=True)
-    handle, partial = tempfile.mkstemp(prefix=own_prefix(_WRITING), dir=path.parent)
+    partial = path.parent / f"{own_prefix(_WRITING)}{os.urandom(4).hex()}"
     try:
-        with os.fdopen(handle, "wb") as out:
+        with partial.open("xb") as out:  # not by tempfile: the mode is for the umask to decide
             yield out
-        Path(partial).chmod(0o644)
-        Path(partial).replace(path)
+        partial.replace(path)
     finally:
-        Path(partial).unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
 
 
 def remove(folder: Path) -> None:

@@ -21,7 +21,7 @@ from lstmprof.capture.worker import host, timing
 from lstmprof.capture.worker.metadata import now, worker_facts
 from lstmprof.capture.worker.profilers import Profiler
 from lstmprof.capture.worker.profiling import THROWAWAY_STEPS
-from lstmprof.errors import LstmprofError, RunError, UsageError, one_line
+from lstmprof.errors import LstmprofError, RunError, UsageError, command_line, one_line
 from lstmprof.runs.directory import check_name, staging
 
 Report = Callable[[str], None]
@@ -365,7 +365,7 @@ class Session:
             "warmup": self.plan.warmup,
             "profiled_wall_ns": profiled.walls_ns,
             "recording": [profiled.recording] if profiled.recording else None,
-            "command": shlex.join(sys.argv),
+            "command": command_line(sys.argv),
             "ended_at": now(),
             **self.facts,
         }

@@ -6,7 +6,7 @@ Whatever goes wrong in it costs the script nothing but a line on stderr.
 from __future__ import annotations
 
 import atexit
-import json
+import contextlib
 import os
 import sys
 import threading
@@ -19,9 +19,6 @@ from lstmprof.capture.script.request import STOP, ScriptRequest
 from lstmprof.capture.script.steps import Steps
 from lstmprof.errors import LstmprofError, one_line
 
-#: The file in the request's folder that is there once the script's process has said how it ended.
-TOLD = "told"
-
 
 class Watching:
     """The watching of one script, from before its first import to its end."""
@@ -32,6 +29,7 @@ class Watching:
         self.steps = Steps(self._begun, self.report, self._measured)
         self.session: Any = None
         self._ranges: Optional[TorchRanges] = None
+        self._reported = False  # why there is no session
         self._pid = os.getpid()
 
     def install(self) -> None:
@@ -65,7 +63,7 @@ class Watching:
             self.session.begin()
         except LstmprofError as error:
             self.report(str(error))
-            self._tell()
+            self._reported = True
             return None
         if source == "torch" and "torch" in sys.modules:
             self._ranges = TorchRanges(sys.modules["torch"], self._phase)
@@ -106,7 +104,6 @@ class Watching:
     def _end(self) -> None:
         if self.session is not None:
             self.session.end(getattr(sys, "last_type", None))  # what nobody caught
-            self._tell()
 
     def _at_exit(self) -> None:
         if os.getpid() != self._pid:
@@ -115,15 +112,13 @@ class Watching:
             if self._ranges is not None:
                 self._ranges.set(False)
             self._end()
-        elif not os.path.exists(os.path.join(self.request.folder, TOLD)):
-            self.report("did not write {}: {}".format(self.request.place, self._why_no_step()))
-            self._tell()
+            if self.session.path is not None and not self.request.quiet:
+                from lstmprof.capture.own.session import show_verdict
 
-    def _tell(self) -> None:
-        """Leave word for the parent that the user was told how it ended."""
-        path = None if self.session is None else self.session.path
-        with open(os.path.join(self.request.folder, TOLD), "w", encoding="utf-8") as file:
-            json.dump({"path": None if path is None else str(path)}, file)
+                with contextlib.suppress(KeyboardInterrupt):
+                    show_verdict(str(self.session.path), self.request.writer)
+        elif not self._reported:
+            self.report("did not write {}: {}".format(self.request.place, self._why_no_step()))
 
     def _why_no_step(self) -> str:
         asked = self.request.step_function
