@@ -182,6 +182,11 @@ class Session:
         return self._steps is None
 
     @property
+    def is_over(self) -> bool:
+        """Whether the run was written, or nothing will be."""
+        return self._passes is None
+
+    @property
     def profiling(self) -> bool:
         """Whether the profiler is on, also if this profile will be discarded."""
         return self._steps is not None and self._doing == PROFILING
@@ -365,7 +370,7 @@ class Session:
             "warmup": self.plan.warmup,
             "profiled_wall_ns": profiled.walls_ns,
             "recording": [profiled.recording] if profiled.recording else None,
-            "command": shlex.join(sys.argv),
+            "command": " ".join(map(shlex.quote, sys.argv)),
             "ended_at": now(),
             **self.facts,
         }

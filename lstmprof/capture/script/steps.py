@@ -32,11 +32,13 @@ class Steps:
         begin: Callable[[str], Any],
         note: Callable[[str], None],
         measured: Callable[[], None] = lambda: None,
+        failed: Callable[[Exception], None] = lambda error: None,
     ) -> None:
         self.functions = 0  # that were marked as the step
         self.session: Any = None
         self.source: Optional[str] = None
         self._begin, self._note, self._measured = begin, note, measured
+        self._failed = failed
         self._pid, self._thread = os.getpid(), None  # type: int, Optional[int]
         self.exit_code: Any = None  # of the SystemExit by which the script ended
         self._turns: List[Key] = []
@@ -59,8 +61,20 @@ class Steps:
         """Whether this is the process of the script, and the thread that runs its steps."""
         return os.getpid() == self._pid and self._thread in (None, threading.get_ident())
 
+    def safely(self, do: Callable[..., Any], *args: Any) -> Any:
+        """Call ``do``. If it fails, measure nothing more, and let the script go on."""
+        try:
+            return do(*args)
+        except Exception as error:
+            self._over = True
+            self._failed(error)
+            return None
+
     def begins(self, source: str) -> None:
-        """What is certainly a step begins."""
+        """Begin what is certainly a step."""
+        self.safely(self._begins, source)
+
+    def _begins(self, source: str) -> None:
         if self._counts(source):
             if self.session is None:
                 self._make(source)
@@ -72,6 +86,9 @@ class Steps:
 
         The next step begins where it ``follows`` at once. ``outcome`` is what the step made.
         """
+        self.safely(self._ends, source, who, outcome, follows)
+
+    def _ends(self, source: str, who: Any, outcome: Any, follows: bool) -> None:
         if not self._counts(source) or (source == "torch" and not self._is_last(who)):
             return
         if self.session is None:
