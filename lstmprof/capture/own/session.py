@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import shlex
@@ -15,12 +14,11 @@ from typing import Any, Callable, ContextManager, Dict, List, Optional, Type, Un
 
 import lstmprof
 from lstmprof.capture.own.frameworks import framework_of, profiler_of
-from lstmprof.capture.own.passes import PROFILING, Passes, Plan, Steps
+from lstmprof.capture.own.passes import PROFILING, TIMING_AGAIN, Passes, Plan, Steps
 from lstmprof.capture.request import RESULT
 from lstmprof.capture.worker import host, timing
 from lstmprof.capture.worker.metadata import now, worker_facts
 from lstmprof.capture.worker.profilers import Profiler
-from lstmprof.capture.worker.profiling import THROWAWAY_STEPS
 from lstmprof.errors import LstmprofError, RunError, UsageError, one_line
 from lstmprof.runs.directory import check_name, staging
 
@@ -313,12 +311,14 @@ class Session:
         passes = self._passes
         if passes is None:
             return
-        if passes.profiled is None:
-            self.abandon(self._too_few(passes.fewest, error))
-            return
-        if not done:
-            self.report("the training ended while {}".format(self._doing))
         try:
+            if passes.profiled is None:
+                passes.keep_latest()
+            if passes.profiled is None:
+                self.abandon(self._too_few(passes.fewest, error))
+                return
+            if not done:
+                self.report(self._thin(passes))
             self._written(passes)
         except Exception as error:
             self.abandon(_told(error))
@@ -334,14 +334,18 @@ class Session:
             self.found_by + self.steps,
             self._doing,
         )
-        asked = "warmup={}, timed={}, steps={}".format(*dataclasses.astuple(self.plan))
-        needs = "{} need {} steps, or up to {} more if steps are short".format(
-            asked,
-            fewest + max(self.found_by - 1, 0),  # the last of these is the first border
-            THROWAWAY_STEPS,
+        needs = fewest + max(self.found_by - 1, 0)  # the last of these is the first border
+        return "{}; a run needs {} steps{}".format(ended, needs, "" if error else "; train longer")
+
+    def _thin(self, passes: Passes) -> str:
+        """Say what a run has whose training ended before all steps were measured."""
+        timed = sum(not row.warmup for row in passes.rows)
+        profiled = len(passes.profiled.walls_ns) if passes.profiled else 0
+        whole = self._doing == TIMING_AGAIN
+        doubt = "" if whole else "; its times are rough, so train longer"
+        return "the training ended while {}: the run has {} timed and {} profiled steps{}".format(
+            self._doing, timed, profiled, doubt
         )
-        advice = "" if error else "; train longer, or lower these numbers"
-        return "{}; {}{}".format(ended, needs, advice)
 
     def _written(self, passes: Passes) -> None:
         """Write the run by a child process, which reads the profile."""
@@ -367,7 +371,7 @@ class Session:
             "framework": self.framework,
             "garbage_collector": "left as it was",
             "counters": {"reason": NOT_COUNTED},
-            "warmup": self.plan.warmup,
+            "warmup": sum(row.warmup and not row.after_profile for row in passes.rows),
             "profiled_wall_ns": profiled.walls_ns,
             "recording": [profiled.recording] if profiled.recording else None,
             "command": " ".join(map(shlex.quote, sys.argv)),

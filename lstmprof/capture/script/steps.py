@@ -2,8 +2,8 @@
 
 Several optimizers that take turns (a GAN) make one step: it ends with the one that steps least
 often, of those with the last in its turn. For that the first ``OBSERVED`` steps of an optimizer are
-looked at, which warms up as well. A forked process (a DataLoader's worker) has no steps, and steps
-of another thread than the first that has one are none.
+looked at, unless the script has made one optimizer only. A forked process (a DataLoader's worker)
+has no steps, and steps of another thread than the first that has one are none.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class Steps:
         failed: Callable[[Exception], None] = lambda error: None,
     ) -> None:
         self.functions = 0  # that were marked as the step
+        self.optimizers = 0  # that were made
         self.session: Any = None
         self.source: Optional[str] = None
         self._begin, self._note, self._measured = begin, note, measured
@@ -123,7 +124,7 @@ class Steps:
                 self._note("calls of {} are not counted as steps".format(_name(who)))
         if self._last is None:
             self._turns.append(key)
-            if self._turns.count(self._turns[0]) < OBSERVED:
+            if self.optimizers != 1 and self._turns.count(self._turns[0]) < OBSERVED:
                 return False
             self._last = last_of(self._turns)
             self._tell_turns()
