@@ -1,4 +1,4 @@
-"""The session behind ``with lp.profile(…) as p``: it times and profiles steps of a training."""
+"""The session behind ``lp.profile``: it times and profiles steps of a training."""
 
 from __future__ import annotations
 
@@ -48,10 +48,11 @@ def profile(
     force: bool = False,
     quiet: bool = False,
 ) -> Session:
-    """Time and profile the steps of your training loop: ``with lp.profile("traces/mine") as p``.
+    """Time and profile the steps of your training loop.
 
-    Call ``p.step()`` at the end of each step. When the block ends, the run is written to ``place``.
-    Steps after the measured ones cost next to nothing.
+    Use it in ``with lp.profile("traces/mine") as session:``, and call ``session.step()`` at the end
+    of each step. When the block ends, the run is written to ``place``. Steps after the measured
+    ones cost next to nothing.
 
     Args:
         place: folder of the run.
@@ -224,7 +225,7 @@ class Session:
             self._advance(outcome)
 
     def phase(self, name: str) -> ContextManager[Any]:
-        """Name a part of the step: ``with p.phase("input"):``.
+        """Name a part of the step: ``with session.phase("input"):``.
 
         The phase is a range in the profile, and in NVTX if ``nvtx`` is installed.
         """
