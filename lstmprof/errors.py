@@ -19,7 +19,7 @@ from __future__ import annotations
 import difflib
 import errno
 import os
-from typing import Any, Callable, Iterable, Tuple, Type
+from typing import Any, Callable, Iterable, Tuple, Type, Union
 
 #: A longer list of known names is left to ``lstmprof list``.
 MOST_LISTED = 24
@@ -92,6 +92,15 @@ _EXTRAS = {
     **{"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "http": "http", "https": "http"},
     **{"az": "azure", "abfs": "azure", "abfss": "azure"},
 }
+
+
+#: What to do about a file or folder that this user may not read.
+PERMISSIONS = "check its permissions"
+
+
+def is_readable_folder(path: Union[str, "os.PathLike[str]"]) -> bool:
+    """Whether this user may list ``path`` and look at what lies in it."""
+    return os.access(path, os.R_OK | os.X_OK)
 
 
 def is_url(word: object) -> bool:

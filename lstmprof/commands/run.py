@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 import sys
 from pathlib import Path
@@ -104,9 +103,7 @@ class _Run(click.Command):
 @click.option("--name", metavar="NAME", help="Name of the run.  [default: the script's name]")
 @click.option("--force", is_flag=True, help="Overwrite a run of the same name.")
 @click.option("--quiet", is_flag=True, help="Print no verdict on the run at the end.")
-def command(
-    script: tuple[str, ...], module: str | None, out: str, quiet: bool, **asked: Any
-) -> int:
+def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any) -> int:
     """Run a training script unchanged, and profile a few of its steps.
 
     lstmprof recognises a step by the calls of a torch optimizer, Keras fit or optax; for other
@@ -144,28 +141,8 @@ def command(
         **asked,
     )
 
-    def measured() -> None:
-        if not quiet:
-            _show_verdict(request.place)
-
-    return run_script(request, _say, measured)
+    return run_script(request, _say)
 
 
 def _say(line: str) -> None:
     options.say(f"lstmprof: {line}")
-
-
-def _show_verdict(place: str) -> None:
-    """Print the verdict on the run at ``place`` on stderr; standard output is the script's."""
-    from lstmprof.breakdown import break_down
-    from lstmprof.commands.terminal import diagnosis
-    from lstmprof.diagnose.diagnosis import diagnose
-    from lstmprof.errors import LstmprofError
-    from lstmprof.runs.border import border
-    from lstmprof.runs.run import open_run
-
-    try:
-        with border(place), contextlib.redirect_stdout(sys.stderr):
-            diagnosis.show(diagnose(break_down(open_run(Path(place)))))
-    except LstmprofError as error:  # the script's exit code is its own all the same
-        _say(f"no verdict: {error}")

@@ -24,7 +24,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
-from lstmprof.errors import ProfileError
+from lstmprof.errors import PERMISSIONS, ProfileError
 from lstmprof.scratch import made_temporary_folder, remove, room_in, temporary_folder
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -160,7 +160,7 @@ def load(path: Path) -> RawFile:
     except FileNotFoundError as error:
         raise ProfileError(path, "no such file", "check the path") from error
     except PermissionError as error:
-        raise ProfileError(path, "permission denied", "check its permissions") from error
+        raise ProfileError(path, "permission denied", PERMISSIONS) from error
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         raise _unreadable(path, error) from error
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +26,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from lstmprof.errors import ForeignFileError, ProfileError, is_url, of_url
+from lstmprof.errors import (
+    PERMISSIONS,
+    ForeignFileError,
+    ProfileError,
+    is_readable_folder,
+    is_url,
+    of_url,
+)
 from lstmprof.events import EventTable, Profile
 from lstmprof.events.counters import NO_COUNTERS
 from lstmprof.events.schema import COLUMNS
@@ -109,17 +117,42 @@ def groups(word: Path | str) -> list[list[Source]]:
     path = path_of(word)
     if not path.is_dir():
         return _of_file(_local(path), _head(path))
-    listed = sorted(path.rglob("*"))
-    every = [f for f in listed if _may_be_profile(f.relative_to(path).as_posix()) and f.is_file()]
-    of_tables = dict.fromkeys(f.parent for f in listed if is_table(f) and f.is_file())
+    listed, locked = _listed(path)
+    every = [f for f in listed if _may_be_profile(f.relative_to(path).as_posix())]
+    of_tables = dict.fromkeys(f.parent for f in listed if is_table(f))
     if not every and not of_tables:
+        if locked:
+            raise _permission_denied(locked[0])
         raise ProfileError(path, "has no run and no profile in it", _GIVE)
     files = every[:_MOST_FILES]
     archives = [f for f in files if _is_archive(_head(f))]
     alone = [_local(f) for f in files if f not in archives]
     loose = _grouped([*alone, *map(_of_tables, of_tables)])
     of_archives = [group for f in archives for group in _grouped(_members_or_fault(_local(f)))]
-    return [*loose, *of_archives, *_beyond(_local(path), len(every))]
+    shut = [[_refused(_local(f), _permission_denied(f))] for f in locked]
+    return [*loose, *of_archives, *shut, *_beyond(_local(path), len(every))]
+
+
+def _listed(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Return the files below ``folder`` and the folders that this user may not look into.
+
+    Raises:
+        ProfileError: ``folder`` itself is such a folder.
+    """
+    if not is_readable_folder(folder):
+        raise _permission_denied(folder)
+    files: list[Path] = []
+    locked: list[Path] = []
+    for place, folders, names in os.walk(folder):
+        inner = [Path(place, name) for name in folders if not name.startswith(".")]
+        locked += [f for f in inner if not f.is_symlink() and not is_readable_folder(f)]
+        paths = [Path(place, name) for name in names]
+        files += [path for path in paths if os.path.isfile(path)]  # noqa: PTH113, no error if locked
+    return sorted(files), sorted(locked)
+
+
+def _permission_denied(path: Path) -> ProfileError:
+    return ProfileError(path, "permission denied", PERMISSIONS)
 
 
 def are_hosts(group: Iterable[Source]) -> bool:

@@ -1,4 +1,4 @@
-"""The child's entry: ``python main.py request.json``, started by ``launch``.
+"""The entry of the script's process: ``python main.py request.json``, started by ``launch``.
 
 lstmprof is imported from where this file lies, whatever the script's interpreter has installed, and
 its place leaves the path before the script sees it.
@@ -9,6 +9,9 @@ from __future__ import annotations
 import os
 import sys
 from typing import Any
+
+#: The file in the request's folder that names the process which runs the script.
+PID = "pid"
 
 
 def main() -> None:
@@ -22,6 +25,11 @@ def main() -> None:
 
     with open(sys.argv[1], encoding="utf-8") as file:
         request = ScriptRequest.from_json(file.read())
+    os.remove(sys.argv[1])
+    if request.folder:
+        _follow_launcher(request.folder)
+    else:
+        os.rmdir(os.path.dirname(sys.argv[1]))
     steps = _watched(request)
     del sys.path[0]
     program.run(request, steps)
@@ -40,6 +48,16 @@ def _watched(request: Any) -> Any:
     except Exception as error:
         sys.stderr.write("lstmprof: cannot watch the script: {!r}\n".format(error))
         return Steps(lambda source: None, lambda line: None)
+
+
+def _follow_launcher(folder: str) -> None:
+    """Receive the launcher's signals, and end with it: Nsight Systems starts this process."""
+    from lstmprof.capture.request import LIFELINE
+    from lstmprof.capture.worker import host
+
+    host.end_with(os.path.join(folder, LIFELINE))
+    with open(os.path.join(folder, PID), "w") as file:
+        file.write(str(os.getpid()))
 
 
 if __name__ == "__main__":

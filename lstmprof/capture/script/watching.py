@@ -1,19 +1,18 @@
 """What measures a script while it runs: finders tell steps, steps drive a session.
 
 A fault of lstmprof ends the measurement, never the script: ``Steps.safely`` catches it. All lines
-are kept in a file, which the parent prints once the script is over.
+are printed once the script is over.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import os
 import sys
 import threading
 import traceback
-from typing import Any, Callable, ContextManager, Dict, Optional
+from typing import Any, Callable, ContextManager, Dict, List, Optional
 
 from lstmprof.capture.script import finders
 from lstmprof.capture.script.imports import Watch
@@ -24,10 +23,6 @@ from lstmprof.errors import LstmprofError, one_line
 
 #: The folder of lstmprof.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-#: The file in the request's folder that is there once the script's process has said how it ended.
-TOLD = "told"
-#: The file in the request's folder with the lines that the user is to read.
-LINES = "lines"
 
 
 class Watching:
@@ -39,6 +34,8 @@ class Watching:
         self.steps = Steps(self._begun, self.report, self._measured, self._failed)
         self.session: Any = None
         self._ranges: Optional[TorchRanges] = None
+        self._lines: List[str] = []  # for the user
+        self._reported = False  # why there is no run
         self._pid = os.getpid()
 
     def install(self) -> None:
@@ -48,12 +45,17 @@ class Watching:
     def _install(self) -> None:
         attach = finders.attachments(self.request, self.steps, self._optimizing, self.facts)
         Watch({name: self._careful(do) for name, do in attach.items()}).install()
-        atexit.register(self.steps.safely, self._at_exit)
+        atexit.register(self._at_exit)
 
     def report(self, line: str) -> None:
-        """Keep a line for the user. It would cut through a progress bar if it were printed now."""
-        with open(os.path.join(self.request.folder, LINES), "a", encoding="utf-8") as file:
-            file.write(one_line(line) + "\n")
+        """Keep a line for the end. It would cut through a progress bar if it were printed now."""
+        self._lines.append(one_line(line))
+
+    def _print(self) -> None:
+        """Print the lines, beside the script's output."""
+        while self._lines and sys.stderr is not None:
+            sys.stderr.write("lstmprof: {}\n".format(self._lines.pop(0)))
+            sys.stderr.flush()
 
     def _failed(self, error: Exception) -> None:
         """Stop measuring after a fault of lstmprof, and keep the place of the fault."""
@@ -67,7 +69,7 @@ class Watching:
                 self.session.abandon(reason)
             else:
                 self.report("did not write {}: {}".format(self.request.place, reason))
-            self._tell()
+            self._reported = True
 
     def _careful(self, attach: Callable[[Any], None]) -> Callable[[Any], None]:
         def attached(module: Any) -> None:
@@ -88,7 +90,7 @@ class Watching:
             self.session.begin()
         except LstmprofError as error:
             self.report(str(error))
-            self._tell()
+            self._reported = True
             return None
         if source == "torch" and "torch" in sys.modules:
             self._ranges = TorchRanges(sys.modules["torch"], self._phase, self.steps.safely)
@@ -133,24 +135,26 @@ class Watching:
     def _end(self) -> None:
         if self.session is not None:
             self.session.end(getattr(sys, "last_type", None))  # what nobody caught
-            self._tell()
 
     def _at_exit(self) -> None:
         if os.getpid() != self._pid:
             return
+        self.steps.safely(self._finish)
+        with contextlib.suppress(OSError, ValueError):  # stderr is closed
+            self._print()
+        if self.session is not None and self.session.path is not None and not self.request.quiet:
+            from lstmprof.capture.own.session import show_verdict
+
+            with contextlib.suppress(KeyboardInterrupt):
+                show_verdict(str(self.session.path), self.request.writer)
+
+    def _finish(self) -> None:
         if self.session is not None:
             if self._ranges is not None:
                 self._ranges.set(False)
             self._end()
-        elif not os.path.exists(os.path.join(self.request.folder, TOLD)):
+        elif not self._reported:
             self.report("did not write {}: {}".format(self.request.place, self._why_no_step()))
-            self._tell()
-
-    def _tell(self) -> None:
-        """Leave word for the parent that the user was told how it ended."""
-        path = None if self.session is None else self.session.path
-        with open(os.path.join(self.request.folder, TOLD), "w", encoding="utf-8") as file:
-            json.dump({"path": None if path is None else str(path)}, file)
 
     def _why_no_step(self) -> str:
         asked = self.request.step_function
