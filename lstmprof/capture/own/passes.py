@@ -33,6 +33,8 @@ MOST_TIMING_NS = 60_000_000_000
 PROFILING, TIMING_AGAIN = "profiling", "timing again"
 #: Steps of a session that is thrown away: they fill the profiler's buffers, no more.
 MOST_THROWN_AWAY = 3
+#: The same if ranks throw away as many; chosen by hand.
+ALIKE_THROWN_AWAY = 10
 
 #: By which share recording the shapes of inputs may lengthen a profiled step at the most; what it
 #: does to a Python loop of small ops is in ``worker.shapes``.
@@ -43,11 +45,15 @@ Steps = Generator[None, Any, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How many steps each pass has; ``timed`` are before and after the profile, half and half."""
+    """How many steps each pass has; ``timed`` are before and after the profile, half and half.
+
+    ``alike``: ranks of a job have the same steps in each pass, so none depends on a clock.
+    """
 
     warmup: int = 5
     timed: int = 20
     steps: int = 10
+    alike: bool = False
 
     @property
     def thrown_away(self) -> int:
@@ -62,7 +68,7 @@ class Plan:
 
     def shares(self) -> Tuple[timing.Share, timing.Share]:
         """The steps that are timed before the profile, and after it."""
-        return timing.Share(self.timed, MOST_TIMING_NS).halves()
+        return timing.Share(self.timed, None if self.alike else MOST_TIMING_NS).halves()
 
 
 #: What a training of a few steps leaves: these passes come first, and are its run if it ends soon.
@@ -189,7 +195,9 @@ class Passes:
 
     def _profile(self) -> Steps:
         """Sessions to throw away, then the one that counts."""
-        warm = profiling.throwaway_steps(self.plan.thrown_away, time.perf_counter_ns)
+        warm: Iterable[int] = range(ALIKE_THROWN_AWAY)
+        if not self.plan.alike:
+            warm = profiling.throwaway_steps(self.plan.thrown_away, time.perf_counter_ns)
         plain_ns = min((yield from self._thrown_away(warm)))
         if self.profiler.tells_shapes:
             yield from self._try_shapes(plain_ns)

@@ -21,18 +21,29 @@ def main() -> None:
         del sys.path[0]  # this folder
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(here))))
     from lstmprof.capture.script import program
-    from lstmprof.capture.script.request import ScriptRequest
 
-    with open(sys.argv[1], encoding="utf-8") as file:
-        request = ScriptRequest.from_json(file.read())
-    os.remove(sys.argv[1])
+    request = _request(sys.argv[1])
     if request.folder:
         _follow_launcher(request.folder)
-    else:
-        os.rmdir(os.path.dirname(sys.argv[1]))
     steps = _watched(request)
     del sys.path[0]
     program.run(request, steps)
+
+
+def watch(path: str) -> None:
+    """Watch this process, which multiprocessing started, by the request at ``path``."""
+    _watched(_request(path))
+
+
+def _request(path: str) -> Any:
+    from lstmprof.capture.script.request import ScriptRequest
+
+    with open(path, encoding="utf-8") as file:
+        request = ScriptRequest.from_json(file.read())
+    os.remove(path)
+    if not request.folder:
+        os.rmdir(os.path.dirname(path))
+    return request
 
 
 def _watched(request: Any) -> Any:

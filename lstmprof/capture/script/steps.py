@@ -71,6 +71,10 @@ class Steps:
             self._failed(error)
             return None
 
+    def restart(self) -> None:
+        """Take the steps of this process, which was forked before there was one."""
+        self._pid, self._thread = os.getpid(), None
+
     def begins(self, source: str) -> None:
         """Begin what is certainly a step."""
         self.safely(self._begins, source)

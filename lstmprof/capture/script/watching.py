@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
+import shlex
 import sys
 import threading
 import traceback
@@ -17,6 +19,7 @@ from typing import Any, Callable, ContextManager, Dict, List, Optional
 from lstmprof.capture.script import finders
 from lstmprof.capture.script.imports import Watch
 from lstmprof.capture.script.ranges import OPTIMIZER, TorchRanges
+from lstmprof.capture.script.ranks import Job
 from lstmprof.capture.script.request import STOP, ScriptRequest
 from lstmprof.capture.script.steps import Steps
 from lstmprof.errors import LstmprofError, one_line
@@ -36,6 +39,9 @@ class Watching:
         self._ranges: Optional[TorchRanges] = None
         self._lines: List[str] = []  # for the user
         self._reported = False  # why there is no run
+        self._writing: Optional[threading.Thread] = None
+        self.job = Job(request)
+        self._path: Optional[str] = None  # of the run, once it is written
         self._pid = os.getpid()
 
     def install(self) -> None:
@@ -44,8 +50,25 @@ class Watching:
 
     def _install(self) -> None:
         attach = finders.attachments(self.request, self.steps, self._optimizing, self.facts)
-        Watch({name: self._careful(do) for name, do in attach.items()}).install()
+        attach.update(self.job.attachments(lambda: self.session is None, self.steps.safely))
+        attach["multiprocessing.util"] = self._watch_forks
+        careful = {name: self._careful(do) for name, do in attach.items()}
+        for name in [name for name in careful if name in sys.modules]:
+            careful.pop(name)(sys.modules[name])
+        Watch(careful).install()
         atexit.register(self._at_exit)
+
+    def _watch_forks(self, util: Any) -> None:
+        """Have processes that multiprocessing forks take part, if there was no step before."""
+
+        def forked(self: Watching) -> None:
+            if self.session is None and not self.request.folder:
+                self.job.child = True
+                self._pid, self._lines = os.getpid(), []
+                self.steps.restart()
+                util.Finalize(None, self._at_exit, exitpriority=0)
+
+        util.register_after_fork(self, forked)
 
     def report(self, line: str) -> None:
         """Keep a line for the end. It would cut through a progress bar if it were printed now."""
@@ -85,7 +108,9 @@ class Watching:
         from lstmprof.capture.script.sessions import session_of
 
         try:
-            self.session = session_of(self.request, source, self.facts, self.report)
+            rank = self.job.rank()
+            part = None if rank is None else self.job.place(rank)
+            self.session = session_of(self.request, source, self.facts, self.report, part, rank)
             self.session.found_by = self.steps.observed
             self.session.begin()
         except LstmprofError as error:
@@ -115,8 +140,9 @@ class Watching:
         """The last step was measured: the run is written while the script goes on, or ends."""
         self._tell_backwards()
         if self.request.then != STOP:
-            write = threading.Thread(target=self.steps.safely, args=(self._end,), name="lstmprof")
-            write.start()
+            end = functools.partial(self.steps.safely, self._end)
+            self._writing = threading.Thread(target=end, name="lstmprof")
+            self._writing.start()
             return
         self._end()
         if threading.current_thread() is not threading.main_thread():
@@ -142,19 +168,46 @@ class Watching:
         self.steps.safely(self._finish)
         with contextlib.suppress(OSError, ValueError):  # stderr is closed
             self._print()
-        if self.session is not None and self.session.path is not None and not self.request.quiet:
+        if self._path is not None and not self.request.quiet:
             from lstmprof.capture.own.session import show_verdict
 
             with contextlib.suppress(KeyboardInterrupt):
-                show_verdict(str(self.session.path), self.request.writer)
+                show_verdict(self._path, self.request.writer)
 
     def _finish(self) -> None:
+        if self._writing is not None:
+            self._writing.join()
         if self.session is not None:
             if self._ranges is not None:
                 self._ranges.set(False)
             self._end()
-        elif not self._reported:
+            self._path = None if self.session.path is None else str(self.session.path)
+        self.job.give_up()
+        if self.job.child or (self.job.launched or (0,))[0] != 0:
+            if self.session is None or (self.job.rank() or (0,))[0] != 0:
+                self._lines = []  # rank 0 and the script's process report
+            return
+        parts = self.job.parts()
+        if parts:
+            self._join(len(parts))
+        elif self.session is None and not self._reported:
             self.report("did not write {}: {}".format(self.request.place, self._why_no_step()))
+
+    def _join(self, count: int) -> None:
+        """Write one run of the parts of all ranks."""
+        from lstmprof.capture.own.session import write_in_child
+
+        place = self.request.place
+        try:
+            write_in_child(self.job.folder, self.request.writer)
+            self._path = place
+            ranks = "" if count == 1 else " of {} ranks".format(count)
+            words = "wrote {}{}; next: lstmprof diagnose {}"
+            self.report(words.format(place, ranks, shlex.quote(place)))
+        except LstmprofError as error:
+            self.report("did not write {}: {}".format(place, error))
+        finally:
+            self.job.remove()
 
     def _why_no_step(self) -> str:
         asked = self.request.step_function
