@@ -118,6 +118,11 @@ def _is_launcher(word: str) -> bool:
 )
 @click.option("--name", metavar="NAME", help="Name of the run.  [default: the script's name]")
 @click.option("--force", is_flag=True, help="Overwrite a run of the same name.")
+@click.option(
+    "--compare-with",
+    metavar="RUN",
+    help="Earlier run, before a fix: end with what its verdict forecast and what was gained.",
+)
 @click.option("--quiet", is_flag=True, help="Print no verdict on the run at the end.")
 def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any) -> int:
     """Run a training script unchanged, and profile a few of its steps.
@@ -134,10 +139,13 @@ def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any)
       lstmprof run train.py -- --epochs 1
       lstmprof run -m package.train --steps 5 --then stop -- data/
       lstmprof run train_jax.py --step-function train_step
+      lstmprof run --compare-with traces/train faster.py
       lstmprof run torchrun --nproc-per-node 2 train.py
     """
     from lstmprof.capture.script.launch import run_script
+    from lstmprof.runs.border import border
     from lstmprof.runs.directory import check_name, staging
+    from lstmprof.runs.run import open_run
 
     if not script and not module:
         raise UsageError("no script is given", "give a file, or -m MODULE")
@@ -151,6 +159,9 @@ def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any)
     name = asked.pop("name") or (next(launched, module) if launches else module)
     name = name or Path(target).stem
     check_name(Path(out), name, force=asked["force"])
+    if asked["compare_with"] is not None:
+        with border(asked["compare_with"]):
+            asked["compare_with"] = str(open_run(Path(asked["compare_with"])).path.resolve())
     with staging(Path(out)):  # to be known before a long training, not after
         pass
     command_line = shlex.join(["lstmprof", *sys.argv[1:]])

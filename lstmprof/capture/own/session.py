@@ -342,8 +342,8 @@ class Session:
         """Say what a run has whose training ended before all steps were measured."""
         timed = sum(not row.warmup for row in passes.rows)
         profiled = len(passes.profiled.walls_ns) if passes.profiled else 0
-        whole = self._doing == TIMING_AGAIN
-        doubt = "" if whole else "; its times are rough, so train longer"
+        enough = self._doing == TIMING_AGAIN or profiled >= USUAL.steps
+        doubt = "" if enough else "; its times are rough, so train longer"
         return "the training ended while {}: the run has {} timed and {} profiled steps{}".format(
             self._doing, timed, profiled, doubt
         )
@@ -405,14 +405,17 @@ def write_in_child(folder: str, python: str) -> None:
         )
 
 
-def show_verdict(place: str, python: str) -> None:
+def show_verdict(place: str, python: str, since: Optional[str] = None) -> None:
     """Print on stderr what ``lstmprof diagnose`` says of the run at ``place``; nothing if it fails.
 
-    The verdict is made by a process of ``python``.
+    The verdict is made by a process of ``python``. It ends with what the run gained ``since`` an
+    earlier one.
     """
     encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
     with contextlib.suppress(OSError):
-        done = _ended([python, "-m", "lstmprof", "diagnose", place], PYTHONIOENCODING=encoding)
+        command = [python, "-m", "lstmprof", "diagnose", place]
+        command += [] if since is None else ["--since", since]
+        done = _ended(command, PYTHONIOENCODING=encoding)
         if not done.returncode:
             sys.stderr.write(done.stdout.decode(encoding, "replace"))
 

@@ -39,6 +39,7 @@ class ScriptRequest:
     force: bool = False
     quiet: bool = False
     parts: str = ""
+    compare_with: Optional[str] = None
     writer: str = sys.executable
     folder: str = ""
     facts: Dict[str, Any] = dataclasses.field(default_factory=dict)

@@ -172,7 +172,7 @@ class Watching:
             from lstmprof.capture.own.session import show_verdict
 
             with contextlib.suppress(KeyboardInterrupt):
-                show_verdict(self._path, self.request.writer)
+                show_verdict(self._path, self.request.writer, self.request.compare_with)
 
     def _finish(self) -> None:
         if self._writing is not None:
