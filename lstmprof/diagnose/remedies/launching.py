@@ -134,12 +134,12 @@ def xla(f: Finding) -> Match | None:
         return None
     fix = f"use {_XLA_OF_KERAS if is_keras(profile) else _XLA}"
     if on_cpu:
-        fix = f"try {_UNROLL if is_keras(profile) else _XLA}: not measured here"
+        fix = f"try {_UNROLL if is_keras(profile) else _XLA}: gain unknown"
     if row is not None:
         refusals = {"xla", f"xla on {'cpu' if on_cpu else 'cuda'}"} & row.refusals().keys()
         if refusals or _ctc(profile, row):
             return None
-        unmeasured = ": not measured here" if on_cpu else ""
+        unmeasured = ": gain unknown" if on_cpu else ""
         return Match(fix=f"compile the step with XLA (capture --xla){unmeasured}")
     saves = series_of_launches(f)
     in_loop = on_cpu and form_of(profile) == LOOP
