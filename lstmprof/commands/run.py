@@ -14,22 +14,38 @@ from lstmprof.commands import completion, options
 from lstmprof.errors import UsageError, command_line
 
 _DEFAULT = ScriptRequest("", "")
+#: Commands that start the processes of a job, and the modules that they run.
+_LAUNCHERS = {
+    "torchrun": "torch.distributed.run",
+    "accelerate": "accelerate.commands.accelerate_cli",
+}
 
 
 class _Run(click.Command):
     """The command, whose users first give it their script's options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse as click does.
+        """Parse as click does; after -m MODULE or a launcher, unknown options are its own.
 
         Raises:
             UsageError: no such option; says where the script's own stand.
         """
         try:
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, list(args))
         except click.NoSuchOption as error:
+            place = next((n for n, word in enumerate(args) if _is(error.option_name, word)), 0)
+            if any(word == "-m" or _is_launcher(word) for word in args[:place]):
+                return super().parse_args(ctx, [*args[:place], "--", *args[place:]])
             fault = error.format_message().rstrip(".")
             raise UsageError(fault, "put the script's options after --") from None
+
+
+def _is(option: str, word: str) -> bool:
+    return word == option or word.startswith(f"{option}=")
+
+
+def _is_launcher(word: str) -> bool:
+    return word in _LAUNCHERS and not Path(word).exists()
 
 
 @click.command(name="run", cls=_Run)
@@ -101,6 +117,11 @@ class _Run(click.Command):
 )
 @click.option("--name", metavar="NAME", help="Name of the run.  [default: the script's name]")
 @click.option("--force", is_flag=True, help="Overwrite a run of the same name.")
+@click.option(
+    "--compare-with",
+    metavar="RUN",
+    help="Earlier run, before a fix: end with what its verdict forecast and what was gained.",
+)
 @click.option("--quiet", is_flag=True, help="Print no verdict on the run at the end.")
 def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any) -> int:
     """Run a training script unchanged, and profile a few of its steps.
@@ -109,24 +130,37 @@ def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any)
     training loops, name the function that runs one step. It times some steps without a profiler,
     profiles a few, and times some again. All other steps run unmodified. The script keeps its
     output, input and exit code. Put the script's options after --. The verdict on the run follows
-    on stderr.
+    on stderr. The processes that torchrun, accelerate or torch.multiprocessing starts become one
+    run of several ranks.
 
     \b
     Example:
       lstmprof run train.py -- --epochs 1
       lstmprof run -m package.train --steps 5 --then stop -- data/
       lstmprof run train_jax.py --step-function train_step
+      lstmprof run --compare-with traces/train faster.py
+      lstmprof run torchrun --nproc-per-node 2 train.py
     """
     from lstmprof.capture.script.launch import run_script
+    from lstmprof.runs.border import border
     from lstmprof.runs.directory import check_name, staging
+    from lstmprof.runs.run import open_run
 
     if not script and not module:
         raise UsageError("no script is given", "give a file, or -m MODULE")
+    if not module and _is_launcher(script[0]):
+        module, script = _LAUNCHERS[script[0]], script[1:]
     target, arguments = (module, script) if module else (script[0], script[1:])
     if not module and Path(target).exists() and not Path(target).is_file():
         raise UsageError(f"{target}: not a regular file", "give the path of a Python script")
-    name = asked.pop("name") or (module or Path(target).stem)
+    launched = (Path(word).stem for word in script if word.endswith(".py"))
+    launches = module in _LAUNCHERS.values()
+    name = asked.pop("name") or (next(launched, module) if launches else module)
+    name = name or Path(target).stem
     check_name(Path(out), name, force=asked["force"])
+    if asked["compare_with"] is not None:
+        with border(asked["compare_with"]):
+            asked["compare_with"] = str(open_run(Path(asked["compare_with"])).path.resolve())
     with staging(Path(out)):  # to be known before a long training, not after
         pass
     asked["python"] = asked["python"] or sys.executable

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from lstmprof.cli import run as lstmprof
+
 SCRIPT = """
 import torch
 model = torch.nn.Linear(3, 3)
@@ -36,3 +38,14 @@ def test_it_ends_with_the_verdict_that_diagnose_prints_unless_it_is_to_be_quiet(
     assert verdict
     assert printed["loud"].endswith(verdict)
     assert " per step" not in printed["quiet"]
+
+
+def test_a_run_to_compare_with_that_is_not_there_is_refused_before_the_script_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("print('ran')")
+    assert lstmprof(["run", "--compare-with", "traces/none", "train.py"]) != 0
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "traces/none" in printed.err

@@ -141,4 +141,4 @@ def _write_run(request: ScriptRequest, folder: Path, report: Report) -> None:
     written(folder)
     report(f"wrote {request.place}; next: lstmprof diagnose {shlex.quote(request.place)}")
     if not request.quiet:
-        show_verdict(request.place, request.writer)
+        show_verdict(request.place, request.writer, request.compare_with)

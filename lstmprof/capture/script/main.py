@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 #: The file in the request's folder that names the process which runs the script.
 PID = "pid"
@@ -20,20 +21,44 @@ def main() -> None:
         del sys.path[0]  # this folder
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(here))))
     from lstmprof.capture.script import program
-    from lstmprof.capture.script.request import ScriptRequest
-    from lstmprof.capture.script.watching import Watching
 
-    del sys.path[0]
-    with open(sys.argv[1], encoding="utf-8") as file:
-        request = ScriptRequest.from_json(file.read())
-    os.remove(sys.argv[1])
+    request = _request(sys.argv[1])
     if request.folder:
         _follow_launcher(request.folder)
-    else:
-        os.rmdir(os.path.dirname(sys.argv[1]))
-    watching = Watching(request)
-    watching.install()
-    program.run(request, watching.steps)
+    steps = _watched(request)
+    del sys.path[0]
+    program.run(request, steps)
+
+
+def watch(path: str) -> None:
+    """Watch this process, which multiprocessing started, by the request at ``path``."""
+    _watched(_request(path))
+
+
+def _request(path: str) -> Any:
+    from lstmprof.capture.script.request import ScriptRequest
+
+    with open(path, encoding="utf-8") as file:
+        request = ScriptRequest.from_json(file.read())
+    os.remove(path)
+    if not request.folder:
+        os.rmdir(os.path.dirname(path))
+    return request
+
+
+def _watched(request: Any) -> Any:
+    """Watch the script from now on; if lstmprof cannot, let the script run alone."""
+    from lstmprof.capture.script.steps import Steps
+
+    try:
+        from lstmprof.capture.script.watching import Watching
+
+        watching = Watching(request)
+        watching.install()
+        return watching.steps
+    except Exception as error:
+        sys.stderr.write("lstmprof: cannot watch the script: {!r}\n".format(error))
+        return Steps(lambda source: None, lambda line: None)
 
 
 def _follow_launcher(folder: str) -> None:
