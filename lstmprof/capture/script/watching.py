@@ -141,9 +141,8 @@ class Watching:
         if self.steps.source is not None:
             return "the script ended before lstmprof recognised its steps; train longer"
         return (
-            "no step was seen (no call of a torch optimizer, keras fit or optax); name the "
-            "function "
-            "that runs one step with --step-function"
+            "no step was seen (no optimizer, backward pass, gradient or training batch); name the "
+            "function that runs one step with --step-function"
         )
 
 

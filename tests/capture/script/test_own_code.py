@@ -113,7 +113,8 @@ def test_a_gan_with_a_worker_and_accumulated_gradients_is_measured(tmp_path: Pat
     lines = [line for line in ended.stderr.splitlines() if line.startswith("lstmprof: ")]
     assert ended.returncode == 6, ended.stderr
     assert lines == [
-        "lstmprof: found 2 optimizers; a step ends with the last one (Adam)",
+        "lstmprof: a step ends with Adam (the last in turn), not with SGD; to change that, "
+        "name the function that runs one step with --step-function",
         "lstmprof: 5 backward passes per step",
         "lstmprof: wrote traces/gan; next: lstmprof diagnose traces/gan",
     ]

@@ -77,7 +77,9 @@ def test_a_step_of_a_gan_ends_with_its_rarest_optimizer() -> None:
             steps.ends("torch", critic)
         steps.ends("torch", generator)
     assert calls == ["end", "begin"] * 3
-    assert notes == ["found 2 optimizers; a step ends with the last one (Generator)"]
+    (note,) = notes
+    assert "ends with Generator (the last in turn), not with Optimizer;" in note
+    assert "--step-function" in note
 
 
 def test_an_optimizer_that_comes_later_ends_no_step() -> None:
@@ -112,10 +114,20 @@ def test_the_last_batch_of_an_epoch_is_followed_by_no_step() -> None:
 
 def test_keras_knows_its_steps_better_than_what_it_trains_with() -> None:
     steps, calls, _ = steps_of()
-    steps.ends("jax")
-    steps.ends("keras")
-    steps.ends("jax")
+    for source in ("jax gradient", "jax", "jax gradient", "keras", "jax"):
+        steps.ends(source)
+    assert calls == ["end", "begin"] * 3
+
+
+def test_a_better_source_is_observed_anew() -> None:
+    steps, calls, notes = steps_of()
+    for _ in range(OBSERVED + 1):
+        steps.ends("tensorflow gradient", "train.py:3")
     assert calls == ["end", "begin"] * 2
+    for _ in range(OBSERVED):
+        steps.ends("tensorflow", "update")
+    assert calls == ["end", "begin"] * 3
+    assert notes == []
 
 
 def test_no_step_is_another_thread_s_or_a_forked_process_s(monkeypatch: Any) -> None:
