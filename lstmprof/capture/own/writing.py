@@ -28,7 +28,10 @@ def written(folder: Path) -> Run:
     """
     result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
     profiles = tuple(_packed(folder / name) for name in result["profiles"])
-    measured = CaptureResult(result["metadata"], result["timings"], profiles, result["pid"])
+    inputs = Path(result["shapes"]) if result["shapes"] else None
+    measured = CaptureResult(
+        result["metadata"], result["timings"], profiles, result["pid"], shapes=inputs
+    )
     place = Path(result["place"])
     force = bool(result["force"])
     return write_captured(place.name, [measured], place.parent, force=force, source=OWN_CODE)

@@ -67,8 +67,9 @@ class Watching:
             self.report(str(error))
             self._tell()
             return None
-        if source == "torch" and "torch" in sys.modules:
-            self._ranges = TorchRanges(sys.modules["torch"], self._phase)
+        if source.startswith("torch") and "torch" in sys.modules:
+            self._ranges = ranges = TorchRanges(sys.modules["torch"], self._phase)
+            self.session.op_inputs = lambda count: ranges.sizes.of_last(ranges.steps, count)
         return _Ranged(self.session, self._ranges)
 
     def _phase(self, name: str) -> ContextManager[Any]:

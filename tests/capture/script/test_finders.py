@@ -207,12 +207,9 @@ def test_a_named_function_is_the_step_and_nothing_else_is() -> None:
     assert module.train(4) == 8
     assert steps.told == ["function begins", ("function", 8, False)]
     assert steps.functions == 1
-    assert "torch.optim.optimizer" not in finders.attachments(
-        ScriptRequest("a.py", "a", step_function="step"),
-        steps,
-        lambda begins: None,
-        {},  # type: ignore[arg-type]
-    )
+    request = ScriptRequest("a.py", "a", step_function="step")
+    attach = finders.attachments(request, steps, lambda begins: None, {})  # type: ignore[arg-type]
+    assert "torch.optim.optimizer" not in attach
 
 
 def test_a_method_that_is_marked_is_still_a_method() -> None:
