@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,6 +22,7 @@ from lstmprof.events import Profile
 from lstmprof.events.annotate import CAPTURED, annotated
 from lstmprof.events.annotate.steps import windows, with_steps
 from lstmprof.events.processes import Process, joined
+from lstmprof.events.table import EventTable
 from lstmprof.runs.directory import new_run
 from lstmprof.runs.ingest import described
 from lstmprof.runs.metadata import run_info
@@ -109,11 +111,22 @@ def _profile(rounds: Sequence[CaptureResult], *, own_scopes: bool) -> Profile:
     processes = []
     for result in rounds:
         profile = formats.read(result.profiles[0])
-        events = with_inputs(annotated(profile.events, captured=own_scopes), result.shapes)
+        whole_steps = _whole_steps(profile.events, len(result.metadata["profiled_wall_ns"]))
+        events = with_inputs(annotated(whole_steps, captured=own_scopes), result.shapes)
         processes.append(Process(replace(profile, events=events), result.pid))
     whole = joined(processes)
     events = with_steps(whole.events, windows(whole.events, captured=True))
     return replace(whole, events=events)
+
+
+def _whole_steps(events: EventTable, count: int) -> EventTable:
+    """Return ``events`` in which a step that the training's end cut short is a range."""
+    cut = windows(events, captured=True)[count:]
+    if not cut or cut[0].step is None:
+        return events
+    kinds = np.array(events.column("kind").to_pylist(), dtype=object)
+    kinds[events.is_kind("step") & (events.start_ns >= cut[0].start_ns)] = "range"
+    return events.with_columns({"kind": pa.array(kinds, pa.string())})
 
 
 def _put(source: Path, place: Path) -> None:

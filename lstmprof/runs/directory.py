@@ -102,7 +102,7 @@ def check_name(out: Path, name: str, *, force: bool = False) -> None:
         raise UsageError(f"the run name '{name[:40]}…' is too long", "choose a shorter --name")
     if (out / name).is_symlink():
         raise RunError(
-            f"{out / name}: is a link to {(out / name).readlink()}",
+            f"{out / name}: is a link to {os.readlink(str(out / name))}",
             "choose another --out or --name",
         )
     _check_place(out / name, force=force)
@@ -134,7 +134,7 @@ def _is_there(place: Path) -> RunError:
 def _cannot(out: Path, what: str, fault: OSError) -> RunError:
     """The error for a folder of runs in which ``what`` failed."""
     reason = fault.strerror or str(fault)
-    place = "LSTMPROF_CACHE" if out.is_relative_to(cache_folder()) else "--out"
+    place = "LSTMPROF_CACHE" if cache_folder() in [out, *out.parents] else "--out"
     step = f"set {place} to a writable folder with free space"
     if fault.errno == errno.EFBIG:
         step = next_step_of(fault, step)

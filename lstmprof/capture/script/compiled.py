@@ -56,6 +56,9 @@ class Program:
 
     def trains(self, source: str, who: Any, outcome: Any) -> None:
         """Note that parameters are updated, or gradients computed, here and now."""
+        self._steps.safely(self._trains, source, who, outcome)
+
+    def _trains(self, source: str, who: Any, outcome: Any) -> None:
         if self._calls.names:
             outermost = self._calls.names[0]
             before = self._trained_by.get(outermost)

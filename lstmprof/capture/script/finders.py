@@ -56,10 +56,6 @@ def attachments(
     eager = "tensorflow.python.eager."
     updates = functools.partial(compiled.watch_updates, jax)
     functions = functools.partial(compiled.watch_functions, tensorflow)
-    backward = _Backward(steps)
-
-    def watch_optimizers(module: Any) -> None:
-        _watch_torch(steps, optimizing, backward, module)
 
     def watch_model(module: Any) -> None:
         _look_at_padding(facts, module)
@@ -71,8 +67,8 @@ def attachments(
         "keras.src.optimizers.base_optimizer": functools.partial(
             _watch_keras_optimizers, steps, {"jax": jax, "tensorflow": tensorflow}
         ),
-        "torch.optim.optimizer": watch_optimizers,
-        "torch.autograd": backward.watch,
+        "torch.optim.optimizer": functools.partial(_watch_torch, steps, optimizing),
+        "torch.autograd": _Backward(steps).watch,
         "jax": functools.partial(compiled.watch_jax, jax),
         "optax": updates,
         "equinox": updates,
@@ -83,9 +79,7 @@ def attachments(
     }
 
 
-def _watch_torch(
-    steps: Steps, optimizing: Callable[[bool], None], backward: _Backward, module: Any
-) -> None:
+def _watch_torch(steps: Steps, optimizing: Callable[[bool], None], module: Any) -> None:
     """``module`` is torch.optim.optimizer: wrap ``step`` of each class once there is one of it.
 
     torch's own hooks after a step run inside its range ``Optimizer.step``, where none can end.
@@ -96,7 +90,7 @@ def _watch_torch(
     @functools.wraps(init)
     def made(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
-        backward.has_optimizer = True
+        steps.optimizers += 1
         step = type(self).step
         if not getattr(step, "watched", False):
             type(self).step = _watched(step, stepping, steps, optimizing)
@@ -273,7 +267,6 @@ class _Backward:
     """
 
     def __init__(self, steps: Steps) -> None:
-        self.has_optimizer = False
         self._steps = steps
         self._parameter: Any = None
         self._resets: List[int] = []  # passes before which gradients were reset
@@ -286,10 +279,10 @@ class _Backward:
 
         @functools.wraps(backward)
         def passed(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-            if self.has_optimizer or not self._steps.counts("torch gradient"):
+            if self._steps.optimizers or not self._steps.counts("torch gradient"):
                 return backward(tensors, *args, **kwargs)
             if not self._per_step:
-                self._observe(tensors)
+                self._steps.safely(self._observe, tensors)
             result = backward(tensors, *args, **kwargs)
             self._ends()
             return result

@@ -20,7 +20,7 @@ from lstmprof.capture import nsys
 from lstmprof.capture.request import NSYS
 from lstmprof.capture.script import main
 from lstmprof.capture.script.request import ScriptRequest
-from lstmprof.capture.script.watching import TOLD
+from lstmprof.capture.script.watching import LINES, TOLD
 from lstmprof.errors import CaptureError, LstmprofError, UsageError
 from lstmprof.scratch import temporary_folder
 
@@ -53,6 +53,9 @@ def run_script(
         if request.profiler == NSYS:
             command = nsys.around(command, folder)
         code = _ended(command)
+        if (folder / LINES).exists():
+            for line in (folder / LINES).read_text(encoding="utf-8").splitlines():
+                report(line)
         if code < 0 and -code != signal.SIGINT:  # the user knows of that
             report(f"signal {signal.Signals(-code).name} killed the script")
         code = 128 - code if code < 0 else code

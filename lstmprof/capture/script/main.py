@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 
 def main() -> None:
@@ -18,14 +19,27 @@ def main() -> None:
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(here))))
     from lstmprof.capture.script import program
     from lstmprof.capture.script.request import ScriptRequest
-    from lstmprof.capture.script.watching import Watching
 
-    del sys.path[0]
     with open(sys.argv[1], encoding="utf-8") as file:
         request = ScriptRequest.from_json(file.read())
-    watching = Watching(request)
-    watching.install()
-    program.run(request, watching.steps)
+    steps = _watched(request)
+    del sys.path[0]
+    program.run(request, steps)
+
+
+def _watched(request: Any) -> Any:
+    """Watch the script from now on; if lstmprof cannot, let the script run alone."""
+    from lstmprof.capture.script.steps import Steps
+
+    try:
+        from lstmprof.capture.script.watching import Watching
+
+        watching = Watching(request)
+        watching.install()
+        return watching.steps
+    except Exception as error:
+        sys.stderr.write("lstmprof: cannot watch the script: {!r}\n".format(error))
+        return Steps(lambda source: None, lambda line: None)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,18 @@
 """What measures a script while it runs: finders tell steps, steps drive a session.
 
-Whatever goes wrong in it costs the script nothing but a line on stderr.
+A fault of lstmprof ends the measurement, never the script: ``Steps.safely`` catches it. All lines
+are kept in a file, which the parent prints once the script is over.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import sys
 import threading
+import traceback
 from typing import Any, Callable, ContextManager, Dict, Optional
 
 from lstmprof.capture.script import finders
@@ -19,8 +22,12 @@ from lstmprof.capture.script.request import STOP, ScriptRequest
 from lstmprof.capture.script.steps import Steps
 from lstmprof.errors import LstmprofError, one_line
 
+#: The folder of lstmprof.
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 #: The file in the request's folder that is there once the script's process has said how it ended.
 TOLD = "told"
+#: The file in the request's folder with the lines that the user is to read.
+LINES = "lines"
 
 
 class Watching:
@@ -29,22 +36,38 @@ class Watching:
     def __init__(self, request: ScriptRequest) -> None:
         self.request = request
         self.facts: Dict[str, Any] = dict(request.facts)
-        self.steps = Steps(self._begun, self.report, self._measured)
+        self.steps = Steps(self._begun, self.report, self._measured, self._failed)
         self.session: Any = None
         self._ranges: Optional[TorchRanges] = None
         self._pid = os.getpid()
 
     def install(self) -> None:
         """Watch every import from now on, and the end of the process."""
+        self.steps.safely(self._install)
+
+    def _install(self) -> None:
         attach = finders.attachments(self.request, self.steps, self._optimizing, self.facts)
         Watch({name: self._careful(do) for name, do in attach.items()}).install()
-        atexit.register(self._at_exit)
+        atexit.register(self.steps.safely, self._at_exit)
 
     def report(self, line: str) -> None:
-        """Say a line beside the script's output."""
-        if sys.stderr is not None:
-            sys.stderr.write("lstmprof: {}\n".format(one_line(line)))
-            sys.stderr.flush()
+        """Keep a line for the user. It would cut through a progress bar if it were printed now."""
+        with open(os.path.join(self.request.folder, LINES), "a", encoding="utf-8") as file:
+            file.write(one_line(line) + "\n")
+
+    def _failed(self, error: Exception) -> None:
+        """Stop measuring after a fault of lstmprof, and keep the place of the fault."""
+        with contextlib.suppress(Exception):
+            if self._ranges is not None:
+                self._ranges.set(False)
+        with contextlib.suppress(Exception):
+            reason = "lstmprof failed, the script ran on without it: {!r}{}; please report this"
+            reason = reason.format(error, _place_of(error))
+            if self.session is not None and not self.session.is_over:
+                self.session.abandon(reason)
+            else:
+                self.report("did not write {}: {}".format(self.request.place, reason))
+            self._tell()
 
     def _careful(self, attach: Callable[[Any], None]) -> Callable[[Any], None]:
         def attached(module: Any) -> None:
@@ -68,8 +91,9 @@ class Watching:
             self._tell()
             return None
         if source.startswith("torch") and "torch" in sys.modules:
-            self._ranges = ranges = TorchRanges(sys.modules["torch"], self._phase)
+            ranges = TorchRanges(sys.modules["torch"], self._phase, self.steps.safely)
             self.session.op_inputs = lambda count: ranges.sizes.of_last(ranges.steps, count)
+            self._ranges = ranges
         return _Ranged(self.session, self._ranges)
 
     def _phase(self, name: str) -> ContextManager[Any]:
@@ -77,6 +101,9 @@ class Watching:
         return phase
 
     def _optimizing(self, begins: bool) -> None:
+        self.steps.safely(self._optimize, begins)
+
+    def _optimize(self, begins: bool) -> None:
         if self._ranges is None or not self.steps.profiling:
             return
         if begins:
@@ -88,7 +115,8 @@ class Watching:
         """The last step was measured: the run is written while the script goes on, or ends."""
         self._tell_backwards()
         if self.request.then != STOP:
-            threading.Thread(target=self._end, name="lstmprof").start()
+            write = threading.Thread(target=self.steps.safely, args=(self._end,), name="lstmprof")
+            write.start()
             return
         self._end()
         if threading.current_thread() is not threading.main_thread():
@@ -174,3 +202,12 @@ class _Ranged:
         self._session.step_end(outcome)
         if self._ranges is not None and not self._session.profiling:
             self._ranges.set(False)
+
+
+def _place_of(error: Exception) -> str:
+    """The file and line of lstmprof in which ``error`` was raised, if there is one."""
+    trace = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in trace if frame.filename.startswith(_PACKAGE)]
+    if not own:
+        return ""
+    return " ({}:{})".format(os.path.relpath(own[-1].filename, _PACKAGE), own[-1].lineno)

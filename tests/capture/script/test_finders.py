@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 import types
@@ -18,7 +19,7 @@ from lstmprof.capture.script.request import ScriptRequest
 class Steps:
     """Notes what it is told."""
 
-    functions = 0
+    functions = optimizers = 0
 
     def __init__(self) -> None:
         self.told: list[Any] = []
@@ -28,6 +29,10 @@ class Steps:
 
     def counts(self, source: str) -> bool:
         return True
+
+    def safely(self, do: Callable[..., Any], *args: Any) -> Any:
+        with contextlib.suppress(TypeError, AttributeError):
+            return do(*args)
 
     def ends(self, source: str, who: Any = None, outcome: Any = None, follows: bool = True) -> None:
         self.told.append((source, outcome, follows))
