@@ -14,6 +14,7 @@ import threading
 from typing import Any, Callable, Dict, List, Union
 
 from lstmprof.capture.script.marking import Seen
+from lstmprof.capture.script.sizes import GraphSizes
 from lstmprof.capture.script.steps import Steps, rank
 
 #: Packages whose frames are not the script's.
@@ -53,6 +54,10 @@ class Program:
         if not names and name in self._trained_by:
             self._steps.ends(self._trained_by[name], name, outcome=result)
         return result
+
+    def is_step(self, name: str) -> bool:
+        """Return whether the function of this name trains, and is in no other."""
+        return not self._calls.names and name in self._trained_by
 
     def trains(self, source: str, who: Any, outcome: Any) -> None:
         """Note that parameters are updated, or gradients computed, here and now."""
@@ -140,14 +145,17 @@ def watch_updates(program: Program, package: Any) -> None:
     package.apply_updates = applied
 
 
-def watch_functions(program: Program, module: Any) -> None:
+def watch_functions(program: Program, sizes: GraphSizes, module: Any) -> None:
     """Watch the calls of ``tf.function``; ``module`` defines its class."""
     call = module.Function.__call__
 
     @functools.wraps(call)
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
         name = name_of(getattr(self, "_python_function", self))
-        return program.call(name, call, (self, *args), kwargs)
+        result = program.call(name, call, (self, *args), kwargs)
+        if program.is_step(name):
+            sizes.function = self
+        return result
 
     module.Function.__call__ = called
 

@@ -17,6 +17,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 from lstmprof.capture.script import compiled
 from lstmprof.capture.script.marking import mark_attribute, placed
 from lstmprof.capture.script.request import ScriptRequest
+from lstmprof.capture.script.sizes import GraphSizes
 from lstmprof.capture.script.steps import Steps
 
 Attach = Callable[[Any], None]
@@ -24,6 +25,8 @@ Attach = Callable[[Any], None]
 _FILLING = 0
 #: Sequences of a batch that are looked at.
 _LOOKED_AT = 512
+#: The batch of Keras's ``fit`` by default.
+_KERAS_BATCH = 32
 #: Backward passes after which gradients that were never reset count as those of one step each.
 _MOST_PASSES = 32
 #: Ops of a TensorFlow 1 graph that update parameters. Others assign what ``tf.gradients`` made; it
@@ -34,14 +37,18 @@ _OF_GRADIENTS = re.compile(r"(?:^|/)gradients(?:_\d+)?/")
 
 
 def attachments(
-    request: ScriptRequest, steps: Steps, optimizing: Callable[[bool], None], facts: Dict[str, Any]
+    request: ScriptRequest,
+    steps: Steps,
+    optimizing: Callable[[bool], None],
+    facts: Dict[str, Any],
+    sizes: GraphSizes,
 ) -> Dict[str, Attach]:
     """What is done to each module as soon as it was imported.
 
     ``optimizing`` is told when an optimizer of PyTorch begins to step and when it has; ``facts``
-    get what is seen on the way.
+    and ``sizes`` get what is seen on the way.
     """
-    keras = {"keras.src.models.model": functools.partial(_look_at_padding, facts)}
+    keras = {"keras.src.models.model": functools.partial(_watch_fit, facts, sizes)}
     module, name = placed(request.step_function)
     if module is not None and name is not None:
 
@@ -55,10 +62,10 @@ def attachments(
     tensorflow = compiled.Program(steps, compiled.builds_a_graph)
     eager = "tensorflow.python.eager."
     updates = functools.partial(compiled.watch_updates, jax)
-    functions = functools.partial(compiled.watch_functions, tensorflow)
+    functions = functools.partial(compiled.watch_functions, tensorflow, sizes)
 
     def watch_model(module: Any) -> None:
-        _look_at_padding(facts, module)
+        _watch_fit(facts, sizes, module)
         _watch_train_on_batch(steps, module)
 
     return {
@@ -235,17 +242,20 @@ def _trains(node: Any) -> bool:
     return False
 
 
-def _look_at_padding(facts: Dict[str, Any], module: Any) -> None:
-    """``module`` is that of Keras's Model: where the sequences that it masks are filled up."""
+def _watch_fit(facts: Dict[str, Any], sizes: GraphSizes, module: Any) -> None:
+    """``module`` is that of Keras's Model: see where masked sequences are padded, and the batch."""
     fit = module.Model.fit
 
     @functools.wraps(fit)
-    def looked_at(self: Any, x: Any = None, *args: Any, **kwargs: Any) -> Any:
+    def fitted(self: Any, x: Any = None, *args: Any, **kwargs: Any) -> Any:
         masks = any(getattr(layer, "mask_zero", False) for layer in getattr(self, "layers", ()))
         facts["padding"] = padding_of(x) if masks else None
+        if hasattr(x, "shape"):
+            batch = kwargs.get("batch_size") or (args[1] if len(args) > 1 else None)
+            sizes.batch = batch or _KERAS_BATCH
         return fit(self, x, *args, **kwargs)
 
-    module.Model.fit = looked_at
+    module.Model.fit = fitted
 
 
 def padding_of(x: Any) -> Any:

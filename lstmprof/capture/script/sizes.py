@@ -1,14 +1,15 @@
-"""Record the sizes of recurrent layers from the calls of their modules, as inputs of their ops.
+"""Record the sizes of recurrent layers, as inputs of their ops: by modules' calls or a graph.
 
 A profile without shapes does not say how many time steps a layer has. Its module's input does, for
-the price of a list entry per call. Sources: torch/nn/modules/rnn.py; ``breakdown.recurrent``, which
-reads these inputs as if the profiler had recorded them.
+the price of a list entry per call; TensorFlow's compiled step has them in its graph. What reads the
+inputs is ``breakdown.recurrent``, as if the profiler had recorded them. Source:
+torch/nn/modules/rnn.py.
 """
 
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Iterator, List, NamedTuple
+from typing import Any, Iterator, List, NamedTuple, Optional
 
 from lstmprof.capture.worker.shapes import OpInputs, StepInputs
 
@@ -62,6 +63,27 @@ class ModuleSizes:
             if self._torch.is_autocast_enabled(kind):
                 dtype = self._torch.get_autocast_dtype(kind)
         return str(dtype).replace("torch.", "")
+
+
+class GraphSizes:
+    """The inputs of the nodes of the ``tf.function`` that is the step."""
+
+    def __init__(self) -> None:
+        self.function: Any = None
+        self.batch: Optional[int] = None  # of Keras's fit, whose graph leaves it open
+
+    def inputs(self) -> List[OpInputs]:
+        """Return those on which the function's graphs agree: it may be traced several times."""
+        from lstmprof.capture.worker.loops._nodes import inputs_of, nodes_of
+
+        traced: List[Any] = getattr(self.function, "_list_all_concrete_functions", list)()
+        graphs = [list(inputs_of(nodes_of(each.graph), self.batch)) for each in traced]
+        others = [{repr(inputs) for inputs in graph} for graph in graphs[1:]]
+        return [
+            inputs
+            for inputs in (graphs[0] if graphs else ())
+            if all(repr(inputs) in graph for graph in others)
+        ]
 
 
 def _of_layer(call: _Call) -> OpInputs:

@@ -19,6 +19,7 @@ from lstmprof.capture.script import finders
 from lstmprof.capture.script.imports import Watch
 from lstmprof.capture.script.ranges import OPTIMIZER, TorchRanges
 from lstmprof.capture.script.request import STOP, ScriptRequest
+from lstmprof.capture.script.sizes import GraphSizes
 from lstmprof.capture.script.steps import Steps
 from lstmprof.errors import LstmprofError, one_line
 
@@ -38,6 +39,7 @@ class Watching:
         self.facts: Dict[str, Any] = dict(request.facts)
         self.steps = Steps(self._begun, self.report, self._measured, self._failed)
         self.session: Any = None
+        self.sizes = GraphSizes()
         self._ranges: Optional[TorchRanges] = None
         self._pid = os.getpid()
 
@@ -46,7 +48,9 @@ class Watching:
         self.steps.safely(self._install)
 
     def _install(self) -> None:
-        attach = finders.attachments(self.request, self.steps, self._optimizing, self.facts)
+        attach = finders.attachments(
+            self.request, self.steps, self._optimizing, self.facts, self.sizes
+        )
         Watch({name: self._careful(do) for name, do in attach.items()}).install()
         atexit.register(self.steps.safely, self._at_exit)
 
@@ -94,6 +98,8 @@ class Watching:
             ranges = TorchRanges(sys.modules["torch"], self._phase, self.steps.safely)
             self.session.op_inputs = lambda count: ranges.sizes.of_last(ranges.steps, count)
             self._ranges = ranges
+        elif self.session.framework == "tensorflow":
+            self.session.op_inputs = lambda count: self.sizes.inputs()
         return _Ranged(self.session, self._ranges)
 
     def _phase(self, name: str) -> ContextManager[Any]:

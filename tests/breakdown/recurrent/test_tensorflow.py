@@ -167,3 +167,20 @@ def test_a_condition_that_ran_no_oftener_than_the_loop_is_of_one_run() -> None:
     nodes.rows.pop()
     (layer,) = nodes.layers()
     assert known(layer, "time_steps", "calls") == (5, 1)
+
+
+def small_layer(*products: tuple[list[int], list[int]]) -> list[dict[str, Any]]:
+    """A loop of 5 time steps of which the profiler recorded the products alone."""
+    nodes = Nodes()
+    for _ in range(5):
+        nodes.ran("f/while/cond/_6/f/while/Less:Less")
+        for number, (data, weight) in enumerate(products):
+            nodes.ran(f"f/while/body/_7/f/while/MatMul_{number}:_MklMatMul", data, weight)
+    nodes.ran("f/while/cond/_6/f/while/Less:Less")
+    return nodes.layers()
+
+
+def test_products_show_a_small_layer_whose_activations_were_omitted() -> None:
+    (layer,) = small_layer(([6, 10], [10, 64]), ([6, 16], [16, 64]))
+    assert known(layer, "cell", *NETWORK) == ("lstm", 5, 6, 10, 16, 1, 1, 5)
+    assert small_layer(([6, 10], [10, 32]), ([6, 16], [16, 32])) == []  # two gates are no cell

@@ -14,6 +14,7 @@ import pytest
 
 from lstmprof.capture.script import compiled, finders, marking
 from lstmprof.capture.script.request import ScriptRequest
+from lstmprof.capture.script.sizes import GraphSizes
 
 
 class Steps:
@@ -42,7 +43,7 @@ def attached(steps: Steps, function: str | None = None, **modules: Any) -> dict[
     """The facts of modules that were looked at when they were imported."""
     facts: dict[str, Any] = {}
     request = ScriptRequest("train.py", "traces/train", step_function=function)
-    attach = finders.attachments(request, steps, lambda begins: None, facts)  # type: ignore[arg-type]
+    attach = finders.attachments(request, steps, lambda begins: None, facts, GraphSizes())  # type: ignore[arg-type]
     for name, module in modules.items():
         attach[name.replace("__", ".")](module)
     return facts
@@ -213,7 +214,7 @@ def test_a_named_function_is_the_step_and_nothing_else_is() -> None:
     assert steps.told == ["function begins", ("function", 8, False)]
     assert steps.functions == 1
     request = ScriptRequest("a.py", "a", step_function="step")
-    attach = finders.attachments(request, steps, lambda begins: None, {})  # type: ignore[arg-type]
+    attach = finders.attachments(request, steps, lambda begins: None, {}, GraphSizes())  # type: ignore[arg-type]
     assert "torch.optim.optimizer" not in attach
 
 

@@ -7,8 +7,9 @@
   is called ``while``, and ``gradients/<loop>/<node>_grad/…``. The condition runs once more than
   the body, which tells how often the loop ran and with how many time steps.
 
-A loop holds a cell where it has a cell's op, or a product with σ and tanh. TensorFlow's profiler
-tells no shapes on a host thread by itself.
+A loop holds a cell if it has a cell's op, or a product with σ and tanh. TensorFlow's profiler omits
+short ops, such as σ and tanh of a small layer; then the widths of the products show the cell, if
+shapes were recorded beside the profile: TensorFlow's profiler has none of a host thread.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from lstmprof.breakdown.recurrent.cells import CELL, PRODUCT, SIGMOID, TANH, Op,
 from lstmprof.breakdown.recurrent.loop import Loop, calls_of, in_words
 from lstmprof.breakdown.recurrent.network import Network, by_length, dtype_named
 from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, shape_at
+from lstmprof.breakdown.recurrent.profiles.torch_compiled import compiled_units
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import UNKNOWN, EventTable
@@ -141,7 +143,8 @@ def tensorflow_calls(events: EventTable) -> Iterator[Call]:
 def _matters(node: _Node) -> bool:
     """Whether it may be a layer, or a cell in a loop."""
     layer = _CUDNN.fullmatch(node.op_type) or _BLOCK.fullmatch(node.op_type)
-    return bool(layer) or node.sort == CELL or (node.loop is not None and node.sort == TANH)
+    in_loop = node.loop is not None and node.sort in (TANH, PRODUCT)
+    return bool(layer) or node.sort == CELL or in_loop
 
 
 def _with_gradients(
@@ -276,11 +279,16 @@ def _loops(
         counts[code] += 1
     pattern = [row for code, row in firsts.items() if step.nodes[code].sort is not None]
     sorts = [step.node(row).sort for row in pattern]
-    if not (CELL in sorts or {PRODUCT, SIGMOID, TANH} <= set(sorts)):
+    if CELL in sorts or {PRODUCT, SIGMOID, TANH} <= set(sorts):
+        units = tuple(_units(step, pattern))
+    else:
+        products = [step.op(row) for row in pattern if step.node(row).sort == PRODUCT]
+        dtype = products[0].dtype if products else None
+        units = compiled_units([(op.data, op.weight) for op in products], dtype)
+    if not units:
         return
     turns = min(counts[int(step.codes[row])] for row in pattern)
     runs = conditions - turns if conditions > turns and turns % (conditions - turns) == 0 else 1
-    units = tuple(_units(step, pattern))
     cells = [s for s in sorts if s == CELL]
     op = (
         step.node(pattern[sorts.index(CELL)]).op_type

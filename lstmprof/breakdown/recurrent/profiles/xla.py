@@ -288,7 +288,8 @@ def _unit(operands: Sequence[tuple[Shape, Shape]], tanhs: Sequence[Shape]) -> Ne
             unit = unit_of_both(known, hidden)
         if unit.hidden:
             fitting.append(replace(unit, batch=batch))
-    read = [unit for unit in fitting if {unit.batch, unit.hidden} in map(set, tanhs)]
+    states = [set(shape) for shape in tanhs]
+    read = [unit for unit in fitting if {unit.batch, unit.hidden} in states]
     return next(iter(read or fitting), Network())
 
 
