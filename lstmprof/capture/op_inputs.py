@@ -23,6 +23,8 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 #: A node of a loop or branch, as TensorFlow names it where its function was put into the graph.
 _INLINED = re.compile(r".*/(?:body|cond|then|else)/_\d+/")
 _OP_TYPE = re.compile(r":\w+$")
+#: A node of a function that was put into the graph of its caller.
+_CALLED = re.compile(r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
 
 #: Shapes and types of the inputs of an op; the number of their step, None for every step.
 Entry = tuple[str, str, int | None]
@@ -94,4 +96,6 @@ def _recorded(name: str, recorded: Recorded) -> list[Entry]:
 
 def _plain(name: str) -> str:
     """``forward/while/MatMul`` of ``forward/while/body/_1/forward/while/MatMul:_MklMatMul``."""
-    return _OP_TYPE.sub("", _INLINED.sub("", name)) if "/" in name else name
+    if "/" not in name:
+        return name
+    return _OP_TYPE.sub("", _CALLED.sub("", _INLINED.sub("", name)))

@@ -50,6 +50,11 @@ def test_other_numbers_of_ops_get_shapes_only_where_all_agree(tmp_path: Path) ->
     assert joined(events, tmp_path, *recorded) == ["[[1,2]]", "[[1,2]]", None] * 2
 
 
+def test_a_node_of_a_function_that_was_inlined_is_found(tmp_path: Path) -> None:
+    events = profile("StatefulPartitionedCall/model/dense/MatMul:_MklMatMul", steps=1)
+    assert joined(events, tmp_path, ("model/dense/MatMul", [[], [40, 7]])) == ["[[],[40,7]]"]
+
+
 def test_inputs_with_a_step_belong_to_that_step_and_only_if_it_has_as_many_ops(
     tmp_path: Path,
 ) -> None:

@@ -169,6 +169,16 @@ def test_a_condition_that_ran_no_oftener_than_the_loop_is_of_one_run() -> None:
     assert known(layer, "time_steps", "calls") == (5, 1)
 
 
+def test_directions_side_by_side_are_one_layer_though_one_ends_after_what_reads_them() -> None:
+    nodes = Nodes()
+    for number in range(2):
+        nodes.loop(f"forward/while_{number}", 9, 10, 16)
+    nodes.ran("forward/dense/MatMul:MatMul", [6, 32], [32, 5])
+    nodes.ran("forward/while_1/body/_7/forward/while_1/add:AddV2")
+    (layer,) = nodes.layers()
+    assert known(layer, "layers", "directions") == (1, 2)
+
+
 def small_layer(*products: tuple[list[int], list[int]]) -> list[dict[str, Any]]:
     """A loop of 5 time steps of which the profiler recorded the products alone."""
     nodes = Nodes()

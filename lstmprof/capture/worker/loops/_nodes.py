@@ -16,7 +16,7 @@ FUSED_INTO = ("BiasAdd", "Add", "AddV2", "Tanh", "Sigmoid", "Relu", "Elu", "Leak
 def inputs_of(nodes: Iterable[Any], batch: Optional[int] = None) -> Iterator[shapes.OpInputs]:
     """Yield those of each node, and of the product that may be fused into it.
 
-    ``batch`` is the first dimension of tensors whose graph leaves it open.
+    ``batch`` is the first dimension of tensors in the body of a loop, if the graph leaves it open.
     """
     for op in nodes:
         yield _inputs(op, op.name, batch)
@@ -38,6 +38,8 @@ def nodes_of(graph: Any, seen: Optional[Set[str]] = None) -> Iterator[Any]:
 
 
 def _inputs(op: Any, name: str, batch: Optional[int]) -> shapes.OpInputs:
+    if "while" not in getattr(getattr(op, "graph", None), "name", ""):
+        batch = None  # elsewhere a reshape may have joined batch and time
     inputs = getattr(op, "inputs", ())  # a condition's placeholders have no such list in 2.8
     tensors = [(_static(each.shape, batch), each.dtype.base_dtype.name) for each in inputs]
     return shapes.of_tensors(name, tensors)
