@@ -82,7 +82,7 @@ def attachments(
         eager + "polymorphic_function.polymorphic_function": functions,
         eager + "def_function": functions,  # before TensorFlow 2.11
         eager + "backprop": functools.partial(compiled.watch_tapes, tensorflow),
-        "tensorflow.python.client.session": functools.partial(_watch_sessions, steps),
+        "tensorflow.python.client.session": functools.partial(_watch_sessions, steps, sizes),
     }
 
 
@@ -184,7 +184,7 @@ def _watch_keras_optimizers(
     module.BaseOptimizer.apply = applied
 
 
-def _watch_sessions(steps: Steps, module: Any) -> None:
+def _watch_sessions(steps: Steps, sizes: GraphSizes, module: Any) -> None:
     """``module`` is that of TensorFlow 1's Session: a run of what trains ends a step."""
     run = module.BaseSession.run
     trained_by: Dict[Any, Optional[str]] = {}
@@ -205,6 +205,7 @@ def _watch_sessions(steps: Steps, module: Any) -> None:
             with contextlib.suppress(Exception):  # a fetch of a kind that nobody foresaw
                 name = training_node(self.graph, fetches)
         if name is not None:
+            sizes.graph = self.graph
             steps.ends("tensorflow", name)
         return result
 

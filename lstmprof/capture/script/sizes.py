@@ -66,10 +66,11 @@ class ModuleSizes:
 
 
 class GraphSizes:
-    """The inputs of the nodes of the ``tf.function`` that is the step."""
+    """The inputs of the nodes of the ``tf.function`` that is the step, or of a session's graph."""
 
     def __init__(self) -> None:
         self.function: Any = None
+        self.graph: Any = None  # of TensorFlow 1
         self.batch: Optional[int] = None  # of Keras's fit, whose graph leaves it open
 
     def inputs(self) -> List[OpInputs]:
@@ -77,7 +78,8 @@ class GraphSizes:
         from lstmprof.capture.worker.loops._nodes import inputs_of, nodes_of
 
         traced: List[Any] = getattr(self.function, "_list_all_concrete_functions", list)()
-        graphs = [list(inputs_of(nodes_of(each.graph), self.batch)) for each in traced]
+        listed = [self.graph] if self.graph is not None else [each.graph for each in traced]
+        graphs = [list(inputs_of(nodes_of(graph), self.batch)) for graph in listed]
         others = [{repr(inputs) for inputs in graph} for graph in graphs[1:]]
         return [
             inputs
