@@ -21,10 +21,8 @@ from lstmprof.capture.worker.profiling import (
     no_ranges,
     throwaway_steps,
 )
-from lstmprof.capture.worker.shapes import OpInputs, written
+from lstmprof.capture.worker.shapes import FILE, OpInputs, written
 from lstmprof.implementations import Implementation
-
-SHAPES = "shapes.json"
 
 
 class Trainer(Profiler):
@@ -85,7 +83,7 @@ class Trainer(Profiler):
             kernels = first_found(raw, self.needles())
             files = [compressed(raw, os.path.join(folder, name + ".gz"))]
         shutil.rmtree(logs, ignore_errors=True)
-        shapes = written(self.shapes(folder), os.path.join(os.path.dirname(folder), SHAPES))
+        shapes = written(self.shapes(folder), os.path.join(os.path.dirname(folder), FILE))
         return Profiled(walls_ns, losses, files, kernels, cost, shapes)
 
     def shapes(self, folder: str) -> Iterable[OpInputs]:

@@ -16,7 +16,7 @@ tensorflow/python/training/experimental/loss_scale.py 2.21.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, List, Sequence, Set, Tuple
+from typing import Any, Callable, Iterator, List, Sequence, Tuple
 
 import numpy as np
 import tensorflow as tf
@@ -24,7 +24,7 @@ import tensorflow as tf
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import loops, shapes
-from lstmprof.capture.worker.loops._nodes import inputs_of
+from lstmprof.capture.worker.loops._nodes import inputs_of, nodes_of
 from lstmprof.capture.worker.peaks import Run
 from lstmprof.capture.worker.profilers import tensorflow as profilers
 from lstmprof.capture.worker.profiling import Ranges
@@ -116,7 +116,7 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
     def shapes(self, folder: str) -> Iterator[shapes.OpInputs]:
         """By the graph of the compiled step: the profiler tells no shapes (2.21)."""
         batch = tf.nest.map_structure(tf.constant, self.batch)
-        return inputs_of(_nodes(self.function.get_concrete_function(*batch).graph, set()))
+        return inputs_of(nodes_of(self.function.get_concrete_function(*batch).graph))
 
     def needles(self) -> Sequence[Tuple[str, str]]:
         """Operators of the implementation, unless XLA fused them."""
@@ -293,14 +293,3 @@ def _divided(gradient: Any, scale: tf.Tensor) -> Any:
 def loss_scaling(precision: str) -> Unscaled:
     """The scaling that ``precision`` needs."""
     return DynamicallyScaled() if precision == "amp-fp16" else Unscaled()
-
-
-def _nodes(graph: Any, seen: Set[str]) -> Iterator[Any]:
-    """The nodes of ``graph`` and of the functions that it calls, those of loops among them."""
-    for node in graph.get_operations():
-        yield node
-    for name, function in getattr(graph, "_functions", {}).items():
-        if name not in seen and hasattr(function, "graph"):
-            seen.add(name)
-            for node in _nodes(function.graph, seen):
-                yield node
