@@ -302,6 +302,54 @@ def test_a_dry_run_prints_the_plan_and_does_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+#: Hides lstmprof's packages, but those that torch needs, in every process that has it on its path.
+ONLY_TORCH = """
+import sys
+from importlib.machinery import PathFinder
+
+HIDDEN = "altair click duckdb flax google isal jax msgspec nvtx pandas psutil pyarrow pytest"
+HIDDEN += " rapidfuzz rich tensorflow vl_convert"
+
+
+class Hiding(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        hidden = name.partition(".")[0] in HIDDEN.split()
+        return None if hidden else PathFinder.find_spec(name, path, target)
+
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = Hiding
+"""
+
+
+@pytest.fixture
+def only_torch(tmp_path: Path) -> str:
+    """A PYTHONPATH under which only NumPy and torch are installed."""
+    folder = tmp_path / "blocked"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(ONLY_TORCH)
+    return os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+
+
+def test_a_dry_run_needs_no_package(only_torch: str, tmp_path: Path) -> None:
+    shown = gpu("--dry-run", "--out", str(tmp_path / "out"), PYTHONPATH=only_torch)
+    assert shown.returncode == 0, shown.stderr
+    assert "torch-nn-lstm--1x320-ce-short--fp32--cuda0" in shown.stdout
+
+
+@pytest.mark.measured
+def test_numpy_and_torch_are_enough_to_capture(only_torch: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    ended = gpu(
+        *("--device", "cpu", "--tiny", "--no-tests", "--budget", "3m", "--most", "1"),
+        *("--out", str(tmp_path / "out")),
+        PYTHONPATH=only_torch,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "done without: isal, msgspec, pyarrow" in ended.stdout
+    assert len(raw_captures.waiting(tmp_path / "out")) == 1
+
+
 def test_the_tests_marked_gpu_are_found_captures_first() -> None:
     from benchmarks.gpu.__main__ import gpu_tests
 
