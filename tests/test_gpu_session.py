@@ -17,7 +17,7 @@ import pytest
 from benchmarks.gpu import capture_one, packing, processes, raw_captures, session, wishes
 from benchmarks.gpu.estimates import CAUTION, Estimates, guess_s
 from lstmprof.breakdown.recurrent import cudnn_algorithm
-from lstmprof.capture.request import CaptureRequest, run_name
+from lstmprof.capture.request import CaptureRequest, refusal, run_name
 from lstmprof.runs.run import runs_in
 from lstmprof.workloads import Workload
 from lstmprof.workloads.studies import named
@@ -99,14 +99,17 @@ def chosen_by_cudnn(precision: str, hidden: int, batch: int) -> list[str | None]
 
 def test_flashrnns_comparison_is_wished_for_forward_alone_and_in_training() -> None:
     found = [r for r in wishes.requests("cuda:0") if r.workload.time_steps == 1024]
-    assert {(r.implementation, r.mode) for r in found} == {
-        (name, mode)
-        for name in ("torch-nn-lstm", "torch-lstmcell-basic")
+    assert {(r.workload.hidden, r.workload.batch) for r in found} == {(768, 16)}
+    assert {(r.implementation, r.precision, r.mode) for r in found} == {
+        (*asked, mode)
+        for asked in (
+            ("torch-nn-lstm", "amp-fp16"),
+            ("torch-lstmcell-basic", "amp-fp16"),
+            ("torch-lstmcell-basic", "amp-bf16"),
+        )
         for mode in ("forward", "train")
     }
-    assert {(r.workload.hidden, r.workload.batch, r.precision) for r in found} == {
-        (768, 16, "amp-bf16")
-    }
+    assert all(refusal(r) is None for r in found)
 
 
 def test_what_is_refused_is_left_out_with_the_reason(tmp_path: Path) -> None:

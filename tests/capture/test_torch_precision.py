@@ -125,6 +125,15 @@ def test_a_graph_of_ctc_is_refused_on_a_gpu_too() -> None:
     assert refusal(request(ROWS[0], WORKLOADS[0], device="cuda:0", cuda_graph=True)) is None
 
 
+@pytest.mark.parametrize("name", ["torch-nn-lstm", "torch-compile-layer", "keras-torch-lstm"])
+def test_autocast_to_bfloat16_of_a_cudnn_layer_is_refused(name: str) -> None:
+    """It would compute in float16 under the name of bfloat16."""
+    row = implementations.find(name)
+    asked = request(row, WORKLOADS[0], device="cuda:0", precision="amp-bf16")
+    assert "in float16" in str(refusal(asked))
+    assert refusal(request(row, WORKLOADS[0], precision="amp-bf16")) is None
+
+
 def test_a_torch_that_does_not_cast_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     from lstmprof.capture.worker.loops import torch as loop
@@ -147,7 +156,6 @@ SWITCHES = {
     "layers": {"cudnn.rnn": "ieee"},
     "oneDNN": {"mkldnn.matmul": "bf16"},
 }
-PLACES = ("", "cudnn", "cuda.matmul", "cudnn.rnn", "cudnn.conv", "mkldnn.matmul", "mkldnn.rnn")
 
 
 def backend(torch: Any, place: str) -> Any:
@@ -160,14 +168,13 @@ def switched(request: pytest.FixtureRequest) -> Iterator[Any]:
     torch = pytest.importorskip("torch")
     if not hasattr(torch.backends, "fp32_precision"):
         pytest.skip("this torch has no fp32_precision")
-    before = {place: backend(torch, place).fp32_precision for place in PLACES}
+    from lstmprof.capture.worker.loops import torch as loop
+
     for place, precision in SWITCHES[request.param].items():
         backend(torch, place).fp32_precision = precision
     yield torch
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = True
-    for place, precision in before.items():
-        backend(torch, place).fp32_precision = precision
+    torch.backends.fp32_precision = torch.backends.cudnn.fp32_precision = "none"
+    loop.set_tf32("fp32")
 
 
 @pytest.mark.parametrize("switched", SWITCHES, indirect=True)
