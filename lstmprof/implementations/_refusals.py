@@ -72,7 +72,7 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
         "deterministic": "it needs TensorFlow 2.9 or newer",
     },
     "jax": {
-        "cuda-graph": "XLA itself decides what to capture as CUDA graphs",
+        "cuda-graph on cpu": "only NVIDIA GPUs have CUDA graphs",
         "xla": "JAX always compiles with XLA; omit the option",
         "tf32 on cpu": "only NVIDIA GPUs have TF32",
         **dict.fromkeys(
