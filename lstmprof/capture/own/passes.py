@@ -79,7 +79,8 @@ class Passes:
     @property
     def fewest(self) -> int:
         """Steps without which there is no profile."""
-        return self.plan.fewest(3 if self.profiler.tells_shapes else 2)
+        sessions = 3 if self.profiler.tells_shapes else 2
+        return self.plan.fewest(sessions) + sessions * self.profiler.starts_late
 
     def around_steps(self) -> Steps:
         """All passes; it returns when the last step is measured."""
@@ -190,6 +191,9 @@ class Passes:
         walls_ns: List[int] = []
         with contextlib.ExitStack() as ended:
             session = ended.enter_context(self.profiler.recording(folder))
+            if self.profiler.starts_late:
+                yield
+                self.profiler.wait((yield))
             for number in steps:
                 yield
                 self.profiler.wait()

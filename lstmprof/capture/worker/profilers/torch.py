@@ -34,6 +34,11 @@ class TorchProfiler(Profiler):
     profiler = "torch.profiler" if HAS_KINETO else "torch.autograd.profiler"
     device = torch.device("cpu")
 
+    @property
+    def starts_late(self) -> bool:
+        """On a GPU: seen with torch 2.11 and CUDA 13.0 (pytorch/pytorch#192021)."""
+        return bool(self.device.type == "cuda")
+
     def find_device(self) -> None:
         """Take the current GPU where this process has work on one, else the CPU."""
         on_gpu = torch.cuda.is_initialized()
