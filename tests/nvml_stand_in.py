@@ -31,6 +31,9 @@ int nvmlDeviceGetTotalEnergyConsumption(Device d, unsigned long long *mj) {
 int nvmlDeviceGetCurrentClocksThrottleReasons(Device d, unsigned long long *bits) {
     *bits = 0x1 | 0x4 | 0x40; return 0;
 }
+#ifdef MIG
+int nvmlDeviceGetMigMode(Device d, unsigned *now, unsigned *next) { *now = *next = 1; return 0; }
+#endif
 #ifdef SINCE_535
 int nvmlDeviceGetCurrentClocksEventReasons(Device d, unsigned long long *bits) {
     *bits = 0x1 | 0x80; return 0;
@@ -43,12 +46,15 @@ int nvmlDeviceGetClockInfo(Device d, int clock, unsigned *mhz) {
 """
 
 
-def built(folder: Path, *, since_535: bool = False) -> Path:
-    """The library in ``folder``, called as NVML is; with the names that came with driver 535."""
+def built(folder: Path, *defined: str) -> Path:
+    """Compile the library into ``folder``, named as NVML is.
+
+    ``SINCE_535`` adds the names that came with driver 535, ``MIG`` divides the GPUs.
+    """
     if shutil.which("gcc") is None:
         pytest.skip("no gcc to compile a library with NVML's functions")
     source, library = folder / "nvml.c", folder / "libnvidia-ml.so.1"
     source.write_text(LIBRARY)
-    options = ["-shared", "-fPIC", "-Wl,-Bsymbolic", *(["-DSINCE_535"] if since_535 else [])]
+    options = ["-shared", "-fPIC", "-Wl,-Bsymbolic", *(f"-D{name}" for name in defined)]
     subprocess.run(["gcc", *options, "-o", library, source], check=True)
     return library
