@@ -222,8 +222,12 @@ def run_passes(
     first, rest = _shares(request)
     profiled = profiling.Profiled([], [], [], None)
 
+    is_short = request.warmup is None and device != "cpu"  # a number of steps may be no time at all
+    warm_up_ns = timing.GPU_WARM_UP_NS if is_short else 0
+
     def timed(warmup: int, share: timing.Share, place: int) -> List[timing.Iteration]:
-        rows = timing.timed(loop, warmup, 0, report, time.perf_counter_ns)
+        least_ns = 0 if place else warm_up_ns
+        rows = timing.warmed(loop, warmup, least_ns, report, time.perf_counter_ns)
         with energy.reading(), counters.reading():
             counted = timing.shared(loop, share, turn, report, time.perf_counter_ns, place)
         return timing.joined(rows, counted)
