@@ -26,7 +26,7 @@ import torch
 
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import loops, shapes
+from lstmprof.capture.worker import driver, loops, shapes
 from lstmprof.capture.worker.loops._torch_modes import autocast, scaler, set_switches, set_tf32
 from lstmprof.capture.worker.peaks import Run, faster
 from lstmprof.capture.worker.profilers import torch as profilers
@@ -44,16 +44,7 @@ def device_of(requested: str) -> str:
     Raises:
         CaptureError: this torch does not see it.
     """
-    if requested == "auto":
-        requested = "cuda:0" if torch.cuda.is_available() else "cpu"
-    if requested != "cpu" and int(requested.partition(":")[2]) >= torch.cuda.device_count():
-        raise CaptureError(
-            "device {} is not available: torch {} sees {} CUDA device(s)".format(
-                requested, torch.__version__, torch.cuda.device_count()
-            ),
-            "use --device cpu, or install a torch built for CUDA",
-        )
-    return requested
+    return driver.chosen(requested, driver.torch_sees)
 
 
 def set_threads(threads: int) -> None:
