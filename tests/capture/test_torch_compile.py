@@ -1,6 +1,7 @@
 """torch.compile in a worker: what it needs, and where it leaves what it compiled."""
 
 import importlib
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,9 @@ def test_a_missing_compiler_is_one_clear_line(
 
 
 @pytest.mark.filterwarnings(
-    "ignore:.torch.jit.script:DeprecationWarning", "ignore:The .grad:UserWarning"
+    "ignore:.torch.jit.script:DeprecationWarning",
+    "ignore:.torch.jit.script:FutureWarning",
+    "ignore:The .grad:UserWarning",
 )
 def test_a_compiled_network_runs_its_layer_as_one_op() -> None:
     torch = pytest.importorskip("torch")
@@ -89,3 +92,20 @@ def test_inductor_keeps_a_layer_as_one_op_on_a_cpu_alone(
     assert sum("rnn" in name for name in names) == layers
     assert sum(name.startswith(("aten.mm", "aten.addmm")) for name in names) == matmuls
     assert (device in implementations.find("torch-aot-inductor").refusals()) is not bool(layers)
+
+
+@pytest.mark.parametrize("category", [DeprecationWarning, FutureWarning])
+def test_torchscript_is_used_without_its_warning(
+    category: type[Warning], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch 2.13 and 2.14 warn of torch.jit.script in these categories."""
+    torch = pytest.importorskip("torch")
+    script = torch.jit.script
+
+    def warning(module: Any) -> Any:
+        warnings.warn("`torch.jit.script` is deprecated", category, stacklevel=2)
+        return script(module)
+
+    monkeypatch.setattr(torch.jit, "script", warning)
+    file = importlib.import_module(implementations.find("torch-script").module)
+    assert list(file.parameters(file.build(CE)))
