@@ -8,8 +8,9 @@ DEMO := --workload 1x320-ce-short --time-steps 20 --out traces/demo --force
 
 # On the machine with the GPU: its own Python, with torch or JAX for CUDA; nothing is installed.
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
-BUDGET ?= 480s
-OUT ?= traces/gpu
+# Not taken from the environment, where others may mean another folder by them.
+BUDGET = 480s
+OUT = traces/gpu
 MINUTES ?= 10
 SAMPLE_RUNS = $(sort $(dir $(shell git ls-files 'traces/*/run.json')))
 WHEELS ?= $(wildcard build/wheels)

@@ -21,7 +21,7 @@ from lstmprof.capture.worker.host import cuda_devices
 from lstmprof.errors import UsageError
 
 #: Of the budget: the tests may have so much; so much is left to read profiles and then to close.
-TESTS_SHARE, READING_SHARE, CLOSING_SHARE = 0.3, 0.08, 0.05
+TESTS_SHARE, READING_SHARE, CLOSING_SHARE = 0.45, 0.08, 0.05  # the tests take about 200 s
 #: The tests that say most, should there be no time for all.
 FIRST_TESTS = "test_on_a_gpu"
 #: Lines about captures that were not begun; of more there is the number.

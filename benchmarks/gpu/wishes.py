@@ -23,8 +23,8 @@ TORCH = (
     "torch-compile",
     "torch-script",
 )
-ALL = (*TORCH[:3], "jax-scan", *TORCH[3:], "flax-lstm", "cudnn-direct")
-LAYERS = ("torch-nn-lstm", "cudnn-direct")  # no Python loop over time steps
+ALL = (*TORCH[:3], "jax-scan", *TORCH[3:], "flax-lstm", "cudnn-direct", "jax-cudnn")
+LAYERS = ("torch-nn-lstm", "cudnn-direct", "jax-cudnn")  # no Python loop over time steps
 SHORT, LONG, DEEP, CTC = "1x320-ce-short", "1x320-ce-long", "4x320-ce-long", "4x320-ctc-long"
 DEEPBENCH = (
     "deepbench-lstm-h512-b16-t25",
