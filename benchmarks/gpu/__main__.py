@@ -17,6 +17,7 @@ from typing import NoReturn
 
 from benchmarks.gpu import packing, processes, raw_captures, session, summary, wheels, wishes
 from benchmarks.gpu.estimates import Estimates
+from lstmprof.capture import system
 from lstmprof.capture.worker.host import cuda_devices
 from lstmprof.errors import UsageError
 
@@ -146,6 +147,8 @@ def _session(asked: Asked) -> int:
     place = processes.Place(asked.out.resolve(), (asked.out / ".site").resolve())
     place.out.mkdir(parents=True, exist_ok=True)
     raw_captures.sweep(place.out)
+    if asked.device != "cpu":
+        _show_machine(place.out / "system.txt")
     place = dataclasses.replace(place, readable=_prepared(place, asked.carried))
     tests_s = asked.budget * (TESTS_SHARE if chosen else 1.0)
     tested = _tested(place, tests_s) if asked.tests else True
@@ -157,6 +160,14 @@ def _session(asked: Asked) -> int:
     if captures.failed or not tested:
         return FAILED
     return TIME_UP if captures.not_begun else WELL
+
+
+def _show_machine(file: Path) -> None:
+    """Print what ``lstmprof check --system`` says, once: each framework is imported for it."""
+    if not file.is_file():
+        lines = [f"{line.name}: {line.sentence}; {line.next_step}" for line in system.lines()]
+        file.write_text("\n".join(line.rstrip("; ") for line in lines) + "\n", encoding="utf-8")
+        _say(file.read_text(encoding="utf-8").rstrip())
 
 
 def _show_plan(planned: Sequence[session.Planned], budget: float, *, whole: bool) -> None:

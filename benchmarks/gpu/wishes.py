@@ -65,7 +65,7 @@ class Block:
 BLOCKS = (
     Block((SHORT,), ("fp32",)),
     Block((SHORT,), ("amp-fp16",), TORCH[:3]),
-    Block((SHORT,), ("fp32",), TORCH[:3], cuda_graph=True),
+    Block((SHORT,), ("fp32",), (*TORCH[:3], "jax-scan"), cuda_graph=True),
     Block(DEEPBENCH[:1], ("fp32",)),
     Block((CTC, LONG, DEEP), ("fp32",), LAYERS),
     # nn.LSTM has no amp-bf16 on a GPU
