@@ -172,6 +172,11 @@ def labels(names: Sequence[str], short: Sequence[str]) -> list[str]:
     ]
 
 
+def in_prose(name: str) -> str:
+    """Return the name of a run for a sentence, in quotes if it could be read as a word of it."""
+    return f"'{name}'" if len(name) > 1 and name.isalpha() else name
+
+
 def escaped(text: str) -> str:
     """``text`` in one line of Markdown, in which nothing is markup."""
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", one_line(text))

@@ -80,11 +80,11 @@ def timed(forms: tuple[Callable[[], object], Callable[[], object]]) -> tuple[flo
 
 def diagnosed(step: Callable[[], object], place: Path) -> Any:
     """Profile a step as a user would; return the verdict."""
-    with lp.profile(place, force=True) as profile:
+    with lp.profile(place, force=True, quiet=True) as profile:
         for _ in range(PROFILED):
             step()
             profile.step()
-    return lp.diagnose(lp.read(place))[0].verdict
+    return lp.diagnose(lp.read(place)).verdict
 
 
 def tried(name: str, pair: tuple[Callable[[], Any], Callable[[], Any]], folder: Path) -> Tried:

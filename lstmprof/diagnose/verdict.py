@@ -26,7 +26,7 @@ from lstmprof.diagnose.findings import NAMED_SHARE, Difference, Finding, lengths
 from lstmprof.diagnose.findings.because import because, pace
 from lstmprof.diagnose.remedies import Advice, of_most
 from lstmprof.diagnose.step_profile import StepProfile, labels
-from lstmprof.numbers import milliseconds, percent
+from lstmprof.numbers import in_prose, milliseconds, percent
 
 #: The sentence gives the ratio's interval if its ends are so many times apart.
 WIDE = 1.25
@@ -111,8 +111,8 @@ class Verdict:
         high = self.ratio.high
         wide = high is None or high >= WIDE * self.ratio.low
         interval = f"; ratio {in_words(self.ratio)}" if wide else ""
-        long = f"takes {self.times} as long as {self.baseline}"
-        return f"{self.subject} {long} ({here} against {self.baseline_ms}{interval})"
+        long = f"takes {self.times} as long as {in_prose(self.baseline)}"
+        return f"{in_prose(self.subject)} {long} ({here} against {self.baseline_ms}{interval})"
 
     @property
     def why(self) -> str:
@@ -140,7 +140,8 @@ class Verdict:
         """The verdict in one sentence, without certainty and fix."""
         if self.state == "none":
             differ = f"; {self.cause}" if self.cause else ""
-            return f"{self.subject} and {self.baseline} {self.words}{differ}."
+            runs = " and ".join(in_prose(run) for run in (self.subject, self.baseline) if run)
+            return f"{runs} {self.words}{differ}."
         return f"{self.head}: {self.why}."
 
     def to_dict(self) -> dict[str, Any]:

@@ -160,7 +160,7 @@ def _lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str, str]]:
         return
     yield "Why", verdict.why, ""
     for fix in verdict.fixes[:1]:
-        yield "Fix" if fix.gain else "Try", fix.fix, fix.gain or "not measured here"
+        yield "Fix" if fix.gain else "Try", fix.fix, fix.gain or "gain unknown"
     if verdict.reasons:
         yield "Doubt", listed(list(verdict.reasons)), ""
 

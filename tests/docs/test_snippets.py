@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from in_process import lstmprof
 
 import lstmprof as lp
 from lstmprof.workloads.studies import named
@@ -90,6 +91,14 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 @pytest.mark.parametrize("place", range(len(snippets("README.md"))))
 def test_a_snippet_of_the_readme_runs(place: int, folder: Path) -> None:
     run_snippet(snippets("README.md")[place], GIVEN)
+
+
+def test_the_output_in_the_readme_is_what_the_command_prints() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```console\n\$ lstmprof (diagnose traces/.*)\n([^$]*?)```", text)
+    assert blocks
+    for command, output in blocks:
+        assert lstmprof(*command.split(), cwd=ROOT).stdout == output
 
 
 def test_the_api_is_in_the_readme() -> None:

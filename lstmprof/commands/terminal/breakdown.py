@@ -68,7 +68,8 @@ def show_end(breakdowns: Sequence[Breakdown]) -> None:
         for doubt in (b.timings.warnings if b.timings else ())
     ]
     warned.show(found, named=len(breakdowns) > 1, see="lstmprof diagnose --warnings")
-    terminal.write_line("More: --table NAME  --top N  --open  Why: lstmprof diagnose", style="dim")
+    more = "More: --table NAME  --top N  --open    Causes and fixes: lstmprof diagnose"
+    terminal.write_line(more, style="dim")
 
 
 def _show_ledger(breakdown: Breakdown) -> None:

@@ -17,7 +17,7 @@ def title(steps: Sequence[MeanStep], *, marked: bool = True) -> str:
     """What the table of these steps shows, in its units; not ``marked`` are whole profiles."""
     clean = "clean " if all(step.clean for step in steps) else ""
     whose = f"{clean}step" if marked else "profile's time"
-    return f"where the {whose} goes, ms (busy time, then idle time and its causes)"
+    return f"where the {whose} goes, ms (busy with …, then idle and its causes)"
 
 
 def show(

@@ -36,7 +36,7 @@ from lstmprof.diagnose.findings.savings import REPLAY_ERROR
 from lstmprof.diagnose.settings import shared_cpus
 from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.events.annotate import OWN_CODE
-from lstmprof.numbers import listed, milliseconds, percent
+from lstmprof.numbers import in_prose, listed, milliseconds, percent
 from lstmprof.replay import Prediction
 
 Level = Literal["measured", "likely", "unknown"]
@@ -114,7 +114,7 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
     for label, profile in zip(labels(fast, slow), (fast, slow), strict=True):
         lack = _hidden(profile)
         if lack is not None:
-            why = _blind(lack, f" of {label}")
+            why = _blind(lack, f" of {in_prose(label)}")
             return Outcome("unknown", why, differs=ratio.sure, ratio=ratio)
     if structure.same:
         return _of_same_work(fast, slow, findings, ratio, structure)
@@ -154,7 +154,8 @@ def _of_same_work(
         if finding is not slower and (finding.kind == causes.SLOWER or finding in beyond):
             return Outcome("found", cause=finding, ratio=ratio)
     calls = because(slower) if slower is not None and slower in beyond else ""
-    took = f"both make the same calls, which take {factor:.2f}× as long in {labels(fast, slow)[1]}"
+    name = in_prose(labels(fast, slow)[1])
+    took = f"both make the same calls, which take {factor:.2f}× as long in {name}"
     if calls:
         why = f"the same calls take longer, and some more than others: {calls}"
     elif factor - 1 >= EXPLAINED_SHARE * (ratio.value - 1):

@@ -17,7 +17,7 @@ from lstmprof.breakdown.spans import BETWEEN_PROCESSES, Z95, Span
 from lstmprof.diagnose.certainty import short_ops
 from lstmprof.diagnose.findings import Finding, lengths, slower_calls
 from lstmprof.diagnose.findings.counts import QUANTITIES
-from lstmprof.diagnose.step_profile import Spent, StepProfile, by_name, labels
+from lstmprof.diagnose.step_profile import Spent, StepProfile, by_name
 from lstmprof.implementations import CELL_OP, LAYER_OP
 from lstmprof.numbers import count
 
@@ -163,21 +163,20 @@ def no_difference(fast: StepProfile, slow: StepProfile) -> bool:
 
 
 def counts_in_words(fast: StepProfile, slow: StepProfile) -> str:
-    """``7,354 ops per step (faster: 349)``; empty if the counts hardly differ."""
+    """``7,354 ops per step (baseline: 349)``; empty if the counts hardly differ."""
     about = QUANTITIES["ops" if slow.device is None else "launches"]
     there, here = about.of(fast), about.of(slow)
     if not there or not here or max(here / there, there / here) < TELLING_COUNT:
         return ""
     each = "per step" if slow.marked and fast.marked else "in its profile"
-    return f"{about.of_number(here)} {each} ({labels(fast, slow)[0]}: {count(there)})"
+    return f"{about.of_number(here)} {each} (baseline: {count(there)})"
 
 
 def structure_in_words(fast: StepProfile, slow: StepProfile) -> str:
     """What only one of two runs does: its layers if they differ, else its ops."""
     here, there = layer_in_words(slow), layer_in_words(fast)
     if here and there and here != there:
-        fast_name = labels(fast, slow)[0]
-        return f"{here} ({fast_name}: {there.removesuffix(' per step')})"
+        return f"{here} (baseline: {there.removesuffix(' per step')})"
     return counts_in_words(fast, slow)
 
 

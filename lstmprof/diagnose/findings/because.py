@@ -16,7 +16,7 @@ from lstmprof.breakdown.lacks.rules import GPU_UNSEEN
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.findings import Change, Finding, slower_calls
 from lstmprof.diagnose.findings.counts import QUANTITIES, Quantity, Spread, spread_of
-from lstmprof.diagnose.step_profile import Contributor, StepProfile, labels, total_ns
+from lstmprof.diagnose.step_profile import Contributor, StepProfile, total_ns
 from lstmprof.diagnose.step_profile.tally import is_kernel_call, noun_of
 from lstmprof.events.annotate.calls import is_kernel_launch
 from lstmprof.numbers import count, cropped, listed, milliseconds, quantity
@@ -228,7 +228,6 @@ def _is_of_one(finding: Finding, ops: _Items) -> bool:
 
 def _against(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -> str:
     """Return how many more items there are than in the fast run, or their time in both."""
-    name = labels(finding.fast, finding.slow)[0] if finding.fast else ""
     added = sum(i.ns for i in slow) - sum(i.ns for i in fast)
     if not slow or added < TELLING_SHARE * finding.delta_ns:
         return ""
@@ -239,12 +238,12 @@ def _against(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -
         none_other = all(i.noun == first.noun for i in fast)
         if none_other and _without(first, there) >= _BY_COUNT * finding.delta_ns:
             here = f"{first.text}{each}{_within(_each_time_step(first), _uneven(first))}"
-            return _beside(here, name, count(there) if there else "none")
+            return _beside(here, count(there) if there else "none")
     alike = [(i.noun, i.number) for i in slow] == [(i.noun, i.number) for i in fast]
     if alike and len(slow) == 1 and first.one_by_one and fast[0].one_by_one:
-        return _same_number(first, fast[0], name)
+        return _same_number(first, fast[0])
     text = f"{'dispatching ' if first.noun == 'dispatched' else ''}{_taking(slow)}"
-    return _beside(text, name, _taking(fast, verb=False)) if fast else text
+    return _beside(text, _taking(fast, verb=False)) if fast else text
 
 
 def _without(items: _Items, number: float) -> float:
@@ -260,12 +259,14 @@ def _known(noun: str, profile: StepProfile | None) -> float | None:
     return None if profile is None else QUANTITIES[_quantity(noun, profile)].of(profile)
 
 
-def _same_number(slow: _Items, fast: _Items, name: str) -> str:
+def _same_number(slow: _Items, fast: _Items) -> str:
     """Return the time of one item in both runs, which have the same number."""
     if slow.number == 1:
-        return f"{slow.text} takes {milliseconds(slow.ns)} ms ({name}: {milliseconds(fast.ns)} ms)"
+        return (
+            f"{slow.text} takes {milliseconds(slow.ns)} ms (baseline: {milliseconds(fast.ns)} ms)"
+        )
     here, there = (quantity(items.ns / items.number, "ns") for items in (slow, fast))
-    return f"{slow.text} take {here} each ({name}: {there})"
+    return f"{slow.text} take {here} each (baseline: {there})"
 
 
 def _taking(items: Sequence[_Items], *, verb: bool = True) -> str:
@@ -278,9 +279,11 @@ def _taking(items: Sequence[_Items], *, verb: bool = True) -> str:
     return listed(texts)
 
 
-def _beside(text: str, name: str, there: str) -> str:
+def _beside(text: str, there: str) -> str:
     """``2,412 ops per step (121 per time step; torch-nn-lstm: 61)``."""
-    return f"{text[:-1]}; {name}: {there})" if text.endswith(")") else f"{text} ({name}: {there})"
+    return (
+        f"{text[:-1]}; baseline: {there})" if text.endswith(")") else f"{text} (baseline: {there})"
+    )
 
 
 def _within(*remarks: str) -> str:
@@ -393,7 +396,7 @@ def _by_largest(finding: Finding) -> str:
     if finding.fast is None:
         return text
     there = f"{milliseconds(first.fast_ns)} ms" if first.fast_ns else "none"
-    return f"{text} ({labels(finding.fast, finding.slow)[0]}: {there})"
+    return f"{text} (baseline: {there})"
 
 
 def _outside_of_ranges(finding: Finding, ns: int) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from lstmprof.diagnose import settings
-from lstmprof.diagnose.step_profile import StepProfile, labels
+from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.numbers import count, number_of, percent
 from lstmprof.runs.records import ThreadTime
 
@@ -93,7 +93,7 @@ def _denormals(fast: StepProfile, slow: StepProfile) -> Reason | None:
     if first is not None and second is not None:
         if not _tells((second - first) * _ASSIST_NS, fast, slow):
             return None
-        counted = f"{count(second)} microcode assists per step {_fast(fast, slow, count(first))}"
+        counted = f"{count(second)} microcode assists per step (baseline: {count(first)})"
     kept = (
         settings.denormals(fast.info) == "flushed"
         and settings.denormals(slow.info) in ("kept", "both")
@@ -101,7 +101,7 @@ def _denormals(fast: StepProfile, slow: StepProfile) -> Reason | None:
     )
     if not kept:
         return Reason("denormals", f"{counted}, as denormals need") if counted else None
-    flushed = f"{labels(fast, slow)[0]} flushed denormals to zero, this run did not"
+    flushed = "the baseline flushed denormals to zero, this run did not"
     text = f"{flushed}: {counted}" if counted else flushed
     return Reason("denormals", text, settings.DENORMALS)
 
@@ -177,7 +177,7 @@ def _spinning(fast: StepProfile, slow: StepProfile) -> Reason | None:
     first, second = _busy_cpus(fast), _busy_cpus(slow)
     if first is None or second is None or second < first + _MORE_CPUS:
         return None
-    busy = f"threads keep {second:.1f} CPUs busy {_fast(fast, slow, f'{first:.1f}')}"
+    busy = f"threads keep {second:.1f} CPUs busy (baseline: {first:.1f})"
     return Reason(THREADS, f"{busy}, but calls take longer: they spin or wait for each other")
 
 
@@ -188,21 +188,21 @@ def _page_faults(fast: StepProfile, slow: StepProfile) -> Reason | None:
     if not _tells((second - first) * _FAULT_NS, fast, slow):
         return None
     number = f"{count(second)} page faults per step"
-    return Reason("page faults", f"{number} {_fast(fast, slow, count(first))}")
+    return Reason("page faults", f"{number} (baseline: {count(first)})")
 
 
 def _kernel_path(fast: StepProfile, slow: StepProfile) -> Reason | None:
     first, second = (profile.info.kernels_used for profile in (fast, slow))
     if first and second and first != second:
         setting = settings.ONEDNN if "onednn" in (first + second).lower() else ""
-        text = f"the layer runs on {second} {_fast(fast, slow, first)}"
+        text = f"the layer runs on {second} (baseline: {first})"
         return Reason("kernel path", text, setting)
     theirs, own = _libraries(fast), _libraries(slow)
     if theirs == own:
         return _without_onednn(fast, slow)
     whose = [" and ".join(sorted(some)) or "no known library" for some in (own, theirs)]
     setting = settings.ONEDNN if _LIBRARIES["onednn"] in theirs ^ own else ""
-    text = f"{whose[0]} runs the kernels {_fast(fast, slow, whose[1])}"
+    text = f"{whose[0]} runs the kernels (baseline: {whose[1]})"
     return Reason("kernel path", text, setting)
 
 
@@ -228,7 +228,7 @@ def _clocks(fast: StepProfile, slow: StepProfile) -> Reason | None:
     throttled = ", ".join(slow.info.gpu_throttle_reasons or ()) if not on_host else ""
     why = f"; throttled by {throttled}" if throttled else ""
     clock = f"the {'CPU' if on_host else 'GPU'} ran at {second:,.0f} MHz"
-    return Reason("clocks", f"{clock} {_fast(fast, slow, f'{first:,.0f}')}{why}")
+    return Reason("clocks", f"{clock} (baseline: {first:,.0f}){why}")
 
 
 def _cache_misses(fast: StepProfile, slow: StepProfile) -> Reason | None:
@@ -242,7 +242,7 @@ def _cache_misses(fast: StepProfile, slow: StepProfile) -> Reason | None:
     if not _tells((second - first) * _LINE_BYTES / rate * 1e9, fast, slow):
         return None
     number = f"{count(second)} cache misses per step"
-    return Reason("cache misses", f"{number} {_fast(fast, slow, count(first))}")
+    return Reason("cache misses", f"{number} (baseline: {count(first)})")
 
 
 def _other_code(fast: StepProfile, slow: StepProfile) -> Reason | None:
@@ -261,17 +261,12 @@ def _contention(fast: StepProfile, slow: StepProfile) -> Reason | None:
     first, second = (_preemptions_per_s(profile) for profile in (fast, slow))
     share, other = _cpu_share(slow), _cpu_share(fast)
     if share is not None and other is not None and share < other - _ALIKE:
-        had = f"it had a CPU {percent(share)} of the time {_fast(fast, slow, percent(other))}"
+        had = f"it had a CPU {percent(share)} of the time (baseline: {percent(other)})"
         return Reason("contention", f"{had}; other processes or its own threads had the rest")
     if first is None or second is None or second < 10 or second < 2 * first:
         return None
     times = f"other processes took its CPU {count(second)} times per second"
-    return Reason("contention", f"{times} {_fast(fast, slow, count(first))}")
-
-
-def _fast(fast: StepProfile, slow: StepProfile, value: str) -> str:
-    """Return the fast run's ``value`` in brackets, after its name."""
-    return f"({labels(fast, slow)[0]}: {value})"
+    return Reason("contention", f"{times} (baseline: {count(first)})")
 
 
 _REASONS: tuple[Callable[[StepProfile, StepProfile], Reason | None], ...] = (

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lstmprof.diagnose.findings.reasons import reason
-from lstmprof.diagnose.step_profile import Contributor, Spent, StepProfile, by_name, labels
+from lstmprof.diagnose.step_profile import Contributor, Spent, StepProfile, by_name
 from lstmprof.events.threads import ASKS
 from lstmprof.numbers import cropped, quantity
 
@@ -86,5 +86,5 @@ def because(fast: StepProfile, slow: StepProfile) -> str:
         return ""
     most = max(sorted(added), key=added.__getitem__)
     each = [quantity(ns / number, "ns") for ns, number in (of_slow[most], of_fast[most])]
-    there = f"{labels(fast, slow)[0]}: {each[1]}"
-    return f"{cropped(most)} takes {each[0]} per call ({there}); {reason(fast, slow).text}"
+    takes = f"{cropped(most)} takes {each[0]} per call (baseline: {each[1]})"
+    return f"{takes}; {reason(fast, slow).text}"

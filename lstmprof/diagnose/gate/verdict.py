@@ -204,20 +204,20 @@ def _sentence(
         return f"{title}: cannot be compared, because a step has zero duration"
     base_ns, new_ns = lengths(base, new)
     what = "per step" if base.span and new.span else "per profiled step"
-    times = f"{milliseconds(new_ns, 2)} ms {what}, base {milliseconds(base_ns, 2)} ms"
-    interval = f"95 %, {_rounds(base, new)}: {_range(ratio)}"
-    limits = listed([j.limit.text for j in judged if j.state == state])
+    times = f"{milliseconds(new_ns, 2)} ms {what}, baseline {milliseconds(base_ns, 2)} ms"
+    interval = f"95 % interval {_range(ratio)}, {_rounds(base, new)}"
+    limits = listed([f"'{j.limit.text}'" for j in judged if j.state == state])
     ends = {
-        "pass": f"passes fail-if {limits}",
-        "fail": f"fails: {limits}",
-        "inconclusive": f"inconclusive: {limits}",
+        "pass": f"limit not exceeded: {limits}",
+        "fail": f"limit exceeded: {limits}",
+        "inconclusive": f"limit perhaps exceeded: {limits}",
     }
     return f"{title}: {_change(ratio.value)} ({times}; {interval}); {ends[state]}"
 
 
 def _title(base: StepProfile, new: StepProfile) -> str:
     called = [p.info.called or p.info.name or p.name for p in (new, base)]
-    same = called[0] if called[0] == called[1] else f"{called[0]} (base: {called[1]})"
+    same = called[0] if called[0] == called[1] else f"{called[0]} (baseline: {called[1]})"
     network = new.info.workload.name
     return f"{same}, {network}" if network else same
 

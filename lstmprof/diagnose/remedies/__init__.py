@@ -147,11 +147,11 @@ class Advice:
     def gain(self) -> str:
         """How much the fix saves and how that is known; empty if unknown."""
         if self.gain_ns is not None:
-            return f"{milliseconds(self.gain_ns)} ms less, measured here"
+            return f"saves {milliseconds(self.gain_ns)} ms, measured with {self.implementation}"
         if self.saves_ns is None:
             return ""
         minus = f", minus the time of {self.instead}" if self.instead else ""
-        return f"up to {milliseconds(self.saves_ns)} ms less{minus}"
+        return f"saves up to {milliseconds(self.saves_ns)} ms{minus}"
 
     @property
     def sentence(self) -> str:

@@ -159,10 +159,10 @@ ASK_FOR_NO_VALUE = Remedy(
     name="ask for no value",
     cause="the host reads single values (.item()) and waits for each",
     fix="keep the value as a tensor, and read it once in many steps",
-    condition="ops that read a value (aten::item)",
+    condition="The step runs ops that read a value (aten::item)",
     kinds=(SYNC,),
     frameworks=TORCH,
-    saves="waiting in them",
+    saves="the time that the host waits in these ops",
     decide=values_read,
     sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
     example=Example(
@@ -174,11 +174,10 @@ ASK_FOR_NO_SIZE = Remedy(
     name="ask for no size",
     cause="the host waits for results whose size depends on the data",
     fix="use results of fixed size: torch.where or masked_fill with a mask",
-    condition="blocking calls inside ops whose result has a size that depends on the data "
-    "(aten::nonzero)",
+    condition="The host blocks inside ops whose result size depends on the data (aten::nonzero)",
     kinds=(SYNC,),
     frameworks=TORCH,
-    saves="these calls",
+    saves="the time of these calls",
     decide=from_facts(lambda f: _asked_in(f, SIZED_BY_DATA.match), "{within} waits {times}"),
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.nonzero.html",),
 )
@@ -186,9 +185,9 @@ SYNCHRONISE_ONCE = Remedy(
     name="synchronise once",
     cause="the step synchronises the whole device several times",
     fix="synchronise once, at the end of what you time",
-    condition="the device is synchronised twice per step or more",
+    condition="The step synchronises the device two or more times",
     kinds=(SYNC,),
-    saves="all of these calls but one",
+    saves="the time of these calls, except one",
     decide=device_synchronised,
     sources=(
         "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
@@ -200,9 +199,10 @@ PIN_MEMORY = Remedy(
     name="pin memory",
     cause="copies of pageable memory cannot overlap the step",
     fix="use pin_memory() and non_blocking=True: such copies can overlap the step",
-    condition="copies from or to pageable memory, which the driver copies once more itself",
+    condition="The step copies from or to pageable memory, which the driver first copies to a "
+    "buffer of its own",
     kinds=(SYNC, COPY, INPUT),
-    saves="these copies; of synchronisation the wait in them",
+    saves="the time of these copies; for synchronisation, the wait inside them",
     decide=pageable_copies,
     sources=(
         "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#page-locked-host-memory",
@@ -217,10 +217,9 @@ EVENT_SOONER = Remedy(
     name="event sooner",
     cause="queued GPU work waits for an event of another stream",
     fix="record the event as soon as its data is ready, and launch independent work first",
-    condition="queued work stands behind a wait for another stream's event, or a function of the "
-    "host",
+    condition="Queued work waits behind an event of another stream, or behind a host function",
     kinds=(QUEUE,),
-    saves="this wait",
+    saves="the time of this wait",
     decide=queued_work,
     sources=(
         "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#streams",
@@ -235,10 +234,10 @@ ALLOCATE_ONCE = Remedy(
     name="allocate once",
     cause="GPU memory is allocated or freed in warm steps",
     fix="keep shapes constant, or take the memory from a pool",
-    condition="memory is allocated or freed after the first step; without step markers, in the "
-    "later half of the profile",
+    condition="Memory is allocated or freed after the first step. Without step markers: in the "
+    "second half of the profile",
     kinds=(ALLOCATION,),
-    saves="these calls",
+    saves="the time of these calls",
     decide=allocations,
     sources=(
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
@@ -250,9 +249,10 @@ OVERLAP_COMMUNICATION = Remedy(
     name="overlap communication",
     cause="ranks communicate while nothing computes",
     fix="start communication earlier, on its own stream, while something else computes",
-    condition="collectives run while nothing computes, and there is work to run them beside",
+    condition="Collectives run while nothing computes, although there is work that could run at "
+    "the same time",
     kinds=(COLLECTIVE,),
-    saves="as much of them as there is such work; not what they wait for other ranks",
+    saves="the time of the collectives, up to that of such work, without waits for other ranks",
     decide=collectives,
     sources=(
         "https://docs.pytorch.org/docs/stable/notes/ddp.html",
@@ -269,10 +269,10 @@ LOOK_INSIDE = Remedy(
     name="look inside",
     cause="one range or function takes most of the time outside ops",
     fix="profile that function with a sampling profiler: py-spy record --native",
-    condition="one range or frame holds most of it; no step or phase, no wait, none that belongs "
-    "to a framework",
+    condition="One range or frame covers most of the Python or range time. It is no step, phase "
+    "or wait, and belongs to no framework",
     kinds=(PYTHON, causes.RANGE),
-    saves="this range or frame",
+    saves="the time of this range or frame",
     decide=python_stretches,
     sources=("https://github.com/benfred/py-spy",),
     example=Example(

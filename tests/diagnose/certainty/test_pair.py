@@ -157,10 +157,10 @@ def counted(name: str, ops: int, layers: list[dict[str, Any]]) -> StepProfile:
 def test_what_only_one_run_does_are_its_layers_else_its_ops() -> None:
     cells, one = [layer("cell op", "aten::lstm_cell", 50)], [layer("layer op", "aten::lstm", 50)]
     assert structure_in_words(counted("b", 349, one), counted("a", 7_354, cells)) == (
-        "50 LSTMCell calls per step (b: 1 aten::lstm call)"
+        "50 LSTMCell calls per step (baseline: 1 aten::lstm call)"
     )
     assert structure_in_words(counted("b", 349, one), counted("a", 7_354, one)) == (
-        "7,354 ops per step (b: 349)"
+        "7,354 ops per step (baseline: 349)"
     )
     assert structure_in_words(counted("b", 349, one), counted("a", 360, one)) == ""
 

@@ -95,7 +95,7 @@ def test_more_of_them_is_no_reason_where_one_takes_it_all() -> None:
         name="fast",
     )
     why = reason("launch", slow, fast)
-    assert in_order(why, "4 kernel launches", "2.0 ms", "longest 2.000 ms", "fast: 2 kernel")
+    assert in_order(why, "4 kernel launches", "2.0 ms", "longest 2.000 ms", "baseline: 2 kernel")
 
 
 def test_without_steps_nothing_is_a_step() -> None:
@@ -132,15 +132,15 @@ def test_what_takes_the_time_in_each_and_no_count_that_is_none() -> None:
     )
     why = reason("matmul", layers, lstmcell)
     assert in_order(why, "2 oneDNN layer ops take 132.0 ms", "3 matmuls 0.144 ms")
-    assert in_order(why, "tf-lstmcell: 33 matmuls 61.0 ms")
+    assert in_order(why, "baseline: 33 matmuls 61.0 ms")
     assert "none" not in why
 
 
 @pytest.mark.parametrize(
     ("calls", "said"),
     [
-        (3, ("3 matmuls", "9.000 ms each", "fast: 2.000 ms")),
-        (1, ("1 matmul", "9.0 ms", "fast: 2.0 ms")),
+        (3, ("3 matmuls", "9.000 ms each", "baseline: 2.000 ms")),
+        (1, ("1 matmul", "9.0 ms", "baseline: 2.0 ms")),
     ],
 )
 def test_a_count_that_is_equal_is_no_reason(calls: int, said: tuple[str, ...]) -> None:
@@ -190,13 +190,13 @@ def test_ops_are_no_reason_where_one_of_them_takes_it_all() -> None:
 def test_a_count_is_the_reason_where_so_many_less_would_save_it() -> None:
     few = run(contributor("idle", "dispatch", 2 * MS, "aten::view"), ops=61, name="few")
     many = run(contributor("idle", "dispatch", 20 * MS, "aten::view"), ops=2412, name="many")
-    assert in_order(reason("dispatch", many, few), "2,412 ops per step", "few: 61")
+    assert in_order(reason("dispatch", many, few), "2,412 ops per step", "baseline: 61")
     assert "ms" not in reason("dispatch", many, few)
     # of 70 too few are more; of 90 a third fewer would save 6.5 of the 18 ms: each takes longer
     for ops in (70, 90):
         slow = run(contributor("idle", "dispatch", 20 * MS, "aten::view"), ops=ops, name="slow")
         why = reason("dispatch", slow, few)
-        assert in_order(why, f"{ops} ops", "20.0 ms", "few: 61 ops 2.0 ms")
+        assert in_order(why, f"{ops} ops", "20.0 ms", "baseline: 61 ops 2.0 ms")
 
 
 def test_a_count_of_what_takes_little_of_it_is_no_reason() -> None:
@@ -303,7 +303,7 @@ def test_work_that_overlaps_is_told_by_its_share_and_not_as_the_length_of_one() 
         name="fast",
     )
     why = reason("matmul", slow, fast)
-    assert in_order(why, "9 matmuls", "9.0 ms", "fast: 9 matmuls 1.0 ms")
+    assert in_order(why, "9 matmuls", "9.0 ms", "baseline: 9 matmuls 1.0 ms")
     assert "each" not in why
 
 
@@ -320,7 +320,7 @@ def test_a_long_one_among_many_is_told_against_a_faster_run_too() -> None:
         name="fast",
     )
     why = reason("matmul", slow, fast)
-    assert in_order(why, "8 matmuls take 93.0 ms", "longest 93.000 ms", "fast: 8 matmuls 0.008 ms")
+    assert in_order(why, "8 matmuls take 93.0 ms", "longest 93.000 ms", "baseline: 8 matmuls 0.008 ms")
 
 
 def test_a_long_one_beside_which_others_ran_is_not_told_as_longer_than_all() -> None:
@@ -335,7 +335,7 @@ def test_a_long_one_beside_which_others_ran_is_not_told_as_longer_than_all() -> 
         name="fast",
     )
     why = reason("matmul", slow, fast)
-    assert in_order(why, "8 matmuls take 50.0 ms", "fast: 8 matmuls 0.008 ms")
+    assert in_order(why, "8 matmuls take 50.0 ms", "baseline: 8 matmuls 0.008 ms")
     assert "longest" not in why
 
 

@@ -47,7 +47,7 @@ def test_the_verdict_has_the_bottleneck_its_size_and_its_counts() -> None:
     )
     assert "2,412 ops per step" in verdict.evidence
     assert "121 per time step" in verdict.evidence
-    assert "torch-nn-lstm: 61" in verdict.evidence
+    assert "baseline: 61" in verdict.evidence
     assert (verdict.where[1].kind, verdict.where[1].delta_ns) == ("matmul", 8 * MS)
     assert found.dominant is not None
     assert found.dominant.finding.largest == (Culprit("aten::view", 2 * MS, 20 * MS, 1.0, 1.0),)
@@ -63,7 +63,7 @@ def test_a_reason_is_what_adds_a_good_part_of_the_finding() -> None:
     assert (many.verdict.bottleneck_ns, many.verdict.evidence) == (20 * MS, "")
     one = compare(fast, profile(contributor("idle", "python", 29 * MS, "forward"), name="b"))
     assert "forward takes 29.0 ms" in one.verdict.evidence
-    assert "a: 9.0 ms" in one.verdict.evidence
+    assert "baseline: 9.0 ms" in one.verdict.evidence
     assert one.verdict.certainty == "likely"  # neither was timed
     assert len(one.verdict.reasons) == 1
 
