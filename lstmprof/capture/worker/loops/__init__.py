@@ -110,6 +110,8 @@ class Trainer(Profiler):
         """A finished session, and each step's wall time and loss; ``at_end`` is its last."""
         walls_ns, outcomes = [], []
         with self.recorder.recording(folder) as session:
+            if self.recorder.starts_late:
+                self.step(no_ranges)
             for number in steps:
                 seen = both(ranges, self.recorder.annotated(number))
                 start_ns = time.perf_counter_ns()

@@ -23,7 +23,7 @@ import tensorflow as tf
 
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import loops, shapes
+from lstmprof.capture.worker import driver, loops, shapes
 from lstmprof.capture.worker.loops._nodes import inputs_of, nodes_of
 from lstmprof.capture.worker.peaks import Run
 from lstmprof.capture.worker.profilers import tensorflow as profilers
@@ -41,21 +41,11 @@ def device_of(requested: str) -> str:
     Raises:
         CaptureError: this TensorFlow does not see it.
     """
-    devices = tf.config.list_physical_devices("GPU")
-    if requested == "auto":
-        requested = "cuda:0" if devices else "cpu"
-    if requested == "cpu":
-        return requested
-    number = int(requested.partition(":")[2])
-    if number >= len(devices):
-        raise CaptureError(
-            "device {} is not available: tensorflow {} sees {} GPU(s)".format(
-                requested, tf.__version__, len(devices)
-            ),
-            "use --device cpu, or install a tensorflow built for CUDA",
-        )
-    tf.config.set_visible_devices(devices[number], "GPU")
-    return requested
+    device = driver.chosen(requested, driver.tensorflow_sees)
+    if device != "cpu":
+        number = int(device.partition(":")[2])
+        tf.config.set_visible_devices(tf.config.list_physical_devices("GPU")[number], "GPU")
+    return device
 
 
 def set_threads(threads: int) -> None:
