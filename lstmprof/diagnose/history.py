@@ -111,7 +111,7 @@ class Series:
     def sentence(self) -> str:
         """How long its step is now, and where it changed."""
         last = self.points[-1]
-        texts = [f"{_change(point)} at {point.label}" for point in self.changes]
+        texts = [f"{_change(point)} since {point.label}" for point in self.changes]
         changed = (
             f"{number_of(len(texts), 'change', 'changes')}: {listed(texts)}"
             if texts
