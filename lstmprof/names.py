@@ -59,6 +59,7 @@ PART_WORDS = {
     "collective": "communication",
     "rng": "random numbers",
     "compiling": "compile",
+    "starting": "initialisation",
     "ranges": "ranges without ops",
     "runtime": "runtime call",
     "alloc": "allocation",

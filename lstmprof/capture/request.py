@@ -33,6 +33,8 @@ PROFILERS = (FRAMEWORKS_OWN, NSYS)
 
 #: where the worker leaves its result, beside the request
 RESULT = "result.json"
+#: FIFO that the launcher holds open: a process that Nsight Systems started ends with it
+LIFELINE = "lifeline"
 #: the line by which a worker gives up its turn and asks for the next
 TURN = "turn"
 #: how a worker's lines begin where others write to the same pipe

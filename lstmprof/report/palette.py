@@ -127,7 +127,6 @@ OTHERS = Family(
             "#1a171c",
             "#d9e2e0",
             "initialisation of the GPU's runtime and loading of code",
-            "initialisation",
         ),
         Part(
             "ranges",
@@ -209,6 +208,7 @@ UNKNOWN = PARTS["other"]
 _OF_KIND = {
     causes.LAUNCH: "launch call",
     causes.RUNTIME: "runtime",
+    causes.CPU_OP: "rng",
     causes.DISPATCH: "dispatch",
     causes.PYTHON: "python",
     causes.SYNC: "sync",
@@ -216,6 +216,7 @@ _OF_KIND = {
     causes.COPY: "layout",
     causes.GEMM: "gemm",
     causes.MEMORY: "pointwise",
+    causes.EMBEDDING: "embedding",
     causes.INPUT: "input",
     causes.COMPILE: "compiling",
     causes.START: "starting",

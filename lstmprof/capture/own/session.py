@@ -1,9 +1,8 @@
-"""The session behind ``with lp.profile(…) as p``: it times and profiles steps of a training."""
+"""The session behind ``lp.profile``: it times and profiles steps of a training."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import shlex
@@ -15,13 +14,12 @@ from typing import Any, Callable, ContextManager, Dict, List, Optional, Type, Un
 
 import lstmprof
 from lstmprof.capture.own.frameworks import framework_of, profiler_of
-from lstmprof.capture.own.passes import PROFILING, Passes, Plan, Steps
+from lstmprof.capture.own.passes import PROFILING, TIMING_AGAIN, Passes, Plan, Steps
 from lstmprof.capture.request import RESULT
 from lstmprof.capture.worker import host, timing
 from lstmprof.capture.worker.metadata import now, worker_facts
 from lstmprof.capture.worker.profilers import Profiler
-from lstmprof.capture.worker.profiling import THROWAWAY_STEPS
-from lstmprof.errors import LstmprofError, RunError, UsageError, one_line
+from lstmprof.errors import LstmprofError, RunError, UsageError, command_line, one_line
 from lstmprof.runs.directory import check_name, staging
 
 Report = Callable[[str], None]
@@ -50,10 +48,11 @@ def profile(
     force: bool = False,
     quiet: bool = False,
 ) -> Session:
-    """Time and profile the steps of your training loop: ``with lp.profile("traces/mine") as p``.
+    """Time and profile the steps of your training loop.
 
-    Call ``p.step()`` at the end of each step. When the block ends, the run is written to ``place``.
-    Steps after the measured ones cost next to nothing.
+    Use it in ``with lp.profile("traces/mine") as session:``, and call ``session.step()`` at the end
+    of each step. When the block ends, the run is written to ``place``. Steps after the measured
+    ones cost next to nothing.
 
     Args:
         place: folder of the run.
@@ -182,6 +181,11 @@ class Session:
         return self._steps is None
 
     @property
+    def is_over(self) -> bool:
+        """Whether the run was written, or nothing will be."""
+        return self._passes is None
+
+    @property
     def profiling(self) -> bool:
         """Whether the profiler is on, also if this profile will be discarded."""
         return self._steps is not None and self._doing == PROFILING
@@ -221,7 +225,7 @@ class Session:
             self._advance(outcome)
 
     def phase(self, name: str) -> ContextManager[Any]:
-        """Name a part of the step: ``with p.phase("input"):``.
+        """Name a part of the step: ``with session.phase("input"):``.
 
         The phase is a range in the profile, and in NVTX if ``nvtx`` is installed.
         """
@@ -308,12 +312,14 @@ class Session:
         passes = self._passes
         if passes is None:
             return
-        if passes.profiled is None:
-            self.abandon(self._too_few(passes.fewest, error))
-            return
-        if not done:
-            self.report("the training ended while {}".format(self._doing))
         try:
+            if passes.profiled is None:
+                passes.keep_latest()
+            if passes.profiled is None:
+                self.abandon(self._too_few(passes.fewest, error))
+                return
+            if not done:
+                self.report(self._thin(passes))
             self._written(passes)
         except Exception as error:
             self.abandon(_told(error))
@@ -329,14 +335,18 @@ class Session:
             self.found_by + self.steps,
             self._doing,
         )
-        asked = "warmup={}, timed={}, steps={}".format(*dataclasses.astuple(self.plan))
-        needs = "{} need {} steps, or up to {} more if steps are short".format(
-            asked,
-            fewest + max(self.found_by - 1, 0),  # the last of these is the first border
-            THROWAWAY_STEPS,
+        needs = fewest + max(self.found_by - 1, 0)  # the last of these is the first border
+        return "{}; a run needs {} steps{}".format(ended, needs, "" if error else "; train longer")
+
+    def _thin(self, passes: Passes) -> str:
+        """Say what a run has whose training ended before all steps were measured."""
+        timed = sum(not row.warmup for row in passes.rows)
+        profiled = len(passes.profiled.walls_ns) if passes.profiled else 0
+        enough = self._doing == TIMING_AGAIN or profiled >= USUAL.steps
+        doubt = "" if enough else "; its times are rough, so train longer"
+        return "the training ended while {}: the run has {} timed and {} profiled steps{}".format(
+            self._doing, timed, profiled, doubt
         )
-        advice = "" if error else "; train longer, or lower these numbers"
-        return "{}; {}{}".format(ended, needs, advice)
 
     def _written(self, passes: Passes) -> None:
         """Write the run by a child process, which reads the profile."""
@@ -362,10 +372,10 @@ class Session:
             "framework": self.framework,
             "garbage_collector": "left as it was",
             "counters": {"reason": NOT_COUNTED},
-            "warmup": self.plan.warmup,
+            "warmup": sum(row.warmup and not row.after_profile for row in passes.rows),
             "profiled_wall_ns": profiled.walls_ns,
             "recording": [profiled.recording] if profiled.recording else None,
-            "command": shlex.join(sys.argv),
+            "command": command_line(sys.argv),
             "ended_at": now(),
             **self.facts,
         }
@@ -395,14 +405,17 @@ def write_in_child(folder: str, python: str) -> None:
         )
 
 
-def show_verdict(place: str, python: str) -> None:
+def show_verdict(place: str, python: str, since: Optional[str] = None) -> None:
     """Print on stderr what ``lstmprof diagnose`` says of the run at ``place``; nothing if it fails.
 
-    The verdict is made by a process of ``python``.
+    The verdict is made by a process of ``python``. It ends with what the run gained ``since`` an
+    earlier one.
     """
     encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
     with contextlib.suppress(OSError):
-        done = _ended([python, "-m", "lstmprof", "diagnose", place], PYTHONIOENCODING=encoding)
+        command = [python, "-m", "lstmprof", "diagnose", place]
+        command += [] if since is None else ["--since", since]
+        done = _ended(command, PYTHONIOENCODING=encoding)
         if not done.returncode:
             sys.stderr.write(done.stdout.decode(encoding, "replace"))
 

@@ -61,6 +61,7 @@ def _watch_torch(steps: Steps, optimizing: Callable[[bool], None], module: Any) 
     @functools.wraps(init)
     def made(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
+        steps.optimizers += 1
         step = type(self).step
         if not getattr(step, "watched", False):
             type(self).step = _watched(step, stepping, steps, optimizing)

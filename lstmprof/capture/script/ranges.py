@@ -22,6 +22,8 @@ MOST_CALLS = 8
 
 Phase = Callable[[str], ContextManager[Any]]
 Undo = Callable[[], None]
+#: Calls a function of lstmprof, whose fault must not reach the script.
+Safely = Callable[..., Any]
 
 
 class TorchRanges:
@@ -30,8 +32,8 @@ class TorchRanges:
     ``backwards`` counts the backward passes of the profiled steps, ``steps`` these.
     """
 
-    def __init__(self, torch: Any, phase: Phase) -> None:
-        self._torch, self._phase = torch, phase
+    def __init__(self, torch: Any, phase: Phase, safely: Safely) -> None:
+        self._torch, self._phase, self._safely = torch, phase, safely
         self._undo: List[Undo] = []
         self._open: List[Tuple[Any, ContextManager[Any]]] = []
         self._names: Dict[int, str] = {}
@@ -86,8 +88,12 @@ class TorchRanges:
         if not _compiled():
             module = torch.nn.modules.module
             for hook in (
-                module.register_module_forward_pre_hook(self._module_begins),
-                module.register_module_forward_hook(self._module_ends),
+                module.register_module_forward_pre_hook(
+                    functools.partial(self._safely, self._module_begins)
+                ),
+                module.register_module_forward_hook(
+                    functools.partial(self._safely, self._module_ends)
+                ),
             ):
                 self._undo.append(hook.remove)
 
@@ -99,11 +105,11 @@ class TorchRanges:
         def ranged(*args: Any, **kwargs: Any) -> Any:
             token = object()
             self.backwards += range_name == BACKWARD
-            self.open(token, range_name)
+            self._safely(self.open, token, range_name)
             try:
                 return wrapped(*args, **kwargs)
             finally:
-                self.close(token)
+                self._safely(self.close, token)
 
         setattr(place, name, ranged)
         self._undo.append(functools.partial(setattr, place, name, wrapped))

@@ -2,8 +2,8 @@
 
 Several optimizers that take turns (a GAN) make one step: it ends with the one that steps least
 often, of those with the last in its turn. For that the first ``OBSERVED`` steps of an optimizer are
-looked at, which warms up as well. A forked process (a DataLoader's worker) has no steps, and steps
-of another thread than the first that has one are none.
+looked at, unless the script has made one optimizer only. A forked process (a DataLoader's worker)
+has no steps, and steps of another thread than the first that has one are none.
 """
 
 from __future__ import annotations
@@ -32,11 +32,14 @@ class Steps:
         begin: Callable[[str], Any],
         note: Callable[[str], None],
         measured: Callable[[], None] = lambda: None,
+        failed: Callable[[Exception], None] = lambda error: None,
     ) -> None:
         self.functions = 0  # that were marked as the step
+        self.optimizers = 0  # that were made
         self.session: Any = None
         self.source: Optional[str] = None
         self._begin, self._note, self._measured = begin, note, measured
+        self._failed = failed
         self._pid, self._thread = os.getpid(), None  # type: int, Optional[int]
         self.exit_code: Any = None  # of the SystemExit by which the script ended
         self._turns: List[Key] = []
@@ -59,8 +62,24 @@ class Steps:
         """Whether this is the process of the script, and the thread that runs its steps."""
         return os.getpid() == self._pid and self._thread in (None, threading.get_ident())
 
+    def safely(self, do: Callable[..., Any], *args: Any) -> Any:
+        """Call ``do``. If it fails, measure nothing more, and let the script go on."""
+        try:
+            return do(*args)
+        except Exception as error:
+            self._over = True
+            self._failed(error)
+            return None
+
+    def restart(self) -> None:
+        """Take the steps of this process, which was forked before there was one."""
+        self._pid, self._thread = os.getpid(), None
+
     def begins(self, source: str) -> None:
-        """What is certainly a step begins."""
+        """Begin what is certainly a step."""
+        self.safely(self._begins, source)
+
+    def _begins(self, source: str) -> None:
         if self._counts(source):
             if self.session is None:
                 self._make(source)
@@ -72,6 +91,9 @@ class Steps:
 
         The next step begins where it ``follows`` at once. ``outcome`` is what the step made.
         """
+        self.safely(self._ends, source, who, outcome, follows)
+
+    def _ends(self, source: str, who: Any, outcome: Any, follows: bool) -> None:
         if not self._counts(source) or (source == "torch" and not self._is_last(who)):
             return
         if self.session is None:
@@ -106,7 +128,7 @@ class Steps:
                 self._note("calls of {} are not counted as steps".format(_name(who)))
         if self._last is None:
             self._turns.append(key)
-            if self._turns.count(self._turns[0]) < OBSERVED:
+            if self.optimizers != 1 and self._turns.count(self._turns[0]) < OBSERVED:
                 return False
             self._last = last_of(self._turns)
             self._tell_turns()

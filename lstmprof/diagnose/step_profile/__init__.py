@@ -27,7 +27,7 @@ from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.attribution import Stretches, attributed
 from lstmprof.breakdown.doubts import Warning
 from lstmprof.breakdown.lacks import Lack
-from lstmprof.breakdown.lacks.rules import CLOCKS
+from lstmprof.breakdown.lacks.rules import CLOCKS, GPU_UNSEEN, NO_GPU, TPU_UNREAD
 from lstmprof.breakdown.mean_step import (
     MeanStep,
     lane_words,
@@ -86,9 +86,10 @@ class Contributor:
     op. ``tiny`` is whether the calls compute next to nothing. ``call_overhead`` is whether the time
     is between ops, just before the call. ``compiling`` is whether a compiler ran, ``starting``
     whether a call initialised the runtime or loaded code. ``reading`` is whether the host read
-    values one by one. ``slower`` is whether the fast run makes as many such calls, each shorter.
-    ``recorded`` is the number of events recorded meanwhile, by which the cost of recording is
-    subtracted; each event counts half at its begin and half at its end.
+    values one by one. ``on_cpu`` is whether an op computed on the CPU while the device waited,
+    ``enqueues`` whether a call enqueued work. ``slower`` is whether the fast run makes as many such
+    calls, each shorter. ``recorded`` is the number of events recorded meanwhile, by which the cost
+    of recording is subtracted; each event counts half at its begin and half at its end.
     """
 
     state: str
@@ -103,6 +104,8 @@ class Contributor:
     compiling: bool = False
     starting: bool = False
     reading: bool = False
+    on_cpu: bool = False
+    enqueues: bool = False
     recorded: float = 0.0
     slower: bool = False
 
@@ -159,6 +162,14 @@ class StepProfile:
     def place(self) -> Place:
         """Rank and device of the lane."""
         return self.rank, self.device
+
+    @property
+    def runs_on(self) -> str | None:
+        """``cuda`` for a GPU, even if its activity was not recorded, ``cpu``; None is unknown."""
+        missing = {lack.kind for lack in self.lacks}
+        if self.device is not None or NO_GPU in missing:
+            return "cuda"
+        return None if missing & {GPU_UNSEEN, TPU_UNREAD} else "cpu"
 
     @property
     def length_ns(self) -> int:

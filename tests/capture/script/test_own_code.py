@@ -16,6 +16,18 @@ pytestmark = pytest.mark.measured
 PROGRAMS = Path(__file__).parents[2] / "own_code"
 #: One thread of each framework: the suite's machine has few cores, and others use them.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
+SHORT = """\
+import sys, torch
+model = torch.nn.LSTM(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(int(sys.argv[1])):
+    optimizer.zero_grad()
+    model(torch.ones(3, 2, 8))[0].sum().backward()
+    optimizer.step()
+model(torch.ones(3, 2, 8))  # a part of no step
+print("trained")
+sys.exit(3)
+"""
 
 
 def ran(folder: Path, *command: object) -> subprocess.CompletedProcess[str]:
@@ -54,6 +66,21 @@ def test_the_programs_are_short_and_know_nothing_of_lstmprof(path: Path) -> None
     text = path.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 80
     assert "lstmprof" not in text
+
+
+@pytest.mark.parametrize(("steps", "timed"), [(8, 2), (10, 3), (16, 9)])
+def test_eight_steps_are_enough_for_a_run(steps: int, timed: int, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(SHORT, encoding="utf-8")
+    ended = ran(tmp_path, "run", "train.py", "--quiet", "--", steps)
+    assert (ended.returncode, ended.stdout) == (3, "trained\n"), ended.stderr
+    thin, wrote = ended.stderr.splitlines()
+    assert f"the run has {timed} timed and 3 profiled steps; its times are rough" in thin
+    assert wrote == "lstmprof: wrote traces/train; next: lstmprof diagnose traces/train"
+    facts = info(tmp_path, "train")
+    assert (len(facts["profiled_wall_ns"]), facts["iterations"]) == (3, timed)
+    table = ran(tmp_path, "breakdown", "traces/train", "--table", "steps", "--format", "json")
+    assert [row["step"] for row in json.loads(table.stdout)] == [0, 1, 2]
 
 
 def test_values_that_a_tagger_reads_word_by_word_are_its_first_finding(tmp_path: Path) -> None:

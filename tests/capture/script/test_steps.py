@@ -55,6 +55,13 @@ def test_a_step_ends_with_every_step_of_one_optimizer() -> None:
     assert steps.observed == OBSERVED
 
 
+def test_the_only_optimizer_of_a_script_ends_its_first_step() -> None:
+    steps, calls, _ = steps_of()
+    steps.optimizers = 1
+    steps.ends("torch", Optimizer())
+    assert calls == ["end", "begin"]
+
+
 @pytest.mark.parametrize(
     ("turns", "last"),
     [

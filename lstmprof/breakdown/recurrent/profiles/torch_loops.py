@@ -40,7 +40,7 @@ from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, shape_at
 from lstmprof.breakdown.recurrent.profiles.repeats import Repeat, repeats
 from lstmprof.breakdown.recurrent.profiles.torch_compiled import (
     compiled_regions,
-    compiled_units,
+    gated_units,
     name_of,
     ran_once,
 )
@@ -84,11 +84,13 @@ class _Tokens:
 def loop_calls(events: EventTable) -> Iterator[Call]:
     """A call of each loop of cells that PyTorch ran op by op."""
     sorts = _sorts(events)
-    rows, regions = _outermost(events, sorts), compiled_regions(events)
-    if not (np.isin(sorts[rows], (CELL, SIGMOID)) | (regions[rows] != NONE)).any():
-        return
+    rows = _outermost(events, sorts)
     reader = _Reader(events, Inputs(events))
-    ops = _around(events, rows)
+    if not np.isin(sorts[rows], (CELL, SIGMOID)).any() and not reader.gates(
+        rows[sorts[rows] == PRODUCT]
+    ):
+        return
+    ops, regions = _around(events, rows), compiled_regions(events)
     is_token = np.bincount(rows, minlength=len(events)) > 0
     step, rank = events.ints("step", UNKNOWN)[ops], events.ints("rank", UNKNOWN)[ops]
     for members in Groups(rank, thread_ids(events)[ops], step).members():
@@ -158,6 +160,12 @@ class _Reader:
         if key not in self._memory:
             self._memory[key] = _operands(self.name(row), self.inputs.shapes(row))
         return self._memory[key]
+
+    def gates(self, products: Ints) -> bool:
+        """Whether one of these products makes three or four outputs of each input."""
+        distinct = products[np.unique(self._shapes[products], return_index=True)[1]]
+        weights = (self.operands(row)[1] for row in distinct.tolist())
+        return any(w and w[1] in (GATES["lstm"] * w[0], GATES["gru"] * w[0]) for w in weights)
 
     def gradients(self, row: int) -> Counter[Shape | None]:
         """Of the step of ``row`` the gradients of weights, by their shapes."""
@@ -242,16 +250,18 @@ def _holds_cell(reader: _Reader, tokens: _Tokens, places: Sequence[int]) -> bool
         return False
     if CELL in sorts or sorts >= {PRODUCT, SIGMOID, TANH}:
         return True
-    return bool(_compiled_units(reader, tokens, places))
+    return bool(_units_of_gates(reader, tokens, places))
 
 
-def _compiled_units(reader: _Reader, tokens: _Tokens, places: Sequence[int]) -> tuple[Network, ...]:
-    """The cells in these tokens, where they are products that were compiled with the rest."""
-    at = list(places)
-    if (tokens.sorts[at] != PRODUCT).any() or (tokens.regions[at] == NONE).any():
+def _units_of_gates(reader: _Reader, tokens: _Tokens, places: Sequence[int]) -> tuple[Network, ...]:
+    """The cells in these tokens by products of all gates, whatever the activations are."""
+    at = np.array(places)
+    sorts = tokens.sorts[at]
+    if CELL in sorts:
         return ()
-    rows = tokens.rows[at].tolist()
-    return compiled_units([reader.operands(row) for row in rows], reader.dtype(rows[0]))
+    rows = tokens.rows[at[sorts == PRODUCT]].tolist()
+    dtype = reader.dtype(rows[0]) if rows else None
+    return gated_units([reader.operands(row) for row in rows], dtype) if rows else ()
 
 
 def _begins(sorts: Sequence[int]) -> bool:
@@ -265,7 +275,9 @@ class _Run:
         self._reader, self._tokens, self._run = reader, tokens, run
         self.pattern = tokens.rows[run.start : run.start + run.period].tolist()
         self.sorts = tokens.sorts[run.start : run.start + run.period].tolist()
-        self._compiled = _compiled_units(reader, tokens, range(run.start, run.start + run.period))
+        told = {SIGMOID, TANH} <= set(self.sorts)
+        places = range(run.start, run.start + run.period)
+        self._gated = () if told else _units_of_gates(reader, tokens, places)
         self.units = tuple(self._units())
 
     def loop(self, weights_told: bool) -> Loop:
@@ -289,9 +301,9 @@ class _Run:
 
     def _regions(self) -> list[int]:
         """What was compiled that its products ran in, in order; empty where nothing was."""
-        if not self._compiled:
-            return []
         regions = self._tokens.regions[self._run.start : self._run.end]
+        if not self._gated or NONE in regions:
+            return []
         return list(dict.fromkeys(regions.tolist()))
 
     def _rows(self, regions: Sequence[int]) -> Ints:
@@ -304,7 +316,7 @@ class _Run:
     def _is_one_loop(self, regions: Sequence[int]) -> bool:
         """Whether no second loop of another layer of the same widths may be in it."""
         names = [self._reader.name(row) for row in regions]
-        return not self._compiled or (len(names) >= self._run.count and ran_once(names))
+        return not regions or (len(names) >= self._run.count and ran_once(names))
 
     def weights(self) -> list[Shape | None]:
         """Of each product of the pattern the shape of its weight; of a cell op's both."""
@@ -342,8 +354,8 @@ class _Run:
             rows = (row for row, s in zip(self.pattern, self.sorts, strict=True) if s == CELL)
             yield from (self._cell_op(row) for row in rows)
             return
-        if self._compiled:
-            yield from self._compiled
+        if self._gated:
+            yield from self._gated
             return
         ops = [self._op(row, s) for row, s in zip(self.pattern, self.sorts, strict=True)]
         for places in cells_of(ops):
