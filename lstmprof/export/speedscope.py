@@ -41,7 +41,7 @@ def write(breakdown: Breakdown, path: Path, *, by: str | None = None, force: boo
     if chosen not in can:
         raise UsageError(
             f"{breakdown.run.name}: the profile has no stacks of {by}",
-            "record it with with_stack and with_modules, or choose another --stack",
+            "record it with with_stack, or choose another --stack",
         )
     try:
         write_file(path, json.dumps(_document(breakdown, events, chosen)).encode())

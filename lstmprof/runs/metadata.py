@@ -219,7 +219,11 @@ class RunInfo(_Record, frozen=True):
     ] = None
     timing_gpu_energy_j: Annotated[
         _Real,
-        _fact("energy of the GPU in the iterations of the first round, by NVML", _NO_GPU, "J"),
+        _fact(
+            "energy of the GPU in the iterations of the first round, by NVML",
+            f"the iterations took less than 1 s, MIG divides the GPU, or {_NO_GPU}",
+            "J",
+        ),
     ] = None
     gpu_sm_clock_mhz: Annotated[
         _Int, _fact("clock of the multiprocessors at the end of these iterations", _NO_GPU, "MHz")

@@ -225,7 +225,7 @@ def by_hand() -> Step:
 
 def scripted() -> Step:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore")  # DeprecationWarning in 2.13, FutureWarning in 2.14
         model, inputs = torch.jit.script(ByHand()), sequences()
     return training(model, lambda: model(inputs).square().mean())
 

@@ -71,7 +71,9 @@ def _whole(members: Sequence[Loop]) -> Network | None:
         first, second = (replace(unit, inputs=None) for unit in units)
         return replace(units[0], layers=1, directions=2) if first == second else None
     hidden = units[0].projection or units[0].hidden
-    beside = hidden is not None and members[-1].reads_after == 2 * hidden
+    # side by side, a loop's last op may end when what reads both has begun
+    after = next((m.reads_after for m in reversed(members) if m.reads_after is not None), None)
+    beside = hidden is not None and after == 2 * hidden
     return stack(units, side_by_side=beside)
 
 

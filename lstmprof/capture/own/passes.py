@@ -105,7 +105,8 @@ class Passes:
     @property
     def fewest(self) -> int:
         """Steps without which there is no profile."""
-        return self.plan.fewest() if self.profiler.is_outside else LEAST
+        least = self.plan.fewest() if self.profiler.is_outside else LEAST
+        return least + self.profiler.starts_late
 
     def around_steps(self) -> Steps:
         """All passes; it returns when the last step is measured."""
@@ -243,6 +244,9 @@ class Passes:
         counts = meters.StepCounts(outer)
         try:
             with self.profiler.recording(folder) as session:
+                if self.profiler.starts_late:
+                    yield
+                    self.profiler.wait((yield))
                 for number in steps:
                     yield
                     self.profiler.wait()

@@ -10,13 +10,13 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Dict, List, Optional, Type, Union
+from typing import Any, Callable, ContextManager, Dict, Iterable, List, Optional, Type, Union
 
 import lstmprof
 from lstmprof.capture.own.frameworks import framework_of, profiler_of
 from lstmprof.capture.own.passes import PROFILING, TIMING_AGAIN, Passes, Plan, Steps
 from lstmprof.capture.request import RESULT
-from lstmprof.capture.worker import host, timing
+from lstmprof.capture.worker import host, shapes, timing
 from lstmprof.capture.worker.metadata import now, worker_facts
 from lstmprof.capture.worker.profilers import Profiler
 from lstmprof.errors import LstmprofError, RunError, UsageError, command_line, one_line
@@ -135,6 +135,8 @@ class Session:
         self.reason: Optional[str] = None
         self.steps = 0
         self.found_by = 0  # steps before the first: by them it was found what ends one
+        #: the inputs of ops, by how many steps the profile has
+        self.op_inputs: Callable[[int], Iterable[Any]] = lambda count: ()
         self._steps: Optional[Steps] = None  # the passes, while they go on
         self._passes: Optional[Passes] = None
         self._in_step = False
@@ -383,10 +385,19 @@ class Session:
             "metadata": facts,
             "timings": timing.columns(passes.rows),
             "profiles": [os.path.relpath(path, passes.folder) for path in profiled.files],
+            "shapes": self._shapes(passes.folder, len(profiled.walls_ns)),
             "place": str(self.place.resolve()),
             "force": self.force,
             "pid": os.getpid(),
         }
+
+    def _shapes(self, folder: str, steps: int) -> Optional[str]:
+        """The file of the inputs of ops in ``folder``; None without any."""
+        try:
+            return shapes.written(self.op_inputs(steps), os.path.join(folder, shapes.FILE))
+        except Exception as error:  # a module unlike any other: the run goes without its sizes
+            self.report("sizes of layers are unknown: {}".format(_told(error)))
+            return None
 
 
 def write_in_child(folder: str, python: str) -> None:

@@ -35,6 +35,7 @@ def written(folder: Path) -> Run:
             result["timings"],
             tuple(_packed(part / name) for name in result["profiles"]),
             result["pid"],
+            shapes=Path(result["shapes"]) if result["shapes"] else None,
         )
         for part, result in sorted(zip(folders, results, strict=True), key=_rank)
     }

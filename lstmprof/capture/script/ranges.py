@@ -16,6 +16,8 @@ import threading
 from collections import Counter
 from typing import Any, Callable, ContextManager, Dict, List, Optional, Tuple
 
+from lstmprof.capture.script.sizes import ModuleSizes
+
 FORWARD, LOSS, BACKWARD, OPTIMIZER, INPUT = "forward", "loss", "backward", "optimizer", "input"
 #: A module that runs more often in a step is one of a loop.
 MOST_CALLS = 8
@@ -44,6 +46,7 @@ class TorchRanges:
         compiler = getattr(torch, "compiler", None)
         self._is_compiling = getattr(compiler, "is_compiling", _never)
         self.backwards = self.steps = 0
+        self.sizes = ModuleSizes(torch)
 
     def set(self, profiling: bool) -> None:
         """Between two steps: the next one is ``profiling``, or not."""
@@ -114,9 +117,10 @@ class TorchRanges:
         setattr(place, name, ranged)
         self._undo.append(functools.partial(setattr, place, name, wrapped))
 
-    def _module_begins(self, module: Any, _: Any) -> None:
+    def _module_begins(self, module: Any, arguments: Any) -> None:
         if self._is_compiling() or threading.get_ident() != self._thread:
             return
+        self.sizes.note(self.steps, module, arguments)
         if not self._open or self._open[-1][0] is OPTIMIZER:  # which may call all the others
             of = self._torch.nn.modules.loss._Loss
             name = LOSS if isinstance(module, of) else FORWARD

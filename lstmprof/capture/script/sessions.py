@@ -16,9 +16,6 @@ from lstmprof.capture.script.ranks import Rank
 from lstmprof.capture.script.request import ScriptRequest
 from lstmprof.capture.worker.profilers.nsys import NsysProfiler
 
-#: Sources whose steps are those of a training, with the framework that they are of.
-_TRAINING = {"torch": "torch", "keras": "keras", "jax": "jax"}
-
 
 def session_of(
     request: ScriptRequest,
@@ -34,8 +31,9 @@ def session_of(
         UsageError: a number of steps is too small, or no framework or several are imported.
         CaptureError: nsys is to record, and the script's interpreter has no nvtx.
     """
-    framework = request.framework or _TRAINING.get(source)
-    if source in _TRAINING:
+    seen = None if source == "function" else source.partition(" ")[0]
+    framework = request.framework or seen
+    if seen is not None:
         facts["mode"] = "train"
     options: Dict[str, Any] = {
         "framework": framework,

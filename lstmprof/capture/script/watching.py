@@ -21,6 +21,7 @@ from lstmprof.capture.script.imports import Watch
 from lstmprof.capture.script.ranges import OPTIMIZER, TorchRanges
 from lstmprof.capture.script.ranks import Job
 from lstmprof.capture.script.request import STOP, ScriptRequest
+from lstmprof.capture.script.sizes import GraphSizes
 from lstmprof.capture.script.steps import Steps
 from lstmprof.errors import LstmprofError, one_line
 
@@ -36,6 +37,7 @@ class Watching:
         self.facts: Dict[str, Any] = dict(request.facts)
         self.steps = Steps(self._begun, self.report, self._measured, self._failed)
         self.session: Any = None
+        self.sizes = GraphSizes()
         self._ranges: Optional[TorchRanges] = None
         self._lines: List[str] = []  # for the user
         self._reported = False  # why there is no run
@@ -49,7 +51,9 @@ class Watching:
         self.steps.safely(self._install)
 
     def _install(self) -> None:
-        attach = finders.attachments(self.request, self.steps, self._optimizing, self.facts)
+        attach = finders.attachments(
+            self.request, self.steps, self._optimizing, self.facts, self.sizes
+        )
         attach.update(self.job.attachments(lambda: self.session is None, self.steps.safely))
         attach["multiprocessing.util"] = self._watch_forks
         careful = {name: self._careful(do) for name, do in attach.items()}
@@ -117,8 +121,12 @@ class Watching:
             self.report(str(error))
             self._reported = True
             return None
-        if source == "torch" and "torch" in sys.modules:
-            self._ranges = TorchRanges(sys.modules["torch"], self._phase, self.steps.safely)
+        if source.startswith("torch") and "torch" in sys.modules:
+            ranges = TorchRanges(sys.modules["torch"], self._phase, self.steps.safely)
+            self.session.op_inputs = lambda count: ranges.sizes.of_last(ranges.steps, count)
+            self._ranges = ranges
+        elif self.session.framework == "tensorflow":
+            self.session.op_inputs = lambda count: self.sizes.inputs()
         return _Ranged(self.session, self._ranges)
 
     def _phase(self, name: str) -> ContextManager[Any]:
@@ -225,9 +233,8 @@ class Watching:
         if self.steps.source is not None:
             return "the script ended before lstmprof recognised its steps; train longer"
         return (
-            "no step was seen (no call of a torch optimizer, keras fit or optax); name the "
-            "function "
-            "that runs one step with --step-function"
+            "no step was seen (no optimizer, backward pass, gradient or training batch); name the "
+            "function that runs one step with --step-function"
         )
 
 

@@ -232,3 +232,30 @@ def test_how_often_a_program_ran_is_unknown_if_its_nodes_disagree() -> None:
     keras(nodes, "lstm", "lstm_cell", 4, PRODUCTS)  # the profile ends in this run
     (row,) = nodes.layers()
     assert known(row, "cell", "time_steps", "cells") == ("lstm", None, None)
+
+
+def test_directions_side_by_side_are_one_layer_though_one_ends_after_what_reads_them() -> None:
+    nodes = Nodes()
+    for number in range(2):
+        nodes.loop(f"forward/while_{number}", 9, 10, 16)
+    nodes.ran("forward/dense/MatMul:MatMul", [6, 32], [32, 5])
+    nodes.ran("forward/while_1/body/_7/forward/while_1/add:AddV2")
+    (layer,) = nodes.layers()
+    assert known(layer, "layers", "directions") == (1, 2)
+
+
+def small_layer(*products: tuple[list[int], list[int]]) -> list[dict[str, Any]]:
+    """A loop of 5 time steps of which the profiler recorded the products alone."""
+    nodes = Nodes()
+    for _ in range(5):
+        nodes.ran("f/while/cond/_6/f/while/Less:Less")
+        for number, (data, weight) in enumerate(products):
+            nodes.ran(f"f/while/body/_7/f/while/MatMul_{number}:_MklMatMul", data, weight)
+    nodes.ran("f/while/cond/_6/f/while/Less:Less")
+    return nodes.layers()
+
+
+def test_products_show_a_small_layer_whose_activations_were_omitted() -> None:
+    (layer,) = small_layer(([6, 10], [10, 64]), ([6, 16], [16, 64]))
+    assert known(layer, "cell", *NETWORK) == ("lstm", 5, 6, 10, 16, 1, 1, 5)
+    assert small_layer(([6, 10], [10, 32]), ([6, 16], [16, 32])) == []  # two gates are no cell

@@ -78,6 +78,23 @@ def test_steps_are_timed_profiled_and_timed_again_and_then_left_alone(tmp_path: 
     assert lines == [f"wrote {p.path}; next: lstmprof diagnose {p.path}"]
 
 
+def test_a_session_that_may_lose_its_first_kernels_begins_with_a_step_that_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeProfiler, "starts_late", True)
+    with session(tmp_path / "mine", []) as p:
+        list(train(p, PLAN.fewest() + 2 + 3))  # a step for each session; timed again
+        sessions = "".join(
+            "S" if call == "start" else "w" for call in fake(p).calls if call != "stop"
+        )
+    assert sessions == "w" * 6 + ("S" + "w" * 5) * 2 + "w" * 6
+    run = lp.read(tmp_path / "mine")
+    assert len(run.info.profiled_wall_ns or ()) == 2
+    events = run.stored.events().to_pylist()
+    assert [row["step"] for row in events if row["kind"] == "step"] == [0, 1]
+    assert [row["step"] for row in events if row["kind"] == "op"] == [None, 0, 1]
+
+
 def test_the_run_is_one_that_every_stage_reads(tmp_path: Path) -> None:
     with session(tmp_path / "mine", []) as p:
         list(train(p, 20))

@@ -9,7 +9,9 @@
 
 A loop holds a cell if it has a cell's op, a product in a scope with a cell's name, a product with σ
 and tanh, or products that make gates. TensorFlow's profiler records no shapes on host threads, and
-omits short ops: of many Keras layers it shows the products and their scope alone.
+omits short ops, such as σ and tanh of a small layer: of many Keras layers it shows the products and
+their scope alone. Then the widths of the products show the cell, if shapes were recorded beside the
+profile.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from lstmprof.breakdown.recurrent.cells import (
 from lstmprof.breakdown.recurrent.loop import Loop, calls_of, in_words
 from lstmprof.breakdown.recurrent.network import Network, by_length, dtype_named
 from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, shape_at
+from lstmprof.breakdown.recurrent.profiles.torch_compiled import gated_units
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import UNKNOWN, EventTable
@@ -312,6 +315,10 @@ def _loops(
     pattern = [row for code, row in firsts.items() if step.nodes[code].sort is not None]
     sorts = [step.node(row).sort for row in pattern]
     units = tuple(_units(step, pattern))
+    products = [step.op(row) for row in pattern if step.node(row).sort == PRODUCT]
+    if products and not any(unit.hidden for unit in units):
+        operands = [(op.data, op.weight) for op in products]
+        units = gated_units(operands, products[0].dtype) or units
     if not units:
         return
     turns = max(counts[int(step.codes[r])] for r in pattern if step.node(r).sort in (PRODUCT, CELL))

@@ -85,7 +85,7 @@ def loop_calls(events: EventTable) -> Iterator[Call]:
     """A call of each loop of cells that PyTorch ran op by op."""
     sorts = _sorts(events)
     rows = _outermost(events, sorts)
-    reader = _Reader(events, Inputs(events))
+    reader = _Reader(events, Inputs(events), sorts)
     if not np.isin(sorts[rows], (CELL, SIGMOID)).any() and not reader.gates(
         rows[sorts[rows] == PRODUCT]
     ):
@@ -142,8 +142,15 @@ def _around(events: EventTable, rows: Ints) -> Ints:
 class _Reader:
     """What the recorded inputs of products, activations and cell ops say."""
 
-    def __init__(self, events: EventTable, inputs: Inputs) -> None:
+    def __init__(self, events: EventTable, inputs: Inputs, sorts: Ints) -> None:
         self.inputs = inputs
+        inner, parent = (
+            np.flatnonzero(np.isin(sorts, (CELL, PRODUCT))),
+            events.rows_named("parent_id"),
+        )
+        inner = inner[parent[inner] != NONE]
+        self._inside = np.full(len(events), NONE)
+        self._inside[parent[inner]] = inner
         self.names, self.texts = events.texts("name")
         self._shapes = events.texts("shapes")[0]
         self._places = tuple(events.ints(column, UNKNOWN) for column in ("rank", "step"))
@@ -179,9 +186,11 @@ class _Reader:
         return tuple(int(column[row]) for column in self._places)
 
     def dtype(self, row: int) -> str | None:
-        """The element type of its first input that is a tensor."""
+        """Return the element type of its first tensor; under autocast that of the op inside."""
+        inside = int(self._inside[row])
         named = (dtype_named(dtype) for dtype in self.inputs.dtypes(row))
-        return next((dtype for dtype in named if dtype), None)
+        of_row = next((dtype for dtype in named if dtype), None)
+        return of_row if inside == NONE else self.dtype(inside) or of_row
 
     def codes(self, rows: Ints, sorts: Ints, compiled: Flags) -> Ints:
         """A number a row, equal where ops do the same to tensors of the same widths."""
@@ -372,8 +381,7 @@ class _Run:
     def _cell_op(self, row: int) -> Network:
         match = _CELL.fullmatch(self._reader.name(row))
         cell = (match[1] or match[2]) if match else None
-        shapes, dtypes = self._reader.inputs.shapes(row), self._reader.inputs.dtypes(row)
-        dtype = dtype_named(dtypes[0] if dtypes else None)
+        shapes, dtype = self._reader.inputs.shapes(row), self._reader.dtype(row)
         if match and match[2]:
             state = shape_at(shapes, 2, 2)
             hidden = state[1] if state else None

@@ -238,7 +238,10 @@ def _loops(reader: _Reader, turns: Sequence[_Turns], after: int | None) -> Itera
 
 
 def _units(reader: _Reader, turns: _Turns) -> tuple[Network, ...]:
-    """The cells of a time step by its products, as many of one sort as there may be."""
+    """Return the cells of a time step by its products, as few of one sort as there may be.
+
+    Products before or after the cells, of a head within the loop, are left out.
+    """
     operands = [reader.operands(row) for row in turns.products]
     tanhs = [shape for row in turns.tanhs if (shape := reader.widths(row))]
     path = reader.path(turns.products[0])
@@ -246,15 +249,27 @@ def _units(reader: _Reader, turns: _Turns) -> tuple[Network, ...]:
     if None in operands:
         return (Network(named if named in GATES else None),) if named else ()
     pairs = [each for each in operands if each]
+    for size in range(len(pairs), 0, -1):
+        for first in range(len(pairs) - size + 1):
+            units = _units_of(pairs[first : first + size], tanhs, named)
+            whole = size == len(pairs)
+            if units and (whole or any(units[0].hidden in shape for shape in tanhs)):
+                dtype = reader.dtype(turns.products[first])
+                return tuple(_with(unit, dtype) for unit in units)
+    return ()
+
+
+def _units_of(
+    pairs: Sequence[tuple[Shape, Shape]], tanhs: Sequence[Shape], named: str | None
+) -> tuple[Network, ...]:
     for cells in range(1, len(pairs) + 1):
         size, rest = divmod(len(pairs), cells)
         if rest:
             continue
         starts = range(0, len(pairs), size)
-        units = [_unit(pairs[at : at + size], tanhs, named) for at in starts]
+        units = tuple(_unit(pairs[at : at + size], tanhs, named) for at in starts)
         if all(unit.hidden for unit in units):
-            dtype = reader.dtype(turns.products[0])
-            return tuple(_with(unit, dtype) for unit in units)
+            return units
     return ()
 
 
@@ -265,21 +280,33 @@ def _with(unit: Network, dtype: str | None) -> Network:
 def _unit(
     operands: Sequence[tuple[Shape, Shape]], tanhs: Sequence[Shape], named: str | None
 ) -> Network:
-    """One cell's: the data are the first operand of each product, or else the second."""
-    for weights, batches in (
-        ([_weight(b, a) for a, b in operands], {_other(a, b) for a, b in operands}),
-        ([_weight(a, b) for a, b in operands], {_other(b, a) for a, b in operands}),
-    ):
+    """Return one cell by its products, each of data and a weight or of a weight and data.
+
+    If several fit, it is the one whose states a tanh reads.
+    """
+    left, right = operands[0]
+    fitting = []
+    for batch in dict.fromkeys((_other(left, right), _other(right, left))):
+        weights = [_weight_beside(batch, pair) for pair in operands]
         known = [weight for weight in weights if weight]
-        if len(known) < len(weights) or len(batches) != 1:
+        if len(known) < len(weights):
             continue
-        batch = batches.pop()
         unit, hidden = unit_of_products(known, named), _width_beside(batch, tanhs)
         if unit.hidden is None and hidden:
             unit = unit_beside_tanh(known, hidden)
         if unit.hidden:
-            return replace(unit, batch=batch)
-    return Network()
+            fitting.append(replace(unit, batch=batch))
+    states = [set(shape) for shape in tanhs]
+    read = [unit for unit in fitting if {unit.batch, unit.hidden} in states]
+    return next(iter(read or fitting), Network())
+
+
+def _weight_beside(batch: int | None, pair: tuple[Shape, Shape]) -> Shape | None:
+    """(inner, outer) of the operand beside which the other one has ``batch`` sequences."""
+    for data, weight in (pair, pair[::-1]):
+        if batch is not None and _other(data, weight) == batch:
+            return _weight(weight, data)
+    return None
 
 
 def _width_beside(batch: int | None, tanhs: Sequence[Shape]) -> int | None:
