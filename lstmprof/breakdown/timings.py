@@ -97,7 +97,11 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Timings:
-    """Statistics of the timed iterations (docs/tables.md), without warm-up; None is unknown."""
+    """Statistics of the iterations that were timed without a profiler, without warm-up.
+
+    Lengths are in ns, energies in J; docs/tables.md describes each field ("Statistics of the
+    timings"), and says when it is None.
+    """
 
     iterations: int
     step_ns: float
