@@ -41,7 +41,7 @@ COLUMNS = (
     Column("step_ns", pa.float64(), "ns", "length of the clean step"),
     Column("step_low_ns", pa.float64(), "ns", "low end of its 95 % interval"),
     Column("step_high_ns", pa.float64(), "ns", "high end of its 95 % interval"),
-    Column("rounds", pa.int64(), "", "timed processes; 0 if only a profile is known"),
+    Column("rounds", pa.int64(), "", "number of timed processes; 1 if the run was not timed"),
     Column("against", pa.string(), "", "run that represents the level before this run", _ALONE),
     Column("ratio", pa.float64(), "", "step_ns divided by step_ns of against", _ALONE),
     Column("ratio_low", pa.float64(), "", "low end of the 95 % interval of ratio", _ALONE),

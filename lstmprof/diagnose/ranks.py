@@ -42,8 +42,10 @@ _Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Waiter:
-    """One device and what it waits in the collectives of a mean step; ``last_in`` so many of all
-    it was the last to arrive.
+    """One device, and its waits in collectives.
+
+    ``waits_ns`` is the time per step in which it waits for others, in ns. ``last_in`` is the number
+    of collectives in which it arrived last.
     """
 
     rank: int | None
@@ -53,13 +55,13 @@ class Waiter:
 
     @property
     def place(self) -> Place:
-        """Its rank and device."""
+        """Return rank and device."""
         return self.rank, self.device
 
 
 @dataclass(frozen=True)
 class WaitsFor:
-    """What one device waits in a mean step for another, the last to arrive."""
+    """The time per step, in ns, in which one device waits for another device that arrives last."""
 
     rank: int | None
     device: int | None
@@ -70,14 +72,18 @@ class WaitsFor:
 
 @dataclass(frozen=True)
 class Straggler:
-    """Whom the others wait for in collectives; ``rank`` and ``device`` are None where no one.
+    """The device that the others wait for in collectives.
 
-    ``waiters`` are by rank and device, ``waits_for`` the longest first. ``late_in`` of ``steps``
-    it was that waited least. ``certainty`` is ``measured`` where the collectives of the ranks
-    were seen to end together, ``likely`` where there are too few to see that, or where the job has
-    groups of some ranks: of which group a kernel is was not read. ``reason`` says why
-    there is none, or why that is unknown. Times are of a step where steps are ``marked``, else of
-    the profile. ``world_size`` is that of the job, None unknown: more ranks than were profiled.
+    ``state`` is ``found``, ``none`` (no device is always last) or ``unknown``. ``rank`` and
+    ``device`` are None unless ``state`` is ``found``. ``reason`` explains the other states; it is
+    None for ``found``. ``certainty`` is ``measured`` if the collectives of the ranks end together,
+    and ``likely`` if there are too few collectives to check that, or if the job has groups of
+    ranks; it is None for ``unknown``.
+
+    ``waiters`` has the waits of each device, ``waits_for`` the waits by pair of devices, longest
+    first. The device waited least in ``late_in`` of ``steps`` steps. Times are per step if
+    ``marked`` is True, else of the profile. ``world_size`` is the number of ranks of the job; it is
+    None if unknown, and may exceed the number of profiled ranks.
     """
 
     state: str
@@ -95,25 +101,25 @@ class Straggler:
 
     @property
     def place(self) -> Place:
-        """Its rank and device."""
+        """Return rank and device."""
         return self.rank, self.device
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """Communication of a mean step, of ``exposed_ns`` of which the device computed nothing."""
+    """The communication of a step; the device computes nothing else in ``exposed_ns`` of it."""
 
     communication_ns: int
     exposed_ns: int
 
     @property
     def overlapped_ns(self) -> int:
-        """Of it, with the device computing as well."""
+        """Return the communication during which the device also computes, in ns."""
         return self.communication_ns - self.exposed_ns
 
     @property
     def share(self) -> float:
-        """Overlapped of all communication, 0–1."""
+        """Return the share of the communication during which the device also computes, 0–1."""
         return self.overlapped_ns / self.communication_ns
 
 

@@ -63,7 +63,10 @@ _Item = TypeVar("_Item")
 
 
 class RunInfo(_Record, frozen=True):
-    """The facts of run.json; None is unknown. docs/tables.md has the fields."""
+    """The facts of run.json; docs/tables.md describes the fields.
+
+    A field is None if the run does not record it.
+    """
 
     name: Annotated[str, _fact("name of the run", _NEVER, column="run")] = ""
     source: Annotated[_Text, _fact("capture, own code or ingest", _FOREIGN)] = None

@@ -50,7 +50,7 @@ HOST = "host"
 
 @dataclass(frozen=True)
 class Difference:
-    """Time of one kind in both steps; ``fast_ns`` is 0 for a run alone."""
+    """The time of one kind in both steps, in ns; ``fast_ns`` is 0 for a single run."""
 
     kind: str
     fast_ns: int
@@ -58,7 +58,7 @@ class Difference:
 
     @property
     def delta_ns(self) -> int:
-        """Time that the kind adds to the slow step, in ns."""
+        """Return the time that this kind adds to the slow step, in ns."""
         return self.slow_ns - self.fast_ns
 
 
@@ -134,7 +134,10 @@ def _ranked(
 
 @dataclass(frozen=True)
 class Change:
-    """A count in both steps; None is unknown, and ``fast`` is None for a run alone."""
+    """A count in both steps.
+
+    ``slow`` is None if unknown; ``fast`` is None if unknown, and for a single run.
+    """
 
     quantity: str
     fast: float | None
@@ -143,7 +146,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Culprit:
-    """One op, kernel or range of a finding: its time and calls in both steps."""
+    """One op, kernel or range of a finding: its time in ns and its calls in both steps."""
 
     name: str
     fast_ns: int
@@ -153,13 +156,13 @@ class Culprit:
 
     @property
     def delta_ns(self) -> int:
-        """Time that the op, kernel or range adds to the slow step, in ns."""
+        """Return the time that the op, kernel or range adds to the slow step, in ns."""
         return self.slow_ns - self.fast_ns
 
 
 @dataclass(frozen=True)
 class Held:
-    """Time of a finding in one part of the ledger, for both steps."""
+    """The time of a finding in one part of the ledger, in both steps, in ns."""
 
     state: str
     part: str
@@ -169,13 +172,14 @@ class Held:
 
 @dataclass(frozen=True)
 class Finding:
-    """One kind of time, such as dispatch or matmul, and how much of it a step has.
+    """One kind of time, such as dispatch or matmul, and how much of it the steps have.
 
-    ``slow_ns`` is its time in the slow step, ``fast_ns`` its time in the fast step (0 for a run
-    alone). ``rank`` 1 is the largest finding. ``share`` is the share of the difference between the
-    steps, or of the step of a run alone; None if there is no difference. ``saving`` is how much
-    shorter the step would be without this kind. ``changes`` are counts, ``largest`` the ops and
-    kernels with the largest difference, ``parts`` the parts of the ledger.
+    ``slow_ns`` is the time of this kind in the slow step, ``fast_ns`` in the fast step (0 for a
+    single run). The finding with ``rank`` 1 is reported first. ``share`` is the share of the
+    difference between the steps, or of the step of a single run; it is None if the steps are
+    equally long. ``saving`` is how much shorter the step would be without this kind. ``changes``
+    are counts. ``largest`` are the ops and kernels with the largest difference. ``parts`` are the
+    parts of the ledger. ``fast`` is None for a single run.
     """
 
     rank: int
@@ -197,23 +201,28 @@ class Finding:
 
     @property
     def delta_ns(self) -> int:
-        """Time that the kind adds to the slow step, in ns."""
+        """Return the time that this kind adds to the slow step, in ns."""
         return self.slow_ns - self.fast_ns
 
     @property
     def group(self) -> str:
-        """Kinds that are reported together: the waits of a device for its host are one group."""
+        """Return the name of the group of kinds that are reported together.
+
+        The waits of a device for its host form the group ``host``. Every other kind is its own
+        group.
+        """
         return group_of(self.kind, self.slow)
 
     def change(self, quantity: str) -> Change | None:
-        """Return the count ``quantity`` of both steps; None if this kind does not use it."""
+        """Return the count ``quantity`` of both steps, or None if this kind does not have it."""
         return next((c for c in self.changes if c.quantity == quantity), None)
 
     @property
     def repeated(self) -> Culprit | None:
-        """The largest op that the slow run calls over 1.5 times as often as the fast one.
+        """Return the largest op that the slow run calls over 1.5 times as often as the fast run.
 
-        None if the runs are of different implementations.
+        Return None if there is no such op, for a single run, and if the runs have different
+        implementations.
         """
         name = self.slow.implementation
         if self.fast is None or name is None or self.fast.implementation != name:
