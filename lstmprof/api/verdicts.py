@@ -31,18 +31,27 @@ if TYPE_CHECKING:
 _IN_FULL, _LINES = 3, 30
 #: Characters of a name in such a line, and of the whole line.
 _NAME, _LINE = 32, 100
+#: When a column about the baseline is null.
+_SINGLE = "the run was not compared"
 VERDICTS = (
-    Column("subject", pa.string(), "", "the run"),
-    Column("baseline", pa.string(), "", "the run that it is compared with", "it is alone"),
+    Column("subject", pa.string(), "", "name of the run"),
+    Column("baseline", pa.string(), "", "name of the run that it is compared with", _SINGLE),
     Column("step_ns", pa.float64(), "ns", "clean step of the run"),
-    Column("baseline_ns", pa.int64(), "ns", "clean step of the baseline", "the run is alone"),
-    Column("ratio", pa.float64(), "", "step_ns over baseline_ns", "the run is alone"),
-    Column("bottleneck", pa.string(), "", "kind of time that adds most", "no cause is named"),
-    Column("bottleneck_ns", pa.int64(), "ns", "what it adds to the step, or takes of it"),
-    Column("cause", pa.string(), "", "what in the code makes it", "it is unknown"),
+    Column("baseline_ns", pa.int64(), "ns", "clean step of the baseline", _SINGLE),
+    Column("ratio", pa.float64(), "", "step_ns divided by baseline_ns", _SINGLE),
+    Column("bottleneck", pa.string(), "", "kind of time that adds most", "no cause is identified"),
+    Column(
+        "bottleneck_ns",
+        pa.int64(),
+        "ns",
+        "time of the bottleneck: what it adds, or takes of a single step",
+    ),
+    Column("cause", pa.string(), "", "what in the code takes the time", "it is unknown"),
     Column("fix", pa.string(), "", "what to change first", "no fix fits"),
-    Column("saves_ns", pa.int64(), "ns", "what the fix saves at most", "it is unknown"),
-    Column("certainty", pa.string(), "", "measured, likely or unknown"),
+    Column(
+        "saves_ns", pa.int64(), "ns", "time per step that the fix saves, at most", "it is unknown"
+    ),
+    Column("certainty", pa.string(), "", "certainty of the cause: measured, likely or unknown"),
     Column("sentence", pa.string(), "", "the verdict in one sentence"),
 )
 

@@ -47,8 +47,8 @@ _SLOWDOWN = Column(
     "slowdown",
     pa.float64(),
     "",
-    "step_ns over that of the fastest comparable run beside it",
-    "no run beside it can be compared",
+    "step_ns divided by step_ns of the fastest comparable run",
+    "no other run can be compared with the run",
 )
 #: run.json fields that stand beside the times.
 _FACTS = ("implementation", "precision", "mode", "device", "device_name", "kernels_used", "threads")

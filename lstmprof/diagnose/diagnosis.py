@@ -60,21 +60,23 @@ MOST_RARE = 3
 #: A first step that takes so many steps longer than the other run's has compiled something.
 LONG_FIRST_STEP = 10
 WATERFALL = (
-    Column("kind", pa.string(), "", "kind of time, like matmul or dispatch"),
+    Column("kind", pa.string(), "", "kind of time, such as matmul or dispatch"),
     Column("fast_ns", pa.int64(), "ns", "time per step of the fast run"),
     Column("slow_ns", pa.int64(), "ns", "time per step of the slow run"),
     Column("delta_ns", pa.int64(), "ns", "slow_ns − fast_ns"),
 )
 FINDINGS = (
-    Column("rank", pa.int64(), "", "1 is the largest"),
-    Column("kind", pa.string(), "", "kind of time: docs/diagnosis.md"),
-    Column("fast_ns", pa.int64(), "ns", "time of this kind in the fast step", "a run alone"),
-    Column("slow_ns", pa.int64(), "ns", "time of this kind in the slow step, or in the only one"),
-    Column("delta_ns", pa.int64(), "ns", "slow_ns less fast_ns; sums to the whole difference"),
-    Column("share", pa.float64(), "share", "delta_ns over the whole difference or step", "it is 0"),
-    Column("saves_ns", pa.int64(), "ns", "what the step would be shorter by without it"),
+    Column("rank", pa.int64(), "", "place in the list, from 1; large savings come first"),
+    Column("kind", pa.string(), "", "kind of time, such as matmul (docs/diagnosis.md)"),
+    Column("fast_ns", pa.int64(), "ns", "time of this kind in the fast step", "it is a single run"),
+    Column("slow_ns", pa.int64(), "ns", "time of this kind in the slow step, or the single run's"),
+    Column("delta_ns", pa.int64(), "ns", "slow_ns − fast_ns; slow_ns for a single run"),
+    Column(
+        "share", pa.float64(), "share", "delta_ns divided by its sum over all kinds", "the sum is 0"
+    ),
+    Column("saves_ns", pa.int64(), "ns", "how much shorter the step would be without this kind"),
     Column("certainty", pa.string(), "", "measured, likely or unknown"),
-    Column("sentence", pa.string(), "", "the finding with its evidence"),
+    Column("sentence", pa.string(), "", "the finding in one sentence, with its evidence"),
     Column("fixes", pa.list_(pa.string()), "", "what to change"),
 )
 _NOTHING = Asked()

@@ -25,7 +25,7 @@ from lstmprof.runs.metadata import condition
 
 #: A smaller change of the level is none.
 FLOOR = EQUAL_SHARE
-_ALONE = "it is the first run of its series that can be compared"
+_ALONE = "no earlier run of the series can be compared"
 COLUMNS = (
     Column(
         "series",
@@ -39,10 +39,10 @@ COLUMNS = (
         "started_at", pa.string(), "", "start of the run, ISO 8601", "the run does not record it"
     ),
     Column("step_ns", pa.float64(), "ns", "length of the clean step"),
-    Column("step_low_ns", pa.float64(), "ns", "low end of its 95 % interval"),
-    Column("step_high_ns", pa.float64(), "ns", "high end of its 95 % interval"),
+    Column("step_low_ns", pa.float64(), "ns", "low end of the 95 % interval of step_ns"),
+    Column("step_high_ns", pa.float64(), "ns", "high end of the 95 % interval of step_ns"),
     Column("rounds", pa.int64(), "", "number of timed processes; 1 if the run was not timed"),
-    Column("against", pa.string(), "", "run that represents the level before this run", _ALONE),
+    Column("against", pa.string(), "", "earlier run that this run is compared with", _ALONE),
     Column("ratio", pa.float64(), "", "step_ns divided by step_ns of against", _ALONE),
     Column("ratio_low", pa.float64(), "", "low end of the 95 % interval of ratio", _ALONE),
     Column(
@@ -50,13 +50,13 @@ COLUMNS = (
         pa.float64(),
         "",
         "high end of the 95 % interval of ratio",
-        f"{_ALONE}; or the end is unbounded",
+        f"{_ALONE}, or the end is unbounded",
     ),
     Column(
         "change",
         pa.string(),
         "",
-        "slower or faster, if the level changes here",
+        "slower or faster, if the step changes at this run",
         "it does not change",
     ),
 )

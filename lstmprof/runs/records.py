@@ -20,27 +20,26 @@ class WorkloadInfo(Record, frozen=True):
     """The network and the data that a capture ran, as ``workloads.Workload`` has them."""
 
     name: Annotated[Text, fact("name of the network", column="workload")] = None
-    layers: Annotated[Int, fact("recurrent layers")] = None
-    hidden: Annotated[Int, fact("hidden units per layer and direction")] = None
-    bidirectional: Annotated[Flag, fact("whether layers are bidirectional")] = None
-    cell: Annotated[Text, fact("lstm, gru or rnn")] = None
-    batch: Annotated[Int, fact("sequences in a batch")] = None
-    time_steps: Annotated[Int, fact("time steps of the longest sequence")] = None
-    features: Annotated[Int, fact("inputs per time step")] = None
-    classes: Annotated[Int, fact("outputs")] = None
+    layers: Annotated[Int, fact("number of recurrent layers")] = None
+    hidden: Annotated[Int, fact("number of hidden units per layer and direction")] = None
+    bidirectional: Annotated[Flag, fact("whether the layers are bidirectional")] = None
+    cell: Annotated[Text, fact("kind of cell: lstm, gru or rnn")] = None
+    batch: Annotated[Int, fact("number of sequences in a batch")] = None
+    time_steps: Annotated[Int, fact("number of time steps of the longest sequence")] = None
+    features: Annotated[Int, fact("number of inputs per time step")] = None
+    classes: Annotated[Int, fact("number of outputs of the output layer")] = None
     vocabulary: Annotated[Int, fact("number of distinct tokens", "the inputs are numbers")] = None
     head: Annotated[Flag, fact("whether there is an output layer")] = None
-    loss: Annotated[Text, fact("ce, ctc, mse or mean", column="loss_kind")] = None
-    each_step: Annotated[Flag, fact("whether there is an output at every time step")] = None
-    labels: Annotated[Int, fact("length of CTC targets", "the loss is not CTC")] = None
+    loss: Annotated[Text, fact("loss: ce, ctc, mse or mean", column="loss_kind")] = None
+    each_step: Annotated[Flag, fact("whether the losses ce and mse use every time step")] = None
+    labels: Annotated[Int, fact("number of labels per CTC target", "the loss is not CTC")] = None
     shortest: Annotated[
-        Int, fact("time steps of the shortest sequence", "all sequences have one length")
+        Int,
+        fact("number of time steps of the shortest sequence", "all sequences have the same length"),
     ] = None
     variable_length: Annotated[Flag, fact("whether the layers know the sequences' lengths")] = None
-    data: Annotated[
-        Text, fact("your file with the tokens", "the tokens are random, from the seed")
-    ] = None
-    optimizer: Annotated[Text, fact("adam or sgd")] = None
+    data: Annotated[Text, fact("path of your token file", "the data is random")] = None
+    optimizer: Annotated[Text, fact("optimizer: adam or sgd")] = None
     learning_rate: Annotated[Real, fact("learning rate of the optimizer")] = None
 
     def __bool__(self) -> bool:
@@ -63,7 +62,7 @@ class Hardware(Record, frozen=True):
     """The machine that a capture ran on."""
 
     cpu_model: Annotated[Text, fact("CPU model of the host", UNREAD)] = None
-    cores: Annotated[Int, fact("CPUs of the host", UNREAD)] = None
+    cores: Annotated[Int, fact("number of CPUs of the host", UNREAD)] = None
     memory_bytes: Annotated[Int, fact("memory of the host", UNREAD, "bytes")] = None
     system: Annotated[Text, fact("operating system", UNREAD)] = None
     cpu_governor: Annotated[Text, fact("CPU frequency governor", UNREAD)] = None
