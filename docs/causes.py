@@ -23,6 +23,10 @@ These are all causes that `lstmprof diagnose` names, in the order in which it ch
 a cause only if the profile shows its condition. [diagnosis.md](diagnosis.md) explains the kinds of
 time and how a diagnosis is made.
 
+Two terms recur. **The GPU waits for launches** if a step runs ten or more kernels, the median
+kernel is shorter than the gap before it, and usual gaps make up most of the time in which the GPU
+waits for the host. A **usual gap** is at most ten times as long as the median gap before a kernel.
+
 `make docs` generates this page from `lstmprof/diagnose/remedies/`.
 """
 
@@ -46,7 +50,7 @@ def _entry(row: Remedy) -> Iterator[str]:
     yield f"{_capitalised(row.cause)}."
     yield ""
     yield f"- **Fix:** {row.fix}."
-    yield f"- **Condition:** {row.condition}."
+    yield f"- **Condition:** {_capitalised(row.condition)}."
     frameworks = ", ".join(row.frameworks) or "any framework"
     yield f"- **Applies to:** {frameworks}; {', '.join(row.kinds)}."
     minus = f", minus the time of {row.instead}" if row.instead else ""

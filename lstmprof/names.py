@@ -46,3 +46,24 @@ CHANGES = (
 )
 #: The forms of its layers in which a step can be forecast (``replay.forecasts``).
 FORMS = ("layer", "compiled")
+#: Parts of the ledger whose words in text and charts differ from their name in tables and files.
+PART_WORDS = {
+    "pointwise": "elementwise",
+    "rnn": "layer op",
+    "gemm": "matmul",
+    "conv": "convolution",
+    "softmax_loss": "softmax and loss",
+    "ctc": "CTC loss",
+    "layout": "copy",
+    "embedding": "embedding lookup",
+    "collective": "communication",
+    "rng": "random numbers",
+    "compiling": "compile",
+    "starting": "initialisation",
+    "ranges": "ranges without ops",
+    "runtime": "runtime call",
+    "alloc": "allocation",
+    "python": "Python",
+    "host": "unrecorded",
+    "unattributed": "unknown",
+}

@@ -26,6 +26,7 @@ SYNC, CAST, COPY, GEMM, MEMORY = (
     "elementwise",
 )
 INPUT, COMPILE, ALLOCATION = "input", "compile", "allocation"
+START = "initialisation"
 COLLECTIVE, CTC, QUEUE = "communication", "CTC", "queued"
 SLOWER = "slower calls"
 PROFILER, UNRECORDED, UNKNOWN = "profiler", "unrecorded", "unknown"
@@ -44,6 +45,7 @@ KINDS = {
     MEMORY: "elementwise ops and reductions",
     INPUT: "input",
     COMPILE: "compilation inside the step",
+    START: "initialisation of the GPU's runtime and loading of code",
     ALLOCATION: "memory allocation",
     RANGE: "ranges without recorded ops",
     UNRECORDED: "unrecorded host time",
@@ -55,8 +57,8 @@ KINDS = {
     UNKNOWN: "time without a known cause",
 }
 #: The kinds in which a device waits for its host, as the ledger has it
-#: (``breakdown.mean_step.WAITS_FOR_HOST``), but for what it waits for while its input is prepared
-#: or its host compiles: that is of these kinds.
+#: (``breakdown.mean_step.WAITS_FOR_HOST``), except while its input is prepared, its host compiles
+#: or the runtime starts: that time is of those kinds.
 WAITS = (LAUNCH, RUNTIME, DISPATCH, PYTHON, RANGE, UNRECORDED, ALLOCATION)
 
 _PRODUCTS = ("gemm", "conv", "attention")
@@ -102,6 +104,11 @@ RULES = (
         COMPILE,
         lambda c, run: c.compiling,
         "time in a compiler's event or below it: a step after warm-up compiles again",
+    ),
+    Rule(
+        START,
+        lambda c, run: c.starting,
+        "a call that initialises the runtime or loads code; later steps do not have it",
     ),
     Rule(SLOWER, lambda c, run: c.slower, "as many calls as in the faster run, each taking longer"),
     Rule(SYNC, lambda c, run: c.reading, "a loop that reads values one by one"),

@@ -32,7 +32,7 @@ def conditions_in_words(info: RunInfo) -> dict[str, str]:
     """What a run computed, how and on what: condition → words, those alone that are known."""
     w, threads = info.workload, info.threads
     words = {
-        "workload": f"{w.name} ({w.shape})" if w else None,
+        "workload": f"{w.name} ({w.sizes})" if w else None,
         "mode": info.mode,
         "precision": info.precision,
         "device": device_in_words(info),

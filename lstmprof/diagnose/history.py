@@ -115,7 +115,7 @@ class Series:
     def sentence(self) -> str:
         """Return the present step of the implementation, and where it changed, in one sentence."""
         last = self.points[-1]
-        texts = [f"{_change(point)} at {point.label}" for point in self.changes]
+        texts = [f"{_change(point)} since {point.label}" for point in self.changes]
         changed = (
             f"{number_of(len(texts), 'change', 'changes')}: {listed(texts)}"
             if texts

@@ -1,9 +1,10 @@
 """Several ranks and devices: which one all others wait for, and what communication costs a step.
 
-Reads the table of collectives, where what a rank waits is what its kernel is longer than that of
-the last to arrive: only durations of ranks are compared, whose clocks differ. Three states:
-``found`` one rank whom the others wait for, ``none`` that all wait for, or ``unknown`` with the
-reason why it could not be looked for. Overlap is as in Holistic Trace Analysis
+Reads the table of collectives. A rank waits as long as its kernel is longer than that of the last
+rank to arrive: durations are compared, because the clocks of ranks differ. Each collective that all
+ranks have in common counts, whether or not others lack a partner. Three states: ``found`` one rank
+that the others wait for, ``none``, or ``unknown`` with the reason. Overlap is as in Holistic Trace
+Analysis
 (``get_comm_comp_overlap``): of the time with a collective running the share in which the device
 computed as well, here of the steps' windows alone.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -21,6 +22,8 @@ import numpy as np
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.clean_step import CleanLane
 from lstmprof.breakdown.mean_step import lane_words
+from lstmprof.breakdown.tables.ranks import compared_steps, in_common
+from lstmprof.diagnose.meanwhile import Meanwhile
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Covered
 from lstmprof.numbers import cropped, milliseconds, percent
@@ -32,6 +35,8 @@ MEASURED, LIKELY = "measured", "likely"
 LEAST_SHARE = 0.01
 #: One waits for another where that waits less than half as long: else both do.
 LATE = 0.5
+#: The late rank changes from step to step if in this share of the steps one is late.
+MOVES = 0.75
 #: With fewer collectives the median offset of two clocks hides whether their ends agree.
 CHECKED = 3
 
@@ -69,6 +74,11 @@ class WaitsFor:
     for_device: int | None
     ns: float
 
+    @property
+    def place(self) -> Place:
+        """Return rank and device of the device that waits."""
+        return self.rank, self.device
+
 
 @dataclass(frozen=True)
 class Straggler:
@@ -83,7 +93,10 @@ class Straggler:
     ``waiters`` has the waits of each device, ``waits_for`` the waits by pair of devices, longest
     first. The device waited least in ``late_in`` of ``steps`` steps. Times are per step if
     ``marked`` is True, else of the profile. ``world_size`` is the number of ranks of the job; it is
-    None if unknown, and may exceed the number of profiled ranks.
+    None if unknown, and may exceed the number of profiled ranks. ``unmatched`` is the number of
+    collective kernels without a partner on some rank. ``moves`` is True if a rank is late in most
+    steps, but not always the same rank. ``meanwhile`` is what the late rank did while the others
+    waited; it is None if unknown.
     """
 
     state: str
@@ -98,11 +111,29 @@ class Straggler:
     collectives: int = 0
     waiters: tuple[Waiter, ...] = ()
     waits_for: tuple[WaitsFor, ...] = ()
+    unmatched: int = 0
+    moves: bool = False
+    meanwhile: Meanwhile | None = None
 
     @property
     def place(self) -> Place:
         """Return rank and device."""
         return self.rank, self.device
+
+    @property
+    def longest(self) -> WaitsFor | None:
+        """Return the longest wait for the late rank, or None if no wait is known."""
+        waits = (w for w in self.waits_for if (w.for_rank, w.for_device) == self.place)
+        return max(waits, key=lambda wait: wait.ns, default=None)
+
+    def waits_for_late_ns(self, place: Place) -> float:
+        """Return the wait for the late rank per step at ``place``, in ns; 0 if unknown."""
+        waits = (w for w in self.waits_for if (w.for_rank, w.for_device) == self.place)
+        return sum(w.ns for w in waits if w.place == place)
+
+    def waits_ns(self, place: Place) -> int:
+        """Return the wait for other ranks per step at ``place``, in ns; 0 if unknown."""
+        return round(sum(w.waits_ns for w in self.waiters if w.place == place))
 
 
 @dataclass(frozen=True)
@@ -132,21 +163,26 @@ def straggler_of(breakdown: Breakdown, places: Sequence[Place]) -> Straggler | N
     rows = breakdown.table("collectives").to_pylist()
     if len(places) < 2 and not rows:
         return None
-    reason = _unlike(breakdown, rows)
+    unmatched = [row for row in rows if row["collective"] is None]
+    matters_ns = LEAST_SHARE * statistics.mean(w.end_ns - w.start_ns for w in breakdown.windows)
+    compared = in_common(rows, matters_ns)
     known: dict[str, Any] = {
         "marked": any(window.step is not None for window in breakdown.windows),
         "world_size": world_size(breakdown.run.info),
+        "unmatched": len(unmatched),
+        "steps": compared_steps(rows, compared, breakdown.windows),
     }
-    if reason is not None:
-        return Straggler(UNKNOWN, reason, **known)
-    matched = [row for row in rows if row["collective"] is not None]
-    straggler = _judged(matched, breakdown.windows, known)
-    sure = straggler.certainty == MEASURED and not _has_groups(breakdown.run.info)
+    if not compared:
+        return Straggler(UNKNOWN, _unlike(breakdown, rows), **known)
+    straggler = _judged(compared, matters_ns, known)
+    of_steps = {row["step"] for row in compared}
+    partial = any(row["step"] in of_steps for row in unmatched)
+    sure = straggler.certainty == MEASURED and not _has_groups(breakdown.run.info) and not partial
     return straggler if sure or not straggler.certainty else replace(straggler, certainty=LIKELY)
 
 
-def _unlike(breakdown: Breakdown, rows: _Rows) -> str | None:
-    """Why the collectives of the ranks cannot be matched; None where all of them are."""
+def _unlike(breakdown: Breakdown, rows: _Rows) -> str:
+    """Return why no collectives of the ranks can be compared."""
     if not rows:
         return "no collectives"
     places = sorted({_place(row) for row in rows}, key=_order)
@@ -160,7 +196,12 @@ def _unlike(breakdown: Breakdown, rows: _Rows) -> str | None:
     if not common:
         return "no step was profiled on all ranks"
     unmatched = [r for r in rows if r["collective"] is None and r["step"] in common]
-    return _other_number(unmatched, rows, places) if unmatched else None
+    if len(unmatched) == len(rows):
+        return _other_number(unmatched, rows, places)
+    skew_ns = max((row["skew_ns"] for row in rows if row["collective"] is not None), default=0)
+    return (
+        f"ranks end a collective up to {milliseconds(skew_ns)} ms apart, even with aligned clocks"
+    )
 
 
 def _other_number(unmatched: _Rows, rows: _Rows, places: Sequence[Place]) -> str:
@@ -178,27 +219,18 @@ def _other_number(unmatched: _Rows, rows: _Rows, places: Sequence[Place]) -> str
     )
 
 
-def _judged(rows: _Rows, windows: Iterable[Window], known: dict[str, Any]) -> Straggler:
-    """The straggler of ``rows`` that are all matched."""
-    steps = len({row["step"] for row in rows})
+def _judged(rows: _Rows, matters_ns: float, known: dict[str, Any]) -> Straggler:
+    """The straggler of ``rows`` that all ranks have in common."""
+    steps = known["steps"]
     waiters = _waiters(rows, steps)
     known |= {
-        "steps": steps,
         "collectives": len({row["collective"] for row in rows}),
         "waiters": waiters,
         "waits_for": _waits_for(rows, steps),
     }
-    matters = LEAST_SHARE * statistics.mean(w.end_ns - w.start_ns for w in windows)
     longest = max(waiter.waits_ns for waiter in waiters)
-    skews = {row["collective"]: row["skew_ns"] for row in rows}
-    if sum(skews.values()) / steps > max(matters, LATE * longest):
-        reason = (
-            f"ranks end a collective up to {milliseconds(max(skews.values()))} ms apart, even with"
-            " aligned clocks"
-        )
-        return Straggler(UNKNOWN, reason, **{**known, "waiters": (), "waits_for": ()})
-    certainty = MEASURED if len(skews) >= CHECKED else LIKELY
-    if longest < matters:
+    certainty = MEASURED if known["collectives"] >= CHECKED else LIKELY
+    if longest < matters_ns:
         reason = f"the longest wait is {milliseconds(longest, 3)} ms{_each(known)}"
         return Straggler(NONE, reason, certainty, **known)
     return _latest(rows, waiters, certainty, known)
@@ -209,14 +241,18 @@ def _latest(
 ) -> Straggler:
     late = min(waiters, key=lambda waiter: (waiter.waits_ns, _order(waiter.place)))
     others = statistics.median(w.waits_ns for w in waiters if w is not late)
-    late_in = sum(place == late.place for place in _late_of_steps(rows))
+    late_of_steps = _late_of_steps(rows)
+    late_in = late_of_steps.count(late.place)
     if late.waits_ns > LATE * others or 2 * late_in <= known["steps"]:
         low, high = (f(w.waits_ns for w in waiters) for f in (min, max))
-        reason = (
-            f"the ranks wait for each other in turn, {milliseconds(low)} to"
-            f" {milliseconds(high)} ms{_each(known)}"
-        )
-        return Straggler(NONE, reason, certainty, **known)
+        each = f"{milliseconds(low)} to {milliseconds(high)} ms{_each(known)}"
+        lates = set(late_of_steps) - {None}
+        often = len(late_of_steps) - late_of_steps.count(None) >= MOVES * known["steps"]
+        moves = often and len(lates) > 1
+        reason = f"the ranks wait for each other in turn, {each}"
+        if moves:
+            reason = f"another rank is late from step to step; the ranks wait {each}"
+        return Straggler(NONE, reason, certainty, moves=moves, **known)
     return Straggler(FOUND, None, certainty, late.rank, late.device, late_in=late_in, **known)
 
 
@@ -240,12 +276,17 @@ def _waits_for(rows: _Rows, steps: int) -> tuple[WaitsFor, ...]:
     )
 
 
-def _late_of_steps(rows: _Rows) -> list[Place]:
-    """Who waits least, of each step."""
+def _late_of_steps(rows: _Rows) -> list[Place | None]:
+    """Return for each step the place for which the others wait; None if they wait in turn."""
     waits: dict[int | None, Counter[Place]] = defaultdict(Counter)
     for row in rows:
         waits[row["step"]][_place(row)] += row["waits_ns"]
-    return [min(w, key=lambda place: (w[place], _order(place))) for w in waits.values()]
+    lates: list[Place | None] = []
+    for step in waits.values():
+        late = min(step, key=lambda place: (step[place], _order(place)))
+        others = statistics.median(ns for place, ns in step.items() if place != late)
+        lates.append(late if step[late] <= LATE * others and others else None)
+    return lates
 
 
 def _place(row: dict[str, Any]) -> Place:
@@ -318,6 +359,8 @@ def of_straggler(straggler: Straggler) -> str:
         return f"straggler unknown: {straggler.reason}"
     size, ranks = straggler.world_size or 0, len({w.rank for w in straggler.waiters})
     others = f"; {size - ranks} of the {size} ranks were not profiled" if size > ranks else ""
+    if straggler.unmatched:
+        others += f"; {straggler.unmatched:,} kernels of collectives have no partner on a rank"
     if straggler.state == NONE:
         return f"no straggler: {straggler.reason}{others}"
     return _of_late(straggler) + others
@@ -327,17 +370,14 @@ def _of_late(late: Straggler) -> str:
     each = " per step" if late.marked else ""
     own = next(w for w in late.waiters if w.place == late.place)
     longest = max(late.waiters, key=lambda waiter: waiter.waits_ns)
-    for_it = sum(
-        w.ns
-        for w in late.waits_for
-        if (w.rank, w.device) == longest.place and (w.for_rank, w.for_device) == late.place
-    )
+    does = f", while it {late.meanwhile.words}" if late.meanwhile else ""
+    for_it = late.waits_for_late_ns(longest.place)
     likely = "" if late.certainty == MEASURED else "likely "
     name, other = lane_words(*late.place), lane_words(*longest.place)
     return (
         f"{likely}straggler: {name}, last to arrive in {own.last_in} of {late.collectives}"
         f" collectives; {other} waits {milliseconds(longest.waits_ns)} ms{each},"
-        f" {milliseconds(for_it)} ms of it for {name}; {name} waits"
+        f" {milliseconds(for_it)} ms of it for {name}{does}; {name} waits"
         f" {milliseconds(own.waits_ns)} ms"
     )
 

@@ -22,7 +22,7 @@ from lstmprof.diagnose.certainty.pair import (
     span_of,
     structure_in_words,
 )
-from lstmprof.diagnose.findings import NAMED_SHARE, Difference, Finding, lengths
+from lstmprof.diagnose.findings import NAMED_SHARE, Difference, Finding, lengths, wait_of
 from lstmprof.diagnose.findings.because import because, pace
 from lstmprof.diagnose.remedies import Advice, of_most
 from lstmprof.diagnose.step_profile import StepProfile, labels
@@ -33,7 +33,7 @@ WIDE = 1.25
 #: Kinds of time that do not grow with the number of ops or launches.
 _NOT_BY_COUNT = (
     *(causes.INPUT, causes.SYNC, causes.COLLECTIVE, causes.ALLOCATION, causes.RUNTIME),
-    *(causes.COMPILE, causes.CTC, causes.QUEUE),
+    *(causes.COMPILE, causes.START, causes.CTC, causes.QUEUE),
 )
 #: Ratios from here on have no digits behind the point.
 _WHOLE = 100
@@ -205,9 +205,9 @@ def verdict_of(
     given = tuple(advice)
     whole_ns = sum(f.delta_ns for f in findings)
     named = outcome.cause
-    group = [] if named is None else [f for f in findings if f.group == named.group]
+    waits = [f for f in findings if named and wait_of(f.kind) == wait_of(named.kind)]
     evidence = "" if named is None else _evidence(named, slow)
-    mends_cause = of_most(given, whole_ns) if outcome.state != "none" else None
+    mends_cause = of_most(given, whole_ns, named) if outcome.state != "none" else None
     cause = mends_cause.cause if mends_cause else _cause(fast, slow, outcome, evidence)
     if cause and mends_cause is None:
         mends_cause = next((fix for fix in given if fix.seen and cause.startswith(fix.seen)), None)
@@ -219,8 +219,8 @@ def verdict_of(
 
     fixes = tuple(sorted(given, key=order))
     baseline, subject = (None, slow.label) if fast is None else labels(fast, slow)
-    bottleneck = None if named is None else _bottleneck(named, group)
-    several = group if bottleneck == WAITS_FOR_HOST or named is None else [named]
+    bottleneck = None if named is None else _bottleneck(named, waits)
+    several = waits if bottleneck == WAITS_FOR_HOST or named is None else [named]
     level: Level = "unknown"
     reasons: tuple[str, ...] = ()
     if named is not None:
@@ -257,9 +257,11 @@ def _per(profile: StepProfile) -> str:
     return "per step" if profile.marked else "in the whole profile"
 
 
-def _bottleneck(named: Finding, group: Sequence[Finding]) -> str:
+def _bottleneck(named: Finding, waits: Sequence[Finding]) -> str:
     """Return the named kind of time, or ``waiting for the host`` if other waits count as well."""
-    others = sum(f.delta_ns for f in group) - named.delta_ns
+    if named.slow.device is None:
+        return named.kind
+    others = sum(f.delta_ns for f in waits) - named.delta_ns
     return WAITS_FOR_HOST if others > _OTHER_WAITS * named.delta_ns else named.kind
 
 

@@ -157,7 +157,7 @@ def first_line(diagnosis: Diagnosed) -> str:
     words = [verdict.subject, verdict.step_ms]
     words += [f"{verdict.times} as long"] if verdict.baseline is not None else []
     words += [lane] if (lane := lane_of(diagnosis.slow)) else []
-    words += [] if verdict.state == "none" else [verdict.certainty]
+    words += [] if verdict.state == "none" else [f"cause {verdict.certainty}"]
     return "   ".join(words)
 
 
@@ -245,9 +245,7 @@ def in_short(diagnosis: Diagnosed) -> str:
         words = verdict.words.removeprefix(NOT_EXPLAINED)
         return next((f"unknown: {kind}" for kind in blind), words)
     if verdict.baseline is not None:
-        cause = verdict.cause.partition(" (")[0]  # the baseline's count is in brackets
-        parts = [cause, f"{verdict.bottleneck} +{milliseconds(verdict.bottleneck_ns)} ms"]
-        return "; ".join(part for part in parts if part)
+        return verdict.cause or f"{verdict.bottleneck} +{milliseconds(verdict.bottleneck_ns)} ms"
     kind = f"{verdict.bottleneck} {percent(verdict.bottleneck_ns / (verdict.whole_ns or 1))}"
     counts = f"{kind}: {verdict.evidence}" if verdict.evidence else kind
     text = f"{verdict.cause}; {kind}" if verdict.cause else counts

@@ -110,7 +110,7 @@ def part_colour(parts: Iterable[str], field: str = "base:N") -> alt.Color:
 def legend_of(names: Sequence[str]) -> alt.Legend:
     """Return the parts ``names`` beneath a chart, family by family."""
     words = {p.name: _words(f, p) for f in families_of(names) for p in f.parts}
-    words[WHOLE.name] = WHOLE.shown
+    words[WHOLE.name] = "parts under 1 %"
     return alt.Legend(
         title=None,
         orient="bottom",

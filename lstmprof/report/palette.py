@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from lstmprof.breakdown.attribution import TAIL
 from lstmprof.diagnose import causes
+from lstmprof.names import PART_WORDS
 from lstmprof.numbers import shown_name
 
 
@@ -19,19 +20,18 @@ from lstmprof.numbers import shown_name
 class Part:
     """A part of the ledger: ``colour`` on a light page, ``dark`` on a dark one.
 
-    ``name`` is what the ledger calls it, ``words`` what the page calls it.
+    ``name`` is the part in tables and files; ``shown`` is the part in text and charts.
     """
 
     name: str
     colour: str
     dark: str
     meaning: str
-    words: str = ""
 
     @property
     def shown(self) -> str:
-        """Its ``words``, else its name."""
-        return self.words or self.name
+        """Return the part in the words of text and charts."""
+        return PART_WORDS.get(self.name, self.name)
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,6 @@ RECURRENT = Family(
             "#423bc0",
             "#b5bffd",
             "one op for a whole recurrent layer, with everything it launches",
-            "layer op",
         ),
     ),
 )
@@ -60,8 +59,8 @@ PRODUCTS = Family(
     "matrix products",
     "matmuls and ops that consist of them",
     (
-        Part("gemm", "#4c97e0", "#2e9afa", "matrix multiplications", "matmul"),
-        Part("conv", "#003d74", "#69aff5", "convolutions", "convolution"),
+        Part("gemm", "#4c97e0", "#2e9afa", "matrix multiplications"),
+        Part("conv", "#003d74", "#69aff5", "convolutions"),
         Part("attention", "#1e5577", "#0c81bd", "attention"),
     ),
 )
@@ -77,8 +76,8 @@ ELEMENTS = Family(
         ),
         Part("reduction", "#175332", "#5ac687", "sums, means and norms"),
         Part("normalization", "#739d74", "#5dbe62", "batch and layer normalisation"),
-        Part("softmax_loss", "#134c17", "#379a3c", "softmax and the loss", "softmax and loss"),
-        Part("ctc", "#588a66", "#359257", "the CTC loss", "CTC loss"),
+        Part("softmax_loss", "#134c17", "#379a3c", "softmax and the loss"),
+        Part("ctc", "#588a66", "#359257", "the CTC loss"),
     ),
 )
 MOVING = Family(
@@ -91,17 +90,15 @@ MOVING = Family(
             "#853e88",
             "#cd8bce",
             "copies on one device: transpose, concat, split, contiguous",
-            "copy",
         ),
         Part(
             "transfer",
             "#ae51df",
             "#ad51de",
             "copies between host and device, or between devices",
-            "transfer",
         ),
         Part("memset", "#8a568f", "#a57ea9", "memory set to a value"),
-        Part("embedding", "#9f5cb3", "#c475dc", "rows looked up in a table", "embedding lookup"),
+        Part("embedding", "#9f5cb3", "#c475dc", "rows looked up in a table"),
     ),
 )
 COLLECTIVES = Family(
@@ -113,7 +110,6 @@ COLLECTIVES = Family(
             "#18a3a7",
             "#93bfc0",
             "communication between ranks: all-reduce and the like",
-            "communication",
         ),
     ),
 )
@@ -122,16 +118,21 @@ OTHERS = Family(
     "everything else that is computed",
     (
         Part("optimizer", "#494949", "#637474", "the optimizer's update"),
-        Part("rng", "#686572", "#9895a3", "random numbers and dropout", "random numbers"),
-        Part("other", "#726c60", "#aba497", "ops of unknown category", "other"),
+        Part("rng", "#686572", "#9895a3", "random numbers and dropout"),
+        Part("other", "#726c60", "#aba497", "ops of unknown category"),
         Part("input", "#717b85", "#77818c", "preparation of the input"),
-        Part("compiling", "#383838", "#a1a2a3", "compilation inside the step", "compile"),
+        Part("compiling", "#383838", "#a1a2a3", "compilation inside the step"),
+        Part(
+            "starting",
+            "#1a171c",
+            "#d9e2e0",
+            "initialisation of the GPU's runtime and loading of code",
+        ),
         Part(
             "ranges",
             "#888888",
             "#72645f",
             "ranges in which no op was recorded",
-            "ranges without ops",
         ),
         Part(
             "slower calls",
@@ -157,22 +158,20 @@ BY_HOST = Family(
             "#d87355",
             "#f4774f",
             "the host is in another call of the runtime or driver",
-            "runtime call",
         ),
-        Part("alloc", "#3f1203", "#f9c99c", "the host allocates or frees memory", "allocation"),
+        Part("alloc", "#3f1203", "#f9c99c", "the host allocates or frees memory"),
         Part(
             "dispatch",
             "#cd581b",
             "#be776f",
             "the host is in a framework op that computes nothing itself",
         ),
-        Part("python", "#632f05", "#a24d03", "the host is in Python between two ops", "Python"),
+        Part("python", "#632f05", "#a24d03", "the host is in Python between two ops"),
         Part(
             "host",
             "#9d5132",
             "#e2b99f",
             "the host does something that was not recorded",
-            "unrecorded",
         ),
     ),
 )
@@ -193,14 +192,13 @@ OTHERWISE = Family(
             "#777444",
             "#6e6b3a",
             "unknown: the profile records no launch for the work that follows",
-            "unknown",
         ),
     ),
 )
 #: In the order in which they are stacked: busy before idle.
 FAMILIES = (RECURRENT, PRODUCTS, ELEMENTS, MOVING, COLLECTIVES, OTHERS, BY_HOST, OTHERWISE)
 #: The neutral colour of a bar that is no part: of a whole step, or of the parts that are too small.
-WHOLE = Part("step", "#7a8494", "#6b7585", "the whole step", "parts under 1 %")
+WHOLE = Part("step", "#7a8494", "#6b7585", "the whole step")
 PARTS = {part.name: part for family in FAMILIES for part in family.parts} | {WHOLE.name: WHOLE}
 _FAMILY_OF = {part.name: family for family in FAMILIES for part in family.parts}
 #: Each family as one part, in its first shade.
@@ -219,6 +217,7 @@ _OF_KIND = {
     causes.MEMORY: "pointwise",
     causes.INPUT: "input",
     causes.COMPILE: "compiling",
+    causes.START: "starting",
     causes.ALLOCATION: "alloc",
     causes.RANGE: "ranges",
     causes.UNRECORDED: "host",

@@ -75,7 +75,7 @@ def arrivals(runs: Iterable[RunReport]) -> list[Row]:
         for call in calls:
             longest[call["collective"]] = max(longest[call["collective"]], call["waits_ns"])
         cells: dict[tuple[str, int], list[Row]] = defaultdict(list)
-        size = _size(len(longest))
+        size = _size(max(longest, default=0) + 1)
         for call in calls:
             if (place := (call["rank"], call["device"])) in lanes:
                 cells[lanes[place], call["collective"] // size].append(call)

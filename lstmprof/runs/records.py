@@ -53,9 +53,9 @@ class WorkloadInfo(Record, frozen=True):
         return self.batch * self.time_steps
 
     @property
-    def shape(self) -> str:
-        """Of its inputs, for reading: ``64×20×123``."""
-        return f"{self.batch}×{self.time_steps}×{self.features}"
+    def sizes(self) -> str:
+        """Sizes of the inputs in words."""
+        return f"batch {self.batch}, {self.time_steps} time steps, {self.features} features"
 
 
 class Hardware(Record, frozen=True):

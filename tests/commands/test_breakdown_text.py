@@ -164,14 +164,14 @@ def test_the_steps_of_several_runs_stand_side_by_side(
     ops_of(tmp_path, "d", "other", {"aten::mm": 9})
     assert lstmprof(["breakdown", str(tmp_path)]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    at = lines.index(["run", "gemm", "pointwise", "idle", "python", "step"])
+    at = lines.index(["run", "matmul", "elementwise", "idle", "Python", "step"])
     cells = {line[0]: [float(cell) for cell in line[1:]] for line in lines[at + 1 : at + 4]}
     assert cells == {
         "a": pytest.approx([8, 1, 1, 1, 10], abs=0.01),
         "b": pytest.approx([4, 5, 1, 1, 10], abs=0.01),
         "c": pytest.approx([9, 0, 1, 1, 10], abs=0.01),
     }
-    assert lines.count(["run", "gemm", "idle", "python", "step"]) == 1
+    assert lines.count(["run", "matmul", "idle", "Python", "step"]) == 1
     assert lstmprof(["breakdown", str(tmp_path), "--top", "3"]) == 0
     assert "d: where the clean step goes" in capsys.readouterr().out
 

@@ -43,7 +43,9 @@ def test_each_state_has_a_status_of_its_own(
 ) -> None:
     assert lstmprof(["compare", "before/lstm", "after/lstm", "--fail-if", condition]) == status
     first, *rest = capsys.readouterr().out.splitlines()
-    assert first.startswith(f"{state}: lstm: 2.000× as long (20.00 ms per step, baseline 10.00 ms; ")
+    assert first.startswith(
+        f"{state}: lstm: 2.000× as long (20.00 ms per step, baseline 10.00 ms; "
+    )
     assert len(rest) == (state != "pass")
 
 

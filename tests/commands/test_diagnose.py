@@ -130,7 +130,7 @@ def test_the_text_is_a_verdict_whose_waterfall_adds_up(
     text = shown(capsys, runs / "slow", runs / "fast", "--waterfall")
     lines = text.splitlines()
     assert "baseline: fast, 10.0 ms per step" in lines
-    assert "slow   21.0 ms per step   2.10× as long   measured" in lines
+    assert "slow   21.0 ms per step   2.10× as long   cause measured" in lines
     (where,) = labelled(text, "Where")
     assert where.split()[:2] == ["elementwise", "+7.0"]
     (total,) = (line.split() for line in lines if line.split()[:1] == ["sum"])
@@ -205,7 +205,7 @@ def test_many_verdicts_are_a_line_each_worst_first_and_a_warning_of_several_once
         write_run(runs, f"ms{ms}", step(("aten::mm", 9), ("aten::tanh", ms - 10)), ms, **hot)
     text = shown(capsys, runs)
     lines = [line.split() for line in text.splitlines()]
-    first = lines.index(["run", "ms", "as", "long", "why"])
+    first = lines.index(["run", "ms", "per", "step", "as", "long", "why"])
     ordered = ["slow", "ms20", "ms18", "ms16", "ms14", "ms12"]
     assert [line[0] for line in lines[first + 1 : first + 7]] == ordered
     (alone,) = [line for line in lines if line[:1] == ["half"]]
@@ -215,7 +215,7 @@ def test_many_verdicts_are_a_line_each_worst_first_and_a_warning_of_several_once
     (warning,) = [line for line in text.splitlines() if line.startswith("Warning")]
     assert "ms12 (also ms14, ms16 and 2 more runs)" in warning
     page = shown(capsys, runs, "--format", "markdown")
-    assert page.startswith("- slow takes ")
+    assert page.startswith("- 'slow' takes ")
     assert page.count("### ") == 1
 
 
@@ -318,7 +318,7 @@ def test_markdown_is_a_table_in_which_no_name_is_markup(
     runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = shown(capsys, runs / "slow", runs / "fast", "--format", "markdown")
-    assert page.splitlines()[2].startswith("**slow takes 2.10× as long as fast ")
+    assert page.splitlines()[2].startswith("**'slow' takes 2.10× as long as 'fast' ")
     assert "| elementwise | 0.000 | 7.000 | +7.000 | 63.6 % |" in page
     assert "<script>" not in page
     widths = {line.replace("\\|", "").count("|") for line in page.splitlines() if line[:1] == "|"}

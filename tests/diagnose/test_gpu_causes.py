@@ -157,6 +157,15 @@ def test_a_call_that_sets_the_gpu_up_is_named(tmp_path: Path) -> None:
     assert "cuModuleLoadData" in advice(run)["profile later"].seen
 
 
+def test_two_long_first_calls_lead_the_verdict(tmp_path: Path) -> None:
+    calls = (Call("cudaFree", "alloc", 2_660), Call("cudaFree", "alloc", 7_150))
+    run = profile_of(tmp_path / "profile.pt.trace.json", (*calls, *loading(4)))
+    verdict = lp.diagnose(run).verdict
+    assert (verdict.bottleneck, verdict.kind) == ("initialisation", "initialisation")
+    assert verdict.cause == "CUDA starts up, or loads code, inside the profiled steps"
+    assert verdict.fixes[0].saves_ns == verdict.bottleneck_ns == 9_810 * TICK_NS
+
+
 def test_weights_that_are_shared_get_another_fix(tmp_path: Path) -> None:
     apart, shared = (
         advice(profile_of(tmp_path / f"{number}.pt.trace.json", *[step] * STEADY))

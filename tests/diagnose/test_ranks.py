@@ -11,12 +11,13 @@ import kineto_documents
 import pytest
 import shared_traces
 from diagnose.made_job import REDUCE, STEP_NS, breakdown_of, job, rank_rows
-from events.rows import row
+from events.rows import Row, row
 from hypothesis import given, settings, strategies as st
 
 import lstmprof as lp
 from lstmprof.cli import run as lstmprof
 from lstmprof.diagnose.diagnosis import diagnose, diagnose_all
+from lstmprof.diagnose.meanwhile import Meanwhile
 from lstmprof.diagnose.step_profile import step_profile_of
 from lstmprof.diagnose.what_ifs import Asked
 from lstmprof.errors import UsageError
@@ -78,15 +79,84 @@ def test_who_is_late_in_one_of_many_steps_is_no_straggler(tmp_path: Path) -> Non
     assert facts(tmp_path / "r", job(once))["straggler"]["state"] == "none"
 
 
+def without_kernels(rows: list[Row], rank: int, steps: int) -> list[Row]:
+    """``rows`` without one kernel of ``rank`` in each of the first ``steps``."""
+    lost = [r for r in rows if r["kind"] == "kernel" and r["rank"] == rank][: 2 * steps : 2]
+    return [r for r in rows if r not in lost]
+
+
 def test_another_number_of_collectives_cannot_be_looked_into(tmp_path: Path) -> None:
-    rows = job(LATE)
-    rows.remove(next(r for r in rows if r["kind"] == "kernel" and r["rank"] == 2))
-    found = facts(tmp_path / "r", rows)
+    found = facts(tmp_path / "r", without_kernels(job(LATE), 2, steps=2))
     straggler = found["straggler"]
     assert (straggler["state"], straggler["rank"], straggler["waiters"]) == ("unknown", None, ())
     assert "device 0 of rank 0 runs ncclDevKernel" in straggler["reason"]
     assert "2 times in step 0, and device 0 of rank 2 1 times" in straggler["reason"]
     assert any("straggler unknown: " in note for note in found["notes"])
+
+
+def test_collectives_without_a_partner_hide_no_straggler_of_the_others(tmp_path: Path) -> None:
+    straggler = facts(tmp_path / "r", without_kernels(job(LATE), 2, steps=1))["straggler"]
+    assert (straggler["state"], straggler["rank"]) == ("found", 1)
+    assert (straggler["certainty"], straggler["unmatched"]) == ("likely", 5)  # two are compared
+    # per step in which they have their partners, which is one of two
+    assert [w["waits_ns"] for w in straggler["waiters"]] == [300_000, 0, 300_000]
+    assert straggler["steps"] == 1
+
+
+def test_waits_are_per_step_that_the_ranks_share(tmp_path: Path) -> None:
+    rows = job(LATE)
+    quiet = [r for r in rows if r["kind"] == "step" or r["start_ns"] % 7_000_000 < STEP_NS]
+    straggler = facts(tmp_path / "r", quiet)["straggler"]
+    assert straggler["steps"] == 2
+    assert [w["waits_ns"] for w in straggler["waiters"]] == [150_000, 0, 175_000]
+    breakdown = breakdown_of(tmp_path / "s", quiet)
+    assert breakdown.table("ranks").column("waits_ns").to_pylist() == [150_000, 0, 175_000]
+
+
+def test_a_late_rank_leads_with_what_it_did_meanwhile(tmp_path: Path) -> None:
+    apart = {0: [[100_000, 500_000]] * 2, 1: [[480_000, 900_000]] * 2}
+    rows = job(apart)
+    for at in range(0, 2 * STEP_NS, STEP_NS):
+        for start in (100_000, 500_000):
+            ns = at + start, at + start + 380_000
+            rows.append(row("range", "# sparse #", *ns, rank=1, pid=1, tid=1))
+    rows = [r if r["kind"] != "runtime" or r["rank"] != 1 else later(r) for r in rows]
+    breakdown = breakdown_of(tmp_path / "r", rows)
+    late = diagnose(breakdown)
+    assert late.slow.straggler is not None
+    does = Meanwhile("# sparse #", "# sparse #", 1_500_000, 1_560_000)  # but for launches
+    assert late.slow.straggler.meanwhile == does
+    assert late.verdict.fixes[0].name == "even out the ranks"
+    assert late.verdict.fixes[0].saves_ns == 780_000
+    assert late.verdict.cause == (
+        "device 0 of rank 1 is late: it is in '# sparse #' (96 % of the wait) while device 0 of"
+        " rank 0 waits 0.780 ms per step"
+    )
+    waits = diagnose(breakdown, asked=Asked(rank=0)).verdict
+    assert (waits.kind, waits.fixes[0].saves_ns) == ("communication", 780_000)
+    assert "for device 0 of rank 1, while that one is in '# sparse #'" in waits.cause
+
+
+def later(call: Row) -> Row:
+    """A launch right before the kernel that the late rank runs."""
+    start = call["start_ns"] + (470_000 if call["start_ns"] % STEP_NS == 0 else 889_980)
+    return {**call, "start_ns": start, "end_ns": start + 5}
+
+
+def test_ranks_that_are_late_in_turn_from_step_to_step_have_a_cause(tmp_path: Path) -> None:
+    turns = {0: [[50_000], [850_000]] * 2, 1: [[850_000], [50_000]] * 2}
+    rows = job(turns)
+    for rank, arrivals in turns.items():
+        for step, (arrival,) in enumerate(arrivals):
+            ns = step * STEP_NS, step * STEP_NS + arrival
+            rows.append(row("kernel", "sgemm", *ns, rank=rank, device=0, stream=7))
+    diagnosis = diagnose(breakdown_of(tmp_path / "r", rows))
+    straggler = diagnosis.slow.straggler
+    assert straggler is not None
+    assert (straggler.state, straggler.moves) == ("none", True)
+    first = diagnosis.verdict.fixes[0]
+    assert (first.name, first.saves_ns) == ("even out the ranks", 400_000)
+    assert "another one from step to step" in diagnosis.verdict.cause
 
 
 def test_collectives_that_do_not_end_together_are_not_the_same(tmp_path: Path) -> None:

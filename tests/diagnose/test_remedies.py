@@ -15,6 +15,7 @@ from lstmprof import implementations
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.diagnosis import alone, compare
 from lstmprof.diagnose.findings import findings
+from lstmprof.diagnose.ranks import Straggler, Waiter, WaitsFor
 from lstmprof.diagnose.remedies import TABLE, Advice, cells, keras, remedies
 from lstmprof.diagnose.seen import Fact, Gaps, Product, Seen, Slow, Small
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
@@ -44,6 +45,7 @@ LAUNCH = contributor("idle", "launch call", 900, "cudaLaunchKernel", count=100)
 SYNC = contributor("idle", "sync", 900, "cudaStreamSynchronize")
 PYTHON = contributor("idle", "python", 900, "prepare")
 INPUT = contributor("input", "python", 9_000_000, "input")
+START = contributor("idle", "launch call", 900, "cudaLaunchKernel", starting=True)
 ALLOC = contributor("idle", "alloc", 900, "cudaMalloc")
 QUEUED = contributor("idle", "queued", 900, "k")
 #: Half of the time of ``MM``, on a GPU of 132 multiprocessors.
@@ -57,10 +59,12 @@ def run(
     facts: Mapping[str, Any] | None = None,
     device: int | None = None,
     seen: Seen | None = None,
+    straggler: Straggler | None = None,
     **tables: Any,
 ) -> StepProfile:
     made = {name: table(*rows) for name, rows in tables.items()}
     fields = {"facts": dict(facts or {}), "device": device, "tables": made}
+    fields["straggler"] = straggler
     return profile(*contributors, seen=seen or Seen(), **fields)
 
 
@@ -138,6 +142,13 @@ def loading(*held: Fact) -> Seen:
     return replace(TORCH, loading=held)
 
 
+def straggler(waits_ns: int) -> Straggler:
+    """The lane of these runs waits so long for device 1."""
+    waiters = (Waiter(None, 0, waits_ns, 0), Waiter(None, 1, 0, 4))
+    waits_for = (WaitsFor(None, 0, None, 1, waits_ns),)
+    return Straggler("found", device=1, waiters=waiters, waits_for=waits_for)
+
+
 FIRST = Fact("cudaLaunchKernel", 800, 1, None, 8)
 COMPILING = contributor("busy", "other", 900, "compile_fx", compiling=True)
 ITEM = Fact("cudaStreamSynchronize", 600, 40, "aten::item")
@@ -198,8 +209,8 @@ MATMULS = tally(product=[9] * 102)
 
 CASES: dict[str, Case] = {
     "profile later": Case(
-        "launch",
-        run(LAUNCH, seen=loading(FIRST), device=0),
+        "initialisation",
+        run(START, seen=loading(FIRST), device=0),
         800,
         {"a long first call": run(LAUNCH, seen=TORCH, device=0)},
     ),
@@ -798,6 +809,16 @@ CASES: dict[str, Case] = {
         400,
         {"warm steps": run(ALLOC, device=0, seen=TORCH)},
     ),
+    "even out the ranks": Case(
+        "communication",
+        run(NCCL, device=0, straggler=straggler(800)),
+        800,
+        {
+            "a late rank": run(NCCL, device=0),
+            "a wait for it": run(NCCL, device=0, straggler=straggler(0)),
+            "one late rank": run(NCCL, device=0, straggler=replace(straggler(800), state="none")),
+        },
+    ),
     "overlap communication": Case(
         "communication",
         run(NCCL, replace(MM, ns=300), device=0, seen=TORCH),
@@ -1268,47 +1289,55 @@ def test_what_cudnns_persistent_kernels_would_need() -> None:
 def test_the_call_that_starts_a_runtime_is_named(
     call: Fact, runtime: str, numbers: list[str]
 ) -> None:
-    slow = run(replace(LAUNCH, name=call.name), seen=loading(call), device=0)
-    given = the("profile later", "launch", slow)
+    slow = run(START, seen=loading(call), device=0)
+    given = the("profile later", "initialisation", slow)
     assert given.cause.startswith(runtime)
     assert all(number in given.seen for number in numbers)
 
 
 def test_a_first_call_after_other_steps_is_the_profilers_start() -> None:
     after = replace(loading(FIRST), steps_before=15)
-    given = the("profile later", "launch", run(LAUNCH, seen=after, device=0))
+    given = the("profile later", "initialisation", run(START, seen=after, device=0))
     assert given.cause.startswith("the profiler starts up")
     loads = Fact("cuModuleLoadData", 800, 1)
     loaded = replace(loading(loads), steps_before=15)
-    slow = run(replace(LAUNCH, name=loads.name), seen=loaded, device=0)
-    assert the("profile later", "launch", slow).cause.startswith("CUDA starts up")
+    slow = run(START, seen=loaded, device=0)
+    assert the("profile later", "initialisation", slow).cause.startswith("CUDA starts up")
 
 
 @pytest.mark.parametrize(
     ("call", "site"), [("cudaLaunchKernel", "docs.nvidia.com"), ("hipLaunchKernel", "rocm.docs")]
 )
 def test_how_a_runtime_is_initialised_is_cited_from_its_maker(call: str, site: str) -> None:
-    slow = run(replace(LAUNCH, name=call), seen=loading(replace(FIRST, name=call)), device=0)
-    assert the("profile later", "launch", slow).source.startswith(f"https://{site}")
-
-
-def test_calls_that_are_none_of_the_finding_are_not_its_initialisation() -> None:
-    assert names("launch", run(LAUNCH, seen=loading(replace(FIRST, name="cudaFree")))) == set()
+    slow = run(START, seen=loading(replace(FIRST, name=call)), device=0)
+    assert the("profile later", "initialisation", slow).source.startswith(f"https://{site}")
 
 
 @pytest.mark.parametrize(
-    ("kernel", "word"),
+    ("kernel", "wrapper", "word"),
     [
-        ("ncclDevKernel_AllGather_RING_LL", "forward_prefetch=True"),
-        ("ncclDevKernel_ReduceScatter_Sum", "forward_prefetch=True"),
-        ("ncclDevKernel_AllReduce_Sum_f32", "bucket_cap_mb"),
-        ("ncclDevKernel_SendRecv", "the next batch"),
-        ("ncclDevKernel_Broadcast", "its own stream"),
+        ("AllGather_RING_LL", "FullyShardedDataParallel.forward", "forward_prefetch=True"),
+        ("ReduceScatter_Sum", "FSDP::post_backward_reshard", "forward_prefetch=True"),
+        ("AllReduce_Sum_f32", "FullyShardedDataParallel.forward", "its own stream"),
+        ("AllReduce_Sum_f32", "DistributedDataParallel.forward", "bucket_cap_mb"),
+        ("AllReduce_Sum_f32", "aten::mm", "its own stream"),
+        ("SendRecv", "DistributedDataParallel.forward", "its own stream"),
     ],
 )
-def test_how_communication_is_hidden_depends_on_what_it_does(kernel: str, word: str) -> None:
-    slow = run(replace(NCCL, name=kernel), replace(MM, ns=300), device=0, seen=TORCH)
+def test_a_kind_of_parallelism_is_named_only_if_the_profile_shows_it(
+    kernel: str, wrapper: str, word: str
+) -> None:
+    calls = replace(NCCL, name=f"ncclDevKernel_{kernel}")
+    slow = run(calls, replace(MM, ns=300), device=0, seen=TORCH, ops=[op(wrapper, 1)])
     assert word in the("overlap communication", "communication", slow).fix
+
+
+def test_a_wait_for_another_rank_is_no_communication_to_overlap() -> None:
+    slow = run(NCCL, replace(MM, ns=900), device=0, seen=TORCH)
+    assert the("overlap communication", "communication", slow).saves_ns == 900
+    waits = replace(slow, straggler=straggler(700))
+    assert the("overlap communication", "communication", waits).saves_ns == 200
+    assert the("even out the ranks", "communication", waits).saves_ns == 700
 
 
 def test_how_not_to_trace_again_depends_on_the_framework() -> None:
@@ -1401,11 +1430,11 @@ def test_what_adds_the_gradients_of_indexing_up_is_addressed_too() -> None:
     assert remedies(findings(None, slow)[0])[0].saves_ns == 700 + 50
 
 
-def test_what_indexing_takes_is_of_several_kinds_and_of_a_step_at_most() -> None:
+def test_what_indexing_takes_is_of_the_kinds_of_its_row_at_most() -> None:
     calls = [op("aten::select_backward", 25, 300)]
-    for ns, saves in ((TANH.ns + 1, TANH.ns + 1), (9**9, MM.ns + TANH.ns)):
+    for ns, saves in ((TANH.ns + 1, TANH.ns + 1), (9**9, TANH.ns + COPY.ns)):
         seen = replace(TORCH, selected=25, indexed=(replace(INDEXED, ns=ns),))
-        every = findings(None, run(MM, TANH, seen=seen, ops=calls))
+        every = findings(None, run(MM, TANH, COPY, seen=seen, ops=calls))
         (finding,) = [one for one in every if one.kind == causes.MEMORY]
         assert remedies(finding)[0].saves_ns == saves
 
@@ -1442,12 +1471,14 @@ def test_a_cause_that_must_come_first_does_so_though_its_saving_is_unknown() -> 
     assert verdict.bottleneck == "elementwise"
 
 
-@pytest.mark.parametrize(("ns", "is_cause"), [(500, True), (400, False)])
-def test_a_runtime_that_starts_is_the_cause_if_it_takes_half_of_the_step(
-    ns: int, is_cause: bool
+@pytest.mark.parametrize(("others_ns", "is_cause"), [(400, True), (1_000, False)])
+def test_a_runtime_that_starts_is_the_cause_if_nothing_takes_longer(
+    others_ns: int, is_cause: bool
 ) -> None:
-    verdict = alone(run(LAUNCH, seen=loading(replace(FIRST, ns=ns)), device=0)).verdict
+    others = replace(LAUNCH, ns=others_ns)
+    verdict = alone(run(START, others, seen=loading(FIRST), device=0)).verdict
     assert verdict.cause.startswith("CUDA starts up") == is_cause
+    assert (verdict.bottleneck == "initialisation") == is_cause
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from lstmprof.diagnose.diagnosis import alone, compare
 from lstmprof.diagnose.findings import Difference, Held, findings, lengths, waterfall
 from lstmprof.diagnose.findings.savings import Saving
 from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.diagnose.verdict_text import places
 
 MS = 1_000_000
 
@@ -92,10 +93,22 @@ def test_a_wait_for_the_host_never_hides_a_longer_one_for_the_input() -> None:
         device=0,
     )
     verdict = alone(run).verdict
-    assert (verdict.kind, verdict.bottleneck) == ("input", "waiting for the host")
+    assert (verdict.kind, verdict.bottleneck) == ("input", "input")
     assert verdict.where[0] == Difference("input", 0, 50 * MS)
-    # the one number of breakdown: input, dispatch and Python
-    assert (verdict.bottleneck_ns, verdict.whole_ns) == (90 * MS, 100 * MS)
+    assert (verdict.bottleneck_ns, verdict.whole_ns) == (50 * MS, 100 * MS)
+
+
+def test_waits_for_the_input_do_not_count_as_waiting_for_the_host() -> None:
+    run = profile(
+        contributor("input", "python", 22 * MS, "enumerate(DataLoader)#_.__next__"),
+        contributor("idle", "dispatch", 20 * MS),
+        contributor("idle", "python", 14 * MS),
+        contributor("busy", "gemm", 44 * MS, "k"),
+        device=0,
+    )
+    verdict = alone(run).verdict
+    assert (verdict.bottleneck, verdict.bottleneck_ns) == ("waiting for the host", 34 * MS)
+    assert ("input", "22.0") in places(verdict)
 
 
 def test_waiting_for_the_input_and_for_the_host_together_come_before_longer_work() -> None:

@@ -118,9 +118,7 @@ def test_ranks_have_a_section_and_one_rank_has_none(report: Report, tmp_path: Pa
 
 
 def test_of_ranks_whose_collectives_do_not_match_nobody_is_late(tmp_path: Path) -> None:
-    made = rows()
-    collective = next(r for r in made if "AllReduce" in r["name"])
-    made.remove(collective)
+    made = [r for r in rows() if "AllReduce" not in r["name"] or r["rank"] == 0]
     report = report_of([breakdown_of(tmp_path / "two", made)])
     assert {figure.key for figure in figures(report)} >= {"ranks-parts-0", "ranks-work-0"}
     (said,) = [text for text in report.missing if "straggler unknown" in text]

@@ -15,6 +15,8 @@ LEAST_SHARE = 0.005
 RANGES_WITHOUT_OPS = "ranges without ops"
 #: A GPU is there, and nothing says whether the program used it.
 GPU_UNSEEN = "GPU unused or not recorded"
+#: Activities begin before the calls that launch them.
+CLOCKS = "clocks of host and device"
 _IDLE = "busy and idle time of the device"
 _WAITS = "causes of idle time"
 _HOST = "host work during idle time"

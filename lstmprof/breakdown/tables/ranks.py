@@ -19,7 +19,7 @@ from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Covered
 from lstmprof.events.schema import DEVICE, RANK, Column, schema
 
-#: Collectives whose ranks end them so much of the longest wait apart were not one another's.
+#: Kernels of ranks that end this share of their longest wait apart are not one collective.
 MOST_SKEW_SHARE = 0.5
 
 _ALONE = (
@@ -121,11 +121,12 @@ def ranks(ledger: pa.Table, collectives: pa.Table, windows: list[Window]) -> pa.
     ]
     mean = sum(row["work_ns"] for row in rows) / max(len(rows), 1)
     arrivals = in_common(calls)
+    steps = compared_steps(calls, arrivals, windows)
     own, late = _by(arrivals, _place), _by(arrivals, _last_place)
     for row in rows:
         row["imbalance_share"] = row["work_ns"] / mean - 1 if len(rows) > 1 and mean else None
         place = _place(row)
-        row |= _lateness(own.get(place, []), late.get(place, []), len(own) - 1, row["steps"])
+        row |= _lateness(own.get(place, []), late.get(place, []), len(own) - 1, steps)
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
@@ -181,17 +182,41 @@ def _collective_ns(windows: list[Window], calls: _Rows) -> int:
     return int(Covered(start, start + length).within(begins, ends).sum())
 
 
-def in_common(calls: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those of ``calls``, rows of the table of collectives, that all ranks have in common.
+def in_common(calls: Sequence[dict[str, Any]], least_skew_ns: float = 0.0) -> list[dict[str, Any]]:
+    """Return those of ``calls``, rows of the table of collectives, that all ranks have in common.
 
-    None where their ends say that they are not one another's.
+    The ends of each collective agree if its ``skew_ns`` is at most ``least_skew_ns``, or half of
+    its longest wait or of a mean wait. None is returned if most of the waits are in collectives
+    whose ends do not agree: then the ranks communicate in groups.
     """
-    matched = [row for row in calls if row["collective"] is not None]
-    waits: Counter[_Place] = Counter()
-    for row in matched:
-        waits[_place(row)] += row["waits_ns"]
-    skew_ns = sum({row["collective"]: row["skew_ns"] for row in matched}.values())
-    return matched if skew_ns <= MOST_SKEW_SHARE * max(waits.values(), default=0) else []
+    longest: Counter[int] = Counter()
+    for row in calls:
+        if (number := row["collective"]) is not None:
+            longest[number] = max(longest[number], row["waits_ns"])
+    mean_ns = longest.total() / max(len(longest), 1)
+    agree = [
+        row
+        for row in calls
+        if (number := row["collective"]) is not None
+        and row["skew_ns"] <= max(least_skew_ns, MOST_SKEW_SHARE * max(longest[number], mean_ns))
+    ]
+    agreed_ns = sum(longest[number] for number in {row["collective"] for row in agree})
+    return agree if 2 * agreed_ns >= longest.total() else []
+
+
+def compared_steps(calls: _Rows, compared: _Rows, windows: Iterable[Window]) -> int:
+    """Return the number of steps in which the waits of the ``compared`` of ``calls`` are known.
+
+    These are the steps of all ranks that communicate, except steps whose collectives all lack
+    their partners.
+    """
+    steps: dict[int | None, set[int | None]] = defaultdict(set)
+    for window in windows:
+        steps[window.rank].add(window.step)
+    ranks = {row["rank"] for row in calls}
+    common = set.intersection(*(steps[rank] for rank in ranks)) if ranks else set()
+    blind = {row["step"] for row in calls} - {row["step"] for row in compared}
+    return len(common - blind)
 
 
 def _lateness(own: _Rows, late: _Rows, others: int, steps: int) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from lstmprof.breakdown.mean_step import MeanStep, lane_words
 from lstmprof.breakdown.timings import lost_in_words
 from lstmprof.commands import terminal
 from lstmprof.commands.terminal import lanes, tables, timings, warned
+from lstmprof.names import PART_WORDS
 from lstmprof.numbers import milliseconds, number_of, percent
 
 #: Milliseconds to the microsecond.
@@ -68,7 +69,8 @@ def show_end(breakdowns: Sequence[Breakdown]) -> None:
         for doubt in (b.timings.warnings if b.timings else ())
     ]
     warned.show(found, named=len(breakdowns) > 1, see="lstmprof diagnose --warnings")
-    terminal.write_line("More: --table NAME  --top N  --open  Why: lstmprof diagnose", style="dim")
+    more = "More: --table NAME  --top N  --open    Causes and fixes: lstmprof diagnose"
+    terminal.write_line(more, style="dim")
 
 
 def _show_ledger(breakdown: Breakdown) -> None:
@@ -110,7 +112,7 @@ def _show_step(breakdown: Breakdown, step: MeanStep, parts: Sequence[Part]) -> N
     )
     share = terminal.parts_that_add_up([100 * ns / step.total_ns for _, _, ns in parts], 100.0, 1)
     rows = [
-        [state, part, ms, f"{part_share} %"]
+        [state, PART_WORDS.get(part, part), ms, f"{part_share} %"]
         for (state, part, _), ms, part_share in zip(parts, milli, share, strict=True)
     ]
     rows.append(["", "sum", milliseconds(step.mean_ns, _DIGITS), "100.0 %"])

@@ -102,7 +102,7 @@ def _list(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
     for heading, members in groups.items():
         title = heading if len(groups) > 1 or members[0].fast else ""
         rows = [_row(diagnosis, names) for diagnosis in members]
-        heads = ["run", ">ms", ">as long", ">fix saves", "why"]
+        heads = ["run", ">ms per step", ">as long", ">fix saves", "why"]
         shown = [i for i, head in enumerate(heads) if head == "run" or any(r[i] for r in rows)]
         terminal.write_table(
             title,
@@ -115,10 +115,10 @@ def _list(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
 def _of_group(diagnosis: Diagnosis, names: _Labels) -> str:
     """What ran and the baseline, in one line."""
     if diagnosis.fast is None:
-        return "not compared"
-    took = f"{milliseconds(diagnosis.verdict.baseline_ns)} ms"
+        return "not compared: no other run has the same workload, mode, precision and device"
+    took = diagnosis.verdict.baseline_ms
     what = conditions(diagnosis.slow.info)
-    return "; ".join([*([what] if what else []), f"baseline {names[diagnosis.fast]}, {took}"])
+    return "; ".join([*([what] if what else []), f"baseline: {names[diagnosis.fast]}, {took}"])
 
 
 def _row(diagnosis: Diagnosis, names: _Labels) -> list[str]:

@@ -13,6 +13,7 @@ from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.sentences import of_roofline
 from lstmprof.diagnose.step_profile import labels
+from lstmprof.names import PART_WORDS
 from lstmprof.numbers import (
     UNKNOWN,
     count,
@@ -38,7 +39,7 @@ def show_waterfall(diagnosis: Diagnosis) -> None:
     rows = waterfall_rows(diagnosis.differences)
     colours = [terminal.ORANGE if d.delta_ns > 0 else terminal.BLUE for d in rows]
     terminal.write_table(
-        "From the fast step to the slow one",
+        "Difference of the two steps by kind of time",
         waterfall_heads(diagnosis, terminal.narrow()),
         waterfall_cells(diagnosis),
         spare=(">share",),
@@ -60,7 +61,7 @@ def show_roofline(limit: Roofline) -> None:
     """
     cells = [
         [
-            " + ".join(reach.categories),
+            " + ".join(PART_WORDS.get(name, name) for name in reach.categories),
             milliseconds(reach.busy_ns, 3),
             milliseconds(reach.bound_ns, 3),
             UNKNOWN if reach.share is None else percent(reach.share),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from lstmprof.breakdown.mean_step import MeanStep
 from lstmprof.commands import terminal
+from lstmprof.names import PART_WORDS
 
 #: Parts that are a smaller share of every step are added up.
 _LEAST_SHARE = 0.02
@@ -17,7 +18,7 @@ def title(steps: Sequence[MeanStep], *, marked: bool = True) -> str:
     """What the table of these steps shows, in its units; not ``marked`` are whole profiles."""
     clean = "clean " if all(step.clean for step in steps) else ""
     whose = f"{clean}step" if marked else "profile's time"
-    return f"where the {whose} goes, ms (busy time, then idle time and its causes)"
+    return f"where the {whose} goes, ms (busy parts, then idle time and its causes)"
 
 
 def show(
@@ -29,18 +30,20 @@ def show(
     """
     steps = [step for _, step in lanes]
     busy, idle = (_parts(steps, state) for state in ("busy", "idle"))
+    spare = (_OTHER_IDLE, _OTHER_WORK, *idle[::-1], *busy[::-1])
     digits = _digits(max(step.mean_ns for step in steps))
     rows = [[label, *_cells(step, busy, idle, digits)] for label, step in lanes]
     heads = [of, *busy, _OTHER_WORK, "idle", *idle, _OTHER_IDLE, "step" if marked else "profile"]
     empty = {name for name in (_OTHER_WORK, _OTHER_IDLE) if _is_empty(rows, heads.index(name))}
     empty |= set() if idle else {_OTHER_IDLE}
     kept = [i for i, name in enumerate(heads) if name not in empty]
+    heads = [PART_WORDS.get(name, name) for name in heads]
     terminal.write_table(
         heading,
         [of, *(f">{heads[i]}" for i in kept[1:])],
         [[row[i] for i in kept] for row in rows],
         crop=of if sys.stdout.isatty() else (),
-        spare=[f">{name}" for name in (_OTHER_IDLE, _OTHER_WORK, *idle[::-1], *busy[::-1])],
+        spare=[f">{PART_WORDS.get(name, name)}" for name in spare],
     )
 
 

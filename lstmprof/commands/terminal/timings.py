@@ -35,18 +35,18 @@ def show(breakdowns: list[Breakdown], *, statistics: bool = False) -> None:
             *_STATISTICS,
             ">samples/s",
             ">first step ms",
-            ">profiler",
-            ">slowdown",
+            ">profiler overhead",
+            ">as long",
         ]
         left_out = () if statistics else _STATISTICS
-        left_out = left_out if len(order) > 1 else (*left_out, ">slowdown")
+        left_out = left_out if len(order) > 1 else (*left_out, ">as long")
         kept = [i for i, head in enumerate(heads) if head not in left_out]
         terminal.write_table(
             _conditions(breakdowns[order[0]]),
             [heads[i] for i in kept],
             [[row[i] for i in kept] for row in rows],
             crop="run",
-            spare=(">first step ms", ">profiler", ">samples/s", *_STATISTICS[::-1]),
+            spare=(">first step ms", ">profiler overhead", ">samples/s", *_STATISTICS[::-1]),
             bars=terminal.Bars(
                 [step_ns(breakdowns[i]) for i in order], [terminal.BLUE] * len(order)
             ),
@@ -59,7 +59,7 @@ def _show_versions(breakdowns: list[Breakdown]) -> None:
     for group in by_version(breakdowns):
         terminal.write_table(
             f"By version: {_conditions(group[0].breakdown)}",
-            ["implementation", "version", ">step ms", ">95 % interval", ">of the oldest"],
+            ["implementation", "version", ">step ms", ">95 % interval", ">as long as the oldest"],
             [_version_cells(row) for row in group],
         )
 
@@ -77,7 +77,7 @@ def _version_cells(row: OfVersion) -> list[str]:
 
 
 def conditions(info: RunInfo) -> str:
-    """What a run computed, how and on what: ``1x320-ce-short (64×100×123): train, fp32, …``."""
+    """What a run computed, how and on what: ``1x320-ce-short (batch 64, …): train, fp32, …``."""
     words = conditions_in_words(info)
     network = words.pop("workload", "")
     return ": ".join(text for text in (network, ", ".join(words.values())) if text)
@@ -85,7 +85,7 @@ def conditions(info: RunInfo) -> str:
 
 def _conditions(breakdown: Breakdown) -> str:
     info = breakdown.run.info
-    return f"Time per {'batch, ' if info.workload else 'step: '}{conditions(info)}"
+    return f"Time per step: {conditions(info)}"
 
 
 def step_ns(breakdown: Breakdown) -> float:

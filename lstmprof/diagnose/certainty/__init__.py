@@ -11,12 +11,13 @@ likely.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from lstmprof.breakdown.lacks import Lack
-from lstmprof.breakdown.lacks.rules import GPU_UNSEEN
+from lstmprof.breakdown.lacks.rules import CLOCKS, GPU_UNSEEN
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.certainty import short_ops
 from lstmprof.diagnose.certainty.pair import (
@@ -202,7 +203,10 @@ def of_run(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
     whole = "the step" if profile.marked else "the profile"
     named = [f for f in findings if _is_cause(f)]
     largest = max((f.slow_ns for f in findings if f.kind in UNEXPLAINED), default=0)
-    unseen = bool(named) and largest > sum(f.slow_ns for f in named if f.group == named[0].group)
+    explained: Counter[str] = Counter()
+    for finding in named:
+        explained[finding.group] += finding.slow_ns
+    unseen = bool(named) and largest > max(explained.values())
     if not named or unseen or unknown_ns > (1 - EXPLAINED_SHARE) * whole_ns:
         share = percent(unknown_ns / whole_ns) if whole_ns else "all"
         text = f"{NOT_EXPLAINED}{share} of {whole} has no recorded cause"
@@ -289,6 +293,12 @@ def _doubts(finding: Finding) -> Iterator[Doubt]:
     fast, slow = finding.fast, finding.slow
     if any(lack.kind == GPU_UNSEEN for lack in slow.lacks):
         yield Doubt("a GPU may have worked that was not recorded", "record its kernels", None)
+    if finding.kind in causes.WAITS and any(lack.kind == CLOCKS for lack in slow.lacks):
+        yield Doubt("the clocks of host and device differ", "record fewer steps", None)
+    others = slow.straggler
+    if finding.kind == causes.COLLECTIVE and others is not None and others.state == "unknown":
+        text = f"how much of it is waiting for other ranks is unknown: {others.reason}"
+        yield Doubt(text, "give the folder with all ranks", None)
     if finding.kind == causes.CAST and may_be_copies(slow):
         yield Doubt("some of these casts may be copies to the GPU", "", None)
     left_out = short_ops.doubt_of(finding)

@@ -117,17 +117,28 @@ def group_of(kind: str, profile: StepProfile) -> str:
     return HOST if profile.device is not None and waits else kind
 
 
+def wait_of(kind: str) -> str:
+    """Return ``host`` for the kinds in which only the host's speed counts, else the kind.
+
+    A device waits for its host also while that prepares the input or compiles: other causes.
+    """
+    return HOST if kind in causes.WAITS and kind in CAUSES else kind
+
+
 def _ranked(
     rows: Sequence[Difference], saves: Mapping[str, int], slow: StepProfile
 ) -> list[Difference]:
-    """Causes before what is unknown, what saves most first, a group by what it saves in all."""
+    """Sort causes before unknown time, by what a group saves, by what a wait in it saves."""
     of_group: Counter[str] = Counter()
+    of_wait: Counter[str] = Counter()
     for row in rows:
         of_group[group_of(row.kind, slow)] += saves[row.kind]
+        of_wait[wait_of(row.kind)] += saves[row.kind]
 
-    def order(row: Difference) -> tuple[bool, int, str, int, str]:
-        group = group_of(row.kind, slow)
-        return (row.kind not in CAUSES, -of_group[group], group, -saves[row.kind], row.kind)
+    def order(row: Difference) -> tuple[bool, int, str, int, str, int, str]:
+        group, wait = group_of(row.kind, slow), wait_of(row.kind)
+        sizes = -of_group[group], group, -of_wait[wait], wait
+        return (row.kind not in CAUSES, *sizes, -saves[row.kind], row.kind)
 
     return sorted(rows, key=order)
 

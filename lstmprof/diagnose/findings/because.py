@@ -170,7 +170,7 @@ def pace(profile: StepProfile) -> str:
     )
     return (
         f"{number}{each_step(profile)}{into_graph}, {count(rate)} per second; a kernel "
-        f"takes {lasting(kernel)}, the gap before it {lasting(gap)}"
+        f"takes {lasting(kernel)}, a gap of the device {lasting(gap)}"
     )
 
 
@@ -298,8 +298,9 @@ def _length(items: _Items) -> str:
     if spread is None or (items.noun == "launch" and not spread.uneven):
         return ""
     if spread.uneven:
-        longest = quantity(spread.longest_ns, "ns")
-        return f"median {quantity(spread.median_ns, 'ns')}, longest {longest}"
+        longest = f", longest {quantity(spread.longest_ns, 'ns')}"
+        hidden = spread.longest_ns > items.ns * items.profile.steps  # most of it beside other work
+        return f"median {quantity(spread.median_ns, 'ns')}{'' if hidden else longest}"
     return lasting(spread) + (" each" if items.number != 1 else "")
 
 

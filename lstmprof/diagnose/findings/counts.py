@@ -158,7 +158,7 @@ _ALL = (
     Quantity("kernels", "kernels", "", _kernels, "kernel"),
     Quantity("kernels_per_time_step", "kernels per time step", "", _each_time_step(_kernels)),
     *_lengths("kernel", "kernel"),
-    *_lengths("gap", "gap before a kernel"),
+    *_lengths("gap", "gap of the device"),
     Quantity("launches", "kernel launches", "", _launches, "kernel launch"),
     Quantity("launches_per_time_step", "launches per time step", "", _each_time_step(_launches)),
     Quantity(

@@ -1,9 +1,10 @@
 """What a step would be shorter by without one kind of its time.
 
 Of waiting it is all that was waited. Of casts and copies on a device it is what a replay of the
-step without them says: a device that waits for its host anyway gains little, and one whose host
-need not launch them gains more than their time. Of other work whose least time is known
-(``roofline``) it is what is above that, of the rest all its time: more than that cannot be saved.
+step without them says: a device that waits for its host anyway gains little. One whose host need
+not launch them gains more than their time, but at most that and the idle time of the step. Of other
+work whose least time is known (``roofline``) it is what is above that, of the rest all its time:
+more than that cannot be saved.
 """
 
 from __future__ import annotations
@@ -91,4 +92,6 @@ def _replayed(
         off = abs(prediction.replayed_ns - prediction.observed_ns)
         if prediction.replayed_ns and off <= REPLAY_ERROR * prediction.observed_ns:
             share = prediction.saved_ns / prediction.replayed_ns
-            yield kind, Saving(round(share * profile.length_ns), REPLAY)
+            most_ns = total_ns(kinds[kind]) + profile.length_ns - profile.busy_ns
+            saved_ns = min(max(round(share * profile.length_ns), 0), most_ns)
+            yield kind, Saving(saved_ns, REPLAY)

@@ -222,9 +222,9 @@ def _sentence(
     interval = f"95 % interval {_range(ratio)}, {_rounds(base, new)}"
     limits = listed([f"'{j.limit.text}'" for j in judged if j.state == state])
     ends = {
-        "pass": f"{limits} does not hold",
-        "fail": f"{limits} holds, so the gate fails",
-        "inconclusive": f"{limits} may hold",
+        "pass": f"limit not exceeded: {limits}",
+        "fail": f"limit exceeded: {limits}",
+        "inconclusive": f"limit perhaps exceeded: {limits}",
     }
     return f"{title}: {_change(ratio.value)} ({times}; {interval}); {ends[state]}"
 

@@ -32,6 +32,7 @@ from lstmprof.diagnose.remedies import (
     work,
 )
 from lstmprof.diagnose.remedies.rows import Remedy
+from lstmprof.diagnose.step_profile import total_ns
 from lstmprof.numbers import milliseconds
 
 #: Pieces of advice for one finding.
@@ -51,6 +52,7 @@ TABLE: tuple[Remedy, ...] = (
     starting.PROFILE_LATER,
     starting.WARM_MIOPEN,
     starting.TRACE_ONCE,
+    waiting.EVEN_OUT_THE_RANKS,
     modes.NO_ANOMALY_MODE,
     sequences.PAD,
     sequences.BATCH_SEQUENCES,
@@ -189,16 +191,19 @@ def remedies(finding: Finding) -> tuple[Advice, ...]:
     return tuple(one for one in advice if one is not None)[:MOST]
 
 
-def of_most(advice: Sequence[Advice], whole_ns: int) -> Advice | None:
+def of_most(advice: Sequence[Advice], whole_ns: int, named: Finding | None) -> Advice | None:
     """Return the advice whose cause becomes the verdict's cause, or None if no advice qualifies.
 
     The fix must address at least half of ``whole_ns``, or an unknown share of it. Rows with
-    ``first`` precede rows with ``of_several``.
+    ``first`` precede rows with ``of_several``, and also qualify with half of the ``named`` finding.
     """
-    leading = {row.name for row in TABLE if row.first}
     wide = {row.name for row in TABLE if row.of_several}
     large = [a for a in advice if a.saves_ns is None or 2 * a.saves_ns >= whole_ns]
+    leading = {row.name: row.kinds for row in TABLE if row.first}
     first = [a for a in large if a.name in leading]
+    if named is not None and not first:
+        own = (a for a in advice if named.kind in leading.get(a.name, ()))
+        first = [a for a in own if 2 * a.worth_ns >= named.delta_ns]
     several = [a for a in large if a.name in wide and a.saves_ns is not None]
     return max(first or several, key=lambda a: a.worth_ns, default=None)
 
@@ -244,16 +249,16 @@ def _source(remedy: Remedy, framework: str | None) -> str:
 
 
 def _limit_ns(remedy: Remedy, finding: Finding) -> int:
-    """Return the most that a row can save: the finding's time, or the step if ``of_several``.
+    """Return the most that a row can save: the finding's time, or its kinds' if ``of_several``.
 
     A fix for one wait of a device for its host may save all such waits.
     """
     profile = finding.slow
-    if remedy.of_several:
-        return profile.length_ns
-    if profile.device is not None and finding.kind in causes.WAITS:
-        return max(finding.slow_ns, profile.waits_for_host_ns)
-    return finding.slow_ns
+    kinds = {finding.kind, *(remedy.kinds if remedy.of_several else ())}
+    if profile.device is not None and kinds & set(causes.WAITS):
+        kinds |= set(causes.WAITS)
+    of_kind = causes.by_kind(profile, causes.comparison_of(profile))
+    return sum(total_ns(of_kind[kind]) for kind in kinds)
 
 
 def _is_worth(saves_ns: int | None, whole_ns: int) -> bool:

@@ -305,8 +305,8 @@ FUSE_THE_CELL = Remedy(
     name="fuse the cell",
     cause="the cell is no plain LSTM: no framework op runs its whole layer",
     fix="compile the cell or its loop: torch.compile(cell), tf.function(jit_compile=True), jax.jit",
-    condition="a loop of cells in which a normalisation or random numbers run in every time step, "
-    "or two products of the state with a vector of weights",
+    condition="Each time step of a loop of cells also runs a normalisation, random numbers, or "
+    "two products of the state with a vector of weights",
     kinds=(*HOST, *WORK),
     decide=variant_cell,
     sources=("https://github.com/lmnt-com/haste", "https://arxiv.org/abs/1607.06450"),
@@ -320,8 +320,9 @@ CUDNN_FOR_JAX = Remedy(
     cause="JAX runs the LSTM as a loop over time steps (lax.scan) instead of cuDNN",
     fix="call jax.experimental.rnn.lstm: cuDNN runs the layer in one call (NVIDIA GPUs, not "
     "bfloat16)",
-    condition="on a GPU a loop with eight matmuls or more per step and LSTM in its path, or tanh "
-    "and no name of another cell; no op of cuDNN's layers, and no layer of Keras",
+    condition="A GPU runs a loop with eight or more matmuls per step. Its path names an LSTM, or "
+    "it computes tanh and names no other cell. No op is a cuDNN layer, and no layer is a Keras "
+    "layer",
     kinds=(*HOST, *WORK),
     frameworks=JAX,
     decide=scanned_layer,
@@ -335,8 +336,8 @@ VALUES_IN_LOOP = Remedy(
     name="no value in the loop",
     cause="the loop over time steps reads a value (.item()) in every time step",
     fix="keep the value as a tensor and read it after the loop",
-    condition="ops of single cells; after half of them or more, before the next one, an op that "
-    "reads a value (aten::item)",
+    condition="The step runs ops of single cells. After half or more of them, an op reads a value "
+    "(aten::item) before the next cell starts",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     decide=values_in_loop,
@@ -349,9 +350,9 @@ LAYER_IN_ONE_OP = Remedy(
     name="layer in one op",
     cause="the layer runs one cell at a time",
     fix="use torch.nn.LSTM (Keras on a GPU: keras.layers.LSTM): one call runs all time steps",
-    condition="a layer runs cell by cell: by the table of implementations, by ops of single cells, "
-    "or by eight cells of an LSTM or more per step. On a CPU only for PyTorch's LSTM: other layer "
-    "ops were no faster there",
+    condition="A layer runs cell by cell. The table of implementations says so, or ops of single "
+    "cells do, or the step has eight or more LSTM cells. On a CPU only PyTorch's LSTM counts, "
+    "because other layer ops were not faster there",
     kinds=(*HOST, *WORK),
     frameworks=(*TORCH, *TENSORFLOW, *TENSORFLOW_1),
     decide=layer_in_one_op,
@@ -366,8 +367,8 @@ WHOLE_SEQUENCE = Remedy(
     name="whole sequence in one call",
     cause="a recurrent layer is called once per time step",
     fix="pass the whole sequence to nn.LSTM in one call, unless each output is the next input",
-    condition="eight calls per step or more of aten::lstm, gru or rnn with one time step each; "
-    "16 calls if shapes were not recorded; no layer of Keras",
+    condition="A step calls aten::lstm, aten::gru or an RNN op eight or more times with one time "
+    "step each. Without recorded shapes, 16 calls are needed. Keras layers do not count",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     first=True,
@@ -383,8 +384,8 @@ INPUTS_AT_ONCE = Remedy(
     name="input matmul before the loop",
     cause="the matmul of the inputs runs in every time step",
     fix="multiply the inputs of all time steps in one matmul before the loop",
-    condition="a cell written by hand has more matmuls per time step than depend on the previous "
-    "time step; on a CPU only if dispatch takes half of the step",
+    condition="A handwritten cell runs more matmuls per time step than depend on the previous "
+    "time step. On a CPU, dispatch must also take half of the step",
     kinds=(GEMM, LAUNCH, DISPATCH),
     decide=input_matmuls,
     sources=("https://arxiv.org/abs/1604.01946",),
@@ -393,7 +394,7 @@ WHOLE_SCAN = Remedy(
     name="Scan as a whole",
     cause="Scan calls the cell's operators one by one in every time step",
     fix="compile the whole loop: mode='NUMBA' or mode='JAX'",
-    condition="operators inside an op Scan; for Theano inside an op for",
+    condition="An op Scan (in Theano: an op for) runs other operators inside",
     kinds=(DISPATCH, LAUNCH, MEMORY, GEMM),
     frameworks=("pytensor", "theano"),
     decide=scan_of_pytensor,
@@ -406,8 +407,8 @@ FUSED_CELL = Remedy(
     name="fused cell",
     cause="the cell computes its gates with many small ops",
     fix="use torch.nn.LSTMCell, whose gates are one kernel, or torch.compile(cell)",
-    condition="a cell written by hand with five elementwise ops or more per time step, on a GPU; "
-    "on a CPU only beside a faster run of the compiled cell",
+    condition="A handwritten cell on a GPU runs five or more elementwise ops per time step. On a "
+    "CPU, the faster run must be the compiled cell",
     kinds=(LAUNCH, MEMORY, DISPATCH),
     frameworks=TORCH,
     decide=separate_gates,

@@ -173,13 +173,14 @@ JIT_THE_WHOLE = Remedy(
     name="jit the whole",
     cause="JAX calls many small compiled programs instead of one jitted step",
     fix="put one jax.jit around the whole step, with gradients and optimizer, before the loop",
-    condition="ten compiled programs or more per step that are JAX's own operators, or are called "
-    "as often; on a GPU launches as for a CUDA graph, on a CPU half of the dispatch. Of "
-    "compilation: most of it is for one of JAX's own operators, in several steps",
+    condition="A step runs ten or more compiled programs. Each is a single JAX operator, or runs "
+    "ten or more times. On a GPU, the GPU waits for launches; on a CPU, these calls take half of "
+    "the dispatch time. For compile time: most of it is spent on single JAX operators, in several "
+    "steps",
     kinds=(*HOST, COMPILE),
     frameworks=JAX,
-    saves="on a GPU the usual gaps, on a CPU the calls of these programs and the usual Python "
-    "between them; tracing and compiling",
+    saves="on a GPU, the usual gaps; on a CPU, the calls of these programs and the usual "
+    "Python time between them; also the time of tracing and compiling",
     of_several=True,
     decide=jitted_whole,
     sources=(
@@ -189,6 +190,7 @@ JIT_THE_WHOLE = Remedy(
     example=Example(
         of="a training step of Flax 0.12 on JAX 0.10 without jax.jit, on a CPU",
         seen="compiling takes 5,883.8 ms per step",
+        gain="90.8 → 5.3 ms",
     ),
 )
 IN_ONE_FUNCTION = Remedy(
@@ -196,11 +198,11 @@ IN_ONE_FUNCTION = Remedy(
     cause="TensorFlow runs the step eagerly, operator by operator",
     fix="put the whole step, with gradients and optimizer, into one tf.function (Keras: "
     "run_eagerly=False)",
-    condition="ten eager operators or more per step, ten times as many as functions; calling them "
-    "is half of the dispatch; nothing is traced or compiled",
+    condition="A step runs ten or more eager operators, and ten times as many operators as "
+    "functions. Their calls take half of the dispatch time. Nothing is traced or compiled",
     kinds=HOST,
     frameworks=TENSORFLOW,
-    saves="the calls of these operators, and the usual Python between them",
+    saves="the calls of these operators, and the usual Python time between them",
     of_several=True,
     decide=outside_of_a_function,
     sources=(
@@ -210,5 +212,6 @@ IN_ONE_FUNCTION = Remedy(
     example=Example(
         of="a training step of an LSTM cell in operators of TensorFlow 2.21, on a CPU",
         seen="eager operators such as MatMul run 843 times per step",
+        gain="24.9 → 4.6 ms",
     ),
 )

@@ -69,11 +69,11 @@ WORKERS = Remedy(
     name="workers",
     cause="the process that runs the step also makes each batch",
     fix="set num_workers of the DataLoader: workers then make the next batch during the step",
-    condition="a DataLoader that takes more than 1 ms per step, which a worker process needs to "
-    "hand a batch over; or one with worker processes",
+    condition="The DataLoader takes more than 1 ms per step, about what a worker process needs to "
+    "hand over a batch; or it already has worker processes",
     kinds=(INPUT,),
     frameworks=TORCH,
-    saves="the input, of a DataLoader without workers",
+    saves="the input time, if the DataLoader has no workers",
     decide=loader,
     sources=("https://docs.pytorch.org/docs/stable/data.html",),
     example=Example(
@@ -85,10 +85,10 @@ PREFETCH = Remedy(
     name="prefetch",
     cause="the step waits for the next element of its dataset",
     fix="prefetch batches with tf.data: dataset.prefetch(tf.data.AUTOTUNE)",
-    condition="the step takes the next element of a dataset (IteratorGetNext)",
+    condition="The step takes the next element of a tf.data dataset (IteratorGetNext)",
     kinds=(INPUT,),
     frameworks=TENSORFLOW,
-    saves="the input",
+    saves="the input time",
     decide=dataset,
     sources=("https://www.tensorflow.org/guide/data_performance",),
 )
@@ -96,10 +96,10 @@ INPUT_BESIDE = Remedy(
     name="input beside the step",
     cause="the step prepares its own input",
     fix="prepare the next batch during the step, in another thread or process",
-    condition="the step has an input phase, no known loader runs, and the program is none of "
-    "lstmprof's own",
+    condition="The step has an input phase, and no known loader runs. Captures of built-in "
+    "implementations do not count",
     kinds=(INPUT,),
-    saves="the input",
+    saves="the input time",
     decide=own_input,
     sources=(
         "https://docs.pytorch.org/docs/stable/data.html",

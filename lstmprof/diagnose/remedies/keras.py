@@ -225,7 +225,8 @@ KERAS_ON_CUDNN = Remedy(
     name="Keras on cuDNN",
     cause="an option of the Keras layer keeps it off cuDNN",
     fix="set activation='tanh', recurrent_activation='sigmoid', recurrent_dropout=0, unroll=False",
-    condition="ops of a Keras cell on a GPU whose names show an option that cuDNN lacks",
+    condition="A Keras cell runs on a GPU, and the names of its ops show an option that cuDNN "
+    "lacks",
     kinds=(*HOST, *WORK),
     frameworks=(*TENSORFLOW, *JAX),
     decide=keras_without_cudnn,
@@ -239,9 +240,9 @@ PAD_AT_THE_END = Remedy(
     name="pad at the end",
     cause="a mask makes the recurrent layer run one time step at a time",
     fix=f"pad sequences at the end (padding='post'), which cuDNN accepts; {_SIMILAR}",
-    condition="eight choices by a mask or more per step in the loop of a recurrent layer, or "
-    "lstmprof run saw padded sequences go into a Keras model that masks them and runs cell by "
-    "cell; no op that runs a whole layer; for PyTorch, frames of Keras's layers",
+    condition="The loop of a recurrent layer selects by a mask eight or more times per step; or "
+    "`lstmprof run` saw padded sequences enter a Keras model that masks them and runs cell by "
+    "cell. No op runs a whole layer. In PyTorch, the frames must show Keras layers",
     kinds=(*HOST, *WORK),
     frameworks=(*TENSORFLOW, *JAX, *TORCH),
     decide=masked,
@@ -259,8 +260,8 @@ KERAS_OUT_OF_ITS_LOOP = Remedy(
     name="Keras off its standard loop",
     cause="Keras runs its standard loop on the GPU instead of cuDNN",
     fix="set use_cudnn=True (Keras 3): its error says what keeps the layer off cuDNN",
-    condition="the loop of a Keras layer, or of its function standard_lstm, on a GPU; no op of "
-    "cuDNN, no mask, and no option that cuDNN lacks",
+    condition="A GPU runs the loop of a Keras layer or of its function standard_lstm. The profile "
+    "has no cuDNN layer op, no mask and no option that cuDNN lacks",
     kinds=(*HOST, *WORK),
     frameworks=TENSORFLOW,
     decide=standard_loop,
@@ -274,8 +275,8 @@ UPGRADE_KERAS = Remedy(
     name="a layer op for Keras",
     cause="Keras runs its own loop over the time steps",
     fix="upgrade Keras, or use torch.nn.LSTM or jax.experimental.rnn.lstm",
-    condition="Keras's own layers, by their frames (PyTorch) or their scope (JAX, on a GPU); no op "
-    "that runs a whole layer, and no option that explains it",
+    condition="The step runs Keras's own layers, recognised by their frames (PyTorch) or by their "
+    "scope (JAX on a GPU). No op runs a whole layer, and no option explains why",
     kinds=(*HOST, *WORK),
     frameworks=(*TORCH, *JAX),
     decide=own_loop,

@@ -183,9 +183,9 @@ CUDA_GRAPH = Remedy(
     cause="the GPU waits for each kernel launch",
     fix="replay the step as a CUDA graph, if its shapes are constant: "
     "torch.compile(mode='reduce-overhead')",
-    condition="ten kernels or more per step, the median one shorter than the gap before it; the "
-    "usual gaps are most of the wait for the host; no graph, no value or size read, no tracing, no "
-    "CTC, no communication, no varying shapes or lengths",
+    condition="The GPU waits for launches (see above). The step replays no graph, reads no value "
+    "or size, traces nothing, runs no CTC loss and no communication, and has constant shapes and "
+    "lengths",
     kinds=HOST,
     frameworks=TORCH,
     saves="the usual gaps",
@@ -200,12 +200,12 @@ XLA = Remedy(
     name="XLA",
     cause="TensorFlow runs the step op by op, without XLA",
     fix=f"use {_XLA}",
-    condition="an implementation that XLA can compile and did not. In a profile made elsewhere: no "
-    "op that XLA refuses, nothing compiled or traced; on a GPU launches as for a CUDA graph, on a "
-    "CPU a loop over time steps",
+    condition="XLA can compile this implementation and did not. For profiles that lstmprof did "
+    "not capture: XLA refuses none of the ops, and nothing was compiled or traced; on a GPU, the "
+    "GPU waits for launches; on a CPU, a loop runs over time steps",
     kinds=(*HOST, MEMORY),
     frameworks=TENSORFLOW,
-    saves="the usual gaps, of a profile made elsewhere on a GPU",
+    saves="the usual gaps, for a GPU profile that lstmprof did not capture",
     decide=xla,
     sources=("https://openxla.org/xla/tf2xla",),
 )
@@ -213,10 +213,11 @@ TORCH_COMPILE = Remedy(
     name="torch.compile",
     cause="many small elementwise kernels are launched one by one",
     fix="fuse these kernels with torch.compile",
-    condition="launches as for a CUDA graph, half of the kernels elementwise, none compiled",
+    condition="The GPU waits for launches. At least half of the kernels are elementwise, and none "
+    "is compiled",
     kinds=HOST,
     frameworks=TORCH,
-    saves="the usual gaps, by the share of these kernels",
+    saves="the usual gaps × the share of elementwise kernels",
     decide=compiled_step,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.compile.html",),
     example=Example(
@@ -228,11 +229,11 @@ FUSED_OPTIMIZER = Remedy(
     name="fused optimizer",
     cause="the optimizer updates one parameter after the other",
     fix="pass fused=True to the optimizer: one op then updates all parameters",
-    condition="most of the time is the optimizer's, or ten of its kernels per step are among "
-    "launches as for a CUDA graph; it is not fused, and is known to have a fused form",
+    condition="The optimizer takes most of the time; or the GPU waits for launches, and ten or "
+    "more of the kernels per step are the optimizer's. It is not fused, and has a fused form",
     kinds=(MEMORY, *HOST),
     frameworks=TORCH,
-    saves="the optimizer",
+    saves="the time of the optimizer",
     instead="the fused optimizer",
     decide=fused_optimizer,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.optim.Adam.html",),
@@ -246,7 +247,7 @@ LARGER_BATCH = Remedy(
     name="larger batch",
     cause="each kernel ends before the host launches the next one",
     fix="use a larger batch: each launch then does more work at the same cost",
-    condition="launches as for a CUDA graph, and no graph",
+    condition="The GPU waits for launches, and the step replays no graph",
     kinds=HOST,
     decide=larger_batch,
     sources=("https://github.com/keras-team/keras/issues/8885",),
@@ -259,9 +260,9 @@ FILL_THE_DEVICE = Remedy(
     name="fill the GPU",
     cause="kernels are too small for their GPU: they leave half of it idle",
     fix="use a larger batch: it may fill the idle half of the GPU",
-    condition="a run alone, and half of the time is in kernels with at most half as many thread "
-    "blocks as the GPU has multiprocessors, both by the profile; no persistent kernel of a "
-    "recurrent layer, no optimizer",
+    condition="A single run spends half of its time in kernels that have at most half as many "
+    "thread blocks as the GPU has multiprocessors. The profile must record both numbers. No "
+    "kernel is persistent or the optimizer's",
     kinds=WORK,
     decide=fill_the_device,
     sources=(

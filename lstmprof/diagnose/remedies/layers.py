@@ -226,11 +226,11 @@ PERSISTENT_KERNELS = Remedy(
     name="persistent kernels",
     cause="cuDNN runs its standard kernels instead of the faster persistent ones",
     fix=f"{_MEET}: batch, hidden units, element type",
-    condition="cuDNN's standard kernels ran in a pass, by their names or, if these do not show it, "
-    "by PyTorch's conditions, one of which fails: element type, hidden units, inputs, batch, time "
-    "steps, layers, directions, packing, projection, device",
+    condition="cuDNN ran its standard kernels in a pass. Kernel names show that; otherwise "
+    "PyTorch's conditions do, and one of them fails: element type, hidden units, inputs, batch, "
+    "time steps, layers, directions, packing, projection or device",
     kinds=(GEMM, MEMORY, LAUNCH),
-    saves="the layer's kernels, or their launches",
+    saves="the time of the layer's kernels, or of their launches",
     frameworks=TORCH,
     decide=persistent_kernels,
     sources=(
@@ -246,7 +246,8 @@ MIOPEN_LAYER = Remedy(
     cause="MIOpen runs the layer one time step at a time",
     fix="try torch.backends.cudnn.enabled = False (PyTorch's own cells), or a CUDA graph of the "
     "step",
-    condition="the op miopen_rnn on a GPU, with one kernel or more per time step if they are known",
+    condition="The op miopen_rnn runs on a GPU. If its kernels are known, it runs one or more per "
+    "time step",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     decide=layer_on_miopen,
@@ -259,12 +260,12 @@ FLATTEN_PARAMETERS = Remedy(
     name="flatten_parameters",
     cause="the layer copies its weights together on every call",
     fix="call flatten_parameters() once the model is on the GPU",
-    condition="four copies or more inside each call of a cuDNN or MIOpen layer, none of them for "
-    "contiguous input. Weights are shared, or differ in type, if frames of flatten_parameters are "
-    "in the profile and _cudnn_rnn_flatten_weight is not",
+    condition="Each call of a cuDNN or MIOpen layer makes four or more copies, and none of them "
+    "makes input contiguous. If the profile has frames of flatten_parameters without "
+    "_cudnn_rnn_flatten_weight, weights are shared or differ in type",
     kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
-    saves="these copies",
+    saves="the time of these copies",
     decide=weights_apart,
     sources=(
         "https://github.com/pytorch/examples/issues/248",
@@ -282,10 +283,10 @@ FLATTEN_ONCE = Remedy(
     name="flatten once",
     cause="flatten_parameters() copies the weights in every step",
     fix="call flatten_parameters() once, when the model is on the GPU, not in forward()",
-    condition="copies inside _cudnn_rnn_flatten_weight in the profiled steps",
+    condition="The profiled steps copy inside _cudnn_rnn_flatten_weight",
     kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
-    saves="these copies",
+    saves="the time of these copies",
     decide=from_facts(
         lambda f: [h for h in f.slow.seen.weights if h.within == _FLATTENS],
         "weights are copied {times}",

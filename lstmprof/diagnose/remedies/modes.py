@@ -87,7 +87,7 @@ NO_ANOMALY_MODE = Remedy(
     name="no anomaly mode",
     cause="anomaly mode checks every backward op for NaN",
     fix="turn anomaly mode off: torch.autograd.set_detect_anomaly(False)",
-    condition="at least one NaN check (aten::isnan) per backward node",
+    condition="Each backward node runs at least one NaN check (aten::isnan)",
     kinds=(*HOST, *WORK, SYNC),
     frameworks=TORCH,
     first=True,
@@ -96,18 +96,19 @@ NO_ANOMALY_MODE = Remedy(
     example=Example(
         of="nn.LSTMCell in torch.autograd.set_detect_anomaly, PyTorch 2.13 on a CPU",
         seen="autograd checks for NaN 1,077 times per step (aten::isnan)",
+        gain="80.3 → 17.7 ms",
     ),
 )
 FLUSH_DENORMALS = Remedy(
     name="flush denormals",
     cause="the CPU computes with denormal numbers, which is slow",
     fix="flush denormals to zero: torch.set_flush_denormal(True)",
-    condition="on a CPU, matmuls of one shape whose median is eight times as long at one place of "
-    "every step as at another; for a layer in one op, a backward pass eight times as long as a "
-    "forward pass of 10 ms or more; between two runs, denormals flushed in the faster one only",
+    condition="One run on a CPU: the median matmul of one shape takes eight times as long at one "
+    "place of every step as at another; or a layer's backward op takes eight times as long as its "
+    "forward op, which takes 10 ms or more. Two runs: only the faster run flushed denormals",
     kinds=(*WORK, causes.SLOWER),
     frameworks=TORCH,
-    saves="the time of these matmuls beyond that of the fast ones; unknown between two runs",
+    saves="the time that the slow matmuls take beyond the fast ones; unknown between two runs",
     decide=denormals,
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.set_flush_denormal.html",
@@ -125,10 +126,10 @@ NO_GRADIENT_HOOKS = Remedy(
     name="no gradient hooks",
     cause="gradient hooks run extra ops in the backward pass",
     fix="remove the hooks (register_hook), or look at gradients once in many steps",
-    condition="ops that autograd runs for a backward node before the node itself",
+    condition="Autograd runs ops for a backward node before the node itself",
     kinds=(*HOST, *WORK, SYNC, COPY),
     frameworks=TORCH,
-    saves="these ops, without the Python between them",
+    saves="the time of these ops, without the Python between them",
     of_several=True,
     decide=from_facts(lambda f: f.slow.seen.hooked, "hooks run {names} {cost}"),
     sources=(
@@ -138,16 +139,17 @@ NO_GRADIENT_HOOKS = Remedy(
     example=Example(
         of="statistics of every gradient in Tensor.register_hook, PyTorch 2.13 on a CPU",
         seen="hooks run aten::is_nonzero and other ops 480 times per step (22.0 ms)",
+        gain="19.1 → 17.5 ms",
     ),
 )
 COMPUTE_ONCE = Remedy(
     name="compute once",
     cause="the backward pass computes the forward pass again (checkpointing)",
     fix="call the layer without torch.utils.checkpoint, if memory allows",
-    condition="ops of a forward pass (aten::lstm, lstm_cell, linear …) inside backward nodes",
+    condition="Backward nodes run ops of a forward pass (aten::lstm, lstm_cell, linear …)",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
-    saves="these ops",
+    saves="the time of these ops",
     of_several=True,
     decide=from_facts(
         lambda f: f.slow.seen.recomputed, "the backward pass runs {names} again {cost}"
@@ -156,16 +158,17 @@ COMPUTE_ONCE = Remedy(
     example=Example(
         of="nn.LSTMCell in torch.utils.checkpoint, PyTorch 2.13 on a CPU",
         seen="the backward pass runs aten::lstm_cell again 40 times per step (43.8 ms)",
+        gain="45.3 → 17.7 ms",
     ),
 )
 NO_TORCHSCRIPT = Remedy(
     name="no TorchScript",
     cause="TorchScript runs the backward pass op by op",
     fix="use torch.nn.LSTM, not a scripted cell: one call runs all time steps of a layer",
-    condition="backward nodes that are graphs of TorchScript",
+    condition="Some backward nodes are TorchScript graphs",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
-    saves="these nodes",
+    saves="the time of these nodes",
     of_several=True,
     instead="the new backward pass",
     decide=from_facts(
@@ -179,16 +182,17 @@ NO_TORCHSCRIPT = Remedy(
     example=Example(
         of="an LSTM written by hand in torch.jit.script, PyTorch 2.13 on a CPU",
         seen="40 backward graphs of TorchScript take 104.4 ms per step",
+        gain="15.1 → 7.0 ms",
     ),
 )
 LEAVE_UNFILLED = Remedy(
     name="leave memory unfilled",
     cause="deterministic algorithms fill new tensors before they are written",
     fix="turn filling off: torch.utils.deterministic.fill_uninitialized_memory = False",
-    condition="fill_ inside ops that allocate",
+    condition="Ops that allocate call fill_",
     kinds=(MEMORY, DISPATCH, LAUNCH),
     frameworks=TORCH,
-    saves="filling",
+    saves="the time of filling",
     decide=from_facts(lambda f: f.slow.seen.filled, "new tensors are filled {times}"),
     sources=("https://docs.pytorch.org/docs/stable/deterministic.html",),
 )
@@ -197,8 +201,8 @@ AS_MANY_THREADS = Remedy(
     cause="threads take each other's CPU time",
     fix="use as many threads as CPUs (torch.set_num_threads, OMP_NUM_THREADS; "
     "OMP_WAIT_POLICY=passive)",
-    condition="more threads than CPUs in run.json; against a faster run, calls that are slower "
-    "while more CPUs are busy",
+    condition="run.json lists more threads than CPUs. Between two runs: the same calls take "
+    "longer in this run while more CPUs are busy",
     kinds=(*HOST, *WORK, causes.SLOWER),
     decide=crowded,
     sources=(
@@ -210,7 +214,7 @@ FASTER_SETTINGS = Remedy(
     name="settings of the faster run",
     cause="the same calls take longer under other settings",
     fix="use the settings of the faster run",
-    condition="a setting differs between both runs, and the same calls take longer in this one",
+    condition="The runs differ in a setting, and the same calls take longer in this run",
     kinds=(causes.SLOWER,),
     decide=faster_settings,
     sources=(

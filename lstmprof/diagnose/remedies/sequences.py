@@ -58,28 +58,30 @@ UNBIND = Remedy(
     name="unbind before the loop",
     cause="x[t] in the loop makes the backward pass write the whole sequence in every time step",
     fix="iterate over x.unbind(0), do not index x[t]",
-    condition="select_backward runs once per time step, or eight times per step on tensors of one "
-    "shape, or 16 times if shapes were not recorded",
+    condition="select_backward runs once per time step; or eight times per step on tensors of one "
+    "shape; or 16 times per step if shapes were not recorded",
     kinds=(MEMORY, COPY, DISPATCH, LAUNCH),
     frameworks=TORCH,
-    saves="the backward passes of indexing, adding up their gradients, and indexing itself",
+    saves="the backward passes of indexing, the addition of their gradients, and the indexing "
+    "itself",
     of_several=True,
     decide=indexed_time_steps,
     sources=("https://github.com/pytorch/pytorch/pull/48474",),
     example=Example(
         of="nn.LSTMCell over x[t] for 64 time steps, PyTorch 2.13 on a CPU",
         seen="aten::select_backward runs 64 times per step",
+        gain="80.3 → 72.3 ms",
     ),
 )
 SLICE_AT_ONCE = Remedy(
     name="slice at once",
     cause="slices taken one by one make the backward pass write the whole tensor for each",
     fix="split or unbind the tensor once, build it with stack or cat, or use one mask or index",
-    condition="eight backward nodes SliceBackward or CopySlices or more per step, none of them of "
-    "PyTorch's own layers",
+    condition="A step runs eight or more backward nodes SliceBackward or CopySlices that do not "
+    "belong to PyTorch's own layers",
     kinds=(*WORK, COPY, DISPATCH, LAUNCH),
     frameworks=TORCH,
-    saves="these nodes",
+    saves="the time of these nodes",
     of_several=True,
     decide=from_facts(lambda f: f.slow.seen.sliced, "{n} gradients of slices take {ms}"),
     sources=(
@@ -95,10 +97,11 @@ PAD = Remedy(
     name="pad instead of pack",
     cause="a CPU computes packed sequences one time step at a time",
     fix="pad the sequences, in batches of similar length: oneDNN then runs the layer in one op",
-    condition="sequences are packed on a CPU, and no library op runs the layer",
+    condition="A CPU runs packed sequences, and no library op runs the layer",
     kinds=(*WORK, COPY, DISPATCH, PYTHON),
     frameworks=TORCH,
-    saves="the layer, with its backward pass if the profile shows which it is",
+    saves="the time of the layer, with its backward pass if the profile shows which ops "
+    "belong to it",
     of_several=True,
     instead="the padded layer",
     decide=from_facts(
@@ -109,17 +112,19 @@ PAD = Remedy(
     example=Example(
         of="nn.LSTM over 8 packed sequences of up to 40 time steps, PyTorch 2.13 on a CPU",
         seen="aten::lstm takes 47.7 ms per step for packed sequences",
+        gain="17.5 → 7.1 ms",
     ),
 )
 BATCH_SEQUENCES = Remedy(
     name="batch the sequences",
     cause="the layer is called for one sequence after the other",
     fix=_PAD_ALL,
-    condition="eight calls or more per step of a layer's op with weights of the same shapes, each "
-    "for a batch of one and several time steps",
+    condition="A step calls a layer's op eight or more times with weights of the same shapes. "
+    "Each call has a batch of one and several time steps",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
-    saves="these calls, with their backward passes if the profile shows which they are",
+    saves="the time of these calls, with their backward passes if the profile shows which ops "
+    "belong to them",
     of_several=True,
     instead="the call for all sequences",
     decide=one_by_one,
@@ -130,16 +135,17 @@ BATCH_SEQUENCES = Remedy(
     example=Example(
         of="nn.LSTM called for each of 8 sequences, PyTorch 2.13 on a CPU",
         seen="aten::lstm runs 8 times per step for one sequence each",
+        gain="14.8 → 7.0 ms",
     ),
 )
 TIME_FIRST = Remedy(
     name="time first",
     cause="the layer copies its input into another layout on every call",
     fix="pass contiguous input of shape (time, batch, features), without batch_first=True",
-    condition="copies by contiguous or reshape inside the op of a recurrent layer or its gradient",
+    condition="The op of a recurrent layer or its gradient copies by contiguous or reshape",
     kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
-    saves="these copies",
+    saves="the time of these copies",
     decide=from_facts(lambda f: f.slow.seen.relaid, "{within} copies its sequences {cost}"),
     sources=(
         "https://github.com/pytorch/pytorch/issues/621",
@@ -148,5 +154,6 @@ TIME_FIRST = Remedy(
     example=Example(
         of="nn.LSTM(512, 2, batch_first=True) without gradients, PyTorch 2.13 on a CPU",
         seen="aten::lstm copies its sequences once per step (1.7 ms)",
+        gain="3.8 → 3.1 ms",
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lstmprof.diagnose.causes import ALLOCATION, COMPILE, LAUNCH, RUNTIME
+from lstmprof.diagnose.causes import COMPILE, START
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.remedies.eager import compiled_alone, compiled_when, is_compiled_again
 from lstmprof.diagnose.remedies.rows import (
@@ -42,9 +42,8 @@ _ROCM_COMPILER = re.compile(r"(?i)hiprtc|amd_comgr|miopen\w*.*(?:compile|buildpr
 
 
 def starts(f: Finding) -> Match | None:
-    """Match calls of this kind that started the runtime or loaded code."""
-    names = {c.name for c in f.contributors}
-    calls = [fact for fact in f.slow.seen.loading if fact.name in names]
+    """Match calls that started the runtime or loaded code."""
+    calls = f.slow.seen.loading
     if not calls:
         return None
     runtime = _runtime_of(calls[0].name)
@@ -106,11 +105,12 @@ PROFILE_LATER = Remedy(
     name="profile later",
     cause="the GPU's runtime starts up, or loads code, inside the profiled steps",
     fix=_WARM_UP,
-    condition="a call that loads code; or the first call of a CUDA or HIP function (for launches: "
-    "of each kernel) that takes 1 ms or more and ten times the median of the later ones",
-    kinds=(LAUNCH, RUNTIME, ALLOCATION),
+    condition="A profiled step has a call that loads code, or a long first call of a CUDA or HIP "
+    "function (of launches: the first call for each kernel; of others: each call before the first "
+    "kernel). Long means at least 1 ms, and ten times the median of the later calls",
+    kinds=(START,),
     first=True,
-    saves="these calls",
+    saves="the time of these calls",
     decide=starts,
     sources=tuple(_ON_LOADING.values()),
     example=Example(
@@ -122,10 +122,10 @@ WARM_MIOPEN = Remedy(
     name="warm MIOpen up",
     cause="MIOpen compiles kernels inside the profiled steps",
     fix="run every shape once before the profiled steps; keep MIOpen's cache (MIOPEN_USER_DB_PATH)",
-    condition="calls of ROCm's compilers (hiprtc, comgr) in the profiled steps",
+    condition="The profiled steps call ROCm's compilers (hiprtc, comgr)",
     kinds=(COMPILE,),
     first=True,
-    saves="compiling",
+    saves="the time of these compilations",
     decide=from_facts(
         lambda f: [c for c in f.slow.seen.compiled if _ROCM_COMPILER.search(c.name)],
         "{name} and similar calls take {ms}",
@@ -139,10 +139,10 @@ TRACE_ONCE = Remedy(
     name="trace once",
     cause="functions are traced or compiled inside the profiled steps",
     fix="keep shapes and types constant, and create compiled functions once, before the loop",
-    condition="events of a compiler, or of tracing, in the profiled steps",
+    condition="The profiled steps have events of tracing or of a compiler",
     kinds=(COMPILE,),
     first=True,
-    saves="tracing and compiling",
+    saves="the time of tracing and compiling",
     decide=retraces,
     sources=(
         "https://www.tensorflow.org/guide/function",

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.causes import ALLOCATION, COLLECTIVE, COPY, INPUT, PYTHON, QUEUE, SYNC
 from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.ranks import FOUND
 from lstmprof.diagnose.remedies.launching import SIZED_BY_DATA
 from lstmprof.diagnose.remedies.rows import (
     TORCH,
@@ -18,9 +20,11 @@ from lstmprof.diagnose.remedies.rows import (
     in_ms,
     in_words,
     often,
+    times_called,
     total,
 )
 from lstmprof.diagnose.seen import Fact
+from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.schema import PHASES
 from lstmprof.events.threads import ASKS
 from lstmprof.numbers import cropped, listed
@@ -34,19 +38,18 @@ _WAITS = re.compile(
     r"(?i)profiler|^Optimizer\.|^## ?(?:backward|forward)|block_until|try_to_block|\bwait\b"
     r"|synchroni[sz]e|sleep|_trace\b"
 )
-#: PyTorch's way to overlap a kind of communication, by the name of its kernel.
+#: Wrappers of PyTorch by the names of their ops and ranges; how each overlaps its communication,
+#: by the name of the kernel.
 _OVERLAP = (
     (
+        re.compile(r"FullyShardedDataParallel|FSDP::"),
         re.compile(r"(?i)all_?gather|reduce_?scatter"),
         "let FSDP prefetch: forward_prefetch=True, backward_prefetch; wrap larger units",
     ),
     (
+        re.compile(r"DistributedDataParallel"),
         re.compile(r"(?i)all_?reduce"),
         "let DistributedDataParallel overlap it with the backward pass (bucket_cap_mb)",
-    ),
-    (
-        re.compile(r"(?i)send_?recv|all_?to_?all"),
-        "exchange the next batch's data while this batch is computed",
     ),
 )
 
@@ -138,11 +141,50 @@ def collectives(f: Finding) -> Match | None:
     if not computing or not f.contributors:
         return None
     name = str(max(f.contributors, key=lambda c: c.ns).name)
-    of_torch = (fix for pattern, fix in _OVERLAP if pattern.search(name))
-    fix = next(of_torch, "") if profile.framework == "torch" else ""
+    of_wrapper = (
+        fix
+        for wrapper, kernel, fix in _OVERLAP
+        if kernel.search(name) and times_called(profile, wrapper)
+    )
     exposed = in_ms(profile, sum(c.ns for c in f.contributors))
     seen = f"{exposed} of communication, mostly {cropped(name, 40)}"
-    return Match(seen, min(f.slow_ns, computing), fix)
+    transfer_ns = max(0, f.slow_ns - _waits_for_ranks(profile))
+    return Match(seen, min(transfer_ns, computing), next(of_wrapper, ""))
+
+
+def _waits_for_ranks(profile: StepProfile) -> int:
+    """Return what the lane waits per step in collectives for other ranks; 0 if unknown."""
+    return profile.straggler.waits_ns(profile.place) if profile.straggler else 0
+
+
+def late_rank(f: Finding) -> Match | None:
+    """Match a rank that the others wait for: this one, or another that this one waits for."""
+    profile, straggler = f.slow, f.slow.straggler
+    if straggler is None:
+        return None
+    waits_ns = _waits_for_ranks(profile)
+    longest = straggler.longest
+    if straggler.state == FOUND and straggler.place == profile.place and longest is not None:
+        name, other = lane_words(*profile.place), lane_words(*longest.place)
+        waits = f"{other} waits {in_ms(profile, longest.ns)}"
+        does = f"it {straggler.meanwhile.words} while {waits}" if straggler.meanwhile else ""
+        cause = f"{name} is late: {does or f'{waits} for it'}"
+        return Match("", round(longest.ns), cause=cause)
+    if f.kind != COLLECTIVE or not waits_ns:
+        return None
+    if straggler.moves:
+        seen = f"{in_ms(profile, waits_ns)} of communication is waiting for a late rank"
+        cause = "ranks are late in turn: another one from step to step"
+        fix = "give all ranks as much work in each step: group samples by length"
+        return Match(seen, waits_ns, fix, cause)
+    if straggler.state != FOUND:
+        return None
+    waits_ns = round(straggler.waits_for_late_ns(profile.place))
+    late = lane_words(*straggler.place)
+    does = f", while that one {straggler.meanwhile.words}" if straggler.meanwhile else ""
+    cause = f"{lane_words(*profile.place)} waits {in_ms(profile, waits_ns)} for {late}{does}"
+    fix = f"find out why {late} is late: diagnose it (--rank), and give all ranks as much work"
+    return Match("", waits_ns, fix, cause)
 
 
 def python_stretches(f: Finding) -> Match | None:
@@ -159,10 +201,10 @@ ASK_FOR_NO_VALUE = Remedy(
     name="ask for no value",
     cause="the host reads single values (.item()) and waits for each",
     fix="keep the value as a tensor, and read it once in many steps",
-    condition="ops that read a value (aten::item)",
+    condition="The step runs ops that read a value (aten::item)",
     kinds=(SYNC,),
     frameworks=TORCH,
-    saves="waiting in them",
+    saves="the time that the host waits in these ops",
     decide=values_read,
     sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
     example=Example(
@@ -174,11 +216,10 @@ ASK_FOR_NO_SIZE = Remedy(
     name="ask for no size",
     cause="the host waits for results whose size depends on the data",
     fix="use results of fixed size: torch.where or masked_fill with a mask",
-    condition="blocking calls inside ops whose result has a size that depends on the data "
-    "(aten::nonzero)",
+    condition="The host blocks inside ops whose result size depends on the data (aten::nonzero)",
     kinds=(SYNC,),
     frameworks=TORCH,
-    saves="these calls",
+    saves="the time of these calls",
     decide=from_facts(lambda f: _asked_in(f, SIZED_BY_DATA.match), "{within} waits {times}"),
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.nonzero.html",),
 )
@@ -186,9 +227,9 @@ SYNCHRONISE_ONCE = Remedy(
     name="synchronise once",
     cause="the step synchronises the whole device several times",
     fix="synchronise once, at the end of what you time",
-    condition="the device is synchronised twice per step or more",
+    condition="The step synchronises the device two or more times",
     kinds=(SYNC,),
-    saves="all of these calls but one",
+    saves="the time of these calls, except one",
     decide=device_synchronised,
     sources=(
         "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
@@ -200,9 +241,10 @@ PIN_MEMORY = Remedy(
     name="pin memory",
     cause="copies of pageable memory cannot overlap the step",
     fix="use pin_memory() and non_blocking=True: such copies can overlap the step",
-    condition="copies from or to pageable memory, which the driver copies once more itself",
+    condition="The step copies from or to pageable memory, which the driver first copies to a "
+    "buffer of its own",
     kinds=(SYNC, COPY, INPUT),
-    saves="these copies; of synchronisation the wait in them",
+    saves="the time of these copies; for synchronisation, the wait inside them",
     decide=pageable_copies,
     sources=(
         "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#page-locked-host-memory",
@@ -217,10 +259,9 @@ EVENT_SOONER = Remedy(
     name="event sooner",
     cause="queued GPU work waits for an event of another stream",
     fix="record the event as soon as its data is ready, and launch independent work first",
-    condition="queued work stands behind a wait for another stream's event, or a function of the "
-    "host",
+    condition="Queued work waits behind an event of another stream, or behind a host function",
     kinds=(QUEUE,),
-    saves="this wait",
+    saves="the time of this wait",
     decide=queued_work,
     sources=(
         "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#streams",
@@ -235,10 +276,10 @@ ALLOCATE_ONCE = Remedy(
     name="allocate once",
     cause="GPU memory is allocated or freed in warm steps",
     fix="keep shapes constant, or take the memory from a pool",
-    condition="memory is allocated or freed after the first step; without step markers, in the "
-    "later half of the profile",
+    condition="Memory is allocated or freed after the first step. Without step markers: in the "
+    "second half of the profile",
     kinds=(ALLOCATION,),
-    saves="these calls",
+    saves="the time of these calls",
     decide=allocations,
     sources=(
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
@@ -246,13 +287,30 @@ ALLOCATE_ONCE = Remedy(
         "https://docs.jax.dev/en/latest/gpu_memory_allocation.html",
     ),
 )
+EVEN_OUT_THE_RANKS = Remedy(
+    name="even out the ranks",
+    cause="the other ranks wait for a late one",
+    fix="make faster what the late rank does meanwhile, or give all ranks as much work",
+    condition="In the collectives that all ranks have in common, one rank arrives last and the "
+    "others wait for it; or another rank is late from step to step",
+    kinds=tuple(causes.KINDS),
+    of_several=True,
+    first=True,
+    saves="what the others wait for it",
+    decide=late_rank,
+    sources=(
+        "https://docs.pytorch.org/docs/stable/distributed.html",
+        "https://github.com/huggingface/transformers/issues/47340",
+    ),
+)
 OVERLAP_COMMUNICATION = Remedy(
     name="overlap communication",
     cause="ranks communicate while nothing computes",
     fix="start communication earlier, on its own stream, while something else computes",
-    condition="collectives run while nothing computes, and there is work to run them beside",
+    condition="Collectives run while nothing computes, although there is work that could run at "
+    "the same time",
     kinds=(COLLECTIVE,),
-    saves="as much of them as there is such work; not what they wait for other ranks",
+    saves="the time of the collectives, up to that of such work, without waits for other ranks",
     decide=collectives,
     sources=(
         "https://docs.pytorch.org/docs/stable/notes/ddp.html",
@@ -269,10 +327,10 @@ LOOK_INSIDE = Remedy(
     name="look inside",
     cause="one range or function takes most of the time outside ops",
     fix="profile that function with a sampling profiler: py-spy record --native",
-    condition="one range or frame holds most of it; no step or phase, no wait, none that belongs "
-    "to a framework",
+    condition="One range or frame covers most of the Python or range time. It is no step, phase "
+    "or wait, and belongs to no framework",
     kinds=(PYTHON, causes.RANGE),
-    saves="this range or frame",
+    saves="the time of this range or frame",
     decide=python_stretches,
     sources=("https://github.com/benfred/py-spy",),
     example=Example(

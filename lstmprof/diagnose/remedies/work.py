@@ -182,9 +182,10 @@ DO_IT_ONCE = Remedy(
     name="do it once",
     cause="an op runs more often than in the faster run",
     fix="look for work that is repeated, or split into pieces",
-    condition="the same implementation calls an op at least 1.5 times as often as the faster run",
+    condition="Both runs use the same implementation, and this run calls an op at least 1.5 times "
+    "as often",
     kinds=(*WORK, CAST, COPY, DISPATCH, LAUNCH, SYNC),
-    saves="the time that the op takes more",
+    saves="the additional time of the op",
     decide=repeated,
     sources=(
         "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
@@ -196,11 +197,11 @@ CAST_ONCE = Remedy(
     name="cast once before the loop",
     cause="autocast casts weights and inputs in every time step",
     fix="cast weights and inputs once before the loop",
-    condition="autocast casts once or more per time step; in a profile made elsewhere, whose "
-    "layers run cell by cell, eight casts to half precision or more per step",
+    condition="Autocast casts at least once per time step. For profiles that lstmprof did not "
+    "capture: layers run cell by cell, with eight or more casts to half precision per step",
     kinds=(CAST,),
     frameworks=TORCH,
-    saves="all casts but those of one time step",
+    saves="the time of all casts, except those of one time step",
     decide=casts_each_time_step,
     sources=(
         "https://docs.pytorch.org/docs/stable/amp.html",
@@ -211,9 +212,9 @@ KEEP_ONE_TYPE = Remedy(
     name="keep one type",
     cause="tensors are cast from one type to another",
     fix="keep the tensor in the type that the next op needs",
-    condition="ops that cast, by name",
+    condition="The names of ops show casts",
     kinds=(CAST,),
-    saves="the casts of the op that casts most",
+    saves="the time of the casts made by the op that casts most",
     decide=casts,
     sources=(
         "https://docs.pytorch.org/docs/stable/amp.html",
@@ -229,10 +230,10 @@ CHANNELS_LAST = Remedy(
     name="channels last",
     cause="images are converted between NCHW and NHWC around convolutions",
     fix="use memory_format=torch.channels_last for the model and its inputs",
-    condition="kernels that convert images between NCHW and NHWC",
+    condition="Kernels convert images between NCHW and NHWC",
     kinds=(COPY, MEMORY, GEMM),
     frameworks=TORCH,
-    saves="these kernels",
+    saves="the time of these kernels",
     decide=channels_last,
     sources=("https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html",),
 )
@@ -240,11 +241,11 @@ KEEP_THE_LAYOUT = Remedy(
     name="keep the layout",
     cause="tensors are copied into another layout",
     fix="keep the tensor in the layout that the next op reads, or convert it once",
-    condition="copies inside contiguous, reshape, clone or flatten; most belong to no recurrent "
-    "layer",
+    condition="contiguous, reshape, clone or flatten copy, and most of these copies belong to no "
+    "recurrent layer",
     kinds=(COPY,),
     frameworks=TORCH,
-    saves="these copies",
+    saves="the time of these copies",
     decide=from_facts(_relaid_by_choice, "{within} copies elements {cost}"),
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.contiguous.html",
@@ -255,10 +256,10 @@ TF32 = Remedy(
     name="TF32",
     cause="float32 matmuls run without tensor cores",
     fix="allow TF32, which has fewer digits: torch.set_float32_matmul_precision('high')",
-    condition="float32 matmuls without tensor cores, on a GPU that has TF32",
+    condition="float32 matmuls run without tensor cores on a GPU that has TF32",
     kinds=(GEMM,),
     frameworks=TORCH,
-    saves="these matmuls",
+    saves="the time of these matmuls",
     decide=tf32,
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html",
@@ -272,10 +273,10 @@ CUDNN_CTC = Remedy(
     name="cuDNN's CTC",
     cause="the CTC loss runs on PyTorch's own kernels, not cuDNN's",
     fix="for cuDNN's CTC pass concatenated int32 targets on the CPU, full-length inputs, blank 0",
-    condition="PyTorch's own kernels of the CTC loss",
+    condition="PyTorch's own kernels compute the CTC loss",
     kinds=(causes.CTC,),
     frameworks=TORCH,
-    saves="the loss",
+    saves="the time of the loss",
     decide=native_ctc,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.CTCLoss.html",),
 )
@@ -283,8 +284,8 @@ NO_TENSOR_CORES = Remedy(
     name="float32 without tensor cores",
     cause="half precision runs on a GPU without tensor cores",
     fix="compare float32: without tensor cores, half precision only saves memory",
-    condition="matmuls of float16 or bfloat16 on a GPU before compute capability 7.0, or of the "
-    "GTX 16 series",
+    condition="Matmuls in float16 or bfloat16 run on a GPU before compute capability 7.0, or of "
+    "the GTX 16 series",
     kinds=(GEMM, CAST),
     decide=no_tensor_cores,
     sources=(
@@ -296,10 +297,10 @@ MULTIPLES_OF_8 = Remedy(
     name="multiples of 8",
     cause="sizes that are not multiples of 8 slow half-precision matmuls down",
     fix="pad these sizes to multiples of 8",
-    condition="a matmul of float16 or bfloat16 with such a size, whose kernel uses no tensor cores "
-    "or is one for unaligned rows",
+    condition="A size of a float16 or bfloat16 matmul is not a multiple of 8. Its kernel uses no "
+    "tensor cores, or is made for unaligned rows",
     kinds=(GEMM,),
-    saves="these matmuls",
+    saves="the time of these matmuls",
     decide=odd_sizes,
     sources=(
         "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/",

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from lstmprof.diagnose.seen.lane import Fact, Lane, upper_median
-from lstmprof.events.annotate.calls import is_kernel_launch
+from lstmprof.events.annotate.calls import is_kernel_launch, is_launch
+from lstmprof.events.call_tree import inherited
 from lstmprof.events.groups import Groups
-from lstmprof.events.intervals import Ints
+from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE
 from lstmprof.events.threads import runtime_state
@@ -42,30 +43,54 @@ def steps_before(lane: Lane) -> int:
 
 
 def loading(lane: Lane) -> tuple[Fact, ...]:
-    """Calls that load code, and first calls that take much longer than the later ones.
+    """Return the calls that load code or initialise the runtime, by name, the longest first."""
+    facts = [_fact(lane, rows, usual_ns) for rows, usual_ns in _by_name(lane)]
+    return tuple(sorted((f for f in facts if f.ns), key=lambda f: (-f.ns, f.name)))
 
-    Of launches the first of each kernel counts, which loads it; of a call that is made only once
-    nothing says what it takes, so it counts where the device had done nothing before.
+
+def starting(lane: Lane) -> Flags:
+    """Return for each row whether it is such a call, or was recorded inside of one."""
+    calls = np.zeros(len(lane.events), dtype=np.bool_)
+    for rows, _ in _by_name(lane):
+        calls[rows] = True
+    if calls.any():
+        calls = inherited(lane.parent, np.where(calls, np.arange(len(calls)), NONE)) != NONE
+    return calls
+
+
+def _fact(lane: Lane, rows: Ints, usual_ns: int | None) -> Fact:
+    ns, name = int(lane.held[rows].sum()), str(lane.text(int(rows[0])))
+    return Fact(name, round(ns / lane.steps), len(rows) / lane.steps, None, usual_ns)
+
+
+def _by_name(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
+    """Yield the calls of each name that load or initialise, and what later calls take.
+
+    Calls that load by their name count, and first calls that take much longer than the later ones.
+    Of launches it is the first of each kernel, which loads it. Other calls before the device's
+    first kernel are first calls too: there may be several long ones (``cudaFree``).
     """
-    events, dur = lane.events, lane.events.dur_ns
-    calls = lane.rank & events.is_kind("runtime")
-    works = lane.rank & events.is_kind(*ACTIVITY_KINDS)
+    events = lane.events
+    works = lane.rank & events.is_kind("kernel")
+    works = works if works.any() else lane.rank & events.is_kind(*ACTIVITY_KINDS)
     begun = lane.least_of_each(events.start_ns, np.flatnonzero(works))
-    rows = np.flatnonzero(calls)
+    rows = np.flatnonzero(lane.rank & events.is_kind("runtime"))
     rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
-    loading: list[Fact] = []
-    for members in Groups(lane.names[rows]).members():
-        of_name = rows[members]
-        loading += _first_long(lane, of_name, begun, dur)
-    return tuple(sorted(loading, key=lambda h: (-h.ns, h.name)))
+    for members in Groups(lane.names[rows]).members() if len(rows) else ():
+        chosen, usual_ns = _first_long(lane, rows[members], begun, events.dur_ns)
+        if len(chosen):
+            yield chosen, usual_ns
 
 
-def _first_long(lane: Lane, rows: Ints, begun_ns: Ints, dur: Ints) -> Iterator[Fact]:
+def _first_long(lane: Lane, rows: Ints, begun_ns: Ints, dur: Ints) -> tuple[Ints, int | None]:
     name = str(lane.text(int(rows[0])))
     of_gpu = any(pattern.match(name) for pattern in RUNTIMES.values())
     if _UNLOADS.search(name) or not (loads(name) or of_gpu) or runtime_state(name) == "sync":
-        return
+        return rows[:0], None
+    early = lane.events.start_ns[rows] < begun_ns[lane.turn[rows]]
     first = rows if loads(name) else _firsts(lane, rows, name)
+    if not is_launch(name) and not steps_before(lane):
+        first = np.union1d(first, rows[early])
     others = np.setdiff1d(rows, first)
     middle = upper_median(dur[others]) if len(others) else None
     if loads(name):
@@ -76,10 +101,7 @@ def _first_long(lane: Lane, rows: Ints, begun_ns: Ints, dur: Ints) -> Iterator[F
         long = (dur[first] >= LONG_CALL_NS) & (
             lane.events.start_ns[first] < begun_ns[lane.turn[first]]
         )
-    chosen = first[long & lane.here[first]]
-    ns = int(lane.held[chosen].sum())
-    if ns:
-        yield Fact(name, round(ns / lane.steps), len(chosen) / lane.steps, None, middle)
+    return first[long & lane.here[first]], middle
 
 
 def _firsts(lane: Lane, rows: Ints, name: str) -> Ints:

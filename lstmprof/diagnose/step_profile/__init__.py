@@ -15,17 +15,19 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof import numbers
 from lstmprof.breakdown import Breakdown
-from lstmprof.breakdown.attribution import attributed
+from lstmprof.breakdown.attribution import Stretches, attributed
 from lstmprof.breakdown.doubts import Warning
 from lstmprof.breakdown.lacks import Lack
+from lstmprof.breakdown.lacks.rules import CLOCKS
 from lstmprof.breakdown.mean_step import (
     MeanStep,
     lane_words,
@@ -36,6 +38,8 @@ from lstmprof.breakdown.mean_step import (
 from lstmprof.breakdown.now_and_then import Rare
 from lstmprof.breakdown.spans import Span
 from lstmprof.breakdown.tables import tables_of
+from lstmprof.breakdown.tables.ranks import in_common
+from lstmprof.diagnose.meanwhile import Meanwhile, meanwhile_of, waits_of
 from lstmprof.diagnose.ranks import (
     FOUND,
     LEAST_SHARE,
@@ -53,7 +57,9 @@ from lstmprof.diagnose.step_profile.lost_overhead import lost_overhead_ns
 from lstmprof.diagnose.step_profile.tally import tally
 from lstmprof.errors import RunError, UsageError
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.table import EventTable
+from lstmprof.events.annotate.tally import ROUNDED_NS
+from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import STATES, state_codes
 from lstmprof.runs.metadata import RunInfo
 
@@ -66,6 +72,8 @@ Spent = dict[str, tuple[int, float]]
 _EVIDENCE = ("kernels", "ops", "casts", "copies", "ranges", "layers")
 #: What a contributor counts in all steps.
 _PER_STEP = ("count", "recorded")
+#: Clocks differ if more of the activities begin before their launch. Chosen by hand.
+EARLY_SHARE = 0.1
 #: An error lists so many ranks and devices.
 _MOST_LISTED = 8
 
@@ -77,10 +85,11 @@ class Contributor:
     ``state`` and ``part`` are those of the ledger. ``name`` is the op or activity; it is None for
     time between ops. ``purpose`` is the category of the op, and ``family`` its family; each is None
     if unknown. ``tiny`` is True if the calls compute next to nothing. ``call_overhead`` is True if
-    the time lies between ops, just before the call. ``compiling`` is True if a compiler ran.
-    ``reading`` is True if the host read values one by one. ``slower`` is True if the fast run makes
-    as many such calls, each shorter. ``recorded`` is the number of events that were recorded in
-    this time; the cost of recording is subtracted for each.
+    the time lies between ops, just before the call. ``compiling`` is True if a compiler ran, and
+    ``starting`` if a call initialised the runtime or loaded code. ``reading`` is True if the host
+    read values one by one. ``slower`` is True if the fast run makes as many such calls, each
+    shorter. ``recorded`` is the number of events that were recorded in this time; the cost of
+    recording is subtracted for each.
     """
 
     state: str
@@ -93,6 +102,7 @@ class Contributor:
     tiny: bool = False
     call_overhead: bool = False
     compiling: bool = False
+    starting: bool = False
     reading: bool = False
     recorded: float = 0.0
     slower: bool = False
@@ -239,6 +249,9 @@ def step_profile_of(
     else:
         events, windows, stretches = clean.events, list(clean.windows), clean.stretches
     rows = _of_lane(events, windows, lane)
+    if straggler is not None and straggler.state == FOUND:
+        own = stretches if clean is None and straggler.place == (lane.rank, lane.device) else None
+        straggler = replace(straggler, meanwhile=_meanwhile(breakdown, straggler.place, own))
     overlap = overlap_of(breakdown, (lane.rank, lane.device), windows, clean)
     parts = _means(contributors(events, windows, lane.rank, lane.device, stretches), len(windows))
     return StepProfile(
@@ -270,9 +283,20 @@ def step_profile_of(
         lanes=len(lanes),
         straggler=straggler,
         overlap=overlap,
-        lacks=breakdown.lacks_of_rank(lane.rank),
+        lacks=tuple(sorted((*_clocks(rows), *breakdown.lacks_of_rank(lane.rank)), key=_grave)),
         lost_overhead_ns=lost_overhead_ns(events, windows, lane.rank, stretches),
     )
+
+
+def _meanwhile(breakdown: Breakdown, late: Place, own: Stretches | None) -> Meanwhile | None:
+    """Return what the lane ``late`` did while the others waited; ``own`` are its stretches."""
+    rank, device = late
+    events = breakdown.of_rank(rank)
+    if own is None:
+        windows = [window for window in breakdown.windows if window.rank == rank]
+        own = attributed(events, windows, rank)[device]
+    calls = in_common(breakdown.table("collectives").to_pylist())
+    return meanwhile_of(events, own, waits_of(calls, late))
 
 
 def _chosen(
@@ -350,6 +374,28 @@ def _sync_calls(events: EventTable, steps: int) -> float | None:
     calls = events.is_kind("runtime")
     blocking = calls & (state_codes(events) == STATES.index("sync"))
     return int(blocking.sum()) / steps if calls.any() else None
+
+
+def _grave(lack: Lack) -> bool:
+    """Return the sort key of a lack: those that hide where the time goes come first."""
+    return not lack.blinds
+
+
+def _clocks(events: EventTable) -> tuple[Lack, ...]:
+    """Return that activities begin before their launch, if many of these ``events`` do."""
+    launch = events.rows_named("launch_id")
+    linked = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS) & (launch != NONE))
+    early_ns = events.start_ns[launch[linked]] - events.start_ns[linked]
+    early_ns = np.sort(early_ns[early_ns > ROUNDED_NS])
+    if len(early_ns) <= EARLY_SHARE * len(linked):
+        return ()
+    usual, most = (numbers.quantity(int(ns), "ns") for ns in np.quantile(early_ns, (0.5, 1)))
+    sentence = (
+        f"{len(early_ns):,} of {len(linked):,} GPU activities begin before their launch, by "
+        f"{usual} in the median and {most} at most: the clocks of host and device differ, so what "
+        "the host did in a gap is uncertain; record fewer steps"
+    )
+    return (Lack(CLOCKS, sentence, len(early_ns) / len(linked), hides="causes of short gaps"),)
 
 
 def _which_lane(lane: MeanStep, lanes: Sequence[MeanStep], reason: str) -> tuple[str, ...]:

@@ -19,6 +19,8 @@ from lstmprof.breakdown.attribution import LATENCY, TAIL, Stretches, attributed
 from lstmprof.breakdown.host import computing
 from lstmprof.breakdown.recording import recorded
 from lstmprof.diagnose.seen.contexts import INPUT, Compiling, Held, Preparing, Reading
+from lstmprof.diagnose.seen.lane import Lane
+from lstmprof.diagnose.seen.loading import starting
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.call_tree import Forest, inherited, own_time
 from lstmprof.events.groups import Groups, texts_at
@@ -47,6 +49,7 @@ COLUMNS = (
     Column("tiny", pa.bool_(), "", "whether its calls do next to nothing"),
     Column("call_overhead", pa.bool_(), "", "whether this is the time before the call"),
     Column("compiling", pa.bool_(), "", "whether a compiler ran; name is then of its event"),
+    Column("starting", pa.bool_(), "", "whether a call initialised the runtime or loaded code"),
     Column("reading", pa.bool_(), "", "whether a loop of the host read values one by one"),
     Column("recorded", pa.float64(), "", "events recorded in the time: half for each begin or end"),
     Column("count", pa.int64(), "", "calls or activities that hold some of the time"),
@@ -72,7 +75,7 @@ def contributors(
     label = np.unique(np.stack([of.states, of.parts]), axis=1, return_inverse=True)[1].reshape(-1)
     columns = [events.texts("name")[0], purpose, events.texts("family")[0], tiny.astype(np.int64)]
     columns = [np.where(of.row == NONE, NONE, column[of.row]) for column in columns]
-    flags = (of.overhead, of.compiles, of.reads)
+    flags = (of.overhead, of.compiles, of.starts, of.reads)
     groups = Groups(label, *columns, *(flag.astype(np.int64) for flag in flags))
     first = groups.first
     calls = np.where((of.overhead | (of.parts == LATENCY))[first], 0, _calls(groups, of.row))
@@ -105,6 +108,7 @@ class _ToldApart:
     parts: NDArray[np.str_]
     overhead: Flags
     compiles: Flags
+    starts: Flags
     reads: Flags
 
 
@@ -127,7 +131,10 @@ def _told_apart(
     held = Held(stretches, row, device, states == "idle", parts == "transfer")
     states = np.where(preparing.holds(held), INPUT, states)
     compiles, row = compiling.holds(held)
-    return _ToldApart(stretches, row, states, parts, overhead, compiles, reading.holds(held))
+    calls = starting(Lane(events, windows, device, stretches))
+    starts = (row != NONE) & calls[row] if len(calls) else np.zeros(len(row), dtype=np.bool_)
+    reads = reading.holds(held)
+    return _ToldApart(stretches, row, states, parts, overhead, compiles, starts, reads)
 
 
 def _called(events: EventTable, stretches: Stretches, device: int | None) -> Ints:

@@ -5,8 +5,8 @@ matmul, a convolution or an attention is the op that computes it, on a device th
 what a library launches around one is a kernel and none of them. An op that calls another of its
 kind computes nothing itself (``aten::relu_`` calls ``aten::clamp_min_``); kernels of which no more
 than their op is known (TensorFlow 1) count as one where they are of one call of it. A launch is a
-call that enqueued a kernel or a graph on this device, or whose name says so. The gap before a
-kernel is the time in which its device ran nothing, up to its start; the first of a window has none.
+call that enqueued a kernel or a graph on this device, or whose name says so. A gap is the time in
+which the device ran nothing before an activity starts or the window ends.
 Medians are the nearest rank, so each is the length of a row of ``events``, or of one call's rows.
 """
 
@@ -230,7 +230,7 @@ def _launches(events: EventTable, inside: Flags, device: int | None) -> Ints:
 
 
 def _gaps(events: EventTable, windows: list[Window], rank: int | None, device: int) -> Ints:
-    """The gap before each kernel of the device that starts in a window and is not its first."""
+    """Return the gaps before the activities that start in a window, and before its end."""
     rows = events.of_rank(rank)
     of_device = events.ints("device", UNKNOWN) == device
     rows = rows[(of_device & events.is_kind(*ACTIVITY_KINDS))[rows]]
@@ -240,9 +240,9 @@ def _gaps(events: EventTable, windows: list[Window], rank: int | None, device: i
     gaps = [np.empty(0, dtype=np.int64)]
     for window in windows:
         first, last = np.searchsorted(start, (window.start_ns, window.end_ns))
-        if last - first < 2:
-            continue
-        idle_from = np.maximum.accumulate(end[first : last - 1])
-        before = np.maximum(start[first + 1 : last] - idle_from, 0)
-        gaps.append(before[events.is_kind("kernel")[rows[first + 1 : last]]])
+        reached = max(window.start_ns, int(end[:first].max(initial=window.start_ns)))
+        idle_from = np.maximum.accumulate(np.append(reached, end[first:last]))
+        gap = np.maximum(np.append(start[first:last], window.end_ns) - idle_from, 0)
+        inner = np.arange(len(gap)) % (last - first or 1) > 0  # a border has a gap or none
+        gaps.append(gap[inner | (gap > 0)])
     return np.concatenate(gaps)

@@ -31,7 +31,7 @@ def figures(report: Report) -> list[Figure]:
         if any(row["of"] == CLEAN for row in rows):
             n = n.replace("mean of", "clean step of", 1) + ", without the profiler's overhead"
         drawn = bars(rows)
-        grey = f"; grey: {WHOLE.shown}" if any(bar["base"] == WHOLE.name for bar in drawn) else ""
+        grey = "; grey: parts under 1 %" if any(bar["base"] == WHOLE.name for bar in drawn) else ""
         group_figures.append(
             Figure(
                 key=f"ledger-{group.number}",

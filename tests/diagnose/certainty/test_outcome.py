@@ -10,13 +10,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from diagnose.made import contributor, profile, span
+from diagnose.made_job import breakdown_of
+from events.rows import row
 
 from lstmprof.breakdown.lacks import Lack
-from lstmprof.diagnose.diagnosis import Diagnosis, compare
+from lstmprof.diagnose import causes
+from lstmprof.diagnose.diagnosis import Diagnosis, alone, compare, diagnose
+from lstmprof.diagnose.findings.savings import ROOFLINE, Saving
 from lstmprof.diagnose.step_profile import StepProfile
 
 MS = 1_000_000
@@ -160,6 +165,43 @@ def test_other_calls_that_do_not_explain_the_difference_are_no_cause(
     told = of(replace(slow, span=span(slow.length_ns, error)), error=error)
     assert (told.outcome.state, told.dominant) == (state, None)
     assert bool(told.outcome.advice) is (state == "none")
+
+
+@pytest.mark.parametrize(("early_us", "certainty"), [(0, "measured"), (8, "likely")])
+def test_clocks_that_differ_are_a_doubt_about_waits_and_said_first(
+    tmp_path: Path, early_us: int, certainty: str
+) -> None:
+    host = {"pid": 1, "tid": 1}
+    rows = [row("step", "step", 0, 1_010_000, **host)]
+    for n in range(10):
+        at = n * 100_000
+        rows += [
+            row("op", "aten::mm", at, at + 95_000, **host),
+            row("runtime", "cudaLaunchKernel", at + 80_000, at + 84_000, **host, correlation_id=n),
+        ]
+        start = at + 85_000 - early_us * 1000
+        gpu = {"device": 0, "stream": 7, "correlation_id": n}
+        rows.append(row("kernel", "gemm", start, start + 20_000, **gpu))
+    diagnosis = diagnose(breakdown_of(tmp_path / "r", rows))
+    assert diagnosis.verdict.certainty == certainty
+    waits = (e for e in diagnosis.findings if e.finding.kind in causes.WAITS)
+    assert {e.certainty.level for e in waits} == {certainty}
+    assert ("begin before their launch" in diagnosis.lacking[0]) == bool(early_us)
+
+
+@pytest.mark.parametrize(("unknown_ms", "state"), [(21, "found"), (60, "unknown")])
+def test_time_without_a_cause_is_compared_with_times_not_with_savings(
+    unknown_ms: int, state: str
+) -> None:
+    """Without the roofline's saving the matmuls would come first."""
+    run = profile(
+        contributor("busy", "gemm", 59 * MS, "aten::mm"),
+        contributor("idle", "dispatch", 20 * MS, "aten::view"),
+        contributor("idle", "host", unknown_ms * MS),
+    )
+    outcome = alone(run, {"matmul": Saving(10 * MS, ROOFLINE)}).outcome
+    assert outcome.state == state
+    assert outcome.cause is None or outcome.cause.kind == "dispatch"
 
 
 @pytest.mark.parametrize("error", [0.01, 0.3])

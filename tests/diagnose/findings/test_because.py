@@ -320,7 +320,9 @@ def test_a_long_one_among_many_is_told_against_a_faster_run_too() -> None:
         name="fast",
     )
     why = reason("matmul", slow, fast)
-    assert in_order(why, "8 matmuls take 93.0 ms", "longest 93.000 ms", "baseline: 8 matmuls 0.008 ms")
+    assert in_order(
+        why, "8 matmuls take 93.0 ms", "longest 93.000 ms", "baseline: 8 matmuls 0.008 ms"
+    )
 
 
 def test_a_long_one_beside_which_others_ran_is_not_told_as_longer_than_all() -> None:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from diagnose.made import contributor
 from events.rows import Row, row, table
+from hypothesis import given, settings, strategies as st
+from simulator import drawn_programs as drawn
+from simulator.drawn_programs import Body
+from simulator.gpu_programs import Launch, Machine, Within, Work
+from simulator.gpu_simulator import simulated
 
 from lstmprof.breakdown import break_down
+from lstmprof.diagnose import causes
 from lstmprof.diagnose.diagnosis import diagnose
 from lstmprof.diagnose.findings.savings import REPLAY, ROOFLINE, TAKEN, Saving, of_kind
+from lstmprof.diagnose.remedies import TABLE
 from lstmprof.diagnose.roofline import Peaks, Reach, Roofline
+from lstmprof.diagnose.what_ifs import Asked
 from lstmprof.events.annotate import annotated
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import open_run, write_tables
@@ -47,6 +56,54 @@ def test_a_cast_that_hides_behind_the_host_saves_what_a_replay_says(tmp_path: Pa
     assert cast.saving.ns <= 2_000
     # so it is not named first, though it takes as long as the product
     assert diagnosis.findings[0].finding.kind != "cast"
+
+
+def test_a_copy_saves_no_time_of_work_that_would_overlap_without_it(tmp_path: Path) -> None:
+    # stream 20  [mm 3..103)                      without the copy both products run at once, if the
+    # stream 7     [copy 5..123)[mm 123..223)     device has room: of that nothing is known
+    beside = launched("aten::mm", 0, "gemm_kernel", 3, 103)
+    beside[-1]["stream"] = 20
+    copy = launched("aten::copy_", 3, "CatArrayBatchedCopy", 5, 123)
+    after = launched("aten::mm", 6, "gemm_kernel", 123, 223)
+    ends = row("runtime", "cudaDeviceSynchronize", 10_000, 223_500, **HOST)
+    rows = [row("step", "step", 0, 224_000, **HOST), *copy, *beside, *after, ends]
+    (tmp_path / "r").mkdir()
+    write_tables(tmp_path / "r", run_info({"name": "r"}), annotated(table(rows), captured=True))
+    diagnosis = diagnose(break_down(open_run(tmp_path / "r")))
+    (moved,) = (e.finding for e in diagnosis.findings if e.finding.kind == "copy")
+    assert (moved.slow_ns, moved.saving.by) == (20_000, REPLAY)
+    assert moved.saving.ns == 20_000 + diagnosis.slow.length_ns - diagnosis.slow.busy_ns
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(drawn.bodies(drawn.STREAMS) | drawn.casts(drawn.STREAMS), min_size=1, max_size=6),
+    drawn.throttled,
+    st.sampled_from((0, 1)),
+)
+def test_no_saving_exceeds_what_the_step_has(
+    tmp_path_factory: pytest.TempPathFactory, inner: list[Body], machine: Machine, device: int
+) -> None:
+    """A kind saves its own time and the idle time at most; a fix saves the time of its kinds."""
+    work = tuple(Launch((d, 7), Work("kernel", *drawn.KERNELS[0], 5), 1) for d in (0, 1))
+    body = Within("step", "step", 1, (*sum(inner, ()), *work), 40)
+    folder = tmp_path_factory.mktemp("r")
+    events = annotated(
+        table(simulated([(1, (body, *inner[0], body))], machine).rows), captured=False
+    )
+    write_tables(folder, run_info({"name": "r"}), events)
+    diagnosis = diagnose(break_down(open_run(folder)), asked=Asked(device=device))
+    kinds = {e.finding.kind: e.finding.slow_ns for e in diagnosis.findings}
+    idle_ns = diagnosis.slow.length_ns - diagnosis.slow.busy_ns
+    waits_ns = sum(ns for kind, ns in kinds.items() if kind in causes.WAITS)
+    rows = {row.name: row.kinds for row in TABLE}
+    for explained in diagnosis.findings:
+        finding = explained.finding
+        assert 0 <= finding.saving.ns <= finding.slow_ns + idle_ns
+        for fix in explained.remedies:
+            own = {finding.kind, *rows[fix.name]}
+            most_ns = waits_ns + sum(ns for kind, ns in kinds.items() if kind in own)
+            assert 0 <= (fix.saves_ns or 0) <= most_ns
 
 
 def test_work_saves_what_it_takes_above_its_least_time() -> None:

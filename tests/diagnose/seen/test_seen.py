@@ -92,15 +92,18 @@ def test_a_launch_that_is_long_and_not_the_first_has_loaded_nothing() -> None:
     assert (both.ns, both.count) == (50 * MS, 2)
 
 
-@pytest.mark.parametrize(("second_ms", "loaded"), [(0.01, 1), (30, 0)])
-def test_a_first_call_has_loaded_nothing_where_one_of_two_others_is_longer(
-    second_ms: float, loaded: int
+@pytest.mark.parametrize(
+    ("second_ms", "third_ms", "count"),
+    [(0.01, 0.01, 1), (30, 0.01, 2), (0.01, 30, 0), (30, 30, 0)],
+)
+def test_long_calls_before_the_first_kernel_initialise_unless_later_ones_are_as_long(
+    second_ms: float, third_ms: float, count: int
 ) -> None:
-    rows = [
-        call("cudaFree", at, at + length) for at, length in ((0, 20), (30, second_ms), (70, 0.01))
-    ]
-    work = [call("cudaLaunchKernel", 80, 80.01, 1), kernel("a", 81, 82, 1)]
-    assert len(seen(*rows, *work).loading) == loaded
+    work = [call("cudaLaunchKernel", 70, 70.01, 1), kernel("a", 70, 75, 1)]
+    calls = ((0, 20), (30, second_ms), (80, third_ms))
+    rows = [call("cudaFree", at, at + length) for at, length in calls]
+    facts = seen(*rows, *work).loading
+    assert [(f.name, f.count) for f in facts] == ([("cudaFree", count)] if count else [])
 
 
 def test_calls_that_all_take_long_have_loaded_nothing() -> None:

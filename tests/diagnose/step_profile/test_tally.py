@@ -57,7 +57,7 @@ def test_a_kernel_is_no_copy_and_no_helper_is_a_product() -> None:
         "copy": [1, 10, 10, 10],
         "memset": [1, 10, 10, 10],
         "launch": [4, 20, 5, 5],
-        "gap": [3, 24, 10, 10],
+        "gap": [6, 54, 10, 10],  # the first launch is at 0, and none is before the end
     }
 
 
@@ -134,7 +134,23 @@ def test_launches_are_calls_that_launched_kernels_of_this_device() -> None:
     assert tallied(of_one_device)["launch"][0] == 3
 
 
-def test_gaps_are_those_of_the_launch_gap_table_before_kernels() -> None:
+def test_gaps_before_copies_and_at_the_borders_of_a_step_count() -> None:
+    #  time   0    10   20   30   40   50   60   70   80   90
+    #              [long......)         [short)  [copy)[short)
+    #                   [in)
+    moved = {**HOST, "rank": 0}
+    rows = [
+        row("step", "step", 0, 100, **moved),
+        row("kernel", "long", 10, 40, **GPU),
+        row("kernel", "in", 20, 25, **{**GPU, "stream": 8}),
+        row("kernel", "short", 50, 55, **GPU),
+        row("memcpy", "Memcpy DtoD (Device -> Device)", 60, 70, **GPU),
+        row("kernel", "short", 71, 80, **GPU),
+    ]
+    assert tallied(rows)["gap"] == [6, 10 + 0 + 10 + 5 + 1 + 20, 5, 20]
+
+
+def test_gaps_sum_to_those_of_the_launch_gap_table() -> None:
     #  time   0    10   20   30   40   50   60   70
     #         [long......)         [short)  [copy)[short)
     #              [in)
@@ -148,13 +164,9 @@ def test_gaps_are_those_of_the_launch_gap_table_before_kernels() -> None:
     ]
     events = annotated(table(rows), captured=False)
     found = tallied(rows)["gap"]
-    assert found == [3, 0 + 10 + 1, 1, 10]
-    of_kernels = [
-        r
-        for r in TABLES["launch_gaps"].of(events, [Window(0, 0, 0, 80, None)]).to_pylist()
-        if r["device"] == 0 and r["name"] != "Memcpy DtoD (Device -> Device)"
-    ]
-    assert [sum(r[c] for r in of_kernels) for c in ("count", "gap_total_ns")] == found[:2]
+    assert found == [4, 0 + 10 + 5 + 1, 1, 10]
+    gaps = TABLES["launch_gaps"].of(events, [Window(0, 0, 0, 70, None)]).to_pylist()
+    assert sum(r["gap_total_ns"] for r in gaps if r["device"] == 0) == found[1]
 
 
 def test_only_the_steps_given_count() -> None:

@@ -1,0 +1,102 @@
+"""What a late rank did while the others waited for it: its range, op, frame or kernel.
+
+The others wait from the arrival of the first of them until the late rank arrives. Both ends are
+read by the late rank's clock: its arrival, less the longest wait of another rank.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lstmprof.breakdown.attribution import TAIL, Stretches
+from lstmprof.breakdown.mean_step import WAITS_FOR_HOST
+from lstmprof.events.call_tree import inherited
+from lstmprof.events.intervals import Covered
+from lstmprof.events.table import NONE, EventTable
+from lstmprof.numbers import cropped, percent
+
+#: A name or range that holds this share of the waits is what the rank did. Chosen by hand.
+_MOST = 0.5
+
+
+@dataclass(frozen=True)
+class Meanwhile:
+    """What holds most of the time in which the other ranks waited: ``ns`` of ``whole_ns``.
+
+    ``name`` is an op, kernel, call, range or frame; None if no single one holds most. ``within`` is
+    the innermost range around it, None if there is none. If both are None, ``host`` is whether the
+    device waited for its host, else it computed.
+    """
+
+    name: str | None
+    within: str | None
+    ns: int
+    whole_ns: int
+    host: bool = False
+
+    @property
+    def words(self) -> str:
+        """``runs aten::mm in 'forward' (93 % of the wait)``."""
+        inside = None if self.within is None else f"'{cropped(self.within)}'"
+        runs = None if self.name in (None, self.within) else f"runs {cropped(str(self.name))}"
+        what = f"{runs} in {inside}" if runs and inside else runs or f"is in {inside}"
+        if self.name is None and self.within is None:
+            what = "waits for its host" if self.host else "computes"
+        return f"{what} ({percent(self.ns / self.whole_ns)} of the wait)"
+
+
+def waits_of(calls: Iterable[Mapping[str, Any]], late: tuple[int | None, int | None]) -> Covered:
+    """Return when others waited for ``late``, by its clock, of the collectives ``calls``."""
+    longest: Counter[int] = Counter()
+    arrived: dict[int, int] = {}
+    for call in calls:
+        if (call["last_rank"], call["last_device"]) != late:
+            continue
+        number = call["collective"]
+        longest[number] = max(longest[number], call["waits_ns"])
+        if (call["rank"], call["device"]) == late:
+            arrived[number] = call["start_ns"]
+    end = np.array(list(arrived.values()), dtype=np.int64)
+    return Covered(end - np.array([longest[n] for n in arrived], dtype=np.int64), end)
+
+
+def meanwhile_of(events: EventTable, stretches: Stretches, waits: Covered) -> Meanwhile | None:
+    """Return what the lane of ``stretches`` did in ``waits``; None if nothing holds most of it."""
+    stretches = stretches.cut_at(np.concatenate(waits.bounds))
+    inside = np.flatnonzero(waits.within(stretches.start_ns, stretches.end_ns) > 0)
+    length_ns = (stretches.end_ns - stretches.start_ns)[inside]
+    if not len(inside):
+        return None
+    is_range = events.is_kind("range")
+    around = inherited(
+        events.rows_named("parent_id"), np.where(is_range, np.arange(len(is_range)), NONE)
+    )
+    launch = events.rows_named("launch_id")
+    around = np.where(launch == NONE, around, around[launch])
+    codes, texts = events.texts("name")
+    row = stretches.row[inside]
+    known = (row != NONE) & ~events.is_kind("step")[row]
+    names = np.where(known, codes[row], NONE)
+    ranges = np.where((row != NONE) & (around[row] != NONE), codes[around[row]], NONE)
+    whole_ns = int(length_ns.sum())
+    for keys in (np.stack([names, ranges]), np.stack([np.full(len(row), NONE), ranges])):
+        pairs, of = np.unique(keys, axis=1, return_inverse=True)
+        spent = np.bincount(of.reshape(-1), weights=length_ns)
+        most = int(spent.argmax())
+        name, within = (None if code == NONE else texts[code] for code in pairs[:, most].tolist())
+        if spent[most] >= _MOST * whole_ns and (name or within):
+            return Meanwhile(name, within, int(spent[most]), whole_ns)
+    for host in (True, False):
+        labels = [
+            part.removeprefix(TAIL) in WAITS_FOR_HOST if host else state == "busy"
+            for state, part in stretches.labels
+        ]
+        ns = int(length_ns[np.array(labels)[stretches.label[inside]]].sum())
+        if ns >= _MOST * whole_ns:
+            return Meanwhile(None, None, ns, whole_ns, host)
+    return None
