@@ -8,13 +8,14 @@ DEMO := --workload 1x320-ce-short --time-steps 20 --out traces/demo --force
 
 # On the machine with the GPU: its own Python, with torch or JAX for CUDA; nothing is installed.
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
-BUDGET ?= 480s
-OUT ?= traces/gpu
+# Not taken from the environment, where others may mean another folder by them.
+BUDGET = 480s
+OUT = traces/gpu
 MINUTES ?= 10
 SAMPLE_RUNS = $(sort $(dir $(shell git ls-files 'traces/*/run.json')))
 WHEELS ?= $(wildcard build/wheels)
 
-.PHONY: help demo test golden fuzz faults damages interrupts bench samples analyses gpu gpu-wheels docs pictures site sentences mutants core clean
+.PHONY: help demo test golden fuzz faults damages interrupts bench samples analyses gpu gpu-smoke gpu-tests gpu-questions gpu-rest gpu-wheels docs pictures site sentences mutants core clean
 
 help:
 	@echo "make demo   install PyTorch and TensorFlow, capture three LSTMs on a small workload, say where each step goes"
@@ -28,6 +29,7 @@ help:
 	@echo "make analyses  write analyses/README.md: what benchmark studies said, beside the samples in traces/"
 	@echo "make samples   capture the samples in traces/ anew, on an idle machine"
 	@echo "make gpu    on a machine with a GPU: its tests, then captures for BUDGET=480s into OUT=traces/gpu"
+	@echo "make gpu-smoke, gpu-tests, gpu-questions, gpu-rest  the same in four calls, 30 minutes in all"
 	@echo "make gpu-wheels  what such a machine lacks without a network, into build/wheels"
 	@echo "make docs   write docs/tables.md, docs/causes.md, the table of docs/diagnosis.md and the schemas from the code"
 	@echo "make pictures  draw the pictures of README and docs/ anew, by Chromium, of the samples in traces/"
@@ -86,6 +88,19 @@ analyses: $(INSTALLED)
 # What else: make gpu GPU_FLAGS=--dry-run, or --help.
 gpu:
 	$(GPU_PYTHON) -m benchmarks.gpu --budget $(BUDGET) --out $(OUT) $(if $(WHEELS),--wheels $(WHEELS)) $(GPU_FLAGS)
+
+# The session in four calls of at most ten minutes each: docs/gpu.md.
+gpu-smoke:
+	$(MAKE) gpu BUDGET=230s GPU_FLAGS="--no-tests --most 9 $(GPU_FLAGS)"
+
+gpu-tests:
+	$(MAKE) gpu BUDGET=360s GPU_FLAGS="--most 0 $(GPU_FLAGS)"
+
+gpu-questions:
+	$(GPU_PYTHON) -m benchmarks.gpu.questions --out $(OUT)
+
+gpu-rest:
+	$(MAKE) gpu BUDGET=570s GPU_FLAGS="--no-tests $(GPU_FLAGS)"
 
 gpu-wheels: $(INSTALLED)
 	$(BIN)/python -m benchmarks.gpu.wheels build/wheels

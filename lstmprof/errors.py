@@ -19,7 +19,9 @@ from __future__ import annotations
 import difflib
 import errno
 import os
-from typing import Any, Callable, Iterable, Tuple, Type
+import re
+import shlex
+from typing import Any, Callable, Iterable, Tuple, Type, Union
 
 #: A longer list of known names is left to ``lstmprof list``.
 MOST_LISTED = 24
@@ -92,6 +94,46 @@ _EXTRAS = {
     **{"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "http": "http", "https": "http"},
     **{"az": "azure", "abfs": "azure", "abfss": "azure"},
 }
+
+
+#: What to do about a file or folder that this user may not read.
+PERMISSIONS = "check its permissions"
+
+
+def is_readable_folder(path: Union[str, "os.PathLike[str]"]) -> bool:
+    """Whether this user may list ``path`` and look at what lies in it."""
+    return os.access(path, os.R_OK | os.X_OK)
+
+
+#: How names of options and variables end whose values are secrets.
+_SECRET = re.compile(
+    r"(?:token|secret(?:[-_]access)?(?:[-_]key)?|passw(?:or)?d|passphrase|api[-_]?key"
+    r"|access[-_]?key(?:[-_]id)?|credentials?)\Z",
+    re.IGNORECASE,
+)
+_USER_OF_URL = re.compile(r"://[^/@?#]*@")
+#: How tokens of Hugging Face, GitHub, GitLab, OpenAI, Slack and AWS begin.
+_TOKEN = re.compile(r"\b(?:hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abprs]-|AKIA)[\w-]{8,}")
+
+
+def without_secrets(word: str) -> str:
+    """Replace passwords and tokens in ``word``, and the query of a URL, by ``***``."""
+    if "://" in word:  # the query of a presigned URL is a key
+        address, mark, _ = word.partition("?")
+        word = _USER_OF_URL.sub("://***@", address) + ("?***" if mark else "")
+    name, mark, _ = word.partition("=") if "=" in word else word.partition(":")
+    if mark and _SECRET.search(name[-64:]):
+        return name + mark + "***"
+    return _TOKEN.sub("***", word)
+
+
+def command_line(words: Iterable[str]) -> str:
+    """Return the command line of ``words`` as a shell reads it, without secrets."""
+    masked, is_secret = [], False
+    for word in words:
+        masked.append("***" if is_secret and not word.startswith("-") else without_secrets(word))
+        is_secret = word.startswith("-") and bool(_SECRET.search(word[-64:]))
+    return " ".join(shlex.quote(word) for word in masked)
 
 
 def is_url(word: object) -> bool:

@@ -40,8 +40,8 @@ def left_in(folder: Path, prefix: str) -> list[Path]:
     """What lies in ``folder`` of processes that are gone."""
     place = prefix + _place()
     with suppress(OSError):
-        names = [name for name in os.listdir(folder) if name.startswith(place)]  # noqa: PTH208
-        return [folder / name for name in names if _is_left(name.removeprefix(place))]
+        names = [name for name in os.listdir(folder) if name.startswith(place)]
+        return [folder / name for name in names if _is_left(name[len(place) :])]
     return []
 
 
@@ -70,7 +70,7 @@ def _place() -> str:
 def _is_known() -> bool:
     """Whether the processes that this one sees are those of its own namespace."""
     with suppress(OSError):
-        return bool(_boot()) and str((_PROC / "self").readlink()) == str(os.getpid())
+        return bool(_boot()) and os.readlink(str(_PROC / "self")) == str(os.getpid())
     return False
 
 
@@ -82,7 +82,7 @@ def _boot() -> str:
 
 def _namespace() -> str:
     with suppress(OSError):
-        return "".join(filter(str.isdigit, str((_PROC / "self/ns/pid").readlink())))
+        return "".join(filter(str.isdigit, os.readlink(str(_PROC / "self/ns/pid"))))
     return ""
 
 
@@ -102,7 +102,7 @@ def check_file(path: Path, *, force: bool, next_step: str) -> None:
     """
     if path.is_symlink():
         raise RunError(
-            f"{path}: is a link to {path.readlink()}", "give the path of the file itself"
+            f"{path}: is a link to {os.readlink(str(path))}", "give the path of the file itself"
         )
     if path.exists() and not path.is_file():
         raise RunError(f"{path}: already exists and is not a regular file", "choose another")
@@ -129,15 +129,19 @@ def writing(path: Path) -> Iterator[BinaryIO]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in left_in(path.parent, _WRITING):
-        left.unlink(missing_ok=True)
-    handle, partial = tempfile.mkstemp(prefix=own_prefix(_WRITING), dir=path.parent)
+        _unlink(left)
+    partial = path.parent / f"{own_prefix(_WRITING)}{os.urandom(4).hex()}"
     try:
-        with os.fdopen(handle, "wb") as out:
+        with partial.open("xb") as out:  # not by tempfile: the mode is for the umask to decide
             yield out
-        Path(partial).chmod(0o644)
-        Path(partial).replace(path)
+        partial.replace(path)
     finally:
-        Path(partial).unlink(missing_ok=True)
+        _unlink(partial)
+
+
+def _unlink(path: Path) -> None:
+    with suppress(FileNotFoundError):
+        path.unlink()
 
 
 def remove(folder: Path) -> None:

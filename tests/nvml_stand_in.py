@@ -16,7 +16,21 @@ import pytest
 LIBRARY = r"""
 #include <string.h>
 typedef void *Device;
-int cuInit(unsigned flags) { return 0; }
+#ifndef FAULT
+#define FAULT 0
+#endif
+#ifndef NEWEST
+#define NEWEST 13000
+#endif
+int cuInit(unsigned flags) { return FAULT; }
+int cuDriverGetVersion(int *version) { *version = NEWEST; return 0; }
+int cuDeviceGetCount(int *count) { *count = 2; return 0; }
+int cuDeviceGetName(char *name, int len, int device) {
+    strncpy(name, device ? "NVIDIA H200" : "NVIDIA H100", len); return 0;
+}
+int nvmlSystemGetDriverVersion(char *text, unsigned len) {
+    strncpy(text, "580.65.06", len); return 0;
+}
 int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return ordinal > 1; }
 int cuDeviceGetPCIBusId(char *id, int len, int device) {
     strncpy(id, device ? "0000:82:00.0" : "0000:02:00.0", len); return 0;
@@ -31,6 +45,9 @@ int nvmlDeviceGetTotalEnergyConsumption(Device d, unsigned long long *mj) {
 int nvmlDeviceGetCurrentClocksThrottleReasons(Device d, unsigned long long *bits) {
     *bits = 0x1 | 0x4 | 0x40; return 0;
 }
+#ifdef MIG
+int nvmlDeviceGetMigMode(Device d, unsigned *now, unsigned *next) { *now = *next = 1; return 0; }
+#endif
 #ifdef SINCE_535
 int nvmlDeviceGetCurrentClocksEventReasons(Device d, unsigned long long *bits) {
     *bits = 0x1 | 0x80; return 0;
@@ -43,12 +60,16 @@ int nvmlDeviceGetClockInfo(Device d, int clock, unsigned *mhz) {
 """
 
 
-def built(folder: Path, *, since_535: bool = False) -> Path:
-    """The library in ``folder``, called as NVML is; with the names that came with driver 535."""
+def built(folder: Path, *defined: str) -> Path:
+    """Compile the library into ``folder``, named as NVML is.
+
+    ``SINCE_535`` adds the names that came with driver 535, ``MIG`` divides the GPUs, ``FAULT=100``
+    is what cuInit returns, and ``NEWEST=12040`` the CUDA that the driver allows.
+    """
     if shutil.which("gcc") is None:
         pytest.skip("no gcc to compile a library with NVML's functions")
     source, library = folder / "nvml.c", folder / "libnvidia-ml.so.1"
     source.write_text(LIBRARY)
-    options = ["-shared", "-fPIC", "-Wl,-Bsymbolic", *(["-DSINCE_535"] if since_535 else [])]
+    options = ["-shared", "-fPIC", "-Wl,-Bsymbolic", *(f"-D{name}" for name in defined)]
     subprocess.run(["gcc", *options, "-o", library, source], check=True)
     return library

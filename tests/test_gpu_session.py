@@ -14,10 +14,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from benchmarks.gpu import capture_one, packing, processes, raw_captures, session, wishes
+from benchmarks.gpu import (
+    capture_one,
+    packing,
+    processes,
+    questions,
+    raw_captures,
+    session,
+    wishes,
+)
 from benchmarks.gpu.estimates import CAUTION, Estimates, guess_s
 from lstmprof.breakdown.recurrent import cudnn_algorithm
-from lstmprof.capture.request import CaptureRequest, run_name
+from lstmprof.capture import system
+from lstmprof.capture.request import CaptureRequest, refusal, run_name
 from lstmprof.runs.run import runs_in
 from lstmprof.workloads import Workload
 from lstmprof.workloads.studies import named
@@ -46,15 +55,16 @@ def test_every_combination_is_wished_for_once() -> None:
     }
     assert asked == {(i, w, p) for i in wishes.ALL for w in wishes.EVERY for p in wishes.PRECISIONS}
     graphs = {(r.implementation, r.workload.name, r.precision) for r in found if r.cuda_graph}
+    graphs -= {("jax-scan", wishes.SHORT, "fp32")}  # XLA's command buffers, for comparison
     assert graphs == {one for one in asked if one[0] in wishes.TORCH}
 
 
 def test_the_seed_study_comes_first_and_then_casts_graphs_and_cudnn() -> None:
-    first = [run_name(r).replace("--cuda0", "") for r in wishes.requests("cuda:0")[:15]]
-    assert first[:8] == [f"{name}--1x320-ce-short--fp32" for name in wishes.ALL]
-    assert first[8] == "torch-nn-lstm--1x320-ce-short--amp-fp16"
-    assert first[11] == "torch-nn-lstm--1x320-ce-short--fp32--cuda-graph"
-    assert first[14] == "torch-nn-lstm--deepbench-lstm-h512-b16-t25--fp32"
+    first = [run_name(r).replace("--cuda0", "") for r in wishes.requests("cuda:0")[:17]]
+    assert first[:9] == [f"{name}--1x320-ce-short--fp32" for name in wishes.ALL]
+    assert first[9] == "torch-nn-lstm--1x320-ce-short--amp-fp16"
+    assert first[12] == "torch-nn-lstm--1x320-ce-short--fp32--cuda-graph"
+    assert first[16] == "torch-nn-lstm--deepbench-lstm-h512-b16-t25--fp32"
 
 
 @pytest.mark.parametrize(
@@ -99,14 +109,17 @@ def chosen_by_cudnn(precision: str, hidden: int, batch: int) -> list[str | None]
 
 def test_flashrnns_comparison_is_wished_for_forward_alone_and_in_training() -> None:
     found = [r for r in wishes.requests("cuda:0") if r.workload.time_steps == 1024]
-    assert {(r.implementation, r.mode) for r in found} == {
-        (name, mode)
-        for name in ("torch-nn-lstm", "torch-lstmcell-basic")
+    assert {(r.workload.hidden, r.workload.batch) for r in found} == {(768, 16)}
+    assert {(r.implementation, r.precision, r.mode) for r in found} == {
+        (*asked, mode)
+        for asked in (
+            ("torch-nn-lstm", "amp-fp16"),
+            ("torch-lstmcell-basic", "amp-fp16"),
+            ("torch-lstmcell-basic", "amp-bf16"),
+        )
         for mode in ("forward", "train")
     }
-    assert {(r.workload.hidden, r.workload.batch, r.precision) for r in found} == {
-        (768, 16, "amp-bf16")
-    }
+    assert all(refusal(r) is None for r in found)
 
 
 def test_what_is_refused_is_left_out_with_the_reason(tmp_path: Path) -> None:
@@ -302,6 +315,66 @@ def test_a_dry_run_prints_the_plan_and_does_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+#: Hides lstmprof's packages, but those that torch needs, in every process that has it on its path.
+ONLY_TORCH = """
+import sys
+from importlib.machinery import PathFinder
+
+HIDDEN = "altair click duckdb flax google isal jax msgspec nvtx pandas psutil pyarrow pytest"
+HIDDEN += " rapidfuzz rich tensorflow vl_convert"
+
+
+class Hiding(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        hidden = name.partition(".")[0] in HIDDEN.split()
+        return None if hidden else PathFinder.find_spec(name, path, target)
+
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = Hiding
+"""
+
+
+@pytest.fixture
+def only_torch(tmp_path: Path) -> str:
+    """A PYTHONPATH under which only NumPy and torch are installed."""
+    folder = tmp_path / "blocked"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(ONLY_TORCH)
+    return os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+
+
+def test_a_dry_run_needs_no_package(only_torch: str, tmp_path: Path) -> None:
+    shown = gpu("--dry-run", "--out", str(tmp_path / "out"), PYTHONPATH=only_torch)
+    assert shown.returncode == 0, shown.stderr
+    assert "torch-nn-lstm--1x320-ce-short--fp32--cuda0" in shown.stdout
+
+
+@pytest.mark.measured
+def test_numpy_and_torch_are_enough_to_capture(only_torch: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    ended = gpu(
+        *("--device", "cpu", "--tiny", "--no-tests", "--budget", "3m", "--most", "1"),
+        *("--out", str(tmp_path / "out")),
+        PYTHONPATH=only_torch,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "done without: isal, msgspec, pyarrow" in ended.stdout
+    assert len(raw_captures.waiting(tmp_path / "out")) == 1
+
+
+def test_the_machine_is_shown_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from benchmarks.gpu import __main__ as command
+
+    lines = [system.Line("driver", system.OK, "CUDA 13.0"), system.Line("nsys", "", "none", "go")]
+    monkeypatch.setattr(system, "lines", lambda: iter(lines))
+    for _ in range(2):
+        command._show_machine(tmp_path / "system.txt")
+    assert capsys.readouterr().out == "driver: CUDA 13.0\nnsys: none; go\n"
+
+
 def test_the_tests_marked_gpu_are_found_captures_first() -> None:
     from benchmarks.gpu.__main__ import gpu_tests
 
@@ -309,6 +382,34 @@ def test_the_tests_marked_gpu_are_found_captures_first() -> None:
     assert found[0] == "tests/capture/test_on_a_gpu.py"
     assert "tests/implementations/test_cudnn_direct.py" in found
     assert "tests/capture/test_meters.py" not in found
+
+
+@pytest.mark.parametrize("name", ["autocast type", "algorithm", "replayed graph"])
+def test_a_question_is_answered_in_a_process_of_its_own(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    asked = questions.answered(name, "cpu")
+    assert asked["question"] == name
+    if name == "autocast type":
+        assert asked["answer"]["output"] == "torch.bfloat16"
+        assert "aten::mkldnn_rnn_layer c10::BFloat16" in asked["answer"]["calls"]
+    elif name == "algorithm":
+        assert asked["answer"] == {"hidden 192": {}, "hidden 193": {}}  # no kernels on a CPU
+    elif torch.version.cuda is None:
+        assert "CUDA" in asked["fault"]
+
+
+def test_kernels_that_are_lost_or_early_are_counted() -> None:
+    def event(name: str, correlation: int, ts: int, cat: str) -> dict[str, Any]:
+        return {"name": name, "cat": cat, "ts": ts, "args": {"correlation": correlation}}
+
+    calls = [event("cudaLaunchKernel", n, 10 * n, "cuda_runtime") for n in (1, 2, 3)]
+    kernels = [event("gemm", 2, 25, "kernel"), event("gemm", 3, 29, "kernel")]
+    assert questions.linked([*calls, *kernels]) == {
+        "launches": 3,
+        "kernels": 2,
+        "launches without a kernel": 1,
+        "kernels before their launch": 1,
+    }
 
 
 @pytest.mark.measured

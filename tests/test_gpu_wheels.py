@@ -6,10 +6,10 @@ import sys
 import zipfile
 from pathlib import Path
 
-import click
 import pytest
 
 from benchmarks.gpu import wheels
+from lstmprof.errors import CaptureError
 
 
 def wheel(folder: Path, name: str, module: str, tags: str = "py3-none-any") -> None:
@@ -43,5 +43,5 @@ def test_a_wheel_for_another_python_is_left(tmp_path: Path) -> None:
 
 def test_a_damaged_wheel_is_named(tmp_path: Path) -> None:
     (tmp_path / "no_such_project-1.0-py3-none-any.whl").write_bytes(b"PK")
-    with pytest.raises(click.ClickException, match=r"no_such_project.*download it again"):
+    with pytest.raises(CaptureError, match=r"no_such_project.*download it again"):
         wheels.unpacked(tmp_path, tmp_path / "site")

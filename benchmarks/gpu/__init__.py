@@ -4,6 +4,6 @@
 
     wishes ─▶ session ─▶ capture_one (a process each) ─▶ raw captures ─▶ runs ─▶ summary
 
-A capture needs click, lstmprof, NumPy and a framework; making it a run needs what reads profiles,
-which ``wheels`` carries along. docs/gpu.md says how to use it.
+A capture needs NumPy and a framework alone; making it a run needs what reads profiles, which
+``wheels`` carries along. docs/gpu.md says how to use it.
 """

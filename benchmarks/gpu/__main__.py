@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import importlib.util
 import itertools
@@ -10,18 +11,18 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
-
-import click
+from typing import NoReturn
 
 from benchmarks.gpu import packing, processes, raw_captures, session, summary, wheels, wishes
 from benchmarks.gpu.estimates import Estimates
+from lstmprof.capture import system
 from lstmprof.capture.worker.host import cuda_devices
+from lstmprof.errors import UsageError
 
 #: Of the budget: the tests may have so much; so much is left to read profiles and then to close.
-TESTS_SHARE, READING_SHARE, CLOSING_SHARE = 0.3, 0.08, 0.05
+TESTS_SHARE, READING_SHARE, CLOSING_SHARE = 0.45, 0.08, 0.05  # the tests take about 200 s
 #: The tests that say most, should there be no time for all.
 FIRST_TESTS = "test_on_a_gpu"
 #: Lines about captures that were not begun; of more there is the number.
@@ -29,23 +30,47 @@ MOST_NOT_BEGUN = 5
 #: Everything was captured; something failed; the time was up before the plan was done.
 WELL, FAILED, TIME_UP = 0, 1, 3
 _UNITS = {"s": 1, "m": 60, "h": 3600}
+DESCRIPTION = """Test and capture on a GPU, the most important first, for as long as --budget says.
+
+Each capture is a process of its own with a time limit; one that hangs or dies costs only its
+time. Started again, the command continues where it stopped.
+
+Exit code: 0 everything was captured, 1 something failed, 3 the time was up before, 2 usage.
+
+Example:
+  python -m benchmarks.gpu --dry-run
+  python -m benchmarks.gpu --budget 480s --wheels build/wheels --pack back"""
 
 
-class Seconds(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """A length of time, like ``480s``, ``8m`` or ``480``."""
+class _Parser(argparse.ArgumentParser):
+    """A parser whose usage errors are one line."""
 
-    name = "time"
+    def error(self, message: str) -> NoReturn:
+        """End with exit code 2."""
+        self.exit(2, f"{self.prog}: error: {message}\n")
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """In seconds; a usage error where it is none."""
-        if isinstance(value, float):
-            return value
-        told = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", str(value))
-        if not told or not float(told[1]):
-            self.fail(f"'{value}' is no length of time: give one like 480s, 8m or 1h", param, ctx)
-        return float(told[1]) * _UNITS[told[2] or "s"]
+
+def seconds(text: str) -> float:
+    """Seconds of a length of time like ``480s``, ``8m`` or ``480``."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
+    if not match or not float(match[1]):
+        raise argparse.ArgumentTypeError(f"'{text}' is no length of time: give 480s, 8m or 1h")
+    return float(match[1]) * _UNITS[match[2] or "s"]
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"'{text}' is no whole number from {least} up")
+        return int(text)
+
+    return number
+
+
+def _folder(text: str) -> Path:
+    if not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"'{text}' is no folder")
+    return Path(text)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,45 +96,43 @@ def _say(line: str = "") -> None:
     print(line, flush=True)
 
 
-@click.command()
-@click.option("--budget", type=Seconds(), default="480s", show_default=True, help="In all.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("traces/gpu"),
-    show_default=True,
-    help="Folder of runs; what is there already is not captured again.",
-)
-@click.option("--device", default="cuda:0", show_default=True, help="cuda:N, or cpu with --tiny.")
-@click.option("--tiny", is_flag=True, help="Networks of 8 units: tries the script on a CPU.")
-@click.option("--limit", type=Seconds(), default="180s", show_default=True, help="Of one capture.")
-@click.option("--most", type=click.IntRange(0), help="Only the first so many captures; 0: tests.")
-@click.option("--only", metavar="TEXT", help="Only captures with TEXT in their name.")
-@click.option("--tests/--no-tests", default=True, help="Run the gpu-marked tests first.")
-@click.option(
-    "--wheels",
-    "carried",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Folder of wheels that `make gpu-wheels` made; what is missing here is taken from it.",
-)
-@click.option("--pack", type=click.Path(path_type=Path), help="Folder to write archives to.")
-@click.option("--pack-mb", type=float, default=15.0, show_default=True, help="Most MB of each.")
-@click.option("--pack-most", type=click.IntRange(1), help="Most archives; by default all it takes.")
-@click.option("--dry-run", is_flag=True, help="Print the plan and do nothing.")
-def command(**options: Any) -> int:
-    """Test and capture on a GPU, the most important first, for as long as --budget says.
-
-    Each capture is a process of its own with a time limit; one that hangs or dies costs only its
-    time. Started again, it goes on where it stopped.
-
-    Exit code: 0 all was captured, 1 something failed, 3 the time was up before, 2 usage.
-
-    \b
-    Example:
-      python -m benchmarks.gpu --dry-run
-      python -m benchmarks.gpu --budget 480s --wheels build/wheels --pack back
-    """
-    return _session(Asked(**options))
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="benchmarks.gpu",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=DESCRIPTION,
+    )
+    add = parser.add_argument
+    add("--budget", type=seconds, default=480.0, help="Time for everything (default: 480s).")
+    add(
+        "--out",
+        type=Path,
+        default=Path("traces/gpu"),
+        help="Folder of runs; captures that are there are not repeated (default: traces/gpu).",
+    )
+    add("--device", default="cuda:0", help="cuda:N, or cpu with --tiny (default: cuda:0).")
+    add("--tiny", action="store_true", help="Networks of 8 units: tries the script on a CPU.")
+    add("--limit", type=seconds, default=180.0, help="Time for one capture (default: 180s).")
+    add("--most", type=_at_least(0), help="Only the first so many captures; 0: tests alone.")
+    add("--only", metavar="TEXT", help="Only captures with TEXT in their name.")
+    add(
+        "--tests",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="Run the tests marked gpu first.",
+    )
+    add(
+        "--wheels",
+        dest="carried",
+        type=_folder,
+        metavar="FOLDER",
+        help="Wheels of `make gpu-wheels`; packages that are missing here come from it.",
+    )
+    add("--pack", type=Path, metavar="FOLDER", help="Folder to write archives to.")
+    add("--pack-mb", type=float, default=15.0, help="Size of one archive, MB (default: 15).")
+    add("--pack-most", type=_at_least(1), help="Number of archives (default: no limit).")
+    add("--dry-run", action="store_true", help="Print the plan and do nothing.")
+    return parser
 
 
 def _session(asked: Asked) -> int:
@@ -120,10 +143,12 @@ def _session(asked: Asked) -> int:
     if asked.dry_run:
         return WELL
     if asked.device != "cpu" and not cuda_devices():
-        raise click.UsageError("the driver shows no CUDA device; --device cpu --tiny needs none")
+        raise UsageError("the driver shows no CUDA device; --device cpu --tiny needs none")
     place = processes.Place(asked.out.resolve(), (asked.out / ".site").resolve())
     place.out.mkdir(parents=True, exist_ok=True)
     raw_captures.sweep(place.out)
+    if asked.device != "cpu":
+        _show_machine(place.out / "system.txt")
     place = dataclasses.replace(place, readable=_prepared(place, asked.carried))
     tests_s = asked.budget * (TESTS_SHARE if chosen else 1.0)
     tested = _tested(place, tests_s) if asked.tests else True
@@ -135,6 +160,14 @@ def _session(asked: Asked) -> int:
     if captures.failed or not tested:
         return FAILED
     return TIME_UP if captures.not_begun else WELL
+
+
+def _show_machine(file: Path) -> None:
+    """Print what ``lstmprof check --system`` says, once: each framework is imported for it."""
+    if not file.is_file():
+        lines = [f"{line.name}: {line.sentence}; {line.next_step}" for line in system.lines()]
+        file.write_text("\n".join(line.rstrip("; ") for line in lines) + "\n", encoding="utf-8")
+        _say(file.read_text(encoding="utf-8").rstrip())
 
 
 def _show_plan(planned: Sequence[session.Planned], budget: float, *, whole: bool) -> None:
@@ -280,17 +313,17 @@ def _packed(out: Path, names: Sequence[str], asked: Asked) -> list[packing.Archi
     return packing.packed(out, names, asked.pack, round(asked.pack_mb * 1e6), asked.pack_most)
 
 
-def main() -> int:
-    """The exit code; a usage error is one line."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit code; a usage error is one line."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    asked = Asked(**vars(_parser().parse_args(arguments)))
     try:
-        code: int = command.main(prog_name="benchmarks.gpu", standalone_mode=False)
-    except click.ClickException as error:
-        print(f"benchmarks.gpu: error: {error.format_message()}", file=sys.stderr)
-        return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
+        return _session(asked)
+    except UsageError as error:
+        print(f"benchmarks.gpu: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    return code
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import statistics
 
 from benchmarks.gpu.wishes import cells
 from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.worker.timing import GPU_WARM_UP_NS
 
 #: Framework -> seconds until the first step: import, device, libraries; at the end the peaks
 START_S = {"torch": 12.0, "flax": 14.0, "jax": 14.0, "cudnn": 10.0}
@@ -44,7 +45,7 @@ def guess_s(request: CaptureRequest) -> float:
     steps_s = (request.warmup_iterations + 2 * request.steps_to_profile) * step_s
     written_s = request.steps_to_profile * kernels * PROFILED_KERNEL_S
     start_s = START_S[request.implementation.partition("-")[0]]
-    start_s += COMPILE_S.get(request.implementation, 0.0)
+    start_s += COMPILE_S.get(request.implementation, 0.0) + GPU_WARM_UP_NS / 1e9
     return start_s + steps_s + timing_s + throwaway_s + written_s
 
 

@@ -7,6 +7,7 @@ those that the other machine lacks, and no others, where they are imported: a wh
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
@@ -14,11 +15,11 @@ import zipfile
 from importlib import metadata
 from pathlib import Path
 
-import click
+from lstmprof.errors import CaptureError
 
 LOCK = Path(__file__).resolve().parents[2] / "requirements.lock"
 
-#: Beyond torch, jax, numpy, pandas, pyarrow, click, rich, psutil and nvidia-ml-py, which are there:
+#: Beyond torch, jax, numpy, pandas, pyarrow, psutil and nvidia-ml-py, which are often there:
 #: what reads profiles, ranges, Flax with what importing it needs, and what runs the tests.
 CARRIED = (
     *("isal", "msgspec", "protobuf", "fsspec", "nvtx"),
@@ -49,7 +50,7 @@ def download(folder: Path, python: str) -> list[Path]:
     """Fetch the wheels into ``folder`` with this interpreter's pip.
 
     Raises:
-        click.ClickException: pip cannot get one of them.
+        CaptureError: pip cannot get one of them.
     """
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
     command += ["--disable-pip-version-check", "--only-binary=:all:", "--implementation=cp"]
@@ -58,7 +59,7 @@ def download(folder: Path, python: str) -> list[Path]:
     done = subprocess.run([*command, *pinned()], capture_output=True, text=True, check=False)
     if done.returncode:
         said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        raise click.ClickException(f"pip: {said[-1] if said else done.stderr.strip()}")
+        raise CaptureError(f"pip: {said[-1] if said else done.stderr.strip()}")
     return sorted(folder.glob("*.whl"))
 
 
@@ -87,7 +88,7 @@ def unpacked(wheels: Path, place: Path) -> list[str]:
     """Unpack into ``place`` what is missing here; the names of what was.
 
     Raises:
-        click.ClickException: a file in ``wheels`` is no wheel.
+        CaptureError: a file in ``wheels`` is no wheel.
     """
     names = []
     for path in missing(wheels):
@@ -95,27 +96,28 @@ def unpacked(wheels: Path, place: Path) -> list[str]:
             with zipfile.ZipFile(path) as archive:
                 archive.extractall(place)
         except zipfile.BadZipFile as fault:
-            raise click.ClickException(f"{path}: {fault}; download it again") from fault
+            raise CaptureError(f"{path}: {fault}; download it again") from fault
         names.append(path.name.partition("-")[0])
     return names
 
 
-@click.command()
-@click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--python", default="3.12", show_default=True, help="Python of the other machine.")
-def command(folder: Path, python: str) -> None:
-    """Download into FOLDER what a machine without a network lacks for `make gpu`.
-
-    \b
-    Example:
-      python -m benchmarks.gpu.wheels build/wheels --python 3.12
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    found = download(folder, python)
+def main() -> int:
+    """Download into a folder what a machine without a network lacks for `make gpu`."""
+    parser = argparse.ArgumentParser(prog="benchmarks.gpu.wheels", description=main.__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--python", default="3.12", help="Python of the other machine (3.12).")
+    asked = parser.parse_args()
+    asked.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        found = download(asked.folder, asked.python)
+    except CaptureError as error:
+        print(error, file=sys.stderr)
+        return 1
     size = sum(path.stat().st_size for path in found)
-    click.echo(f"{folder}: {len(found)} wheels for Python {python}, {size / 1e6:.1f} MB")
-    click.echo(f"next, there: make gpu WHEELS={folder}", err=True)
+    print(f"{asked.folder}: {len(found)} wheels for Python {asked.python}, {size / 1e6:.1f} MB")
+    print(f"next, there: make gpu WHEELS={asked.folder}", file=sys.stderr)
+    return 0
 
 
 if __name__ == "__main__":
-    command()
+    sys.exit(main())

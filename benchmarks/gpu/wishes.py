@@ -23,8 +23,8 @@ TORCH = (
     "torch-compile",
     "torch-script",
 )
-ALL = (*TORCH[:3], "jax-scan", *TORCH[3:], "flax-lstm", "cudnn-direct")
-LAYERS = ("torch-nn-lstm", "cudnn-direct")  # no Python loop over time steps
+ALL = (*TORCH[:3], "jax-scan", *TORCH[3:], "flax-lstm", "cudnn-direct", "jax-cudnn")
+LAYERS = ("torch-nn-lstm", "cudnn-direct", "jax-cudnn")  # no Python loop over time steps
 SHORT, LONG, DEEP, CTC = "1x320-ce-short", "1x320-ce-long", "4x320-ce-long", "4x320-ctc-long"
 DEEPBENCH = (
     "deepbench-lstm-h512-b16-t25",
@@ -65,11 +65,13 @@ class Block:
 BLOCKS = (
     Block((SHORT,), ("fp32",)),
     Block((SHORT,), ("amp-fp16",), TORCH[:3]),
-    Block((SHORT,), ("fp32",), TORCH[:3], cuda_graph=True),
+    Block((SHORT,), ("fp32",), (*TORCH[:3], "jax-scan"), cuda_graph=True),
     Block(DEEPBENCH[:1], ("fp32",)),
     Block((CTC, LONG, DEEP), ("fp32",), LAYERS),
-    Block(DEEPBENCH[:1], ("amp-bf16",), TORCH[:3:2], sizes=(FLASHRNN,), modes=MODES),
-    Block(DEEPBENCH[:1], ("fp32", "amp-fp16", "amp-bf16"), TORCH[:1], sizes=CLIFFS),
+    # nn.LSTM has no amp-bf16 on a GPU
+    Block(DEEPBENCH[:1], ("amp-fp16",), TORCH[:3:2], sizes=(FLASHRNN,), modes=MODES),
+    Block(DEEPBENCH[:1], ("amp-bf16",), TORCH[2:3], sizes=(FLASHRNN,), modes=MODES),
+    Block(DEEPBENCH[:1], ("fp32", "amp-fp16"), TORCH[:1], sizes=CLIFFS),
     Block((SHORT,), ("tf32", "amp-bf16", "amp-fp16")),
     Block((LONG,), ("fp32", "amp-fp16"), ALL[:4]),
     Block(DEEPBENCH, ("fp32", "tf32"), (*LAYERS, "jax-scan")),

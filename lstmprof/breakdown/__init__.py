@@ -25,6 +25,7 @@ from lstmprof.breakdown.mean_step import MeanStep, mean_steps
 from lstmprof.breakdown.tables import TABLES, Gathered, TableKind, table_of
 from lstmprof.breakdown.tables.database import database
 from lstmprof.breakdown.timings import COLUMNS as STATISTICS, Timings, slowdowns, timings
+from lstmprof.errors import RunError
 from lstmprof.events.annotate import MEASURED
 from lstmprof.events.annotate.recorded import Recorded, recorded
 from lstmprof.events.annotate.steps import Window, windows, with_markers, with_steps
@@ -160,7 +161,7 @@ class Breakdown:
 
     @cached_property
     def _timed(self) -> bool:
-        """Whether lstmprof timed and profiled the steps of this breakdown."""
+        """Return whether lstmprof timed and profiled the steps of this breakdown."""
         return self.run.info.source in MEASURED and not self.step_range
 
     @cached_property
@@ -268,7 +269,12 @@ def _tables_and_windows(
     step_windows = [
         replace(window, framework_ranges=ranges) for window in windows_of(held, captured=captured)
     ]
-    tables = _computed([kind for kind in wanted if not kind.select], held, step_windows, run.info)
+    try:
+        tables = _computed([k for k in wanted if not k.select], held, step_windows, run.info)
+    except RunError as fault:
+        if str(run.path) in fault.fault:
+            raise
+        raise RunError(f"{run.name}: {fault.fault}", fault.next_step) from fault
     selected = [kind for kind in wanted if kind.select]
     if selected:
         with database(run.events_file if marked is None else marked) as events:

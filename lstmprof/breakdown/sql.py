@@ -10,7 +10,9 @@ asked for: the answer may be larger than memory, too.
 from __future__ import annotations
 
 import math
+import os
 import re
+import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -56,6 +58,11 @@ _LOCKED = (
     "lock_configuration=true",
 )
 
+#: What DuckDB may take before it writes to the disk, and address space that each of its threads
+#: takes for its stack and its heap.
+_MOST_BYTES = 2**30
+_THREAD_BYTES = 2**27
+_STATM = Path("/proc/self/statm")
 #: Until a query that was told to end and has not is told again.
 _AGAIN_S = 0.1
 
@@ -160,10 +167,28 @@ def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Ite
         thread.submit(bool).result()  # a signal while it starts would hide it from the pool
         query = _Query(database, thread, timeout_s, timeout_s)
         _lock(database, _add_tables(query, runs, _words(database, sql)), str(spill))
-        result = query.waited_for(lambda: database.execute(sql).description)
-        names = [name for name, *_ in result]
-        types = [str(type_) for _, type_, *_ in result]
-        yield Answer(names, types, _rows(query))
+        with _within_memory():
+            result = query.waited_for(lambda: database.execute(sql).description)
+            names = [name for name, *_ in result]
+            types = [str(type_) for _, type_, *_ in result]
+            yield Answer(names, types, _rows(query))
+
+
+@contextmanager
+def _within_memory() -> Iterator[None]:
+    """Limit what this process may add to its memory: DuckDB's limit does not count long texts."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(_STATM.read_text("ascii").split()[0]) if _STATM.exists() else 0
+    now = pages * resource.getpagesize()
+    most = now + 2 * _MOST_BYTES + _THREAD_BYTES * (os.cpu_count() or 1)
+    if not now or (soft not in (-1, resource.RLIM_INFINITY) and soft <= most):
+        yield
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 @contextmanager
@@ -172,6 +197,11 @@ def _refusals(refusal: type[Exception]) -> Iterator[None]:
     try:
         yield
     except refusal as fault:
+        if type(fault).__name__ == "OutOfMemoryException":
+            raise LstmprofError(
+                f"the query needs more than {_MOST_BYTES >> 30} GiB of memory",
+                "narrow it with WHERE or LIMIT",
+            ) from fault
         raise _refused(str(fault)) from fault
 
 
@@ -317,6 +347,7 @@ def _add_files(
 def _lock(database: DuckDBPyConnection, files: Sequence[Path], spill: str) -> None:
     paths = [name for path in files for name in (path, literally(path))]
     database.execute(f"SET temp_directory={quoted(spill)}")
+    database.execute(f"SET memory_limit='{_MOST_BYTES}B'")
     database.execute(f"SET allowed_paths=[{', '.join(map(quoted, paths))}]")
     for setting in _LOCKED:
         database.execute(f"SET {setting}")

@@ -99,7 +99,13 @@ COLUMNS = (
         "no step was profiled",
     ),
     Column("cpu_energy_j", pa.float64(), "J", _ENERGY % "RAPL", "RAPL cannot be read"),
-    Column("gpu_energy_j", pa.float64(), "J", _ENERGY % "NVML", "NVML cannot be read"),
+    Column(
+        "gpu_energy_j",
+        pa.float64(),
+        "J",
+        _ENERGY % "NVML",
+        "NVML cannot be read, MIG divides the GPU, or the iterations took less than 1 s",
+    ),
     Column("rounds", pa.int64(), "", "number of processes that ran the iterations"),
     Column("warnings", pa.list_(pa.string()), "", "reasons to doubt the times, each with a remedy"),
 )

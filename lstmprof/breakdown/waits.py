@@ -19,6 +19,7 @@ from lstmprof.events.intervals import Covered, Flags, Ints, Segments, places_amo
 from lstmprof.events.narrow import Packed
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN
+from lstmprof.runs.invariants import MOST_NS
 
 #: A launch reaches an idle device within so many times the median of the profile, and this time at
 #: least; what is later the host could not have helped (docs/ledger.md).
@@ -81,7 +82,7 @@ class _Gaps:
         since, until, called = (np.concatenate(side) for side in zip(*self._parts, strict=True))
         latencies = np.sort(np.concatenate(self._latencies_ns))
         median = int(latencies[(len(latencies) - 1) // 2]) if len(latencies) else 0
-        latency_ns = max(LATENCIES * median, LEAST_LATENCY_NS)
+        latency_ns = min(max(LATENCIES * median, LEAST_LATENCY_NS), MOST_NS)
         return Waits(since, until, called, latency_ns, self._reached)
 
 

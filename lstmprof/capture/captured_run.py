@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,6 +22,8 @@ from lstmprof.events import Profile
 from lstmprof.events.annotate import CAPTURED, annotated
 from lstmprof.events.annotate.steps import windows, with_steps
 from lstmprof.events.processes import Process, joined
+from lstmprof.events.table import EventTable
+from lstmprof.formats import sources
 from lstmprof.runs.directory import new_run
 from lstmprof.runs.ingest import described
 from lstmprof.runs.metadata import run_info
@@ -52,10 +55,13 @@ def write_captured(
     *,
     force: bool = False,
     source: str = CAPTURED,
+    ranks: Sequence[int] = (),
 ) -> Run:
     """The run of these rounds, each the worker of another process, in the order of their numbers.
 
     ``source`` is ``OWN_CODE`` where a user's own steps were run: their scopes are the user's.
+    With ``ranks``, the processes ran at the same time, each as that rank of one job; what is no
+    event is of the first.
 
     Raises:
         CaptureError: something changed between the rounds.
@@ -63,7 +69,14 @@ def write_captured(
         RunError: the run is there already and ``force`` is not given.
     """
     refuse_unless_alike(rounds)
-    profile = _profile(rounds, own_scopes=source == CAPTURED)
+    profile = (
+        _profile_of_ranks(rounds, ranks)
+        if ranks
+        else _profile(rounds, own_scopes=source == CAPTURED)
+    )
+    names = [f"rank-{n}" for n in ranks] or [f"round-{n}" for n in range(len(rounds))]
+    profiles = list(zip(names, rounds, strict=True))
+    rounds = rounds[:1] if ranks else rounds
     timings, samples = _timings(rounds), samples_of(rounds)
     description = {**described(name, profile, profile.events), "source": source}
     facts = {**description, **rounds[0].metadata}
@@ -71,9 +84,9 @@ def write_captured(
     info = run_info({**facts, **_of_all_rounds(rounds), **_sums(timings), **sampling})
     with new_run(out, name, force=force) as folder:
         (folder / "profile").mkdir()
-        for number, result in enumerate(rounds):
+        for process, result in profiles:
             for path in (*result.profiles, *([result.samples] if result.samples else ())):
-                _put(path, folder / "profile" / f"round-{number}-{path.name}")
+                _put(path, folder / "profile" / f"{process}-{path.name}")
         write_tables(folder, info, profile.events, timings, samples, profile.counters)
     return open_run(out / name)
 
@@ -109,11 +122,34 @@ def _profile(rounds: Sequence[CaptureResult], *, own_scopes: bool) -> Profile:
     processes = []
     for result in rounds:
         profile = formats.read(result.profiles[0])
-        events = with_inputs(annotated(profile.events, captured=own_scopes), result.shapes)
+        whole_steps = _whole_steps(profile.events, len(result.metadata["profiled_wall_ns"]))
+        events = with_inputs(annotated(whole_steps, captured=own_scopes), result.shapes)
         processes.append(Process(replace(profile, events=events), result.pid))
     whole = joined(processes)
     events = with_steps(whole.events, windows(whole.events, captured=True))
     return replace(whole, events=events)
+
+
+def _profile_of_ranks(processes: Sequence[CaptureResult], ranks: Sequence[int]) -> Profile:
+    """The profiles of the processes of one job, annotated as one."""
+    profiles = []
+    for result in processes:
+        profile = formats.read(result.profiles[0])
+        count = len(result.metadata["profiled_wall_ns"])
+        profiles.append(replace(profile, events=_whole_steps(profile.events, count)))
+    whole = sources.of_one_job(ranks, profiles)
+    events = annotated(whole.events, captured=False)
+    return replace(whole, events=with_steps(events, windows(events, captured=True)))
+
+
+def _whole_steps(events: EventTable, count: int) -> EventTable:
+    """Return ``events`` in which a step that the training's end cut short is a range."""
+    cut = windows(events, captured=True)[count:]
+    if not cut or cut[0].step is None:
+        return events
+    kinds = np.array(events.column("kind").to_pylist(), dtype=object)
+    kinds[events.is_kind("step") & (events.start_ns >= cut[0].start_ns)] = "range"
+    return events.with_columns({"kind": pa.array(kinds, pa.string())})
 
 
 def _put(source: Path, place: Path) -> None:

@@ -20,7 +20,6 @@ from lstmprof.capture.request import RESULT
 from lstmprof.capture.worker.profilers.nsys import RANGE
 from lstmprof.capture.worker.profiling import DOMAIN, compressed
 from lstmprof.errors import CaptureError
-from lstmprof.formats.cuda.nsys_report import export_command
 
 REPORT = "report"
 #: The export of it.
@@ -93,6 +92,9 @@ def export(folder: Path, place: str = ".") -> None:
     Raises:
         CaptureError: nothing was recorded, or a tool of Nsight Systems fails.
     """
+    # imported here: it needs what reads profiles, which a machine that only captures may lack
+    from lstmprof.formats.cuda.nsys_report import export_command
+
     report = folder / f"{REPORT}.nsys-rep"
     stream = folder / f"{REPORT}.qdstrm"
     if not report.exists() and stream.exists():

@@ -1,8 +1,9 @@
 """The shapes that a worker recorded apart from its profile, joined to the profile's ops.
 
-By the name of an op and its turn among those of the name in a step: a step has the same ops as any
-other. Where a name has other numbers of ops in a step and in what was recorded, its ops get shapes
-only if all that were recorded agree.
+By the name of an op and its turn among those of the name in a step. The steps of a capture are
+alike: the inputs of one step are those of every step; if a step has another number of ops of a
+name, its ops get shapes only if all recorded ones agree. The steps of a user's training may differ:
+inputs with the number of their step belong to that step, and only if it has as many ops.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ import numpy as np
 
 from lstmprof.capture.worker.shapes import FUSED
 from lstmprof.events.groups import Groups
-from lstmprof.events.intervals import Ints
+from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
 #: A node of a loop or branch, as TensorFlow names it where its function was put into the graph.
 _INLINED = re.compile(r".*/(?:body|cond|then|else)/_\d+/")
 _OP_TYPE = re.compile(r":\w+$")
+#: A node of a function that was put into the graph of its caller.
+_CALLED = re.compile(r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
 
-#: Name of an op -> (shapes, types) of the inputs of each.
-Recorded = dict[str, list[tuple[str, str]]]
+#: Shapes and types of the inputs of an op; the number of their step, None for every step.
+Entry = tuple[str, str, int | None]
+Recorded = dict[str, list[Entry]]
 
 
 def with_inputs(events: EventTable, path: Path | None) -> EventTable:
@@ -32,8 +36,9 @@ def with_inputs(events: EventTable, path: Path | None) -> EventTable:
     if path is None:
         return events
     recorded: Recorded = {}
-    for name, shapes, dtypes in json.loads(path.read_text(encoding="utf-8")):
-        recorded.setdefault(name, []).append((_compact(shapes), _compact(dtypes)))
+    for name, shapes, dtypes, *step in json.loads(path.read_text(encoding="utf-8")):
+        entry = (_compact(shapes), _compact(dtypes), step[0] if step else None)
+        recorded.setdefault(name, []).append(entry)
     shapes, dtypes = (np.array(events.column(c).to_pylist(), object) for c in ("shapes", "dtypes"))
     for rows, inputs in _joined(events, recorded):
         shapes[rows], dtypes[rows] = inputs
@@ -54,19 +59,36 @@ def _joined(
         events.is_kind("op") & events.where_name(lambda name: _plain(name) in recorded)
     )
     rows = rows[(step[rows] != UNKNOWN) & (events.texts("shapes")[0][rows] == NONE)]
+    rows = rows[~_is_nested(events, codes)[rows]]
     rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
+    numbers = np.unique(step[step != UNKNOWN])
     joined: list[tuple[Ints, tuple[list[str], list[str]]]] = []
     for members in Groups(codes[rows], step[rows]).members():
         alike = rows[members]
-        inputs = _recorded(names[codes[alike[0]]], recorded)
-        if len(inputs) != len(alike):
-            inputs = inputs[:1] * len(alike) if len(set(inputs)) == 1 else []
+        number = int(np.searchsorted(numbers, step[alike[0]]))
+        inputs = _of_step(_recorded(names[codes[alike[0]]], recorded), number, len(alike))
         if inputs:
-            joined.append((alike, ([s for s, _ in inputs], [d for _, d in inputs])))
+            joined.append((alike, ([s for s, *_ in inputs], [d for _, d, _ in inputs])))
     return joined
 
 
-def _recorded(name: str, recorded: Recorded) -> list[tuple[str, str]]:
+def _is_nested(events: EventTable, codes: Ints) -> Flags:
+    """Whether an op is directly in one of its own name, as under autocast."""
+    parent = events.rows_named("parent_id")
+    return np.asarray((parent != NONE) & (codes[parent] == codes), np.bool_)
+
+
+def _of_step(recorded: list[Entry], number: int, count: int) -> list[Entry]:
+    """The inputs of the ``count`` ops of one name in the step of this number; empty if unknown."""
+    if any(step is not None for _, _, step in recorded):
+        of_step = [entry for entry in recorded if entry[2] == number]
+        return of_step if len(of_step) == count else []
+    if len(recorded) == count:
+        return recorded
+    return recorded[:1] * count if len(set(recorded)) == 1 else []
+
+
+def _recorded(name: str, recorded: Recorded) -> list[Entry]:
     plain = _plain(name)
     fused = recorded.get(plain + FUSED, []) if "Fused" in name else []
     return fused or recorded[plain]
@@ -74,4 +96,6 @@ def _recorded(name: str, recorded: Recorded) -> list[tuple[str, str]]:
 
 def _plain(name: str) -> str:
     """``forward/while/MatMul`` of ``forward/while/body/_1/forward/while/MatMul:_MklMatMul``."""
-    return _OP_TYPE.sub("", _INLINED.sub("", name)) if "/" in name else name
+    if "/" not in name:
+        return name
+    return _OP_TYPE.sub("", _CALLED.sub("", _INLINED.sub("", name)))

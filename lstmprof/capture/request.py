@@ -33,6 +33,8 @@ PROFILERS = (FRAMEWORKS_OWN, NSYS)
 
 #: where the worker leaves its result, beside the request
 RESULT = "result.json"
+#: FIFO that the launcher holds open: a process that Nsight Systems started ends with it
+LIFELINE = "lifeline"
 #: the line by which a worker gives up its turn and asks for the next
 TURN = "turn"
 #: how a worker's lines begin where others write to the same pipe
@@ -173,6 +175,15 @@ def refusal(request: CaptureRequest) -> Optional[str]:
     return None
 
 
+def check_device(request: CaptureRequest) -> None:
+    """Raise UsageError if no framework has such a device."""
+    if not re.match(r"(auto|cpu|cuda:\d+)\Z", request.device):
+        raise UsageError(
+            "unknown device '{}'".format(request.device),
+            "give auto, cpu, cuda or cuda:1, cuda:2, …",
+        )
+
+
 def check(request: CaptureRequest) -> None:
     """Raise UsageError if no worker could mean ``request``."""
     of = {"mode": MODES, "precision": PRECISIONS, "profiler": PROFILERS}
@@ -184,11 +195,7 @@ def check(request: CaptureRequest) -> None:
     refused = refusal(request)
     if refused:
         raise UsageError(refused, "'lstmprof list' shows what each supports")
-    if not re.match(r"(auto|cpu|cuda:\d+)\Z", request.device):
-        raise UsageError(
-            "unknown device '{}'".format(request.device),
-            "give auto, cpu, cuda or cuda:1, cuda:2, …",
-        )
+    check_device(request)
     for field, least in (("iterations", 1), ("warmup", 1), ("profile_steps", 0), ("threads", 1)):
         value = getattr(request, field)
         if value is not None and value < least:

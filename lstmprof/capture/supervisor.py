@@ -26,7 +26,7 @@ from typing import IO, Any
 
 import lstmprof
 from lstmprof.capture import nsys
-from lstmprof.capture.request import MARK, NSYS, RESULT, TURN, CaptureRequest, check
+from lstmprof.capture.request import LIFELINE, MARK, NSYS, RESULT, TURN, CaptureRequest, check
 from lstmprof.capture.turns import Seat
 from lstmprof.capture.worker.profiling import PROFILE
 from lstmprof.errors import CaptureError
@@ -34,7 +34,7 @@ from lstmprof.runs.directory import cache_folder
 
 Progress = Callable[[str], None]
 
-REQUEST, LOG, LIFELINE = "request.json", "worker.log", "lifeline"
+REQUEST, LOG = "request.json", "worker.log"
 WORK, KERAS, INDUCTOR = "worker", "keras", "inductor"
 #: What an interpreter says that is older than the syntax of the worker.
 _TOO_OLD = "future feature annotations is not defined"

@@ -154,7 +154,11 @@ _RUN_OPTIONS = (
         metavar="N",
         help="CPU threads.  [default: 1 on a CPU; on a GPU, all that the process may use]",
     ),
-    click.option("--cuda-graph", is_flag=True, help="Replay the step as a CUDA graph (torch)."),
+    click.option(
+        "--cuda-graph",
+        is_flag=True,
+        help="Replay the step as a CUDA graph (torch); let XLA make graphs of parts of it (JAX).",
+    ),
     click.option("--xla", is_flag=True, help="Compile the step with XLA (TensorFlow)."),
     click.option(
         "--keep-denormals",

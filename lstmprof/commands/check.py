@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
 
 @click.command(name="check")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH…", shell_complete=completion.paths)
+@click.argument("paths", nargs=-1, metavar="PATH…", shell_complete=completion.paths)
+@click.option("--system", is_flag=True, help="Check this machine: driver, frameworks, profilers.")
 @click.option(
     "--format",
     "format_",
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     help="Output format; docs/check.schema.json describes the JSON.",
 )
 @options.step_range
-def command(paths: tuple[str, ...], format_: str, step_range: str | None) -> int:
+def command(paths: tuple[str, ...], system: bool, format_: str, step_range: str | None) -> int:
     """Check what a profile lacks, and show how to record a better one.
 
     Each question about the profile (steps, lost events, clocks, profiler overhead, shapes, stacks)
@@ -34,12 +36,20 @@ def command(paths: tuple[str, ...], format_: str, step_range: str | None) -> int
     PATH is a run, a folder of runs, or a profile, as for breakdown. The exit status is 3 if a check
     fails, 1 if the command fails, and 2 for a usage error.
 
+    With --system no PATH is given. One line per part of this machine says whether it can measure on
+    a GPU, and which package to install if it cannot.
+
     \b
     Example:
+      lstmprof check --system
       lstmprof check profile.pt.trace.json.gz
       lstmprof check folder-of-ranks/ --format json
       lstmprof check report.sqlite --step-range '^iteration'
     """
+    if system == bool(paths):
+        raise click.UsageError("give a PATH, or --system alone")
+    if system:
+        return _show_system(format_)
     from lstmprof.breakdown.check import check
 
     with options.leaving_out() as left_out:
@@ -55,6 +65,21 @@ def command(paths: tuple[str, ...], format_: str, step_range: str | None) -> int
                 _show(run)
             _show_recipes([name for run in checked.runs for name in run.record_with])
     return checked.exit_status or left_out.code
+
+
+def _show_system(format_: str) -> int:
+    from lstmprof.capture.system import lines
+
+    found = list(lines())
+    if format_ == "json":
+        terminal.write_json([asdict(line) for line in found])
+    else:
+        width = max(len(line.name) for line in found)
+        for line in found:
+            head = f"{line.name:{width}}  {line.state:7}"
+            text = "; ".join(part for part in (line.sentence, line.next_step) if part)
+            terminal.write_line(f"{head}  {text}", head=head)
+    return 0
 
 
 def _show(run: Checked) -> None:

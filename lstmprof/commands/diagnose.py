@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -62,6 +63,11 @@ if TYPE_CHECKING:
     help="Capture the framework's layer op (like torch.nn.LSTM) with the same shapes on this "
     "machine, and compare each run with it.",
 )
+@click.option(
+    "--since",
+    metavar="RUN",
+    help="Earlier run, without the fix: compare the gain with what its verdict forecasts.",
+)
 @click.option("--evidence", is_flag=True, help="Show counts and the largest ops of each part.")
 @click.option(
     "--waterfall", is_flag=True, help="Show the difference between two steps part by part."
@@ -83,6 +89,7 @@ def command(
     rank: int | None,
     device: int | None,
     against_builtin: bool,
+    since: str | None,
     open_: bool,
     **details: bool,
 ) -> int:
@@ -126,6 +133,8 @@ def command(
 
         breakdowns, diagnoses = options.of_good(diagnosed, breakdowns, left_out)
         _show(diagnoses, format_, [name for name in DETAILS if details[name]])
+        if since is not None and format_ != "json":
+            _show_gain(since, diagnoses, asked)
         if open_:
             options.open_report(breakdowns, left_out, across, diagnoses)
     return left_out.code
@@ -140,6 +149,20 @@ def _show(diagnoses: Sequence[Diagnosis], format_: str, details: Sequence[str]) 
         print(markdown.of_all(diagnoses))
     else:
         diagnosis.show_all(diagnoses, details)
+
+
+def _show_gain(since: str, diagnoses: Sequence[Diagnosis], asked: Asked) -> None:
+    """Print for each run what it gained on the earlier one."""
+    from lstmprof.breakdown import break_down
+    from lstmprof.diagnose.diagnosis import diagnose
+    from lstmprof.diagnose.verdict_text import gained
+    from lstmprof.runs.border import border
+    from lstmprof.runs.run import open_run
+
+    with border(since):
+        before = diagnose(break_down(open_run(Path(since))), asked=asked).verdict
+    for diagnosis in diagnoses:
+        terminal.write_line(gained(before, diagnosis.verdict))
 
 
 def _show_against(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,25 +11,41 @@ import click
 from lstmprof.capture.request import FRAMEWORKS_OWN, PROFILERS
 from lstmprof.capture.script.request import GO_ON, THEN, ScriptRequest
 from lstmprof.commands import completion, options
-from lstmprof.errors import UsageError
+from lstmprof.errors import UsageError, command_line
 
 _DEFAULT = ScriptRequest("", "")
+#: Commands that start the processes of a job, and the modules that they run.
+_LAUNCHERS = {
+    "torchrun": "torch.distributed.run",
+    "accelerate": "accelerate.commands.accelerate_cli",
+}
 
 
 class _Run(click.Command):
     """The command, whose users first give it their script's options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse as click does.
+        """Parse as click does; after -m MODULE or a launcher, unknown options are its own.
 
         Raises:
             UsageError: no such option; says where the script's own stand.
         """
         try:
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, list(args))
         except click.NoSuchOption as error:
+            place = next((n for n, word in enumerate(args) if _is(error.option_name, word)), 0)
+            if any(word == "-m" or _is_launcher(word) for word in args[:place]):
+                return super().parse_args(ctx, [*args[:place], "--", *args[place:]])
             fault = error.format_message().rstrip(".")
             raise UsageError(fault, "put the script's options after --") from None
+
+
+def _is(option: str, word: str) -> bool:
+    return word == option or word.startswith(f"{option}=")
+
+
+def _is_launcher(word: str) -> bool:
+    return word in _LAUNCHERS and not Path(word).exists()
 
 
 @click.command(name="run", cls=_Run)
@@ -103,69 +117,64 @@ class _Run(click.Command):
 )
 @click.option("--name", metavar="NAME", help="Name of the run.  [default: the script's name]")
 @click.option("--force", is_flag=True, help="Overwrite a run of the same name.")
+@click.option(
+    "--compare-with",
+    metavar="RUN",
+    help="Earlier run, before a fix: end with what its verdict forecast and what was gained.",
+)
 @click.option("--quiet", is_flag=True, help="Print no verdict on the run at the end.")
-def command(
-    script: tuple[str, ...], module: str | None, out: str, quiet: bool, **asked: Any
-) -> int:
+def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any) -> int:
     """Run a training script unchanged, and profile a few of its steps.
 
     lstmprof recognises a step by the calls of a torch optimizer, Keras fit or optax; for other
     training loops, name the function that runs one step. It times some steps without a profiler,
     profiles a few, and times some again. All other steps run unmodified. The script keeps its
     output, input and exit code. Put the script's options after --. The verdict on the run follows
-    on stderr.
+    on stderr. The processes that torchrun, accelerate or torch.multiprocessing starts become one
+    run of several ranks.
 
     \b
     Example:
       lstmprof run train.py -- --epochs 1
       lstmprof run -m package.train --steps 5 --then stop -- data/
       lstmprof run train_jax.py --step-function train_step
+      lstmprof run --compare-with traces/train faster.py
+      lstmprof run torchrun --nproc-per-node 2 train.py
     """
     from lstmprof.capture.script.launch import run_script
+    from lstmprof.runs.border import border
     from lstmprof.runs.directory import check_name, staging
+    from lstmprof.runs.run import open_run
 
     if not script and not module:
         raise UsageError("no script is given", "give a file, or -m MODULE")
+    if not module and _is_launcher(script[0]):
+        module, script = _LAUNCHERS[script[0]], script[1:]
     target, arguments = (module, script) if module else (script[0], script[1:])
     if not module and Path(target).exists() and not Path(target).is_file():
         raise UsageError(f"{target}: not a regular file", "give the path of a Python script")
-    name = asked.pop("name") or (module or Path(target).stem)
+    launched = (Path(word).stem for word in script if word.endswith(".py"))
+    launches = module in _LAUNCHERS.values()
+    name = asked.pop("name") or (next(launched, module) if launches else module)
+    name = name or Path(target).stem
     check_name(Path(out), name, force=asked["force"])
+    if asked["compare_with"] is not None:
+        with border(asked["compare_with"]):
+            asked["compare_with"] = str(open_run(Path(asked["compare_with"])).path.resolve())
     with staging(Path(out)):  # to be known before a long training, not after
         pass
-    command_line = shlex.join(["lstmprof", *sys.argv[1:]])
     asked["python"] = asked["python"] or sys.executable
     request = ScriptRequest(
         target,
         str(Path(out) / name),
         arguments=list(arguments),
         module=module is not None,
-        facts={"command": command_line},
+        facts={"command": command_line(["lstmprof", *sys.argv[1:]])},
         **asked,
     )
 
-    def measured() -> None:
-        if not quiet:
-            _show_verdict(request.place)
-
-    return run_script(request, _say, measured)
+    return run_script(request, _say)
 
 
 def _say(line: str) -> None:
     options.say(f"lstmprof: {line}")
-
-
-def _show_verdict(place: str) -> None:
-    """Print the verdict on the run at ``place`` on stderr; standard output is the script's."""
-    from lstmprof.breakdown import break_down
-    from lstmprof.commands.terminal import diagnosis
-    from lstmprof.diagnose.diagnosis import diagnose
-    from lstmprof.errors import LstmprofError
-    from lstmprof.runs.border import border
-    from lstmprof.runs.run import open_run
-
-    try:
-        with border(place), contextlib.redirect_stdout(sys.stderr):
-            diagnosis.show(diagnose(break_down(open_run(Path(place)))))
-    except LstmprofError as error:  # the script's exit code is its own all the same
-        _say(f"no verdict: {error}")

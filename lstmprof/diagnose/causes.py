@@ -17,7 +17,7 @@ from lstmprof.events.annotate.calls import is_launch
 from lstmprof.events.threads import ASKS
 
 LAUNCH, DISPATCH, PYTHON = "launch", "dispatch", "Python"
-RUNTIME = "runtime"
+RUNTIME, CPU_OP = "runtime", "CPU op"
 SYNC, CAST, COPY, GEMM, MEMORY = (
     "sync",
     "cast",
@@ -27,6 +27,7 @@ SYNC, CAST, COPY, GEMM, MEMORY = (
 )
 INPUT, COMPILE, ALLOCATION = "input", "compile", "allocation"
 START = "initialisation"
+EMBEDDING = "embedding"
 COLLECTIVE, CTC, QUEUE = "communication", "CTC", "queued"
 SLOWER = "slower calls"
 PROFILER, UNRECORDED, UNKNOWN = "profiler", "unrecorded", "unknown"
@@ -35,7 +36,8 @@ RANGE = "ranges"
 #: What the time of each kind is, in a sentence.
 KINDS = {
     LAUNCH: "kernel launches",
-    RUNTIME: "runtime calls that launch nothing",
+    RUNTIME: "runtime calls other than launches",
+    CPU_OP: "ops that compute on the CPU",
     DISPATCH: "dispatch in the framework",
     PYTHON: "Python between ops",
     SYNC: "synchronisation",
@@ -43,6 +45,7 @@ KINDS = {
     COPY: "copies",
     GEMM: "matmuls",
     MEMORY: "elementwise ops and reductions",
+    EMBEDDING: "embedding look-ups",
     INPUT: "input",
     COMPILE: "compilation inside the step",
     START: "initialisation of the GPU's runtime and loading of code",
@@ -59,7 +62,7 @@ KINDS = {
 #: The kinds in which a device waits for its host, as the ledger has it
 #: (``breakdown.mean_step.WAITS_FOR_HOST``), except while its input is prepared, its host compiles
 #: or the runtime starts: that time is of those kinds.
-WAITS = (LAUNCH, RUNTIME, DISPATCH, PYTHON, RANGE, UNRECORDED, ALLOCATION)
+WAITS = (LAUNCH, RUNTIME, CPU_OP, DISPATCH, PYTHON, RANGE, UNRECORDED, ALLOCATION)
 
 _PRODUCTS = ("gemm", "conv", "attention")
 #: Frames of jax.profiler and torch.profiler, as their profiles name them.
@@ -133,8 +136,8 @@ RULES = (
     Rule(LAUNCH, _part(CALL, LATENCY), "the device waits for the launch of its next work"),
     Rule(
         LAUNCH,
-        lambda c, run: c.part == "runtime" and is_launch(c.name or "") and not run.on_device,
-        "a launch on a device of which nothing was recorded",
+        lambda c, run: c.part == "runtime" and (c.enqueues or is_launch(c.name or "")),
+        "a launch of other work: on another stream or device, or not recorded",
     ),
     Rule(RUNTIME, _part("runtime"), "any other call of the runtime or driver"),
     Rule(
@@ -142,6 +145,7 @@ RULES = (
         lambda c, run: c.purpose in _MOVES and not c.tiny and not run.on_device,
         "a call that issues a copy",
     ),
+    Rule(CPU_OP, lambda c, run: c.on_cpu, "an op that computes on the CPU while the device waits"),
     Rule(DISPATCH, _part("dispatch"), "an op that only arranges work"),
     Rule(DISPATCH, lambda c, run: c.call_overhead, "the way from Python into an op"),
     Rule(
@@ -170,6 +174,7 @@ RULES = (
     Rule(GEMM, _part("rnn"), "a recurrent layer in one op, which is mostly matmuls"),
     Rule(COPY, _part(*_MOVES), "elements move and keep their values"),
     Rule(COLLECTIVE, _part("collective"), "work that moves data between ranks"),
+    Rule(EMBEDDING, _part("embedding"), "rows looked up in a table, and their gradients"),
     Rule(CTC, _part("ctc"), "connectionist temporal classification"),
     Rule(
         MEMORY,

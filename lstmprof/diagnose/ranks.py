@@ -155,7 +155,9 @@ class Overlap:
 
 
 def straggler_of(breakdown: Breakdown, places: Sequence[Place]) -> Straggler | None:
-    """Whom the devices at ``places`` wait for; None where one runs alone and communicates not.
+    """Return the device that the devices at ``places`` wait for.
+
+    Return None if there is one device and it does not communicate.
 
     Raises:
         RunError: the run's events are missing or damaged.
@@ -334,7 +336,7 @@ def overlap_of(
 
 
 def world_size(info: RunInfo) -> int | None:
-    """How many ranks the job has, as its profiles say; None where they do not."""
+    """Return the number of ranks of the job, or None if the profiles do not record it."""
     sizes = [record.get("world_size") for record in _records(info)]
     return max((size for size in sizes if isinstance(size, int)), default=None)
 
@@ -393,17 +395,17 @@ def of_overlap(overlap: Overlap, marked: bool) -> str:
 
 
 def lane_to_dict(place: Place, lanes: int) -> dict[str, int | None]:
-    """Which of so many lanes it is, as JSON has it."""
+    """Return rank and device, and the number of devices, with the fields of the JSON output."""
     return {"rank": place[0], "device": place[1], "of": lanes}
 
 
 def straggler_to_dict(straggler: Straggler | None) -> dict[str, Any] | None:
-    """The straggler as JSON has it."""
+    """Return the straggler with the fields of the JSON output; None if there is none."""
     return None if straggler is None else asdict(straggler)
 
 
 def overlap_to_dict(overlap: Overlap | None) -> dict[str, Any] | None:
-    """Overlap as JSON has it."""
+    """Return the communication with the fields of the JSON output; None if there is none."""
     if overlap is None:
         return None
     return {**asdict(overlap), "overlapped_ns": overlap.overlapped_ns, "share": overlap.share}

@@ -33,7 +33,7 @@ WIDE = 1.25
 #: Kinds of time that do not grow with the number of ops or launches.
 _NOT_BY_COUNT = (
     *(causes.INPUT, causes.SYNC, causes.COLLECTIVE, causes.ALLOCATION, causes.RUNTIME),
-    *(causes.COMPILE, causes.START, causes.CTC, causes.QUEUE),
+    *(causes.CPU_OP, causes.COMPILE, causes.START, causes.CTC, causes.QUEUE),
 )
 #: Ratios from here on have no digits behind the point.
 _WHOLE = 100

@@ -235,6 +235,20 @@ def best_fix(verdict: Verdict) -> Advice | None:
     return best if best is not None and best.worth_ns else None
 
 
+def gained(before: Verdict, after: Verdict) -> str:
+    """Compare what the first fix of ``before`` was to save with what ``after`` takes less."""
+    fix = next(iter(before.fixes), None)
+    forecast = fix.gain.replace(", measured here", "") if fix is not None else ""
+    less_ns = before.step.ns - after.step.ns
+    words = "gained" if less_ns >= 0 else "lost"
+    apart = after.step.high_ns < before.step.low_ns or before.step.high_ns < after.step.low_ns
+    return (
+        f"forecast: {forecast or 'unknown'}; {words}: {milliseconds(abs(less_ns))} ms "
+        f"({milliseconds(before.step.ns)} to {milliseconds(after.step.ns)} ms per step"
+        f"{'' if apart else '; the 95 % intervals overlap'})"
+    )
+
+
 def in_short(diagnosis: Diagnosed) -> str:
     """Return the cause and the bottleneck of a diagnosis, else why they are unknown."""
     verdict = diagnosis.verdict

@@ -1,7 +1,7 @@
-"""What a column of a table says, and the columns of the events table, stated once.
+"""The description of a table's columns, and the columns of the events table.
 
-Readers (``formats``) fill the columns that a profile holds; ``events.annotate`` fills the derived
-ones; everything after reads only this table. What is unknown is null, never 0 or −1.
+Readers (``formats``) fill the columns that a profile records; ``events.annotate`` fills the derived
+columns. Everything else reads only this table. Unknown values are null, never 0 or −1.
 """
 
 from __future__ import annotations
@@ -64,9 +64,10 @@ PROGRAM = "program"
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table; ``null_when`` is empty where it never is null.
+    """One column of a table: name, type, unit, meaning, and when a value is null.
 
-    ``derived``: of the events table, computed from its other columns.
+    ``null_when`` is empty if the column is never null. ``derived`` is True for a column of the
+    events table that is computed from other columns.
     """
 
     name: str
@@ -78,7 +79,7 @@ class Column:
 
 
 def schema(columns: Sequence[Column]) -> pa.Schema:
-    """The Arrow schema of ``columns``."""
+    """Return the Arrow schema of ``columns``."""
     return pa.schema([pa.field(c.name, c.type, bool(c.null_when)) for c in columns])
 
 

@@ -91,9 +91,10 @@ class EventTable:
         """The rows from ``start`` on, so many or all."""
         return EventTable(self.arrow.slice(start, length))
 
-    def filter(self, where: Flags | pa.Array) -> EventTable:
+    def filter(self, where: Flags | pa.Array | pa.ChunkedArray) -> EventTable:
         """The rows where this holds."""
-        return EventTable(self.arrow.filter(pa.array(where)))
+        is_arrow = isinstance(where, (pa.Array, pa.ChunkedArray))
+        return EventTable(self.arrow.filter(where if is_arrow else pa.array(where)))
 
     def with_columns(self, columns: Mapping[str, Any]) -> EventTable:
         """This table with these columns replaced; values as for ``events_table``, in row order."""

@@ -17,9 +17,11 @@ from lstmprof import __version__
 from lstmprof.breakdown import Breakdown
 from lstmprof.errors import RunError, UsageError
 from lstmprof.events.table import EventTable
-from lstmprof.export.stacks import ROOT, Stacks, Tree, recorded, stacks
+from lstmprof.export.stacks import Stacks, Tree, recorded, stacks
 from lstmprof.scratch import check_file, write_file
 
+#: Stacks that are deeper end with a frame that says so: a file grows with its square.
+_MOST_FRAMES, _DEEPER = 256, "(deeper calls)"
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
@@ -39,7 +41,7 @@ def write(breakdown: Breakdown, path: Path, *, by: str | None = None, force: boo
     if chosen not in can:
         raise UsageError(
             f"{breakdown.run.name}: the profile has no stacks of {by}",
-            "record it with with_stack and with_modules, or choose another --stack",
+            "record it with with_stack, or choose another --stack",
         )
     try:
         write_file(path, json.dumps(_document(breakdown, events, chosen)).encode())
@@ -70,16 +72,24 @@ def _profile(stacks: Stacks, name: str, frames: dict[str, int]) -> dict[str, Any
     """The stacks that have time as a profile, None where none has; ``frames`` are numbered on."""
     spent = stacks.spent_ns()
     nodes = np.flatnonzero(spent).tolist()
-    samples = [_frames(stacks.tree, node, frames) for node in nodes]
-    weights = spent[nodes].tolist()
+    of_node = _frames(stacks.tree, frames) if nodes else []
+    weight: dict[tuple[int, ...], int] = {}
+    for node, ns in zip(nodes, spent[nodes].tolist(), strict=True):
+        weight[of_node[node]] = weight.get(of_node[node], 0) + ns
+    samples, weights = list(weight), list(weight.values())
     bounds = {"startValue": 0, "endValue": sum(weights)}
     head = {"type": "sampled", "name": name, "unit": "nanoseconds"}
     return {**head, **bounds, "samples": samples, "weights": weights} if nodes else None
 
 
-def _frames(tree: Tree, node: int, frames: dict[str, int]) -> list[int]:
-    stack = []
-    while node != ROOT:
-        stack.append(frames.setdefault(tree.names[node], len(frames)))
-        node = tree.above[node]
-    return stack[::-1]
+def _frames(tree: Tree, frames: dict[str, int]) -> list[tuple[int, ...]]:
+    """Return the frames of each node of ``tree``, the outermost first."""
+    found: list[tuple[int, ...]] = [()]
+    for above, name in zip(tree.above[1:], tree.names[1:], strict=True):
+        outer = found[above]
+        if len(outer) < _MOST_FRAMES:
+            outer = (*outer, frames.setdefault(name, len(frames)))
+        elif len(outer) == _MOST_FRAMES:
+            outer = (*outer, frames.setdefault(_DEEPER, len(frames)))
+        found.append(outer)
+    return found

@@ -41,7 +41,22 @@ _MAGIC: tuple[tuple[bytes, str, str], ...] = (
 _ROCPROF = (
     "give a torch.profiler JSON, or record with rocprofv3 --runtime-trace --output-format json"
 )
-_NAMED = ((".qdstrm",), (".ncu-rep",))
+#: How a name ends, what such a file is, and the next step.
+_NAMED = (
+    ((".qdstrm",), "is an unfinished Nsight Systems stream", "convert it with QdstrmImporter"),
+    ((".ncu-rep",), "is an Nsight Compute report, which has no timeline", _RECORD),
+    (
+        tuple(
+            f".{what}.pb"
+            for what in (
+                *("kernel_stats", "tensorflow_stats", "op_stats", "overview_page"),
+                *("input_pipeline", "memory_profile", "pod_viewer"),
+            )
+        ),
+        "is a summary that TensorBoard made of a profile, without a timeline",
+        "give the .xplane.pb or .trace.json.gz of that profile",
+    ),
+)
 
 
 def refuse_by_content(raw: RawFile) -> None:
@@ -69,14 +84,9 @@ def refusal(raw: RawFile) -> ForeignFileError:
         what, next_step = _json(raw.json)
         return ForeignFileError(raw.path, what, next_step)
     name = str(raw.path).removesuffix(".gz")
-    if name.endswith(_NAMED[0]):
-        return ForeignFileError(
-            raw.path, "is an unfinished Nsight Systems stream", "convert it with QdstrmImporter"
-        )
-    if name.endswith(_NAMED[1]):
-        return ForeignFileError(
-            raw.path, "is an Nsight Compute report, which has no timeline", _RECORD
-        )
+    for endings, what, next_step in _NAMED:
+        if name.endswith(endings):
+            return ForeignFileError(raw.path, what, next_step)
     if raw.content.startswith(b"SQLite format 3\x00"):
         return ForeignFileError(
             raw.path, "is an SQLite database without tables of a known profiler", _RECORD

@@ -24,7 +24,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
-from lstmprof.errors import ProfileError
+from lstmprof.errors import PERMISSIONS, ProfileError
 from lstmprof.scratch import made_temporary_folder, remove, room_in, temporary_folder
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -33,13 +33,14 @@ MAX_BYTES = 4 * 2**30
 #: gzip packs real traces 10 to 50 times (a 35 MB Kineto file: 30) and zeros 1030 times. Past
 #: ``FREE_BYTES`` a file that unpacks to more than ``MAX_RATIO`` times itself is a bomb.
 MAX_RATIO = 200
-FREE_BYTES = 64 * 2**20
+FREE_BYTES = 8 * 2**20
 #: What the objects of a JSON document may take in memory: so much, and some times its file.
 FREE_OBJECT_BYTES = 2**30
 #: Traces grow 5 to 10 times when they are read into objects, ``{},`` without end 25 times.
 _MOST_GROWTH = 16
-#: Bytes that Python takes for what begins or ends with a sign, as it is in traces or a bit more.
-_OBJECT_BYTES = ((b"{", 200), (b"[", 72), (b",", 16), (b'"', 15))
+#: Bytes that Python takes for what begins or ends with a sign, as it is in traces or a bit more:
+#: a number behind a comma takes 40 with its place, and 24 more if it is kept as text.
+_OBJECT_BYTES = ((b"{", 200), (b"[", 72), (b",", 40), (b'"', 15), (b".", 24))
 _CHUNK_BYTES = 2**20
 _HEAD_BYTES = 4096
 
@@ -160,7 +161,7 @@ def load(path: Path) -> RawFile:
     except FileNotFoundError as error:
         raise ProfileError(path, "no such file", "check the path") from error
     except PermissionError as error:
-        raise ProfileError(path, "permission denied", "check its permissions") from error
+        raise ProfileError(path, "permission denied", PERMISSIONS) from error
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         raise _unreadable(path, error) from error
 
@@ -199,7 +200,7 @@ def unpacked_head(head: bytes) -> bytes:
     if not head.startswith(GZIP_MAGIC):
         return head
     try:
-        return zlib.decompressobj(wbits=31).decompress(head, 512)
+        return zlib.decompressobj(wbits=31).decompress(head, 2**16)
     except zlib.error:
         return b""
 

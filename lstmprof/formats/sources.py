@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -25,7 +26,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from lstmprof.errors import ForeignFileError, ProfileError, is_url, of_url
+from lstmprof.errors import (
+    PERMISSIONS,
+    ForeignFileError,
+    ProfileError,
+    is_readable_folder,
+    is_url,
+    of_url,
+    without_secrets,
+)
 from lstmprof.events import EventTable, Profile
 from lstmprof.events.counters import NO_COUNTERS
 from lstmprof.events.schema import COLUMNS
@@ -51,6 +60,10 @@ _HEAD_BYTES = 2**16
 _SESSION = re.compile(r"(^|/)plugins/profile/[^/]+$")
 _VIEWER, _XPLANE = ".trace.json.gz", ".xplane.pb"
 _RANK = re.compile(r"(?:rank|worker|node|host|proc(?:ess)?)[-_]?(\d+)", re.IGNORECASE)
+#: A rank and the number of ranks, as torch.profiler writes them before its events.
+_JOB = re.compile(
+    rb'"distributedInfo":\s*\{[^{}]*?"rank":\s*(\d{1,9}),\s*"world_size":\s*(\d{1,9})\b'
+)
 #: A file's number beyond it is none of a rank: no job has so many.
 _LAST_RANK = 2**31 - 1
 _MOST_DIGITS = 32
@@ -109,17 +122,43 @@ def groups(word: Path | str) -> list[list[Source]]:
     path = path_of(word)
     if not path.is_dir():
         return _of_file(_local(path), _head(path))
-    listed = sorted(path.rglob("*"))
-    every = [f for f in listed if _may_be_profile(f.relative_to(path).as_posix()) and f.is_file()]
-    of_tables = dict.fromkeys(f.parent for f in listed if is_table(f) and f.is_file())
+    listed, locked = _listed(path)
+    every = [f for f in listed if _may_be_profile(f.relative_to(path).as_posix())]
+    of_tables = dict.fromkeys(f.parent for f in listed if is_table(f))
     if not every and not of_tables:
+        if locked:
+            raise _permission_denied(locked[0])
         raise ProfileError(path, "has no run and no profile in it", _GIVE)
     files = every[:_MOST_FILES]
-    archives = [f for f in files if _is_archive(_head(f))]
+    heads = {str(f): raw_file.unpacked_head(_head(f)) for f in files}
+    archives = [f for f in files if raw_file.is_tar(heads[str(f)])]
     alone = [_local(f) for f in files if f not in archives]
-    loose = _grouped([*alone, *map(_of_tables, of_tables)])
+    loose = _of_whole_jobs(_grouped([*alone, *map(_of_tables, of_tables)]), heads)
     of_archives = [group for f in archives for group in _grouped(_members_or_fault(_local(f)))]
-    return [*loose, *of_archives, *_beyond(_local(path), len(every))]
+    shut = [[_refused(_local(f), _permission_denied(f))] for f in locked]
+    return [*loose, *of_archives, *shut, *_beyond(_local(path), len(every))]
+
+
+def _listed(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Return the files below ``folder`` and the folders that this user may not look into.
+
+    Raises:
+        ProfileError: ``folder`` itself is such a folder.
+    """
+    if not is_readable_folder(folder):
+        raise _permission_denied(folder)
+    files: list[Path] = []
+    locked: list[Path] = []
+    for place, folders, names in os.walk(folder):
+        inner = [Path(place, name) for name in folders if not name.startswith(".")]
+        locked += [f for f in inner if not f.is_symlink() and not is_readable_folder(f)]
+        paths = [Path(place, name) for name in names]
+        files += [path for path in paths if os.path.isfile(path)]  # noqa: PTH113, no error if locked
+    return sorted(files), sorted(locked)
+
+
+def _permission_denied(path: Path) -> ProfileError:
+    return ProfileError(path, "permission denied", PERMISSIONS)
 
 
 def are_hosts(group: Iterable[Source]) -> bool:
@@ -250,6 +289,26 @@ def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
     return list(jobs.values())
 
 
+def _of_whole_jobs(groups: list[list[Source]], heads: Mapping[str, bytes]) -> list[list[Source]]:
+    """``groups``, those of one folder joined that are by torch.profiler all ranks of one job."""
+    parts: dict[tuple[str, int], dict[int, tuple[list[Source], list[int]]]] = {}
+    for place, group in enumerate(groups):
+        jobs = [_JOB.search(heads.get(str(source.label), b"")) for source in group]
+        told = [(int(job[1]), int(job[2])) for job in jobs if job]
+        sizes = {size for _, size in told}
+        if len(told) == len(group) and len(sizes) == 1 and len(group) < (size := sizes.pop()):
+            found = parts.setdefault((group[0].folder, size), {})
+            found[place] = (group, [rank for rank, _ in told])
+    joined = list(groups)
+    for (_, size), found in parts.items():
+        if sorted(rank for _, ranks in found.values() for rank in ranks) == list(range(size)):
+            first, *others = found
+            joined[first] = [source for group, _ in found.values() for source in group]
+            for place in others:
+                joined[place] = []
+    return [group for group in joined if group]
+
+
 def _without_viewer_copies(sources: list[Source]) -> list[Source]:
     """Without the trace viewer's copy of a profile whose XPlane, which says more, is there too."""
     planes = {str(s.label).removesuffix(_XPLANE) for s in sources if s.name.endswith(_XPLANE)}
@@ -286,7 +345,12 @@ def _at_url(url: str) -> list[list[Source]]:
 def _remote(word: str, path: str, url: str, stamp: str) -> Source:
     """The file at ``path`` of the file system that ``word`` names; its own address is ``url``."""
     folder = PurePosixPath(path).parent.as_posix()
-    return Source(url, functools.partial(_downloaded, word, path, url), f"{url}|{stamp}", folder)
+    return Source(
+        url,
+        functools.partial(_downloaded, word, path, url),
+        f"{without_secrets(url)}|{stamp}",
+        folder,
+    )
 
 
 def _downloaded(word: str, path: str, url: str) -> RawFile:

@@ -72,7 +72,7 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
         "deterministic": "it needs TensorFlow 2.9 or newer",
     },
     "jax": {
-        "cuda-graph": "XLA itself decides what to capture as CUDA graphs",
+        "cuda-graph on cpu": "only NVIDIA GPUs have CUDA graphs",
         "xla": "JAX always compiles with XLA; omit the option",
         "tf32 on cpu": "only NVIDIA GPUs have TF32",
         **dict.fromkeys(
@@ -141,9 +141,13 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
     },
 }
 
-#: Of torch.nn.LSTM.
-NO_FLOAT16_ONEDNN = {
-    "amp-fp16 on cpu": "oneDNN, which runs nn.LSTM there, has no float16 LSTM on most CPUs"
+#: Source: aten/src/ATen/cudnn/AutocastRNN.cpp, which casts to kHalf for every dtype of autocast.
+FLOAT16_CUDNN = {
+    "amp-bf16 on cuda": "torch.autocast runs cuDNN's LSTM in float16; use --precision amp-fp16"
+}
+NN_LSTM = {
+    "amp-fp16 on cpu": "oneDNN, which runs nn.LSTM there, has no float16 LSTM on most CPUs",
+    **FLOAT16_CUDNN,
 }
 
 #: Rows of TensorFlow operators: no autocast, but a rewrite of the graph (Keras has its policy).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Tuple
 
-from lstmprof.implementations._refusals import GRAPH_REWRITE, LATER, NO_FLOAT16_ONEDNN
+from lstmprof.implementations._refusals import FLOAT16_CUDNN, GRAPH_REWRITE, LATER, NN_LSTM
 from lstmprof.implementations._row import CELL_OP, LAYER_OP, LOOP, Implementation
 
 _OTHER_NETWORKS = ("mean", "no head", "each step", "tokens", "sgd")
@@ -37,7 +37,7 @@ TABLE: Tuple[Implementation, ...] = (
         "torch",
         LAYER_OP,
         "torch.nn.LSTM: cuDNN on a GPU; oneDNN or ATen kernels on a CPU",
-        NO_FLOAT16_ONEDNN,
+        NN_LSTM,
         aliases=("torch.nn_lstm",),  # its former name; on a CPU the layer is oneDNN
         knows=("gru", "rnn", *_OTHER_NETWORKS_AND_LENGTHS),
     ),
@@ -68,7 +68,7 @@ TABLE: Tuple[Implementation, ...] = (
         "torch",
         LAYER_OP,
         "torch.nn.LSTM in a network under torch.compile",
-        dict(NO_FLOAT16_ONEDNN, **{"variable length": LATER}),
+        dict(NN_LSTM, **{"variable length": LATER}),
         knows=("gru", "rnn", *_OTHER_NETWORKS),
         since="2.0",
     ),
@@ -80,6 +80,7 @@ TABLE: Tuple[Implementation, ...] = (
         "torch.nn.LSTM exported and compiled ahead of time; inference only",
         {
             "train": "AOTInductor compiles forward passes only; use --mode forward",
+            "cuda": "AOTInductor splits the layer into time steps there instead of calling cuDNN",
             **dict.fromkeys(("variable length", "amp-fp16", "amp-bf16", "cuda-graph"), LATER),
         },
         knows=("gru", "rnn", *_OTHER_NETWORKS),
@@ -272,6 +273,7 @@ TABLE: Tuple[Implementation, ...] = (
         "torch",
         LOOP,
         "keras.layers.LSTM with its defaults, on PyTorch",
+        FLOAT16_CUDNN,
         knows=("gru", "rnn", *_OTHER_NETWORKS_AND_LENGTHS),
         library="keras",
         form_on_gpu=LAYER_OP,

@@ -208,6 +208,7 @@ UNKNOWN = PARTS["other"]
 _OF_KIND = {
     causes.LAUNCH: "launch call",
     causes.RUNTIME: "runtime",
+    causes.CPU_OP: "rng",
     causes.DISPATCH: "dispatch",
     causes.PYTHON: "python",
     causes.SYNC: "sync",
@@ -215,6 +216,7 @@ _OF_KIND = {
     causes.COPY: "layout",
     causes.GEMM: "gemm",
     causes.MEMORY: "pointwise",
+    causes.EMBEDDING: "embedding",
     causes.INPUT: "input",
     causes.COMPILE: "compiling",
     causes.START: "starting",

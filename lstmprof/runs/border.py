@@ -15,18 +15,25 @@ from __future__ import annotations
 import datetime
 import os
 import platform
-import shlex
 import socket
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from lstmprof import __version__
-from lstmprof.errors import DefectError, LstmprofError, ProfileError, RunError, of_system
+from lstmprof.errors import (
+    DefectError,
+    LstmprofError,
+    ProfileError,
+    RunError,
+    command_line,
+    of_system,
+)
 from lstmprof.runs.directory import cache_folder
 
 _MOST_WORDS, _MOST_TRACE = 120, 100_000
@@ -125,17 +132,29 @@ def _logged(place: object, error: Exception) -> Path | None:
 
     It is in the cache, or where temporary files are if that cannot be written.
     """
-    name = f"{datetime.date.today():%Y-%m-%d}-{socket.gethostname()}-{os.getpid()}.log"
     text = _entry(place, error).encode(errors="backslashreplace")
-    for folder in (cache_folder() / "defects", Path(tempfile.gettempdir())):
-        path = folder / (name if folder.name == "defects" else f"lstmprof-defects-{name}")
+    for log in (_log_in_cache, _temporary_log):
         with suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
+            path = log()
             with path.open("ab") as file:
                 if file.tell() < _MOST_BYTES:
                     file.write(text)
             return path
     return None
+
+
+def _log_in_cache() -> Path:
+    folder = cache_folder() / "defects"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{datetime.date.today():%Y-%m-%d}-{socket.gethostname()}-{os.getpid()}.log"
+
+
+@lru_cache(maxsize=1)
+def _temporary_log() -> Path:
+    """Make a file whose name nobody can guess, and put a link there before."""
+    handle, path = tempfile.mkstemp(prefix="lstmprof-defects-", suffix=".log")
+    os.close(handle)
+    return Path(path)
 
 
 def _entry(place: object, error: Exception) -> str:
@@ -145,5 +164,5 @@ def _entry(place: object, error: Exception) -> str:
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return (
         f"{now} lstmprof {__version__}, Python {platform.python_version()}, {platform.platform()}\n"
-        f"command: {shlex.join(sys.argv)}\ninput: {place}\n{trace}\n"
+        f"command: {command_line(sys.argv)}\ninput: {place}\n{trace}\n"
     )

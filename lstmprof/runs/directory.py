@@ -12,6 +12,7 @@ import atexit
 import ctypes
 import errno
 import os
+import stat
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -32,10 +33,26 @@ _RENAME_EXCHANGE, _AT_FDCWD = 2, -100
 
 
 def cache_folder() -> Path:
-    """Where raw profiles are ingested on the fly: $LSTMPROF_CACHE, else the user's cache folder."""
+    """Return $LSTMPROF_CACHE, else the user's cache folder; a temporary one if another user's.
+
+    The cache has scripts that go into reports, and interpreters that capture runs.
+    """
     given = os.environ.get("LSTMPROF_CACHE")
     base = os.environ.get("XDG_CACHE_HOME") or str(_home() / ".cache")
-    return Path(given) if given else Path(base) / "lstmprof"
+    cache = Path(given) if given else Path(base) / "lstmprof"
+    fault = _untrusted(cache)
+    return cache if fault is None else instead_of(cache, fault)
+
+
+def _untrusted(folder: Path) -> str | None:
+    """Return why somebody else may have put files into ``folder``; None if nobody may."""
+    try:
+        facts = folder.stat()
+    except (OSError, ValueError):
+        return None  # it is not there, or cannot be used
+    if hasattr(os, "geteuid") and facts.st_uid not in (0, os.geteuid()):
+        return "it belongs to another user"
+    return "every user can write to it" if facts.st_mode & stat.S_IWOTH else None
 
 
 def _home() -> Path:
@@ -79,8 +96,8 @@ def instead_of(cache: Path, fault: str) -> Path:
     folder = made_temporary_folder()
     atexit.register(remove, folder)
     warnings.warn(
-        f"{cache}: cannot be written ({fault}), so results are not cached; set LSTMPROF_CACHE to a"
-        " writable folder",
+        f"{cache}: is not used ({fault}), so results are not cached; set LSTMPROF_CACHE to a"
+        " writable folder of your own",
         CacheWarning,
         stacklevel=2,
     )
@@ -102,7 +119,7 @@ def check_name(out: Path, name: str, *, force: bool = False) -> None:
         raise UsageError(f"the run name '{name[:40]}…' is too long", "choose a shorter --name")
     if (out / name).is_symlink():
         raise RunError(
-            f"{out / name}: is a link to {(out / name).readlink()}",
+            f"{out / name}: is a link to {os.readlink(str(out / name))}",
             "choose another --out or --name",
         )
     _check_place(out / name, force=force)
@@ -134,7 +151,7 @@ def _is_there(place: Path) -> RunError:
 def _cannot(out: Path, what: str, fault: OSError) -> RunError:
     """The error for a folder of runs in which ``what`` failed."""
     reason = fault.strerror or str(fault)
-    place = "LSTMPROF_CACHE" if out.is_relative_to(cache_folder()) else "--out"
+    place = "LSTMPROF_CACHE" if cache_folder() in [out, *out.parents] else "--out"
     step = f"set {place} to a writable folder with free space"
     if fault.errno == errno.EFBIG:
         step = next_step_of(fault, step)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,9 @@ from lstmprof.errors import (
     ProfileError,
     RunError,
     UsageError,
+    command_line,
     one_line,
+    without_secrets,
 )
 from lstmprof.events import Profile
 from lstmprof.events.annotate import annotated
@@ -115,7 +116,7 @@ class Task:
     out: Path | str
     force: bool
     step_range: str | None
-    command: str = field(default_factory=lambda: shlex.join(sys.argv))
+    command: str = field(default_factory=lambda: command_line(sys.argv))
 
     @property
     def label(self) -> Path | str:
@@ -319,7 +320,9 @@ def _written_to(out: Path, task: Task, profile: Profile) -> Run:
                 **counted,
                 "source": INGESTED,
                 "command": task.command,
-                "source_paths": [str(x.resolve() if isinstance(x, Path) else x) for x in labels],
+                "source_paths": [
+                    str(x.resolve()) if isinstance(x, Path) else without_secrets(x) for x in labels
+                ],
                 "source_stamps": [source.stamp for source in task.group],
                 "step_range": task.step_range or None,
             }
@@ -336,7 +339,7 @@ def described(name: str, profile: Profile, events: EventTable) -> dict[str, Any]
     return {
         "name": name,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(sys.argv),
+        "command": command_line(sys.argv),
         "lstmprof_version": __version__,
         "base_ns": profile.base_ns,
         "profile_format": profile.format,

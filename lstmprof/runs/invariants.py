@@ -107,15 +107,20 @@ def check_sums(table: str, *columns: Ints) -> None:
 
 
 def check_texts(path: Path, table: pa.Table) -> None:
-    """Nothing where the words that lstmprof has for events, a category or a phase, are words.
+    """Check that texts are UTF-8, and that lstmprof's own words have the length of words.
 
     Raises:
-        RunError: one is longer than any.
+        RunError: a text is not UTF-8, or a category or a phase is longer than any.
     """
     for name in table.schema.names:
-        if name in _WORDS:
-            for chunk in table.column(name).chunks:
-                texts = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
+        for chunk in table.column(name).chunks:
+            texts = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
+            if texts.type in _TEXTS:
+                try:
+                    texts.validate(full=True)
+                except pa.ArrowInvalid as fault:
+                    raise RunError(f"{path}: {name} is not UTF-8", AGAIN) from fault
+            if name in _WORDS:
                 length = pc.max(pc.utf8_length(texts)).as_py() or 0
                 if length > _MOST_LETTERS:
                     raise RunError(f"{path}: {name} is too long ({length} characters)", AGAIN)
@@ -142,6 +147,7 @@ def check_counters(path: Path, file: pq.ParquetFile) -> None:
     for batch in file.iter_batches(_BATCH_ROWS):
         table = pa.Table.from_batches([batch])
         check_nulls(path, table, COUNTERS)
+        check_texts(path, table)
         time = _integers(batch, "time_ns")
         if len(time) and (time.min() < -MOST_NS or time.max() > MOST_NS):
             raise RunError(f"{path}: time_ns exceeds a century", AGAIN)
@@ -191,7 +197,9 @@ def _faults(batch: pa.RecordBatch, first: int, count: int) -> Iterator[str]:
     start, dur = (_integers(batch, name) for name in _TIMES)
     if len(dur) and dur.min() < 0:
         yield f"event {first + int(np.argmin(dur))} has a negative dur_ns"
-    if len(dur) and (start.min() < -MOST_NS or start.max() > MOST_NS or dur.max() > MOST_NS):
+    if len(dur) and (
+        start.min() < -MOST_NS or max(start.max(), dur.max(), (start + dur).max()) >= MOST_NS
+    ):
         yield "start_ns or dur_ns exceeds a century"
     for name in _LINKS:
         bounds = pc.min_max(batch.column(name)).as_py() if name in batch.schema.names else {}

@@ -242,7 +242,9 @@ class RunInfo(_Record, frozen=True):
     timing_gpu_energy_j: Annotated[
         _Real,
         _fact(
-            "energy of the GPU over the timed iterations of the first round (NVML)", _NO_GPU, "J"
+            "energy of the GPU over the timed iterations of the first round (NVML)",
+            f"the iterations took less than 1 s, MIG divides the GPU, or {_NO_GPU}",
+            "J",
         ),
     ] = None
     gpu_sm_clock_mhz: Annotated[
@@ -338,7 +340,7 @@ class RunInfo(_Record, frozen=True):
 
     @property
     def called(self) -> str:
-        """Implementation and label; empty if both are unknown."""
+        """Return implementation and label; empty if both are unknown."""
         return f"{self.implementation or ''} {self.label or ''}".strip()
 
     def thread_names(self, rank: int | None) -> dict[str, str]:

@@ -17,7 +17,7 @@ from lstmprof.runs.fields import (
 
 
 class WorkloadInfo(Record, frozen=True):
-    """The network and the data that a capture ran, as ``workloads.Workload`` has them."""
+    """The network and the data of a run; the fields are those of ``workloads.Workload``."""
 
     name: Annotated[Text, fact("name of the network", column="workload")] = None
     layers: Annotated[Int, fact("number of recurrent layers")] = None
@@ -47,14 +47,14 @@ class WorkloadInfo(Record, frozen=True):
 
     @property
     def words(self) -> int | None:
-        """Tokens of a batch; None where the inputs are numbers, or it is unknown."""
+        """Return the tokens per batch, or None if the inputs are numbers or a size is unknown."""
         if not self.vocabulary or self.batch is None or self.time_steps is None:
             return None
         return self.batch * self.time_steps
 
     @property
     def sizes(self) -> str:
-        """Sizes of the inputs in words."""
+        """Return the sizes of the inputs in words."""
         return f"batch {self.batch}, {self.time_steps} time steps, {self.features} features"
 
 
@@ -71,7 +71,7 @@ class Hardware(Record, frozen=True):
 
 
 class Peaks(Record, frozen=True):
-    """What the device did at best, by the framework's own library."""
+    """The peak rates of a device, measured with the framework's own library."""
 
     gemm_flops_per_s: Annotated[Real, fact("of a product", NOT_MEASURED, "1/s")] = None
     gemm_size: Annotated[Int, fact("rows of its matrices", NOT_MEASURED)] = None
@@ -82,11 +82,11 @@ class Peaks(Record, frozen=True):
 
 
 class ThreadTime(Record, frozen=True):
-    """What one thread of a round's process had of the CPUs; see ``capture.worker.threads``.
+    """The CPU time of one thread in the timed iterations of a round (``capture.worker.threads``).
 
-    ``waited_ns``: ready to run, with no CPU. ``main``: whether it calls the steps, in which a
-    framework may have others do the work.
-    ``cpus``: those that it may run on, as ``0-1,4``.
+    ``waited_ns`` is the time in which the thread was ready but had no CPU. ``main`` is True for the
+    thread that calls the steps. ``cpus`` are the CPUs that it may use, such as ``0-1,4``. A field
+    is None if unknown.
     """
 
     round: Int = None
@@ -98,11 +98,13 @@ class ThreadTime(Record, frozen=True):
 
 
 class RecordingInfo(Record, frozen=True):
-    """What the profiler took to record one event, in a loop of trivial calls in a round's process.
+    """The CPU time that the profiler needs to record one event, measured with trivial calls.
 
-    CPU time, profiled less not. ``event_before_ns`` of ``event_ns`` are spent before the begin is
-    noted, ``event_inside_ns`` until the end is, the rest after it; ``range_ns`` is of one of the
-    capture's own ranges. ``*_error_ns`` is half of the middle half of the repeats. None: not known.
+    ``event_ns`` is the time per event with the profiler on, minus the time with it off.
+    ``event_before_ns`` of it are spent before the start is recorded, ``event_inside_ns`` between
+    start and end, and the rest after the end. ``range_ns`` is the same for a range of the capture
+    itself. ``*_error_ns`` is half of the interquartile range of the repeats. A field is None if
+    unknown.
     """
 
     event_ns: Real = None
@@ -116,7 +118,7 @@ class RecordingInfo(Record, frozen=True):
 
 
 class Sampling(Record, frozen=True):
-    """A pass of a round in which a sampler looked on from outside, or why there was none."""
+    """A pass of a round with a sampler, or the reason why there was none."""
 
     sampler: Annotated[Text, fact("py-spy or perf", NEVER)] = None
     version: Annotated[Text, fact("of it", "it did not run")] = None

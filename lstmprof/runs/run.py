@@ -11,6 +11,7 @@ each of its files is looked through once (``invariants``) before anything is com
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
-from lstmprof.errors import RunError
+from lstmprof.errors import PERMISSIONS, RunError, is_readable_folder
 from lstmprof.events.counters import BATCH_ROWS, NO_COUNTERS, SCHEMA as COUNTERS, Counters
 from lstmprof.events.narrow import Gathered, Packed, narrow_table
 from lstmprof.events.schema import LACKING, SCHEMA, SCHEMA_VERSION, VERSION_KEY, schema
@@ -62,7 +63,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Name of the folder; if the folder is a cache entry, the name from run.json."""
+        """Return the name of the folder; for a run in the cache, the name in run.json."""
         return self.info.name or self.path.name
 
     def events(self) -> EventTable:
@@ -144,11 +145,7 @@ class Run:
 
     @cached_property
     def event_count(self) -> int:
-        """Number of events.
-
-        Raises:
-            RunError: the events are missing or damaged.
-        """
+        """Return the number of events."""
         path = self.path / EVENTS_FILE
         try:
             return int(pq.read_metadata(path).num_rows)
@@ -215,6 +212,8 @@ class Run:
             RunError: the file is damaged or of another schema version, or the events are missing.
         """
         path: Path | None = getattr(self, f"{table}_file")
+        for column in _texts(SCHEMA) if table == "events" else ():
+            self.narrow_events([column])  # checks its texts; one at a time takes less memory
         return path
 
 
@@ -297,6 +296,8 @@ def _unreadable(path: Path, fault: Exception) -> RunError:
         return RunError(f"{path}: is missing", AGAIN)
     if isinstance(fault, UnicodeEncodeError):  # Parquet's library cannot open it
         return RunError(f"{path}: cannot be read (its path is not UTF-8)", "rename it")
+    if isinstance(fault, PermissionError):
+        return RunError(f"{path}: permission denied", PERMISSIONS)
     reason = str(fault).split("\n")[0].rstrip(".") or type(fault).__name__
     return RunError(f"{path}: is damaged ({reason})", AGAIN)
 
@@ -350,8 +351,8 @@ def check_file(path: Path, schema: pa.Schema) -> list[str]:
 
 
 def is_run(path: Path) -> bool:
-    """Whether ``path`` is a run directory."""
-    return (path / RUN_FILE).is_file()
+    """Whether ``path`` is a run directory that this user may look into."""
+    return os.path.isfile(path / RUN_FILE)  # noqa: PTH113, no error if locked
 
 
 def open_run(path: Path) -> Run:
@@ -361,7 +362,9 @@ def open_run(path: Path) -> Run:
         RunError: there is no run, or its run.json cannot be read.
     """
     file = path / RUN_FILE
-    if not file.is_file():
+    if not is_run(path):
+        if os.path.isdir(path) and not is_readable_folder(path):  # noqa: PTH112
+            raise RunError(f"{path}: permission denied", PERMISSIONS)
         raise RunError(
             f"{path}: not a run (it has no {RUN_FILE})",
             "give a run, a folder of runs, or a profile",
@@ -385,8 +388,11 @@ def runs_in(folder: Path) -> list[Run]:
 
 
 def places_in(folder: Path) -> list[Path]:
-    """Where the runs directly in ``folder`` lie, by name."""
-    return [p for p in sorted(folder.iterdir()) if not p.name.startswith(".") and is_run(p)]
+    """Return the runs directly in ``folder`` by name, then folders that may hide more of them."""
+    places = [p for p in sorted(folder.iterdir()) if not p.name.startswith(".")]
+    runs = [p for p in places if is_run(p)]
+    locked = [p for p in places if os.path.isdir(p) and not is_readable_folder(p)]  # noqa: PTH112
+    return [*runs, *locked] if runs else []
 
 
 def write_tables(

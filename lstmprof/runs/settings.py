@@ -13,7 +13,7 @@ _UNCOUNTED = "the CPU's counters cannot be read (counters_reason says why)"
 
 
 class Settings(Record, frozen=True):
-    """How framework, process and machine were set while the steps were timed."""
+    """The settings of framework, process and machine while the steps were timed."""
 
     grad_mode: Annotated[Flag, fact("whether autograd recorded the step", _NOT_OF_IT)] = None
     anomaly_mode: Annotated[Flag, fact("whether gradients were searched for NaN", _NOT_OF_IT)] = (
@@ -72,7 +72,7 @@ class Settings(Record, frozen=True):
 
 
 class Counters(Record, frozen=True):
-    """What the CPU counted of the process's own instructions in the timed steps."""
+    """The CPU's counters for the process in the timed steps."""
 
     instructions: Annotated[
         Int, fact("number of instructions of all threads in the timed iterations", _UNCOUNTED)

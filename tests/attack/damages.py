@@ -34,7 +34,7 @@ from attack.seeds import kineto, run_files
 from runs.damages import DAMAGES, damaged
 
 SAMPLE = Path(__file__).parents[2] / "traces" / "torch-nn-lstm-t5"
-_EVERYTHING = """
+EVERYTHING = """
 SELECT (SELECT count(*) FROM events WHERE name <> '' AND dur_ns > 1),
        (SELECT sum(wall_ns) FROM timings), (SELECT count(*) FROM kernels), * FROM runs
 """
@@ -42,7 +42,7 @@ COMMANDS: dict[str, Sequence[str]] = {
     "breakdown": ("breakdown", "{0}/runs", "--format", "json"),
     "diagnose": ("diagnose", "{0}/runs"),
     "report": ("report", "{0}/runs", "-o", "{0}/page.html", "--force"),
-    "query": ("query", _EVERYTHING, "{0}/runs", "--format", "csv"),
+    "query": ("query", EVERYTHING, "{0}/runs", "--format", "csv"),
     "ingest": ("ingest", "{0}/damaged.json", "--out", "{0}/runs", "--force"),
 }
 
@@ -80,15 +80,15 @@ def _outcome(command: str, damage: str, place: Path) -> Outcome:
     words = [word.format(place) for word in COMMANDS[command]]
     signal.alarm(HANG_S)
     try:
-        code, said, answer = _ended(words)
+        code, said, answer = ended(words)
     except BusyError:  # or the process was stopped meanwhile
-        code, said, answer = _ended(words)
+        code, said, answer = ended(words)
     finally:
         signal.alarm(0)
-    return Outcome(command, damage, code, "left out: " in said, _problem(code, said, answer))
+    return Outcome(command, damage, code, "left out: " in said, problem_of(code, said, answer))
 
 
-def _ended(words: list[str]) -> tuple[int, str, str]:
+def ended(words: list[str]) -> tuple[int, str, str]:
     """Exit code, standard error and standard output of a command; 70 and a traceback of a defect.
 
     Raises:
@@ -106,7 +106,7 @@ def _ended(words: list[str]) -> tuple[int, str, str]:
             return 70, traceback.format_exc(), out.getvalue()
 
 
-def _problem(code: int, said: str, answer: str) -> str:
+def problem_of(code: int, said: str, answer: str) -> str:
     """What is wrong with an end of this exit code, standard error and standard output."""
     if code not in (0, 1):
         return f"it exits {code}: {said[-300:]}"

@@ -40,6 +40,6 @@ def test_every_command_goes_on_beside_a_damaged_run(seed: int, tmp_path: Path) -
     ],
 )
 def test_what_breaks_a_promise_is_told(code: int, said: str, answer: str, problem: str) -> None:
-    told = damages._problem(code, said, answer)
+    told = damages.problem_of(code, said, answer)
     assert problem in told
     assert bool(told) == bool(problem)

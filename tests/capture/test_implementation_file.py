@@ -128,6 +128,35 @@ def test_each_template_runs_as_it_is_and_agrees_with_the_reference(
     assert re.fullmatch("[0-9a-f]{64}", facts["implementation_sha256"])
 
 
+@pytest.mark.parametrize("framework", ["tensorflow", "torch"])
+def test_a_file_is_compared_with_the_reference_in_strict_float32(
+    framework: str, tmp_path: Path
+) -> None:
+    """With TF32, which TensorFlow allows from the start, the comparison would fail on a GPU."""
+    library = pytest.importorskip(framework)
+    from lstmprof.capture.worker import files
+    from lstmprof.capture.worker.files.held import held
+
+    if framework == "torch":
+        library.backends.cuda.matmul.allow_tf32 = True
+    else:
+        library.config.experimental.enable_tensor_float_32_execution(True)
+    request = asked(written(tmp_path, template_text(framework)))
+    users, seen = files.implementation_of(request), []
+
+    class Network(users.module.Network):  # type: ignore[misc, name-defined]
+        def __call__(self, *inputs: Any) -> Any:
+            if framework == "torch":
+                seen.append(library.backends.cuda.matmul.allow_tf32)
+            else:
+                seen.append(library.config.experimental.tensor_float_32_execution_enabled())
+            return super().__call__(*inputs)
+
+    users.module.Network = Network
+    assert held(users, request.workload, "cpu", lambda line: None)
+    assert seen == [False]
+
+
 def test_keras_on_pytorch_numbers_its_parameters_anew_and_is_held_all_the_same(
     tmp_path: Path,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 import resource
@@ -66,7 +67,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_what_holds_the_clocks_down_is_asked_for_by_the_newer_name_first(
     since_535: bool, reasons: list[str], tmp_path: Path
 ) -> None:
-    library = str(nvml_stand_in.built(tmp_path, since_535=since_535))
+    library = str(nvml_stand_in.built(tmp_path, *["SINCE_535"] * since_535))
     gpu = Gpu.of("cuda:0", library, library)
     assert gpu is not None
     assert gpu.state()["gpu_throttle_reasons"] == reasons
@@ -84,6 +85,28 @@ def test_a_gpu_is_found_by_its_bus_and_read(library: str) -> None:
         "gpu_temperature_c": 61,
         "gpu_throttle_reasons": ["software power cap", "hardware thermal slowdown"],
     }
+
+
+@pytest.mark.parametrize(("each_s", "joules"), [(0.4, None), (0.5, 2.0)])
+def test_energy_of_a_gpu_in_less_than_a_second_is_unknown(
+    each_s: float, joules: float | None, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stand-in's counter grows by 1 J a reading; the clock by ``each_s``."""
+    gpu = Gpu.of("cuda:0", library, library)
+    monkeypatch.setattr(Gpu, "of", lambda device: gpu)
+    meters = Meters("cuda:0", clock=itertools.count(0, each_s).__next__)
+    for _ in range(2):
+        with meters.reading():
+            pass
+    assert meters.facts()["timing_gpu_energy_j"] == joules
+
+
+def test_the_energy_of_a_gpu_that_is_divided_is_unknown(tmp_path: Path) -> None:
+    library = str(nvml_stand_in.built(tmp_path, "MIG"))
+    gpu = Gpu.of("cuda:0", library, library)
+    assert gpu is not None
+    assert gpu.energy_mj() is None
+    assert gpu.state()["gpu_sm_clock_mhz"] == 1980
 
 
 def test_what_is_not_there_is_none(library: str) -> None:

@@ -50,6 +50,23 @@ def test_other_numbers_of_ops_get_shapes_only_where_all_agree(tmp_path: Path) ->
     assert joined(events, tmp_path, *recorded) == ["[[1,2]]", "[[1,2]]", None] * 2
 
 
+def test_a_node_of_a_function_that_was_inlined_is_found(tmp_path: Path) -> None:
+    events = profile("StatefulPartitionedCall/model/dense/MatMul:_MklMatMul", steps=1)
+    assert joined(events, tmp_path, ("model/dense/MatMul", [[], [40, 7]])) == ["[[],[40,7]]"]
+
+
+def test_inputs_with_a_step_belong_to_that_step_and_only_if_it_has_as_many_ops(
+    tmp_path: Path,
+) -> None:
+    events = profile("aten::lstm", "aten::gru", "aten::gru")
+    numbers = [("aten::lstm", 0), ("aten::lstm", 1), ("aten::gru", 0), ("aten::gru", 0)]
+    inputs = [(name, [[step]], ["float"], step) for name, step in numbers]
+    path = written([*inputs, ("aten::gru", [[9]], ["float"], 1)], str(tmp_path / "s.json"))
+    assert path is not None
+    shapes = with_inputs(events, Path(path)).column("shapes").to_pylist()
+    assert shapes == ["[[0]]", "[[0]]", "[[0]]", "[[1]]", None, None]
+
+
 def test_nodes_of_a_loop_are_those_of_the_function_of_its_body(tmp_path: Path) -> None:
     node = "forward/while/body/_1/forward/while/add:_MklNativeFusedMatMul"
     events = profile(node, node, "forward/while/body/_1/forward/while/Tanh:Tanh")

@@ -1,6 +1,8 @@
 """What a request needs, and the refusal of what its implementation cannot do."""
 
 import dataclasses
+from importlib import metadata
+from typing import Any
 
 import pytest
 
@@ -60,3 +62,55 @@ def test_cuda_is_the_first_gpu() -> None:
     assert request.device == "cuda:0"
     check(request)
     assert run_name(request) == run_name(dataclasses.replace(request, device="cuda:0"))
+
+
+FLAG = "--xla_gpu_enable_command_buffer="
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "flags"),
+    [
+        ("jax-scan", {}, FLAG),
+        ("jax-scan", {"device": "auto"}, FLAG),
+        ("jax-scan", {"cuda_graph": True}, None),
+        ("jax-scan", {"device": "cpu"}, None),
+        ("keras-lstm-mode2", {"xla": True}, FLAG),
+        ("keras-lstm-mode2", {}, None),
+        ("torch-nn-lstm", {}, None),
+    ],
+)
+@pytest.mark.parametrize("given", ["", "--xla_dump_to=x", "--xla_gpu_enable_command_buffer=FUSION"])
+def test_xla_makes_no_command_buffers_unless_graphs_are_asked_for(
+    name: str,
+    fields: dict[str, Any],
+    flags: str | None,
+    given: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would not in the profile pass, where a profiler is on."""
+    from lstmprof.capture.worker import __main__ as worker
+
+    monkeypatch.setattr(worker.host, "cuda_devices", lambda: 1)
+    monkeypatch.setattr("importlib.metadata.version", lambda package: "2.16.1")
+    monkeypatch.setenv("XLA_FLAGS", given)
+    request = CaptureRequest(name, named("1x320-ce-short"), **{"device": "cuda:0", **fields})
+    assert refusal(request) is None
+    asked = worker._variables(request, request.row.framework).get("XLA_FLAGS")
+    assert asked == (flags and (given if FLAG in given else f"{given} {flags}"))
+
+
+@pytest.mark.parametrize(("version", "devices"), [("0.4.23", 1), (None, 1), ("0.10.0", 0)])
+def test_an_xla_that_does_not_know_command_buffers_gets_no_flag(
+    version: str | None, devices: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lstmprof.capture.worker import __main__ as worker
+
+    def installed(package: str) -> str:
+        if version is None:
+            raise metadata.PackageNotFoundError(package)
+        return version
+
+    monkeypatch.setattr(worker.host, "cuda_devices", lambda: devices)
+    monkeypatch.setattr(metadata, "version", installed)
+    request = CaptureRequest("jax-scan", named("1x320-ce-short"), device="cuda:0")
+    assert "XLA_FLAGS" not in worker._variables(request, "jax")

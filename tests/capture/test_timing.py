@@ -10,6 +10,7 @@ from lstmprof.capture.worker import profiling
 from lstmprof.capture.worker.threads import Waiting
 from lstmprof.capture.worker.timing import (
     LEAST_ITERATIONS,
+    MOST_WARM_UP,
     REPORT_EVERY_NS,
     Iteration,
     Loop,
@@ -19,6 +20,7 @@ from lstmprof.capture.worker.timing import (
     columns,
     joined,
     timed,
+    warmed,
 )
 from lstmprof.capture.worker.usage import SELF, Counts, difference, usage
 from lstmprof.errors import CaptureError
@@ -160,6 +162,20 @@ def test_when_time_is_up_no_further_iteration_is_begun(most_ns: int | None, coun
     clock = Clock()
     loop = loop_of(clock, 10, 0, [1.0] * 9)
     assert len(timed(loop, 0, 9, pytest.fail, clock, most_ns=most_ns)) == counted
+
+
+@pytest.mark.parametrize(
+    ("count", "least_ns", "rows"),
+    [(3, 0, 3), (3, 20, 3), (3, 21, 4), (1, 95, 10), (3, 10**9, 3 + MOST_WARM_UP)],
+)
+def test_a_warm_up_lasts_until_its_time_after_the_first_step_is_over(
+    count: int, least_ns: int, rows: int
+) -> None:
+    clock = Clock()
+    steps = warmed(loop_of(clock, 10, 1, [1.0] * 2000), count, least_ns, lambda line: None, clock)
+    assert len(steps) == rows
+    assert all(step.warmup for step in steps)
+    assert [step.iteration for step in steps] == list(range(rows))
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf")])

@@ -81,6 +81,33 @@ def test_what_stands_around_a_graph_trains_as_an_eager_step_does(precision: str,
     assert (len(set(eager)) == 1) == (mode == "forward")
 
 
+@pytest.mark.usefixtures("_graphs_on_the_host")
+@pytest.mark.parametrize(("steps", "order"), [(2, ["session", "graph"]), (0, ["graph"])])
+def test_a_session_comes_before_the_graph_where_steps_are_profiled(
+    steps: int, order: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lstmprof.capture.worker.loops import torch as worker_torch
+
+    seen: list[str] = []
+
+    @contextlib.contextmanager
+    def recording(self: Any, folder: str) -> Any:
+        seen.append("session")
+        yield
+
+    made = worker_torch.GraphedWork.__init__
+
+    def noted(self: Any, *given: Any) -> None:
+        seen.append("graph")
+        made(self, *given)
+
+    monkeypatch.setattr(worker_torch.Trainer, "recording", recording)
+    monkeypatch.setattr(worker_torch.GraphedWork, "__init__", noted)
+    workload = dataclasses.replace(CE, optimizer="sgd")
+    losses(3, workload, device="cpu", cuda_graph=True, profile_steps=steps)
+    assert seen == order
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("mode", ["train", "forward"])
 @pytest.mark.parametrize("precision", ["fp32", "amp-bf16", "amp-fp16"])

@@ -6,6 +6,8 @@ gradient, relative to the largest value: 0.020 with bfloat16, whose unit roundof
 0.0025 with float16 (2^-11). The tolerances are 2.5 and 2 times that.
 """
 
+import functools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +125,15 @@ def test_a_graph_of_ctc_is_refused_on_a_gpu_too() -> None:
     assert refusal(request(ROWS[0], WORKLOADS[0], device="cuda:0", cuda_graph=True)) is None
 
 
+@pytest.mark.parametrize("name", ["torch-nn-lstm", "torch-compile-layer", "keras-torch-lstm"])
+def test_autocast_to_bfloat16_of_a_cudnn_layer_is_refused(name: str) -> None:
+    """It would compute in float16 under the name of bfloat16."""
+    row = implementations.find(name)
+    asked = request(row, WORKLOADS[0], device="cuda:0", precision="amp-bf16")
+    assert "in float16" in str(refusal(asked))
+    assert refusal(request(row, WORKLOADS[0], precision="amp-bf16")) is None
+
+
 def test_a_torch_that_does_not_cast_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     from lstmprof.capture.worker.loops import torch as loop
@@ -134,6 +145,78 @@ def test_a_torch_that_does_not_cast_is_refused(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(torch, "autocast", Idle)
     with pytest.raises(CaptureError, match=r"torch .* has no amp-fp16 on cpu; choose another"):
         loop.autocast("amp-fp16", "cpu")
+
+
+#: What a script may do to torch's switches, by the API before PyTorch 2.9 and by the one since.
+SWITCHES = {
+    "nothing": {},
+    "everything": {"": "tf32"},
+    "CUDA": {"cudnn": "tf32"},
+    "matmuls": {"cuda.matmul": "tf32"},
+    "layers": {"cudnn.rnn": "ieee"},
+    "oneDNN": {"mkldnn.matmul": "bf16"},
+}
+
+
+def backend(torch: Any, place: str) -> Any:
+    return functools.reduce(getattr, filter(None, place.split(".")), torch.backends)
+
+
+@pytest.fixture
+def switched(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Return torch after a script has set ``fp32_precision`` in some places."""
+    torch = pytest.importorskip("torch")
+    if not hasattr(torch.backends, "fp32_precision"):
+        pytest.skip("this torch has no fp32_precision")
+    from lstmprof.capture.worker.loops import torch as loop
+
+    for place, precision in SWITCHES[request.param].items():
+        backend(torch, place).fp32_precision = precision
+    yield torch
+    torch.backends.fp32_precision = torch.backends.cudnn.fp32_precision = "none"
+    loop.set_tf32("fp32")
+
+
+@pytest.mark.parametrize("switched", SWITCHES, indirect=True)
+def test_settings_are_read_whatever_a_script_has_switched(switched: Any) -> None:
+    from lstmprof.capture.worker.profilers.torch import settings
+
+    on_gpu = settings("cuda")
+    assert on_gpu["matmul_tf32"] == (switched.backends.cuda.matmul.fp32_precision == "tf32")
+    assert on_gpu["cudnn_tf32"] == (switched.backends.cudnn.rnn.fp32_precision == "tf32")
+    assert on_gpu["matmul_precision"] == ("high" if on_gpu["matmul_tf32"] else "highest")
+    short = {"none": "highest", "ieee": "highest", "tf32": "high", "bf16": "medium"}
+    precision = switched.backends.mkldnn.matmul.fp32_precision
+    assert settings("cpu")["matmul_precision"] == short[precision]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32"])
+@pytest.mark.parametrize("switched", SWITCHES, indirect=True)
+def test_precision_is_set_whatever_a_script_has_switched(switched: Any, precision: str) -> None:
+    from lstmprof.capture.worker.loops import torch as loop
+
+    loop.set_tf32(precision)
+    wanted = "tf32" if precision == "tf32" else "ieee"
+    on_gpu = ("cuda.matmul", "cudnn.rnn", "cudnn.conv")
+    assert [backend(switched, place).fp32_precision for place in on_gpu] == [wanted] * 3
+    on_cpu = ("mkldnn.matmul", "mkldnn.rnn")
+    assert [backend(switched, place).fp32_precision for place in on_cpu] == ["ieee"] * 2
+    # torch's own libraries may read the older switches
+    assert switched.get_float32_matmul_precision() == ("high" if wanted == "tf32" else "highest")
+    assert switched.backends.cuda.matmul.allow_tf32 is (wanted == "tf32")
+    assert switched.backends.cudnn.allow_tf32 is (wanted == "tf32")
+
+
+def test_a_set_float32_matmul_precision_is_what_is_recorded() -> None:
+    torch = pytest.importorskip("torch")
+    from lstmprof.capture.worker.profilers.torch import settings
+
+    try:
+        for word in ("medium", "high", "highest"):
+            torch.set_float32_matmul_precision(word)
+            assert settings("cpu")["matmul_precision"] == word
+    finally:
+        torch.set_float32_matmul_precision("highest")
 
 
 @pytest.mark.gpu

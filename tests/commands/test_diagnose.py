@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +15,11 @@ from commands.written_runs import HOST, MS, step, write_run
 from events.rows import row
 
 from lstmprof.breakdown.recording import RECORDING_NS
-from lstmprof.breakdown.spans import BETWEEN_PROCESSES, Z95
+from lstmprof.breakdown.spans import BETWEEN_PROCESSES, Z95, Span
 from lstmprof.cli import run as lstmprof
 from lstmprof.diagnose.document import VERSION
+from lstmprof.diagnose.remedies import Advice
+from lstmprof.diagnose.verdict_text import gained
 from lstmprof.workloads import with_overrides
 from lstmprof.workloads.studies import NAMED
 
@@ -376,3 +379,32 @@ def test_time_before_a_call_is_in_no_calls(
     rows = [row("step", "step", 0, 400_000, **HOST), op]
     text = shown(capsys, write_run(tmp_path, "run", rows, 0.4), "--evidence")
     assert ("0.009 ms" in text, " in 0" in text) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("before_ms", "after_ms", "words"),
+    [
+        (29, 9, "gained: 20.0 ms (30.0 to 10.0 ms per step"),
+        (9, 29, "lost: 20.0 ms (10.0 to 30.0 ms per step"),
+    ],
+)
+def test_since_an_earlier_run_the_gain_is_shown_beside_the_forecast(
+    before_ms: int, after_ms: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = write_run(tmp_path, "before", step(("aten::mm", before_ms)), before_ms + 1)
+    after = write_run(tmp_path, "after", step(("aten::mm", after_ms)), after_ms + 1)
+    assert lstmprof(["diagnose", str(after), "--since", str(before)]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("forecast: ")
+    assert words in last
+
+
+def test_the_forecast_is_of_the_first_fix_of_the_earlier_verdict() -> None:
+    fix = Advice("n", "c", "f", "", None, 12_000_000, "")
+    before = SimpleNamespace(step=Span(44e6, 45e6, 46e6), fixes=(fix,))
+    after = SimpleNamespace(step=Span(33e6, 34e6, 35e6), fixes=())
+    assert gained(before, after) == (  # type: ignore[arg-type]
+        "forecast: up to 12.0 ms less; gained: 11.0 ms (45.0 to 34.0 ms per step)"
+    )
+    after.step = Span(30e6, 44e6, 60e6)
+    assert gained(before, after).endswith("; the 95 % intervals overlap)")  # type: ignore[arg-type]

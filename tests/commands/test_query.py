@@ -328,3 +328,14 @@ def test_help_imports_neither_duckdb_nor_pyarrow() -> None:
     )
     command = [sys.executable, "-c", code]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stderr == "[]\n"
+
+
+def test_a_query_that_needs_too_much_memory_is_one_line(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert lstmprof(["query", "SELECT length(repeat('x', 4000000000))", str(runs)]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    fault = "the query needs more than 1 GiB of memory; narrow it with WHERE or LIMIT"
+    assert printed.err == f"lstmprof: error: {fault}\n"
+    assert lstmprof(["query", "SELECT length(repeat('x', 400))", str(runs)]) == 0

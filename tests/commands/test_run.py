@@ -2,59 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from commands.written_runs import step, write_run
 
-from lstmprof.capture.script import launch
-from lstmprof.capture.script.request import ScriptRequest
 from lstmprof.cli import run as lstmprof
 
-
-@pytest.fixture
-def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A script whose run is there as soon as it has been run; its exit status is 6."""
-
-    def ran(
-        request: ScriptRequest, report: Callable[[str], None], measured: Callable[[], None]
-    ) -> int:
-        write_run(tmp_path, "traces/train", step(("aten::mm", 9)), 10)
-        measured()
-        return 6
-
-    monkeypatch.setattr(launch, "run_script", ran)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "train.py").write_text("")
-    return tmp_path / "train.py"
+SCRIPT = """
+import torch
+model = torch.nn.Linear(3, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for number in range(200):
+    model(torch.ones(2, 3)).sum().backward()
+    optimizer.step()
+raise SystemExit(6)
+"""
 
 
-def test_it_ends_with_the_verdict_that_diagnose_prints(
-    script: Path, capsys: pytest.CaptureFixture[str]
+def test_it_ends_with_the_verdict_that_diagnose_prints_unless_it_is_to_be_quiet(
+    tmp_path: Path,
 ) -> None:
-    assert lstmprof(["run", str(script)]) == 6
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(SCRIPT, encoding="utf-8")
+    printed = {}
+    for name, options in (("loud", []), ("quiet", ["--quiet"])):
+        command = [sys.executable, "-m", "lstmprof", "run", "train.py", "--name", name, *options]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (6, "")
+        assert f"lstmprof: wrote traces/{name}; " in done.stderr
+        printed[name] = done.stderr
+    command = [sys.executable, "-m", "lstmprof", "diagnose", "traces/loud"]
+    verdict = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout
+    assert verdict
+    assert printed["loud"].endswith(verdict)
+    assert " per step" not in printed["quiet"]
+
+
+def test_a_run_to_compare_with_that_is_not_there_is_refused_before_the_script_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("print('ran')")
+    assert lstmprof(["run", "--compare-with", "traces/none", "train.py"]) != 0
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert lstmprof(["diagnose", "traces/train"]) == 0
-    assert printed.err == capsys.readouterr().out
-    assert "10.0 ms per step" in printed.err
-
-
-def test_quiet_prints_no_verdict(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert lstmprof(["run", "--quiet", str(script)]) == 6
-    assert capsys.readouterr().err == ""
-
-
-def test_a_run_that_cannot_be_read_leaves_the_exit_status_alone(
-    script: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def damaging(request: ScriptRequest, report: object, measured: Callable[[], None]) -> int:
-        Path(request.place).mkdir(parents=True)
-        measured()
-        return 6
-
-    monkeypatch.setattr(launch, "run_script", damaging)
-    assert lstmprof(["run", str(script)]) == 6
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("lstmprof: no verdict: ")
+    assert "traces/none" in printed.err

@@ -102,6 +102,48 @@ def loading(first_call_ticks: int) -> Body:
     return (first, *(op("aten::mm", launched(PRODUCT), category="gemm") for _ in range(12)))
 
 
+def drawn_on(cpu_ticks: int, *launches: Instruction) -> Body:
+    """Random numbers that take this long on the CPU before anything is launched for them."""
+    return (Within("op", "aten::normal_", cpu_ticks, launches, 1, "rng"), *flat())
+
+
+def looked_up() -> Body:
+    """Rows of two large tables, and one short product."""
+    rows = Work("kernel", "indexSelectLargeIndex", "embedding", 900)
+    found = op("aten::embedding", launched(rows), category="embedding")
+    return (found, Gap(9), found, op("aten::mm", launched(PRODUCT), category="gemm"))
+
+
+def convolved() -> Body:
+    """One convolution by two kernels."""
+    parts = tuple(launched(Work("kernel", f"sm80_xmma_fprop_{n}", "conv", 90)) for n in range(2))
+    return (op("aten::conv2d", op("aten::cudnn_convolution", *parts, category="conv")),)
+
+
+def elementwise(ops: int) -> Body:
+    """So many elementwise kernels, which are launched before the one before them has ended."""
+    add = Work("kernel", "vectorized_elementwise_kernel", "pointwise", 90)
+    return tuple(op("aten::add", launched(add), category="pointwise") for _ in range(ops))
+
+
+def asleep(frame: str | None) -> Body:
+    """Python that takes most of a step, in a frame that was recorded or in none."""
+    wait: Instruction = Gap(3_000)
+    return (Within("python", frame, 2, (wait,), 1) if frame else wait, *flat())
+
+
+INDUCTOR = "/tmp/torchinductor_me/ab/cabcd.py(77): call"
+
+
+def other_device(launches: int) -> Body:
+    """One kernel on the first device after so many launches on the second."""
+    work = Work("kernel", "ampere_sgemm_128x64_nn", "gemm", 2)
+    first = tuple(
+        op("aten::mm", Launch((1, 7), work, 40), category="gemm") for _ in range(launches)
+    )
+    return (*first, op("aten::mm", launched(replace(PRODUCT, ns=200)), category="gemm"))
+
+
 STEADY = 3
 #: Remedy → (steps of the mistake, steps of what looks like it and is none).
 MISTAKES: dict[str, tuple[Callable[[], list[Body]], tuple[Callable[[], list[Body]], ...]]] = {
@@ -126,6 +168,25 @@ MISTAKES: dict[str, tuple[Callable[[], list[Body]], tuple[Callable[[], list[Body
         (lambda: [fetched("Pinned")] * STEADY,),
     ),
     "ask for no value": (lambda: [asked(20)] * STEADY, (lambda: [asked(0)] * STEADY,)),
+    "compute on the device": (
+        lambda: [drawn_on(4_400)] * STEADY,
+        (
+            lambda: [drawn_on(60)] * STEADY,
+            lambda: [drawn_on(4_400, launched(PRODUCT))] * STEADY,
+        ),
+    ),
+    "fuse elementwise ops": (
+        lambda: [elementwise(12)] * STEADY,
+        (lambda: [elementwise(4)] * STEADY, lambda: [flat()] * STEADY),
+    ),
+    "record frames": (
+        lambda: [asleep(None)] * STEADY,
+        (
+            lambda: [asleep("train.py(9): load")] * STEADY,
+            lambda: [asleep(INDUCTOR)] * STEADY,
+            lambda: [flat()] * STEADY,
+        ),
+    ),
     "profile later": (
         lambda: [loading(5_000), loading(4)],
         (lambda: [loading(4)] * STEADY, lambda: [loading(20)] * STEADY),
@@ -173,3 +234,38 @@ def test_weights_that_are_shared_get_another_fix(tmp_path: Path) -> None:
     )
     assert "own weights" in shared["flatten_parameters"].fix
     assert "own weights" not in apart["flatten_parameters"].fix
+
+
+def test_an_op_that_computes_on_the_cpu_is_no_dispatch(tmp_path: Path) -> None:
+    run = profile_of(tmp_path / "profile.pt.trace.json", *[drawn_on(4_400)] * STEADY)
+    (diagnosis,) = lp.diagnose([run])
+    assert diagnosis.verdict.kind == "CPU op"
+    assert "aten::normal_ takes" in diagnosis.verdict.evidence
+
+
+def test_a_launch_for_another_device_is_a_launch(tmp_path: Path) -> None:
+    run = profile_of(tmp_path / "profile.pt.trace.json", *[other_device(20)] * STEADY)
+    found = lp.diagnose(run, device=0)
+    kinds = {explained.finding.kind for explained in found.shown}
+    assert "launch" in kinds
+    assert "runtime" not in kinds
+
+
+def test_embedding_look_ups_are_no_elementwise_work(tmp_path: Path) -> None:
+    run = profile_of(tmp_path / "profile.pt.trace.json", *[looked_up()] * STEADY)
+    (diagnosis,) = lp.diagnose([run])
+    assert diagnosis.verdict.kind == "embedding"
+    assert diagnosis.verdict.evidence.startswith("2 embedding look-ups per step")
+
+
+def test_a_convolution_of_two_kernels_is_one(tmp_path: Path) -> None:
+    run = profile_of(tmp_path / "profile.pt.trace.json", *[convolved()] * STEADY)
+    (diagnosis,) = lp.diagnose([run])
+    assert diagnosis.verdict.evidence.startswith("1 convolution per step")
+
+
+def test_python_of_compiled_code_gets_a_graph_and_no_sampling_profiler(tmp_path: Path) -> None:
+    run = profile_of(tmp_path / "profile.pt.trace.json", *[asleep(INDUCTOR)] * STEADY)
+    given = advice(run)
+    assert "CUDA graph" in given
+    assert "look inside" not in given

@@ -18,6 +18,7 @@ from simulator.writers import kineto, xplane
 import lstmprof as lp
 from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnose.remedies import Advice
+from lstmprof.formats.xplane import schema
 
 MAIN, STREAM, TICK_NS = 25738, (0, 7), 1000
 STEPS, TIME_STEPS = 3, 8
@@ -126,6 +127,32 @@ def test_why_a_layer_of_keras_on_tensorflow_is_not_on_cudnn(
     assert first.name == name
     assert words in f"{first.cause}; {first.sentence}"
     assert names(found) & OF_LAYERS == {name}
+
+
+def test_a_gpu_that_was_not_recorded_gets_no_fix_for_cpus(tmp_path: Path) -> None:
+    def without_devices(recording: Recording) -> bytes:
+        space = schema.xspace()()
+        space.ParseFromString(xplane.of_tensorflow(recording))
+        for plane in [p for p in space.planes if p.name.startswith(b"/device:")]:
+            space.planes.remove(plane)
+        return bytes(space.SerializeToString())
+
+    program = _program("train#{0}", [*CELL, f"{KERAS}/lstm_cell/Relu:Relu"])
+    found = diagnosis(tmp_path, "tf.xplane.pb", without_devices, program)
+    assert (found.slow.device, found.slow.runs_on) == (None, "cuda")
+    given = {advice.name: advice.fix for advice in found.remedies}
+    assert "activation='tanh'" in given["Keras on cuDNN"]
+    assert not [fix for fix in given.values() if "BlockLSTM" in fix or "unroll=True" in fix]
+
+
+def test_a_layer_of_keras_is_in_the_layer_table_without_its_activations(tmp_path: Path) -> None:
+    names_of_products = [name for name in CELL if "MatMul" in name]
+    program = _program("train#{0}", [*names_of_products, f"{KERAS}/lstm_cell/Relu:Relu"])
+    found = diagnosis(tmp_path, "tf.xplane.pb", xplane.of_tensorflow, program)
+    (row,) = found.slow.rows("layers")
+    names = ("cell", "form", "time_steps", "layers", "directions", "hidden", "per_step")
+    assert [row[name] for name in names] == ["lstm", "loop", TIME_STEPS, 1, 1, None, 1]
+    assert row["kernels_per_time_step"] == 3
 
 
 @pytest.mark.parametrize(

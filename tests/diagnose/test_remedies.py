@@ -207,6 +207,16 @@ WORKERS = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 #: Five matmuls in each of twenty time steps, and two beside.
 MATMULS = tally(product=[9] * 102)
 
+ON_CPU = contributor("idle", "dispatch", 900, "aten::normal_", on_cpu=True)
+
+
+def off_library(**facts: Any) -> dict[str, Any]:
+    """A row of the layer table: an LSTM without an op of a library."""
+    row = {"form": "layer op", "op": "aten::lstm", "library": "ATen", "cell": "lstm", "calls": 1}
+    times = {"forward_ns": 400.0, "backward_ns": 500.0, "time_steps": 50}
+    return {**row, **times, "dtype": "float32", "projection": None, **facts}
+
+
 CASES: dict[str, Case] = {
     "profile later": Case(
         "initialisation",
@@ -614,6 +624,12 @@ CASES: dict[str, Case] = {
             "a series of launches": series(kernels=UPDATES, ops=ADAM, seen=TORCH),
         },
     ),
+    "compute on the device": Case(
+        "CPU op",
+        run(ON_CPU, device=0, seen=TORCH),
+        ON_CPU.ns,
+        {"on the CPU": run(replace(ON_CPU, on_cpu=False), device=0, seen=TORCH)},
+    ),
     "ask for no value": Case(
         "sync",
         run(SYNC, device=0, seen=replace(TORCH, asked=(ITEM,)), ops=ops(aten__item=40)),
@@ -762,6 +778,61 @@ CASES: dict[str, Case] = {
             ),
         },
     ),
+    "fuse elementwise ops": Case(
+        "elementwise",
+        run(TANH, device=0, seen=TORCH, tally=tally(pointwise=[9] * 100)),
+        900,
+        {
+            "ten of them": run(TANH, device=0, seen=TORCH, tally=tally(pointwise=[9] * 9)),
+            "a GPU": run(TANH, seen=TORCH, tally=tally(pointwise=[9] * 100)),
+            "nothing compiled": run(
+                TANH,
+                device=0,
+                seen=TORCH,
+                tally=tally(pointwise=[9] * 100),
+                kernels=[kernels("pointwise", 50, "triton_poi_0")],
+            ),
+        },
+    ),
+    "record frames": Case(
+        "Python",
+        run(replace(PYTHON, name="ProfilerStep"), device=0, seen=TORCH),
+        None,
+        {
+            "a GPU": run(replace(PYTHON, name="ProfilerStep"), seen=TORCH),
+            "no frames": run(
+                replace(PYTHON, name="ProfilerStep"),
+                replace(PYTHON, ns=1, name="train.py(9): load"),
+                device=0,
+                seen=TORCH,
+            ),
+        },
+    ),
+    **{
+        name: Case(
+            "dispatch",
+            run(DISPATCH, seen=TORCH, layers=[off_library(**facts)]),
+            900,
+            {
+                "the reason": run(DISPATCH, seen=TORCH, layers=[off_library()]),
+                "no library": run(
+                    DISPATCH, seen=TORCH, layers=[off_library(library="oneDNN", **facts)]
+                ),
+                "a CPU": run(DISPATCH, device=0, seen=TORCH, layers=[off_library(**facts)]),
+            },
+        )
+        for name, facts in (
+            ("float32", {"dtype": "float64"}),
+            ("project afterwards", {"projection": 16}),
+            ("LSTM on a CPU", {"cell": "gru"}),
+        )
+    },
+    "detach the state": Case(
+        "matmul",
+        run(MM, seen=replace(TORCH, growing=(44, 84))),
+        None,
+        {"grows": run(MM, seen=TORCH)},
+    ),
     "look inside": Case(
         "Python",
         run(PYTHON, seen=TORCH),
@@ -772,6 +843,9 @@ CASES: dict[str, Case] = {
             "no phase": run(replace(PYTHON, name="forward"), seen=TORCH),
             "not the framework's": run(replace(PYTHON, name="Optimizer.step#SGD.step")),
             "no wait": run(replace(PYTHON, name="$api.py:3165 try_to_block"), seen=JAX),
+            "none of Inductor": run(
+                replace(PYTHON, name="/tmp/torchinductor_x/ab/cab.py(9): call"), seen=TORCH
+            ),
             "none of the profiler": run(replace(PYTHON, name="$profiler.py:1 stop_trace")),
         },
     ),

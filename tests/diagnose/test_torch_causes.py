@@ -225,7 +225,7 @@ def by_hand() -> Step:
 
 def scripted() -> Step:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore")  # DeprecationWarning in 2.13, FutureWarning in 2.14
         model, inputs = torch.jit.script(ByHand()), sequences()
     return training(model, lambda: model(inputs).square().mean())
 
@@ -250,6 +250,32 @@ def forward_alone(model: Any, inputs: Any) -> Step:
             model(inputs)
 
     return step
+
+
+def kept_state(*, detached: bool) -> Step:
+    """A layer whose last state is the next batch's first one; weights are updated by hand."""
+    model, inputs = layer(), sequences()
+    states: list[Any] = [None]
+
+    def step() -> None:
+        outputs, state = model(inputs, states[0])
+        states[0] = tuple(part.detach() for part in state) if detached else state
+        outputs.square().mean().backward(retain_graph=True)
+        for weight in model.parameters():
+            weight.data.add_(weight.grad, alpha=-1e-3)
+
+    return step
+
+
+def off_library(kind: str, **options: Any) -> Build:
+    """A layer in PyTorch for which a CPU has no op of a library."""
+
+    def build() -> Step:
+        model = getattr(torch.nn, kind)(FEATURES, HIDDEN, **options)
+        inputs = sequences().to(options.get("dtype", torch.float32))
+        return training(model, lambda: model(inputs)[0].square().mean())
+
+    return build
 
 
 def batch_first() -> Step:
@@ -343,6 +369,13 @@ MISTAKES: dict[str, tuple[Build, tuple[Build, ...]]] = {
         one_sequence_time_step_by_time_step,
         (stack_for_one_sequence, sequence_by_sequence, padded, cells),
     ),
+    "detach the state": (
+        lambda: kept_state(detached=False),
+        (lambda: kept_state(detached=True), padded),
+    ),
+    "float32": (off_library("LSTM", dtype=torch.float64), (padded, packed)),
+    "project afterwards": (off_library("LSTM", proj_size=16), (padded, packed)),
+    "LSTM on a CPU": (off_library("GRU"), (padded, packed, cells)),
     "no gradient hooks": (hooked, (cells, anomalous)),
     "compute once": (checkpointed, (cells, differentiated_twice)),
     "no anomaly mode": (anomalous, (cells, looks_for_nan_once)),

@@ -42,6 +42,16 @@ def files(page: str) -> dict[str, str]:
     return {found[1]: code for found, code in named_.items() if found}
 
 
+@pytest.mark.parametrize("page", [str(path.relative_to(ROOT)) for path in ROOT.glob("docs/*.md")])
+def test_no_loop_is_measured_by_a_name_that_scripts_give_parameters(page: str) -> None:
+    for code in snippets(page):
+        with contextlib.suppress(SyntaxError):  # a part of a program
+            items = [
+                i for n in ast.walk(ast.parse(code)) if isinstance(n, ast.With) for i in n.items
+            ]
+            assert "p" not in [getattr(item.optional_vars, "id", "") for item in items]
+
+
 def run_snippet(code: str, given: dict[str, Any]) -> None:
     """Run each statement; show the value of an expression as a notebook does."""
     scope = dict(given)

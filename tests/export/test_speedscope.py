@@ -77,6 +77,19 @@ def test_stacks_by_python_and_by_op(run: Path, tmp_path: Path) -> None:
     assert ops["device time"] == {"aten::mm;sgemm": 7}
 
 
+def test_stacks_without_end_end_with_a_frame_that_says_so(run: Path, tmp_path: Path) -> None:
+    names = [f"op{number}" for number in range(2000)]
+    rows = [row("op", name, n, 10_000 - 2 * n, pid=1, tid=1) for n, name in enumerate(names)]
+    events = annotated(table(rows), captured=False)
+    write_tables(run, run_info({"name": "run", "source": "ingest"}), events)
+    speedscope.write(broken_down(run), tmp_path / "x.json", by="ops")
+    assert (tmp_path / "x.json").stat().st_size < 4_000_000
+    host = stacks(tmp_path / "x.json")["host time"]
+    assert host["op0"] == 3
+    assert max(len(stack.split(";")) for stack in host) == 257
+    assert any(stack.endswith(";op255;(deeper calls)") for stack in host)
+
+
 def test_what_a_profile_has_not_is_one_line(run: Path, tmp_path: Path) -> None:
     events = annotated(table(ROWS[2:4]), captured=False)
     write_tables(run, run_info({"name": "run", "source": "ingest"}), events)

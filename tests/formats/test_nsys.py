@@ -373,6 +373,8 @@ def test_a_session_without_events_is_refused(tmp_path: Path) -> None:
         ("mm, seq = 7", "op", "aten::mm", None, None),
         ("MmBackward, seq = 7", "op", "MmBackward", None, None),
         ("torch::autograd::AccumulateGrad", "op", "torch::autograd::AccumulateGrad", None, None),
+        ("flash_attn::forward, op_id = 9", "op", "flash_attn::forward", 9, None),
+        ("executor_utils::bind", "range", "executor_utils::bind", None, None),
         ("FusionCache::get", "range", "FusionCache::get", None, None),
         ("batch 3, seq = 7, later", "range", "batch 3, seq = 7, later", None, None),
         ("{'mod': 'torch', 'op': 'cat', 'args': []}", "range", "torch.cat", None, None),

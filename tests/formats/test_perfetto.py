@@ -236,6 +236,21 @@ def test_a_trace_is_known_by_its_first_packets(tmp_path: Path) -> None:
     assert formats.read(written(tmp_path, content)).format == "rocprofv3"
 
 
+def test_a_summary_of_tensorboard_is_no_perfetto_trace(tmp_path: Path) -> None:
+    """One kernel of a kernel_stats.pb: its name, registers, longest and shortest time."""
+    report = b"\x0a\x04gemm\x10\x20\x3a\x02ab"[:8] + b"\x38\x0a\x40\x05\x48\x06\x62\x02mm"
+    content = b"\x0a" + bytes([len(report)]) + report
+    path = written(tmp_path, content, "host.kernel_stats.pb")
+    assert not packets.begins(content)
+    assert "is a summary that TensorBoard made of a profile" in refusal(path)
+
+
+def test_the_first_fields_of_a_packet_have_the_types_of_perfetto() -> None:
+    numbers = {f.number: f for f in Trace().packet.add().DESCRIPTOR.fields if f.number <= 13}
+    expected = {n: 2 if f.type == f.TYPE_MESSAGE else 0 for n, f in numbers.items()}
+    assert expected == packets.TYPES
+
+
 def test_a_damaged_xplane_is_no_perfetto_trace(tmp_path: Path) -> None:
     endless = "\ufffd\ufffd".encode() + b"\x01"  # the length of what went through a text codec
     content = b"\x0a" + endless + b"\x50\x01 /device:GPU:0"

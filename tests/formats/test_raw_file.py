@@ -120,3 +120,10 @@ def test_objects_without_end_are_refused_before_they_are_made(
     (tmp_path / "a.json.gz").write_bytes(gzip.compress(text.encode()))
     with pytest.raises(ProfileError, match=r"bytes of JSON need \d+ MiB of memory"):
         assert raw_file.load(tmp_path / "a.json.gz").json
+
+
+def test_numbers_that_need_too_much_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(raw_file, "FREE_OBJECT_BYTES", 2**20)
+    floats = gzip.compress(b'{"a": [' + b"1.0," * 100_000 + b"1.0]}")
+    with pytest.raises(ProfileError, match=r"bytes of JSON need 6 MiB of memory"):
+        _ = raw_file.of_bytes("floats.json.gz", floats).json

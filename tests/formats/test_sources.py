@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import pickle
 import tarfile
 import tomllib
@@ -31,6 +32,33 @@ def names(word: Path | str) -> list[list[str]]:
 def test_a_file_is_itself_whatever_its_name(tmp_path: Path) -> None:
     touched(tmp_path, "odd.name")
     assert names(tmp_path / "odd.name") == [["odd.name"]]
+
+
+def of_ranks(folder: Path, size: int, **ranks: int) -> Path:
+    for stem, rank in ranks.items():
+        info = {"backend": "nccl", "rank": rank, "world_size": size}
+        content = json.dumps({"schemaVersion": 1, "distributedInfo": info, "traceEvents": []})
+        (folder / f"{stem}.json").write_text(content)
+    return folder
+
+
+def test_ranks_of_one_job_may_have_any_names(tmp_path: Path) -> None:
+    of_ranks(tmp_path, 4, master=0, rank1=1, rank2=2, rank3=3)
+    assert names(tmp_path) == [["master.json", "rank1.json", "rank2.json", "rank3.json"]]
+
+
+@pytest.mark.parametrize(
+    ("size", "ranks"),
+    [
+        (4, {"master": 0, "rank1": 1, "rank2": 2}),  # one rank is missing
+        (3, {"master": 1, "rank1": 1, "rank2": 2}),  # two captures of one rank
+    ],
+)
+def test_files_that_are_no_whole_job_stay_apart(
+    size: int, ranks: dict[str, int], tmp_path: Path
+) -> None:
+    of_ranks(tmp_path, size, **ranks)
+    assert names(tmp_path) == [["master.json"], ["rank1.json", "rank2.json"]]
 
 
 def test_names_that_differ_in_digits_alone_may_be_ranks(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from lacking import lacks
 
 from lstmprof.errors import ProfileError
 from lstmprof.events import DeviceFacts, Profile
-from lstmprof.formats import read
+from lstmprof.formats import read, xplane
 from lstmprof.formats.xplane import schema
 from lstmprof.formats.xplane.events import activity_kind, host_kind, launched_with, op_name
 from lstmprof.formats.xplane.hlo import hlo_proto
@@ -366,3 +366,17 @@ def test_kernels_of_one_name_differ_in_what_they_were_launched_with(tmp_path: Pa
         event.stats[0].metadata_id = line.events[0].stats[0].metadata_id
     configs = column(space.read(tmp_path), "launch_config")
     assert configs == [f'{{"grid":[{1 + n % 2},1,1],"block":[64,1,1]}}' for n in range(400)]
+
+
+def test_more_events_than_so_many_bytes_have_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(xplane, "_FREE_EVENTS", 10)
+    space = Space()
+    plane = space.plane("/host:CPU")
+    space.line(plane, "python", 0, ("a", 0, 0, {}))
+    plane.lines[0].ClearField("events")
+    for _ in range(1000):
+        plane.lines[0].events.add(metadata_id=1)
+    with pytest.raises(ProfileError, match=r"has 1,000 events in .* bytes, more than a real"):
+        space.read(tmp_path)

@@ -135,6 +135,7 @@ def tensorflow_step(row: Implementation, workload: Workload) -> Found:
     tf = pytest.importorskip("tensorflow")
     from lstmprof.capture.worker.loops import tensorflow as tensorflow_loop
 
+    tensorflow_loop.set_tf32(False)  # on a GPU it is on by default
     file, module, batch = built(row, workload)
     targets = tensorflow_loop.targets_of(workload, batch, file.TIME_MAJOR)
     own = file.parameters(module)

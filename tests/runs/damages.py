@@ -301,6 +301,22 @@ def set_text(run: Path, random: Random) -> str:
     return f"{column} = {text[:20]!r}"
 
 
+def break_text(run: Path, random: Random) -> str:
+    """Put bytes that are no UTF-8 into a column of texts of the events."""
+    table = pq.read_table(run / EVENTS)
+    names = [f.name for f in table.schema if pa.types.is_dictionary(f.type)]
+    column, rows = random.choice(names), _rows(table, random)
+    texts = table.column(column).cast(pa.string()).to_pylist()
+    encoded = [None if text is None else text.encode() for text in texts]
+    for row in rows:
+        encoded[row] = b"\xff\xfe" + (encoded[row] or b"a")
+    binary = pa.array(encoded, pa.binary())
+    broken = pa.StringArray.from_buffers(len(binary), *binary.buffers()[1:], binary.buffers()[0])
+    at = table.schema.get_field_index(column)
+    pq.write_table(table.set_column(at, column, broken.dictionary_encode()), run / EVENTS)
+    return f"{column} in rows {rows[:5]}"
+
+
 def link_out(run: Path, random: Random) -> str:
     """Link events to ones that are not there."""
     table = pq.read_table(run / EVENTS)
@@ -370,7 +386,18 @@ DAMAGES: tuple[Callable[[Path, Random], str], ...] = (
     *(flip_bytes, flip_footer, truncate, lengthen, remove, swap_files, put_folder, put_link),
     *(put_pipe, set_field, swap_fields, drop_field, empty_lists, nest, nest_within, no_text),
     *(huge_digits, set_version, drop_column, rename_column, retype_column, shuffle_columns),
-    *(set_number, set_null, set_text, link_out, cycle, renumber, far_times, no_rows, many_rows),
+    *(
+        set_number,
+        set_null,
+        set_text,
+        break_text,
+        link_out,
+        cycle,
+        renumber,
+        far_times,
+        no_rows,
+        many_rows,
+    ),
 )
 
 

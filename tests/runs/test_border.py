@@ -87,6 +87,9 @@ def test_where_the_cache_cannot_be_written_the_log_is_where_temporary_files_are(
         raise KeyError
     log = log_of(raised.value)
     assert "Traceback" in log.read_text()
+    assert log.stat().st_mode & 0o777 == 0o600
+    # nobody can put a link there before
+    assert re.fullmatch(r"lstmprof-defects-\w{8}\.log", log.name)
     log.unlink()
 
 

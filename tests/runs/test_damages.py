@@ -16,6 +16,7 @@ import pytest
 from commands.test_query import write
 from runs.damages import DAMAGES, EVENTS, TIMINGS, damaged
 
+from lstmprof.breakdown import break_down
 from lstmprof.cli import run as lstmprof
 from lstmprof.errors import RunError
 from lstmprof.events.annotate import annotated
@@ -124,6 +125,53 @@ def test_events_that_cannot_be_are_refused_before_anything_is_computed(
         assert f"{EVENTS}: " in str(told.value)
         assert fault in str(told.value)
         assert str(told.value).endswith("; capture or ingest the run again")
+
+
+@pytest.mark.parametrize("column", ["name", "category", "phase", "op_name", "shapes", "dtypes"])
+def test_a_text_that_is_no_utf_8_is_refused_and_hides_no_other_run(
+    column: str, good: Path, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = pq.read_table(run / EVENTS)
+    at, binary = table.schema.get_field_index(column), pa.array([b"\xff\xfe", b"a", None])
+    binary = binary.fill_null(b"a") if column == "name" else binary
+    broken = pa.StringArray.from_buffers(3, *binary.buffers()[1:], binary.buffers()[0])
+    pq.write_table(table.set_column(at, column, broken), run / EVENTS)
+    for read in (open_run(run).events, lambda: open_run(run).file("events")):
+        with pytest.raises(RunError, match=rf"{EVENTS}: {column} is not UTF-8; capture"):
+            read()
+    assert lstmprof(["query", "SELECT DISTINCT run FROM events", str(good), str(run)]) == 1
+    printed = capsys.readouterr()
+    assert printed.out.split() == ["run", "good"]
+    assert "is not UTF-8" in printed.err
+
+
+def with_events(run: Path, **columns: Any) -> Run:
+    """``run`` with these events instead of its own."""
+    schema = pq.read_schema(run / EVENTS)
+    table = events_table(columns).arrow
+    pq.write_table(table.replace_schema_metadata(schema.metadata), run / EVENTS)
+    return open_run(run)
+
+
+def test_times_as_far_apart_as_they_may_be_are_broken_down(run: Path) -> None:
+    far = with_events(
+        run,
+        kind=["runtime", "kernel", "runtime", "kernel"],
+        name=["cudaLaunchKernel", "a", "cudaLaunchKernel", "b"],
+        start_ns=[0, 5, 10, 2**61],
+        dur_ns=[1] * 4,
+        launch_id=[None, 0, None, 2],
+        device=[None, 0, None, 0],
+    )
+    (lane,) = break_down(far).steps(profiled=True)
+    assert sum(ns for *_, ns in lane.parts) == lane.total_ns == 2**61 + 1
+
+
+def test_a_sum_that_is_no_number_names_the_run(run: Path) -> None:
+    five = {"kind": ["kernel"] * 5, "name": ["a"] * 5, "device": [0] * 5, "stream": list(range(5))}
+    far = with_events(run, **five, start_ns=[0] * 5, dur_ns=[2**61] * 5)
+    with pytest.raises(RunError, match=r"^run: \w+: the sum .* exceeds 64 bits"):
+        break_down(far).table("kernels")
 
 
 def test_a_child_before_its_parent_is_no_cycle(run: Path) -> None:

@@ -12,10 +12,10 @@ with profile(
     schedule=schedule(wait=1, warmup=2, active=5, repeat=1),
     record_shapes=True,
     on_trace_ready=lambda p: p.export_chrome_trace("profile.pt.trace.json"),
-) as p:
+) as profiler:
     for batch in batches:
         train(batch)
-        p.step()
+        profiler.step()
 """
 _TENSORFLOW = """\
 import tensorflow as tf

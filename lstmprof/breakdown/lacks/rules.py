@@ -13,6 +13,8 @@ LEAST_SHARE = 0.005
 
 #: The kind of a profile in which time is inside a range, and no more is known of it.
 RANGES_WITHOUT_OPS = "ranges without ops"
+#: A GPU, or a TPU, was used and its activity is not in the events.
+NO_GPU, TPU_UNREAD = "no GPU activity", "TPU not read"
 #: A GPU is there, and nothing says whether the program used it.
 GPU_UNSEEN = "GPU unused or not recorded"
 #: Activities begin before the calls that launch them.
@@ -58,14 +60,14 @@ def _lost(count: int, ns: int, r: Recording) -> bool:
 
 RULES = (
     Rule(
-        "TPU not read",
+        TPU_UNREAD,
         lambda r: r.silent and r.tpu,
         sentences.tpu_not_read,
         hides=_IDLE,
         blinds=True,
     ),
     Rule(
-        "no GPU activity",
+        NO_GPU,
         lambda r: r.silent and not r.tpu and r.used_gpu,
         sentences.no_gpu,
         hides=_IDLE,

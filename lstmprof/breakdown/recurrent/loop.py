@@ -25,7 +25,7 @@ class Loop:
     ``rows`` are its outermost events, ``backward`` those of its backward pass where links do not
     tell them. ``time_steps_told``: a repetition is a time step for certain, and no layer's turn.
     ``batch_varies``: sequences end before others. ``reads_after`` is the width that the first
-    product after it reads.
+    product after it reads. ``layer`` names the layer that it and its reverse direction are of.
     """
 
     form: str
@@ -38,6 +38,7 @@ class Loop:
     batch_varies: bool = False
     reads_after: int | None = None
     library: str | None = None
+    layer: str | None = None
 
 
 def calls_of(events: EventTable, framework: str, loops: Sequence[Loop]) -> Iterator[Call]:
@@ -65,8 +66,14 @@ def _is_stack(members: Sequence[Loop]) -> bool:
 
 def _whole(members: Sequence[Loop]) -> Network | None:
     units = [unit for member in members for unit in member.units]
+    names = {member.layer for member in members}
+    if len(members) == 2 == len(units) and None not in names and len(names) == 1:
+        first, second = (replace(unit, inputs=None) for unit in units)
+        return replace(units[0], layers=1, directions=2) if first == second else None
     hidden = units[0].projection or units[0].hidden
-    beside = hidden is not None and members[-1].reads_after == 2 * hidden
+    # side by side, a loop's last op may end when what reads both has begun
+    after = next((m.reads_after for m in reversed(members) if m.reads_after is not None), None)
+    beside = hidden is not None and after == 2 * hidden
     return stack(units, side_by_side=beside)
 
 
@@ -74,9 +81,11 @@ def network_of(members: Sequence[Loop]) -> Network:
     """The network of one stack; time steps where nothing leaves them open."""
     units = [unit for member in members for unit in member.units]
     whole = _whole(members)
-    told = whole is not None and (len(units) > 1 or members[0].time_steps_told)
+    told = members[0].time_steps_told or (whole is not None and len(units) > 1)
     if whole is None or not told:
-        whole = units[0] if len(set(units)) == 1 else Network()
+        kinds = {unit.cell for unit in units}
+        alone = Network(cell=kinds.pop()) if len(kinds) == 1 else Network()
+        whole = units[0] if len(set(units)) == 1 else alone
     counts = [member.count * len(member.units) for member in members if member.count]
     steps = members[0].count if told else None
     batch = None if any(member.batch_varies for member in members) else whole.batch
@@ -111,5 +120,7 @@ def in_words(sorts: Sequence[int]) -> str:
     """What a repetition does: ``2 products, 3 sigmoid, 2 tanh``."""
     counts = Counter(sorts)
     products = counts[PRODUCT]
-    words = (f"{products} product" + "s" * (products != 1), f"{counts[SIGMOID]} sigmoid")
-    return ", ".join((*words, f"{counts[TANH]} tanh"))
+    words = [f"{products} product" + "s" * (products != 1)]
+    activations = ((SIGMOID, "sigmoid"), (TANH, "tanh"))
+    words += [f"{counts[sort]} {word}" for sort, word in activations if counts[sort]]
+    return ", ".join(words)

@@ -1,4 +1,4 @@
-"""A user's own steps, timed and profiled in the user's own process: ``with lp.profile(…) as p``.
+"""A user's own steps, timed and profiled in the user's own process by ``lp.profile``.
 
 ::
 

@@ -7,10 +7,11 @@ worker do, though it is the user's loop that runs.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
+import gc
 import os
 import shutil
+import tempfile
 import time
 from typing import Any, Callable, Dict, Generator, Iterable, List, Optional, Tuple
 
@@ -29,9 +30,11 @@ from lstmprof.capture.worker.usage import SELF, difference, usage
 #: Of the undisturbed steps before the profile and of those after it, together: no more is begun.
 MOST_TIMING_NS = 60_000_000_000
 
-PROFILING = "profiling"
+PROFILING, TIMING_AGAIN = "profiling", "timing again"
 #: Steps of a session that is thrown away: they fill the profiler's buffers, no more.
 MOST_THROWN_AWAY = 3
+#: The same if ranks throw away as many; chosen by hand.
+ALIKE_THROWN_AWAY = 10
 
 #: By which share recording the shapes of inputs may lengthen a profiled step at the most; what it
 #: does to a Python loop of small ops is in ``worker.shapes``.
@@ -42,11 +45,15 @@ Steps = Generator[None, Any, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How many steps each pass has; ``timed`` are before and after the profile, half and half."""
+    """How many steps each pass has; ``timed`` are before and after the profile, half and half.
+
+    ``alike``: ranks of a job have the same steps in each pass, so none depends on a clock.
+    """
 
     warmup: int = 5
     timed: int = 20
     steps: int = 10
+    alike: bool = False
 
     @property
     def thrown_away(self) -> int:
@@ -54,13 +61,30 @@ class Plan:
         return min(self.steps, MOST_THROWN_AWAY)
 
     def fewest(self, sessions: int = 2) -> int:
-        """Steps without which there is no profile, the one before the first border included."""
+        """Return the steps up to the end of the profile, with the one before the first border."""
         away = (sessions - 1) * self.thrown_away
-        return 1 + self.warmup + -(-self.timed // 2) + away + self.steps
+        warmup = max(self.warmup, EARLY.warmup + EARLY.timed)
+        return 1 + warmup + EARLY.steps + -(-self.timed // 2) + away + self.steps
 
     def shares(self) -> Tuple[timing.Share, timing.Share]:
         """The steps that are timed before the profile, and after it."""
-        return timing.Share(self.timed, MOST_TIMING_NS).halves()
+        return timing.Share(self.timed, None if self.alike else MOST_TIMING_NS).halves()
+
+
+#: What a training of a few steps leaves: these passes come first, and are its run if it ends soon.
+EARLY = Plan(warmup=1, timed=2, steps=3)
+#: Steps without which there is no run: one before the first border, and one to profile.
+LEAST = 1 + EARLY.warmup + EARLY.timed + 1
+
+
+@dataclasses.dataclass(frozen=True)
+class _Recorded:
+    """A session of the profiler that is over, and the steps that ended in it."""
+
+    session: Any
+    walls_ns: List[int]
+    folder: str
+    counts: meters.StepCounts
 
 
 class Passes:
@@ -75,37 +99,70 @@ class Passes:
         self.cost: Dict[str, Any] = {}
         self.shapes_cost: Optional[float] = None
         self.doing = "waiting for the first step"
+        self._latest: Optional[_Recorded] = None
+        self._readings: Optional[calibration.Readings] = None  # of sessions like the latest
 
     @property
     def fewest(self) -> int:
         """Steps without which there is no profile."""
-        return self.plan.fewest(3 if self.profiler.tells_shapes else 2)
+        least = self.plan.fewest() if self.profiler.is_outside else LEAST
+        return least + self.profiler.starts_late
 
     def around_steps(self) -> Steps:
         """All passes; it returns when the last step is measured."""
         self.doing = "warming up"
         first, rest = self.plan.shares()
-        yield from self._timed(timing.Share(self.plan.warmup), warmup=True)
-        device = str(self.profiler.facts()["device"])
-        energy, counts = meters.Meters(device), meters.StepCounts(self.nvtx)
+        yield from self._timed(timing.Share(EARLY.warmup), warmup=True)
+        if not self.profiler.is_outside:  # it can record once only
+            self.doing = "timing"
+            yield from self._timed(timing.Share(EARLY.timed))
+            self.doing = PROFILING
+            yield from self._thrown_away(range(EARLY.steps))
+            self.doing = "warming up"
+        early = len(self.rows)
+        yield from self._timed(timing.Share(max(self.plan.warmup - early, 0)), warmup=True)
         self.doing = "timing"
+        energy = meters.Meters(str(self.profiler.facts()["device"]))
         with energy.reading():
             yield from self._timed(first)
+        self.cost.update(energy.facts())
+        self.rows[:early] = [row._replace(warmup=True) for row in self.rows[:early]]
         self.doing = PROFILING
-        self.profiled = yield from self._profile(counts)
-        self._note(energy, counts)
-        self.doing = "timing again"
+        yield from self._profile()
+        self.doing = TIMING_AGAIN
         yield from self._timed(timing.Share(1 if rest.iterations else 0), True, True)
         with energy.reading():
             yield from self._timed(rest, after_profile=True)
-        self._note(energy, counts)
+        self.cost.update(energy.facts())
         self.doing = "done"
 
-    def _note(self, energy: meters.Meters, counts: meters.StepCounts) -> None:
-        """Keep what was found beside the times; a training that ends early leaves this much."""
+    def keep_latest(self) -> None:
+        """Keep the profile of a training that ended early, if a step ended while profiling."""
+        if self._latest is not None and not self.profiler.is_outside:
+            self._keep(self._latest)
+
+    def _keep(self, recorded: _Recorded) -> None:
+        """Take the profile of a session for that of the run, and what was read beside it."""
+        files = []
+        if not self.profiler.is_outside:
+            raw, name = self.profiler.written(recorded.session, recorded.folder)
+            files.append(os.path.join(self.folder, name))
+            os.replace(raw, files[0])
+        readings = self._readings
+        cost = None if readings is None else self.profiler.recording_cost(readings)
         found = settings.recorded(self.profiler.settings())
-        self.cost = {**energy.facts(), **counts.facts(), "settings": found}
-        self.cost["shapes_cost"] = self.shapes_cost
+        self.cost.update(recorded.counts.facts(), settings=found, shapes_cost=self.shapes_cost)
+        self.profiled = Profiled(recorded.walls_ns, [], files, None, cost)
+
+    def _replace_latest(self, recorded: Optional[_Recorded]) -> None:
+        """Free the session before ``recorded`` now: Python's collector would do it within a step.
+
+        PyTorch's events are in cycles. They took 94 ms of a profiled step.
+        """
+        if self._latest is not None:
+            shutil.rmtree(self._latest.folder, ignore_errors=True)
+        self._latest = recorded
+        gc.collect()
 
     def _timed(
         self, share: timing.Share, warmup: bool = False, after_profile: bool = False
@@ -115,7 +172,7 @@ class Passes:
         began_ns, number = clock(), 0
         for number in range(share.iterations):
             yield
-            if not self.cost:  # a framework may know its device only once it has worked
+            if self.profiled is None:  # a framework may know its device only once it has worked
                 self.profiler.find_device()
             wait()  # for what was begun between steps
             self.ranges = self.nvtx
@@ -137,68 +194,74 @@ class Passes:
             if enough and end_ns - began_ns >= (share.most_ns or 0):
                 break
 
-    def _profile(self, counts: meters.StepCounts) -> Generator[None, Any, Profiled]:
-        """Sessions to throw away, then the one that counts; its profile lies in the folder."""
-        logs = os.path.join(self.folder, "logs")
-        warm = profiling.throwaway_steps(self.plan.thrown_away, time.perf_counter_ns)
-        readings, plain_ns = yield from self._thrown_away(warm, logs)
+    def _profile(self) -> Steps:
+        """Sessions to throw away, then the one that counts."""
+        warm: Iterable[int] = range(ALIKE_THROWN_AWAY)
+        if not self.plan.alike:
+            warm = profiling.throwaway_steps(self.plan.thrown_away, time.perf_counter_ns)
+        plain_ns = min((yield from self._thrown_away(warm)))
         if self.profiler.tells_shapes:
-            readings = yield from self._shapes_tried(readings, min(plain_ns), logs)
-        cost = self.profiler.recording_cost(readings)
-        steps = range(self.plan.steps)
-        session, walls_ns = yield from self._session(counts, steps, logs)
-        if self.profiler.is_outside:
-            return Profiled(walls_ns, [], [], None, cost)
-        raw, name = self.profiler.written(session, logs if os.path.isdir(logs) else self.folder)
-        kept = os.path.join(self.folder, name)
-        os.replace(raw, kept)
-        shutil.rmtree(logs, ignore_errors=True)
-        return Profiled(walls_ns, [], [kept], None, cost)
+            yield from self._try_shapes(plain_ns)
+        recorded = yield from self._session(self.nvtx, range(self.plan.steps))
+        self._keep(recorded)
+        del recorded
+        self._replace_latest(None)
 
-    def _shapes_tried(
-        self, plain: calibration.Readings, plain_ns: int, logs: str
-    ) -> Generator[None, Any, calibration.Readings]:
-        """Have shapes recorded where that is cheap; what a trivial event takes then.
+    def _try_shapes(self, plain_ns: int) -> Steps:
+        """Have shapes recorded if that is cheap.
 
-        Found by the shortest steps of a session with shapes and of the one without before.
+        Compare the shortest steps of a session with shapes and of the one without before.
         """
+        plain = self._readings
         self.profiler.with_shapes = True
-        readings, walls_ns = yield from self._thrown_away(range(self.plan.thrown_away), logs)
+        walls_ns = yield from self._thrown_away(range(self.plan.thrown_away))
         self.shapes_cost = min(walls_ns) / plain_ns - 1
         self.profiler.with_shapes = self.shapes_cost <= MOST_FOR_SHAPES
-        return readings if self.profiler.with_shapes else plain
+        if not self.profiler.with_shapes:
+            self._readings = plain
 
-    def _thrown_away(
-        self, steps: Iterable[int], logs: str
-    ) -> Generator[None, Any, Tuple[calibration.Readings, List[int]]]:
-        """What a trivial event takes in a session that is not kept, and the steps' wall times."""
-        readings: List[calibration.Readings] = []
-        _, walls_ns = yield from self._session(
-            no_ranges, steps, logs, lambda: readings.append(self.profiler.trivial_readings())
-        )
-        shutil.rmtree(logs, ignore_errors=True)
-        return readings[0], walls_ns
+    def _thrown_away(self, steps: Iterable[int]) -> Generator[None, Any, List[int]]:
+        """Return the wall times of a session that only a short training keeps.
+
+        Measure at its end what a trivial event takes.
+        """
+
+        def measure() -> None:
+            self._readings = self.profiler.trivial_readings()
+
+        recorded = yield from self._session(no_ranges, steps, measure)
+        return recorded.walls_ns
 
     def _session(
-        self,
-        outer: Ranges,
-        steps: Iterable[int],
-        folder: str,
-        at_end: Callable[[], None] = lambda: None,
-    ) -> Generator[None, Any, Tuple[Any, List[int]]]:
-        """A finished session, and the wall time of each step; ``at_end`` is its last."""
+        self, outer: Ranges, steps: Iterable[int], at_end: Callable[[], None] = lambda: None
+    ) -> Generator[None, Any, _Recorded]:
+        """Record steps in a session.
+
+        If the training ends within it, the latest is whichever session has more steps.
+        """
+        folder = tempfile.mkdtemp(dir=self.folder)
         walls_ns: List[int] = []
-        with contextlib.ExitStack() as ended:
-            session = ended.enter_context(self.profiler.recording(folder))
-            for number in steps:
-                yield
-                self.profiler.wait()
-                self.ranges = both(outer, self.profiler.annotated(number))
-                start_ns = time.perf_counter_ns()
-                with self.ranges("step"):
-                    outcome = yield
-                    self.profiler.wait(outcome)
-                walls_ns.append(time.perf_counter_ns() - start_ns)
-                self.ranges = no_ranges
-            at_end()
-        return session, walls_ns
+        counts = meters.StepCounts(outer)
+        try:
+            with self.profiler.recording(folder) as session:
+                if self.profiler.starts_late:
+                    yield
+                    self.profiler.wait((yield))
+                for number in steps:
+                    yield
+                    self.profiler.wait()
+                    self.ranges = both(counts, self.profiler.annotated(number))
+                    start_ns = time.perf_counter_ns()
+                    with self.ranges("step"):
+                        outcome = yield
+                        self.profiler.wait(outcome)
+                    walls_ns.append(time.perf_counter_ns() - start_ns)
+                    self.ranges = no_ranges
+                at_end()
+        except GeneratorExit:
+            if self._latest is None or len(walls_ns) >= len(self._latest.walls_ns):
+                self._latest = _Recorded(session, walls_ns, folder, counts) if walls_ns else None
+            raise
+        recorded = _Recorded(session, walls_ns, folder, counts)
+        self._replace_latest(recorded)
+        return recorded

@@ -1,9 +1,8 @@
-"""The session behind ``with lp.profile(…) as p``, which times and profiles a training loop."""
+"""The session behind ``lp.profile``, which times and profiles a training loop."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import shlex
@@ -11,17 +10,16 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Dict, List, Optional, Type, Union
+from typing import Any, Callable, ContextManager, Dict, Iterable, List, Optional, Type, Union
 
 import lstmprof
 from lstmprof.capture.own.frameworks import framework_of, profiler_of
-from lstmprof.capture.own.passes import PROFILING, Passes, Plan, Steps
+from lstmprof.capture.own.passes import PROFILING, TIMING_AGAIN, Passes, Plan, Steps
 from lstmprof.capture.request import RESULT
-from lstmprof.capture.worker import host, timing
+from lstmprof.capture.worker import host, shapes, timing
 from lstmprof.capture.worker.metadata import now, worker_facts
 from lstmprof.capture.worker.profilers import Profiler
-from lstmprof.capture.worker.profiling import THROWAWAY_STEPS
-from lstmprof.errors import LstmprofError, RunError, UsageError, one_line
+from lstmprof.errors import LstmprofError, RunError, UsageError, command_line, one_line
 from lstmprof.runs.directory import check_name, staging
 
 Report = Callable[[str], None]
@@ -57,10 +55,10 @@ def profile(
 
     ::
 
-        with lp.profile("traces/mine") as p:
+        with lp.profile("traces/mine") as session:
             for batch in batches:
                 train(batch)
-                p.step()
+                session.step()
 
     Args:
         place: folder of the run.
@@ -147,6 +145,8 @@ class Session:
         self.reason: Optional[str] = None
         self.steps = 0
         self.found_by = 0  # steps before the first: by them it was found what ends one
+        #: the inputs of ops, by how many steps the profile has
+        self.op_inputs: Callable[[int], Iterable[Any]] = lambda count: ()
         self._steps: Optional[Steps] = None  # the passes, while they go on
         self._passes: Optional[Passes] = None
         self._in_step = False
@@ -192,6 +192,11 @@ class Session:
     def measured(self) -> bool:
         """Return whether all steps are measured, or measuring has stopped."""
         return self._steps is None
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the run was written, or no run will be written."""
+        return self._passes is None
 
     @property
     def profiling(self) -> bool:
@@ -243,7 +248,7 @@ class Session:
             self._advance(outcome)
 
     def phase(self, name: str) -> ContextManager[Any]:
-        """Return a context manager that names a part of the step: ``with p.phase("input"):``.
+        """Return a context manager that names a part of the step: ``with session.phase("input"):``.
 
         The phase becomes a range in the profile. It also becomes an NVTX range if ``nvtx`` is
         installed.
@@ -336,12 +341,14 @@ class Session:
         passes = self._passes
         if passes is None:
             return
-        if passes.profiled is None:
-            self.abandon(self._too_few(passes.fewest, error))
-            return
-        if not done:
-            self.report("the training ended while {}".format(self._doing))
         try:
+            if passes.profiled is None:
+                passes.keep_latest()
+            if passes.profiled is None:
+                self.abandon(self._too_few(passes.fewest, error))
+                return
+            if not done:
+                self.report(self._thin(passes))
             self._written(passes)
         except Exception as error:
             self.abandon(_fault_in_a_line(error))
@@ -357,14 +364,18 @@ class Session:
             self.found_by + self.steps,
             self._doing,
         )
-        asked = "warmup={}, timed={}, steps={}".format(*dataclasses.astuple(self.plan))
-        needs = "{} need {} steps, or up to {} more if steps are short".format(
-            asked,
-            fewest + max(self.found_by - 1, 0),  # the last of these is the first border
-            THROWAWAY_STEPS,
+        needs = fewest + max(self.found_by - 1, 0)  # the last of these is the first border
+        return "{}; a run needs {} steps{}".format(ended, needs, "" if error else "; train longer")
+
+    def _thin(self, passes: Passes) -> str:
+        """Return a line on a run whose training ended before all steps were measured."""
+        timed = sum(not row.warmup for row in passes.rows)
+        profiled = len(passes.profiled.walls_ns) if passes.profiled else 0
+        enough = self._doing == TIMING_AGAIN or profiled >= USUAL.steps
+        doubt = "" if enough else "; its times are rough, so train longer"
+        return "the training ended while {}: the run has {} timed and {} profiled steps{}".format(
+            self._doing, timed, profiled, doubt
         )
-        advice = "" if error else "; train longer, or lower these numbers"
-        return "{}; {}{}".format(ended, needs, advice)
 
     def _written(self, passes: Passes) -> None:
         """Write the run in a child process, which reads the profile."""
@@ -390,10 +401,10 @@ class Session:
             "framework": self.framework,
             "garbage_collector": "left as it was",
             "counters": {"reason": NOT_COUNTED},
-            "warmup": self.plan.warmup,
+            "warmup": sum(row.warmup and not row.after_profile for row in passes.rows),
             "profiled_wall_ns": profiled.walls_ns,
             "recording": [profiled.recording] if profiled.recording else None,
-            "command": shlex.join(sys.argv),
+            "command": command_line(sys.argv),
             "ended_at": now(),
             **self.facts,
         }
@@ -401,10 +412,19 @@ class Session:
             "metadata": facts,
             "timings": timing.columns(passes.rows),
             "profiles": [os.path.relpath(path, passes.folder) for path in profiled.files],
+            "shapes": self._shapes(passes.folder, len(profiled.walls_ns)),
             "place": str(self.place.resolve()),
             "force": self.force,
             "pid": os.getpid(),
         }
+
+    def _shapes(self, folder: str, steps: int) -> Optional[str]:
+        """Write the inputs of ops to a file in ``folder``; return None if there are none."""
+        try:
+            return shapes.written(self.op_inputs(steps), os.path.join(folder, shapes.FILE))
+        except Exception as error:  # a module unlike any other: the run goes without its sizes
+            self.report("sizes of layers are unknown: {}".format(_fault_in_a_line(error)))
+            return None
 
 
 def write_in_child(folder: str, python: str) -> None:
@@ -423,14 +443,17 @@ def write_in_child(folder: str, python: str) -> None:
         )
 
 
-def show_verdict(place: str, python: str) -> None:
+def show_verdict(place: str, python: str, since: Optional[str] = None) -> None:
     """Print the verdict of ``lstmprof diagnose`` on the run at ``place``, on stderr.
 
     Print nothing if the diagnosis fails. A process of the interpreter ``python`` diagnoses the run.
+    The verdict ends with what the run gained since the earlier run ``since``, if that is given.
     """
     encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
     with contextlib.suppress(OSError):
-        done = _ended([python, "-m", "lstmprof", "diagnose", place], PYTHONIOENCODING=encoding)
+        command = [python, "-m", "lstmprof", "diagnose", place]
+        command += [] if since is None else ["--since", since]
+        done = _ended(command, PYTHONIOENCODING=encoding)
         if not done.returncode:
             sys.stderr.write(done.stdout.decode(encoding, "replace"))
 

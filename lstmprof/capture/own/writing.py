@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from lstmprof.capture.captured_run import write_captured
 from lstmprof.capture.request import RESULT
@@ -20,18 +21,37 @@ from lstmprof.runs.run import Run
 
 
 def written(folder: Path) -> Run:
-    """The run of the session that worked in ``folder``.
+    """The run of the session that worked in ``folder``, or of the ranks that left parts in it.
 
     Raises:
         ProfileError: the profile cannot be read.
         RunError: the run is there already and is not to be replaced, or cannot be written.
     """
-    result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
-    profiles = tuple(_packed(folder / name) for name in result["profiles"])
-    measured = CaptureResult(result["metadata"], result["timings"], profiles, result["pid"])
-    place = Path(result["place"])
-    force = bool(result["force"])
-    return write_captured(place.name, [measured], place.parent, force=force, source=OWN_CODE)
+    folders = [path.parent for path in folder.glob(f"rank-*/{RESULT}")] or [folder]
+    results = [json.loads((part / RESULT).read_text(encoding="utf-8")) for part in folders]
+    measured = {
+        result.get("rank"): CaptureResult(
+            result["metadata"],
+            result["timings"],
+            tuple(_packed(part / name) for name in result["profiles"]),
+            result["pid"],
+            shapes=Path(result["shapes"]) if result["shapes"] else None,
+        )
+        for part, result in sorted(zip(folders, results, strict=True), key=_rank)
+    }
+    place, force = Path(results[0]["place"]), bool(results[0]["force"])
+    return write_captured(
+        place.name,
+        list(measured.values()),
+        place.parent,
+        force=force,
+        source=OWN_CODE,
+        ranks=list(measured) if len(measured) > 1 else (),
+    )
+
+
+def _rank(part: tuple[Path, dict[str, Any]]) -> int:
+    return int(part[1].get("rank", 0))
 
 
 def _packed(path: Path) -> Path:

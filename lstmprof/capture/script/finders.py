@@ -1,18 +1,23 @@
-"""Where the steps of a script end, seen by hooks of its framework: one finder a framework.
+"""Find where the steps of a script end, by hooks in its framework.
 
-PyTorch: the calls of every optimizer's ``step``. Keras: the ends of train batches, as its callbacks
-are told of them. JAX: the calls of ``optax.apply_updates``; of one that is traced, from then on
-those of the outermost ``jax.jit`` around it. Sources: torch/optim/optimizer.py
-(``profile_hook_step``), keras/src/callbacks/callback_list.py, optax/_src/update.py.
+PyTorch: the calls of every optimizer's ``step``; without optimizers, backward passes. Keras: the
+ends of train batches, as its callbacks see them, ``train_on_batch``, and optimizers. TensorFlow 1:
+``Session.run`` of what trains. Everything that is compiled: ``compiled``. Sources:
+torch/optim/optimizer.py (``profile_hook_step``), keras/src/callbacks/callback_list.py.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from typing import Any, Callable, Dict, List, Set
+import re
+import sys
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 
-from lstmprof.capture.script.marking import Seen, mark_attribute, placed
+from lstmprof.capture.script import compiled
+from lstmprof.capture.script.marking import mark_attribute, placed
 from lstmprof.capture.script.request import ScriptRequest
+from lstmprof.capture.script.sizes import GraphSizes
 from lstmprof.capture.script.steps import Steps
 
 Attach = Callable[[Any], None]
@@ -20,17 +25,30 @@ Attach = Callable[[Any], None]
 _FILLING = 0
 #: Sequences of a batch that are looked at.
 _LOOKED_AT = 512
+#: The batch of Keras's ``fit`` by default.
+_KERAS_BATCH = 32
+#: Backward passes after which gradients that were never reset count as those of one step each.
+_MOST_PASSES = 32
+#: Ops of a TensorFlow 1 graph that update parameters. Others assign what ``tf.gradients`` made; it
+#: adds nodes to the forward pass, too, so that its nodes alone show nothing.
+_UPDATES = re.compile(r"(Resource)?(Sparse)?Apply\w+|AssignSub\w*")
+_ASSIGNS = re.compile(r"Assign(Add|Variable|AddVariable)?(Op)?")
+_OF_GRADIENTS = re.compile(r"(?:^|/)gradients(?:_\d+)?/")
 
 
 def attachments(
-    request: ScriptRequest, steps: Steps, optimizing: Callable[[bool], None], facts: Dict[str, Any]
+    request: ScriptRequest,
+    steps: Steps,
+    optimizing: Callable[[bool], None],
+    facts: Dict[str, Any],
+    sizes: GraphSizes,
 ) -> Dict[str, Attach]:
     """What is done to each module as soon as it was imported.
 
     ``optimizing`` is told when an optimizer of PyTorch begins to step and when it has; ``facts``
-    get what is seen on the way.
+    and ``sizes`` get what is seen on the way.
     """
-    keras = {"keras.src.models.model": functools.partial(_look_at_padding, facts)}
+    keras = {"keras.src.models.model": functools.partial(_watch_fit, facts, sizes)}
     module, name = placed(request.step_function)
     if module is not None and name is not None:
 
@@ -40,13 +58,31 @@ def attachments(
         return {**keras, module: mark}
     if name is not None:
         return dict(keras)
-    jitted = _Compiled(steps)
+    jax = compiled.Program(steps, compiled.has_tracers)
+    tensorflow = compiled.Program(steps, compiled.builds_a_graph)
+    eager = "tensorflow.python.eager."
+    updates = functools.partial(compiled.watch_updates, jax)
+    functions = functools.partial(compiled.watch_functions, tensorflow, sizes)
+
+    def watch_model(module: Any) -> None:
+        _watch_fit(facts, sizes, module)
+        _watch_train_on_batch(steps, module)
+
     return {
-        **keras,
-        "torch.optim.optimizer": functools.partial(_watch_torch, steps, optimizing),
+        "keras.src.models.model": watch_model,
         "keras.src.callbacks.callback_list": functools.partial(_watch_keras, steps),
-        "jax": jitted.watch_jit,
-        "optax": jitted.watch_updates,
+        "keras.src.optimizers.base_optimizer": functools.partial(
+            _watch_keras_optimizers, steps, {"jax": jax, "tensorflow": tensorflow}
+        ),
+        "torch.optim.optimizer": functools.partial(_watch_torch, steps, optimizing),
+        "torch.autograd": _Backward(steps).watch,
+        "jax": functools.partial(compiled.watch_jax, jax),
+        "optax": updates,
+        "equinox": updates,
+        eager + "polymorphic_function.polymorphic_function": functions,
+        eager + "def_function": functions,  # before TensorFlow 2.11
+        eager + "backprop": functools.partial(compiled.watch_tapes, tensorflow),
+        "tensorflow.python.client.session": functools.partial(_watch_sessions, steps, sizes),
     }
 
 
@@ -61,6 +97,7 @@ def _watch_torch(steps: Steps, optimizing: Callable[[bool], None], module: Any) 
     @functools.wraps(init)
     def made(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
+        steps.optimizers += 1
         step = type(self).step
         if not getattr(step, "watched", False):
             type(self).step = _watched(step, stepping, steps, optimizing)
@@ -115,17 +152,111 @@ def _watch_keras(steps: Steps, module: Any) -> None:
     of.on_train_batch_begin, of.on_train_batch_end = batch_begins, batch_ended
 
 
-def _look_at_padding(facts: Dict[str, Any], module: Any) -> None:
-    """``module`` is that of Keras's Model: where the sequences that it masks are filled up."""
+def _watch_train_on_batch(steps: Steps, module: Any) -> None:
+    """``module`` is that of Keras's Model; several models may be trained in turn."""
+    train = module.Model.train_on_batch
+
+    @functools.wraps(train)
+    def trained(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = train(self, *args, **kwargs)
+        steps.ends("keras", self)
+        return result
+
+    module.Model.train_on_batch = trained
+
+
+def _watch_keras_optimizers(
+    steps: Steps, programs: Dict[str, compiled.Program], module: Any
+) -> None:
+    """``module`` is that of Keras's optimizers, which a training loop of one's own may call."""
+    apply = module.BaseOptimizer.apply
+
+    @functools.wraps(apply)
+    def applied(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = apply(self, *args, **kwargs)
+        backend = sys.modules["keras"].config.backend()
+        if backend in programs:
+            programs[backend].trains(backend, self, list(self.variables))
+        else:
+            steps.ends(backend, self)
+        return result
+
+    module.BaseOptimizer.apply = applied
+
+
+def _watch_sessions(steps: Steps, sizes: GraphSizes, module: Any) -> None:
+    """``module`` is that of TensorFlow 1's Session: a run of what trains ends a step."""
+    run = module.BaseSession.run
+    trained_by: Dict[Any, Optional[str]] = {}
+
+    def training_node(graph: Any, fetches: Any) -> Optional[str]:
+        """Return the name of the first fetched node that trains."""
+        nodes = list(_fetched(graph, fetches))
+        key = (id(graph), tuple(node.name for node in nodes))
+        if key not in trained_by:
+            trained_by[key] = next((node.name for node in nodes if _trains(node)), None)
+        return trained_by[key]
+
+    @functools.wraps(run)
+    def ran(self: Any, fetches: Any, *args: Any, **kwargs: Any) -> Any:
+        result = run(self, fetches, *args, **kwargs)
+        name = None
+        if steps.counts("tensorflow"):
+            with contextlib.suppress(Exception):  # a fetch of a kind that nobody foresaw
+                name = training_node(self.graph, fetches)
+        if name is not None:
+            sizes.graph = self.graph
+            steps.ends("tensorflow", name)
+        return result
+
+    module.BaseSession.run = ran
+
+
+def _fetched(graph: Any, fetches: Any) -> Iterator[Any]:
+    """Yield the nodes of what a session is to return, of any nesting."""
+    if isinstance(fetches, dict):
+        fetches = list(fetches.values())
+    if isinstance(fetches, (list, tuple)):
+        for fetch in fetches:
+            yield from _fetched(graph, fetch)
+        return
+    sparse = getattr(fetches, "values", None)  # a tensor; of an op it is a method
+    node = graph.as_graph_element(fetches if sparse is None or callable(sparse) else sparse)
+    yield getattr(node, "op", node)
+
+
+def _trains(node: Any) -> bool:
+    """Return whether a node, or one that it needs, updates parameters."""
+    nodes, seen = [node], set()  # type: List[Any], Set[str]
+    assigns = has_gradients = False
+    while nodes:
+        node = nodes.pop()
+        if node.name in seen:
+            continue
+        seen.add(node.name)
+        assigns |= bool(_ASSIGNS.fullmatch(node.type))
+        has_gradients |= bool(_OF_GRADIENTS.search(node.name))
+        if _UPDATES.fullmatch(node.type) or (assigns and has_gradients):
+            return True
+        nodes.extend(each.op for each in node.inputs)
+        nodes.extend(node.control_inputs)
+    return False
+
+
+def _watch_fit(facts: Dict[str, Any], sizes: GraphSizes, module: Any) -> None:
+    """``module`` is that of Keras's Model: see where masked sequences are padded, and the batch."""
     fit = module.Model.fit
 
     @functools.wraps(fit)
-    def looked_at(self: Any, x: Any = None, *args: Any, **kwargs: Any) -> Any:
+    def fitted(self: Any, x: Any = None, *args: Any, **kwargs: Any) -> Any:
         masks = any(getattr(layer, "mask_zero", False) for layer in getattr(self, "layers", ()))
         facts["padding"] = padding_of(x) if masks else None
+        if hasattr(x, "shape"):
+            batch = kwargs.get("batch_size") or (args[1] if len(args) > 1 else None)
+            sizes.batch = batch or _KERAS_BATCH
         return fit(self, x, *args, **kwargs)
 
-    module.Model.fit = looked_at
+    module.Model.fit = fitted
 
 
 def padding_of(x: Any) -> Any:
@@ -139,60 +270,64 @@ def padding_of(x: Any) -> Any:
     return "front" if front else "behind"
 
 
-class _Compiled:
-    """The functions that ``jax.jit`` makes, and which of them updates parameters."""
+class _Backward:
+    """The backward passes of a PyTorch script that updates its parameters without an optimizer.
+
+    Gradients that are reset show which pass begins a step: others add to them. The first passes are
+    observed until the number of passes per step is known.
+    """
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
-        self._calls: List[_Jitted] = []
+        self._parameter: Any = None
+        self._resets: List[int] = []  # passes before which gradients were reset
+        self._passes = 0
+        self._per_step = 0  # 0: not known yet
 
-    def watch_jit(self, jax: Any) -> None:
-        """Have every function that a script compiles tell of its calls."""
-        jit = jax.jit
+    def watch(self, autograd: Any) -> None:
+        """``autograd`` is torch.autograd: watch its ``backward``."""
+        backward = autograd.backward
 
-        @functools.wraps(jit)
-        def jitted(*args: Any, **kwargs: Any) -> Any:
-            made = jit(*args, **kwargs)
-            if hasattr(made, "lower"):
-                return _Jitted(self, made)
-            return lambda function: _Jitted(self, made(function))  # a decorator, given options
-
-        jax.jit = jitted
-
-    def watch_updates(self, optax: Any) -> None:
-        """Have ``optax.apply_updates`` tell which function is the step, or end one itself."""
-        apply_updates = optax.apply_updates
-
-        @functools.wraps(apply_updates)
-        def applied(*args: Any, **kwargs: Any) -> Any:
-            result = apply_updates(*args, **kwargs)
-            if self._calls:
-                self._calls[0].__dict__["updates"] = True
-            else:
-                self._steps.ends("jax", outcome=result)
+        @functools.wraps(backward)
+        def passed(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._steps.optimizers or not self._steps.counts("torch gradient"):
+                return backward(tensors, *args, **kwargs)
+            if not self._per_step:
+                self._steps.safely(self._observe, tensors)
+            result = backward(tensors, *args, **kwargs)
+            self._ends()
             return result
 
-        optax.apply_updates = applied
+        autograd.backward = passed
 
-    def call(self, jitted: _Jitted, function: Any, args: Any, kwargs: Any) -> Any:
-        """The result of a compiled function; a step ends if it is the outermost that updates."""
-        self._calls.append(jitted)
-        try:
-            result = function(*args, **kwargs)
-        finally:
-            self._calls.pop()
-        if not self._calls and jitted.__dict__.get("updates"):
-            self._steps.ends("jax", outcome=result)
-        return result
+    def _observe(self, tensors: Any) -> None:
+        """Look at the gradients before a pass."""
+        if self._parameter is None:
+            loss = tensors[0] if isinstance(tensors, (list, tuple)) else tensors
+            self._parameter = next(_parameters(loss.grad_fn), None)
+        gradient = getattr(self._parameter, "grad", None)
+        if gradient is None or not bool((gradient != 0).any()):
+            self._resets.append(self._passes)
+        if len(self._resets) == 3:
+            self._per_step = self._resets[2] - self._resets[1]
+            self._passes = 0
+        elif self._passes - (self._resets or [0])[-1] >= _MOST_PASSES:
+            self._per_step = 1
+
+    def _ends(self) -> None:
+        self._passes += 1
+        if self._per_step and (self._passes - 1) % self._per_step == 0:
+            self._steps.ends("torch gradient")
 
 
-class _Jitted(Seen):
-    """A function that ``jax.jit`` made."""
-
-    def __init__(self, compiled: _Compiled, function: Any) -> None:
-        super().__init__(function)
-        self.__dict__["_compiled"] = compiled
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        own = self.__dict__
-        return own["_compiled"].call(self, own["__wrapped__"], args, kwargs)
+def _parameters(node: Any) -> Iterator[Any]:
+    """Yield the parameters of an autograd graph, those of dense gradients only."""
+    nodes, seen = [node], set()  # type: List[Any], Set[Any]
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            yield node.variable
+        nodes.extend(following for following, _ in node.next_functions)

@@ -1,150 +1,144 @@
-"""The parent's side of ``lstmprof run``: starts the script's process, and ends as it does.
+"""``lstmprof run`` becomes the process of the script, so signals and exit status are the script's.
 
-Input, output and signals are the script's: the process has this one's descriptors and its group, so
-that Ctrl-C reaches it, and other signals are handed on. The run is written by that process; under
-Nsight Systems by this one, which has the report once the script is over.
+Under Nsight Systems it stays, because it exports the recording once the script is over. Then the
+script has a session of its own: this process forwards signals to it, and it ends if this one does.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import signal
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 from lstmprof.capture import nsys
-from lstmprof.capture.request import NSYS
+from lstmprof.capture.request import LIFELINE, NSYS
 from lstmprof.capture.script import main
 from lstmprof.capture.script.request import ScriptRequest
-from lstmprof.capture.script.watching import TOLD
 from lstmprof.errors import CaptureError, LstmprofError, UsageError
-from lstmprof.scratch import temporary_folder
+from lstmprof.scratch import made_temporary_folder, remove, temporary_folder
 
 Report = Callable[[str], None]
 
-#: What ends a script.
-_HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_ENDED_EARLY = "the script ended before its steps were measured"
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM")
+#: Signals that programs send to a training: to stop it, or to make it save its state.
+_FORWARDED = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
 
 
-def run_script(
-    request: ScriptRequest, report: Report, measured: Callable[[], None] = lambda: None
-) -> int:
-    """Run the script; the exit code is its own, 128 and the number of the signal that killed it.
-
-    ``measured`` is called once the script is over, if its run was written.
+def run_script(request: ScriptRequest, report: Report) -> int:
+    """Become the script, without returning; under Nsight Systems, return its exit status.
 
     Raises:
-        UsageError: there is no such file.
+        UsageError: the script does not exist.
         CaptureError: its interpreter, or Nsight Systems, cannot be started.
     """
-    _check(request)
-    if request.profiler == NSYS:
-        nsys.found()
-    with temporary_folder() as folder:
-        request = replace(request, folder=str(folder))
-        path = folder / "request.json"
-        path.write_text(request.to_json(), encoding="utf-8")
-        command = [request.python, str(Path(main.__file__)), str(path)]
-        if request.profiler == NSYS:
-            command = nsys.around(command, folder)
-        code = _ended(command)
-        if code < 0 and -code != signal.SIGINT:  # the user knows of that
-            report(f"signal {signal.Signals(-code).name} killed the script")
-        code = 128 - code if code < 0 else code
-        if _has_run(request, folder, report):
-            measured()
-        return code
-
-
-def _has_run(request: ScriptRequest, folder: Path, report: Report) -> bool:
-    """Whether the run is there; under Nsight Systems it is written here. If not, it is told why."""
-    told = folder / TOLD
-    if request.profiler == NSYS:
-        try:
-            return _write_by_nsys(request, folder, report)
-        except LstmprofError as error:  # the script's exit code is its own all the same
-            report(f"did not write {request.place}: {error}")
-            return False
-    if not told.exists():
-        report(f"did not write {request.place}: {_ENDED_EARLY}")
-        return False
-    return json.loads(told.read_bytes())["path"] is not None
-
-
-def _check(request: ScriptRequest) -> None:
     if not request.module and not Path(request.target).is_file():
         raise UsageError(f"{request.target}: no such file", "give a script, or -m MODULE")
+    if request.profiler == NSYS:
+        return _run_under_nsys(request, report)
+    folder = made_temporary_folder()  # the script removes it
+    try:
+        _become(_command(request, folder))
+    except OSError as fault:
+        raise _no_interpreter(request.python, fault) from fault
+    finally:
+        remove(folder)
 
 
-def _ended(command: Sequence[str]) -> int:
-    """The exit status of ``command``, negative where a signal killed it.
+def _command(request: ScriptRequest, folder: Path) -> list[str]:
+    path = folder / "request.json"
+    path.write_text(request.to_json(), encoding="utf-8")
+    return [request.python, str(Path(main.__file__)), str(path)]
+
+
+def _no_interpreter(python: str, fault: OSError) -> CaptureError:
+    return CaptureError(f"{python}: {fault.strerror}", "give an executable Python interpreter")
+
+
+def _become(command: list[str]) -> NoReturn:
+    """Replace this process by ``command``; a signal that came before still ends it.
+
+    Raises:
+        OSError: the command cannot be started.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    if signal.getitimer(signal.ITIMER_REAL)[0]:  # ``__main__`` postpones a signal by this timer
+        time.sleep(1)
+    handlers = {number: signal.getsignal(number) for number in _FORWARDED}
+    signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)  # raises what has come
+    for number, handler in handlers.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
+    try:
+        os.execvp(command[0], command)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _run_under_nsys(request: ScriptRequest, report: Report) -> int:
+    """Return the script's exit status, once the run of what Nsight Systems recorded is written."""
+    nsys.found()
+    with temporary_folder() as folder:
+        lifeline = nsys.Lifeline(folder / LIFELINE)
+        command = nsys.around(_command(replace(request, folder=str(folder)), folder), folder)
+        code = _forwarding(command, folder / main.PID)
+        lifeline.let_go()
+        try:
+            _write_run(request, folder, report)
+        except LstmprofError as error:
+            report(f"did not write {request.place}: {error}")
+        return 128 - code if code < 0 else code
+
+
+def _forwarding(command: Sequence[str], pid: Path) -> int:
+    """Return the status of ``command``; forward signals to the process whose number is in ``pid``.
+
+    The command has a process group of its own, so each signal reaches the script once.
 
     Raises:
         CaptureError: it cannot be started.
     """
-    handed = _Handed()
-    taken = [n for n in _HANDED_ON if signal.getsignal(n) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, handed) for number in taken}
     try:
-        child = subprocess.Popen(command)
-        handed.to(child)
-        return child.wait()
+        child = subprocess.Popen(command, process_group=0)
     except OSError as fault:
-        raise CaptureError(
-            f"{command[0]}: {fault.strerror}", "give an executable Python interpreter"
-        ) from fault
+        raise _no_interpreter(command[0], fault) from fault
+
+    def forward(number: int, frame: object) -> None:
+        try:
+            os.kill(int(pid.read_text("ascii")), number)
+        except ProcessLookupError:
+            pass  # the script is over
+        except (OSError, ValueError):  # the script has not begun
+            child.send_signal(number)
+
+    caught = [n for n in _FORWARDED if signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, forward) for number in caught}
+    try:
+        return child.wait()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-class _Handed:
-    """Hands signals on to a process, those too that come before it is there.
-
-    Ctrl-C reaches it from the terminal.
-    """
-
-    def __init__(self) -> None:
-        self._early: list[int] = []
-        self._child: subprocess.Popen[bytes] | None = None
-
-    def __call__(self, number: int, frame: object) -> None:
-        if self._child is None:
-            self._early.append(number)
-        elif number != signal.SIGINT or not _is_at_a_terminal():
-            self._child.send_signal(number)
-
-    def to(self, child: subprocess.Popen[bytes]) -> None:
-        """Hand them on to ``child``."""
-        self._child = child
-        for number in self._early:
-            child.send_signal(number)
-
-
-def _is_at_a_terminal() -> bool:
-    """Whether this process is of the group to which the terminal sends Ctrl-C."""
-    try:
-        with open("/dev/tty", "rb", buffering=0) as terminal:  # noqa: PTH123
-            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
-    except OSError:
-        return False
-
-
-def _write_by_nsys(request: ScriptRequest, folder: Path, report: Report) -> bool:
-    """Write the run of what Nsight Systems recorded; False if the script had too few steps."""
+def _write_run(request: ScriptRequest, folder: Path, report: Report) -> None:
+    """Write the run of what Nsight Systems recorded, if the script had enough steps."""
+    from lstmprof.capture.own.session import show_verdict
     from lstmprof.capture.own.writing import written
 
     if not nsys.was_measured(folder):
-        if not (folder / TOLD).exists():
-            report(f"did not write {request.place}: {_ENDED_EARLY}")
-        return False
+        return  # the script's process reported why
     report("exporting the nsys recording")
     nsys.export(folder)
     written(folder)
     report(f"wrote {request.place}; next: lstmprof diagnose {shlex.quote(request.place)}")
-    return True
+    if not request.quiet:
+        show_verdict(request.place, request.writer, request.compare_with)

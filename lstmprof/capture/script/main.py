@@ -1,4 +1,4 @@
-"""The child's entry: ``python main.py request.json``, started by ``launch``.
+"""The entry of the script's process: ``python main.py request.json``, started by ``launch``.
 
 lstmprof is imported from where this file lies, whatever the script's interpreter has installed, and
 its place leaves the path before the script sees it.
@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
+
+#: The file in the request's folder that names the process which runs the script.
+PID = "pid"
 
 
 def main() -> None:
@@ -17,15 +21,54 @@ def main() -> None:
         del sys.path[0]  # this folder
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(here))))
     from lstmprof.capture.script import program
-    from lstmprof.capture.script.request import ScriptRequest
-    from lstmprof.capture.script.watching import Watching
 
+    request = _request(sys.argv[1])
+    if request.folder:
+        _follow_launcher(request.folder)
+    steps = _watched(request)
     del sys.path[0]
-    with open(sys.argv[1], encoding="utf-8") as file:
+    program.run(request, steps)
+
+
+def watch(path: str) -> None:
+    """Watch this process, which multiprocessing started, by the request at ``path``."""
+    _watched(_request(path))
+
+
+def _request(path: str) -> Any:
+    from lstmprof.capture.script.request import ScriptRequest
+
+    with open(path, encoding="utf-8") as file:
         request = ScriptRequest.from_json(file.read())
-    watching = Watching(request)
-    watching.install()
-    program.run(request, watching.steps)
+    os.remove(path)
+    if not request.folder:
+        os.rmdir(os.path.dirname(path))
+    return request
+
+
+def _watched(request: Any) -> Any:
+    """Watch the script from now on; if lstmprof cannot, let the script run alone."""
+    from lstmprof.capture.script.steps import Steps
+
+    try:
+        from lstmprof.capture.script.watching import Watching
+
+        watching = Watching(request)
+        watching.install()
+        return watching.steps
+    except Exception as error:
+        sys.stderr.write("lstmprof: cannot watch the script: {!r}\n".format(error))
+        return Steps(lambda source: None, lambda line: None)
+
+
+def _follow_launcher(folder: str) -> None:
+    """Receive the launcher's signals, and end with it: Nsight Systems starts this process."""
+    from lstmprof.capture.request import LIFELINE
+    from lstmprof.capture.worker import host
+
+    host.end_with(os.path.join(folder, LIFELINE))
+    with open(os.path.join(folder, PID), "w") as file:
+        file.write(str(os.getpid()))
 
 
 if __name__ == "__main__":

@@ -16,12 +16,16 @@ import threading
 from collections import Counter
 from typing import Any, Callable, ContextManager, Dict, List, Optional, Tuple
 
+from lstmprof.capture.script.sizes import ModuleSizes
+
 FORWARD, LOSS, BACKWARD, OPTIMIZER, INPUT = "forward", "loss", "backward", "optimizer", "input"
 #: A module that runs more often in a step is one of a loop.
 MOST_CALLS = 8
 
 Phase = Callable[[str], ContextManager[Any]]
 Undo = Callable[[], None]
+#: Calls a function of lstmprof, whose fault must not reach the script.
+Safely = Callable[..., Any]
 
 
 class TorchRanges:
@@ -30,8 +34,8 @@ class TorchRanges:
     ``backwards`` counts the backward passes of the profiled steps, ``steps`` these.
     """
 
-    def __init__(self, torch: Any, phase: Phase) -> None:
-        self._torch, self._phase = torch, phase
+    def __init__(self, torch: Any, phase: Phase, safely: Safely) -> None:
+        self._torch, self._phase, self._safely = torch, phase, safely
         self._undo: List[Undo] = []
         self._open: List[Tuple[Any, ContextManager[Any]]] = []
         self._names: Dict[int, str] = {}
@@ -42,6 +46,7 @@ class TorchRanges:
         compiler = getattr(torch, "compiler", None)
         self._is_compiling = getattr(compiler, "is_compiling", _never)
         self.backwards = self.steps = 0
+        self.sizes = ModuleSizes(torch)
 
     def set(self, profiling: bool) -> None:
         """Between two steps: the next one is ``profiling``, or not."""
@@ -86,8 +91,12 @@ class TorchRanges:
         if not _compiled():
             module = torch.nn.modules.module
             for hook in (
-                module.register_module_forward_pre_hook(self._module_begins),
-                module.register_module_forward_hook(self._module_ends),
+                module.register_module_forward_pre_hook(
+                    functools.partial(self._safely, self._module_begins)
+                ),
+                module.register_module_forward_hook(
+                    functools.partial(self._safely, self._module_ends)
+                ),
             ):
                 self._undo.append(hook.remove)
 
@@ -99,18 +108,19 @@ class TorchRanges:
         def ranged(*args: Any, **kwargs: Any) -> Any:
             token = object()
             self.backwards += range_name == BACKWARD
-            self.open(token, range_name)
+            self._safely(self.open, token, range_name)
             try:
                 return wrapped(*args, **kwargs)
             finally:
-                self.close(token)
+                self._safely(self.close, token)
 
         setattr(place, name, ranged)
         self._undo.append(functools.partial(setattr, place, name, wrapped))
 
-    def _module_begins(self, module: Any, _: Any) -> None:
+    def _module_begins(self, module: Any, arguments: Any) -> None:
         if self._is_compiling() or threading.get_ident() != self._thread:
             return
+        self.sizes.note(self.steps, module, arguments)
         if not self._open or self._open[-1][0] is OPTIMIZER:  # which may call all the others
             of = self._torch.nn.modules.loss._Loss
             name = LOSS if isinstance(module, of) else FORWARD

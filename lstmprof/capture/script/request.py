@@ -1,4 +1,4 @@
-"""What ``lstmprof run`` asks of the process that runs a script."""
+"""What ``lstmprof run`` passes to the process that runs a script."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class ScriptRequest:
 
     ``target`` is the path of a file, of a ``module`` its name. ``step_function`` is ``name`` of a
     function in the script, or ``module:name``; None has the framework's steps found. ``writer`` is
-    the interpreter that writes the run; ``folder`` one for what both processes tell each other.
+    the interpreter that writes the run; ``folder`` is for the recording of Nsight Systems.
+    ``parts`` is the folder for the parts of ranks, in the request of a process of a job.
     """
 
     target: str
@@ -36,15 +37,18 @@ class ScriptRequest:
     then: str = GO_ON
     profiler: str = FRAMEWORKS_OWN
     force: bool = False
+    quiet: bool = False
+    parts: str = ""
+    compare_with: Optional[str] = None
     writer: str = sys.executable
     folder: str = ""
     facts: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> str:
-        """As the child reads it."""
+        """Return the request as ``from_json`` reads it."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> ScriptRequest:
-        """As the parent wrote it."""
+        """Return the request in ``text``."""
         return cls(**json.loads(text))

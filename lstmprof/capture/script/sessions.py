@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
-from typing import Any, Callable, Dict
+from pathlib import Path
+from typing import Any, Callable, Dict, Optional
 
 from lstmprof.capture.own.frameworks import framework_of, profiler_of
 from lstmprof.capture.own.passes import Passes
 from lstmprof.capture.own.session import Session, plan_of
 from lstmprof.capture.request import NSYS, RESULT
+from lstmprof.capture.script.ranks import Rank
 from lstmprof.capture.script.request import ScriptRequest
 from lstmprof.capture.worker.profilers.nsys import NsysProfiler
 
-#: Sources whose steps are those of a training, with the framework that they are of.
-_TRAINING = {"torch": "torch", "keras": "keras", "jax": "jax"}
-
 
 def session_of(
-    request: ScriptRequest, source: str, facts: Dict[str, Any], report: Callable[[str], None]
+    request: ScriptRequest,
+    source: str,
+    facts: Dict[str, Any],
+    report: Callable[[str], None],
+    part: Optional[str] = None,
+    rank: Optional[Rank] = None,
 ) -> Session:
-    """A session that is not begun yet.
+    """A session that is not begun yet; of a ``rank`` that leaves its ``part`` of a run there.
 
     Raises:
         UsageError: a number of steps is too small, or no framework or several are imported.
         CaptureError: nsys is to record, and the script's interpreter has no nvtx.
     """
-    framework = request.framework or _TRAINING.get(source)
-    if source in _TRAINING:
+    seen = None if source == "function" else source.partition(" ")[0]
+    framework = request.framework or seen
+    if seen is not None:
         facts["mode"] = "train"
     options: Dict[str, Any] = {
         "framework": framework,
@@ -37,10 +43,34 @@ def session_of(
         "report": report,
         "writer": request.writer,
     }
+    if part is not None and rank is not None:
+        return _OfRank(part, request, rank, options)
     if request.profiler != NSYS:
         return Session(request.place, **options)
     profiler = NsysProfiler(profiler_of(framework_of(framework)))
     return _ByNsys(request.place, request.folder, profiler=profiler, **options)
+
+
+class _OfRank(Session):
+    """A session that leaves its part of the run of a job, which another process writes.
+
+    Ranks measure the same steps: no pass lasts until a clock says so.
+    """
+
+    def __init__(
+        self, part: str, request: ScriptRequest, rank: Rank, options: Dict[str, Any]
+    ) -> None:
+        plan = dataclasses.replace(options["plan"], alike=True)
+        super().__init__(part, **dict(options, plan=plan, force=True))
+        self._of, self._rank = request, rank
+
+    def _written(self, passes: Passes) -> None:
+        result = self._result(passes)
+        result.update(rank=self._rank[0], ranks=self._rank[1], force=self._of.force)
+        result["place"] = str(Path(self._of.place).resolve())
+        with open(os.path.join(passes.folder, RESULT), "w", encoding="utf-8") as file:
+            json.dump(result, file)
+        os.rename(passes.folder, str(self.place))
 
 
 class _ByNsys(Session):

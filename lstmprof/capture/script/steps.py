@@ -1,9 +1,9 @@
-"""Which of what ends in a script ends a step, and what the session is told of it.
+"""Choose what ends a step of a script, and drive the session by it.
 
-Several optimizers that take turns (a GAN) make one step: it ends with the one that steps least
-often, of those with the last in its turn. For that the first ``OBSERVED`` steps of an optimizer are
-looked at, which warms up as well. A forked process (a DataLoader's worker) has no steps, and steps
-of another thread than the first that has one are none.
+Several optimizers or compiled functions that take turns (a GAN) make one step: it ends with the one
+that is called least often, or with the last of these. Therefore the first calls of one of them are
+only observed, unless the script has made one optimizer only. A forked process (a DataLoader's
+worker) has no steps; neither has any other thread than the first one with a step.
 """
 
 from __future__ import annotations
@@ -14,11 +14,26 @@ from typing import Any, Callable, Dict, List, Optional, Union
 
 #: A critic steps five times as often as its generator in arXiv:1701.07875: the sixth tells.
 OBSERVED = 6
-#: Who knows more of what a step is comes later: Keras trains on the others.
-SOURCES = ("jax", "torch", "keras", "function")
+#: Calls of a compiled function or a model: PyTorch alone shows how many may take turns.
+OBSERVED_ELSEWHERE = 2
+#: What shows steps, and how well: an update says more than a gradient, which may be accumulated;
+#: Keras trains on the other frameworks. A better source replaces a worse one.
+SOURCES = {
+    **dict.fromkeys(("torch gradient", "tensorflow gradient", "jax gradient"), 0),
+    **dict.fromkeys(("torch", "tensorflow", "jax"), 1),
+    "keras": 2,
+    "function": 3,
+}
 
-#: An optimizer by its identity, or a name.
+_CHANGE = "to change that, name the function that runs one step with --step-function"
+
+#: An optimizer or model by its identity, or the name of a function.
 Key = Union[int, str]
+
+
+def rank(source: str) -> int:
+    """Return how well a source shows steps; more is better."""
+    return SOURCES[source]
 
 
 class Steps:
@@ -32,11 +47,14 @@ class Steps:
         begin: Callable[[str], Any],
         note: Callable[[str], None],
         measured: Callable[[], None] = lambda: None,
+        failed: Callable[[Exception], None] = lambda error: None,
     ) -> None:
         self.functions = 0  # that were marked as the step
+        self.optimizers = 0  # that were made
         self.session: Any = None
         self.source: Optional[str] = None
         self._begin, self._note, self._measured = begin, note, measured
+        self._failed = failed
         self._pid, self._thread = os.getpid(), None  # type: int, Optional[int]
         self.exit_code: Any = None  # of the SystemExit by which the script ended
         self._turns: List[Key] = []
@@ -59,20 +77,39 @@ class Steps:
         """Whether this is the process of the script, and the thread that runs its steps."""
         return os.getpid() == self._pid and self._thread in (None, threading.get_ident())
 
+    def safely(self, do: Callable[..., Any], *args: Any) -> Any:
+        """Call ``do``. If it fails, measure nothing more, and let the script go on."""
+        try:
+            return do(*args)
+        except Exception as error:
+            self._over = True
+            self._failed(error)
+            return None
+
+    def restart(self) -> None:
+        """Take the steps of this process, which was forked before there was one."""
+        self._pid, self._thread = os.getpid(), None
+
     def begins(self, source: str) -> None:
-        """What is certainly a step begins."""
-        if self._counts(source):
+        """Begin what is certainly a step."""
+        self.safely(self._begins, source)
+
+    def _begins(self, source: str) -> None:
+        if self._take(source):
             if self.session is None:
                 self._make(source)
             if self.session is not None:
                 self.session.step_begin()
 
     def ends(self, source: str, who: Any = None, outcome: Any = None, follows: bool = True) -> None:
-        """Something that may end a step ended: ``who`` of several.
+        """End a step if ``who``, one of several that may, is the one that ends it.
 
-        The next step begins where it ``follows`` at once. ``outcome`` is what the step made.
+        The next step begins at once if it ``follows``. ``outcome`` is what the step made.
         """
-        if not self._counts(source) or (source == "torch" and not self._is_last(who)):
+        self.safely(self._ends, source, who, outcome, follows)
+
+    def _ends(self, source: str, who: Any, outcome: Any, follows: bool) -> None:
+        if not self._take(source) or (who is not None and not self._is_last(who)):
             return
         if self.session is None:
             self._make(source)
@@ -85,13 +122,20 @@ class Steps:
         elif follows:
             self.session.step_begin()
 
-    def _counts(self, source: str) -> bool:
-        """Whether steps of this ``source`` are what is measured, here and now."""
+    def counts(self, source: str) -> bool:
+        """Return whether steps of this ``source`` may be measured, here and now."""
         if self._over or not self.here:
             return False
-        if self.source is None or SOURCES.index(source) > SOURCES.index(self.source):
+        return self.source in (None, source) or rank(source) > rank(self.source or source)
+
+    def _take(self, source: str) -> bool:
+        """Return whether steps of this ``source`` count; measure them from now on if they do."""
+        if not self.counts(source):
+            return False
+        if source != self.source:
             self.source, self._thread = source, threading.get_ident()
-        return source == self.source
+            self._turns, self._who, self._last = [], {}, None
+        return True
 
     def _make(self, source: str) -> None:
         self.session = self._begin(source)
@@ -103,24 +147,36 @@ class Steps:
         if key not in self._who:
             self._who[key] = who
             if self._last is not None:
-                self._note("calls of {} are not counted as steps".format(_name(who)))
+                self._note(
+                    "calls of {} are not counted as steps, those of {} are; {}".format(
+                        _name(who), _name(self._who[self._last]), _CHANGE
+                    )
+                )
         if self._last is None:
             self._turns.append(key)
-            if self._turns.count(self._turns[0]) < OBSERVED:
+            if self._turns.count(self._turns[0]) < self._most_observed():
                 return False
             self._last = last_of(self._turns)
             self._tell_turns()
         return key == self._last
 
+    def _most_observed(self) -> int:
+        if self.source == "torch":
+            return 1 if self.optimizers == 1 else OBSERVED
+        return OBSERVED_ELSEWHERE
+
     def _tell_turns(self) -> None:
-        if len(self._who) > 1:
-            self._note(
-                "found {} optimizers; a step ends with the {} one ({})".format(
-                    len(self._who),
-                    "last" if self._last == list(self._who)[-1] else "least often called",
-                    _name(self._who[self._last or 0]),
-                )
+        if len(self._who) < 2:
+            return
+        others = [_name(who) for key, who in self._who.items() if key != self._last]
+        self._note(
+            "a step ends with {} ({}), not with {}; {}".format(
+                _name(self._who[self._last or 0]),
+                "the last in turn" if self._last == list(self._who)[-1] else "called least often",
+                " or ".join(others),
+                _CHANGE,
             )
+        )
 
 
 def last_of(turns: List[Key]) -> Key:
@@ -134,4 +190,7 @@ def last_of(turns: List[Key]) -> Key:
 
 
 def _name(who: Any) -> str:
-    return who if isinstance(who, str) else type(who).__name__
+    if isinstance(who, str):
+        return who
+    name = getattr(who, "name", None)  # of a Keras model or optimizer
+    return name if isinstance(name, str) else type(who).__name__

@@ -1,26 +1,32 @@
 """What measures a script while it runs: finders tell steps, steps drive a session.
 
-Whatever goes wrong in it costs the script nothing but a line on stderr.
+A fault of lstmprof ends the measurement, never the script: ``Steps.safely`` catches it. All lines
+are printed once the script is over.
 """
 
 from __future__ import annotations
 
 import atexit
-import json
+import contextlib
+import functools
 import os
+import shlex
 import sys
 import threading
-from typing import Any, Callable, ContextManager, Dict, Optional
+import traceback
+from typing import Any, Callable, ContextManager, Dict, List, Optional
 
 from lstmprof.capture.script import finders
 from lstmprof.capture.script.imports import Watch
 from lstmprof.capture.script.ranges import OPTIMIZER, TorchRanges
+from lstmprof.capture.script.ranks import Job
 from lstmprof.capture.script.request import STOP, ScriptRequest
+from lstmprof.capture.script.sizes import GraphSizes
 from lstmprof.capture.script.steps import Steps
 from lstmprof.errors import LstmprofError, one_line
 
-#: The file in the request's folder that is there once the script's process has said how it ended.
-TOLD = "told"
+#: The folder of lstmprof.
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 class Watching:
@@ -29,22 +35,68 @@ class Watching:
     def __init__(self, request: ScriptRequest) -> None:
         self.request = request
         self.facts: Dict[str, Any] = dict(request.facts)
-        self.steps = Steps(self._begun, self.report, self._measured)
+        self.steps = Steps(self._begun, self.report, self._measured, self._failed)
         self.session: Any = None
+        self.sizes = GraphSizes()
         self._ranges: Optional[TorchRanges] = None
+        self._lines: List[str] = []  # for the user
+        self._reported = False  # why there is no run
+        self._writing: Optional[threading.Thread] = None
+        self.job = Job(request)
+        self._path: Optional[str] = None  # of the run, once it is written
         self._pid = os.getpid()
 
     def install(self) -> None:
         """Watch every import from now on, and the end of the process."""
-        attach = finders.attachments(self.request, self.steps, self._optimizing, self.facts)
-        Watch({name: self._careful(do) for name, do in attach.items()}).install()
+        self.steps.safely(self._install)
+
+    def _install(self) -> None:
+        attach = finders.attachments(
+            self.request, self.steps, self._optimizing, self.facts, self.sizes
+        )
+        attach.update(self.job.attachments(lambda: self.session is None, self.steps.safely))
+        attach["multiprocessing.util"] = self._watch_forks
+        careful = {name: self._careful(do) for name, do in attach.items()}
+        for name in [name for name in careful if name in sys.modules]:
+            careful.pop(name)(sys.modules[name])
+        Watch(careful).install()
         atexit.register(self._at_exit)
 
+    def _watch_forks(self, util: Any) -> None:
+        """Have processes that multiprocessing forks take part, if there was no step before."""
+
+        def forked(self: Watching) -> None:
+            if self.session is None and not self.request.folder:
+                self.job.child = True
+                self._pid, self._lines = os.getpid(), []
+                self.steps.restart()
+                util.Finalize(None, self._at_exit, exitpriority=0)
+
+        util.register_after_fork(self, forked)
+
     def report(self, line: str) -> None:
-        """Say a line beside the script's output."""
-        if sys.stderr is not None:
-            sys.stderr.write("lstmprof: {}\n".format(one_line(line)))
+        """Keep a line for the end. It would cut through a progress bar if it were printed now."""
+        self._lines.append(one_line(line))
+
+    def _print(self) -> None:
+        """Print the lines, beside the script's output."""
+        while self._lines and sys.stderr is not None:
+            sys.stderr.write("lstmprof: {}\n".format(self._lines.pop(0)))
             sys.stderr.flush()
+
+    def _failed(self, error: Exception) -> None:
+        """Stop measuring after a fault of lstmprof, and keep the place of the fault."""
+        with contextlib.suppress(Exception):
+            if self._ranges is not None:
+                self._ranges.set(False)
+        with contextlib.suppress(Exception):
+            reason = "lstmprof failed, the script ran on without it: {!r}{}; please report this"
+            reason = reason.format(error, _place_of(error))
+            if self.session is not None and not self.session.is_over:
+                self.session.abandon(reason)
+            else:
+                self.report("did not write {}: {}".format(self.request.place, reason))
+            self._reported = True
 
     def _careful(self, attach: Callable[[Any], None]) -> Callable[[Any], None]:
         def attached(module: Any) -> None:
@@ -60,15 +112,21 @@ class Watching:
         from lstmprof.capture.script.sessions import session_of
 
         try:
-            self.session = session_of(self.request, source, self.facts, self.report)
+            rank = self.job.rank()
+            part = None if rank is None else self.job.place(rank)
+            self.session = session_of(self.request, source, self.facts, self.report, part, rank)
             self.session.found_by = self.steps.observed
             self.session.begin()
         except LstmprofError as error:
             self.report(str(error))
-            self._tell()
+            self._reported = True
             return None
-        if source == "torch" and "torch" in sys.modules:
-            self._ranges = TorchRanges(sys.modules["torch"], self._phase)
+        if source.startswith("torch") and "torch" in sys.modules:
+            ranges = TorchRanges(sys.modules["torch"], self._phase, self.steps.safely)
+            self.session.op_inputs = lambda count: ranges.sizes.of_last(ranges.steps, count)
+            self._ranges = ranges
+        elif self.session.framework == "tensorflow":
+            self.session.op_inputs = lambda count: self.sizes.inputs()
         return _Ranged(self.session, self._ranges)
 
     def _phase(self, name: str) -> ContextManager[Any]:
@@ -76,6 +134,9 @@ class Watching:
         return phase
 
     def _optimizing(self, begins: bool) -> None:
+        self.steps.safely(self._optimize, begins)
+
+    def _optimize(self, begins: bool) -> None:
         if self._ranges is None or not self.steps.profiling:
             return
         if begins:
@@ -87,7 +148,9 @@ class Watching:
         """The last step was measured: the run is written while the script goes on, or ends."""
         self._tell_backwards()
         if self.request.then != STOP:
-            threading.Thread(target=self._end, name="lstmprof").start()
+            end = functools.partial(self.steps.safely, self._end)
+            self._writing = threading.Thread(target=end, name="lstmprof")
+            self._writing.start()
             return
         self._end()
         if threading.current_thread() is not threading.main_thread():
@@ -106,24 +169,53 @@ class Watching:
     def _end(self) -> None:
         if self.session is not None:
             self.session.end(getattr(sys, "last_type", None))  # what nobody caught
-            self._tell()
 
     def _at_exit(self) -> None:
         if os.getpid() != self._pid:
             return
+        self.steps.safely(self._finish)
+        with contextlib.suppress(OSError, ValueError):  # stderr is closed
+            self._print()
+        if self._path is not None and not self.request.quiet:
+            from lstmprof.capture.own.session import show_verdict
+
+            with contextlib.suppress(KeyboardInterrupt):
+                show_verdict(self._path, self.request.writer, self.request.compare_with)
+
+    def _finish(self) -> None:
+        if self._writing is not None:
+            self._writing.join()
         if self.session is not None:
             if self._ranges is not None:
                 self._ranges.set(False)
             self._end()
-        elif not os.path.exists(os.path.join(self.request.folder, TOLD)):
+            self._path = None if self.session.path is None else str(self.session.path)
+        self.job.give_up()
+        if self.job.child or (self.job.launched or (0,))[0] != 0:
+            if self.session is None or (self.job.rank() or (0,))[0] != 0:
+                self._lines = []  # rank 0 and the script's process report
+            return
+        parts = self.job.parts()
+        if parts:
+            self._join(len(parts))
+        elif self.session is None and not self._reported:
             self.report("did not write {}: {}".format(self.request.place, self._why_no_step()))
-            self._tell()
 
-    def _tell(self) -> None:
-        """Leave word for the parent that the user was told how it ended."""
-        path = None if self.session is None else self.session.path
-        with open(os.path.join(self.request.folder, TOLD), "w", encoding="utf-8") as file:
-            json.dump({"path": None if path is None else str(path)}, file)
+    def _join(self, count: int) -> None:
+        """Write one run of the parts of all ranks."""
+        from lstmprof.capture.own.session import write_in_child
+
+        place = self.request.place
+        try:
+            write_in_child(self.job.folder, self.request.writer)
+            self._path = place
+            ranks = "" if count == 1 else " of {} ranks".format(count)
+            words = "wrote {}{}; next: lstmprof diagnose {}"
+            self.report(words.format(place, ranks, shlex.quote(place)))
+        except LstmprofError as error:
+            self.report("did not write {}: {}".format(place, error))
+        finally:
+            self.job.remove()
 
     def _why_no_step(self) -> str:
         asked = self.request.step_function
@@ -141,9 +233,8 @@ class Watching:
         if self.steps.source is not None:
             return "the script ended before lstmprof recognised its steps; train longer"
         return (
-            "no step was seen (no call of a torch optimizer, keras fit or optax); name the "
-            "function "
-            "that runs one step with --step-function"
+            "no step was seen (no optimizer, backward pass, gradient or training batch); name the "
+            "function that runs one step with --step-function"
         )
 
 
@@ -174,3 +265,12 @@ class _Ranged:
         self._session.step_end(outcome)
         if self._ranges is not None and not self._session.profiling:
             self._ranges.set(False)
+
+
+def _place_of(error: Exception) -> str:
+    """The file and line of lstmprof in which ``error`` was raised, if there is one."""
+    trace = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in trace if frame.filename.startswith(_PACKAGE)]
+    if not own:
+        return ""
+    return " ({}:{})".format(os.path.relpath(own[-1].filename, _PACKAGE), own[-1].lineno)

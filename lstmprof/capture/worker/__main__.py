@@ -34,7 +34,7 @@ from lstmprof.capture.worker.counters import Counters
 from lstmprof.capture.worker.metadata import Passes, now, pass_facts, request_facts, worker_facts
 from lstmprof.capture.worker.turns import Turn, turn_of
 from lstmprof.errors import CaptureError, LstmprofError, one_line
-from lstmprof.implementations import Implementation
+from lstmprof.implementations import Implementation, version_numbers
 
 Report = Callable[[str], None]
 Cpus = Optional[List[int]]
@@ -68,6 +68,11 @@ PROVIDED_BY = {
 #: What a framework, or Keras, imports where it is installed, a fifth of the import of TensorFlow:
 #: none of our implementations hands it to them.
 NOT_NEEDED = {"tensorflow": ("pandas", "jax"), "keras": ("pandas",)}
+
+
+#: XLA's flag that turns command buffers off, and the first versions that know it: others abort.
+COMMAND_BUFFERS = "--xla_gpu_enable_command_buffer="
+XLA_PACKAGES = {"jax": ("jaxlib", (0, 4, 24)), "tensorflow": ("tensorflow", (2, 16))}
 
 
 def main(arguments: List[str]) -> int:
@@ -217,8 +222,12 @@ def run_passes(
     first, rest = _shares(request)
     profiled = profiling.Profiled([], [], [], None)
 
+    is_short = request.warmup is None and device != "cpu"  # a number of steps may be no time at all
+    warm_up_ns = timing.GPU_WARM_UP_NS if is_short else 0
+
     def timed(warmup: int, share: timing.Share, place: int) -> List[timing.Iteration]:
-        rows = timing.timed(loop, warmup, 0, report, time.perf_counter_ns)
+        least_ns = 0 if place else warm_up_ns
+        rows = timing.warmed(loop, warmup, least_ns, report, time.perf_counter_ns)
         with energy.reading(), counters.reading():
             counted = timing.shared(loop, share, turn, report, time.perf_counter_ns, place)
         return timing.joined(rows, counted)
@@ -284,7 +293,26 @@ def _variables(request: CaptureRequest, framework: str) -> Dict[str, str]:
     on_gpu = request.device != "cpu"
     if framework == "torch" and request.deterministic and on_gpu:  # or its products refuse
         asked["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+    if on_gpu and not request.cuda_graph and _makes_command_buffers(request, framework):
+        given = os.environ.get("XLA_FLAGS", "")
+        asked["XLA_FLAGS"] = given if COMMAND_BUFFERS in given else given + " " + COMMAND_BUFFERS
     return asked
+
+
+def _makes_command_buffers(request: CaptureRequest, framework: str) -> bool:
+    """Whether XLA would replay parts of the step as CUDA graphs, whose kernels have no names.
+
+    It runs them one by one while a profiler is on, so the profile would not be of the timed step.
+    """
+    package, since = XLA_PACKAGES.get(framework, ("", ()))
+    if not package or (framework == "tensorflow" and not request.xla) or not host.cuda_devices():
+        return False
+    try:
+        from importlib import metadata  # since Python 3.8
+
+        return version_numbers(metadata.version(package)) >= since
+    except ImportError:  # the package is not installed, either
+        return False
 
 
 def _settled_cpus(device: str, threads: Optional[int], cpus: Cpus, given: Sequence[int]) -> Cpus:

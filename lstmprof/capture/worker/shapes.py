@@ -8,10 +8,14 @@ framework compiled, and are joined to the profile's ops by name and order when i
 from __future__ import annotations
 
 import json
-from typing import Any, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Iterable, List, Optional, Sequence, Tuple, Union
 
 #: Name of an op, shapes of its inputs, their element types.
 OpInputs = Tuple[str, List[Any], List[str]]
+#: Likewise, with the number of the step in the profile: its inputs need not be those of others.
+StepInputs = Tuple[str, List[Any], List[str], int]
+#: The file that holds inputs, beside a profile.
+FILE = "shapes.json"
 #: Behind the name of a node into which TensorFlow's remapper may fuse the product before it.
 FUSED = ":_FusedMatMul"
 
@@ -38,7 +42,7 @@ def of_tensors(
     return name, shapes, [dtype for _, dtype in listed]
 
 
-def written(inputs: Iterable[OpInputs], path: str) -> Optional[str]:
+def written(inputs: Iterable[Union[OpInputs, StepInputs]], path: str) -> Optional[str]:
     """The file at ``path`` that holds ``inputs``; None where there are none."""
     listed = list(inputs)
     if not listed:

@@ -25,6 +25,9 @@ REPORT_EVERY_NS = 1_000_000_000
 
 #: counted whatever the time that they take: a median needs them
 LEAST_ITERATIONS = 3
+#: A GPU raises its clocks only under load; chosen by hand.
+GPU_WARM_UP_NS = 500_000_000
+MOST_WARM_UP = 1000
 #: of a turn, however short they are
 MOST_OF_TURN = 100
 
@@ -113,6 +116,22 @@ def timed(
         if most_ns is not None and enough and end_ns - began_ns >= most_ns:
             break
     return rows
+
+
+def warmed(
+    loop: Loop, count: int, least_ns: int, report: Callable[[str], None], clock: Clock
+) -> List[Iteration]:
+    """One row for each warm-up step: ``count``, and more until ``least_ns`` passed after the first.
+
+    Raises:
+        CaptureError: a loss is not finite.
+    """
+    rows = timed(loop, count, 0, report, clock)
+    left_ns = least_ns - sum(row.wall_ns for row in rows[1:])  # the first one compiles
+    if left_ns <= 0:
+        return rows
+    more = timed(loop, 0, MOST_WARM_UP, report, clock, most_ns=left_ns, least=1)
+    return joined(rows, [row._replace(warmup=True) for row in more])
 
 
 def shared(

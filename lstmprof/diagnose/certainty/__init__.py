@@ -37,7 +37,7 @@ from lstmprof.diagnose.findings.savings import REPLAY_ERROR
 from lstmprof.diagnose.settings import shared_cpus
 from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.events.annotate import OWN_CODE
-from lstmprof.numbers import in_prose, listed, milliseconds, percent
+from lstmprof.numbers import cropped, in_prose, listed, milliseconds, percent
 from lstmprof.replay import Prediction
 
 Level = Literal["measured", "likely", "unknown"]
@@ -198,7 +198,8 @@ def of_run(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
     whole_ns = profile.length_ns
     hidden = _hidden(profile)
     if hidden is not None:
-        return Outcome("unknown", _blind(hidden) + _most(findings, "what was recorded"))
+        largest_part = _longest_op(profile, findings) or _most(findings, "what was recorded")
+        return Outcome("unknown", _blind(hidden) + largest_part)
     unknown_ns = sum(f.slow_ns for f in findings if f.kind in UNEXPLAINED)
     whole = "the step" if profile.marked else "the profile"
     named = [f for f in findings if _is_cause(f)]
@@ -273,6 +274,17 @@ def _most(findings: Sequence[Finding], what: str) -> str:
     half = 2 * cause.slow_ns > sum(f.slow_ns for f in causes)
     most = "most" if half else "the largest part"
     return f"; {most} of {what} is {named(cause)}, {milliseconds(cause.slow_ns)} ms"
+
+
+def _longest_op(profile: StepProfile, findings: Sequence[Finding]) -> str:
+    """Return the host op that takes longer than each kind of the lane, as the end of a sentence."""
+    lengths_ns = {r["name"]: r["host_self_ns"] / profile.steps for r in profile.rows("ops")}
+    name = max(lengths_ns, key=lengths_ns.__getitem__, default=None)
+    known = max((f.slow_ns for f in findings if f.kind not in UNEXPLAINED), default=0)
+    if profile.device is None or name is None or lengths_ns[name] <= known:
+        return ""
+    whole = milliseconds(profile.length_ns)
+    return f"; on the host, {cropped(name)} takes {milliseconds(lengths_ns[name])} of {whole} ms"
 
 
 def of_finding(finding: Finding, findings: Sequence[Finding]) -> Certainty:

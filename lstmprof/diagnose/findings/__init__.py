@@ -76,14 +76,14 @@ def untimed(fast: StepProfile, slow: StepProfile) -> str:
 
 
 def lengths(fast: StepProfile, slow: StepProfile) -> tuple[int, int]:
-    """(fast, slow) lengths of a step in ns."""
+    """Return the lengths of the fast and the slow step in ns."""
     return fast.length_ns, slow.length_ns
 
 
 def waterfall(fast: StepProfile, slow: StepProfile) -> list[Difference]:
-    """One difference a kind that has time in either step, in the order of their findings.
+    """Return the time of each kind in both steps, in the order of the findings.
 
-    They sum to that of the ``lengths``.
+    The differences sum to the difference of the ``lengths``.
     """
     rows = _times(*_kinds(*slower_calls.marked(fast, slow)))
     return _ranked(rows, {row.kind: row.delta_ns for row in rows}, slow)
@@ -108,10 +108,10 @@ def _times(of_fast: _Kinds, of_slow: _Kinds) -> list[Difference]:
 
 
 def group_of(kind: str, profile: StepProfile) -> str:
-    """What a kind is told together with: the other waits of a device for its host, or itself.
+    """Return the group with which a kind is reported: ``host`` for waits of a device for its host.
 
-    While its host prepares the input or compiles, a device waits for it as well; where nothing of
-    the host was recorded that is no cause.
+    Every other kind is its own group. A device also waits for its host while the host prepares the
+    input or compiles; unknown host time is not in the group.
     """
     waits = kind in (*causes.WAITS, causes.INPUT, causes.COMPILE) and kind in CAUSES
     return HOST if profile.device is not None and waits else kind
@@ -288,7 +288,7 @@ def _is_named(saves: Mapping[str, int], slow: StepProfile, whole_ns: int) -> boo
 
 
 def _parts(fast: list[Contributor], slow: list[Contributor]) -> tuple[Held, ...]:
-    """What the ledger calls the time of both, the largest difference first."""
+    """Return the times of both steps by part of the ledger, largest difference first."""
     times: dict[Part, list[int]] = {}
     for place, some in enumerate((fast, slow)):
         for contributor in some:
@@ -306,7 +306,7 @@ def _changes(kind: str, fast: StepProfile | None, slow: StepProfile) -> tuple[Ch
 
 
 def _largest(fast: list[Contributor], slow: list[Contributor]) -> tuple[Culprit, ...]:
-    """What adds most, by name."""
+    """Return the ops and kernels with the largest differences."""
     of_fast, of_slow = by_name(fast), by_name(slow)
     culprits = [
         Culprit(name, *_both(of_fast, of_slow, name))
@@ -317,6 +317,5 @@ def _largest(fast: list[Contributor], slow: list[Contributor]) -> tuple[Culprit,
 
 
 def _both(fast: Spent, slow: Spent, name: str) -> tuple[int, int, float, float]:
-    """(fast ns, slow ns, fast calls, slow calls)."""
     (fast_ns, fast_count), (slow_ns, slow_count) = (s.get(name, (0, 0.0)) for s in (fast, slow))
     return fast_ns, slow_ns, fast_count, slow_count

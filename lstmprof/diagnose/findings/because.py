@@ -40,6 +40,7 @@ _QUANTITIES = {
     "layer": ("layer_ops", "layer_kernels"),
     "cell": ("cell_ops",),
     "pointwise": ("pointwise",),
+    "embedding": ("embeddings",),
     "copy": ("copies",),
     "memset": ("memsets",),
     "cast": ("casts",),
@@ -52,6 +53,7 @@ _OF_KIND = {causes.CAST: "cast", causes.SYNC: "sync", causes.DISPATCH: "dispatch
 _OF_WORK = {
     causes.GEMM: ("product", "convolution", "attention", "layer", "cell"),
     causes.MEMORY: ("pointwise",),
+    causes.EMBEDDING: ("embedding",),
     causes.COPY: ("copy", "memset"),
 }
 #: What products are called in the plural, and how much of them one must be to be called so.

@@ -193,6 +193,8 @@ _ALL = (
         "elementwise op or reduction",
     ),
     *_lengths("pointwise", "of these"),
+    Quantity("embeddings", "embedding look-ups", "", _counted("embedding"), "embedding look-up"),
+    *_lengths("embedding", "embedding look-up"),
     Quantity("casts", "casts", "", lambda c: _per_step(c, c.rows("casts")), "cast"),
     Quantity("cast_bytes", "bytes cast", "bytes", _bytes("casts")),
     Quantity("copies", "copies", "", _counted("copy"), "copy"),
@@ -250,5 +252,6 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
         *_with_lengths("pointwise", "pointwise"),
         *_with_lengths("kernels", "kernel"),
     ),
+    "embedding": _with_lengths("embeddings", "embedding"),
     "input": ("copied_bytes",),
 }

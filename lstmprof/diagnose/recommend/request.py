@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lstmprof import workloads
-from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.request import CaptureRequest, check_device
 from lstmprof.diagnose.shapes import Shape, is_here
 from lstmprof.errors import UsageError
 from lstmprof.workloads.studies import NAMED
@@ -30,7 +30,7 @@ def request_of(
         progress: called with a line if the run was on a GPU and this machine has none.
 
     Raises:
-        UsageError: neither ``shape`` nor a size is given, or both are.
+        UsageError: neither ``shape`` nor a size is given, or both are; or the device is unknown.
     """
     sizes = {name: value for name, value in sizes.items() if value is not None}
     asked: dict[str, Any] = {k: value for k, value in conditions.items() if value is not None}
@@ -40,7 +40,7 @@ def request_of(
         )
     if shape is None:
         network = workloads.with_overrides(BASE, **sizes)
-        return CaptureRequest("torch-nn-lstm", network, peaks=False, **asked)
+        return _checked(CaptureRequest("torch-nn-lstm", network, peaks=False, **asked))
     if sizes:
         raise UsageError("--like says the sizes", "leave --like or the sizes out")
     of_run: dict[str, Any] = {"precision": shape.precision, "mode": shape.mode}
@@ -48,4 +48,10 @@ def request_of(
     if not is_here(shape.device) and "device" not in asked:
         progress("it ran on a GPU, and this machine has none: measured on the CPU")
         of_run["device"] = "cpu"
-    return CaptureRequest("torch-nn-lstm", shape.workload, peaks=False, **{**of_run, **asked})
+    fields = {**of_run, **asked}
+    return _checked(CaptureRequest("torch-nn-lstm", shape.workload, peaks=False, **fields))
+
+
+def _checked(request: CaptureRequest) -> CaptureRequest:
+    check_device(request)  # once, not for every candidate
+    return request

@@ -2,8 +2,8 @@
 
 ::
 
-    starting  eager  keras  cells  layers  sequences  launching  waiting  feeding  work  modes
-        ─▶ TABLE ─▶ remedies
+    starting  eager  keras  cells  cpu_layers  layers  sequences  launching  waiting  feeding
+        work  modes ─▶ TABLE ─▶ remedies
 
 A row is advised if the profile shows its condition, the row is for the profile's framework, and its
 fix saves enough time. If two runs of one implementation are compared, advice that the fast run
@@ -20,6 +20,7 @@ from lstmprof.diagnose import causes
 from lstmprof.diagnose.findings import Finding, findings, lengths
 from lstmprof.diagnose.remedies import (
     cells,
+    cpu_layers,
     eager,
     feeding,
     keras,
@@ -54,9 +55,13 @@ TABLE: tuple[Remedy, ...] = (
     starting.TRACE_ONCE,
     waiting.EVEN_OUT_THE_RANKS,
     modes.NO_ANOMALY_MODE,
+    modes.DETACH_THE_STATE,
     sequences.PAD,
     sequences.BATCH_SEQUENCES,
     cells.WHOLE_SEQUENCE,
+    cpu_layers.FLOAT32,
+    cpu_layers.PROJECT_AFTERWARDS,
+    cpu_layers.LSTM_ON_CPU,
     modes.FLUSH_DENORMALS,
     modes.NO_GRADIENT_HOOKS,
     modes.COMPUTE_ONCE,
@@ -86,6 +91,8 @@ TABLE: tuple[Remedy, ...] = (
     cells.FUSED_CELL,
     launching.TORCH_COMPILE,
     launching.FUSED_OPTIMIZER,
+    launching.FUSE_ELEMENTWISE,
+    waiting.COMPUTE_ON_THE_DEVICE,
     waiting.ASK_FOR_NO_VALUE,
     waiting.ASK_FOR_NO_SIZE,
     waiting.SYNCHRONISE_ONCE,
@@ -101,6 +108,7 @@ TABLE: tuple[Remedy, ...] = (
     feeding.INPUT_BESIDE,
     waiting.EVENT_SOONER,
     waiting.LOOK_INSIDE,
+    waiting.RECORD_FRAMES,
     work.TF32,
     work.CUDNN_CTC,
     waiting.ALLOCATE_ONCE,

@@ -93,8 +93,8 @@ _LSTM, _GRU = re.compile(r"(?i)lstm.*while/body/|while/body/.*lstm"), re.compile
 def layer_in_one_op(f: Finding) -> Match | None:
     """Match cells that run one by one although the framework has a faster op for the layer."""
     profile = f.slow
-    on, cell = ("cpu" if profile.device is None else "cuda"), _cell(profile)
-    row, word, cells = _ONE_OP.get((profile.framework or "", on), ("", "", ()))
+    place, cell = (profile.framework or "", profile.runs_on or ""), _cell(profile)
+    row, word, cells = _ONE_OP.get(place, ("", "", ()))
     if not row or form_of(profile) not in (LOOP, CELL_OP):
         return None
     if extra_in_cell(profile) or is_masked(profile):
@@ -185,7 +185,7 @@ def input_matmuls(f: Finding) -> Match | None:
     if products < needed + 0.9 or not _written_by_hand(f.slow):
         return None
     of_calls = f.kind == DISPATCH and 2 * f.slow_ns >= f.slow.length_ns
-    if f.slow.device is None and not of_calls:
+    if f.slow.runs_on != "cuda" and not of_calls:
         return None
     need = "needs" if needed == 1 else "need"
     seen = f"{count(products)} matmuls per time step; only {needed} {need} the previous time step"
@@ -201,7 +201,7 @@ def separate_gates(f: Finding) -> Match | None:
     if not _written_by_hand(f.slow) or form_of(f.slow) != LOOP or pointwise < 5:
         return None
     seen = f"{count(pointwise)} elementwise ops per time step"
-    if f.slow.device is not None:
+    if f.slow.runs_on == "cuda":
         return Match(seen)
     if f.fast is None or f.fast.implementation != "torch-compile":
         return None
@@ -223,7 +223,7 @@ def variant_cell(f: Finding) -> Match | None:
     if extra is None:
         return None
     what, times, elsewhere = extra
-    on_gpu, framework = f.slow.device is not None, f.slow.framework
+    on_gpu, framework = f.slow.runs_on != "cpu", f.slow.framework
     fix = _COMPILED.get(framework or "", "")
     if framework == "torch":
         library = f", or {elsewhere}" if elsewhere else ""

@@ -80,7 +80,7 @@ def keras_without_cudnn(f: Finding) -> Match | None:
 
 def unmet_by_keras(profile: StepProfile) -> list[str]:
     """Return the options that Keras's cuDNN path needs and this run's layers lack."""
-    if profile.device is None:
+    if profile.runs_on != "cuda":
         return []
     row = ROWS.get(profile.implementation or "")
     if row is not None and row.library == "keras" and row.form_on("cuda") == LOOP:
@@ -169,7 +169,7 @@ def masked(f: Finding) -> Match | None:
     if f.slow.framework in TENSORFLOW:
         side = {"front": "in front", "behind": "at the end"}.get(f.slow.info.padding or "")
         parts += [f"sequences are padded {side}"] if side else []
-        no_use = f.slow.device is None or side == "at the end"
+        no_use = f.slow.runs_on == "cpu" or side == "at the end"
         return Match("; ".join(parts), fix=_SIMILAR if no_use else "")
     parts.append(f"Keras on {_NAMES[f.slow.framework or '']} uses cuDNN only without a mask")
     fix = f"use sequences of one length without a mask (mask_zero=False), or {_SIMILAR}"
@@ -179,7 +179,7 @@ def masked(f: Finding) -> Match | None:
 def standard_loop(f: Finding) -> Match | None:
     """Match Keras's standard loop of TensorFlow on a GPU that no option explains."""
     profile, names = f.slow, names_of(f.slow)
-    if profile.device is None or profile.implementation in ROWS or _in_one_op(profile):
+    if profile.runs_on != "cuda" or profile.implementation in ROWS or _in_one_op(profile):
         return None
     products = [name for name in names if _MATMUL.search(name)]
     inlined = _any(_READS, names) and _any(_INLINED, products)
@@ -196,12 +196,14 @@ def own_loop(f: Finding) -> Match | None:
     if profile.implementation in ROWS or not is_keras(profile) or _in_one_op(profile):
         return None
     on_torch = profile.framework in TORCH
-    if on_torch and profile.device is None:
+    if on_torch and profile.runs_on == "cpu":
         return Match(
             f"{_version(profile)} has no one-op layer on a CPU",
             fix="use torch.nn.LSTM, not Keras's layer: one call runs all time steps of a layer",
         )
-    if is_masked(profile) or (not on_torch and (profile.device is None or unmet_by_keras(profile))):
+    if is_masked(profile) or profile.runs_on != "cuda":
+        return None
+    if not on_torch and unmet_by_keras(profile):
         return None
     if on_torch:
         return Match(

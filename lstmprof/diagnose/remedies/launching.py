@@ -35,6 +35,11 @@ from lstmprof.numbers import count, number_of, quantity
 
 #: A category whose kernels are as many and as large whatever the batch.
 _NOT_OF_THE_BATCH = "optimizer"
+#: Frames and ranges of the Python with which Inductor's compiled code launches its kernels.
+INDUCTOR = re.compile(
+    r"torchinductor|/c[0-9a-z]{40,}\.py|torch/_(?:inductor|dynamo)/|Torch-Compiled Region"
+    r"|CompiledFxGraph|CompiledFunction"
+)
 #: Ops of torch whose result's size is asked of the device: no graph can be captured over them.
 SIZED_BY_DATA = re.compile(r"aten::(?:nonzero|masked_select|_?unique\w*)$")
 _ASKS = re.compile("|".join(f"^{name}$" for name in ASKS))
@@ -51,8 +56,15 @@ _UNROLL = f"{_XLA_OF_KERAS}, or unroll=True of the layer"
 
 
 def cuda_graph(f: Finding) -> Match | None:
-    """Match a series of launches of PyTorch that is the same in every step, as far as is seen."""
+    """Match a series of launches of PyTorch that is the same in every step, as far as is seen.
+
+    Or the Python with which Inductor's code launches its kernels.
+    """
     saves, ours = series_of_launches(f), f.slow.implementation in implementations.ROWS
+    if saves is None and f.slow.device is not None and f.largest:
+        first = f.largest[0]
+        of_inductor = first.name and INDUCTOR.search(first.name) and f.kind == causes.PYTHON
+        saves = first.slow_ns if of_inductor else None
     if saves is None or not _can_be_captured(f.slow):
         return None
     seen = f"{count(counted(f.slow, 'launches'))} kernel launches{each(f.slow)}"
@@ -85,6 +97,17 @@ def compiled_step(f: Finding) -> Match | None:
         f"{count(pointwise)} of {count(kernels)} kernels{each(f.slow)} are elementwise",
         round(saves * min(pointwise / kernels, 1.0)),
     )
+
+
+def unfused(f: Finding) -> Match | None:
+    """Match elementwise kernels of PyTorch on a GPU that are most of such work, none compiled."""
+    ns = sum(c.ns for c in f.contributors if c.part == "pointwise")
+    number = counted(f.slow, "pointwise")
+    if f.slow.device is None or number < SERIES or 2 * ns < f.slow_ns:
+        return None
+    if f.slow.implementation or is_compiled(f.slow) or is_retraced(f.slow):
+        return None
+    return Match(f"{count(number)} elementwise kernels{each(f.slow)}, none of them compiled", ns)
 
 
 def fused_optimizer(f: Finding) -> Match | None:
@@ -129,7 +152,7 @@ def _can_fuse(profile: StepProfile) -> bool:
 def xla(f: Finding) -> Match | None:
     """Match a step of TensorFlow that XLA could compile and did not."""
     profile = f.slow
-    row, on_cpu = implementations.ROWS.get(profile.implementation or ""), profile.device is None
+    row, on_cpu = implementations.ROWS.get(profile.implementation or ""), profile.runs_on == "cpu"
     if profile.info.xla or is_retraced(profile) or is_compiled(profile):
         return None
     fix = f"use {_XLA_OF_KERAS if is_keras(profile) else _XLA}"
@@ -183,9 +206,9 @@ CUDA_GRAPH = Remedy(
     cause="the GPU waits for each kernel launch",
     fix="replay the step as a CUDA graph, if its shapes are constant: "
     "torch.compile(mode='reduce-overhead')",
-    condition="The GPU waits for launches (see above). The step replays no graph, reads no value "
-    "or size, traces nothing, runs no CTC loss and no communication, and has constant shapes and "
-    "lengths",
+    condition="The GPU waits for launches (see above), or for Inductor's Python. The step replays "
+    "no graph, reads no value or size, traces nothing, runs no CTC loss and no communication, and "
+    "has constant shapes and lengths",
     kinds=HOST,
     frameworks=TORCH,
     saves="the usual gaps",
@@ -223,6 +246,23 @@ TORCH_COMPILE = Remedy(
     example=Example(
         of="a small BERT of PyTorch on an H100",
         seen="30 of 60 kernels per step are elementwise",
+    ),
+)
+FUSE_ELEMENTWISE = Remedy(
+    name="fuse elementwise ops",
+    cause="each elementwise op reads its inputs from memory and writes its result there",
+    fix="fuse them with torch.compile: fused ops read and write memory once",
+    condition="on a GPU ten elementwise kernels or more per step that are half of such work, none "
+    "compiled or traced",
+    kinds=(MEMORY,),
+    frameworks=TORCH,
+    saves="these kernels",
+    instead="the fused kernels",
+    decide=unfused,
+    sources=("https://docs.pytorch.org/docs/stable/generated/torch.compile.html",),
+    example=Example(
+        of="drawn by the tests' simulator: 12 elementwise ops in a row",
+        seen="12 elementwise kernels per step, none of them compiled",
     ),
 )
 FUSED_OPTIMIZER = Remedy(

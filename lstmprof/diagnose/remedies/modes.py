@@ -20,7 +20,7 @@ from lstmprof.diagnose.remedies.rows import (
 )
 from lstmprof.diagnose.seen import Slow
 from lstmprof.diagnose.step_profile import labels
-from lstmprof.numbers import cropped, listed, quantity
+from lstmprof.numbers import count, cropped, listed, quantity
 
 #: What anomaly mode calls for each gradient.
 _CHECK = "aten::isnan"
@@ -47,7 +47,7 @@ def denormals(f: Finding) -> Match | None:
     slow = f.slow.seen.slowing
     if slow is not None and f.kind == causes.GEMM:
         return Match(_slowing(slow), slow.ns)
-    if f.fast is None or f.slow.device is not None:
+    if f.fast is None or f.slow.runs_on != "cpu":
         return None
     if (settings.denormals(f.fast.info), settings.denormals(f.slow.info)) != ("flushed", "kept"):
         return None
@@ -64,7 +64,7 @@ def _slowing(slow: Slow) -> str:
 
 def crowded(f: Finding) -> Match | None:
     """Match more threads than CPUs, or threads that spin: they take each other's time."""
-    if f.slow.device is not None:
+    if f.slow.runs_on != "cpu":
         return None
     if f.fast is not None and f.kind == causes.SLOWER:
         why = reason(f.fast, f.slow)
@@ -83,6 +83,37 @@ def faster_settings(f: Finding) -> Match | None:
     return Match(fix=f"use the settings of {labels(f.fast, f.slow)[0]}: {values}")
 
 
+def undetached(f: Finding) -> Match | None:
+    """Match backward passes that go through all batches before."""
+    grown = f.slow.seen.growing
+    if grown is None or f.slow.implementation:
+        return None
+    return Match(
+        f"the backward pass has {count(grown[0])} nodes in the first profiled step and "
+        f"{count(grown[1])} in the last"
+    )
+
+
+DETACH_THE_STATE = Remedy(
+    name="detach the state",
+    cause="each step's backward pass goes through all batches before it",
+    fix="detach the state between batches: h = h.detach(), or tuple(s.detach() for s in state)",
+    condition="in four steps or more the backward pass has as many more nodes in each as in the "
+    "one before, and the forward pass the same layers",
+    kinds=(*HOST, *WORK, causes.COPY),
+    frameworks=TORCH,
+    first=True,
+    decide=undetached,
+    sources=(
+        "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.detach.html",
+        "https://github.com/pytorch/examples/blob/main/word_language_model/main.py",
+    ),
+    example=Example(
+        of="nn.LSTM whose state is kept from batch to batch, PyTorch 2.13 on a CPU",
+        seen="the backward pass has 44 nodes in the first profiled step and 84 in the last",
+        gain="1.7 → 0.3 ms of matmuls after eight steps",
+    ),
+)
 NO_ANOMALY_MODE = Remedy(
     name="no anomaly mode",
     cause="anomaly mode checks every backward op for NaN",

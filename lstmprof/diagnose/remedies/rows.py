@@ -118,29 +118,29 @@ def in_words(profile: StepProfile, seen: str, facts: Sequence[Fact]) -> str:
 
 
 def often(profile: StepProfile, number: float) -> str:
-    """``40 times per step``; ``40 times`` if no step is marked."""
+    """Return ``40 times per step``, or ``40 times`` if the profile has no step markers."""
     if profile.marked:
         return times_a_step(number)
     return "once" if number == 1 else f"{count(number)} times"
 
 
 def often_in_all(profile: StepProfile, facts: Iterable[Fact]) -> str:
-    """How ``often`` all ``facts`` together happen."""
+    """Return how often all ``facts`` together happen, as text."""
     return often(profile, sum(fact.count for fact in facts))
 
 
 def in_ms(profile: StepProfile, ns: float) -> str:
-    """``22.0 ms per step``."""
+    """Return a time as text, such as ``22.0 ms per step``."""
     return f"{milliseconds(ns)} ms{each(profile)}"
 
 
 def each(profile: StepProfile) -> str:
-    """`` per step``; empty if no step is marked."""
+    """Return `` per step``, or an empty text if the profile has no step markers."""
     return " per step" if profile.marked else ""
 
 
 def total(facts: Iterable[Fact]) -> int:
-    """Nanoseconds of ``facts`` per step."""
+    """Return the time of ``facts`` per step in ns."""
     return sum(fact.ns for fact in facts)
 
 

@@ -50,7 +50,7 @@ def one_by_one(f: Finding) -> Match | None:
     if not calls:
         return None
     seen = f"{calls[0].name} runs {often(f.slow, calls[0].count)} for one sequence each"
-    packed = f"{_PAD_ALL}, packed (pack_padded_sequence)" if f.slow.device is not None else ""
+    packed = f"{_PAD_ALL}, packed (pack_padded_sequence)" if f.slow.runs_on == "cuda" else ""
     return Match(seen, total(calls), fix=packed)
 
 
@@ -105,7 +105,7 @@ PAD = Remedy(
     of_several=True,
     instead="the padded layer",
     decide=from_facts(
-        lambda f: f.slow.seen.packed if f.slow.device is None else (),
+        lambda f: f.slow.seen.packed if f.slow.runs_on == "cpu" else (),
         "{name} takes {ms} for packed sequences",
     ),
     sources=("https://github.com/pytorch/pytorch/issues/149194",),

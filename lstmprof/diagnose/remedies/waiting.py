@@ -10,7 +10,7 @@ from lstmprof.diagnose import causes
 from lstmprof.diagnose.causes import ALLOCATION, COLLECTIVE, COPY, INPUT, PYTHON, QUEUE, SYNC
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.ranks import FOUND
-from lstmprof.diagnose.remedies.launching import SIZED_BY_DATA
+from lstmprof.diagnose.remedies.launching import INDUCTOR, SIZED_BY_DATA
 from lstmprof.diagnose.remedies.rows import (
     TORCH,
     Example,
@@ -20,19 +20,28 @@ from lstmprof.diagnose.remedies.rows import (
     in_ms,
     in_words,
     often,
+    series_of_launches,
     times_called,
     total,
 )
 from lstmprof.diagnose.seen import Fact
-from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.events.schema import PHASES
 from lstmprof.events.threads import ASKS
 from lstmprof.numbers import cropped, listed
 
+#: Hidden Python is worth recording from this share of the step on. Chosen by hand.
+_MUCH = 0.2
+#: Python frames as torch.profiler names them.
+_FRAME = re.compile(r"\.py\(\d+\): |^<built-in |^nn\.Module: ")
 _COPIES = re.compile(r"aten::(?:copy_|_to_copy|to)$")
 _WHOLE_DEVICE = re.compile(r"(?:Device|Ctx|Context)Synchronize$")
 _STEP = re.compile("|".join(("ProfilerStep", "^train$", "^step$", *(f"^{p}$" for p in PHASES))))
 _FREES = re.compile(r"Free|Release")
+#: Ops that fill a new tensor.
+_MAKES = re.compile(
+    r"aten::(?:normal|uniform|bernoulli|random|rand\w*|multinomial|fill|zero|arange)_?$"
+)
 #: Frames and ranges that only wait, or belong to a framework or the profiler.
 _WAITS = re.compile(
     r"(?i)profiler|^Optimizer\.|^## ?(?:backward|forward)|block_until|try_to_block|\bwait\b"
@@ -187,16 +196,78 @@ def late_rank(f: Finding) -> Match | None:
     return Match("", waits_ns, fix, cause)
 
 
+def computed_on_cpu(f: Finding) -> Match | None:
+    """Match ops that compute on the CPU while the GPU waits for them."""
+    first = max(f.contributors, key=lambda c: c.ns, default=None)
+    if first is None:
+        return None
+    name = cropped(str(first.name))
+    seen = f"{name} computes on the CPU {often(f.slow, first.count)}"
+    fix = ""
+    if _MAKES.match(str(first.name)):
+        fix = f"create its tensor on the GPU (device='cuda'): {name} then runs there"
+    return Match(seen, total_ns(f.contributors), fix if f.slow.framework == "torch" else "")
+
+
+def hidden_python(f: Finding) -> Match | None:
+    """Match a device that waits for Python of which no frame was recorded."""
+    profile = f.slow
+    if f.fast is not None or profile.device is None or profile.implementation:
+        return None
+    if any(_FRAME.search(c.name or "") for c in profile.contributors):
+        return None
+    if f.slow_ns < _MUCH * profile.length_ns or series_of_launches(f) is not None:
+        return None
+    if python_stretches(f) is not None:
+        return None
+    return Match("the profile has no Python frames")
+
+
 def python_stretches(f: Finding) -> Match | None:
     """Match one range or frame that holds most of the time in which no op runs."""
     places = [c for c in f.largest if 2 * c.delta_ns > f.delta_ns]
-    if not places or _STEP.search(places[0].name) or _WAITS.search(places[0].name):
+    passed_over = (_STEP, _WAITS, INDUCTOR)
+    if not places or any(pattern.search(places[0].name) for pattern in passed_over):
         return None
     first = places[0]
     seen = f"'{cropped(first.name)}' takes {in_ms(f.slow, first.delta_ns)} outside any op"
     return Match(seen, first.delta_ns)
 
 
+COMPUTE_ON_THE_DEVICE = Remedy(
+    name="compute on the device",
+    cause="the GPU waits for an op that computes on the CPU",
+    fix="run it on the GPU, or before the step: in the DataLoader or once at the start",
+    condition="an op that computes, takes 0.1 ms or more, and neither calls the runtime nor "
+    "launches anything, while the device waits",
+    kinds=(causes.CPU_OP,),
+    saves="these ops",
+    decide=computed_on_cpu,
+    sources=(
+        "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
+        "https://www.tensorflow.org/guide/gpu_performance_analysis",
+        "https://docs.jax.dev/en/latest/async_dispatch.html",
+    ),
+    example=Example(
+        of="drawn by the tests' simulator: random numbers drawn on the CPU in each step",
+        seen="aten::normal_ computes on the CPU once per step",
+    ),
+)
+RECORD_FRAMES = Remedy(
+    name="record frames",
+    cause="the GPU waits for Python that the profile does not show",
+    fix="record Python frames to see it: torch.profiler.profile(with_stack=True), or lstmprof run",
+    condition="on a GPU a fifth of the step or more is Python, or time of the host without an "
+    "event, no Python frame was recorded, and the usual gaps before kernels are not most of it",
+    kinds=(PYTHON, causes.UNRECORDED),
+    frameworks=TORCH,
+    decide=hidden_python,
+    sources=("https://docs.pytorch.org/docs/stable/profiler.html",),
+    example=Example(
+        of="drawn by the tests' simulator: a step that sleeps before its kernels",
+        seen="the profile has no Python frames",
+    ),
+)
 ASK_FOR_NO_VALUE = Remedy(
     name="ask for no value",
     cause="the host reads single values (.item()) and waits for each",

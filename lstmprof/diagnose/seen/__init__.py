@@ -65,7 +65,9 @@ class Seen:
     ``sliced``: those of slices in a loop. ``packed``: recurrent layers over packed sequences, time
     step by time step; ``one_by_one``: those called for one sequence after the other; both with
     their backward passes. ``hooked``: ops of hooks on gradients; ``recomputed``: ops of a forward
-    pass in the backward one; ``scripted``: TorchScript's backward passes. ``slowing``: products
+    pass in the backward one; ``scripted``: TorchScript's backward passes.
+    ``growing``: nodes of the first and the last step's backward pass, if each step has as many
+    more. ``slowing``: products
     that are slower at one place of every step. ``graph``: whether CUDA graphs were launched;
     ``captured``: launches per step that ran nothing, as a graph was captured.
     ``paths``: those of loops and recurrent layers, and how often a step each runs.
@@ -102,6 +104,7 @@ class Seen:
     hooked: tuple[Fact, ...] = ()
     recomputed: tuple[Fact, ...] = ()
     scripted: tuple[Fact, ...] = ()
+    growing: tuple[int, int] | None = None
     slowing: Slow | None = None
     graph: bool = False
     captured: float = 0.0
@@ -151,6 +154,7 @@ def seen_in(
         hooked=autograd.hooked(lane),
         recomputed=autograd.recomputed(lane),
         scripted=autograd.scripted(lane),
+        growing=autograd.growing(lane),
         slowing=pace.slowing(lane),
         graph=waits.graph(lane),
         captured=waits.captured(lane),

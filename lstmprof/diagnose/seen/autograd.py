@@ -17,6 +17,8 @@ from lstmprof.diagnose.seen.lane import Fact, Lane
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE
 
+#: So many steps in a row, each with as many more nodes, are no coincidence. Chosen by hand.
+_GROWING_STEPS, _EVENLY = 4, 1.25
 _WRAPPER = "autograd::engine::evaluate_function: "
 _NODE = re.compile(re.escape(_WRAPPER))
 #: The node around a module of which someone registered a backward hook, which runs after it.
@@ -60,6 +62,26 @@ def recomputed(lane: Lane) -> tuple[Fact, ...]:
     forward = lane.here & lane.events.is_kind("op") & lane.events.where_name(_FORWARD.match)
     inside = lane.inside(_wrappers(lane)) != NONE
     return lane.spent_in(np.asarray(forward & inside, np.bool_))
+
+
+def growing(lane: Lane) -> tuple[int, int] | None:
+    """Nodes of the backward pass in the first and the last step, if each step has as many more.
+
+    The forward pass then does the same in each step. None if not so, or in too few steps.
+    """
+    if not lane.marked:
+        return None
+    in_step = lane.step >= 0
+    nodes = np.unique(lane.step[_wrappers(lane) & in_step], return_counts=True)[1]
+    forward = lane.here & in_step & lane.events.where_name(_FORWARD.match)
+    forward &= lane.inside(_wrappers(lane)) == NONE
+    ops = np.unique(lane.step[forward], return_counts=True)[1]
+    if len(nodes) < _GROWING_STEPS or len(nodes) != len(ops) or len(set(ops.tolist())) != 1:
+        return None
+    more = np.diff(nodes)
+    if more.min() <= 0 or more.max() > _EVENLY * more.min():
+        return None
+    return int(nodes[0]), int(nodes[-1])
 
 
 def scripted(lane: Lane) -> tuple[Fact, ...]:

@@ -27,7 +27,7 @@ from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.attribution import Stretches, attributed
 from lstmprof.breakdown.doubts import Warning
 from lstmprof.breakdown.lacks import Lack
-from lstmprof.breakdown.lacks.rules import CLOCKS
+from lstmprof.breakdown.lacks.rules import CLOCKS, GPU_UNSEEN, NO_GPU, TPU_UNREAD
 from lstmprof.breakdown.mean_step import (
     MeanStep,
     lane_words,
@@ -87,9 +87,10 @@ class Contributor:
     if unknown. ``tiny`` is True if the calls compute next to nothing. ``call_overhead`` is True if
     the time lies between ops, just before the call. ``compiling`` is True if a compiler ran, and
     ``starting`` if a call initialised the runtime or loaded code. ``reading`` is True if the host
-    read values one by one. ``slower`` is True if the fast run makes as many such calls, each
-    shorter. ``recorded`` is the number of events that were recorded in this time; the cost of
-    recording is subtracted for each.
+    read values one by one. ``on_cpu`` is True if an op computed on the CPU while the device waited.
+    ``enqueues`` is True if a call enqueued work. ``slower`` is True if the fast run makes as many
+    such calls, each shorter. ``recorded`` is the number of events that were recorded in this time;
+    the cost of recording is subtracted for each.
     """
 
     state: str
@@ -104,6 +105,8 @@ class Contributor:
     compiling: bool = False
     starting: bool = False
     reading: bool = False
+    on_cpu: bool = False
+    enqueues: bool = False
     recorded: float = 0.0
     slower: bool = False
 
@@ -165,6 +168,14 @@ class StepProfile:
     def place(self) -> Place:
         """Return rank and device."""
         return self.rank, self.device
+
+    @property
+    def runs_on(self) -> str | None:
+        """``cuda`` for a GPU, even if its activity was not recorded, ``cpu``; None is unknown."""
+        missing = {lack.kind for lack in self.lacks}
+        if self.device is not None or NO_GPU in missing:
+            return "cuda"
+        return None if missing & {GPU_UNSEEN, TPU_UNREAD} else "cpu"
 
     @property
     def length_ns(self) -> int:
@@ -331,14 +342,13 @@ def _named(asked: Place) -> str:
 
 
 def _instead(lanes: Sequence[MeanStep]) -> str:
-    """What to ask for."""
+    """Return what a user can ask for, for an error."""
     if len(lanes) == 1 and (lanes[0].rank, lanes[0].device) == (None, None):
         return "it has one process on a CPU; omit --rank and --device"
     return f"it has {_listed(lanes)}"
 
 
 def _listed(lanes: Sequence[MeanStep]) -> str:
-    """Its ranks and devices, a few by name."""
     named = [lane_words(lane.rank, lane.device) for lane in lanes]
     more = len(named) - _MOST_LISTED
     return numbers.listed(named if more <= 0 else [*named[:_MOST_LISTED], f"{more} more"])
@@ -416,12 +426,12 @@ def _communication(
 
 
 def total_ns(contributors: Iterable[Contributor]) -> int:
-    """Nanoseconds of ``contributors``."""
+    """Return the sum of the times of ``contributors`` in ns."""
     return sum(contributor.ns for contributor in contributors)
 
 
 def by_name(contributors: Iterable[Contributor]) -> Spent:
-    """Name → (ns, calls) of those that have a name."""
+    """Return, by name, the time in ns and the calls of the contributors that have a name."""
     spent: Spent = {}
     for contributor in contributors:
         if contributor.name is not None:
@@ -431,6 +441,6 @@ def by_name(contributors: Iterable[Contributor]) -> Spent:
 
 
 def labels(fast: StepProfile, slow: StepProfile) -> tuple[str, str]:
-    """What tells the two apart: what they are called where that is enough, else their names."""
+    """Return a name for each of two runs: implementation and label, or the runs' names if alike."""
     first, second = numbers.labels([fast.name, slow.name], [fast.label, slow.label])
     return first, second

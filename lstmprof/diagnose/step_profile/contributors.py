@@ -21,6 +21,7 @@ from lstmprof.breakdown.recording import recorded
 from lstmprof.diagnose.seen.contexts import INPUT, Compiling, Held, Preparing, Reading
 from lstmprof.diagnose.seen.lane import Lane
 from lstmprof.diagnose.seen.loading import starting
+from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.call_tree import Forest, inherited, own_time
 from lstmprof.events.groups import Groups, texts_at
@@ -37,6 +38,10 @@ TINY_OP_NS = 3_000
 #: 4.8 to 6.6 µs in a profile of BERT on an H100 (torch.profiler).
 TINY_KERNEL_NS = 5_000
 
+#: An op on a host that launches nothing and takes so long computes there. Chosen by hand: some ten
+#: times what it takes to dispatch an op of PyTorch.
+CPU_OP_NS = 100_000
+
 #: The number of PyTorch's step markers, which all are one contributor.
 _STEP = re.compile(r"(?<=ProfilerStep)#\d+$")
 
@@ -51,6 +56,8 @@ COLUMNS = (
     Column("compiling", pa.bool_(), "", "whether a compiler ran; name is then of its event"),
     Column("starting", pa.bool_(), "", "whether a call initialised the runtime or loaded code"),
     Column("reading", pa.bool_(), "", "whether a loop of the host read values one by one"),
+    Column("on_cpu", pa.bool_(), "", "whether a device waited for an op that computed on the CPU"),
+    Column("enqueues", pa.bool_(), "", "whether a runtime call enqueued work for a device"),
     Column("recorded", pa.float64(), "", "events recorded in the time: half for each begin or end"),
     Column("count", pa.int64(), "", "calls or activities that hold some of the time"),
     Column("ns", pa.int64(), "ns", "time of all windows together"),
@@ -75,7 +82,7 @@ def contributors(
     label = np.unique(np.stack([of.states, of.parts]), axis=1, return_inverse=True)[1].reshape(-1)
     columns = [events.texts("name")[0], purpose, events.texts("family")[0], tiny.astype(np.int64)]
     columns = [np.where(of.row == NONE, NONE, column[of.row]) for column in columns]
-    flags = (of.overhead, of.compiles, of.starts, of.reads)
+    flags = (of.overhead, of.compiles, of.starts, of.reads, *_of_calls(events, of, device))
     groups = Groups(label, *columns, *(flag.astype(np.int64) for flag in flags))
     first = groups.first
     calls = np.where((of.overhead | (of.parts == LATENCY))[first], 0, _calls(groups, of.row))
@@ -174,6 +181,28 @@ def _purposes(events: EventTable) -> tuple[Ints, Flags]:
     short_op = spent[decider] <= TINY_OP_NS
     short_kernel = events.is_kind(*ACTIVITY_KINDS) & (dur <= TINY_KERNEL_NS)
     return serves, np.where(is_op, short_op & (decider != NONE), short_kernel)
+
+
+def _of_calls(events: EventTable, of: _ToldApart, device: int | None) -> tuple[Flags, Flags]:
+    """Whether each stretch is of an op that computes on the CPU, and of a call that enqueues work.
+
+    An op that is to compute, and has neither a runtime call nor a device's work beneath it.
+    """
+    enqueues = np.zeros(len(events), dtype=np.bool_)
+    enqueues[launch_calls(events)] = True
+    runtime = events.is_kind("runtime")
+    on_cpu = np.zeros(len(events), dtype=np.bool_)
+    if device is not None and runtime.any():
+        reaches = runtime.copy()
+        issuers = events.rows_named("op_id")
+        reaches[issuers[issuers != NONE]] = True
+        alone = Forest(events.rows_named("parent_id")).beneath(reaches.astype(np.int64)) == 0
+        computes = events.is_kind("op") & events.column("category").is_valid().to_numpy()
+        computes &= ~events.is_one_of("category", "other", "collective")
+        on_cpu = computes & alone & (own_time(events) >= CPU_OP_NS)
+    here = of.row != NONE
+    dispatch, calls = here & (of.parts == "dispatch"), here & (of.parts == "runtime")
+    return dispatch & on_cpu[of.row], calls & enqueues[of.row]
 
 
 def _calls(groups: Groups, row: Ints) -> Ints:

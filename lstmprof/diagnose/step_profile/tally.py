@@ -1,13 +1,14 @@
 """How many of what a lane's steps did, and how long one took: a row a noun of the sentences.
 
 Reads linked and categorised events. A kernel is what its device calls one: no copy, no memset. A
-matmul, a convolution or an attention is the op that computes it, on a device the kernel:
-what a library launches around one is a kernel and none of them. An op that calls another of its
-kind computes nothing itself (``aten::relu_`` calls ``aten::clamp_min_``); kernels of which no more
-than their op is known (TensorFlow 1) count as one where they are of one call of it. A launch is a
-call that enqueued a kernel or a graph on this device, or whose name says so. A gap is the time in
-which the device ran nothing before an activity starts or the window ends.
-Medians are the nearest rank, so each is the length of a row of ``events``, or of one call's rows.
+matmul, a convolution or an attention is the op that computes it, however many kernels it runs; a
+backward op of a convolution whose kernels are named dgrad and wgrad computes two. Without an op it
+is the kernel: what a library launches around one is a kernel and none of them. An op that calls
+another of its kind computes nothing itself (``aten::relu_`` calls ``aten::clamp_min_``); kernels of
+which no more than their op is known (TensorFlow 1) count as one where they are of one call of it.
+A launch is a call that enqueued a kernel or a graph on this device, or whose name says so. A gap is
+the time in which the device ran nothing before an activity starts or the window ends. Medians are
+the nearest rank, so each is the length of a row of ``events``, or of one call's rows.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from lstmprof.breakdown.host import computing
 from lstmprof.events.annotate.calls import is_copy, is_kernel_launch, launch_calls
 from lstmprof.events.annotate.kernel_names import is_product
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.call_tree import own_time
+from lstmprof.events.call_tree import inherited, own_time
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS, Column, schema
@@ -33,13 +34,16 @@ _OF_CATEGORY = {
     "conv": "convolution",
     "attention": "attention",
     **dict.fromkeys(("pointwise", "reduction", "softmax_loss", "normalization"), "pointwise"),
-    **dict.fromkeys(("embedding", "rng", "optimizer"), "pointwise"),
+    **dict.fromkeys(("rng", "optimizer"), "pointwise"),
+    "embedding": "embedding",
     **dict.fromkeys(("layout", "transfer"), "copy"),
     "memset": "memset",
 }
 #: What work is called: ``layer`` a recurrent one in one op or kernel, ``cell`` its single step.
 WORK = (*dict.fromkeys(_OF_CATEGORY.values()), "layer", "cell")
-_PRODUCTS = ("product", "convolution", "attention")
+_PRODUCTS = ("gemm", "conv", "attention")
+#: Parts of kernels' names: cuDNN's gradients of a convolution's input and of its weights.
+_PASSES = ("", "dgrad", "wgrad")
 #: Recurrent ops of one time step, in TensorFlow and Chainer; the others hold a layer.
 _CELL_OP = re.compile(r"(?:LSTM|GRU)BlockCell|chainer::S?LSTM(?:Grad|Backward)?$")
 #: Calls that copy or set memory.
@@ -132,10 +136,36 @@ def _work_of(events: EventTable, inside: Flags, device: int) -> dict[str, Ints]:
     rows = np.flatnonzero(on_device & events.is_kind(*ACTIVITY_KINDS))
     nouns = _nouns(events, rows, True)
     call = _calls_of_ops(events, rows)
+    issuer = _ops_of_products(events, rows, nouns)
+    call = np.where(call == NONE, issuer, call + len(_PASSES) * len(events))
     if (call == NONE).all():
         return {"kernel": kernels, **_by_noun(nouns, events.dur_ns[rows])}
     same = Groups(np.where(call == NONE, -1 - rows, call), nouns)
     return {"kernel": kernels, **_by_noun(nouns[same.first], same.sums(events.dur_ns[rows]))}
+
+
+def _ops_of_products(events: EventTable, rows: Ints, nouns: Ints) -> Ints:
+    """For each product in ``rows`` a number of the op that computes it, and of the pass.
+
+    It is the innermost op of this noun; ``NONE`` if the profile links none, and for all others.
+    """
+    parent, issuer = events.rows_named("parent_id"), events.rows_named("op_id")[rows]
+    codes, names = events.texts("category")
+    name_codes, texts = events.texts("name")
+    passes = np.array([_PASSES.index(_pass_of(text)) for text in (*texts, "")])
+    ops = np.full(len(rows), NONE, dtype=np.int64)
+    for category in _PRODUCTS:
+        code = names.index(category) if category in names else UNKNOWN
+        computes = events.is_kind("op") & (codes == code)
+        nearest = inherited(parent, np.where(computes, np.arange(len(events)), NONE))
+        of_noun = (nouns == WORK.index(_OF_CATEGORY[category])) & (codes[rows] == code)
+        of_noun &= issuer != NONE
+        ops[of_noun] = nearest[issuer[of_noun]]
+    return np.where(ops == NONE, NONE, len(_PASSES) * ops + passes[name_codes[rows]])
+
+
+def _pass_of(kernel: str) -> str:
+    return next((name for name in _PASSES if name and name in kernel), "")
 
 
 def _calls_of_ops(events: EventTable, rows: Ints) -> Ints:
@@ -194,7 +224,7 @@ def noun_of(category: str, family: str, name: str, on_device: bool) -> str | Non
     if category == "rnn":
         return _of_recurrent_kernel(family, name) if on_device else _of_recurrent_op(name)
     noun = _OF_CATEGORY.get(category)
-    return None if on_device and noun in _PRODUCTS and not is_product(name) else noun
+    return None if on_device and category in _PRODUCTS and not is_product(name) else noun
 
 
 def _of_recurrent_op(name: str) -> str:

@@ -35,6 +35,9 @@ _ELEMENTWISE = re.compile(
     r"\w*elementwise\w*kernel\w*|EigenMetaKernel\w*|multi_tensor_apply_kernel|kernelPointwise\w+"
 )
 
+#: Real signatures have 10,000 letters at most, and wrappers three levels deep. Chosen by hand.
+_MOST_LETTERS, _MOST_NESTED = 2**14, 16
+
 
 @dataclass(frozen=True)
 class KernelName:
@@ -55,21 +58,26 @@ class KernelName:
 
 @lru_cache(maxsize=65536)
 def kernel_name(kernel: str) -> KernelName:
-    """The names within a kernel's signature, mangled or not."""
+    """Return the names within a kernel's signature, mangled or not."""
+    return _named(kernel[:_MOST_LETTERS], _MOST_NESTED)
+
+
+def _named(kernel: str, nested: int) -> KernelName:
+    """Return the names within a signature; look into wrappers ``nested`` levels deep."""
     name = _SUFFIX.sub("", _UNNAMED.sub("_", kernel)).strip()
     match = MANGLED.match(name)
     qualified, template = _encoded(name, match.end()) if match else _written(name)
     function = qualified.rpartition("::")[2]
     runs = template if _ELEMENTWISE.fullmatch(function) else ""
-    if template and _WRAPPER.fullmatch(function):
-        runs = _first_name_encoded(template) if match else _first_name(template)
+    if template and nested and _WRAPPER.fullmatch(function):
+        runs = _first_name_encoded(template) if match else _first_name(template, nested - 1)
     return KernelName(qualified or name, runs, template)
 
 
-def _first_name(template: str) -> str:
+def _first_name(template: str, nested: int) -> str:
     """The first argument that tells what is computed, without its own arguments."""
     telling = (a for a in _arguments(template) if not _PLAIN_ARGUMENT.fullmatch(a))
-    name = kernel_name(next(telling, ""))
+    name = _named(next(telling, ""), nested)
     return f"{name.qualified} {name.runs}".strip()
 
 

@@ -72,6 +72,8 @@ EMITTED = (
 _OP = re.compile(
     r"(?:aten|prims?|quantized|torch::autograd|autograd::engine|c10d)::.+|\w+Backward\d*"
 )
+#: Ops that libraries register; without an id of emit_nvtx they may be scopes of any C++.
+_LIBRARY_OP = re.compile(r"[a-z_]\w*::\w+(?:\.\w+)?")
 _BARE = re.compile(r"[a-z_]\w*")
 _PYPROF_CALL = re.compile(r"\{'mod': '([^']*)', 'op': '([^']*)'")
 _PYPROF_STACK = re.compile(r"\{'traceMarker': \[(.*)\]\}", re.DOTALL)
@@ -180,7 +182,7 @@ def _classified(name: str, has_seq: bool, has_id: bool) -> tuple[str, str]:
     """(kind, name) of what emit_nvtx wrote with such a suffix."""
     if _STEP.fullmatch(name):
         return "step", name
-    if not (has_seq or _OP.fullmatch(name)):
+    if not (has_seq or _OP.fullmatch(name) or (has_id and _LIBRARY_OP.fullmatch(name))):
         return "range", name
     return "op", name if has_id or not _BARE.fullmatch(name) else f"aten::{name}"
 

@@ -27,12 +27,18 @@ _OWN_FIELDS = {
     **dict.fromkeys((8, 10, 13, 41, 42, 58, 87), 0),
     **dict.fromkeys((11, 12, 36, 43, 44, 50, 59, 60, 133), 2),
 }
+#: The types of the first fields of every packet (perfetto's trace_packet.proto): other protobufs
+#: have other types there.
+TYPES = {
+    **dict.fromkeys((3, 8, 10, 13), 0),
+    **dict.fromkeys((1, 2, 4, 5, 6, 7, 9, 11, 12), 2),
+}
 _FIXED_BYTES = {1: 8, 5: 4}
 
 
 def begins(head: bytes) -> bool:
     """Whether a file that begins with ``head`` is a row of packets."""
-    at = 0
+    at, own = 0, False
     try:
         while head[at : at + 1] == bytes([_TAG]):
             length, at = varint(head, at + 1)
@@ -41,12 +47,15 @@ def begins(head: bytes) -> bool:
             end = min(at + length, len(head))
             while at < end:
                 tag, at = varint(head, at)
-                if _OWN_FIELDS.get(tag >> 3) == tag & 7:
-                    return True
+                if TYPES.get(tag >> 3, tag & 7) != tag & 7:
+                    return False
+                own = own or _OWN_FIELDS.get(tag >> 3) == tag & 7
                 at = _after(head, tag & 7, at)
+            if own:
+                return True
     except ValueError:
         pass
-    return False
+    return own
 
 
 def _after(content: bytes, wire: int, at: int) -> int:

@@ -38,6 +38,8 @@ _STREAM = re.compile(r"Stream #(\d{1,18})")
 _ENVIRONMENT = "Task Environment"
 _PLANE_NAMES = ("/host:", "/device:", _ENVIRONMENT)
 _NOT_THREADS = (HLO_PLANE, "/host:tfstreamz")
+#: So many events may be in a file of any size. A real event takes 16 bytes or more, 3 if gzipped.
+_FREE_EVENTS = 2**20
 _MAX_NOTES = 3
 
 
@@ -68,13 +70,28 @@ def read(raw: RawFile) -> Profile:
     from google.protobuf.message import DecodeError
 
     try:
-        return _profile(raw, outline(raw))
+        outlined = outline(raw)
+        _check_count(raw, outlined)
+        return _profile(raw, outlined)
     except (OddError, DecodeError):
         pass
     space = schema.parsed(raw.content)
     if space is None:
         raise ProfileError(raw.path, schema.damage(raw.content), "copy or record the profile again")
     return _profile(raw, Outline(space, [[[] for _ in plane.lines] for plane in space.planes]))
+
+
+def _check_count(raw: RawFile, outlined: Outline) -> None:
+    """Refuse more events than so many bytes of a real profile have: each takes 560 bytes here.
+
+    Raises:
+        ProfileError: there are more.
+    """
+    count = sum(len(piece) for plane in outlined.pieces for line in plane for piece in line)
+    size, each = (raw.length, 12) if raw.packed_bytes is None else (raw.packed_bytes, 2)
+    if count > _FREE_EVENTS + size // each:
+        fault = f"has {count:,} events in {size:,} bytes, more than a real profile"
+        raise ProfileError(raw.path, fault, "profile fewer steps")
 
 
 def _profile(raw: RawFile, outlined: Outline) -> Profile:

@@ -8,9 +8,10 @@
 
 The network, its weights and their layout are torch.nn_lstm's. ``torch.export`` takes it as
 one graph, AOTInductor makes a C++ library of it, which holds the weights and runs without Python;
-both happen at the first call, for its inputs' shape. The layer stays the vendor's operator, called
-from C++. The library tells torch.profiler of each kernel (``cpp.enable_kernel_profile``), or it
-would be seen as one call. Source: the documentation of torch.export and of AOTInductor.
+both happen at the first call, for its inputs' shape. On a CPU the layer stays the vendor's
+operator, called from C++; on a GPU Inductor splits it into time steps, so it is refused there. The
+library tells torch.profiler of each kernel (``cpp.enable_kernel_profile``), or it would be seen as
+one call. Source: the documentation of torch.export and of AOTInductor.
 """
 
 from __future__ import annotations
@@ -28,10 +29,7 @@ from lstmprof.workloads import Workload
 __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "op_inputs", "parameters"]
 
 TIME_MAJOR = True
-KERNELS = (
-    ("aoti_torch_cuda__cudnn_rnn", "cuDNN, called by AOTInductor's library"),
-    ("aoti_torch_cpu_mkldnn_rnn_layer", "oneDNN, called by AOTInductor's library"),
-)
+KERNELS = (("aoti_torch_cpu_mkldnn_rnn_layer", "oneDNN, called by AOTInductor's library"),)
 OPTIONS = {"cpp.enable_kernel_profile": True}
 #: What the library calls on a CPU for a layer and direction of an LSTM, and for a product
 LAYER, PRODUCT = "aoti_torch_cpu_mkldnn_rnn_layer", "aoti_torch_cpu_mm_out"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from breakdown.recurrent.rows import HOST, known, layers_of
 from events.rows import Row, row
 
@@ -167,3 +168,94 @@ def test_a_condition_that_ran_no_oftener_than_the_loop_is_of_one_run() -> None:
     nodes.rows.pop()
     (layer,) = nodes.layers()
     assert known(layer, "time_steps", "calls") == (5, 1)
+
+
+def keras(nodes: Nodes, layer: str, cell: str, steps: int, ops: tuple[str, ...]) -> None:
+    """A loop of a Keras layer in a model, and as many nodes of the model as it has others."""
+    scope = f"StatefulPartitionedCall/seq/{layer}/while"
+    for op in ("zeros:Fill", "strided_slice:StridedSlice", "Shape:Shape", "transpose:Transpose"):
+        nodes.ran(f"StatefulPartitionedCall/seq/{layer}/{op}")
+    for _ in range(steps):
+        for op in ops:
+            nodes.ran(f"{scope}/body/_48/seq/{layer}/while/{cell}/{op}")
+
+
+PRODUCTS = ("MatMul:_MklMatMul", "MatMul_1:_MklMatMul")
+
+
+@pytest.mark.parametrize(
+    ("layer", "cell", "kind"),
+    [
+        ("lstm_1", "lstm_cell_1", "lstm"),
+        ("gru", "gru_cell", "gru"),
+        ("rnn_2", "lstm_cell", "lstm"),
+        ("simple_rnn_1", "simple_rnn_cell_1", None),
+    ],
+)
+def test_a_layer_of_keras_is_named_by_its_scope_with_any_activation_or_none(
+    layer: str, cell: str, kind: str | None
+) -> None:
+    for activations in ((), ("Relu:Relu", "Sigmoid:Sigmoid")):
+        nodes = Nodes()
+        for _ in range(3):
+            keras(nodes, layer, cell, 5, (*PRODUCTS, *activations))
+        (row,) = nodes.layers()
+        assert known(row, "cell", "time_steps", "cells", "calls") == (kind, 5, 5, 3)
+        assert known(row, "layers", "directions", "hidden") == (1, 1, None)
+
+
+def test_both_directions_of_keras_are_named_so() -> None:
+    nodes = Nodes()
+    for _ in range(3):
+        for direction in ("forward", "backward"):
+            keras(nodes, f"bidirectional/{direction}_lstm", "lstm_cell", 5, PRODUCTS)
+    (row,) = nodes.layers()
+    assert known(row, "layers", "directions", "time_steps", "cells", "calls") == (1, 2, 5, 10, 3)
+
+
+def test_cells_that_keras_stacks_in_one_loop_are_told_apart_by_their_names() -> None:
+    nodes = Nodes()
+    for _ in range(3):
+        for op in ("zeros:Fill", "Shape:Shape", "transpose:Transpose", "stack:Pack"):
+            nodes.ran(f"seq/rnn/{op}")
+        for _ in range(5):
+            for cell in ("lstm_cell", "lstm_cell_1"):
+                for op in PRODUCTS:
+                    nodes.ran(f"seq/rnn/while/body/_1/seq/rnn/while/{cell}/{op}")
+    (row,) = nodes.layers()
+    assert known(row, "cell", "time_steps", "cells", "layers") == ("lstm", 5, 10, None)
+
+
+def test_how_often_a_program_ran_is_unknown_if_its_nodes_disagree() -> None:
+    nodes = Nodes()
+    keras(nodes, "lstm", "lstm_cell", 5, PRODUCTS)
+    keras(nodes, "lstm", "lstm_cell", 4, PRODUCTS)  # the profile ends in this run
+    (row,) = nodes.layers()
+    assert known(row, "cell", "time_steps", "cells") == ("lstm", None, None)
+
+
+def test_directions_side_by_side_are_one_layer_though_one_ends_after_what_reads_them() -> None:
+    nodes = Nodes()
+    for number in range(2):
+        nodes.loop(f"forward/while_{number}", 9, 10, 16)
+    nodes.ran("forward/dense/MatMul:MatMul", [6, 32], [32, 5])
+    nodes.ran("forward/while_1/body/_7/forward/while_1/add:AddV2")
+    (layer,) = nodes.layers()
+    assert known(layer, "layers", "directions") == (1, 2)
+
+
+def small_layer(*products: tuple[list[int], list[int]]) -> list[dict[str, Any]]:
+    """A loop of 5 time steps of which the profiler recorded the products alone."""
+    nodes = Nodes()
+    for _ in range(5):
+        nodes.ran("f/while/cond/_6/f/while/Less:Less")
+        for number, (data, weight) in enumerate(products):
+            nodes.ran(f"f/while/body/_7/f/while/MatMul_{number}:_MklMatMul", data, weight)
+    nodes.ran("f/while/cond/_6/f/while/Less:Less")
+    return nodes.layers()
+
+
+def test_products_show_a_small_layer_whose_activations_were_omitted() -> None:
+    (layer,) = small_layer(([6, 10], [10, 64]), ([6, 16], [16, 64]))
+    assert known(layer, "cell", *NETWORK) == ("lstm", 5, 6, 10, 16, 1, 1, 5)
+    assert small_layer(([6, 10], [10, 32]), ([6, 16], [16, 32])) == []  # two gates are no cell

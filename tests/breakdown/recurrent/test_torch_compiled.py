@@ -75,6 +75,9 @@ def test_a_loop_that_was_compiled_as_a_whole_has_the_time_steps_that_its_gradien
         [(10, 64), (64, 5)],  # a perceptron
         [(512, 1536), (512, 512), (512, 2048), (2048, 512)],  # a layer of a transformer
         [(26, 64)],  # x and h at once, or anything
+        [(512, 512)] * 8,  # a stack of equal Linear layers
+        [(10, 16), (16, 16)] * 4,  # one gate per product, or a perceptron four times
+        [(16, 48), (16, 16)],  # queries, keys and values; then the projection of attention
     ],
 )
 def test_other_compiled_networks_are_none(weights: list[tuple[int, int]]) -> None:

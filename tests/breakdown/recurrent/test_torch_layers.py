@@ -1,10 +1,17 @@
 """PyTorch's layer ops by the shapes of their inputs, as PyTorch 2.13 and older ones record them."""
 
+import importlib
+from pathlib import Path
 from typing import Any
 
 import pytest
 from breakdown.recurrent.rows import HOST, Timeline, known
 from events.rows import row
+from ingested import ingest_profile
+
+from lstmprof import implementations
+from lstmprof.breakdown import break_down
+from lstmprof.workloads import Workload
 
 NETWORK = ("time_steps", "batch", "inputs", "hidden", "layers", "directions", "packed", "cells")
 
@@ -102,6 +109,35 @@ def test_without_shapes_the_ops_inside_tell_layers_and_directions() -> None:
     (layer,) = timeline.layers()
     assert known(layer, *NETWORK) == (None, None, None, None, 2, 2, None, None)
     assert known(layer, "library", "cell") == ("oneDNN", "lstm")
+
+
+@pytest.mark.parametrize("cast", [True, False])
+@pytest.mark.parametrize(
+    ("name", "onednn"),
+    [
+        ("torch-nn-lstm", True),
+        ("torch-nn-lstm", False),
+        ("torch-lstmcell-fused", True),
+        ("torch-lstmcell-basic", True),
+    ],
+)
+def test_a_layer_has_the_type_that_autocast_computes_in(
+    name: str, onednn: bool, cast: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.backends.mkldnn, "enabled", onednn)
+    workload = Workload("two-ways", 1, 4, True, 3, 6, 8, 5, "ce")
+    module = importlib.import_module(implementations.find(name).module).build(workload)
+    with (
+        torch.autocast("cpu", torch.bfloat16, enabled=cast),
+        torch.profiler.profile(record_shapes=True) as session,
+    ):
+        module(torch.randn(6, 3, 8))
+    session.export_chrome_trace(str(tmp_path / "trace.json"))
+    run = ingest_profile(tmp_path / "trace.json", tmp_path / "runs")
+    (layer,) = break_down(run, None, ["layers"]).table("layers").to_pylist()
+    assert layer["dtype"] == ("bfloat16" if cast else "float32")
+    assert known(layer, "time_steps", "layers", "directions") == (6, 1, 2)
 
 
 def test_other_ops_are_no_layers() -> None:

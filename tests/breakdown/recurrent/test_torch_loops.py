@@ -196,3 +196,18 @@ def test_torchscript_records_its_whole_stack_and_the_last_of_it_are_the_inputs()
     (layer,) = timeline.layers()
     assert known(layer, *NETWORK) == (5, 6, 10, 16, 1, 1, 5)
     assert layer["dtype"] == "float32"
+
+
+@pytest.mark.parametrize(("gates", "cell"), [(4, "lstm"), (3, "gru")])
+def test_gates_tell_a_cell_of_any_activation(gates: int, cell: str) -> None:
+    timeline = Timeline()
+    for _ in range(9):
+        timeline.op("aten::linear", [[6, 10], [gates * 16, 10], [gates * 16]])
+        timeline.op("aten::linear", [[6, 16], [gates * 16, 16], [gates * 16]])
+        for _ in range(2):
+            timeline.op("aten::hardsigmoid", [[6, 16]])
+        timeline.op("aten::relu", [[6, 16]])
+    (layer,) = timeline.layers()
+    names = ("cell", "time_steps", "batch", "inputs", "hidden", "layers", "directions")
+    assert known(layer, *names) == (cell, 9, 6, 10, 16, 1, 1)
+    assert layer["op"] == "2 products"

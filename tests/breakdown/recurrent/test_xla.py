@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from breakdown.recurrent.rows import HOST, known, layers_of
 from events.rows import Row, row
 
@@ -131,3 +132,76 @@ def test_products_of_batches_that_differ_are_no_cell() -> None:
         rows.append(product("dot.1", path, at, [6, 10], [10, 64], **HOST))
         rows.append(product("dot.2", path, at + 4, [5, 16], [16, 64], **HOST))
     assert layers_of(rows) == []
+
+
+@pytest.mark.parametrize(
+    ("scope", "products", "cell"),
+    [
+        ("RNN", 8, "lstm"),
+        ("RNN", 6, "gru"),
+        ("LSTMCell_0", 8, "lstm"),
+        ("blocks", 8, None),  # a stack of equal Linear layers
+    ],
+)
+def test_of_products_that_are_all_alike_only_a_name_tells_the_cell(
+    scope: str, products: int, cell: str | None
+) -> None:
+    loop = f"jit(step)/jvp({scope})/while"
+    rows = [row("op", "while.1", 0, 500, op_name=loop, **HOST)]
+    for at in range(0, 500, 100):
+        for n in range(products):
+            path = f"{loop}/body/cell/dot_general"
+            rows.append(product(f"dot.{n}", path, at + 9 * n, [6, 16], [16, 16], **HOST))
+    found = [known(layer, "cell", "inputs", "hidden", "time_steps") for layer in layers_of(rows)]
+    assert found == ([(cell, 16, 16, 5)] if cell else [])
+
+
+def test_a_product_of_the_state_alone_is_as_wide_as_what_a_tanh_reads() -> None:
+    loop = "jit(step)/jvp()/while"
+    rows = [row("op", "while.1", 0, 90, op_name=loop, **HOST)]
+    for at in range(0, 90, 10):
+        rows.append(product("dot.1", f"{loop}/body/dot_general", at, [48, 16], [6, 16], **HOST))
+        rows.append(product("tanh.1", f"{loop}/body/tanh", at + 5, [6, 16], **HOST))
+    (layer,) = layers_of(rows)
+    assert known(layer, "cell", "time_steps", "batch", "inputs", "hidden") == (
+        *("gru", 9, 6, None, 16),
+    )
+
+
+def test_without_operands_a_name_tells_the_cell_alone() -> None:
+    def found(scope: str) -> list[tuple[object, ...]]:
+        rows = [row("op", "while.1", 0, 90, op_name=scope, **HOST)]
+        for at in range(0, 90, 10):
+            dot = f"{scope}/body/dot_general"
+            rows.append(row("op", "dot.1", at, at + 5, op_name=dot, **HOST))
+        return [known(layer, "cell", "time_steps", "hidden") for layer in layers_of(rows)]
+
+    assert found("jit(step)/jvp(lstm)/while") == [("lstm", 9, None)]
+    assert found("jit(step)/jvp(decoder)/while") == []
+
+
+def in_turn(products: list[tuple[list[int], list[int]]], *tanhs: list[int]) -> list[dict[str, Any]]:
+    """A loop of 5 time steps with these products and tanh."""
+    rows = [row("op", "while.1", 0, 100, op_name=FORWARD, **HOST)]
+    for at in range(0, 100, 20):
+        for n, (left, right) in enumerate(products):
+            dot = f"{FORWARD}/body/dot_general"
+            rows.append(product(f"dot.{n}", dot, at + 4 * n, left, right, **HOST))
+        for n, tanh in enumerate(tanhs):
+            rows.append(product(f"tanh.{n}", f"{FORWARD}/body/tanh", at + 12 + n, tanh, **HOST))
+    return layers_of(rows)
+
+
+def test_a_head_within_the_loop_is_no_part_of_the_cell() -> None:
+    cell, head = ([6, 26], [26, 64]), ([6, 16], [16, 5])
+    (layer,) = in_turn([cell, head], [6, 64], [6, 16])
+    assert known(layer, "cell", *NETWORK) == ("lstm", 5, 6, 10, 16, 1, 1, 5)
+    (layer,) = in_turn([([6, 5], [5, 64]), ([6, 16], [16, 64]), head], [6, 16])
+    assert known(layer, "cell", *NETWORK) == ("lstm", 5, 6, 5, 16, 1, 1, 5)
+    assert in_turn([cell, head]) == []  # no tanh confirms it
+
+
+def test_a_weight_may_be_the_first_operand_of_one_product_and_the_second_of_another() -> None:
+    products = [([60, 20], [8, 20]), ([8, 2], [60, 2])]
+    (layer,) = in_turn(products, [8, 20])
+    assert known(layer, "cell", *NETWORK) == ("gru", 5, 8, 2, 20, 1, 1, 5)

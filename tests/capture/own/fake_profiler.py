@@ -13,6 +13,15 @@ from lstmprof.capture.worker.profilers import Profiler
 from lstmprof.capture.worker.profiling import Ranges
 
 
+class Recorded(list[dict[str, Any]]):
+    """The events of a session, which only Python's collector frees."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        self.cycle = self
+
+
 class FakeProfiler(Profiler):
     """Each step of its session is one range and one op, in torch.profiler's layout."""
 
@@ -22,7 +31,7 @@ class FakeProfiler(Profiler):
         self.tells_shapes, self.shapes_s = shapes_s is not None, shapes_s or 0
         self.sessions: list[bool] = []  # whether each is with shapes
         self.calls: list[str] = []
-        self.events: list[dict[str, Any]] = []
+        self.events = Recorded()
         self.fault: Exception | None = None
         self.now_ns = 0  # by a clock of its own, which ops alone move
 
@@ -36,15 +45,15 @@ class FakeProfiler(Profiler):
         self.calls.append("wait" if outcome is None else f"wait for {outcome}")
 
     @contextlib.contextmanager
-    def recording(self, folder: str) -> Iterator[None]:
+    def recording(self, folder: str) -> Iterator[Recorded]:
         """A session; it fails where a fault is set."""
         if self.fault:
             raise self.fault
         self.calls.append("start")
         self.sessions.append(self.with_shapes)
-        self.events = []
+        self.events = Recorded()
         try:
-            yield
+            yield self.events
         finally:
             self.calls.append("stop")
 
@@ -73,8 +82,8 @@ class FakeProfiler(Profiler):
         """A call without events to speak of."""
         return None
 
-    def written(self, session: None, folder: str) -> tuple[str, str]:
-        """The events of the last session."""
+    def written(self, session: Recorded, folder: str) -> tuple[str, str]:
+        """The events of the session."""
         raw = Path(folder) / "trace.json"
-        raw.write_text(json.dumps({"schemaVersion": 1, "traceEvents": self.events}))
+        raw.write_text(json.dumps({"schemaVersion": 1, "traceEvents": session}))
         return str(raw), "steps.pt.trace.json"

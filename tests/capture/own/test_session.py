@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,11 +15,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from capture.own.fake_profiler import FakeProfiler
+from capture.own.fake_profiler import FakeProfiler, Recorded
 
 import lstmprof as lp
 from lstmprof.capture.own import frameworks, passes, session as own_session, writing
-from lstmprof.capture.own.passes import Plan
+from lstmprof.capture.own.passes import LEAST, Plan
 from lstmprof.capture.own.session import Session, plan_of
 from lstmprof.capture.worker import profiling
 from lstmprof.errors import RunError, UsageError
@@ -59,18 +61,38 @@ def test_steps_are_timed_profiled_and_timed_again_and_then_left_alone(tmp_path: 
     with session(tmp_path / "mine", lines) as p:
         seen = [(len(fake(p).calls), p.measured) for _ in train(p, 20)]
         calls = fake(p).calls
-    # the first call of step ends no step; 1 warm-up, 2 timed, 2 thrown away, 2 profiled, 1 and 2
+    # the first call of step ends no step; then 1 warm-up, 2 timed and 3 profiled early, 2 timed,
+    # 2 thrown away, 2 profiled, 1 and 2 timed
     step = ("wait", "wait")  # where it begins, and where it ends
     assert calls == [
         *step * 3,
+        *("start", *step * 3, "stop"),
+        *step * 2,
         *("start", *step * 2, "stop"),
         *("start", *step * 2, "stop"),
         *step * 3,
     ]
-    assert [measured for _, measured in seen].count(False) == 11
+    assert [measured for _, measured in seen].count(False) == 16
     assert seen[-1] == (len(calls), True)
     assert p.path == tmp_path / "mine"
     assert lines == [f"wrote {p.path}; next: lstmprof diagnose {p.path}"]
+
+
+def test_a_session_that_may_lose_its_first_kernels_begins_with_a_step_that_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeProfiler, "starts_late", True)
+    with session(tmp_path / "mine", []) as p:
+        list(train(p, PLAN.fewest() + 2 + 3))  # a step for each session; timed again
+        sessions = "".join(
+            "S" if call == "start" else "w" for call in fake(p).calls if call != "stop"
+        )
+    assert sessions == "w" * 6 + ("S" + "w" * 5) * 2 + "w" * 6
+    run = lp.read(tmp_path / "mine")
+    assert len(run.info.profiled_wall_ns or ()) == 2
+    events = run.stored.events().to_pylist()
+    assert [row["step"] for row in events if row["kind"] == "step"] == [0, 1]
+    assert [row["step"] for row in events if row["kind"] == "op"] == [None, 0, 1]
 
 
 def test_the_run_is_one_that_every_stage_reads(tmp_path: Path) -> None:
@@ -86,9 +108,10 @@ def test_the_run_is_one_that_every_stage_reads(tmp_path: Path) -> None:
     assert (info.iterations, len(info.profiled_wall_ns or ())) == (4, 2)
     table = run.stored.timings()
     assert table is not None
-    assert table.column("warmup").to_pylist() == [True, False, False, True, False, False]
-    assert table.column("after_profile").to_pylist() == [False] * 3 + [True] * 3
-    assert table.column("loss").to_pylist() == [None] * 6
+    assert table.column("warmup").to_pylist() == [True] * 3 + [False] * 2 + [True, False, False]
+    assert table.column("after_profile").to_pylist() == [False] * 5 + [True] * 3
+    assert table.column("loss").to_pylist() == [None] * 8
+    assert info.warmup == 3
     ledger = run.ledger().rows()
     steps = {row["step"] for row in ledger}
     assert steps == {0, 1}
@@ -110,32 +133,76 @@ def test_shapes_are_recorded_where_that_was_seen_to_be_cheap(
     ) as p:
         list(train(p, PLAN.fewest(3)))
     assert p.path is not None
-    # one to throw away, one to try, the one that counts
-    assert profiler.sessions == [False, True, recorded]
+    # an early one, one to throw away, one to try, the one that counts
+    assert profiler.sessions == [False, False, True, recorded]
     cost = lp.read(p.path).info.shapes_cost
     assert cost is not None
     assert (cost <= 0.05) == recorded
 
 
+def test_a_session_is_freed_before_the_next_step_begins(tmp_path: Path) -> None:
+    gc.disable()
+    alive: list[int] = []
+    try:
+        with session(tmp_path / "mine", []) as p:
+            known = weakref.WeakSet[Recorded]()
+            for _ in train(p, 20):
+                known.add(fake(p).events)
+                alive.append(len(known))
+    finally:
+        gc.enable()
+    assert max(alive) == 2  # the one before is kept until a longer one ends
+    assert alive[PLAN.fewest()] == 1
+
+
 def test_a_step_may_have_a_begin_of_its_own(tmp_path: Path) -> None:
     with session(tmp_path / "mine", []) as p:
-        for _ in range(12):
+        for _ in range(20):
             p.step_begin()
             fake(p).op()
             p.step_end("loss")
         calls = fake(p).calls
     assert p.path is not None
-    assert calls.count("wait for loss") == 10
+    assert calls.count("wait for loss") == 15
 
 
 def test_a_training_that_ends_after_its_profile_leaves_what_was_measured(tmp_path: Path) -> None:
     lines: list[str] = []
     with suppress(ZeroDivisionError), session(tmp_path / "mine", lines) as p:
         for number in train(p, 20):
-            _ = 1 // (9 - number)
+            _ = 1 // (14 - number)
     run = lp.read(tmp_path / "mine")
     assert run.info.iterations == 2
-    assert lines[0] == "the training ended while timing again"
+    words = "the run has 2 timed and 2 profiled steps"
+    assert lines[0] == f"the training ended while timing again: {words}"
+
+
+@pytest.mark.parametrize(
+    ("steps", "timed", "profiled"),
+    [
+        (LEAST, 2, 1),  # within the early session
+        (7, 2, 3),  # after it
+        (8, 3, 3),  # while timing
+        (10, 2, 3),  # within the next session, which has fewer steps
+        (11, 2, 2),  # after it
+        (PLAN.fewest() - 1, 2, 2),  # within the last one
+    ],
+)
+def test_a_short_training_leaves_what_was_measured_and_says_how_little(
+    steps: int, timed: int, profiled: int, tmp_path: Path
+) -> None:
+    lines: list[str] = []
+    with session(tmp_path / "mine", lines) as p:
+        list(train(p, steps))
+        with p.phase("forward"):  # what follows the last step is in none
+            fake(p).op()
+    words = f"the run has {timed} timed and {profiled} profiled steps; its times are rough"
+    assert words in lines[0]
+    run = lp.read(tmp_path / "mine")
+    assert run.info.iterations == timed
+    assert len(run.info.profiled_wall_ns or ()) == profiled
+    assert {row["step"] for row in run.ledger().rows()} == set(range(profiled))
+    assert lp.diagnose(run).sentence
 
 
 def test_a_writer_that_cannot_read_the_profile_is_told_in_one_line(tmp_path: Path) -> None:
@@ -155,7 +222,7 @@ def test_a_writer_that_cannot_read_the_profile_is_told_in_one_line(tmp_path: Pat
     ("steps", "words"),
     [
         (0, "no step was seen; call step() at the end of each step"),
-        (6, "the training ended after 5 steps, while profiling; warmup=1, timed=4, steps=2 need"),
+        (4, "the training ended after 3 steps, while profiling; a run needs 5 steps; train longer"),
     ],
 )
 def test_too_few_steps_leave_no_run_and_one_line(tmp_path: Path, steps: int, words: str) -> None:
@@ -184,9 +251,8 @@ def test_what_ended_a_training_too_early_is_told_with_all_steps_that_it_had(
     with pytest.raises(KeyError):
         program()
     (line,) = lines
-    assert "the training ended by KeyError after 8 steps, while timing; warmup=1" in line
-    assert f"need {PLAN.fewest() + 5} steps, or up to 100 more if steps are short" in line
-    assert "train longer" not in line
+    assert "the training ended by KeyError after 8 steps, while timing; " in line
+    assert line.endswith(f"a run needs {LEAST + 5} steps")
 
 
 def test_the_next_command_can_be_pasted_whatever_the_name_of_the_run(tmp_path: Path) -> None:
@@ -210,10 +276,10 @@ def test_the_verdict_on_the_run_is_printed_unless_it_is_to_be_quiet(
 
 def test_as_many_steps_as_are_asked_for_make_a_run(tmp_path: Path) -> None:
     with session(tmp_path / "mine", []) as p:
-        list(train(p, PLAN.fewest() - 1))
+        list(train(p, LEAST - 1))
     assert p.path is None
     with session(tmp_path / "mine", []) as p:
-        list(train(p, PLAN.fewest()))
+        list(train(p, LEAST))
     assert p.path is not None
 
 

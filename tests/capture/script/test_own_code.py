@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,18 @@ pytestmark = pytest.mark.measured
 PROGRAMS = Path(__file__).parents[2] / "own_code"
 #: One thread of each framework: the suite's machine has few cores, and others use them.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
+SHORT = """\
+import sys, torch
+model = torch.nn.LSTM(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(int(sys.argv[1])):
+    optimizer.zero_grad()
+    model(torch.ones(3, 2, 8))[0].sum().backward()
+    optimizer.step()
+model(torch.ones(3, 2, 8))  # a part of no step
+print("trained")
+sys.exit(3)
+"""
 
 
 def ran(folder: Path, *command: object) -> subprocess.CompletedProcess[str]:
@@ -49,11 +62,88 @@ def named(folder: Path, name: str) -> dict[str, Any]:
     return next(f for f in document["findings"] if f["kind"] == document["verdict"]["kind"])
 
 
+@dataclass(frozen=True)
+class Case:
+    """A program, how it is run, and what is to be seen of it.
+
+    ``kind`` is the bottleneck that its mistake makes, ``remedy`` the first one of that finding.
+    ``network`` is of its recurrent layer: cell, time steps, batch, inputs, hidden, layers and
+    directions; None if TensorFlow runs its loop eagerly, which no recogniser sees.
+    """
+
+    name: str
+    needs: str
+    kind: str
+    remedy: str | None
+    network: tuple[Any, ...] | None
+    argument: int = 60
+    steps: int = 2
+
+
+CASES = [
+    Case("torch_lbfgs", "torch", "Python", "layer in one op", ("lstm", 19, 6, 1, 16, 2, 1)),
+    Case(
+        "torch_accumulation", "torch", "elementwise", "no anomaly mode", ("gru", 6, 4, 5, 16, 1, 2)
+    ),
+    Case("torch_trainer", "torch", "input", "workers", ("lstm", 10, 8, 8, 24, 1, 1), 120),
+    Case("keras_batches", "keras", "dispatch", "one tf.function", None),
+    Case("keras_tagger", "keras", "dispatch", "pad at the end", ("lstm", 14, 32, 16, 20, 1, 2), 20),
+    Case("tf_tape", "tensorflow", "dispatch", "one tf.function", None),
+    Case("tf_function", "tensorflow", "compile", "trace once", ("lstm", 7, 8, 6, 16, 1, 1)),
+    Case("equinox_gru", "equinox", "dispatch", "jit the whole", ("gru", 12, 8, 2, 20, 1, 1), 200),
+    Case("haiku_text", "haiku", "compile", "trace once", ("lstm", None, 8, 30, 24, 1, 1)),
+    Case("flax_state", "flax", "compile", "trace once", ("lstm", 10, 8, 6, 20, 1, 1)),
+    Case("jax_sgd", "jax", "Python", None, ("lstm", 12, 8, 6, 20, 1, 1), 200),
+]
+_NETWORK = ("cell", "time_steps", "batch", "inputs", "hidden", "layers", "directions")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_steps_layers_and_mistake_of_a_program_are_seen(case: Case, tmp_path: Path) -> None:
+    pytest.importorskip(case.needs)
+    plan = ("--timed", 4, "--warmup", 1, "--steps", case.steps, "--then", "stop", "--quiet")
+    ended = ran(tmp_path, "run", PROGRAMS / f"{case.name}.py", *plan, "--", case.argument)
+    assert ended.returncode == 0, ended.stderr
+    first = named(tmp_path, case.name)
+    remedies = [remedy["name"] for remedy in first["remedies"]]
+    assert (first["kind"], next(iter(remedies), None)) == (case.kind, case.remedy)
+    table = ran(
+        *(tmp_path, "breakdown", f"traces/{case.name}", "--table", "layers", "--format", "json")
+    )
+    layers = json.loads(table.stdout)
+    if case.network is None:
+        assert layers == []
+        return
+    assert layers
+    for layer in layers:
+        network = tuple(layer[name] for name in _NETWORK)
+        if case.network[1] is None:  # each batch has another length
+            network = (network[0], None, *network[2:])
+        assert network == case.network
+        assert layer["dtype"] == "float32"
+        assert layer["packed"] == (case.name == "torch_trainer")
+
+
 @pytest.mark.parametrize("path", sorted(PROGRAMS.glob("*.py")), ids=lambda path: path.stem)
 def test_the_programs_are_short_and_know_nothing_of_lstmprof(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 80
     assert "lstmprof" not in text
+
+
+@pytest.mark.parametrize(("steps", "timed"), [(8, 2), (10, 3), (16, 9)])
+def test_eight_steps_are_enough_for_a_run(steps: int, timed: int, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(SHORT, encoding="utf-8")
+    ended = ran(tmp_path, "run", "train.py", "--quiet", "--", steps)
+    assert (ended.returncode, ended.stdout) == (3, "trained\n"), ended.stderr
+    thin, wrote = ended.stderr.splitlines()
+    assert f"the run has {timed} timed and 3 profiled steps; its times are rough" in thin
+    assert wrote == "lstmprof: wrote traces/train; next: lstmprof diagnose traces/train"
+    facts = info(tmp_path, "train")
+    assert (len(facts["profiled_wall_ns"]), facts["iterations"]) == (3, timed)
+    table = ran(tmp_path, "breakdown", "traces/train", "--table", "steps", "--format", "json")
+    assert [row["step"] for row in json.loads(table.stdout)] == [0, 1, 2]
 
 
 def test_values_that_a_tagger_reads_word_by_word_are_its_first_finding(tmp_path: Path) -> None:
@@ -113,7 +203,8 @@ def test_a_gan_with_a_worker_and_accumulated_gradients_is_measured(tmp_path: Pat
     lines = [line for line in ended.stderr.splitlines() if line.startswith("lstmprof: ")]
     assert ended.returncode == 6, ended.stderr
     assert lines == [
-        "lstmprof: found 2 optimizers; a step ends with the last one (Adam)",
+        "lstmprof: a step ends with Adam (the last in turn), not with SGD; to change that, "
+        "name the function that runs one step with --step-function",
         "lstmprof: 5 backward passes per step",
         "lstmprof: wrote traces/gan; next: lstmprof diagnose traces/gan",
     ]

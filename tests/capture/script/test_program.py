@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from lstmprof.capture.pythons import python_of
+from lstmprof.errors import CaptureError
+
 #: name → what it does.
 SCRIPTS = {
     "shows": "import sys\nprint(__name__, __file__, sys.argv, sys.path[0])\nprint(input())",
@@ -40,13 +43,13 @@ def test_a_script_ends_as_it_does_alone(name: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPTS[name], encoding="utf-8")
     alone = ran(tmp_path, "train.py", "--size", "3")
     watched = ran(tmp_path, "-m", "lstmprof", "run", "train.py", "--", "--size", "3")
-    code = alone.returncode
-    assert watched.returncode == (128 - code if code < 0 else code)
+    assert watched.returncode == alone.returncode
     assert watched.stdout == alone.stdout
     others = [line for line in watched.stderr.splitlines() if line not in own(watched.stderr)]
     assert others == alone.stderr.splitlines()
-    assert [line for line in own(watched.stderr) if "did not write traces/train: " in line]
-    assert len(own(watched.stderr)) == (2 if name == "killed" else 1)
+    lines = [line for line in own(watched.stderr) if "did not write traces/train: " in line]
+    assert len(lines) == (0 if name in ("killed", "ends at once") else 1)
+    assert lines == own(watched.stderr)
     assert not list(tmp_path.glob("traces/*"))
 
 
@@ -120,3 +123,60 @@ def test_a_named_function_that_never_runs_is_told(function: str, line: str, tmp_
     told = ran(tmp_path, "-m", "lstmprof", "run", "train.py", "--step-function", function)
     assert told.returncode == 0
     assert line in told.stderr
+
+
+#: PyTorch for as much as a script needs whose steps are found; lstmprof needs more of it.
+FAKE_TORCH = {
+    "__init__.py": "__version__ = '0.4'\nfrom . import optim\n",
+    "optim/__init__.py": "from .optimizer import Optimizer\n",
+    "optim/optimizer.py": "class Optimizer:\n    def step(self): return None\n",
+}
+TRAINS = (
+    "import sys, torch\noptimizer = torch.optim.Optimizer()\n"
+    "for _ in range(60): optimizer.step()\nprint('trained', sys.version_info[:2])\nsys.exit(6)\n"
+)
+
+
+def torch_stand_in(folder: Path) -> None:
+    for name, text in FAKE_TORCH.items():
+        path = folder / "torch" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    (folder / "train.py").write_text(TRAINS, encoding="utf-8")
+
+
+def test_a_fault_of_lstmprof_leaves_the_training_alone_and_is_reported(tmp_path: Path) -> None:
+    torch_stand_in(tmp_path)
+    broken = (
+        "from lstmprof.capture.own import session\n"
+        "session.staging = None  # what lstmprof is about to call\n"
+    )
+    (tmp_path / "train.py").write_text(broken + TRAINS, encoding="utf-8")
+    watched = ran(tmp_path, "-m", "lstmprof", "run", "train.py")
+    assert (watched.returncode, watched.stdout) == (6, f"trained {sys.version_info[:2]}\n")
+    (line,) = watched.stderr.splitlines()
+    assert line.startswith("lstmprof: did not write traces/train: lstmprof failed")
+    assert "TypeError" in line
+    assert "(capture/own/session.py:" in line
+
+
+def test_a_script_under_python_3_7_ends_as_it_does_alone(tmp_path: Path) -> None:
+    try:
+        old = python_of(("3.7",), "the test").path
+    except CaptureError as fault:
+        pytest.skip(str(fault))
+    torch_stand_in(tmp_path)
+    watched = ran(tmp_path, "-m", "lstmprof", "run", "train.py", "--python", old)
+    assert (watched.returncode, watched.stdout) == (6, "trained (3, 7)\n")
+    (line,) = watched.stderr.splitlines()
+    assert line.startswith("lstmprof: did not write traces/train: ")
+
+
+def test_nothing_is_printed_while_the_script_runs(tmp_path: Path) -> None:
+    torch_stand_in(tmp_path)
+    bar = TRAINS.replace("print(", "sys.stderr.write('100%|###|'); print(file=sys.stderr); print(")
+    (tmp_path / "train.py").write_text(bar, encoding="utf-8")
+    watched = ran(tmp_path, "-m", "lstmprof", "run", "train.py")
+    bar_line, line = watched.stderr.splitlines()
+    assert bar_line == "100%|###|"
+    assert line.startswith("lstmprof: did not write")

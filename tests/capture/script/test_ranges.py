@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -28,6 +28,10 @@ class Phases:
         self.depth -= 1
 
 
+def called(do: Callable[..., Any], *arguments: Any) -> Any:
+    return do(*arguments)
+
+
 @pytest.fixture
 def phases() -> Phases:
     return Phases()
@@ -36,7 +40,7 @@ def phases() -> Phases:
 @pytest.fixture
 def ranges(phases: Phases) -> Iterator[TorchRanges]:
     """In profiled steps; its hooks are those of the whole process."""
-    found = TorchRanges(torch, phases)
+    found = TorchRanges(torch, phases, called)
     found.set(True)
     yield found
     found.set(False)
@@ -79,7 +83,7 @@ def test_a_profiled_step_has_its_phases_and_modules_once_loops_are_known(
 
 def test_steps_that_are_not_profiled_have_no_hook() -> None:
     backward, phases = torch.autograd.backward, Phases()
-    ranges = TorchRanges(torch, phases)
+    ranges = TorchRanges(torch, phases, called)
     ranges.set(True)
     assert torch.autograd.backward is not backward
     ranges.set(False)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lstmprof.capture.script.steps import OBSERVED, Steps, last_of
+from lstmprof.capture.script.steps import OBSERVED, OBSERVED_ELSEWHERE, Steps, last_of
 
 
 class Optimizer:
@@ -55,6 +55,13 @@ def test_a_step_ends_with_every_step_of_one_optimizer() -> None:
     assert steps.observed == OBSERVED
 
 
+def test_the_only_optimizer_of_a_script_ends_its_first_step() -> None:
+    steps, calls, _ = steps_of()
+    steps.optimizers = 1
+    steps.ends("torch", Optimizer())
+    assert calls == ["end", "begin"]
+
+
 @pytest.mark.parametrize(
     ("turns", "last"),
     [
@@ -77,7 +84,9 @@ def test_a_step_of_a_gan_ends_with_its_rarest_optimizer() -> None:
             steps.ends("torch", critic)
         steps.ends("torch", generator)
     assert calls == ["end", "begin"] * 3
-    assert notes == ["found 2 optimizers; a step ends with the last one (Generator)"]
+    (note,) = notes
+    assert "ends with Generator (the last in turn), not with Optimizer;" in note
+    assert "--step-function" in note
 
 
 def test_an_optimizer_that_comes_later_ends_no_step() -> None:
@@ -88,7 +97,8 @@ def test_an_optimizer_that_comes_later_ends_no_step() -> None:
     steps.ends("torch", other)
     steps.ends("torch", other)
     assert calls == ["end", "begin"]
-    assert notes == ["calls of Generator are not counted as steps"]
+    (note,) = notes
+    assert note.startswith("calls of Generator are not counted as steps, those of Optimizer are;")
 
 
 def test_what_follows_the_last_measured_step_is_left_alone() -> None:
@@ -112,10 +122,19 @@ def test_the_last_batch_of_an_epoch_is_followed_by_no_step() -> None:
 
 def test_keras_knows_its_steps_better_than_what_it_trains_with() -> None:
     steps, calls, _ = steps_of()
-    steps.ends("jax")
-    steps.ends("keras")
-    steps.ends("jax")
-    assert calls == ["end", "begin"] * 2
+    for source in ("jax gradient", "jax", "jax gradient", "keras", "jax"):
+        steps.ends(source)
+    assert calls == ["end", "begin"] * 3
+
+
+def test_a_better_source_is_observed_anew() -> None:
+    steps, calls, notes = steps_of()
+    for who, count in (("train.py:3", 1), ("update", 0)):
+        source = "tensorflow" if who == "update" else "tensorflow gradient"
+        for _ in range(OBSERVED_ELSEWHERE + count):
+            steps.ends(source, who)
+    assert calls == ["end", "begin"] * 3
+    assert notes == []
 
 
 def test_no_step_is_another_thread_s_or_a_forked_process_s(monkeypatch: Any) -> None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from diagnose.made import contributor, profile, span
 from diagnose.made_job import breakdown_of
@@ -211,3 +212,17 @@ def test_of_a_profile_that_hides_its_time_no_cause_is_named(error: float) -> Non
     assert told.outcome.state == "unknown"
     assert lack.kind in told.outcome.reason
     assert told.outcome.differs is (error == 0.01)
+
+
+@pytest.mark.parametrize(("host_ms", "longest"), [(112.8, "Session.run"), (0.1, "matmuls")])
+def test_the_longest_of_what_was_recorded_may_be_on_the_host(host_ms: float, longest: str) -> None:
+    lack = Lack("no launches", "no launch is recorded", 1.0, "causes of idle time", blinds=True)
+    op = {"name": "Session.run", "count": 1, "host_self_ns": round(host_ms * MS)}
+    parts = [
+        contributor("busy", "gemm", round(0.529 * MS), "sgemm", count=10),
+        contributor("idle", "unattributed", 113 * MS),
+    ]
+    tables = {"ops": pa.Table.from_pylist([op])}
+    told = alone(profile(*parts, device=0, lacks=(lack,), tables=tables))
+    assert told.outcome.state == "unknown"
+    assert longest in told.outcome.reason

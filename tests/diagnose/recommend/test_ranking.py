@@ -14,6 +14,7 @@ from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.breakdown.spans import Span
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.diagnose.recommend import LeftOut, Recommendation, ranked, sweep
+from lstmprof.diagnose.recommend.request import request_of
 from lstmprof.diagnose.recommend.sweep import Limits, candidates, recommended
 from lstmprof.errors import UsageError
 from lstmprof.runs.run import open_run
@@ -190,3 +191,8 @@ def test_nothing_more_is_begun_when_the_time_is_over(
     asked = recommended(found, TINY, tmp_path, Limits(most_s=0.0))
     assert [r.implementation for r in asked.ranking] == ["torch-nn-lstm"]
     assert [left.reason for left in asked.left_out] == ["the time limit (--minutes) was reached"]
+
+
+def test_an_unknown_device_is_refused_once_and_not_for_every_row() -> None:
+    with pytest.raises(UsageError, match="unknown device 'gpu'; give auto, cpu, cuda"):
+        request_of(None, {"hidden": 8}, {"device": "gpu"}, pytest.fail)

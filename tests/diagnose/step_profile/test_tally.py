@@ -80,6 +80,27 @@ def test_a_convolution_is_counted_once_and_by_its_name() -> None:
     }
 
 
+def test_kernels_of_one_op_are_one_convolution_and_gradients_by_their_names_two() -> None:
+    #  time 0          [convolution 2 kernels)   [convolution_backward: dgrad, wgrad, wgrad)
+    rows = [
+        row("op", "aten::cudnn_convolution", 0, 100, **HOST),
+        *launched(1, 20, 30, name="sm80_xmma_fprop_implicit_gemm_f32"),
+        *launched(2, 40, 50, name="sm80_xmma_fprop_implicit_gemm_f32"),
+        row("op", "aten::convolution_backward", 100, 200, **HOST),
+        *launched(3, 120, 130, name="cudnn::cnn::dgrad2d_alg1_1"),
+        *launched(4, 140, 150, name="cudnn::cnn::wgrad_alg0_engine"),
+        *launched(5, 160, 165, name="cudnn::cnn::wgrad_alg0_engine"),
+        row("op", "aten::bmm", 200, 300, **HOST),
+        *launched(6, 220, 230, name="ampere_sgemm_128x64_tn"),
+        *launched(7, 240, 250, name="ampere_sgemm_128x64_tn"),
+    ]
+    assert tallied(rows, only=("product", "convolution", "kernel")) == {
+        "kernel": [7, 65, 10, 10],
+        "product": [1, 20, 20, 20],
+        "convolution": [3, 45, 15, 20],
+    }
+
+
 def test_an_op_that_calls_another_of_its_kind_is_not_counted_beside_it() -> None:
     #  time 0    10                  90  100      110   140  150
     #       [conv2d [thnn_conv2d [_slow_conv2d_forward) )  )
@@ -212,7 +233,7 @@ def test_what_cannot_be_known_has_no_row() -> None:
         ("rnn", "", "nobody_knows", None),
         ("optimizer", "", "Memcpy DtoD (Device -> Device)", "copy"),
         ("optimizer", "", "multi_tensor_apply_kernel", "pointwise"),
-        ("embedding", "", "split_embedding_codegen_forward_unweighted_kernel", "pointwise"),
+        ("embedding", "", "split_embedding_codegen_forward_unweighted_kernel", "embedding"),
         ("layout", "", "transpose_readWrite_alignment_kernel", "copy"),
         ("transfer", "", "[CUDA memcpy HtoD]", "copy"),
         ("memset", "", "[CUDA memset]", "memset"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from lstmprof.events.annotate.kernel_names import is_product, kernel_name
@@ -144,3 +146,13 @@ def test_a_product_says_so(kernel: str) -> None:
 @pytest.mark.parametrize("kernel", HELPERS)
 def test_what_a_library_launches_around_a_product_is_none(kernel: str) -> None:
     assert not is_product(kernel)
+
+
+def test_a_name_without_end_is_named_by_its_beginning() -> None:
+    deep = "void " + "Kernel<" * 5000 + "int" + ">" * 5000 + "(int)"
+    assert kernel_name(deep).own.startswith("Kernel")
+    assert not is_product(deep)
+    begin = time.process_time()
+    for number in range(3):
+        is_product("void " + "a<" * 500_000 + ">" * 500_000 + str(number))
+    assert time.process_time() - begin < 3

@@ -7,8 +7,11 @@
   is called ``while``, and ``gradients/<loop>/<node>_grad/…``. The condition runs once more than
   the body, which tells how often the loop ran and with how many time steps.
 
-A loop holds a cell where it has a cell's op, or a product with σ and tanh. TensorFlow's profiler
-tells no shapes on a host thread by itself.
+A loop holds a cell if it has a cell's op, a product in a scope with a cell's name, a product with σ
+and tanh, or products that make gates. TensorFlow's profiler records no shapes on host threads, and
+omits short ops, such as σ and tanh of a small layer: of many Keras layers it shows the products and
+their scope alone. Then the widths of the products show the cell, if shapes were recorded beside the
+profile.
 """
 
 from __future__ import annotations
@@ -22,10 +25,20 @@ import numpy as np
 
 from lstmprof.breakdown.host import computing
 from lstmprof.breakdown.recurrent.call import Call
-from lstmprof.breakdown.recurrent.cells import CELL, PRODUCT, SIGMOID, TANH, Op, cells_of, unit_of
+from lstmprof.breakdown.recurrent.cells import (
+    CELL,
+    PRODUCT,
+    SIGMOID,
+    TANH,
+    Op,
+    cells_of,
+    layer_named,
+    unit_of,
+)
 from lstmprof.breakdown.recurrent.loop import Loop, calls_of, in_words
 from lstmprof.breakdown.recurrent.network import Network, by_length, dtype_named
 from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, shape_at
+from lstmprof.breakdown.recurrent.profiles.torch_compiled import gated_units
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import UNKNOWN, EventTable
@@ -42,13 +55,18 @@ _BLOCK = re.compile(r"BlockLSTM(?:V2)?")
 _BLOCK_GRADIENT = re.compile(r"BlockLSTMGrad(?:V2)?")
 _CELLS = {"LSTMBlockCell": "lstm", "GRUBlockCell": "gru", "GRUBlockCellV2": "gru"}
 _CONDITION = "LoopCond"
+#: Keras's Bidirectional calls its layers ``forward_lstm`` and ``backward_lstm``.
+_DIRECTION = re.compile(r"(bidirectional[^/]*/)(?:forward|backward)_")
+#: So many nodes that ran equally often tell how often the program ran. Chosen by hand.
+LEAST_NODES = 4
 
 
 @dataclass(frozen=True)
 class _Node:
     """What a node's name says: its loop, whether it computes a gradient, what its op is to a cell.
 
-    ``part`` is ``body`` or ``cond`` where the name tells it.
+    ``part`` is ``body`` or ``cond`` where the name tells it; ``scope`` the path up to the innermost
+    name of a recurrent layer or cell, if there is one.
     """
 
     op_type: str
@@ -56,6 +74,7 @@ class _Node:
     part: str | None
     gradient: bool
     sort: int | None
+    scope: str | None
 
 
 def _node(name: str) -> _Node | None:
@@ -68,7 +87,14 @@ def _node(name: str) -> _Node | None:
     if not placed and op_type == _CONDITION:
         part = "cond"
     gradient = bool(_GRADIENT.search((loop or path) + "/"))
-    return _Node(op_type, loop, part, gradient, _sort(op_type))
+    scope = _named_scope(path) if loop else None
+    return _Node(op_type, loop, part, gradient, _sort(op_type), scope)
+
+
+def _named_scope(path: str) -> str | None:
+    parts = path.split("/")
+    last = next((n for n in range(len(parts) - 1, 0, -1) if layer_named(parts[n - 1])), None)
+    return "/".join(parts[:last]) if last else None
 
 
 def _sort(op_type: str) -> int | None:
@@ -110,6 +136,16 @@ class _Step:
                 return weight[0] if weight else None
         return None
 
+    def runs(self, turns: int) -> int | None:
+        """How often the program ran: as often as most nodes outside of loops, if that fits."""
+        outside = Counter(
+            int(self.codes[row]) for row in self.rows.tolist() if self.node(row).loop is None
+        )
+        usual = Counter(outside.values()).most_common(1)
+        if not usual or usual[0][1] < LEAST_NODES or turns % usual[0][0]:
+            return None
+        return usual[0][0]
+
     def op(self, row: int) -> Op:
         """What the node is to a cell."""
         shapes, dtypes = self.inputs.shapes(row), self.inputs.dtypes(row)
@@ -141,7 +177,8 @@ def tensorflow_calls(events: EventTable) -> Iterator[Call]:
 def _matters(node: _Node) -> bool:
     """Whether it may be a layer, or a cell in a loop."""
     layer = _CUDNN.fullmatch(node.op_type) or _BLOCK.fullmatch(node.op_type)
-    return bool(layer) or node.sort == CELL or (node.loop is not None and node.sort == TANH)
+    in_loop = node.loop is not None and node.sort in (PRODUCT, TANH)
+    return bool(layer) or node.sort == CELL or in_loop
 
 
 def _with_gradients(
@@ -274,20 +311,29 @@ def _loops(
         code = int(step.codes[row])
         firsts.setdefault(code, row)
         counts[code] += 1
+    loop = step.node(rows[0]).loop
     pattern = [row for code, row in firsts.items() if step.nodes[code].sort is not None]
     sorts = [step.node(row).sort for row in pattern]
-    if not (CELL in sorts or {PRODUCT, SIGMOID, TANH} <= set(sorts)):
-        return
-    turns = min(counts[int(step.codes[row])] for row in pattern)
-    runs = conditions - turns if conditions > turns and turns % (conditions - turns) == 0 else 1
     units = tuple(_units(step, pattern))
+    products = [step.op(row) for row in pattern if step.node(row).sort == PRODUCT]
+    if products and not any(unit.hidden for unit in units):
+        operands = [(op.data, op.weight) for op in products]
+        units = gated_units(operands, products[0].dtype) or units
+    if not units:
+        return
+    turns = max(counts[int(step.codes[r])] for r in pattern if step.node(r).sort in (PRODUCT, CELL))
+    marked = step.events.ints("step", UNKNOWN)[rows[0]] != UNKNOWN
+    if conditions > turns and turns % (conditions - turns) == 0:
+        runs: int | None = conditions - turns
+    else:
+        runs = 1 if marked or conditions else step.runs(turns)
+    told, runs = runs is not None, runs or 1
     cells = [s for s in sorts if s == CELL]
     op = (
         step.node(pattern[sorts.index(CELL)]).op_type
         if cells
         else in_words([s for s in sorts if s is not None])
     )
-    marked = step.events.ints("step", UNKNOWN)[rows[0]] != UNKNOWN
     for of_run, of_backward in zip(
         _split(step, rows, runs), _split(step, backward, runs), strict=True
     ):
@@ -295,12 +341,13 @@ def _loops(
         yield Loop(
             form=CELL_OP if cells else LOOP,
             op=op,
-            count=turns // runs,
+            count=turns // runs if told else None,
             units=units,
             rows=of_run,
             backward=of_backward[computing(step.events)[of_backward]],
-            time_steps_told=marked or conditions > 0,
+            time_steps_told=told,
             reads_after=step.reads_after(last_ns),
+            layer=_DIRECTION.sub(r"\1", loop) if loop and _DIRECTION.search(loop) else None,
         )
 
 
@@ -321,10 +368,33 @@ def _units(step: _Step, pattern: Sequence[int]) -> Iterator[Network]:
     if cells:
         yield from (_cell(step, row) for row in cells)
         return
+    named = _named_cells(step, pattern)
+    if named:
+        for scope, rows in named.items():
+            yield unit_of([step.op(row) for row in rows], layer_named(scope.rpartition("/")[2]))
+        return
     ops = [step.op(row) for row in pattern]
-    one = sum(op.sort == TANH for op in ops) <= 2
-    for places in [list(range(len(ops)))] if one else cells_of(ops):
-        yield unit_of([ops[place] for place in places])
+    if {PRODUCT, SIGMOID, TANH} <= {op.sort for op in ops}:
+        one = sum(op.sort == TANH for op in ops) <= 2
+        for places in [list(range(len(ops)))] if one else cells_of(ops):
+            yield unit_of([ops[place] for place in places])
+    elif (unit := unit_of(ops)).hidden:
+        yield unit
+
+
+def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
+    """The nodes of each scope with a cell's name, else with a layer's, that holds a product."""
+    scopes: dict[str, list[int]] = {}
+    for row in pattern:
+        if scope := step.node(row).scope:
+            scopes.setdefault(scope, []).append(row)
+    with_products = {
+        scope: rows
+        for scope, rows in scopes.items()
+        if any(step.node(row).sort == PRODUCT for row in rows)
+    }
+    cells = {s: r for s, r in with_products.items() if "cell" in s.rpartition("/")[2].lower()}
+    return cells or with_products
 
 
 def _cell(step: _Step, row: int) -> Network:

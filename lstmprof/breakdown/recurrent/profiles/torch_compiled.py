@@ -36,7 +36,7 @@ def compiled_regions(events: EventTable) -> Ints:
     return np.asarray(inherited(events.rows_named("parent_id"), outermost), np.int64)
 
 
-def compiled_units(
+def gated_units(
     operands: Sequence[tuple[Shape | None, Shape | None]], dtype: str | None
 ) -> tuple[Network, ...]:
     """The cells of a time step by the (data, weight) of its products; empty where none fit."""

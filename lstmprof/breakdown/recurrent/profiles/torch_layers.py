@@ -11,6 +11,7 @@ An op's inputs say the network, where shapes were recorded (``aten/src/ATen/nati
 - ``aten::mkldnn_rnn_layer(input, W, U, b, b, hx, cx, …)``: one direction of one layer.
 
 A list of tensors is recorded since PyTorch 2.1; before that the inner op's tensors have to do.
+Autocast puts an op into another of its name; only the inner one has the type that it computes in.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ _VENDORS = {
     "aten::miopen_rnn": "MIOpen",
     "aten::mkldnn_rnn_layer": "oneDNN",
 }
+#: What a layer of ATen's own computes with.
+_MATMULS = ("aten::addmm", "aten::mm", "addmm", "mm")
 _PACKED = "long int"
 #: What stands before the states among the inputs of a vendor's op: input, weights and more.
 _STATE_PLACE = {"aten::_cudnn_rnn": 4, "aten::miopen_rnn": 3, "aten::mkldnn_rnn_layer": 5}
@@ -100,6 +103,8 @@ def layer_calls(events: EventTable) -> Iterator[Call]:
         inside: dict[str, list[int]] = {}
         for place in inner[first:last].tolist():
             inside.setdefault(texts[names[place]], []).append(place)
+        for name in _VENDORS.keys() & inside.keys():
+            inside[name] = _innermost(inside[name], parent)
         op = _Op(inputs, row, texts[names[row]], inside, parent)
         library = next((v for n, v in _VENDORS.items() if op.named(n)), "ATen")
         network = _network(op)
@@ -113,6 +118,12 @@ def layer_calls(events: EventTable) -> Iterator[Call]:
             step=_known(step[row]),
             rows=(row,),
         )
+
+
+def _innermost(rows: list[int], parent: Ints) -> list[int]:
+    """Return those of ``rows`` in which no other of them is nested."""
+    around = {int(parent[row]) for row in rows}
+    return [row for row in rows if row not in around]
 
 
 def _known(value: Any) -> int | None:
@@ -130,13 +141,22 @@ def _network(op: _Op) -> Network:
                 _of_onednn(op, vendors) if "mkldnn" in name else _of_vendor(op, vendors[0], name)
             )
             network = _filled(network, inner)
-    network = replace(network, cell=outer[1] if outer else network.cell)
+    network = replace(
+        network, cell=outer[1] if outer else network.cell, dtype=_dtype(op) or network.dtype
+    )
     if network.time_steps is not None and network.units is not None:
         return replace(network, cells=network.time_steps * network.units)
     if not any(op.named(name) for name in _VENDORS) and network.cell == "lstm":
         chunks = sum(len(rows) for name, rows in op.inside.items() if _CHUNK.fullmatch(name))
         return replace(network, cells=chunks or None)  # a cell divides its gates once
     return network
+
+
+def _dtype(op: _Op) -> str | None:
+    """Return the element type of the vendor's op, else of a matmul inside; None without either."""
+    rows = [op.named(name)[0] for name in (*_VENDORS, *_MATMULS) if op.named(name)]
+    named = (dtype_named(next(iter(op.inputs.dtypes(row)), None)) for row in rows)
+    return next((dtype for dtype in named if dtype), None)
 
 
 def _filled(network: Network, other: Network) -> Network:

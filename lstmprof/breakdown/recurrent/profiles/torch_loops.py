@@ -40,7 +40,7 @@ from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, shape_at
 from lstmprof.breakdown.recurrent.profiles.repeats import Repeat, repeats
 from lstmprof.breakdown.recurrent.profiles.torch_compiled import (
     compiled_regions,
-    compiled_units,
+    gated_units,
     name_of,
     ran_once,
 )
@@ -84,11 +84,13 @@ class _Tokens:
 def loop_calls(events: EventTable) -> Iterator[Call]:
     """A call of each loop of cells that PyTorch ran op by op."""
     sorts = _sorts(events)
-    rows, regions = _outermost(events, sorts), compiled_regions(events)
-    if not (np.isin(sorts[rows], (CELL, SIGMOID)) | (regions[rows] != NONE)).any():
+    rows = _outermost(events, sorts)
+    reader = _Reader(events, Inputs(events), sorts)
+    if not np.isin(sorts[rows], (CELL, SIGMOID)).any() and not reader.gates(
+        rows[sorts[rows] == PRODUCT]
+    ):
         return
-    reader = _Reader(events, Inputs(events))
-    ops = _around(events, rows)
+    ops, regions = _around(events, rows), compiled_regions(events)
     is_token = np.bincount(rows, minlength=len(events)) > 0
     step, rank = events.ints("step", UNKNOWN)[ops], events.ints("rank", UNKNOWN)[ops]
     for members in Groups(rank, thread_ids(events)[ops], step).members():
@@ -140,8 +142,15 @@ def _around(events: EventTable, rows: Ints) -> Ints:
 class _Reader:
     """What the recorded inputs of products, activations and cell ops say."""
 
-    def __init__(self, events: EventTable, inputs: Inputs) -> None:
+    def __init__(self, events: EventTable, inputs: Inputs, sorts: Ints) -> None:
         self.inputs = inputs
+        inner, parent = (
+            np.flatnonzero(np.isin(sorts, (CELL, PRODUCT))),
+            events.rows_named("parent_id"),
+        )
+        inner = inner[parent[inner] != NONE]
+        self._inside = np.full(len(events), NONE)
+        self._inside[parent[inner]] = inner
         self.names, self.texts = events.texts("name")
         self._shapes = events.texts("shapes")[0]
         self._places = tuple(events.ints(column, UNKNOWN) for column in ("rank", "step"))
@@ -159,6 +168,12 @@ class _Reader:
             self._memory[key] = _operands(self.name(row), self.inputs.shapes(row))
         return self._memory[key]
 
+    def gates(self, products: Ints) -> bool:
+        """Whether one of these products makes three or four outputs of each input."""
+        distinct = products[np.unique(self._shapes[products], return_index=True)[1]]
+        weights = (self.operands(row)[1] for row in distinct.tolist())
+        return any(w and w[1] in (GATES["lstm"] * w[0], GATES["gru"] * w[0]) for w in weights)
+
     def gradients(self, row: int) -> Counter[Shape | None]:
         """Of the step of ``row`` the gradients of weights, by their shapes."""
         if not self._counts:
@@ -171,9 +186,11 @@ class _Reader:
         return tuple(int(column[row]) for column in self._places)
 
     def dtype(self, row: int) -> str | None:
-        """The element type of its first input that is a tensor."""
+        """Return the element type of its first tensor; under autocast that of the op inside."""
+        inside = int(self._inside[row])
         named = (dtype_named(dtype) for dtype in self.inputs.dtypes(row))
-        return next((dtype for dtype in named if dtype), None)
+        of_row = next((dtype for dtype in named if dtype), None)
+        return of_row if inside == NONE else self.dtype(inside) or of_row
 
     def codes(self, rows: Ints, sorts: Ints, compiled: Flags) -> Ints:
         """A number a row, equal where ops do the same to tensors of the same widths."""
@@ -242,16 +259,18 @@ def _holds_cell(reader: _Reader, tokens: _Tokens, places: Sequence[int]) -> bool
         return False
     if CELL in sorts or sorts >= {PRODUCT, SIGMOID, TANH}:
         return True
-    return bool(_compiled_units(reader, tokens, places))
+    return bool(_units_of_gates(reader, tokens, places))
 
 
-def _compiled_units(reader: _Reader, tokens: _Tokens, places: Sequence[int]) -> tuple[Network, ...]:
-    """The cells in these tokens, where they are products that were compiled with the rest."""
-    at = list(places)
-    if (tokens.sorts[at] != PRODUCT).any() or (tokens.regions[at] == NONE).any():
+def _units_of_gates(reader: _Reader, tokens: _Tokens, places: Sequence[int]) -> tuple[Network, ...]:
+    """The cells in these tokens by products of all gates, whatever the activations are."""
+    at = np.array(places)
+    sorts = tokens.sorts[at]
+    if CELL in sorts:
         return ()
-    rows = tokens.rows[at].tolist()
-    return compiled_units([reader.operands(row) for row in rows], reader.dtype(rows[0]))
+    rows = tokens.rows[at[sorts == PRODUCT]].tolist()
+    dtype = reader.dtype(rows[0]) if rows else None
+    return gated_units([reader.operands(row) for row in rows], dtype) if rows else ()
 
 
 def _begins(sorts: Sequence[int]) -> bool:
@@ -265,7 +284,9 @@ class _Run:
         self._reader, self._tokens, self._run = reader, tokens, run
         self.pattern = tokens.rows[run.start : run.start + run.period].tolist()
         self.sorts = tokens.sorts[run.start : run.start + run.period].tolist()
-        self._compiled = _compiled_units(reader, tokens, range(run.start, run.start + run.period))
+        told = {SIGMOID, TANH} <= set(self.sorts)
+        places = range(run.start, run.start + run.period)
+        self._gated = () if told else _units_of_gates(reader, tokens, places)
         self.units = tuple(self._units())
 
     def loop(self, weights_told: bool) -> Loop:
@@ -289,9 +310,9 @@ class _Run:
 
     def _regions(self) -> list[int]:
         """What was compiled that its products ran in, in order; empty where nothing was."""
-        if not self._compiled:
-            return []
         regions = self._tokens.regions[self._run.start : self._run.end]
+        if not self._gated or NONE in regions:
+            return []
         return list(dict.fromkeys(regions.tolist()))
 
     def _rows(self, regions: Sequence[int]) -> Ints:
@@ -304,7 +325,7 @@ class _Run:
     def _is_one_loop(self, regions: Sequence[int]) -> bool:
         """Whether no second loop of another layer of the same widths may be in it."""
         names = [self._reader.name(row) for row in regions]
-        return not self._compiled or (len(names) >= self._run.count and ran_once(names))
+        return not regions or (len(names) >= self._run.count and ran_once(names))
 
     def weights(self) -> list[Shape | None]:
         """Of each product of the pattern the shape of its weight; of a cell op's both."""
@@ -342,8 +363,8 @@ class _Run:
             rows = (row for row, s in zip(self.pattern, self.sorts, strict=True) if s == CELL)
             yield from (self._cell_op(row) for row in rows)
             return
-        if self._compiled:
-            yield from self._compiled
+        if self._gated:
+            yield from self._gated
             return
         ops = [self._op(row, s) for row, s in zip(self.pattern, self.sorts, strict=True)]
         for places in cells_of(ops):
@@ -360,8 +381,7 @@ class _Run:
     def _cell_op(self, row: int) -> Network:
         match = _CELL.fullmatch(self._reader.name(row))
         cell = (match[1] or match[2]) if match else None
-        shapes, dtypes = self._reader.inputs.shapes(row), self._reader.inputs.dtypes(row)
-        dtype = dtype_named(dtypes[0] if dtypes else None)
+        shapes, dtype = self._reader.inputs.shapes(row), self._reader.dtype(row)
         if match and match[2]:
             state = shape_at(shapes, 2, 2)
             hidden = state[1] if state else None

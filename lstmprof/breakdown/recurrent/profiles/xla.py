@@ -5,7 +5,7 @@ body/…/dot_general``, of the backward pass ``transpose(jvp(forward))``. On a C
 event around its body's; on a GPU the body's kernels come round on a stream. The products' operands
 (``formats.xplane.hlo``) tell the network: their number and widths the cell, where no activation is
 seen, because a fusion holds it. One product of x and h at once does not tell how wide h is: what a
-tanh reads does.
+tanh reads does. Without operands a cell's name in the path of a product tells the cell alone.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lstmprof.breakdown.recurrent.call import Call
-from lstmprof.breakdown.recurrent.cells import unit_of_both, unit_of_products
+from lstmprof.breakdown.recurrent.cells import layer_named, unit_beside_tanh, unit_of_products
 from lstmprof.breakdown.recurrent.loop import Loop, calls_of
-from lstmprof.breakdown.recurrent.network import Network, Shape, dtype_named
+from lstmprof.breakdown.recurrent.network import GATES, Network, Shape, dtype_named
 from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, shape_at
 from lstmprof.breakdown.recurrent.profiles.repeats import repeats
 from lstmprof.events.groups import Groups
@@ -37,6 +37,7 @@ _WHILE = re.compile(r"while(?:\.\d+)?")
 _BODY = re.compile(r"(.*?/while)/body/")
 #: Shapes of several operands: a tanh has one.
 _SEVERAL = re.compile(r"\],\s*\[")
+_DOT = re.compile(r"(?:^|/)dot_general$")
 _TRANSPOSED = re.compile(r"transpose\((jvp\([^()]*\))\)")
 
 
@@ -87,8 +88,9 @@ class _Reader:
     def __init__(self, events: EventTable) -> None:
         self.codes, self._paths = events.texts("op_name")
         self.names = events.texts("name")[0]
-        self.is_product = events.where("shapes", _SEVERAL.search)
-        self.is_tanh = (events.texts("shapes")[0] != NONE) & ~self.is_product
+        several = events.where("shapes", _SEVERAL.search)
+        self.is_tanh = (events.texts("shapes")[0] != NONE) & ~several
+        self.is_product = several | (~self.is_tanh & events.where("op_name", _DOT.search))
         self.start_ns, self.end_ns = events.start_ns, events.end_ns
         self.rank, self.step = (events.ints(name, UNKNOWN) for name in ("rank", "step"))
         self.ops = self._in_order(events.is_kind("op") & (self.codes != NONE))
@@ -236,20 +238,38 @@ def _loops(reader: _Reader, turns: Sequence[_Turns], after: int | None) -> Itera
 
 
 def _units(reader: _Reader, turns: _Turns) -> tuple[Network, ...]:
-    """The cells of a time step by its products, as many of one sort as there may be."""
+    """Return the cells of a time step by its products, as few of one sort as there may be.
+
+    Products before or after the cells, of a head within the loop, are left out.
+    """
     operands = [reader.operands(row) for row in turns.products]
     tanhs = [shape for row in turns.tanhs if (shape := reader.widths(row))]
+    path = reader.path(turns.products[0])
+    named = layer_named(path[len(turns.path) :]) or layer_named(turns.path)
     if None in operands:
-        return ()
+        return (Network(named if named in GATES else None),) if named else ()
     pairs = [each for each in operands if each]
+    for size in range(len(pairs), 0, -1):
+        for first in range(len(pairs) - size + 1):
+            units = _units_of(pairs[first : first + size], tanhs, named)
+            whole = size == len(pairs)
+            if units and (whole or any(units[0].hidden in shape for shape in tanhs)):
+                dtype = reader.dtype(turns.products[first])
+                return tuple(_with(unit, dtype) for unit in units)
+    return ()
+
+
+def _units_of(
+    pairs: Sequence[tuple[Shape, Shape]], tanhs: Sequence[Shape], named: str | None
+) -> tuple[Network, ...]:
     for cells in range(1, len(pairs) + 1):
         size, rest = divmod(len(pairs), cells)
         if rest:
             continue
-        units = [_unit(pairs[at : at + size], tanhs) for at in range(0, len(pairs), size)]
+        starts = range(0, len(pairs), size)
+        units = tuple(_unit(pairs[at : at + size], tanhs, named) for at in starts)
         if all(unit.hidden for unit in units):
-            dtype = reader.dtype(turns.products[0])
-            return tuple(_with(unit, dtype) for unit in units)
+            return units
     return ()
 
 
@@ -257,22 +277,36 @@ def _with(unit: Network, dtype: str | None) -> Network:
     return Network(unit.cell, batch=unit.batch, inputs=unit.inputs, hidden=unit.hidden, dtype=dtype)
 
 
-def _unit(operands: Sequence[tuple[Shape, Shape]], tanhs: Sequence[Shape]) -> Network:
-    """One cell's: the data are the first operand of each product, or else the second."""
-    for weights, batches in (
-        ([_weight(b, a) for a, b in operands], {_other(a, b) for a, b in operands}),
-        ([_weight(a, b) for a, b in operands], {_other(b, a) for a, b in operands}),
-    ):
+def _unit(
+    operands: Sequence[tuple[Shape, Shape]], tanhs: Sequence[Shape], named: str | None
+) -> Network:
+    """Return one cell by its products, each of data and a weight or of a weight and data.
+
+    If several fit, it is the one whose states a tanh reads.
+    """
+    left, right = operands[0]
+    fitting = []
+    for batch in dict.fromkeys((_other(left, right), _other(right, left))):
+        weights = [_weight_beside(batch, pair) for pair in operands]
         known = [weight for weight in weights if weight]
-        if len(known) < len(weights) or len(batches) != 1:
+        if len(known) < len(weights):
             continue
-        batch = batches.pop()
-        unit, hidden = unit_of_products(known), _width_beside(batch, tanhs)
+        unit, hidden = unit_of_products(known, named), _width_beside(batch, tanhs)
         if unit.hidden is None and hidden:
-            unit = unit_of_both(known, hidden)
+            unit = unit_beside_tanh(known, hidden)
         if unit.hidden:
-            return replace(unit, batch=batch)
-    return Network()
+            fitting.append(replace(unit, batch=batch))
+    states = [set(shape) for shape in tanhs]
+    read = [unit for unit in fitting if {unit.batch, unit.hidden} in states]
+    return next(iter(read or fitting), Network())
+
+
+def _weight_beside(batch: int | None, pair: tuple[Shape, Shape]) -> Shape | None:
+    """(inner, outer) of the operand beside which the other one has ``batch`` sequences."""
+    for data, weight in (pair, pair[::-1]):
+        if batch is not None and _other(data, weight) == batch:
+            return _weight(weight, data)
+    return None
 
 
 def _width_beside(batch: int | None, tanhs: Sequence[Shape]) -> int | None:

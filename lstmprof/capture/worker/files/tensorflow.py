@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from lstmprof.capture.worker.files import SEED, Arrays, Step, UsersFile
-from lstmprof.capture.worker.loops.tensorflow import loss_of, targets_of
+from lstmprof.capture.worker.loops.tensorflow import loss_of, set_tf32, targets_of
 from lstmprof.errors import CaptureError
 from lstmprof.implementations import tensorflow as layers
 from lstmprof.workloads import Workload
@@ -65,7 +65,8 @@ class File(UsersFile):
             layers.mixed_precision(precision)
 
     def first_step(self, network: Any, workload: Workload, batch: Any, device: str) -> Step:
-        """As a graph, on the device that TensorFlow chooses."""
+        """As a graph in strict float32, on the device that TensorFlow chooses."""
+        set_tf32(False)  # on by default, and too coarse for the check
         targets = targets_of(workload, batch, self.TIME_MAJOR)
         lengths = (batch.lengths.astype(np.int32),) if workload.variable_length else ()
         own = self.parameters(network)

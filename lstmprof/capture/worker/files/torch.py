@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional
 import torch
 
 from lstmprof.capture.worker.files import SEED, Arrays, Step, UsersFile
-from lstmprof.capture.worker.loops._torch_modes import strict_cudnn
+from lstmprof.capture.worker.loops._torch_modes import set_tf32
 from lstmprof.capture.worker.loops.torch import loss_of
 from lstmprof.workloads import Workload
 
@@ -38,12 +38,12 @@ class File(UsersFile):
         network = network.to(device).train()
         lengths = torch.from_numpy(batch.lengths)
         told = (lengths,) if workload.variable_length else ()
-        with strict_cudnn():
-            outputs = network(torch.from_numpy(batch.inputs).to(device), *told)
-            self.refuse_unless_shaped(workload, outputs)
-            targets = torch.from_numpy(batch.targets).to(device)
-            loss = loss_of(workload, outputs, targets, lengths, self.TIME_MAJOR)
-            loss.backward()
+        set_tf32("fp32")
+        outputs = network(torch.from_numpy(batch.inputs).to(device), *told)
+        self.refuse_unless_shaped(workload, outputs)
+        targets = torch.from_numpy(batch.targets).to(device)
+        loss = loss_of(workload, outputs, targets, lengths, self.TIME_MAJOR)
+        loss.backward()
         gradients = {
             name: (torch.zeros_like(p) if p.grad is None else p.grad).cpu().numpy()
             for name, p in self.parameters(network).items()

@@ -21,10 +21,8 @@ from lstmprof.capture.worker.profiling import (
     no_ranges,
     throwaway_steps,
 )
-from lstmprof.capture.worker.shapes import OpInputs, written
+from lstmprof.capture.worker.shapes import FILE, OpInputs, written
 from lstmprof.implementations import Implementation
-
-SHAPES = "shapes.json"
 
 
 class Trainer(Profiler):
@@ -85,7 +83,7 @@ class Trainer(Profiler):
             kernels = first_found(raw, self.needles())
             files = [compressed(raw, os.path.join(folder, name + ".gz"))]
         shutil.rmtree(logs, ignore_errors=True)
-        shapes = written(self.shapes(folder), os.path.join(os.path.dirname(folder), SHAPES))
+        shapes = written(self.shapes(folder), os.path.join(os.path.dirname(folder), FILE))
         return Profiled(walls_ns, losses, files, kernels, cost, shapes)
 
     def shapes(self, folder: str) -> Iterable[OpInputs]:
@@ -112,6 +110,8 @@ class Trainer(Profiler):
         """A finished session, and each step's wall time and loss; ``at_end`` is its last."""
         walls_ns, outcomes = [], []
         with self.recorder.recording(folder) as session:
+            if self.recorder.starts_late:
+                self.step(no_ranges)
             for number in steps:
                 seen = both(ranges, self.recorder.annotated(number))
                 start_ns = time.perf_counter_ns()

@@ -5,7 +5,7 @@ Source of what is fused: TensorFlow's remapper, grappler/optimizers/remapper.cc.
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Iterator, List, Optional
+from typing import Any, Iterable, Iterator, List, Optional, Set
 
 from lstmprof.capture.worker import shapes
 
@@ -13,18 +13,35 @@ from lstmprof.capture.worker import shapes
 FUSED_INTO = ("BiasAdd", "Add", "AddV2", "Tanh", "Sigmoid", "Relu", "Elu", "LeakyRelu")
 
 
-def inputs_of(nodes: Iterable[Any]) -> Iterator[shapes.OpInputs]:
-    """Those of each node, and of the product that may be fused into it."""
+def inputs_of(nodes: Iterable[Any], batch: Optional[int] = None) -> Iterator[shapes.OpInputs]:
+    """Yield those of each node, and of the product that may be fused into it.
+
+    ``batch`` is the first dimension of tensors in the body of a loop, if the graph leaves it open.
+    """
     for op in nodes:
-        yield _inputs(op, op.name)
+        yield _inputs(op, op.name, batch)
         product = _fused_product(op)
         if product is not None:
-            yield _inputs(product, op.name + shapes.FUSED)
+            yield _inputs(product, op.name + shapes.FUSED, batch)
 
 
-def _inputs(op: Any, name: str) -> shapes.OpInputs:
+def nodes_of(graph: Any, seen: Optional[Set[str]] = None) -> Iterator[Any]:
+    """Yield the nodes of ``graph`` and of the functions that it calls, such as those of loops."""
+    seen = set() if seen is None else seen
+    for node in graph.get_operations():
+        yield node
+    for name, function in getattr(graph, "_functions", {}).items():
+        if name not in seen and hasattr(function, "graph"):
+            seen.add(name)
+            for node in nodes_of(function.graph, seen):
+                yield node
+
+
+def _inputs(op: Any, name: str, batch: Optional[int]) -> shapes.OpInputs:
+    if "while" not in getattr(getattr(op, "graph", None), "name", ""):
+        batch = None  # elsewhere a reshape may have joined batch and time
     inputs = getattr(op, "inputs", ())  # a condition's placeholders have no such list in 2.8
-    tensors = [(_static(each.shape), each.dtype.base_dtype.name) for each in inputs]
+    tensors = [(_static(each.shape, batch), each.dtype.base_dtype.name) for each in inputs]
     return shapes.of_tensors(name, tensors)
 
 
@@ -39,5 +56,10 @@ def _fused_product(op: Any) -> Optional[Any]:
     return None
 
 
-def _static(shape: Any) -> Optional[List[Optional[int]]]:
-    return None if shape.ndims is None else shape.as_list()
+def _static(shape: Any, batch: Optional[int]) -> Optional[List[Optional[int]]]:
+    if shape.ndims is None:
+        return None
+    dimensions: List[Optional[int]] = shape.as_list()
+    if dimensions[:1] == [None]:
+        dimensions[0] = batch
+    return dimensions

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 from typing import Any, Callable, ContextManager
 
 import torch
 
 from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.worker.profilers.torch import fp32_precision
 from lstmprof.errors import CaptureError
 
 #: PyTorch 1.0 has no bfloat16
@@ -21,24 +21,26 @@ _ANOTHER = "choose another --precision"
 
 
 def set_tf32(precision: str) -> None:
-    """Allow TF32 where ``precision`` is tf32; forbid it elsewhere.
+    """Allow TF32 if ``precision`` is tf32; forbid it otherwise, oneDNN's short types too.
+
+    PyTorch 2.9 has a second set of switches, of which a narrow one overrules a wide one that a
+    script set. torch and its compiler raise when they read a switch on which the sets disagree.
 
     Raises:
-        CaptureError: this torch does not know of it.
+        CaptureError: this torch has no TF32.
     """
+    allowed = precision == "tf32"
     if hasattr(torch.backends.cuda, "matmul"):  # since 1.7, the first that rounds to TF32
-        torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
-        torch.backends.cudnn.allow_tf32 = precision == "tf32"
-    elif precision == "tf32":
+        torch.backends.cuda.matmul.allow_tf32 = allowed
+        torch.backends.cudnn.allow_tf32 = allowed
+    elif allowed:
         raise _lacks("TF32", _ANOTHER)
-
-
-def strict_cudnn() -> ContextManager[Any]:
-    """cuDNN without TF32."""
-    flags = torch.backends.cudnn.flags
-    has_tf32 = "allow_tf32" in inspect.signature(flags).parameters  # since 1.7
-    strict: ContextManager[Any] = flags(enabled=True, **({"allow_tf32": False} if has_tf32 else {}))
-    return strict
+    if fp32_precision("cuda", "matmul") is not None:
+        backends = torch.backends
+        for switch in (backends.cuda.matmul, backends.cudnn.rnn, backends.cudnn.conv):
+            switch.fp32_precision = "tf32" if allowed else "ieee"
+        for switch in (backends.mkldnn.matmul, backends.mkldnn.rnn, backends.mkldnn.conv):
+            switch.fp32_precision = "ieee"
 
 
 def autocast(precision: str, device_type: str) -> Callable[[], ContextManager[Any]]:

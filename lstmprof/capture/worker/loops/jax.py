@@ -27,7 +27,7 @@ import numpy as np
 
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import loops
+from lstmprof.capture.worker import driver, loops
 from lstmprof.capture.worker.host import thread_count
 from lstmprof.capture.worker.peaks import Run
 from lstmprof.capture.worker.profilers import jax as profilers
@@ -51,17 +51,7 @@ def device_of(requested: str) -> str:
     if requested == "cpu":
         jax.config.update("jax_platforms", "cpu")
         return requested
-    devices = _gpus()
-    if requested == "auto":
-        return "cuda:0" if devices else "cpu"
-    if int(requested.partition(":")[2]) >= len(devices):
-        raise CaptureError(
-            "device {} is not available: jax {} sees {} GPU(s)".format(
-                requested, jax.__version__, len(devices)
-            ),
-            "use --device cpu, or install a jax built for CUDA",
-        )
-    return requested
+    return driver.chosen(requested, driver.jax_sees)
 
 
 def _gpus() -> List[Any]:

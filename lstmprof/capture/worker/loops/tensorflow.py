@@ -16,15 +16,15 @@ tensorflow/python/training/experimental/loss_scale.py 2.21.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, List, Sequence, Set, Tuple
+from typing import Any, Callable, Iterator, List, Sequence, Tuple
 
 import numpy as np
 import tensorflow as tf
 
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import loops, shapes
-from lstmprof.capture.worker.loops._nodes import inputs_of
+from lstmprof.capture.worker import driver, loops, shapes
+from lstmprof.capture.worker.loops._nodes import inputs_of, nodes_of
 from lstmprof.capture.worker.peaks import Run
 from lstmprof.capture.worker.profilers import tensorflow as profilers
 from lstmprof.capture.worker.profiling import Ranges
@@ -41,21 +41,11 @@ def device_of(requested: str) -> str:
     Raises:
         CaptureError: this TensorFlow does not see it.
     """
-    devices = tf.config.list_physical_devices("GPU")
-    if requested == "auto":
-        requested = "cuda:0" if devices else "cpu"
-    if requested == "cpu":
-        return requested
-    number = int(requested.partition(":")[2])
-    if number >= len(devices):
-        raise CaptureError(
-            "device {} is not available: tensorflow {} sees {} GPU(s)".format(
-                requested, tf.__version__, len(devices)
-            ),
-            "use --device cpu, or install a tensorflow built for CUDA",
-        )
-    tf.config.set_visible_devices(devices[number], "GPU")
-    return requested
+    device = driver.chosen(requested, driver.tensorflow_sees)
+    if device != "cpu":
+        number = int(device.partition(":")[2])
+        tf.config.set_visible_devices(tf.config.list_physical_devices("GPU")[number], "GPU")
+    return device
 
 
 def set_threads(threads: int) -> None:
@@ -116,7 +106,7 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
     def shapes(self, folder: str) -> Iterator[shapes.OpInputs]:
         """By the graph of the compiled step: the profiler tells no shapes (2.21)."""
         batch = tf.nest.map_structure(tf.constant, self.batch)
-        return inputs_of(_nodes(self.function.get_concrete_function(*batch).graph, set()))
+        return inputs_of(nodes_of(self.function.get_concrete_function(*batch).graph))
 
     def needles(self) -> Sequence[Tuple[str, str]]:
         """Operators of the implementation, unless XLA fused them."""
@@ -293,14 +283,3 @@ def _divided(gradient: Any, scale: tf.Tensor) -> Any:
 def loss_scaling(precision: str) -> Unscaled:
     """The scaling that ``precision`` needs."""
     return DynamicallyScaled() if precision == "amp-fp16" else Unscaled()
-
-
-def _nodes(graph: Any, seen: Set[str]) -> Iterator[Any]:
-    """The nodes of ``graph`` and of the functions that it calls, those of loops among them."""
-    for node in graph.get_operations():
-        yield node
-    for name, function in getattr(graph, "_functions", {}).items():
-        if name not in seen and hasattr(function, "graph"):
-            seen.add(name)
-            for node in _nodes(function.graph, seen):
-                yield node

@@ -26,7 +26,7 @@ import torch
 
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import loops, shapes
+from lstmprof.capture.worker import driver, loops, shapes
 from lstmprof.capture.worker.loops._torch_modes import autocast, scaler, set_switches, set_tf32
 from lstmprof.capture.worker.peaks import Run, faster
 from lstmprof.capture.worker.profilers import torch as profilers
@@ -44,16 +44,7 @@ def device_of(requested: str) -> str:
     Raises:
         CaptureError: this torch does not see it.
     """
-    if requested == "auto":
-        requested = "cuda:0" if torch.cuda.is_available() else "cpu"
-    if requested != "cpu" and int(requested.partition(":")[2]) >= torch.cuda.device_count():
-        raise CaptureError(
-            "device {} is not available: torch {} sees {} CUDA device(s)".format(
-                requested, torch.__version__, torch.cuda.device_count()
-            ),
-            "use --device cpu, or install a torch built for CUDA",
-        )
-    return requested
+    return driver.chosen(requested, driver.torch_sees)
 
 
 def set_threads(threads: int) -> None:
@@ -74,6 +65,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         self.optimizer = optimizer_of(self.workload, self.module, request.cuda_graph)
         self._set_precision(request.precision)
         self.cuda_graph, self.warmup = request.cuda_graph, request.warmup_iterations
+        self.is_profiled = request.steps_to_profile > 0
         self.graphed: Optional[GraphedWork] = None
         batch: Any = workloads.batch(self.workload, request.seed)
         inputs = batch.inputs if self.implementation.TIME_MAJOR else batch.inputs.swapaxes(0, 1)
@@ -131,6 +123,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
     ) -> torch.Tensor:
         """The step as a CUDA graph, captured at the first call with these very buffers."""
         if self.graphed is None:
+            self._attach_profiler()
             self.buffers = inputs, targets
             work = self._computed if self.scaler is None else self._gradients
             captured = functools.partial(work, no_ranges, inputs, targets)
@@ -141,6 +134,13 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         if self.scaler is not None:
             self._update(ranges)
         return loss
+
+    def _attach_profiler(self) -> None:
+        """Begin and end a session: a graph that is older than CUPTI may have no kernels in it."""
+        profilers.keep_profiler_attached()
+        if self.recorder is self and profilers.HAS_KINETO and self.is_profiled:
+            with self.recording(""):
+                pass
 
     def _computed(
         self, ranges: Ranges, inputs: torch.Tensor, targets: torch.Tensor
@@ -336,7 +336,6 @@ class GraphedWork:
         optimizer: Any,
         warmup: int,
     ) -> None:
-        profilers.keep_profiler_attached()
         with weights_kept(module, optimizer):
             side = torch.cuda.Stream()
             side.wait_stream(torch.cuda.current_stream())

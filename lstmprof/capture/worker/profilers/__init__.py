@@ -27,6 +27,11 @@ class Profiler:
     tells_shapes = False  # it can record the shapes of ops' inputs, where told ``with_shapes``
     with_shapes = False
 
+    @property
+    def starts_late(self) -> bool:
+        """Whether a session may lose its first kernels: then an unmarked step comes first."""
+        return False
+
     def find_device(self) -> None:
         """Take the device that this process works on by now."""
 

@@ -53,7 +53,8 @@ class TensorflowProfiler(Profiler):
     def settings(self) -> Dict[str, Any]:
         """TensorFlow's own, as they are now; what this version does not tell is None."""
         threading, on_cpu = tf.config.threading, self.device == "cpu"
-        doubled = (tf.constant(tried()) * 2.0).numpy() if on_cpu else None
+        eager = tf.executing_eagerly()  # in a graph a tensor has no value
+        doubled = (tf.constant(tried()) * 2.0).numpy() if on_cpu and eager else None
         return {
             "deterministic": _told("python.framework.config", "is_op_determinism_enabled"),
             "onednn": _told("python.util._pywrap_util_port", "IsMklEnabled"),

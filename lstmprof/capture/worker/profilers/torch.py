@@ -34,6 +34,11 @@ class TorchProfiler(Profiler):
     profiler = "torch.profiler" if HAS_KINETO else "torch.autograd.profiler"
     device = torch.device("cpu")
 
+    @property
+    def starts_late(self) -> bool:
+        """On a GPU: seen with torch 2.11 and CUDA 13.0 (pytorch/pytorch#192021)."""
+        return bool(self.device.type == "cuda")
+
     def find_device(self) -> None:
         """Take the current GPU where this process has work on one, else the CPU."""
         on_gpu = torch.cuda.is_initialized()
@@ -196,6 +201,24 @@ def places_of(events: Sequence[Any]) -> Optional[calibration.Places]:
     )
 
 
+#: ``fp32_precision`` of matmuls -> the name by which ``get_float32_matmul_precision`` returns it
+MATMUL_PRECISIONS = {"none": "highest", "ieee": "highest", "tf32": "high", "bf16": "medium"}
+
+
+def fp32_precision(*place: str) -> Optional[str]:
+    """Return ``fp32_precision`` of a place in ``torch.backends``; None before PyTorch 2.9.
+
+    Once a script has set one, torch raises when the switches before it are read.
+    """
+    if not hasattr(torch._C, "_get_fp32_precision_getter"):
+        return None
+    found: Any = torch.backends
+    for name in place:
+        found = getattr(found, name, None)
+    precision: Optional[str] = getattr(found, "fp32_precision", None)
+    return precision
+
+
 def settings(device_type: str) -> Dict[str, Any]:
     """torch's own, as they are now; what this version does not tell is left out."""
     mkldnn = getattr(torch.backends, "mkldnn", None)  # since 1.1
@@ -205,7 +228,7 @@ def settings(device_type: str) -> Dict[str, Any]:
         "anomaly_mode": _asked("is_anomaly_enabled"),
         "deterministic": _asked("are_deterministic_algorithms_enabled"),  # since 1.8
         "onednn": available and onednn if isinstance(onednn, bool) or not available else None,
-        "matmul_precision": _asked("get_float32_matmul_precision"),  # since 1.12
+        "matmul_precision": _matmul_precision(device_type),
         "intra_op_threads": torch.get_num_threads(),
         "inter_op_threads": _asked("get_num_interop_threads"),
     }
@@ -216,9 +239,29 @@ def settings(device_type: str) -> Dict[str, Any]:
         facts,
         cudnn_deterministic=torch.backends.cudnn.deterministic,
         cudnn_benchmark=torch.backends.cudnn.benchmark,
-        matmul_tf32=getattr(getattr(torch.backends.cuda, "matmul", None), "allow_tf32", None),
-        cudnn_tf32=getattr(torch.backends.cudnn, "allow_tf32", None),
+        **_tf32(),
     )
+
+
+def _matmul_precision(device_type: str) -> Optional[str]:
+    """Return what ``get_float32_matmul_precision`` (since 1.12) would, without its error."""
+    precision = fp32_precision("mkldnn" if device_type == "cpu" else "cuda", "matmul")
+    if precision is not None:
+        return MATMUL_PRECISIONS.get(precision)
+    older: Optional[str] = _asked("get_float32_matmul_precision")
+    return older
+
+
+def _tf32() -> Dict[str, Optional[bool]]:
+    """Whether matmuls and cuDNN's recurrent layers may use TF32; None before PyTorch 1.7."""
+    matmul, cudnn = fp32_precision("cuda", "matmul"), fp32_precision("cudnn", "rnn")
+    if matmul is not None and cudnn is not None:
+        return {"matmul_tf32": matmul == "tf32", "cudnn_tf32": cudnn == "tf32"}
+    products = getattr(torch.backends.cuda, "matmul", None)
+    return {
+        "matmul_tf32": getattr(products, "allow_tf32", None),
+        "cudnn_tf32": getattr(torch.backends.cudnn, "allow_tf32", None),
+    }
 
 
 def _asked(name: str) -> Any:

@@ -1,0 +1,241 @@
+"""``python -m benchmarks.gpu.questions``: what nobody has yet seen on a GPU, one answer per line.
+
+Each question is a process of its own with a time limit, and its answer a line of JSON. It needs
+NumPy and torch; JAX's command buffers are compared by two captures of the session.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from lstmprof.capture.worker.meters import Gpu
+
+ROOT = Path(__file__).resolve().parents[2]
+#: One question, at most. Eight of them fit into seven minutes.
+LIMIT_S = 50.0
+STEPS = 3
+Answer = dict[str, Any]
+
+
+def autocast_type(torch: Any, device: str) -> Answer:
+    """Return the types with which nn.LSTM is called under autocast to bfloat16."""
+    kind = device.partition(":")[0]
+    layer, inputs = torch.nn.LSTM(64, 64).to(device), torch.randn(16, 8, 64, device=device)
+    with recorded(torch, device) as events, torch.autocast(kind, torch.bfloat16):
+        output, _ = layer(inputs)
+    types = {
+        f"{event['name']} {event['args'].get('Input type', [''])[0]}"
+        for event in events
+        if event["name"].endswith(("::lstm", "_cudnn_rnn", "mkldnn_rnn_layer"))
+    }
+    return {"output": str(output.dtype), "calls": sorted(types)}
+
+
+def lost_kernels(torch: Any, device: str) -> Answer:
+    """Return launches without a kernel after 2 s of idleness, with an unmarked step and without."""
+    step = lstm_step(torch, device)
+    answer: Answer = {}
+    for first in (0, 1):
+        time.sleep(2)
+        with recorded(torch, device) as events:
+            for _ in range(first + STEPS):
+                step()
+        answer[f"after {first} steps"] = linked(events)
+    return answer
+
+
+def replayed_graph(torch: Any, device: str) -> Answer:
+    """Return the kernels of a graph's replay, captured before and after a first session."""
+    answer: Answer = {}
+    for after in (False, True):
+        if after:
+            with recorded(torch, device):
+                torch.zeros(1, device=device)
+        data = torch.randn(256, 256, device=device)
+        (data @ data).relu()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            (data @ data).relu()
+        with recorded(torch, device) as events:
+            for _ in range(STEPS):
+                graph.replay()
+            torch.cuda.synchronize()
+        answer["after a session" if after else "before any session"] = linked(events)
+    return answer
+
+
+def algorithm(torch: Any, device: str) -> Answer:
+    """Return cuDNN's kernels on both sides of a change of its algorithm, hidden 192 and 193."""
+    return {
+        f"hidden {hidden}": kernels_of(torch, device, lstm_step(torch, device, hidden))
+        for hidden in (192, 193)
+    }
+
+
+def energy(torch: Any, device: str) -> Answer:
+    """Return watts by the energy counter, over loads of 0.2 to 5 s."""
+    gpu = Gpu.of(device) if device != "cpu" else None
+    data, answer = torch.randn(2048, 2048, device=device), {}
+    for length_s in (0.2, 0.5, 1.0, 2.0, 5.0):
+        before, began_s = gpu and gpu.energy_mj(), time.perf_counter()
+        while time.perf_counter() - began_s < length_s:
+            data @ data
+            settle(torch, device)
+        took_s, after = time.perf_counter() - began_s, gpu and gpu.energy_mj()
+        known = before is not None and after is not None
+        answer[f"{length_s} s"] = (after - before) / 1e3 / took_s if known else None
+    return answer
+
+
+def warm_up(torch: Any, device: str) -> Answer:
+    """Return step times and the clock from the first step on, after 2 s of idleness."""
+    step, gpu = lstm_step(torch, device), Gpu.of(device) if device != "cpu" else None
+    time.sleep(2)
+    rows, began_s = [], time.perf_counter()
+    while time.perf_counter() - began_s < 3:
+        start_s = time.perf_counter()
+        step()
+        clock = gpu.state()["gpu_sm_clock_mhz"] if gpu else None
+        rows.append((start_s - began_s, 1e3 * (time.perf_counter() - start_s), clock))
+    places = [0, 1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, len(rows) - 1]
+    chosen = [rows[place] for place in places if place < len(rows)]
+    return {"at s, ms, MHz": [[round(at, 3), round(ms, 3), mhz] for at, ms, mhz in chosen]}
+
+
+def bias_adds(torch: Any, device: str) -> Answer:
+    """Return the kernels of a linear layer with a bias, from small to large."""
+    answer: Answer = {}
+    for rows, width in ((20, 1280), (512, 4096), (16384, 8192)):
+        layer = torch.nn.Linear(320, width).to(device)
+        data = torch.randn(rows, 320, device=device)
+        answer[f"{rows} x {width}"] = kernels_of(torch, device, partial(layer, data))
+    return answer
+
+
+QUESTIONS: dict[str, Callable[[Any, str], Answer]] = {
+    "autocast type": autocast_type,
+    "lost kernels": lost_kernels,
+    "replayed graph": replayed_graph,
+    "algorithm": algorithm,
+    "energy": energy,
+    "warm-up": warm_up,
+    "bias adds": bias_adds,
+}
+
+
+def lstm_step(torch: Any, device: str, hidden: int = 64) -> Callable[[], None]:
+    """Return a training step of a small LSTM that ends with a synchronisation."""
+    layer = torch.nn.LSTM(hidden, hidden).to(device)
+    inputs = torch.randn(20, 16, hidden, device=device)
+
+    def step() -> None:
+        layer(inputs)[0].sum().backward()
+        settle(torch, device)
+
+    step()
+    return step
+
+
+def settle(torch: Any, device: str) -> None:
+    """Wait for the GPU."""
+    if device != "cpu":
+        torch.cuda.synchronize()
+
+
+@contextmanager
+def recorded(torch: Any, device: str) -> Iterator[list[dict[str, Any]]]:
+    """Record what happens within; the list has the events of the trace afterwards."""
+    events: list[dict[str, Any]] = []
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if device != "cpu":
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    with torch.profiler.profile(activities=activities, record_shapes=True) as session:
+        yield events
+        settle(torch, device)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "trace.json")
+        session.export_chrome_trace(str(path))
+        found = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+    events += (event for event in found if event.get("ph") == "X" and "args" in event)
+
+
+def linked(events: list[dict[str, Any]]) -> Answer:
+    """Return how many launches and kernels there are, and how many of them do not fit."""
+    kernels = [event for event in events if event.get("cat") == "kernel"]
+    calls = {e["args"].get("correlation"): e for e in events if "Launch" in e["name"]}
+    seen = Counter(kernel["args"].get("correlation") for kernel in kernels)
+    early = [k for k in kernels if k["ts"] < calls.get(k["args"].get("correlation"), k)["ts"]]
+    without = sum(correlation not in seen for correlation in calls)
+    return {
+        "launches": len(calls),
+        "kernels": len(kernels),
+        "launches without a kernel": without,
+        "kernels before their launch": len(early),
+    }
+
+
+def kernels_of(torch: Any, device: str, step: Callable[[], Any]) -> dict[str, int]:
+    """Return how often each kernel runs in ``step``, called a second time."""
+    step()
+    with recorded(torch, device) as events:
+        step()
+    return dict(Counter(event["name"] for event in events if event.get("cat") == "kernel"))
+
+
+def main() -> int:
+    """Ask all questions, or the one that ``--question`` names, in this process."""
+    parser = argparse.ArgumentParser(prog="benchmarks.gpu.questions", description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("traces/gpu"))
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--question", choices=QUESTIONS)
+    asked = parser.parse_args()
+    if asked.question:
+        import torch
+
+        print(json.dumps(QUESTIONS[asked.question](torch, asked.device)))
+        return 0
+    asked.out.mkdir(parents=True, exist_ok=True)
+    with (asked.out / "questions.jsonl").open("w", encoding="utf-8") as file:
+        faults = 0
+        for name in QUESTIONS:
+            answer = answered(name, asked.device)
+            faults += "fault" in answer
+            print(json.dumps(answer), flush=True)
+            print(json.dumps(answer), file=file, flush=True)
+    return min(faults, 1)
+
+
+def answered(name: str, device: str) -> Answer:
+    """Ask one question in a process of its own; a fault is its last line."""
+    command = [sys.executable, "-m", "benchmarks.gpu.questions", "--question", name]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path[1:]])}
+    try:
+        done = subprocess.run(
+            [*command, "--device", device],
+            **{"capture_output": True, "text": True, "timeout": LIMIT_S},
+            cwd=ROOT,
+            env=environment,
+        )
+    except subprocess.TimeoutExpired:
+        return {"question": name, "fault": f"not done after {LIMIT_S:.0f} s"}
+    lines = (done.stderr if done.returncode else done.stdout).strip().splitlines() or [""]
+    if done.returncode:
+        return {"question": name, "fault": lines[-1]}
+    return {"question": name, "answer": json.loads(lines[-1])}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

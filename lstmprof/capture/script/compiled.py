@@ -1,0 +1,204 @@
+"""Find the step among the compiled functions of a script: ``jax.jit`` and ``tf.function``.
+
+A compiled function runs its Python code only while it is traced. What updates parameters or
+computes gradients there marks the outermost compiled function around it; from then on each call of
+that function ends a step. Outside of compiled functions an update ends a step itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+from typing import Any, Callable, Dict, List, Union
+
+from lstmprof.capture.script.marking import Seen
+from lstmprof.capture.script.sizes import GraphSizes
+from lstmprof.capture.script.steps import Steps, rank
+
+#: Packages whose frames are not the script's.
+_LIBRARIES = (
+    *("jax", "jaxlib", "equinox", "optax", "flax", "haiku", "tensorflow", "keras"),
+    *("torch", "lstmprof"),
+)
+
+
+class Calls(threading.local):
+    """The compiled functions that run in a thread, by name, outermost first."""
+
+    def __init__(self) -> None:
+        self.names: List[str] = []
+        self.gradients = 0  # gradient functions that run, one inside the other
+
+
+class Program:
+    """The compiled functions of one framework, and which of them train."""
+
+    def __init__(self, steps: Steps, is_abstract: Callable[[Any], bool]) -> None:
+        self._steps, self._is_abstract = steps, is_abstract
+        self._calls = Calls()
+        self._trained_by: Dict[str, str] = {}
+
+    def call(self, name: str, function: Any, args: Any, kwargs: Any) -> Any:
+        """Return the result of a compiled function; end a step if it is the outermost that trains.
+
+        ``name`` stays the same when a function is compiled anew.
+        """
+        names = self._calls.names
+        names.append(name)
+        try:
+            result = function(*args, **kwargs)
+        finally:
+            names.pop()
+        if not names and name in self._trained_by:
+            self._steps.ends(self._trained_by[name], name, outcome=result)
+        return result
+
+    def is_step(self, name: str) -> bool:
+        """Return whether the function of this name trains, and is in no other."""
+        return not self._calls.names and name in self._trained_by
+
+    def trains(self, source: str, who: Any, outcome: Any) -> None:
+        """Note that parameters are updated, or gradients computed, here and now."""
+        self._steps.safely(self._trains, source, who, outcome)
+
+    def _trains(self, source: str, who: Any, outcome: Any) -> None:
+        if self._calls.names:
+            outermost = self._calls.names[0]
+            before = self._trained_by.get(outermost)
+            if before is None or rank(source) > rank(before):
+                self._trained_by[outermost] = source
+        elif not self._is_abstract(outcome):
+            self._steps.ends(source, who, outcome=outcome)
+
+    def gradients(self, source: str, function: Any) -> Any:
+        """Return ``function``, which computes gradients, so that it is noted as training."""
+
+        @functools.wraps(function)
+        def computed(*args: Any, **kwargs: Any) -> Any:
+            calls = self._calls
+            calls.gradients += 1
+            try:
+                result = function(*args, **kwargs)
+            finally:
+                calls.gradients -= 1
+            if not calls.gradients:
+                self.trains(source, caller(), result)
+            return result
+
+        return computed
+
+
+class _Jitted(Seen):
+    """A function that ``jax.jit`` or ``jax.pmap`` compiled."""
+
+    def __init__(self, program: Program, function: Any) -> None:
+        super().__init__(function)
+        self.__dict__.update(_program=program, _title=name_of(function))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        own = self.__dict__
+        return own["_program"].call(own["_title"], own["__wrapped__"], args, kwargs)
+
+
+def watch_jax(program: Program, jax: Any) -> None:
+    """Watch the functions that a script compiles, and those that compute gradients."""
+
+    def compiling(compile_function: Any) -> Any:
+        @functools.wraps(compile_function)
+        def compiled(*args: Any, **kwargs: Any) -> Any:
+            made = compile_function(*args, **kwargs)
+            if hasattr(made, "lower"):
+                return _Jitted(program, made)
+            return lambda function: _Jitted(program, made(function))  # a decorator with options
+
+        return compiled
+
+    def differentiating(make: Any) -> Any:
+        @functools.wraps(make)
+        def made(*args: Any, **kwargs: Any) -> Any:
+            return program.gradients("jax gradient", make(*args, **kwargs))
+
+        return made
+
+    for name, around in (
+        ("jit", compiling),
+        ("pmap", compiling),
+        ("grad", differentiating),
+        ("value_and_grad", differentiating),
+    ):
+        if hasattr(jax, name):
+            setattr(jax, name, around(getattr(jax, name)))
+
+
+def watch_updates(program: Program, package: Any) -> None:
+    """Watch ``apply_updates`` of optax or equinox."""
+    apply_updates = package.apply_updates
+
+    @functools.wraps(apply_updates)
+    def applied(*args: Any, **kwargs: Any) -> Any:
+        result = apply_updates(*args, **kwargs)
+        program.trains("jax", caller(), result)
+        return result
+
+    package.apply_updates = applied
+
+
+def watch_functions(program: Program, sizes: GraphSizes, module: Any) -> None:
+    """Watch the calls of ``tf.function``; ``module`` defines its class."""
+    call = module.Function.__call__
+
+    @functools.wraps(call)
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        name = name_of(getattr(self, "_python_function", self))
+        result = program.call(name, call, (self, *args), kwargs)
+        if program.is_step(name):
+            sizes.function = self
+        return result
+
+    module.Function.__call__ = called
+
+
+def watch_tapes(program: Program, module: Any) -> None:
+    """Watch ``GradientTape.gradient``."""
+    tape = module.GradientTape
+    tape.gradient = program.gradients("tensorflow gradient", tape.gradient)
+
+
+def has_tracers(outcome: Any) -> bool:
+    """Return whether JAX only traces: ``outcome`` has no values yet."""
+    jax = sys.modules["jax"]
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(outcome))
+
+
+def builds_a_graph(outcome: Any) -> bool:
+    """Return whether TensorFlow only builds a graph now."""
+    return not sys.modules["tensorflow"].executing_eagerly()
+
+
+def name_of(function: Any) -> str:
+    """Return the name of a function and its place: ``train_step (train.py:31)``."""
+    code = getattr(function, "__code__", None)
+    while code is None and hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+        code = getattr(function, "__code__", None)
+    name = getattr(function, "__qualname__", None) or type(function).__name__
+    name = name.rpartition("<locals>.")[2]
+    return name if code is None else "{} ({})".format(name, _place(code, code.co_firstlineno))
+
+
+def caller() -> str:
+    """Return the place of the script's line that runs now: ``train.py:31``."""
+    frame: Union[Any, None] = sys._getframe(1)
+    while frame is not None and frame.f_back is not None and _is_library(frame):
+        frame = frame.f_back
+    return "" if frame is None else _place(frame.f_code, frame.f_lineno)
+
+
+def _is_library(frame: Any) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] in _LIBRARIES
+
+
+def _place(code: Any, line: int) -> str:
+    return "{}:{}".format(os.path.basename(code.co_filename), line)

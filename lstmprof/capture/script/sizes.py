@@ -1,0 +1,123 @@
+"""Record the sizes of recurrent layers, as inputs of their ops: by modules' calls or a graph.
+
+A profile without shapes does not say how many time steps a layer has. Its module's input does, for
+the price of a list entry per call; TensorFlow's compiled step has them in its graph. What reads the
+inputs is ``breakdown.recurrent``, as if the profiler had recorded them. Source:
+torch/nn/modules/rnn.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Iterator, List, NamedTuple, Optional
+
+from lstmprof.capture.worker.shapes import OpInputs, StepInputs
+
+#: How the profiler writes the element type of a packed sequence's batch sizes.
+_BATCH_SIZES = "long int"
+
+
+class _Call(NamedTuple):
+    """One call of a recurrent module in the profiled step of this number."""
+
+    step: int
+    module: Any
+    shape: Any
+    batch_sizes: Any  # of a packed sequence: the number of sequences per time step
+    dtype: str
+
+
+class ModuleSizes:
+    """The calls of recurrent modules in profiled steps."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        rnn = torch.nn.modules.rnn
+        self._recurrent = (rnn.RNNBase, rnn.RNNCellBase)
+        self._calls: List[_Call] = []
+
+    def note(self, step: int, module: Any, arguments: Any) -> None:
+        """Note that ``module`` is called with these arguments, if it is recurrent."""
+        if not isinstance(module, self._recurrent) or not arguments:
+            return
+        data, batch_sizes = arguments[0], None
+        if isinstance(data, self._torch.nn.utils.rnn.PackedSequence):
+            data, batch_sizes = data.data, data.batch_sizes
+        self._calls.append(_Call(step, module, data.shape, batch_sizes, self._dtype(data)))
+
+    def of_last(self, steps: int, count: int) -> Iterator[StepInputs]:
+        """Yield the inputs of the ops of the last ``count`` of so many steps, numbered from 0."""
+        first = steps - count + 1
+        for call in self._calls:
+            if call.step >= first:
+                name, shapes, dtypes = (
+                    _of_cell(call) if hasattr(call.module, "weight_ih") else _of_layer(call)
+                )
+                yield name, shapes, dtypes, call.step - first
+
+    def _dtype(self, data: Any) -> str:
+        """Return what the op computes in, as the profiler names it: ``float16``."""
+        dtype = data.dtype
+        with contextlib.suppress(Exception):  # autocast has had several interfaces
+            kind = data.device.type
+            if self._torch.is_autocast_enabled(kind):
+                dtype = self._torch.get_autocast_dtype(kind)
+        return str(dtype).replace("torch.", "")
+
+
+class GraphSizes:
+    """The inputs of the nodes of the ``tf.function`` that is the step, or of a session's graph."""
+
+    def __init__(self) -> None:
+        self.function: Any = None
+        self.graph: Any = None  # of TensorFlow 1
+        self.batch: Optional[int] = None  # of Keras's fit, whose graph leaves it open
+
+    def inputs(self) -> List[OpInputs]:
+        """Return those on which the function's graphs agree: it may be traced several times."""
+        from lstmprof.capture.worker.loops._nodes import inputs_of, nodes_of
+
+        traced: List[Any] = getattr(self.function, "_list_all_concrete_functions", list)()
+        listed = [self.graph] if self.graph is not None else [each.graph for each in traced]
+        graphs = [list(inputs_of(nodes_of(graph), self.batch)) for graph in listed]
+        others = [{repr(inputs) for inputs in graph} for graph in graphs[1:]]
+        return [
+            inputs
+            for inputs in (graphs[0] if graphs else ())
+            if all(repr(inputs) in graph for graph in others)
+        ]
+
+
+def _of_layer(call: _Call) -> OpInputs:
+    """Return the inputs of ``aten::lstm`` and its like: data, states, weights."""
+    module, data = call.module, list(call.shape)
+    weights = [list(weight.shape) for layer in module.all_weights for weight in layer]
+    directions = 2 if module.bidirectional else 1
+    width = getattr(module, "proj_size", 0) or module.hidden_size
+    shapes, dtypes = [data], [call.dtype]  # type: List[Any], List[str]
+    if call.batch_sizes is not None:
+        batch = int(call.batch_sizes[0])
+        shapes.append(list(call.batch_sizes.shape))
+        dtypes.append(_BATCH_SIZES)
+    elif len(data) == 3:
+        batch = data[0 if module.batch_first else 1]
+    else:  # one sequence: the op gets a batch of it
+        batch, place = 1, 0 if module.batch_first else 1
+        data.insert(place, 1)
+    state = [module.num_layers * directions, batch, width]
+    memory = [*state[:2], module.hidden_size]
+    shapes += [[state, memory] if module.mode == "LSTM" else state, weights]
+    return "aten::" + module.mode.lower(), shapes, dtypes
+
+
+def _of_cell(call: _Call) -> OpInputs:
+    """Return the inputs of ``aten::lstm_cell`` and its like: data, state, two weights."""
+    module, data = call.module, list(call.shape)
+    if len(data) == 1:  # the op gets a batch of it
+        data.insert(0, 1)
+    state: Any = [data[0], module.hidden_size]
+    weights = [list(weight.shape) for weight in (module.weight_ih, module.weight_hh)]
+    gates = weights[0][0] // module.hidden_size
+    kind = {4: "lstm", 3: "gru"}.get(gates) or "rnn_" + module.nonlinearity
+    shapes = [data, [state, state] if kind == "lstm" else state, *weights]
+    return "aten::{}_cell".format(kind), shapes, [call.dtype]

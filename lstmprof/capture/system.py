@@ -1,0 +1,123 @@
+"""What ``lstmprof check --system`` prints: whether this machine can measure on a GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from lstmprof.capture.worker.driver import SEES, Driver, Seen, driver, wheel_for, why_no_gpu
+
+OK, MISSING = "ok", "missing"
+#: A framework that is not imported by then hangs.
+_IMPORT_S = 300.0
+#: Of the NVIDIA driver: 1 lets only root read the GPU's counters.
+_PARAMETERS = Path("/proc/driver/nvidia/params")
+#: Of Linux: above 2 no user reads the CPU's counters.
+_PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One thing of the machine; ``next_step`` is empty if nothing is to do."""
+
+    name: str
+    state: str
+    sentence: str
+    next_step: str = ""
+
+
+def lines() -> Iterator[Line]:
+    """Yield the driver, each framework, then what a profile needs."""
+    found = driver()
+    yield _driver(found)
+    with ThreadPoolExecutor() as pool:  # each framework is imported in a process of its own
+        yield from pool.map(lambda name: _framework(name, found), SEES)
+    yield from _shared_files()
+    yield _cupti(found)
+    yield _nsys()
+    yield from _counters()
+
+
+def _driver(found: Driver) -> Line:
+    if not found.gpus:
+        return Line("driver", MISSING, found.fault)
+    allowed = "an unknown CUDA" if found.cuda is None else "CUDA {}.{}".format(*found.cuda)
+    gpus = ", ".join(found.gpus)
+    return Line("driver", OK, f"NVIDIA driver {found.version} allows {allowed}; {gpus}")
+
+
+def _framework(name: str, found: Driver) -> Line:
+    if importlib.util.find_spec(name) is None:
+        step = wheel_for(name, found) if found.gpus else f'pip install "lstmprof[{name}]"'
+        return Line(name, MISSING, "not installed", step)
+    command = [sys.executable, "-m", "lstmprof.capture.worker.driver", name]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_IMPORT_S)
+        seen = Seen(**json.loads(done.stdout.splitlines()[-1]))
+    except (subprocess.TimeoutExpired, IndexError, ValueError):
+        return Line(name, MISSING, "it cannot be imported", f'python -c "import {name}" says why')
+    build = f"built for CUDA {seen.built_for}" if seen.built_for else "built without CUDA"
+    if seen.gpus:
+        sees = f"{seen.version}, {build}, sees {seen.gpus} GPU(s)"
+        if seen.profiles is False:
+            return Line(name, MISSING, f"{sees}; its profiler records no kernels", "use nsys")
+        return Line(name, OK, sees)
+    if not found.gpus:
+        return Line(name, OK, f"{seen.version}, {build}; it runs on the CPU")
+    fault, step = why_no_gpu(seen, found)
+    return Line(name, MISSING, f"{fault}; it sees no GPU", step)
+
+
+def _shared_files() -> Iterator[Line]:
+    """Yield a line if two CUDA versions of one library overwrite each other's files."""
+    installed = {d.name.lower() for d in metadata.distributions() if d.name}
+    for library in ("cudnn", "nccl"):
+        both = [f"nvidia-{library}-cu{major}" for major in (12, 13)]
+        if installed.issuperset(both):
+            yield Line(
+                library,
+                MISSING,
+                f"{both[0]} and {both[1]} own the same files",
+                "install torch and tensorflow[and-cuda] into separate environments",
+            )
+
+
+def _cupti(found: Driver) -> Line:
+    places = [Path(folder) for folder in sys.path if folder] + [
+        Path("/usr/local/cuda/extras/CUPTI")
+    ]
+    patterns = ("nvidia/*/lib/libcupti.so.*", "lib64/libcupti.so.*")
+    libraries = (path for place in places for pattern in patterns for path in place.glob(pattern))
+    first = next(libraries, None)
+    if first is not None:
+        return Line("CUPTI", OK, str(first))
+    step = "install a wheel for CUDA, which brings it" if found.gpus else ""
+    return Line("CUPTI", MISSING, "libcupti.so was not found, so no kernels are recorded", step)
+
+
+def _nsys() -> Line:
+    path = shutil.which("nsys")
+    if path:
+        return Line("nsys", OK, path)
+    return Line("nsys", MISSING, "not on the PATH; only --profiler nsys needs it")
+
+
+def _counters() -> Iterator[Line]:
+    if _PARAMETERS.is_file():
+        restricted = "RmProfilingAdminOnly: 1" in _PARAMETERS.read_text(encoding="utf-8")
+        words = "only root may read them" if restricted else "every user may read them"
+        step = "load the driver with NVreg_RestrictProfilingToAdminUsers=0" if restricted else ""
+        yield Line("GPU counters", MISSING if restricted else OK, words, step)
+    if _PARANOID.is_file():
+        level = int(_PARANOID.read_text(encoding="utf-8"))
+        step = "sysctl kernel.perf_event_paranoid=2" if level > 2 else ""
+        words = f"kernel.perf_event_paranoid is {level}"
+        yield Line("CPU counters", MISSING if level > 2 else OK, words, step)

@@ -1,0 +1,202 @@
+"""What NVIDIA's driver allows, why a framework sees no GPU, and which wheel would.
+
+``python -m lstmprof.capture.worker.driver torch`` prints as JSON what one framework sees. Sources:
+the CUDA driver API and NVML; the installation guides of PyTorch, JAX and TensorFlow.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import json
+import sys
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from lstmprof.capture.worker.meters import CUDA, NVML
+from lstmprof.errors import CaptureError
+
+#: Framework -> (oldest major version of CUDA that the driver must allow, command), newest first.
+WHEELS = {
+    "torch": (
+        (13, "pip install torch"),
+        (12, "pip install torch --index-url https://download.pytorch.org/whl/cu126"),
+    ),
+    "jax": ((13, 'pip install "jax[cuda13]"'), (12, 'pip install "jax[cuda12]"')),
+    "tensorflow": ((12, 'pip install "tensorflow[and-cuda]" in an environment without torch'),),
+}
+#: What ``cuInit`` returns -> why (cuda.h, CUresult).
+_FAULTS = {
+    100: "the driver shows this process no GPU; unset CUDA_VISIBLE_DEVICES, or start the container "
+    "with --gpus all",
+    803: "the driver and its libcuda.so.1 have different versions; restart the machine",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Driver:
+    """``cuda`` is the newest CUDA that it runs; ``fault`` is why it shows no GPU."""
+
+    fault: str = ""
+    version: Optional[str] = None
+    cuda: Optional[Tuple[int, int]] = None
+    gpus: Tuple[str, ...] = ()
+
+
+def driver(cuda: str = CUDA, nvml: str = NVML) -> Driver:
+    """Ask the driver of this machine."""
+    try:
+        library = ctypes.CDLL(cuda)
+    except OSError:
+        return Driver("no NVIDIA driver is loaded here ({} is missing)".format(cuda))
+    number, count = ctypes.c_int(), ctypes.c_int()
+    newest = None
+    if library.cuDriverGetVersion(ctypes.byref(number)) == 0:
+        newest = number.value // 1000, number.value % 1000 // 10
+    code = library.cuInit(0)
+    if code:
+        fault = _FAULTS.get(code, "the driver does not start: cuInit returned {}".format(code))
+        return Driver(fault, _version(nvml), newest)
+    library.cuDeviceGetCount(ctypes.byref(count))
+    names = [_name(library, place) for place in range(count.value)]
+    return Driver("" if names else _FAULTS[100], _version(nvml), newest, tuple(names))
+
+
+def _version(nvml: str) -> Optional[str]:
+    """Return the driver's own version, such as ``580.65.06``."""
+    text = ctypes.create_string_buffer(96)
+    try:
+        library = ctypes.CDLL(nvml)
+        answered = library.nvmlInit_v2() == 0
+        answered = answered and library.nvmlSystemGetDriverVersion(text, len(text)) == 0
+    except (OSError, AttributeError):
+        return None
+    return text.value.decode("ascii", "replace") if answered else None
+
+
+def _name(library: Any, place: int) -> str:
+    device, text = ctypes.c_int(), ctypes.create_string_buffer(128)
+    library.cuDeviceGet(ctypes.byref(device), place)
+    library.cuDeviceGetName(text, len(text), device)
+    return text.value.decode("utf-8", "replace")
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """What one framework says: ``built_for`` is its CUDA, None if it was built without."""
+
+    framework: str
+    version: str
+    built_for: Optional[str]
+    gpus: int
+    profiles: Optional[bool] = None  # whether its profiler records kernels; None if it does not say
+
+
+def why_no_gpu(seen: Seen, found: Driver) -> Tuple[str, str]:
+    """Return why the framework sees no GPU, and the next step."""
+    name = "{} {}".format(seen.framework, seen.version)
+    if not found.gpus:
+        return found.fault, "use --device cpu"
+    wheel = wheel_for(seen.framework, found)
+    if seen.built_for is None:
+        return "{} is built without CUDA".format(name), wheel
+    allowed = found.cuda
+    if allowed is not None and int(seen.built_for.partition(".")[0]) > allowed[0]:
+        words = "{} is built for CUDA {}, but the driver allows {}.{} at most"
+        return words.format(name, seen.built_for, *allowed), wheel
+    return "{}, built for CUDA {}, does not find its libraries".format(name, seen.built_for), wheel
+
+
+def wheel_for(framework: str, found: Driver) -> str:
+    """Return the command that installs the framework for this driver."""
+    major = 0 if found.cuda is None else found.cuda[0]
+    command = next((words for least, words in WHEELS[framework] if major >= least), None)
+    return command or "update the NVIDIA driver to 525 or newer, for CUDA 12"
+
+
+def chosen(requested: str, ask: Callable[[], Seen]) -> str:
+    """Return the device to run on, ``cpu`` or ``cuda:N``.
+
+    Raises:
+        CaptureError: the framework does not see it, or ``auto`` would hide that it sees no GPU.
+    """
+    if requested == "cpu":
+        return requested
+    seen = ask()
+    number = 0 if requested == "auto" else int(requested.partition(":")[2])
+    if number < seen.gpus:
+        return "cuda:{}".format(number)
+    found = driver()
+    if requested == "auto" and not found.gpus:
+        return "cpu"
+    if seen.gpus:
+        raise CaptureError(
+            "device {} is not available: {} {} sees {} GPU(s)".format(
+                requested, seen.framework, seen.version, seen.gpus
+            ),
+            "use --device cuda:0",
+        )
+    fault, step = why_no_gpu(seen, found)
+    if requested == "auto":
+        raise CaptureError("the driver shows a GPU, but " + fault, step + ", or use --device cpu")
+    raise CaptureError("device {} is not available: {}".format(requested, fault), step)
+
+
+def torch_sees() -> Seen:
+    """Ask torch."""
+    import torch
+
+    kinds: Any = getattr(getattr(torch, "profiler", None), "supported_activities", set)()
+    profiles = any(str(kind).endswith("CUDA") for kind in kinds)
+    gpus = torch.cuda.device_count()
+    return Seen("torch", torch.__version__, torch.version.cuda, gpus, profiles)
+
+
+def jax_sees() -> Seen:
+    """Ask JAX, whose plugin for a GPU is a package of its own."""
+    import jax
+
+    try:
+        gpus = len(jax.devices("gpu"))
+    except RuntimeError:  # no such platform
+        gpus = 0
+    return Seen("jax", jax.__version__, _plugin_of_jax(), gpus)
+
+
+def _plugin_of_jax() -> Optional[str]:
+    try:
+        from importlib import metadata  # since Python 3.8
+    except ImportError:
+        return None
+    for major in ("13", "12"):
+        try:
+            metadata.version("jax-cuda{}-plugin".format(major))
+            return major
+        except metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+def tensorflow_sees() -> Seen:
+    """Ask TensorFlow."""
+    import tensorflow as tf
+
+    built: Dict[str, Any] = getattr(tf.sysconfig, "get_build_info", dict)()  # since 2.3
+    gpus = tf.config.list_physical_devices("GPU")
+    return Seen("tensorflow", tf.__version__, built.get("cuda_version"), len(gpus))
+
+
+SEES: Dict[str, Callable[[], Seen]] = {
+    "torch": torch_sees,
+    "jax": jax_sees,
+    "tensorflow": tensorflow_sees,
+}
+
+
+def main(arguments: List[str]) -> int:
+    """Print what the framework ``arguments[0]`` sees, as the last line."""
+    print(json.dumps(dataclasses.asdict(SEES[arguments[0]]())))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

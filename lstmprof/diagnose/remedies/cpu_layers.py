@@ -1,0 +1,111 @@
+"""Layers of PyTorch that a CPU runs op by op because its library has no op for them.
+
+oneDNN runs nn.LSTM in one op for float32 and bfloat16 without a projection. For anything else ATen
+loops over time steps. Source: aten/src/ATen/native/RNN.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lstmprof.diagnose.causes import COPY
+from lstmprof.diagnose.findings import Finding
+from lstmprof.diagnose.remedies.rows import HOST, TORCH, WORK, Example, Match, Remedy, each
+from lstmprof.implementations import LAYER_OP
+from lstmprof.numbers import count, number_of
+
+#: The library of a layer's op in which no library's op was recorded.
+_NO_LIBRARY = "ATen"
+_RNN = "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/RNN.cpp"
+
+
+def _off_library(finding: Finding, is_reason: Callable[[dict[str, Any]], bool]) -> Match | None:
+    """Match layers on a CPU without a library's op for which ``is_reason`` holds."""
+    profile = finding.slow
+    rows = [
+        row
+        for row in profile.rows("layers")
+        if row["form"] == LAYER_OP and row["library"] == _NO_LIBRARY and is_reason(row)
+    ]
+    if not rows or profile.runs_on != "cpu":
+        return None
+    first = max(rows, key=lambda row: row["calls"] or 0)
+    took = sum(
+        ((row["forward_ns"] or 0) + (row["backward_ns"] or 0)) * (row["calls"] or 0) for row in rows
+    )
+    steps = f"each of {count(first['time_steps'])} time steps of " if first["time_steps"] else ""
+    number = number_of(sum(row["calls"] or 0 for row in rows) / profile.steps, "call", "calls")
+    seen = f"{steps}{first['op']} runs op by op, in {number}{each(profile)}"
+    return Match(seen, round(took / profile.steps))
+
+
+def in_float64(finding: Finding) -> Match | None:
+    """Match an LSTM in float64."""
+    return _off_library(finding, lambda row: row["dtype"] == "float64")
+
+
+def projected(finding: Finding) -> Match | None:
+    """Match an LSTM with a projection."""
+    return _off_library(finding, lambda row: bool(row["projection"]))
+
+
+def no_lstm(finding: Finding) -> Match | None:
+    """Match a GRU or a plain RNN."""
+    return _off_library(finding, lambda row: str(row["cell"]).startswith(("gru", "rnn")))
+
+
+FLOAT32 = Remedy(
+    name="float32",
+    cause="the layer computes in float64, for which a CPU has no LSTM op in PyTorch",
+    fix="compute in float32: model.float(), and inputs.float()",
+    condition="on a CPU a layer of PyTorch in float64 in which no library's op was recorded",
+    kinds=(*HOST, *WORK, COPY),
+    frameworks=TORCH,
+    saves="the layer, forward and backward",
+    of_several=True,
+    instead="the layer in float32",
+    decide=in_float64,
+    sources=(_RNN,),
+    example=Example(
+        of="nn.LSTM in float64 over 50 time steps (64 units, batch 16), PyTorch 2.13 on a CPU",
+        seen="each of 50 time steps of aten::lstm runs op by op, in 1 call per step",
+        gain="15.7 → 2.4 ms",
+    ),
+)
+PROJECT_AFTERWARDS = Remedy(
+    name="project afterwards",
+    cause="proj_size keeps nn.LSTM from the one op that a CPU has for it",
+    fix="put nn.Linear after nn.LSTM, if your model may change: its state is then not projected",
+    condition="on a CPU an LSTM of PyTorch with a projection in which no library's op was recorded",
+    kinds=(*HOST, *WORK, COPY),
+    frameworks=TORCH,
+    saves="the layer, forward and backward",
+    of_several=True,
+    instead="the layer and its Linear",
+    decide=projected,
+    sources=(_RNN,),
+    example=Example(
+        of="nn.LSTM(proj_size=32) over 50 time steps (64 units, batch 16), PyTorch 2.13 on a CPU",
+        seen="each of 50 time steps of aten::lstm runs op by op, in 1 call per step",
+        gain="12.5 → 3.7 ms",
+    ),
+)
+LSTM_ON_CPU = Remedy(
+    name="LSTM on a CPU",
+    cause="PyTorch has no CPU op for nn.GRU and nn.RNN: it runs their time steps op by op",
+    fix="use nn.LSTM if your model may change; for inference, ONNX Runtime or OpenVINO",
+    condition="on a CPU a GRU or a plain RNN of PyTorch in which no library's op was recorded",
+    kinds=(*HOST, *WORK, COPY),
+    frameworks=TORCH,
+    saves="the layer, forward and backward",
+    of_several=True,
+    instead="the other layer",
+    decide=no_lstm,
+    sources=(_RNN,),
+    example=Example(
+        of="nn.GRU over 50 time steps (64 units, batch 16), PyTorch 2.13 on a CPU",
+        seen="each of 50 time steps of aten::gru runs op by op, in 1 call per step",
+        gain="13.4 → 2.4 ms as nn.LSTM",
+    ),
+)

@@ -1,0 +1,114 @@
+"""Several processes of one job: which rank each is, and one run of their parts."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lstmprof as lp
+from lstmprof.capture.script import ranks
+from lstmprof.capture.script.request import ScriptRequest
+
+PROGRAM = str(Path(__file__).parent / "ddp.py")
+TORCHRUN = ("torch.distributed.run", "--nproc-per-node", "2")
+
+
+@pytest.mark.parametrize(
+    ("variables", "rank"),
+    [
+        ({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "1"}, (1, 2)),
+        ({"RANK": "0", "WORLD_SIZE": "1"}, None),
+        ({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4"}, (3, 4)),
+        ({"PMI_RANK": "0", "PMI_SIZE": "2"}, (0, 2)),
+        ({"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "8"}, (1, 8)),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, None),  # the batch script
+        ({"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}, (1, 2)),
+        ({"RANK": "first", "WORLD_SIZE": "2"}, None),
+        ({}, None),
+    ],
+)
+def test_the_rank_is_what_the_launcher_says(
+    variables: dict[str, str], rank: tuple[int, int] | None
+) -> None:
+    assert ranks.rank_of(variables) == rank
+
+
+@pytest.mark.parametrize(
+    ("command", "env", "watched"),
+    [
+        (["python3", "-u", "train.py", "-m", "1"], {"RANK": "0"}, ("train.py", False, ["-m", "1"])),
+        (["python", "-W", "error", "-m", "a.b", "c"], {"LOCAL_RANK": "0"}, ("a.b", True, ["c"])),
+        (["python", "-c", "print()"], {"RANK": "0"}, None),
+        (["python", "tool.py"], {}, None),
+        (["nvidia-smi"], {"RANK": "0"}, None),
+    ],
+)
+def test_only_python_programs_that_a_launcher_starts_as_ranks_are_watched(
+    command: list[str], env: dict[str, str], watched: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RANK", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    changed = ranks.Job(ScriptRequest("launcher", "traces/a"))._watched(command, env)
+    if watched is None:
+        assert changed is None
+        return
+    assert changed is not None
+    request = ScriptRequest.from_json(Path(changed[-1]).read_text(encoding="utf-8"))
+    assert (request.target, request.module, request.arguments) == watched
+    assert request.parts
+    assert changed[:2] == command[:2]
+
+
+def ran(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    words = [port if word == "PORT" else word for word in command]
+    done = subprocess.run(
+        [sys.executable, "-m", *words],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("lstmprof", "run", "--quiet", "-m", *TORCHRUN, "--master-port", "PORT", PROGRAM, "a"),
+        ("lstmprof", "run", "--quiet", PROGRAM, "--", "spawn", "PORT"),
+        ("lstmprof", "run", "--quiet", PROGRAM, "--", "fork", "PORT"),
+        (*TORCHRUN, "--master-port", "PORT", "-m", "lstmprof", "run", "--quiet", PROGRAM, "a"),
+    ],
+    ids=["torchrun", "spawn", "fork", "lstmprof by torchrun"],
+)
+def test_two_processes_become_one_run_of_two_ranks(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    pytest.importorskip("torch.distributed")
+    done = ran(tmp_path, *command)
+    trained = sorted(done.stdout.splitlines())
+    assert [line.split()[:2] for line in trained] == [["trained", "0"], ["trained", "1"]]
+    lines = [line for line in done.stderr.splitlines() if line.startswith("lstmprof: ")]
+    assert lines[-1] == (
+        "lstmprof: wrote traces/ddp of 2 ranks; next: lstmprof diagnose traces/ddp"
+    )
+    assert [path.name for path in (tmp_path / "traces").iterdir()] == ["ddp"]
+    run = lp.read(tmp_path / "traces" / "ddp")
+    steps = run.table("steps").rows()
+    count = len(run.info.profiled_wall_ns or ())
+    assert [(row["rank"], row["step"]) for row in steps] == [
+        (rank, step) for rank in (0, 1) for step in range(count)
+    ]
+    assert json.loads((tmp_path / "traces/ddp/run.json").read_text())["source"] == "own code"
+    assert lp.diagnose(run).sentence

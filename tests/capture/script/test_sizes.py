@@ -1,0 +1,89 @@
+"""Sizes of recurrent layers by the calls of their modules: the layer table is as with shapes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lstmprof.breakdown.recurrent.network import Network
+from lstmprof.breakdown.recurrent.profiles import recurrent_calls
+from lstmprof.capture.op_inputs import with_inputs
+from lstmprof.capture.script.sizes import ModuleSizes
+from lstmprof.capture.worker.shapes import written
+from lstmprof.events.annotate import annotated
+from lstmprof.formats import read
+
+torch = pytest.importorskip("torch")
+
+
+def packed(*lengths: int) -> Any:
+    series = [torch.ones(length, 5) for length in lengths]
+    return torch.nn.utils.rnn.pack_sequence(series, enforce_sorted=False)
+
+
+def networks(folder: Path, steps: list[Any], sizes: ModuleSizes | None) -> list[Network]:
+    """The networks that the profile of these steps shows, by recorded shapes or by ``sizes``."""
+    path = folder / "profile.pt.trace.json"
+    with torch.profiler.profile(record_shapes=sizes is None) as profile:
+        for step in steps:
+            with torch.profiler.record_function("step"):
+                step()
+    profile.export_chrome_trace(str(path))
+    events = annotated(read(path).events, captured=True)
+    if sizes is not None:
+        inputs = sizes.of_last(len(steps), len(steps))
+        events = with_inputs(events, Path(str(written(inputs, str(folder / "shapes.json")))))
+    return [call.network for call in recurrent_calls(events)]
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
+@pytest.mark.parametrize(
+    ("module", "inputs"),
+    [
+        (torch.nn.LSTM(5, 7), [torch.ones(4, 3, 5), torch.ones(6, 2, 5)]),
+        (torch.nn.LSTM(5, 7, 2, bidirectional=True, batch_first=True), [torch.ones(3, 4, 5)]),
+        (torch.nn.LSTM(5, 7, proj_size=2), [torch.ones(4, 3, 5)]),
+        (torch.nn.LSTM(5, 7), [torch.ones(4, 5)]),
+        (torch.nn.LSTM(5, 7).double(), [torch.ones(4, 3, 5).double()]),
+        (torch.nn.GRU(5, 7, batch_first=True), [packed(4, 2, 3), packed(6, 6)]),
+        (torch.nn.RNN(5, 7), [torch.ones(4, 3, 5)]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_layer_has_the_sizes_that_recorded_shapes_show(
+    module: Any, inputs: list[Any], tmp_path: Path
+) -> None:
+    sizes = ModuleSizes(torch)
+
+    def note(number: int) -> Any:
+        def step() -> None:
+            sizes.note(number + 1, module, (inputs[number],))
+            module(inputs[number])
+
+        return step
+
+    steps = [note(number) for number in range(len(inputs))]
+    expected = networks(tmp_path, steps, None)
+    sizes = ModuleSizes(torch)
+    seen = networks(tmp_path, steps, sizes)
+    assert None not in (seen[0].time_steps, seen[0].batch, seen[0].hidden, seen[0].packed)
+    assert seen == expected
+
+
+@pytest.mark.parametrize("cell", [torch.nn.LSTMCell, torch.nn.GRUCell])
+def test_a_loop_of_cells_has_the_sizes_that_recorded_shapes_show(cell: Any, tmp_path: Path) -> None:
+    module = cell(5, 7)
+
+    def step(sizes: ModuleSizes) -> None:
+        state = None
+        for _ in range(4):
+            sizes.note(1, module, (torch.ones(3, 5), state))
+            state = module(torch.ones(3, 5), state)
+
+    sizes = ModuleSizes(torch)
+    expected = networks(tmp_path, [lambda: step(ModuleSizes(torch))], None)
+    seen = networks(tmp_path, [lambda: step(sizes)], sizes)
+    assert (seen[0].time_steps, seen[0].batch, seen[0].inputs, seen[0].hidden) == (4, 3, 5, 7)
+    assert seen == expected
