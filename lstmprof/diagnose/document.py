@@ -23,14 +23,14 @@ class Certainty(_Record, frozen=True):
     """How far a finding can be trusted."""
 
     level: Literal["measured", "likely", "unknown"]
-    reasons: Annotated[list[str], _is("why no further; empty of what is measured")]
+    reasons: Annotated[list[str], _is("why the level is not higher; empty for 'measured'")]
 
 
 class Count(_Record, frozen=True):
     """One count or length that is evidence of a finding, per step."""
 
-    quantity: Annotated[str, _is("products, launches, median_kernel_ns …")]
-    unit: Annotated[str, _is("empty of a plain number")]
+    quantity: Annotated[str, _is("name of the quantity, like launches or median_kernel_ns")]
+    unit: Annotated[str, _is("unit of fast and slow; empty for plain numbers")]
     fast: float | None
     slow: float | None
 
@@ -38,8 +38,8 @@ class Count(_Record, frozen=True):
 class Part(_Record, frozen=True):
     """One part of the ledger among a finding's time, of both steps."""
 
-    state: Annotated[str, _is("busy, idle or input")]
-    part: Annotated[str, _is("of busy time its category, of idle time its cause")]
+    state: Annotated[str, _is("state of the time: busy, idle or input")]
+    part: Annotated[str, _is("category of busy time, or cause of idle time")]
     fast_ns: int
     slow_ns: int
 
@@ -50,8 +50,8 @@ class Culprit(_Record, frozen=True):
     name: str
     fast_ns: int
     slow_ns: int
-    fast_count: Annotated[float, _is("calls per step")]
-    slow_count: Annotated[float, _is("calls per step")]
+    fast_count: Annotated[float, _is("calls per step of the fast run")]
+    slow_count: Annotated[float, _is("calls per step of the slow run")]
     delta_ns: int
 
 
@@ -62,34 +62,43 @@ class Fix(_Record, frozen=True):
     cause: Annotated[str, _is("what makes the step slow: a row of docs/causes.md")]
     seen: Annotated[str, _is("the evidence for it; may be empty")]
     fix: Annotated[str, _is("what to change")]
-    condition: Annotated[str, _is("what must be seen")]
-    framework: Annotated[str | None, _is("null: for any")]
+    condition: Annotated[str, _is("what a profile must show for this cause")]
+    framework: Annotated[str | None, _is("framework of the fix; null: any")]
     saves_ns: Annotated[int | None, _is("time of the clean step that it addresses; null: unknown")]
     measured_ns: Annotated[
-        int | None, _is("step of a run of that implementation beside this run; null: none")
+        int | None, _is("step time of a diagnosed run of implementation; null: no such run")
     ]
-    gain_ns: Annotated[int | None, _is("what that run takes less; null: not measured")]
-    source: Annotated[str, _is("where to read of it, an address")]
-    implementation: Annotated[str | None, _is("what it advises to use instead: a row of list")]
-    instead: Annotated[str | None, _is("what will take some of saves_ns, unknown how much")]
+    gain_ns: Annotated[int | None, _is("step time minus measured_ns; null: not measured")]
+    source: Annotated[str, _is("address of a page about the fix")]
+    implementation: Annotated[
+        str | None, _is("implementation to use instead, by its name in lstmprof list")
+    ]
+    instead: Annotated[
+        str | None, _is("new work of the fix, which takes an unknown part of saves_ns")
+    ]
 
 
 class Finding(_Record, frozen=True):
     """What one kind of time adds to the slow step; of a run alone what it takes of the step."""
 
-    rank: Annotated[int, _is("from 1: the order of all that is said")]
-    kind: Annotated[str, _is("lstmprof.diagnose.causes.KINDS")]
-    group: Annotated[str, _is("'host' of a device's waits for its host, else the kind")]
+    rank: Annotated[int, _is("order in which findings are shown, from 1")]
+    kind: Annotated[str, _is("kind of time, a key of lstmprof.diagnose.causes.KINDS")]
+    group: Annotated[str, _is("'host' if a device waits for its host, else the kind")]
     fast_ns: int
     slow_ns: int
     delta_ns: int
-    share: Annotated[float | None, _is("of the difference, or of the step; null where that is 0")]
-    saves_ns: Annotated[int, _is("what the step would be shorter by without it")]
+    share: Annotated[
+        float | None,
+        _is("share of the difference, or of the step of a single run; null if that is 0"),
+    ]
+    saves_ns: Annotated[int, _is("time by which the step would be shorter without this finding")]
     saves_by: Annotated[
-        Literal["difference", "time taken", "roofline", "replay"], _is("how that is known")
+        Literal["difference", "time taken", "roofline", "replay"], _is("how saves_ns is known")
     ]
     certainty: Certainty
-    reason: Annotated[str | None, _is("of slower calls what makes them slower; null of others")]
+    reason: Annotated[
+        str | None, _is("for slower calls, what makes them slower; null for other kinds")
+    ]
     sentence: str
     counts: list[Count]
     parts: list[Part]
@@ -109,7 +118,7 @@ class Step(_Record, frozen=True):
 class Setting(_Record, frozen=True):
     """One setting that differs between two runs, its values in words."""
 
-    setting: Annotated[str, _is("oneDNN, anomaly mode, a variable of the environment …")]
+    setting: Annotated[str, _is("name, like oneDNN, anomaly mode or an environment variable")]
     slow: str
     fast: str
 
@@ -120,17 +129,19 @@ class Lack(_Record, frozen=True):
     run: str
     kind: str
     sentence: str
-    share: Annotated[float | None, _is("how much it concerns; null unknown")]
-    hides: Annotated[str, _is("numbers that are not known for it, empty where only doubtful")]
-    blinds: Annotated[bool, _is("whether nothing can be said of what the time was spent on")]
-    ranks: Annotated[list[int], _is("that lack it, of a run of several")]
+    share: Annotated[float | None, _is("share of events affected, 0–1; null: unknown")]
+    hides: Annotated[
+        str, _is("results that are unknown because of it; empty if they are only doubtful")
+    ]
+    blinds: Annotated[bool, _is("whether it hides what the time was spent on")]
+    ranks: Annotated[list[int], _is("ranks that lack it, in a run of several ranks")]
 
 
 class Doubt(_Record, frozen=True):
     """One reason to doubt the times of a run."""
 
     run: str
-    kind: Annotated[str, _is("governor, loss, clocks, state: breakdown/doubts.py")]
+    kind: Annotated[str, _is("governor, loss, clocks or state")]
     fault: str
     remedy: str
 
@@ -182,13 +193,15 @@ class WhatIf(_Record, frozen=True):
     """The slow step replayed with one change, or forecast in another form."""
 
     change: str
-    form: Annotated[str | None, _is("layer or compiled; null of a replay")]
+    form: Annotated[
+        str | None, _is("form of the recurrent layers: layer or compiled; null for a replay")
+    ]
     error: Annotated[
         dict[str, Any] | None,
-        _is("pairs, median and worst share by which such forecasts were off; null: not measured"),
+        _is("error of such forecasts: number of tests, median and worst share; null: not measured"),
     ]
     observed_ns: int
-    replayed_ns: Annotated[int, _is("the unchanged step as it is replayed")]
+    replayed_ns: Annotated[int, _is("time of the unchanged step in the replay")]
     predicted_ns: int
     saved_ns: int
     bottleneck: Bottleneck
@@ -200,74 +213,87 @@ class Ratio(_Record, frozen=True):
 
     low: float
     value: float
-    high: Annotated[float | None, _is("null: no end")]
+    high: Annotated[float | None, _is("upper end of the interval; null: unbounded")]
 
 
 class Rare(_Record, frozen=True):
     """An event of some of the steps."""
 
     name: str
-    steps: Annotated[int, _is("that have it")]
-    each_ns: Annotated[int, _is("median of them")]
+    steps: Annotated[int, _is("number of steps with this event")]
+    each_ns: Annotated[int, _is("median duration of the event")]
 
 
 class Verdict(_Record, frozen=True):
     """What the terminal and the report show first."""
 
-    subject: Annotated[str, _is("the slow run, or the run alone")]
-    baseline: Annotated[str | None, _is("the fast run; null: a run alone")]
+    subject: Annotated[str, _is("label of the slow run, or of the single run")]
+    baseline: Annotated[str | None, _is("label of the fast run; null for a single run")]
     sentence: Annotated[str, _is("the verdict in one sentence")]
-    step_ns: Annotated[float, _is("the clean step of subject")]
-    step_low_ns: Annotated[float, _is("low end of its 95 % interval")]
-    step_high_ns: Annotated[float, _is("high end of it")]
-    ratio: Annotated[Ratio | None, _is("subject's step over baseline's; null: a run alone")]
+    step_ns: Annotated[float, _is("clean step of subject")]
+    step_low_ns: Annotated[float, _is("lower end of the 95 % interval of step_ns")]
+    step_high_ns: Annotated[float, _is("upper end of the 95 % interval of step_ns")]
+    ratio: Annotated[Ratio | None, _is("step of subject / step of baseline; null for a single run")]
     cause: Annotated[str | None, _is("what in the code takes the time; null: unknown")]
-    kind: Annotated[str | None, _is("of the finding that is named; null unless state is found")]
-    bottleneck: Annotated[str | None, _is("kind, or 'waiting for the host' if several waits count")]
+    kind: Annotated[
+        str | None, _is("kind of the finding that the verdict names; null unless state is found")
+    ]
+    bottleneck: Annotated[
+        str | None, _is("kind of time, or 'waiting for the host' for several kinds of waits")
+    ]
     evidence: Annotated[str | None, _is("the counts behind the bottleneck; null: none")]
-    fixes: Annotated[list[Fix], _is("best first")]
+    fixes: Annotated[list[Fix], _is("fixes, the best first")]
     certainty: Literal["measured", "likely", "unknown"]
-    reasons: Annotated[list[str], _is("why it is no more certain")]
+    reasons: Annotated[list[str], _is("why the verdict is not more certain")]
     lost_ns: Annotated[
         float | None,
-        _is("what the median timed iteration took beyond the clean step; null: not timed, or none"),
+        _is("median timed iteration minus the clean step; null: not timed, or not longer"),
     ]
-    now_and_then: Annotated[list[Rare], _is("events of some of the steps that take long")]
+    now_and_then: Annotated[list[Rare], _is("long events that occur in only some of the steps")]
 
 
 class Document(_Record, frozen=True):
     """One diagnosis: of two runs why ``slow`` is slower, of one what its step is bound by."""
 
-    schema_version: Annotated[int, _is("of this document")]
+    schema_version: Annotated[int, _is("version of this document's schema")]
     slow: str
-    fast: Annotated[str | None, _is("null: a run alone")]
+    fast: Annotated[str | None, _is("name of the fast run; null for a single run")]
     slow_ns: int
     fast_ns: int | None
-    difference_ns: Annotated[int | None, _is("the findings' delta_ns sum to it, or to slow_ns")]
-    steps: Annotated[Literal["clean", "profiled"], _is("what slow_ns and fast_ns are of")]
+    difference_ns: Annotated[
+        int | None,
+        _is("slow_ns minus fast_ns, the sum of the findings' delta_ns; null for a single run"),
+    ]
+    steps: Annotated[Literal["clean", "profiled"], _is("which steps slow_ns and fast_ns measure")]
     state: Annotated[
         Literal["found", "none", "unknown"],
-        _is("a cause was found; no difference beyond noise; could not look, or cannot be told"),
+        _is("found: a cause; none: no difference beyond noise; unknown: the cause is unknown"),
     ]
-    reason: Annotated[str | None, _is("why none or unknown; null where found")]
+    reason: Annotated[str | None, _is("why state is none or unknown; null if it is found")]
     verdict: Verdict
-    settings: Annotated[list[Setting], _is("what was set otherwise; empty of a run alone")]
-    lacks: Annotated[list[Lack], _is("what the profiles lack, the gravest first")]
+    settings: Annotated[list[Setting], _is("settings that differ; empty for a single run")]
+    lacks: Annotated[list[Lack], _is("what the profiles lack, the most important first")]
     lane: Lane
     fast_lane: Lane | None
     straggler: Annotated[
-        dict[str, Any] | None, _is("whom the ranks wait for; null of one that runs alone")
+        dict[str, Any] | None, _is("rank that the other ranks wait for; null for a single rank")
     ]
     overlap: Annotated[
-        dict[str, Any] | None, _is("communication and computing at once; null without either")
+        dict[str, Any] | None,
+        _is("time of communication and computing at once; null without communication"),
     ]
-    busy_share: Annotated[float | None, _is("of the profiled step; null on a host")]
-    waterfall: Annotated[list[Step], _is("in the order of the findings; empty of a run alone")]
+    busy_share: Annotated[
+        float | None, _is("share of the profiled step in which the device is busy; null on a CPU")
+    ]
+    waterfall: Annotated[
+        list[Step],
+        _is("difference by kind of time, in the order of findings; empty for a single run"),
+    ]
     findings: list[Finding]
     roofline: Roofline | None
     what_if: list[WhatIf]
     doubts: list[Doubt]
-    warnings: Annotated[list[str], _is("the doubts in words")]
+    warnings: Annotated[list[str], _is("doubts as sentences")]
     notes: list[str]
 
 

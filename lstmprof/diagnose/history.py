@@ -25,7 +25,7 @@ from lstmprof.runs.metadata import condition
 
 #: A smaller change of the level is none.
 FLOOR = EQUAL_SHARE
-_ALONE = "it is the first run of its series that can be compared"
+_ALONE = "the run is the first of its series that can be compared"
 COLUMNS = (
     Column(
         "series",

@@ -201,13 +201,13 @@ class RunInfo(_Record, frozen=True):
     padding: Annotated[
         _Text,
         _fact(
-            "where sequences that Keras masks were padded: front or behind",
+            "side at which sequences that Keras masks were padded: front or behind",
             "lstmprof run did not observe it",
         ),
     ] = None
     sampling: Annotated[
         tuple[Sampling, ...] | None,
-        _fact("sampled pass of each round, JSON", "--sampler was not given"),
+        _fact("sampling of each round, JSON", "--sampler was not given"),
     ] = None
     timing_cpu_energy_j: Annotated[
         _Real,

@@ -36,15 +36,17 @@ class Row(_Record, frozen=True):
     """The result of one check on the profile of one rank."""
 
     rank: Annotated[
-        int | None, _is("rank; null: the profile has no rank, or the row is about the whole run")
+        int | None, _is("rank; null if the profile has no ranks, or the row is about the whole run")
     ]
     question: Annotated[str, _is("name of the question")]
     state: Annotated[
         State,
-        _is("fail: results that need this are wrong; not recorded: the profile has no answer"),
+        _is("'fail' if results that need this are wrong; 'not recorded' if the profile lacks it"),
     ]
     sentence: Annotated[str, _is("the answer, with counts of events")]
-    share: Annotated[float | None, _is("affected share, 0–1; null: unknown, or not a share")]
+    share: Annotated[
+        float | None, _is("share of events affected, 0–1; null if unknown, or not a share")
+    ]
 
 
 class Checked(_Record, frozen=True):
@@ -94,7 +96,7 @@ class Document(_Record, frozen=True):
     """Whether profiles are complete and undisturbed; ``lp.check`` returns it."""
 
     schema_version: Annotated[int, _is("version of this document's schema")]
-    exit_status: Annotated[int, _is("exit status of the command: 3 if a row is fail, else 0")]
+    exit_status: Annotated[int, _is("exit status of the command: 3 if any state is 'fail', else 0")]
     runs: list[Checked]
 
     @property

@@ -162,7 +162,7 @@ _LANES = (*_TIMED, "pid", "tid", "device", "stream")
 _ALL = (
     TableKind(
         "ledger",
-        "every nanosecond of a step once: busy time by category, idle time by cause",
+        "time of each step, every nanosecond once: busy time by category, idle time by cause",
         ledger.COLUMNS,
         (),
         ("rank", "step", "device", "state", "part", "ns"),
@@ -244,7 +244,7 @@ _ALL = (
     ),
     TableKind(
         "launch_gaps",
-        "duration of each kernel and copy, and the wait of its device before it",
+        "duration of each kernel and copy, and the device's idle gap before it",
         launch_gaps.COLUMNS,
         ("-dur_total_ns", "name"),
         tuple(c.name for c in launch_gaps.COLUMNS),
@@ -252,7 +252,7 @@ _ALL = (
     ),
     TableKind(
         "casts",
-        "casts by op: the cost of mixed precision",
+        "number, bytes and time of casts by op: the cost of mixed precision",
         casts.COLUMNS,
         ("-total_ns", "op", "within"),
         (
@@ -267,7 +267,7 @@ _ALL = (
     ),
     TableKind(
         "copies",
-        "copies between and within host and devices, and memsets",
+        "number, bytes and time of copies by direction, and of memsets",
         copies.COLUMNS,
         ("-total_ns", "kind", "direction"),
         tuple(c.name for c in copies.COLUMNS),
@@ -285,7 +285,7 @@ _ALL = (
     ),
     TableKind(
         "collectives",
-        "time of each rank in each collective, and its wait for the last rank",
+        "time of each rank in each collective, and how long it waits for the last rank",
         collectives.COLUMNS,
         (),
         (
@@ -297,7 +297,7 @@ _ALL = (
     ),
     TableKind(
         "ranks",
-        "comparison of ranks and devices: busy, waiting, late to collectives, imbalance",
+        "comparison of ranks and devices: time busy, waiting and late to collectives; imbalance",
         ranks.COLUMNS,
         (),
         (
@@ -323,17 +323,18 @@ _ALL = (
     ),
     TableKind(
         "memory",
-        "memory of each device: peak in each step and phase, allocations and frees",
+        "memory of each device: peak per step and phase, allocations and frees",
         memory.COLUMNS,
         (),
         tuple(c.name for c in memory.COLUMNS),
         beside=_memory,
         record="record with profile_memory=True (torch.profiler) or --cuda-memory-usage=true "
-        "(Nsight Systems); TensorFlow and JAX always record it if their allocator reports it",
+        "(Nsight Systems); TensorFlow and JAX need no option: they record memory use if their "
+        "allocator reports it",
     ),
     TableKind(
         "witness",
-        "shares by a sampler (capture --sampler), compared with the breakdown",
+        "share of time by a sampler (capture --sampler), compared with the breakdown",
         witness.COLUMNS,
         (),
         tuple(c.name for c in witness.COLUMNS),

@@ -52,7 +52,7 @@ _OPTIMIZER = re.compile(r"Optimizer\.step#(\w+)\.step")
 _CAN_FUSE = ("Adam", "AdamW", "SGD", "Adagrad")
 _XLA = "tf.function(jit_compile=True)"
 _XLA_OF_KERAS = "model.compile(jit_compile=True)"
-_UNROLL = f"{_XLA_OF_KERAS}, or unroll=True of the layer"
+_UNROLL = f"{_XLA_OF_KERAS}, or unroll=True in the layer"
 
 
 def cuda_graph(f: Finding) -> Match | None:
