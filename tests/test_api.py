@@ -281,7 +281,7 @@ def test_a_check_of_a_profile(run: lp.Run) -> None:
 def test_a_recommendation_needs_a_network(fast: lp.Run) -> None:
     with pytest.raises(UsageError, match="give like, or hidden, batch and time_steps"):
         lp.recommend()
-    with pytest.raises(UsageError, match="like says the sizes"):
+    with pytest.raises(UsageError, match="like already sets the sizes"):
         lp.recommend(fast, hidden=8)
     with pytest.raises(UsageError, match="unknown size 'hiden'; did you mean 'hidden'"):
         lp.recommend(hiden=8)

@@ -41,18 +41,22 @@ def warnings(iterations: Iterations, info: RunInfo) -> Iterator[Warning]:
     """Yield every reason not to trust the ``iterations`` of a run with run.json ``info``."""
     governor = info.hardware.cpu_governor
     if governor not in (None, "performance") and info.device == "cpu":
-        yield Warning(GOVERNOR, f"the CPU governor is '{governor}'", "set it to 'performance'")
+        yield Warning(
+            GOVERNOR, f"the CPU governor is '{governor}'", "set the governor to 'performance'"
+        )
     if info.loss_fell is False and len(iterations) >= 2 * LEAST:
         yield Warning(LOSS, "the loss did not fall", "check that the network learns")
     for reason in info.gpu_throttle_reasons or ():
-        yield Warning(THROTTLED, f"the GPU was throttled: {reason}", "cool it, or lock its clocks")
+        yield Warning(
+            THROTTLED, f"the GPU was throttled: {reason}", "cool the GPU, or lock its clocks"
+        )
     change = _change_of_state(iterations.before_and_after())
     if change is not None:
         yield Warning(
             STATE,
             f"steps took {1 + change:.2f}× as long after profiling, in every round",
-            "look for denormal numbers (see --keep-denormals), and for memory, hooks or logs that "
-            "grow from step to step",
+            "look for denormal numbers (see --keep-denormals), and for memory use, hooks or logs "
+            "that grow from step to step",
         )
 
 

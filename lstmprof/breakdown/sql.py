@@ -285,7 +285,7 @@ def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
     """
     statements = database.extract_statements(sql)
     if [statement.type.name for statement in statements] != ["SELECT"]:
-        raise UsageError("the query must be one SELECT", "tables: " + ", ".join(NAMES))
+        raise UsageError("the query must be exactly one SELECT", "tables: " + ", ".join(NAMES))
     return set(re.findall(r"\w+", sql.lower()))
 
 

@@ -24,7 +24,7 @@ _FEW = "the run has no profile of its steps"
 _ENERGY = "energy per step by %s, over the counted iterations of the first round"
 #: Less of a step that is lost is not mentioned.
 LEAST_LOST = 0.1
-_UNTOLD = "an older lstmprof wrote the run, or the machine does not report it"
+_UNTOLD = "an older lstmprof wrote the run, or the machine does not report this value"
 
 COLUMNS = (
     Column("iterations", pa.int64(), "", "number of timed iterations after warm-up"),
@@ -190,8 +190,8 @@ def lost_in_words(
     if cpu_share is not None and cpu_share < 1:
         evidence.append(f"the step's thread waited for a CPU {percent(1 - cpu_share)} of the time")
     if preemptions:
-        evidence.append(f"preempted {preemptions:,.1f} times per step")
-    more = f"{milliseconds(lost_ns)} ms more than the clean step (other processes and noise)"
+        evidence.append(f"other threads preempted it {preemptions:,.1f} times per step")
+    more = f"{milliseconds(lost_ns)} ms more than the clean step (due to other processes and noise)"
     text = f"the median timed step took {median} ms, {more}"
     return "; ".join([text, *evidence])
 

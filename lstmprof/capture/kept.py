@@ -34,7 +34,7 @@ _CHANGES = {
     "request": "the options have changed",
     "rounds": "the number of rounds has changed",
     "lstmprof": "the version of lstmprof has changed",
-    "machine": "they ran on another machine",
+    "machine": "these rounds ran on another machine",
 }
 
 
@@ -70,7 +70,7 @@ class KeptRounds:
                 then = json.loads((folder / KEPT).read_text(encoding="utf-8"))["making"]
                 result_in(folder)
             except (OSError, ValueError, LookupError, TypeError, LstmprofError):
-                return "they are damaged, or of another lstmprof version"
+                return "these rounds are damaged, or from another lstmprof version"
             for name, reason in _CHANGES.items():
                 if then.get(name) != asked[name]:
                     return reason

@@ -32,7 +32,7 @@ _TOP, _TOP_OF_ONE = 5, 20
     "--top",
     type=click.IntRange(0),
     metavar="N",
-    help=f"Rows per table; the ledger is always complete.  [default: {_TOP}; {_TOP_OF_ONE} with "
+    help=f"Rows per table (the ledger has all).  [default: {_TOP}; {_TOP_OF_ONE} with "
     "--table; all in JSON and CSV]",
 )
 @click.option(

@@ -103,21 +103,22 @@ _RUN_OPTIONS = (
         default=CaptureRequest.iterations,
         show_default=True,
         metavar="N",
-        help="Timed iterations in all rounds together; if captures take turns, the number of turns "
-        "(at least 20 ms each).",
+        help="Timed iterations of all rounds together. If implementations take turns, the number "
+        "of turns (at least 20 ms each).",
     ),
     click.option(
         "--timing-seconds",
         "timing_s",
         type=click.FloatRange(0, min_open=True),
         metavar="SECONDS",
-        help="Stop timing a round after this time and at least 3 iterations.  [default: no limit]",
+        help="Stop timing a round after this time, but not before 3 iterations.  "
+        "[default: no limit]",
     ),
     click.option(
         "--warmup",
         type=click.IntRange(1),
         metavar="N",
-        help="Iterations to run before the timed ones; they are stored but not counted.  "
+        help="Warm-up iterations before the timed iterations; they are stored but not counted.  "
         "[default: 3, or more if the implementation needs more]",
     ),
     click.option(
@@ -157,7 +158,8 @@ _RUN_OPTIONS = (
     click.option(
         "--cuda-graph",
         is_flag=True,
-        help="Replay the step as a CUDA graph (torch); let XLA make graphs of parts of it (JAX).",
+        help="Replay the step as a CUDA graph (torch), or let XLA make CUDA graphs of parts of the "
+        "step (JAX).",
     ),
     click.option("--xla", is_flag=True, help="Compile the step with XLA (TensorFlow)."),
     click.option(
@@ -190,8 +192,8 @@ _RUN_OPTIONS = (
         "--era",
         metavar="NAME",
         shell_complete=completion.eras,
-        help="Run in an environment with an old version of a framework, like torch-1.4.0, and the "
-        "packages and Python that it needs; 'lstmprof list eras' shows all.",
+        help="Run in an environment with an old framework version, like torch-1.4.0, and the "
+        "packages and Python for it; 'lstmprof list eras' shows all.",
     ),
     click.option(
         "--with",
@@ -296,14 +298,14 @@ def with_options(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], A
     "--rounds",
     type=click.IntRange(1),
     metavar="N",
-    help="Processes among which the iterations are divided; several implementations take turns.  "
+    help="Number of processes that share the iterations; several implementations take turns.  "
     f"[default: {ROUNDS}, or the number of iterations if that is lower]",
 )
 @click.option(
     "--versions",
     metavar="LIST",
-    help="Capture with each of these versions of the framework, like 1.4.0,1.8.1, or of another "
-    "package, like keras==2.12.0. lstmprof installs each in its own environment.",
+    help="Capture with each of these framework versions, like 1.4.0,1.8.1, or versions of another "
+    "package, like keras==2.12.0. lstmprof installs each version in its own environment.",
 )
 @click.option("--plan", "only_plan", is_flag=True, help="Show the plan without running it.")
 @click.option(

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     multiple=True,
     type=click.Choice(CHANGES),
     metavar="NAME",
-    help="Estimate the slow step without these costs, by replaying its events; repeat for more: "
+    help="Estimate the slow step without this cost, by replaying its events; repeat for more: "
     f"{', '.join(CHANGES)}.",
 )
 @click.option(
@@ -55,7 +55,8 @@ if TYPE_CHECKING:
 @click.option(
     "--peaks",
     metavar="MATMUL,MEMORY",
-    help="Peak rates of the device, like 67TFLOP/s,3.35TB/s.  [default: measured by capture]",
+    help="Peak matmul and memory rates of the device, like 67TFLOP/s,3.35TB/s.  [default: measured "
+    "by capture]",
 )
 @click.option(
     "--against-builtin",
@@ -66,13 +67,17 @@ if TYPE_CHECKING:
 @click.option(
     "--since",
     metavar="RUN",
-    help="Earlier run, without the fix: compare the gain with what its verdict forecasts.",
+    help="Run from before a fix: compare the gain that it forecast with the real gain.",
 )
-@click.option("--evidence", is_flag=True, help="Show counts and the largest ops of each part.")
 @click.option(
-    "--waterfall", is_flag=True, help="Show the difference between two steps part by part."
+    "--evidence", is_flag=True, help="Show counts and the largest ops of each kind of time."
 )
-@click.option("--roofline", is_flag=True, help="Show the least time that the device needs.")
+@click.option(
+    "--waterfall", is_flag=True, help="Show the difference between two steps by kind of time."
+)
+@click.option(
+    "--roofline", is_flag=True, help="Show the least time per step at the device's peak rates."
+)
 @click.option("--warnings", is_flag=True, help="Show warnings and notes in full.")
 @options.rank
 @options.device

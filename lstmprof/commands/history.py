@@ -102,7 +102,14 @@ def _show(series: Sequence[Series], by: str, format_: str) -> None:
         terminal.write_csv(rows.rows(), rows.columns)
     else:
         for of in series:
-            heads = [by, "run", ">ms per step", ">95 % from", ">to", ">% of last level", "change"]
+            heads = [
+                by,
+                "run",
+                ">ms per step",
+                ">95 % interval",
+                ">% of last level",
+                "change",
+            ]
             cells = [_cells(point, by) for point in of.points]
             terminal.write_table(of.sentence, heads, cells, crop="run", spare=("run",))
 
@@ -114,8 +121,7 @@ def _cells(point: Point, by: str) -> list[str]:
         first,
         point.profile.name,
         milliseconds(step.ns, 2),
-        milliseconds(step.low_ns, 2),
-        milliseconds(step.high_ns, 2),
+        f"{milliseconds(step.low_ns, 2)}…{milliseconds(step.high_ns, 2)}",
         "" if ratio is None else f"{100 * ratio.value:,.1f}",
         point.change or "",
     ]

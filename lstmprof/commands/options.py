@@ -59,7 +59,7 @@ step_range = click.option(
     "--step-range",
     metavar="REGEX",
     callback=_checked_regex,
-    help="Use the host ranges (NVTX, record_function) whose name matches this as steps.",
+    help="Count host ranges (NVTX, record_function) whose name matches this regex as steps.",
 )
 across = click.option(
     "--across",
@@ -73,7 +73,7 @@ rank = click.option(
     "--rank",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Diagnose this rank.  [default: the rank that the others wait for]",
+    help="Diagnose this rank.  [default: the straggler, which other ranks wait for]",
 )
 device = click.option(
     "--device",

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     "--threads",
     type=click.IntRange(1),
     metavar="N",
-    help="CPU threads.  [default: as for capture, or that of --like]",
+    help="CPU threads.  [default: that of lstmprof capture, or that of --like]",
 )
 @click.option(
     "--impl",
@@ -71,9 +71,9 @@ if TYPE_CHECKING:
     "--out",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="Folder for the measured runs.  [default: in the cache]",
+    help="Folder for the measured runs.  [default: a folder in the cache]",
 )
-@click.option("--force", is_flag=True, help="Repeat earlier measurements.")
+@click.option("--force", is_flag=True, help="Measure again what was measured before.")
 @options.format_
 def command(
     like: str | None,

@@ -66,7 +66,7 @@ def _is_launcher(word: str) -> bool:
     default=_DEFAULT.steps,
     show_default=True,
     metavar="N",
-    help="Steps to profile; 10 are enough for a clean step.",
+    help="Steps to profile (10 are enough for a clean step).",
 )
 @click.option(
     "--timed",
@@ -87,7 +87,7 @@ def _is_launcher(word: str) -> bool:
 @click.option(
     "--step-function",
     metavar="[MODULE:]NAME",
-    help="Function whose calls are the steps, in the script or in a module that it imports.",
+    help="Function that runs one step per call, in the script or in a module that it imports.",
 )
 @click.option(
     "--framework",
@@ -99,7 +99,7 @@ def _is_launcher(word: str) -> bool:
     type=click.Choice(THEN),
     default=GO_ON,
     show_default=True,
-    help="After the measurement, finish the script or stop it.",
+    help="What the script does after the measurement: go on to its end, or stop.",
 )
 @click.option(
     "--profiler",
@@ -120,9 +120,9 @@ def _is_launcher(word: str) -> bool:
 @click.option(
     "--compare-with",
     metavar="RUN",
-    help="Earlier run, before a fix: end with what its verdict forecast and what was gained.",
+    help="Run from before a fix: at the end, compare its forecast gain with the real gain.",
 )
-@click.option("--quiet", is_flag=True, help="Print no verdict on the run at the end.")
+@click.option("--quiet", is_flag=True, help="Do not print the verdict at the end.")
 def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any) -> int:
     """Run a training script unchanged, and profile a few of its steps.
 

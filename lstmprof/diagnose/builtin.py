@@ -112,7 +112,7 @@ def against_builtin(
     except UsageError as fault:
         step = f"; {fault.next_step}" if fault.next_step == RECORD else ""
         return Against(
-            name, "unknown", f"{fault.fault}; so there is nothing to compare it with{step}."
+            name, "unknown", f"{fault.fault}, so it was not compared with a layer op{step}."
         )
     run = builtin_run(request, breakdown.run, progress)
     tables = TABLES if shape.layer is None else (*TABLES, LAYERS)
@@ -131,7 +131,7 @@ def request_of(shape: Shape, implementation: str | None = None) -> CaptureReques
         UsageError: there is none for this network on this machine; says why.
     """
     framework = shape.framework or ""
-    called = _CALLED.get(framework, framework or "its unknown framework")
+    called = _CALLED.get(framework, framework or "the unknown framework of the run")
     rows = [r for n in LAYER_ROWS.get(framework, ()) if (r := implementations.ROWS.get(n))]
     if not is_here(shape.device):
         raise UsageError("the run used a GPU, which this machine lacks")
@@ -245,7 +245,7 @@ def _of_steps(breakdown: Breakdown, best: Breakdown, shape: Shape, asked: Asked)
     how = how_it_runs(breakdown, shape)
     ending = f"{op} runs each layer in one op"
     if state in ("same", "unknown"):
-        what = "the two" if state == "same" else "difference unknown:"
+        what = "both" if state == "same" else "difference unknown:"
         ending += f"; {what} {diagnosis.outcome.words}"
         factor = None
     else:
@@ -302,8 +302,8 @@ def _where(breakdown: Breakdown, best: Breakdown) -> str:
     machine = info.hardware.gpu or _gpu(info) or info.hardware.cpu_model
     here_is = best.run.info.device_name or "unknown"
     if machine is None:
-        return f"the profile does not name its machine (this one: {here_is})"
-    return f"the profile is from another machine ({machine}, not {here_is})"
+        return f"the profile does not name its machine (this machine: {here_is})"
+    return f"the profile is from another machine ({machine}; this machine: {here_is})"
 
 
 def _of_layers(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
@@ -315,17 +315,17 @@ def _of_layers(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
     if row is None or not call_ns(row) or not call_ns(shape.layer):
         return Against(
             *(name, "unknown"),
-            f"{name} {how}. The profile does not say how long that takes, so it cannot be compared "
-            f"with {op}.",
+            f"{name} {how}. The profile does not show how long this layer takes, so it cannot be "
+            f"compared with {op}.",
             best.run.name,
         )
     mine, other = call_ns(shape.layer), call_ns(row)
     what = "forward" if shape.mode == "forward" else "forward and backward"
-    times = f"{milliseconds(mine)} against {milliseconds(other)} ms {what}, profiled"
+    times = f"{milliseconds(mine)} against {milliseconds(other)} ms {what}, under the profiler"
     padded = ", over the padded length" if shape.layer["packed"] else ""
     if not same_machine(breakdown.run.info, best.run.info):
         sentence = (
-            f"{name} {how} in {milliseconds(mine)} ms; {op} runs it in one op in "
+            f"{name} {how} in {milliseconds(mine)} ms; {op} runs the layer in one op in "
             f"{milliseconds(other)} ms here{padded}. The times cannot be compared: "
             f"{_where(breakdown, best)}."
         )
@@ -333,12 +333,12 @@ def _of_layers(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
     factor, off = mine / other, profiling_share(best)
     if off is None or max(factor, 1 / factor) <= 1 + off:
         changes = "" if off is None else f": profiling alone changes a step by {percent(off)}"
-        sentence = f"{name} {how}. {op} may take as long ({times}){changes}."
+        sentence = f"{name} {how}. {op} may take equally long ({times}){changes}."
         return Against(name, "same", sentence, best.run.name, op, None, "layers", True)
     state: State = "faster" if factor > 1 else "slower"
     sentence = (
-        f"{name} {how}; {op} runs it in one op{padded}. {name} takes {_times(factor)} ({times}). "
-        f"Likely: profiling changes a step by {percent(off)}."
+        f"{name} {how}; {op} runs the layer in one op{padded}. {name} takes {_times(factor)} "
+        f"({times}). Likely, not certain: profiling changes a step by {percent(off)}."
     )
     return Against(name, state, sentence, best.run.name, op, factor, "layers", True)
 
@@ -362,7 +362,7 @@ def how_it_runs(breakdown: Breakdown, shape: Shape) -> str:
     form = known.form_on(shape.device.partition(":")[0])
     if form == LAYER_OP:
         return "runs each layer as one op"
-    each = "one op each" if form == CELL_OP else "a loop of separate ops"
+    each = "each as one op" if form == CELL_OP else "in a loop of separate ops"
     return f"runs {count(cells)} cells per batch, {each} ({known.summary})"
 
 
@@ -371,12 +371,12 @@ def _by_row(row: Mapping[str, Any], cells: int, time_steps: int) -> str:
     if form == LAYER_OP:
         return f"runs its layer as one op ({op})"
     if form == CELL_OP:
-        return f"runs {count(cells)} {CELLS.get(op, op)} steps per batch"
+        return f"runs {count(cells)} calls of {CELLS.get(op, op)} per batch"
     assert form == LOOP
     for column, noun in (("ops_per_time_step", "ops"), ("kernels_per_time_step", "kernels")):
         if row[column]:
-            each = f"{count(row[column])} {noun} each"
-            return f"runs {count(time_steps)} time steps per batch in a loop of {each}"
+            each = f"{count(row[column])} {noun} per time step"
+            return f"runs {count(time_steps)} time steps per batch in a loop, with {each}"
     return f"runs {count(time_steps)} time steps per batch in a loop of separate ops"
 
 

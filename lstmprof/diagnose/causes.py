@@ -106,7 +106,7 @@ RULES = (
     Rule(
         COMPILE,
         lambda c, run: c.compiling,
-        "time in a compiler's event or below it: a step after warm-up compiles again",
+        "a compiler's event or a call inside it: a step after warm-up compiles again",
     ),
     Rule(
         START,
@@ -119,25 +119,25 @@ RULES = (
     Rule(
         QUEUE,
         _part(QUEUED),
-        "the device had the work and did not start it: a faster host would not help",
+        "queued work that the device does not start; a faster host would not help",
     ),
     Rule(
         SYNC,
         lambda c, run: c.name in ASKS and not run.on_device,
-        "the host asks for a value (on a device, the wait for it is a blocking call)",
+        "an op on a CPU that reads a value (on a device, a blocking call waits for the value)",
     ),
-    Rule(CAST, _part("cast"), "only the element type changes"),
+    Rule(CAST, _part("cast"), "work that changes only the element type"),
     Rule(
         CAST,
         lambda c, run: c.purpose == "cast" and not run.on_device,
         "the call that issues a cast",
     ),
     Rule(ALLOCATION, _part("alloc"), "a runtime call that allocates or frees"),
-    Rule(LAUNCH, _part(CALL, LATENCY), "the device waits for the launch of its next work"),
+    Rule(LAUNCH, _part(CALL, LATENCY), "a launch for which the device waits"),
     Rule(
         LAUNCH,
         lambda c, run: c.part == "runtime" and (c.enqueues or is_launch(c.name or "")),
-        "a launch of other work: on another stream or device, or not recorded",
+        "a launch of work on another stream or device, or of unrecorded work",
     ),
     Rule(RUNTIME, _part("runtime"), "any other call of the runtime or driver"),
     Rule(
@@ -146,8 +146,8 @@ RULES = (
         "a call that issues a copy",
     ),
     Rule(CPU_OP, lambda c, run: c.on_cpu, "an op that computes on the CPU while the device waits"),
-    Rule(DISPATCH, _part("dispatch"), "an op that only arranges work"),
-    Rule(DISPATCH, lambda c, run: c.call_overhead, "the way from Python into an op"),
+    Rule(DISPATCH, _part("dispatch"), "an op that computes nothing itself"),
+    Rule(DISPATCH, lambda c, run: c.call_overhead, "the call from Python into an op"),
     Rule(
         DISPATCH,
         lambda c, run: c.state == "busy" and c.tiny and not run.on_device,
@@ -164,7 +164,7 @@ RULES = (
         "a range of a profile without ops: it may be Python, a framework or waiting",
     ),
     Rule(PYTHON, _part("python"), "a long stretch of a step or range without an op"),
-    Rule(UNRECORDED, _part("host"), "the host did something that was not recorded"),
+    Rule(UNRECORDED, _part("host"), "host time without a recorded event"),
     Rule(GEMM, _part(*_PRODUCTS), "matmuls, convolutions, attention"),
     Rule(
         MEMORY,
@@ -172,16 +172,16 @@ RULES = (
         "elementwise work of a recurrent layer",
     ),
     Rule(GEMM, _part("rnn"), "a recurrent layer in one op, which is mostly matmuls"),
-    Rule(COPY, _part(*_MOVES), "elements move and keep their values"),
+    Rule(COPY, _part(*_MOVES), "work that moves elements and keeps their values"),
     Rule(COLLECTIVE, _part("collective"), "work that moves data between ranks"),
     Rule(EMBEDDING, _part("embedding"), "rows looked up in a table, and their gradients"),
     Rule(CTC, _part("ctc"), "connectionist temporal classification"),
     Rule(
         MEMORY,
         lambda c, run: c.state == "busy" and c.part != "other",
-        "few operations per element, so memory sets the pace",
+        "work with few operations per element, which memory bandwidth limits",
     ),
-    Rule(UNKNOWN, lambda c, run: True, "the category or the launch is unknown"),
+    Rule(UNKNOWN, lambda c, run: True, "time whose category or launch is unknown"),
 )
 
 

@@ -81,7 +81,7 @@ FINDINGS = (
 )
 _NOTHING = Asked()
 _NO_ROOFLINE = (
-    "--peaks has no effect, because the work of a step is known only for runs of lstmprof capture"
+    "--peaks has no effect, because only runs of lstmprof capture record how much a step computes"
 )
 
 
@@ -478,11 +478,16 @@ def _notes(fast: StepProfile, slow: StepProfile) -> list[str]:
     if not timed(fast, slow):
         notes.append(f"{untimed(fast, slow)}, so profiled times are compared")
     if (fast.device is None) != (slow.device is None):
-        notes.append("one run used a GPU and the other a CPU, so their kinds of time differ")
+        notes.append(
+            "one run used a GPU and the other a CPU, so their kinds of time cannot be compared"
+        )
     for profile in (fast, slow):
         notes += [f"{profile.name}: {note}" for note in (*_beside(profile), *profile.notes)]
         if profile.info.agrees_with_reference is False:
-            notes.append(f"{profile.name}: its file has no load(), so its results were not checked")
+            notes.append(
+                f"{profile.name}: the implementation's file has no load(), so its results were "
+                "not checked"
+            )
     first_steps = _first_steps(fast, slow)
     return [*notes, first_steps] if first_steps else notes
 
@@ -491,8 +496,8 @@ def _beside(profile: StepProfile) -> list[str]:
     """Return notes on the time that timed steps lost, and on events of some steps only."""
     lost = lost_in_words(profile.lost_ns, profile.length_ns, profile.cpu_share)
     rare = [
-        f"now and then: {cropped(r.name)} takes {milliseconds(r.each_ns)} ms, in {r.steps} of "
-        f"{profile.steps} steps"
+        f"in only {r.steps} of {profile.steps} steps, {cropped(r.name)} takes "
+        f"{milliseconds(r.each_ns)} ms"
         for r in profile.rare[:MOST_RARE]
     ]
     return [*([lost] if lost else []), *rare]

@@ -202,7 +202,8 @@ def _unlike(breakdown: Breakdown, rows: _Rows) -> str:
         return _other_number(unmatched, rows, places)
     skew_ns = max((row["skew_ns"] for row in rows if row["collective"] is not None), default=0)
     return (
-        f"ranks end a collective up to {milliseconds(skew_ns)} ms apart, even with aligned clocks"
+        f"the same collective ends up to {milliseconds(skew_ns)} ms apart on different ranks, even "
+        "with aligned clocks"
     )
 
 
@@ -214,7 +215,7 @@ def _other_number(unmatched: _Rows, rows: _Rows, places: Sequence[Place]) -> str
     fewest = min(places, key=lambda place: counts[place])
     where = "" if step is None else f" in step {step}"
     if counts[most] == counts[fewest]:
-        return f"the streams of {cropped(name)}{where} differ between ranks"
+        return f"{cropped(name)} runs on different streams on different ranks{where}"
     return (
         f"{lane_words(*most)} runs {cropped(name)} {counts[most]} times{where}, and"
         f" {lane_words(*fewest)} {counts[fewest]} times"
@@ -251,9 +252,9 @@ def _latest(
         lates = set(late_of_steps) - {None}
         often = len(late_of_steps) - late_of_steps.count(None) >= MOVES * known["steps"]
         moves = often and len(lates) > 1
-        reason = f"the ranks wait for each other in turn, {each}"
+        reason = f"all ranks wait for each other: {each}"
         if moves:
-            reason = f"another rank is late from step to step; the ranks wait {each}"
+            reason = f"a different rank is late in each step; the ranks wait {each}"
         return Straggler(NONE, reason, certainty, moves=moves, **known)
     return Straggler(FOUND, None, certainty, late.rank, late.device, late_in=late_in, **known)
 
@@ -362,7 +363,7 @@ def of_straggler(straggler: Straggler) -> str:
     size, ranks = straggler.world_size or 0, len({w.rank for w in straggler.waiters})
     others = f"; {size - ranks} of the {size} ranks were not profiled" if size > ranks else ""
     if straggler.unmatched:
-        others += f"; {straggler.unmatched:,} kernels of collectives have no partner on a rank"
+        others += f"; {straggler.unmatched:,} collectives have no counterpart on another rank"
     if straggler.state == NONE:
         return f"no straggler: {straggler.reason}{others}"
     return _of_late(straggler) + others
@@ -372,14 +373,14 @@ def _of_late(late: Straggler) -> str:
     each = " per step" if late.marked else ""
     own = next(w for w in late.waiters if w.place == late.place)
     longest = max(late.waiters, key=lambda waiter: waiter.waits_ns)
-    does = f", while it {late.meanwhile.words}" if late.meanwhile else ""
+    does = f", which {late.meanwhile.words}" if late.meanwhile else ""
     for_it = late.waits_for_late_ns(longest.place)
     likely = "" if late.certainty == MEASURED else "likely "
     name, other = lane_words(*late.place), lane_words(*longest.place)
     return (
         f"{likely}straggler: {name}, last to arrive in {own.last_in} of {late.collectives}"
         f" collectives; {other} waits {milliseconds(longest.waits_ns)} ms{each},"
-        f" {milliseconds(for_it)} ms of it for {name}{does}; {name} waits"
+        f" including {milliseconds(for_it)} ms for {name}{does}; {name} itself waits"
         f" {milliseconds(own.waits_ns)} ms"
     )
 
@@ -388,9 +389,9 @@ def of_overlap(overlap: Overlap, marked: bool) -> str:
     """Return the sentence about the overlap of communication and computing."""
     each = " per step" if marked else ""
     return (
-        f"collectives take {milliseconds(overlap.communication_ns)} ms{each}; the device also"
-        f" computes in {percent(overlap.share)} of that time, and the other"
-        f" {milliseconds(overlap.exposed_ns)} ms are exposed"
+        f"collectives take {milliseconds(overlap.communication_ns)} ms{each}; the device"
+        f" computes during {percent(overlap.share)} of this time, and computes nothing during"
+        f" {milliseconds(overlap.exposed_ns)} ms"
     )
 
 

@@ -39,8 +39,12 @@ def _saved(finding: Finding) -> str:
 
 def of_roofline(limit: Roofline) -> str:
     """The least time of the step, the share reached, and the rate of its products."""
-    share = f"; {percent(limit.share)} reached" if limit.share is not None else ""
-    share += ", so these peaks are too low" if (limit.share or 0) > 1 else ""
+    share = (
+        f"; the run reaches {percent(limit.share)} of the roofline"
+        if limit.share is not None
+        else ""
+    )
+    share += ", so the peak rates are too low" if (limit.share or 0) > 1 else ""
     text = f"{milliseconds(limit.step_ns)} ms per step{share}"
     if limit.gemm_flops_per_s is None:
         return f"{text}.{_quicker(limit)}"
@@ -55,8 +59,8 @@ def _quicker(limit: Roofline) -> str:
     if not quicker or (limit.share or 0) > 1:
         return ""
     return (
-        f" {listed(quicker)}: more than 100 % reached, because the data fits into a cache or a "
-        "measured peak is too low."
+        f" {listed(quicker)}: above 100 % of the peak rate, because the data fits into a cache or "
+        "the measured peak is too low."
     )
 
 
@@ -68,10 +72,10 @@ def gflops(flops_per_s: float) -> str:
 def _of_forecast(error: Error | None) -> str:
     """How far a forecast may be off."""
     if error is None:
-        return "a forecast of unknown error"
+        return "the error of this forecast is unknown"
     median, worst = percent(error.median), percent(error.worst)
     return (
-        f"a forecast; in {error.pairs} tests on CPUs the error was {median} (median), at most "
+        f"in {error.pairs} tests on CPUs, such forecasts were off by {median} (median), at most "
         f"{worst}"
     )
 
@@ -86,10 +90,10 @@ def of_what_if(
     replayed_ns = prediction.replayed_ns
     saved = prediction.saved_ns / replayed_ns if replayed_ns else 0.0
     ends = f"{milliseconds(prediction.predicted_ns)} instead of {milliseconds(replayed_ns)} ms"
-    text = f"{name}: {ends} ({percent(-saved) if saved else 'nothing saved'})"
+    text = f"{name}: {ends} ({percent(-saved) if saved else 'saves nothing'})"
     if prediction.bottleneck is not None:
         state, part, ns = prediction.bottleneck
-        text += f"; largest part then: {state} {part}, {milliseconds(ns)} ms"
+        text += f"; the largest part is then {state} {part}, {milliseconds(ns)} ms"
     if form is not None:
         text += f"; {_of_forecast(error)}"
     doubts = of_prediction(prediction).reasons

@@ -118,14 +118,14 @@ def _of_layer(row: Mapping[str, Any], breakdown: Breakdown) -> Shape:
         if info.shapes_cost is not None and info.shapes_cost > MOST_FOR_SHAPES:
             longer = percent(info.shapes_cost)
             raise UsageError(
-                f"{fault}, because recording shapes would have made its steps {longer} longer",
+                f"{fault}, because shapes were not recorded: that makes steps {longer} longer",
                 GIVE_SIZES,
             )
         raise UsageError(fault, RECORD)
     cell = _CELLS.get(row["cell"])
     precision = _PRECISIONS.get(row["dtype"].lower())
     for what, why in (
-        (cell is None, f"a cell {row['cell']}"),
+        (cell is None, f"{row['cell']} cells"),
         (row["projection"] is not None, "a projection"),
         (precision is None, f"{row['dtype']} numbers"),
     ):

@@ -243,7 +243,7 @@ def gained(before: Verdict, after: Verdict) -> str:
     words = "gained" if less_ns >= 0 else "lost"
     apart = after.step.high_ns < before.step.low_ns or before.step.high_ns < after.step.low_ns
     return (
-        f"forecast: {forecast or 'unknown'}; {words}: {milliseconds(abs(less_ns))} ms "
+        f"forecast: {forecast or 'gain unknown'}; {words}: {milliseconds(abs(less_ns))} ms "
         f"({milliseconds(before.step.ns)} to {milliseconds(after.step.ns)} ms per step"
         f"{'' if apart else '; the 95 % intervals overlap'})"
     )

@@ -86,7 +86,7 @@ def blocks(report: Report, figures: Sequence[Figure]) -> Iterator[Block]:
         )
     alone = [diagnosis for diagnosis in report.diagnoses if diagnosis.fast is None]
     if alone:
-        heading = "Runs without another to compare with" if compared else ""
+        heading = "Runs without a comparable run" if compared else ""
         yield Block(heading, "", _cards(alone), _doubts(alone), None)
 
 
@@ -148,7 +148,7 @@ def _badge(diagnosis: Diagnosis) -> tuple[str, str]:
     verdict = diagnosis.verdict
     if verdict.state != "none":
         return verdict.certainty, verdict.certainty
-    return "none", "no difference" if diagnosis.outcome.equal else "no sure difference"
+    return "none", "no difference" if diagnosis.outcome.equal else "difference within noise"
 
 
 def _lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str, str]]:

@@ -92,17 +92,17 @@ VALUES: Mapping[str, Value] = {
     "slowdown": Value(
         lambda _, slowdown: "" if slowdown is None else f"{slowdown:.2f}×",
         {"slowdown": lambda _, slowdown: slowdown},
-        "×: times the fastest that can be compared",
+        "×: as long as the fastest comparable run",
     ),
     "samples/s": Value(
         lambda t, _: "" if t.samples_per_s is None else f"{count(t.samples_per_s)} /s",
         {"samples/s": lambda t, _: t.samples_per_s},
-        "/s: samples per second",
+        "/s: training samples per second",
     ),
     "first step": Value(
         lambda t, _: "" if t.compile_ns is None else f"{milliseconds(t.compile_ns, 0)} ms first",
         {"first step ms": lambda t, _: _ms(t.compile_ns)},
-        "first: the first step, which compiles",
+        "first: time of the first step, which includes compilation",
     ),
 }
 DEFAULT_VALUE = "step ± interval, slowdown"
@@ -199,7 +199,7 @@ def values_of(text: str) -> list[Value]:
     names = [" ".join(p.replace("+-", "±").replace("±", " ± ").split()) for p in text.split(",")]
     for name in names:
         if name == "median ± interval":
-            raise UsageError("the median has no interval", "write 'step ± interval'")
+            raise UsageError("the table has no interval of the median", "write 'step ± interval'")
         if name not in VALUES:
             raise unknown_name("value", name, VALUES)
     return [VALUES[name] for name in dict.fromkeys(names)]
@@ -336,8 +336,9 @@ def _crowded(one: Breakdown, other: Breakdown, asked: Sequence[str]) -> UsageErr
         for name, of in FIELDS.items()
         if name not in (*asked, "run", "workload") and of(infos[0]) != of(infos[1])
     ]
-    step = f"add {listed(differ)} to --rows or --columns" if differ else "omit one, or add run"
-    return UsageError(f"{one.run.name} and {other.run.name} share one cell", step)
+    step = f"add {listed(differ)} to --rows or --columns"
+    step = step if differ else "omit one of these runs, or add run to --rows"
+    return UsageError(f"{one.run.name} and {other.run.name} fall into the same cell", step)
 
 
 def caption(breakdowns: Sequence[Breakdown], values: Sequence[Value], *, bold: bool) -> str:
@@ -345,7 +346,9 @@ def caption(breakdowns: Sequence[Breakdown], values: Sequence[Value], *, bold: b
     infos = [b.run.info for b in breakdowns]
     timings = [b.timings for b in breakdowns if b.timings is not None]
     texts = [", ".join(value.meaning for value in values)]
-    texts += ["bold: the fastest, and what its 95 % interval touches"] if bold else []
+    texts += (
+        ["bold: the fastest, and runs whose 95 % interval overlaps its interval"] if bold else []
+    )
     texts.append(_each(info.device_name or info.device for info in infos) or "device unknown")
     texts.append(_each(_versions(infos)) or "versions unknown")
     texts.append(_span([t.rounds for t in timings], "round", "rounds"))

@@ -108,7 +108,7 @@ def page(series: Sequence[Series]) -> str:
 
 
 def _table(series: Series) -> str:
-    heads = ("when", "label", "run", "ms", "95 % from", "to", "change")
+    heads = ("when", "label", "run", "ms per step", "95 % interval from", "to", "change")
     head = "".join(f"<th>{name}</th>" for name in heads)
     rows = "".join(f"<tr>{''.join(_cells(point))}</tr>" for point in series.points)
     return f"<h2>{html.escape(shown_name(series.title))}</h2><table><tr>{head}</tr>{rows}</table>"

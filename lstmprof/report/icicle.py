@@ -117,7 +117,7 @@ def _add(
                 boxes.append((box, text, int(total[member]), int(own[member]), int(part[member])))
             rest = int(total[members[len(large) :]].sum()) if members else 0
             if rest >= least:
-                text = number_of(len(members) - len(large), "smaller one", "smaller ones")
+                text = number_of(len(members) - len(large), "smaller callee", "smaller callees")
                 boxes.append((box, text, rest, rest, _NO_PART))
         level = below
 

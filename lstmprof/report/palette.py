@@ -45,7 +45,7 @@ class Family:
 
 RECURRENT = Family(
     "recurrent layers",
-    "a whole layer in one op",
+    "recurrent layers that run as one op",
     (
         Part(
             "rnn",
@@ -150,7 +150,7 @@ BY_HOST = Family(
             "launch latency",
             "#4c2406",
             "#ba6230",
-            "the launch call has returned, the kernel has not started yet",
+            "the launch call has returned, but the kernel has not started yet",
         ),
         Part("launch call", "#9c3503", "#f39d18", "the host is inside the call that launches"),
         Part(
@@ -184,14 +184,14 @@ OTHERWISE = Family(
             "queued",
             "#9e8c37",
             "#bba432",
-            "the work is queued and the device does not start it: it waits for another stream",
+            "the device does not start queued work, mostly because it waits for another stream",
         ),
         Part("profiler", "#675f17", "#e0d88c", "the profiler's own overhead"),
         Part(
             "unattributed",
             "#777444",
             "#6e6b3a",
-            "unknown: the profile records no launch for the work that follows",
+            "unknown cause: the profile has no launch call for the work that follows",
         ),
     ),
 )

@@ -121,34 +121,34 @@ def _day(info: RunInfo) -> str | None:
 def missing(report: Report, runs: Sequence[RunReport], empty: Sequence[str]) -> Iterator[str]:
     """Yield a sentence for each thing that was not measured; ``empty`` profiles are left out."""
     if empty:
-        yield f"Left out, because no event of the profile has a length: {', '.join(empty)}."
+        yield f"Runs without an event that has a duration are left out: {', '.join(empty)}."
     untimed = [run.facts.run for run in runs if run.breakdown.timings is None]
     if untimed:
-        yield f"Steps without a profiler: not timed for {_listed(untimed, runs)}."
+        yield f"Step times without a profiler were not measured for {_listed(untimed, runs)}."
     on_host = [run.facts.run for run in runs if run.profile.device is None]
     if on_host:
         yield (
-            f"GPU: no activity was recorded for {_listed(on_host, runs)}. Launch gaps, streams and "
-            "idle time are unknown; the charts show the host's threads."
+            f"No GPU activity was recorded for {_listed(on_host, runs)}. The charts show the "
+            "host's threads; launch gaps, streams and the GPU's idle time are unknown."
         )
     if not report.roofline:
-        yield "Roofline: no run has both a known workload and measured peaks."
+        yield "The roofline is missing: no run has both a known workload and measured peak rates."
     if not any(run.breakdown.table("casts").num_rows for run in runs):
-        yield "Casts: none was recorded."
+        yield "No cast was recorded."
     for run in runs:
         if (straggler := run.profile.straggler) and straggler.state == UNKNOWN:
             yield f"{run.facts.run}: {of_straggler(straggler)}."
     pictured = {icicle.run for icicle in report.icicles}
     if unpictured := [r.facts.run for r in runs if _frames(r) and r.facts.run not in pictured]:
-        yield f"Call stacks, left out to keep the page small: {', '.join(unpictured)}."
+        yield f"To keep the page small, it has no call stacks of {', '.join(unpictured)}."
     undrawn = len(runs) - len({timeline.run for timeline in report.timelines})
     if undrawn:
-        yield f"Timelines, left out to keep the page small: {undrawn} runs."
+        yield f"To keep the page small, it has no timeline of {undrawn} runs."
     if len(report.pairs) < sum(math.comb(len(group.runs), 2) for group in report.groups):
-        yield "Differences between two runs: in very large groups only those from the baseline."
+        yield "In very large groups, runs are compared only with the baseline, not with each other."
     cut = dict.fromkeys(timeline.run for timeline in report.timelines if timeline.left_out)
     if cut:
-        yield f"The shortest events of a timeline, left out for {', '.join(cut)}."
+        yield f"To keep the page small, timelines omit the shortest events of {', '.join(cut)}."
 
 
 def _frames(run: RunReport) -> int:

@@ -148,8 +148,8 @@ def _steps(report: RunReport) -> Iterator[tuple[Window, str]]:
     median = median_step(own)
     yield median, "median length"
     by_length = sorted((w for w in own if w is not median), key=lambda w: w.end_ns - w.start_ns)
-    yield from ((window, "the longest other") for window in by_length[-1:])
-    yield from ((window, "the shortest other") for window in by_length[:-1][:1])
+    yield from ((window, "longest other step") for window in by_length[-1:])
+    yield from ((window, "shortest other step") for window in by_length[:-1][:1])
     others: dict[int | None, list[Window]] = {}
     for window in windows:
         if window.rank != report.profile.rank:

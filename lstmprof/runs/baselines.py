@@ -33,7 +33,11 @@ def place_of(word: str) -> str:
     name = _checked(word.removeprefix(PREFIX))
     if not (FOLDER / name).is_dir():
         there = sorted(p.name for p in FOLDER.glob("[!.]*")) if FOLDER.is_dir() else []
-        hint = f"known: {', '.join(there)}" if there else "create one with --save-baseline"
+        hint = (
+            f"existing baselines: {', '.join(there)}"
+            if there
+            else "create one with --save-baseline"
+        )
         raise UsageError(f"no baseline '{name}' in {FOLDER}", hint)
     return str(FOLDER / name)
 

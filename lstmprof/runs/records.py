@@ -73,12 +73,16 @@ class Hardware(Record, frozen=True):
 class Peaks(Record, frozen=True):
     """The peak rates of a device, measured with the framework's own library."""
 
-    gemm_flops_per_s: Annotated[Real, fact("of a product", NOT_MEASURED, "1/s")] = None
-    gemm_size: Annotated[Int, fact("rows of its matrices", NOT_MEASURED)] = None
-    copy_bytes_per_s: Annotated[Real, fact("of a copy", NOT_MEASURED, "bytes/s")] = None
-    copy_bytes: Annotated[Int, fact("bytes read and written", NOT_MEASURED, "bytes")] = None
-    precision: Annotated[Text, fact("of the product", NOT_MEASURED)] = None
-    reason: Annotated[Text, fact("why none was measured", "they were")] = None
+    gemm_flops_per_s: Annotated[Real, fact("peak rate of a matmul", NOT_MEASURED, "1/s")] = None
+    gemm_size: Annotated[Int, fact("rows of the matmul's matrices", NOT_MEASURED)] = None
+    copy_bytes_per_s: Annotated[Real, fact("peak rate of a copy", NOT_MEASURED, "bytes/s")] = None
+    copy_bytes: Annotated[
+        Int, fact("bytes that the copy reads and writes", NOT_MEASURED, "bytes")
+    ] = None
+    precision: Annotated[Text, fact("precision of the matmul", NOT_MEASURED)] = None
+    reason: Annotated[Text, fact("why the peaks were not measured", "the peaks were measured")] = (
+        None
+    )
 
 
 class ThreadTime(Record, frozen=True):
@@ -121,8 +125,8 @@ class Sampling(Record, frozen=True):
     """A pass of a round with a sampler, or the reason why there was none."""
 
     sampler: Annotated[Text, fact("py-spy or perf", NEVER)] = None
-    version: Annotated[Text, fact("of it", "it did not run")] = None
-    rate_hz: Annotated[Int, fact("samples per second, as asked", "it did not run")] = None
-    steps: Annotated[Int, fact("steps that it saw", "it did not run")] = None
-    samples: Annotated[Int, fact("of threads that did not wait", "it did not run")] = None
-    reason: Annotated[Text, fact("why it did not run", "it did")] = None
+    version: Annotated[Text, fact("version of the sampler", "it did not run")] = None
+    rate_hz: Annotated[Int, fact("requested samples per second", "it did not run")] = None
+    steps: Annotated[Int, fact("steps that were sampled", "it did not run")] = None
+    samples: Annotated[Int, fact("samples of threads that did not wait", "it did not run")] = None
+    reason: Annotated[Text, fact("why the sampler did not run", "the sampler ran")] = None

@@ -128,7 +128,7 @@ def _lengths(changed: Workload, base: Workload, labels_given: bool) -> Workload:
     if changed.loss != "ctc":
         if labels_given:
             raise UsageError(
-                "--labels sets the length of CTC targets, and the loss is not ctc",
+                "--labels sets the length of CTC targets, but the loss is not ctc",
                 "add --loss ctc, or omit --labels",
             )
         return dataclasses.replace(

@@ -77,16 +77,19 @@ def test_a_whole_profile_is_ok_and_says_what_it_holds(tmp_path: Path) -> None:
     assert answers(run) == {
         "host": ("ok", "2 ops, 0 ranges and 2 runtime calls"),
         "GPU activities": ("ok", "2 kernels and 0 copies and memsets, 0.040 ms in total"),
-        "launches": ("ok", "2 of 2 GPU activities have their launch"),
-        "events lost": ("ok", "2 of 2 kernel launches have their activity"),
-        "clocks": ("ok", "0 of 2 launched GPU activities begin before their launch"),
+        "launches": ("ok", "2 of 2 GPU activities have a launch call in the profile"),
+        "events lost": ("ok", "2 of 2 kernel launches have their kernel in the profile"),
+        "clocks": ("ok", "0 of 2 GPU activities begin before their launch call"),
         "profiler overhead": (
             "not recorded",
-            "no step was timed without a profiler, so its overhead per step is unknown; time some "
-            "steps without the profiler",
+            "no step was timed without a profiler, so the profiler's overhead per step is unknown; "
+            "time some steps without the profiler",
         ),
         "steps": ("ok", "2 marked steps, 1 to 2"),
-        "stacks": ("not recorded", "no Python frame, so time by line of code is unknown"),
+        "stacks": (
+            "not recorded",
+            "no Python frame was recorded, so time by line of code is unknown",
+        ),
         "shapes": ("ok", "1 of 2 ops have input shapes"),
         "memory": (
             "not recorded",
@@ -101,7 +104,7 @@ def test_a_whole_profile_is_ok_and_says_what_it_holds(tmp_path: Path) -> None:
     [
         (980, "ok", "2 % shorter"),
         (1100, "ok", "10 % longer"),
-        (1110, "warn", "11 % longer than unprofiled ones; record less"),
+        (1110, "warn", "11 % longer than unprofiled ones; record no stacks"),
         (1200, "warn", "20 % longer"),
         (1210, "fail", "21 % longer"),
     ],
@@ -157,7 +160,7 @@ def test_lost_activities_fail_where_they_are_many(tmp_path: Path) -> None:
     ]
     (lost,) = [r for r in of(made(tmp_path / "a", [*WHOLE, *unseen])).rows if "lost" in r.question]
     assert (lost.state, lost.share) == ("fail", 0.5)
-    assert lost.sentence.startswith("2 of 4 kernel launches have no recorded activity")
+    assert lost.sentence.startswith("2 of 4 kernel launches have no recorded kernel")
 
 
 def test_activities_before_their_launch_show_clocks_that_differ(tmp_path: Path) -> None:
@@ -165,9 +168,7 @@ def test_activities_before_their_launch_show_clocks_that_differ(tmp_path: Path) 
     early[3]["start_ns"] = 5000
     told = answers(made(tmp_path / "mine", early))["clocks"]
     assert told[0] == "fail"
-    assert told[1].startswith(
-        "1 of 2 launched GPU activities begin before their launch, by up to 2."
-    )
+    assert told[1].startswith("1 of 2 GPU activities begin before their launch call, by up to 2.")
 
 
 def test_a_profile_of_a_cpu_is_not_asked_for_what_no_cpu_has(tmp_path: Path) -> None:
@@ -175,7 +176,7 @@ def test_a_profile_of_a_cpu_is_not_asked_for_what_no_cpu_has(tmp_path: Path) -> 
     told = answers(made(tmp_path / "mine", steps))
     assert told["GPU activities"] == (
         "ok",
-        "none; nothing shows that the program used a GPU",
+        "no GPU activity; nothing shows that the program used a GPU",
     )
     assert not told.keys() & {"launches", "events lost", "clocks"}
     assert of(open_run(tmp_path / "mine")).record_with == []
@@ -268,7 +269,7 @@ def test_the_lines_of_a_recipe_record_steps_and_ops(
 def test_shapes_are_worth_what_they_cost(key: str, state: str, tmp_path: Path) -> None:
     run = made(tmp_path / "mine", WHOLE, profile_metadata={key: 1})
     assert of(run).state == state
-    complained = any("were recorded, which costs" in row.sentence for row in of(run).rows)
+    complained = any("costs host time per op" in row.sentence for row in of(run).rows)
     assert complained == (state == "warn")
 
 

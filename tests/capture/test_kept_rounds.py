@@ -267,7 +267,7 @@ def test_rounds_of_another_request_version_or_machine_are_not_used(
             not_used("--force is given", force=True)
         elif number == 3:
             (out / kept.ROUNDS / "a" / "0" / RESULT).write_text("{", encoding="utf-8")
-            not_used("they are damaged, or of another lstmprof version")
+            not_used("these rounds are damaged, or from another lstmprof version")
         elif number == 4:
             with monkeypatch.context() as patch:
                 patch.setattr(kept, "__version__", "9")
@@ -275,7 +275,7 @@ def test_rounds_of_another_request_version_or_machine_are_not_used(
         else:
             with monkeypatch.context() as patch:
                 patch.setattr("socket.gethostname", lambda: "elsewhere")
-                not_used("they ran on another machine")
+                not_used("these rounds ran on another machine")
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_the_share_of_linked_activities_is_printed(
     )
     assert lstmprof(["breakdown", str(tmp_path / "mine")]) == 0
     said = capsys.readouterr().out
-    (linked,) = [line for line in said.splitlines() if line.startswith("mine: linked: ")]
+    (linked,) = [line for line in said.splitlines() if line.startswith("mine: of 2 ")]
     assert [word for word in linked.split() if word.isdigit()] == ["2", "50", "50"]
     assert any(line.startswith("Warning") for line in said.splitlines())
 
@@ -57,10 +57,10 @@ def test_a_line_a_device_speaks_of_a_step_where_one_is_marked(
     write_tables(tmp_path / "mine", run_info({"name": "mine", "source": "ingest"}), events)
     assert lstmprof(["breakdown", str(tmp_path / "mine")]) == 0
     lines = capsys.readouterr().out.splitlines()
-    place = next(i for i, line in enumerate(lines) if "goes, ms" in line)
+    place = next(i for i, line in enumerate(lines) if "goes, in ms" in line)
     heading, heads = lines[place : place + 2]
     whose, last = ("step", "step") if marked else ("profile's time", "profile")
-    assert heading.startswith(f"mine: where the {whose} goes, ms")
+    assert heading.startswith(f"mine: where the {whose} goes, in ms")
     assert heads.split()[-1] == last
 
 

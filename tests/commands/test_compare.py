@@ -116,7 +116,7 @@ def test_a_baseline_is_kept_whole_in_the_project_and_replaced_with_force(
     assert lstmprof(["compare", "after/lstm", "--save-baseline", "main", "--force"]) == 0
     assert sorted(p.name for p in (runs / baselines.FOLDER).iterdir()) == ["main"]
     assert lstmprof(["compare", "baseline:main", "after/lstm", "--fail-if", "slower > 30 %"]) == 0
-    with pytest.raises(UsageError, match="known: main"):
+    with pytest.raises(UsageError, match="existing baselines: main"):
         baselines.place_of("baseline:man")
 
 

@@ -42,7 +42,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Said) -> Show
 def test_the_first_step_is_told_once(shown: Shown, big: Path) -> None:
     out, first = shown(big)
     title, lane, *parts = first.splitlines()
-    assert title.startswith("big: a first answer, from ")
+    assert title.startswith("big: the first step (")
     assert "the first step (ProfilerStep#3)" in title
     assert lane == "  device 0 (NVIDIA A100): 4.000 ms"
     assert {part.split()[0] for part in parts} == {"busy", "idle"}
@@ -54,7 +54,7 @@ def test_the_first_step_is_told_once(shown: Shown, big: Path) -> None:
 
 def test_results_stay_as_they_are(shown: Shown, big: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out, first = shown(big, "--format", "json")
-    assert first.startswith("big: a first answer")
+    assert first.startswith("big: the first step (")
     assert json.loads(out)["account"]
     monkeypatch.setenv("LSTMPROF_CACHE", str(big.parent / "other"))
     monkeypatch.setattr(breakdown, "FirstAnswers", FirstAnswers)
@@ -74,7 +74,7 @@ def test_a_first_answer_that_does_not_hold_is_taken_back(shown: Shown, tmp_path:
     middle = len(host) // 2
     path = write(tmp_path / "big.json", [[*host[:middle], hidden, *host[middle:]], *others])
     last = shown(path)[1].splitlines()[-1]
-    assert last.startswith("big: the first answer does not hold")
+    assert last.startswith("big: the first step was wrong above")
 
 
 def test_a_defect_of_it_is_told_and_stops_nothing(
@@ -86,7 +86,7 @@ def test_a_defect_of_it_is_told_and_stops_nothing(
     monkeypatch.setattr(first_step, "beginning", fails)
     out, first = shown(big)
     assert "device 0" in out
-    assert first.startswith("no first answer: ")
+    assert first.startswith("cannot show the first step early: ")
     assert "ZeroDivisionError" in first
 
 

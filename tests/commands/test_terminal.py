@@ -225,7 +225,7 @@ def test_a_narrow_terminal_has_no_bars_but_every_number() -> None:
 @pytest.mark.parametrize(("columns", "hidden"), [(72, ["p95 µs"]), (60, ["p95 µs", "per step"])])
 def test_columns_give_way_to_names_and_are_told(columns: int, hidden: list[str]) -> None:
     lines = plain(on_a_terminal(KERNELS, columns=columns))
-    assert f"(left out, for want of room: {', '.join(hidden)})" in " ".join(lines)
+    assert f"(columns that do not fit this width: {', '.join(hidden)})" in " ".join(lines)
     assert "vectorized_layer_norm" in lines[1]
     assert "p95 µs" in in_a_pipe(KERNELS)
 

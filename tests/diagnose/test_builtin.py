@@ -58,7 +58,7 @@ def test_the_layer_op_is_that_of_the_framework_where_it_runs() -> None:
     [
         ({}, "torch-nn-lstm", "already uses torch-nn-lstm"),
         ({"framework": "pytensor"}, None, "PyTensor has no op for a whole layer"),
-        ({"framework": None}, None, "its unknown framework has no op"),
+        ({"framework": None}, None, "the unknown framework of the run has no op"),
     ],
 )
 def test_where_there_is_none_it_says_why(
@@ -138,7 +138,7 @@ def test_times_of_another_machine_are_no_factor(
     pytest.importorskip("torch")
     found = verdict(tmp_path, monkeypatch, 41, 10, hardware={"cpu_model": "Xeon"})
     assert (found.state, found.factor, found.same_machine) == ("unknown", None, False)
-    assert "another machine (Xeon, not EPYC)" in found.sentence
+    assert "another machine (Xeon; this machine: EPYC)" in found.sentence
 
 
 def test_a_run_of_unknown_shapes_is_one_line(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_run_of_unknown_shapes_is_one_line(tmp_path: Path) -> None:
     found = against_builtin(break_down(open_run(place)), Asked())
     assert (found.state, found.builtin, found.diagnosis) == ("unknown", None, None)
     assert found.sentence.startswith("mine: ")
-    assert "nothing to compare it with" in found.sentence
+    assert "not compared with a layer op" in found.sentence
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_strangers_layer_is_compared_with_the_layer_as_it_was_profiled(
     found = against_builtin(break_down(open_run(mine)), Asked())
     assert (found.state, found.compared) == (state, "layers")
     assert (found.factor is not None) == (state == "faster")
-    assert "5 LSTMCell steps" in found.sentence
+    assert "5 calls of LSTMCell" in found.sentence
     assert ("11 %" in found.sentence) == (state != "unknown")  # which profiling changes
 
 

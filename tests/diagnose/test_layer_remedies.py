@@ -24,19 +24,31 @@ PERSISTENT = "persistent kernels"
 @pytest.mark.parametrize(
     ("device", "shape", "needs"),
     [
-        (A100, {"hidden": 256, "batch": 60}, "batch a multiple of 8 (it is 60)"),
-        (A100, {"hidden": 1152, "batch": 64}, "at most 1,024 hidden units (it has 1,152)"),
-        (A100, {"hidden": 512, "batch": 256}, "batch at most 128 (it is 256)"),
+        (A100, {"hidden": 256, "batch": 60}, "use a batch size that is a multiple of 8 (not 60)"),
+        (
+            A100,
+            {"hidden": 1152, "batch": 64},
+            "use at most 1,024 hidden units (this layer has 1,152)",
+        ),
+        (A100, {"hidden": 512, "batch": 256}, "use a batch size of at most 128 (not 256)"),
         (A100, {"hidden": 512, "batch": 64, "inputs": 123}, "a multiple of 128 inputs"),
         (A100, {"hidden": 512, "batch": 64, "inputs": 256, "layers": 2}, "one layer per call"),
-        (A100, {"hidden": 512, "batch": 64, "dtype": "float"}, "float16 (this is float32)"),
+        (
+            A100,
+            {"hidden": 512, "batch": 64, "dtype": "float"},
+            "use float16 (this layer uses float32)",
+        ),
         (
             A100,
             {"hidden": 512, "batch": 64, "dtype": "c10::BFloat16"},
-            "float16 (this is bfloat16)",
+            "use float16 (this layer uses bfloat16)",
         ),
         (A30, {"hidden": 512, "batch": 64}, "98 multiprocessors or more"),
-        (V100, {"hidden": 512, "batch": 80, "time_steps": 40}, "batch 8 or a multiple of 16"),
+        (
+            V100,
+            {"hidden": 512, "batch": 80, "time_steps": 40},
+            "use a batch size of 8, or a multiple of 16",
+        ),
         (A100, {"hidden": 193, "batch": 64, "dtype": "float"}, "at most 192 hidden units"),
     ],
 )
@@ -53,7 +65,7 @@ def test_a_layer_that_trains_falls_off_in_the_backward_pass_alone(tmp_path: Path
     advice = document.advice(tmp_path)[PERSISTENT]
     assert "in the backward pass" in advice.seen
     assert "forward" not in advice.seen
-    assert "at most 128 hidden units in the backward pass (it has 160)" in advice.fix
+    assert "at most 128 hidden units for the backward pass (this layer has 160)" in advice.fix
 
 
 @pytest.mark.parametrize("batch", [8, 64, 128])

@@ -62,7 +62,7 @@ def test_a_setting_is_named_by_its_word_whatever_the_kind(planted: Any) -> None:
     assert outcome(planted, **asked, sentence="it did not flush denormal numbers").verdict == (
         "right"
     )
-    assert outcome(planted, **asked, sentence="the reason is not recorded").verdict == "wrong"
+    assert outcome(planted, **asked, sentence="the profiles do not show why").verdict == "wrong"
 
 
 def test_sizes_are_those_of_steps_that_little_disturbs_without_a_profiler(

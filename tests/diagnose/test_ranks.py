@@ -71,7 +71,7 @@ def test_ranks_that_wait_in_turn_have_no_straggler(tmp_path: Path) -> None:
     straggler = facts(tmp_path / "r", job(turns))["straggler"]
     assert (straggler["state"], straggler["certainty"]) == ("none", "likely")
     assert [w["waits_ns"] for w in straggler["waiters"]] == [100_000, 100_000]
-    assert "in turn" in straggler["reason"]
+    assert "wait for each other" in straggler["reason"]
 
 
 def test_who_is_late_in_one_of_many_steps_is_no_straggler(tmp_path: Path) -> None:
@@ -129,12 +129,12 @@ def test_a_late_rank_leads_with_what_it_did_meanwhile(tmp_path: Path) -> None:
     assert late.verdict.fixes[0].name == "even out the ranks"
     assert late.verdict.fixes[0].saves_ns == 780_000
     assert late.verdict.cause == (
-        "device 0 of rank 1 is late: it is in '# sparse #' (96 % of the wait) while device 0 of"
+        "device 0 of rank 1 is late and is in '# sparse #' (96 % of the wait) while device 0 of"
         " rank 0 waits 0.780 ms per step"
     )
     waits = diagnose(breakdown, asked=Asked(rank=0)).verdict
     assert (waits.kind, waits.fixes[0].saves_ns) == ("communication", 780_000)
-    assert "for device 0 of rank 1, while that one is in '# sparse #'" in waits.cause
+    assert "for device 0 of rank 1, which is in '# sparse #'" in waits.cause
 
 
 def later(call: Row) -> Row:
@@ -156,7 +156,7 @@ def test_ranks_that_are_late_in_turn_from_step_to_step_have_a_cause(tmp_path: Pa
     assert (straggler.state, straggler.moves) == ("none", True)
     first = diagnosis.verdict.fixes[0]
     assert (first.name, first.saves_ns) == ("even out the ranks", 400_000)
-    assert "another one from step to step" in diagnosis.verdict.cause
+    assert "a different rank is late" in diagnosis.verdict.cause
 
 
 def test_collectives_that_do_not_end_together_are_not_the_same(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_collectives_that_do_not_end_together_are_not_the_same(tmp_path: Path) -
     rows = [made for rank, stops in ends.items() for made in rank_rows(rank, starts, stops)]
     straggler = facts(tmp_path / "r", rows)["straggler"]
     assert straggler["state"] == "unknown"
-    assert "ms apart, even with aligned clocks" in straggler["reason"]
+    assert "even with aligned clocks" in straggler["reason"]
 
 
 def test_two_groups_that_communicate_apart_are_not_taken_for_one(tmp_path: Path) -> None:
@@ -253,13 +253,17 @@ def test_another_rank_and_device_can_be_asked_for(
 
 def test_a_rank_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path) -> None:
     breakdown = breakdown_of(tmp_path / "r", job(LATE))
-    with pytest.raises(UsageError, match="r: has no device 1 of rank 7; it has device 0 of rank 0"):
+    with pytest.raises(
+        UsageError, match="r: the run has no device 1 of rank 7; the run has device 0 of rank 0"
+    ):
         diagnose_all([breakdown], asked=Asked(rank=7, device=1))
 
 
 def test_a_rank_of_a_cpu_is_refused_in_words(tmp_path: Path) -> None:
     breakdown = breakdown_of(tmp_path / "r", [row("op", "aten::mm", 0, 900_000, pid=1, tid=1)])
-    with pytest.raises(UsageError, match="r: has no rank 3; it has one process on a CPU"):
+    with pytest.raises(
+        UsageError, match="r: the run has no rank 3; the run has one process on a CPU"
+    ):
         diagnose_all([breakdown], asked=Asked(rank=3))
 
 

@@ -223,4 +223,4 @@ def test_a_gpu_that_may_have_worked_unseen_leaves_a_cause_likely() -> None:
     assert GPU_UNSEEN in {lack.kind for _, lack in diagnosis.lacks}
     assert "measured" not in {explained.certainty.level for explained in diagnosis.findings}
     assert (diagnosis.verdict.state, diagnosis.verdict.certainty) == ("found", "likely")
-    assert any("a GPU may have worked" in reason for reason in diagnosis.verdict.reasons)
+    assert any("a GPU may have done" in reason for reason in diagnosis.verdict.reasons)

@@ -1184,7 +1184,7 @@ def test_a_hand_written_cell_gets_the_layer_in_one_op_and_one_matmul_of_all_inpu
     assert layer.implementation == "torch-nn-lstm"
     assert "torch.nn.LSTM" in layer.fix
     seen = the("input matmul before the loop", "matmul", slow, fast).seen
-    assert seen.startswith("5.1 matmuls per time step; only 2")
+    assert seen.startswith("5.1 matmuls per time step, but only 2")
     alone = run(MM, facts={**BY_HAND, "mode": "forward"}, tally=MATMULS, device=0)
     assert "only 1" in the("input matmul before the loop", "matmul", alone).seen
 
@@ -1337,9 +1337,10 @@ def test_what_cudnns_persistent_kernels_would_need() -> None:
     case = CASES["persistent kernels"]
     given = the("persistent kernels", case.kind, case.slow)
     needs = (
-        "float16 (this is float32), a multiple of 128 hidden units (it has 320) and a multiple of "
-        "128 inputs (it has 123), or at most 192 hidden units in the forward pass (it has 320) and "
-        "at most 128 hidden units in the backward pass (it has 320)"
+        "use float16 (this layer uses float32), use a multiple of 128 hidden units (this layer has "
+        "320) and use a multiple of 128 inputs (this layer has 123), or use at most 192 hidden "
+        "units for the forward pass (this layer has 320) and use at most 128 hidden units for the "
+        "backward pass (this layer has 320)"
     )
     assert given.fix.endswith(needs)
 
@@ -1618,7 +1619,7 @@ def test_padding_comes_first_if_the_choices_by_a_mask_were_too_short_to_be_recor
     padded = with_paths(TENSORFLOW, loop, *parts, ops=ops, facts={"padding": "front"})
     first, *others = advice(kind, padded)
     assert first.name == "pad at the end"
-    assert "in front" in first.seen
+    assert "at the front" in first.seen
     assert "layer in one op" not in {one.name for one in others}
     unknown = with_paths(TENSORFLOW, loop, *parts, ops=ops)
     assert "pad at the end" not in names(kind, unknown)

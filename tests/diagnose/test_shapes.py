@@ -60,7 +60,7 @@ def test_a_strangers_network_is_that_of_its_slowest_layer() -> None:
     [
         ([], "no recurrent layer was recognised; give --hidden"),
         ([{**ROW, "batch": None, "inputs": None}], "batch and inputs of the layer"),
-        ([{**ROW, "cell": "rnn_relu"}], "its layer has a cell rnn_relu, which no implementation"),
+        ([{**ROW, "cell": "rnn_relu"}], "its layer has rnn_relu cells, which no implementation"),
         ([{**ROW, "projection": 8}], "its layer has a projection"),
         ([{**ROW, "dtype": "double"}], "its layer has double numbers"),
     ],
@@ -75,7 +75,7 @@ def test_what_is_not_known_or_cannot_be_captured_is_said(
 def test_shapes_that_cost_too_much_to_record_are_not_asked_for() -> None:
     layer = {**ROW, "batch": None}
     with pytest.raises(
-        UsageError, match="unknown, because recording shapes would have made its steps 40 % longer"
+        UsageError, match="unknown, because shapes were not recorded: that makes steps 40 % longer"
     ):
         shape_of(breakdown(layer, shapes_cost=0.4))
     with pytest.raises(UsageError, match=r"batch of the layer .* is unknown; record the shapes"):

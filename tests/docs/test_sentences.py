@@ -28,10 +28,10 @@ def listed() -> dict[str, set[str]]:
         ("diagnose/causes.py", "compilation inside the step"),
         ("diagnose/remedies/feeding.py", "the input takes {in_ms(f.slow, f.slow_ns)}"),
         ("breakdown/doubts.py", "the loss did not fall"),
-        ("breakdown/lacks/advice.py", "export the whole profile"),
-        ("report/charts/sweep.py", "clean step, {n} timed"),
-        ("report/runs.py", "Casts: none was recorded."),
-        ("commands/terminal/diagnosis.py", "baseline: {names[diagnosis.fast]}, {took}"),
+        ("breakdown/lacks/advice.py", "export the profile without trimming it"),
+        ("report/charts/sweep.py", "clean step of {n}"),
+        ("report/runs.py", "No cast was recorded."),
+        ("commands/terminal/evidence.py", "kind of time"),
     ],
 )
 def test_a_sentence_of_each_family_is_listed(

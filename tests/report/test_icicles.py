@@ -93,7 +93,7 @@ def test_small_ones_are_folded_into_one_box_where_together_they_are_large(tmp_pa
         for icicle in report_on(tmp_path / "run", [*ROWS, *small]).icicles
         if icicle.what == "host time by Python frame"
     ]
-    assert ("6 smaller ones", 34, 34, None, "train.py(3): step") in boxes(host)
+    assert ("6 smaller callees", 34, 34, None, "train.py(3): step") in boxes(host)
     assert not any(name.startswith("aten::view") for name, *_ in boxes(host))
 
 
@@ -111,7 +111,7 @@ def test_what_is_too_large_is_left_out_and_told(
     monkeypatch.setattr(icicle_module, "MOST_EVENTS", 6)
     report = report_on(tmp_path / "run", ROWS)
     assert report.icicles == ()
-    assert "Call stacks, left out to keep the page small: run." in report.missing
+    assert "To keep the page small, it has no call stacks of run." in report.missing
 
 
 def test_a_stack_without_end_is_cut(tmp_path: Path) -> None:

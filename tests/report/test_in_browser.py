@@ -485,7 +485,7 @@ def test_w_a_s_d_and_the_wheel_work_once_the_timeline_is_clicked(opened: Opened)
 def test_each_step_of_a_run_can_be_chosen(opened: Opened) -> None:
     assert opened.texts("#timeline-step option") == [
         "step 0, median length",
-        "step 1, the longest other",
+        "step 1, longest other step",
     ]
     opened.tab.select_option("#timeline-step", index=1)
     opened.tab.wait_for_function(

@@ -53,7 +53,7 @@ def test_who_is_late_is_told_collective_by_collective(report: Report) -> None:
         assert told[1] == 1 or not first
         assert late["device 0 of rank 0", number][0] == 0
     assert arrivals.sentence(report.arrivals).startswith(
-        "Device 0 of rank 1 comes latest: 0.100 ms after the first on average, last to "
+        "Device 0 of rank 1 arrives latest: 0.100 ms after the first rank on average, and last in "
     )
 
 
@@ -86,8 +86,8 @@ def test_parts_of_a_rank_sum_to_its_step_and_the_table_is_that_of_breakdown(
     (facts,) = report.runs
     assert facts.lane == "device 0 of rank 1"
     own, work, communication = rank_parts.sentence(report.rank_parts, facts.lane).split(". ")
-    assert own.startswith("The verdict is on device 0 of rank 1: 0.300 ms of work")
-    assert work == "Most work: device 0 of rank 1, 0.300 ms, 50 % above the mean"
+    assert own.startswith("The verdict is about device 0 of rank 1, which has 0.300 ms of work")
+    assert work == "Most work: device 0 of rank 1, 0.300 ms, 50 % above the mean of all ranks"
     held_ns = 200_000 + 2 * TRANSFER_NS
     assert f"device 0 of rank 0, {held_ns / 1e6:.3f} ms" in communication
 

@@ -156,7 +156,7 @@ def test_the_page_says_how_many_of_the_ranks_are_drawn(
     assert " are drawn." not in page.page(report_of([job]))
     monkeypatch.setattr(timeline_module, "MOST_RANKS", len(ranks) - 1)
     html = page.page(report_of([job]))
-    assert f"job: {len(ranks) - 1} of {len(ranks)} ranks are drawn." in html
+    assert f"job: the timelines show {len(ranks) - 1} of {len(ranks)} ranks." in html
 
 
 def test_each_run_has_its_median_step_before_any_has_another(
@@ -288,7 +288,7 @@ def test_runs_that_do_not_say_what_they_computed_are_called_by_their_source(
 def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
     run = runs.run(tmp_path, "untimed", implementation="torch-nn-lstm", facts={"peaks": None})
     said = " ".join(report_of([break_down(run)]).missing)
-    for words in ("not timed for untimed", "Roofline", "Casts"):
+    for words in ("not measured for untimed", "roofline", "No cast"):
         assert words in said
     assert "GPU" not in said
 
@@ -386,7 +386,7 @@ def test_of_very_many_runs_each_is_led_to_from_the_fastest(
     _, report = report_on(tmp_path)
     pairs = {(p.fast.name, p.slow.name) for p in report.pairs}
     assert pairs == {("fast", "slow"), ("fast", "hostile")}
-    assert any("only those from the baseline" in sentence for sentence in report.missing)
+    assert any("compared only with the baseline" in sentence for sentence in report.missing)
 
 
 def test_diagnoses_that_are_there_are_not_made_again(

@@ -72,7 +72,7 @@ def test_a_folder_of_ranks_is_one_run_and_other_files_are_noted(
         ),
         (
             ["--step-range", "nothing"],
-            "matches no host range; the most frequent ranges are 'batch 7'",
+            "matches no host range; the most frequent host ranges are 'batch 7'",
         ),
         (["--step-range", "("], "is not a regular expression (missing ), unterminated subpattern"),
     ],
@@ -230,7 +230,7 @@ def test_steps_are_named_after_ingest_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pattern", "words"),
     [
-        ("epoch", "matches no host range; the most frequent ranges are 'batch 7', 'batch 8'"),
+        ("epoch", "matches no host range; the most frequent host ranges are 'batch 7', 'batch 8'"),
         ("(", "not a reg"),
     ],
 )

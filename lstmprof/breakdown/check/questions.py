@@ -63,9 +63,9 @@ def _gpu(part: Part) -> Answer:
     has = part.has
     if not has.activities:
         if part.on_cpu:
-            return OK, "none; nothing shows that the program used a GPU"
+            return OK, _NO_GPU_WORK
         blind = any(lack.kind in NO_GPU for lack in part.lacks)
-        return None if blind else (NOT_RECORDED, "none; nothing shows that the program used a GPU")
+        return None if blind else (NOT_RECORDED, _NO_GPU_WORK)
     others = counted(has.activities - has.kernels, "copy or memset", "copies and memsets")
     took = milliseconds(has.activity_ns)
     return OK, f"{counted(has.kernels, 'kernel')} and {others}, {took} ms in total"
@@ -76,10 +76,10 @@ def _launches(part: Part) -> Answer:
     if part.on_cpu:
         return None
     if not has.launchable:
-        return NOT_RECORDED, "the profile has no GPU activity that needs a launch"
+        return NOT_RECORDED, "the profile has no GPU activity that needs a launch call"
     linked = f"{has.launchable - has.unlaunched:,} of {has.launchable:,} GPU activities"
-    moved = f"; {_migrations(has.migrations)} need none" if has.migrations else ""
-    return OK, f"{linked} have their launch{moved}"
+    moved = f"; {_migrations(has.migrations)} need no launch call" if has.migrations else ""
+    return OK, f"{linked} have a launch call in the profile{moved}"
 
 
 def _migrations(number: int) -> str:
@@ -96,7 +96,7 @@ def _lost(part: Part) -> Answer:
     seen = has.kernel_launches - has.lost
     launches = f"{has.kernel_launches:,} kernel launches"
     share = share_of(has.lost, has.kernel_launches)
-    return OK, f"{seen:,} of {launches} have their activity", share
+    return OK, f"{seen:,} of {launches} have their kernel in the profile", share
 
 
 def _clocks(part: Part) -> Answer:
@@ -104,15 +104,15 @@ def _clocks(part: Part) -> Answer:
     if part.on_cpu:
         return None
     if linked <= 0:
-        return NOT_RECORDED, "no GPU activity has its launch, so clocks cannot be compared"
-    early = f"{part.early:,} of {linked:,} launched GPU activities begin before their launch"
+        return NOT_RECORDED, "no GPU activity has a launch call, so clocks cannot be compared"
+    early = f"{part.early:,} of {linked:,} GPU activities begin before their launch call"
     share = share_of(part.early, linked)
     if not is_large(part.early, linked):
         return OK, early, share
     most = quantity(part.early_ns, "ns")
     sentence = (
-        f"{early}, by up to {most}; the clocks of host and device differ, so launch latencies are "
-        "unknown; record fewer steps"
+        f"{early}, by up to {most}, so the clocks of host and device differ and launch latencies "
+        "are unknown; record fewer steps"
     )
     return (FAIL if (share or 0.0) > FAIL_SHARE else WARN), sentence, share
 
@@ -124,14 +124,14 @@ def _overhead(part: Part) -> Answer:
         if share <= 0:
             return OK, f"profiled steps are {more} shorter than unprofiled ones", 0.0
         state = graded(share)
-        doubt = "" if state == OK else "; record less (no stacks, no shapes), or longer steps"
+        doubt = "" if state == OK else "; record no stacks and no shapes, or longer steps"
         return state, f"profiled steps are {more} longer than unprofiled ones{doubt}", share
     own = share_of(part.overhead_ns, part.steps_ns)
     if own is None or not part.overheads:
         return NOT_RECORDED, f"no step was timed without a profiler, so {_UNKNOWN}"
     events = counted(part.overheads, "event of the profiler", "events of the profiler")
     take = "takes" if part.overheads == 1 else "take"
-    sentence = f"{events} {take} {percent(own)} of the steps; recording each op costs more, but"
+    sentence = f"{events} {take} {percent(own)} of the steps' time, besides the cost per op;"
     state = graded(own)
     return (NOT_RECORDED if state == OK else state), f"{sentence} {_UNKNOWN}", own
 
@@ -147,13 +147,15 @@ def _steps(part: Part) -> Answer:
 def _stacks(part: Part) -> Answer:
     frames = part.has.python_frames
     if not frames:
-        return NOT_RECORDED, "no Python frame, so time by line of code is unknown"
+        return NOT_RECORDED, "no Python frame was recorded, so time by line of code is unknown"
     return OK, counted(frames, "Python frame")
 
 
 def _shapes(part: Part) -> Answer:
     if not part.with_shapes:
-        return NOT_RECORDED, "no input shapes, so sizes of layers and matmuls are unknown"
+        return NOT_RECORDED, (
+            "no input shape was recorded, so sizes of layers and matmuls are unknown"
+        )
     share = share_of(part.with_shapes, part.has.ops)
     return OK, f"{part.with_shapes:,} of {counted(part.has.ops, 'op')} have input shapes", share
 
@@ -167,10 +169,11 @@ def _memory(part: Part) -> Answer:
         return NOT_RECORDED, f"memory use is unknown; {record}"
     events = counted(part.allocations, "allocation or free", "allocations and frees")
     sums = "totals of allocated memory" if part.memory else "no totals of allocated memory"
-    return OK, f"{events}, {sums}" if part.allocations else f"{sums}, no single allocations"
+    return OK, f"{events}, {sums}" if part.allocations else f"{sums}, but no single allocations"
 
 
-_UNKNOWN = "its overhead per step is unknown; time some steps without the profiler"
+_NO_GPU_WORK = "no GPU activity; nothing shows that the program used a GPU"
+_UNKNOWN = "the profiler's overhead per step is unknown; time some steps without the profiler"
 QUESTIONS = (
     Question("host", ("no host", "calls without ops", RANGES_WITHOUT_OPS), _host),
     Question("GPU activities", (*NO_GPU, "no kernels", "only copies"), _gpu),

@@ -12,16 +12,15 @@ class Advice:
     gpu: str
     host: str
     ops: str
-    links: str = "export the whole profile"
+    links: str = "export the profile without trimming it"
 
 
 _OF_FORMAT = {
     "kineto": Advice(
-        "record with ProfilerActivity.CUDA (XPU or MTIA on those devices), without another "
-        "profiler "
-        "(nsys, DCGM), and synchronise before the profiler stops",
-        "record with ProfilerActivity.CPU too",
-        "record with ProfilerActivity.CPU too",
+        "record with ProfilerActivity.CUDA (XPU or MTIA on those devices), while no other profiler "
+        "(nsys, DCGM) runs, and synchronise before the profiler stops",
+        "also record with ProfilerActivity.CPU",
+        "also record with ProfilerActivity.CPU",
     ),
     "nsys": Advice(
         "profile with nsys profile --trace=cuda,nvtx",
@@ -73,7 +72,7 @@ _OF_FORMAT = {
     ),
 }
 _ANY = Advice(
-    "record the GPU's activities too", "record the host too", "record the framework's ops too"
+    "also record the GPU's activities", "also record the host", "also record the framework's ops"
 )
 
 

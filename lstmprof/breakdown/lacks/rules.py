@@ -152,7 +152,7 @@ RULES = (
         ),
         sentences.unlaunched,
         share=lambda r: share_of(r.has.unlaunched, r.has.launchable),
-        hides=f"{_WAITS} before them",
+        hides=f"some {_WAITS}",
     ),
     Rule(
         "activities that overlap",

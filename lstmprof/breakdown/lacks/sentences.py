@@ -18,9 +18,8 @@ def counted(number: int, noun: str, nouns: str = "") -> str:
 def tpu_not_read(r: Recording) -> str:
     """What of a TPU is not read."""
     return (
-        f"lstmprof reads only the host events of this profile, not those of {r.tpu}, so its "
-        "busy and "
-        "idle time are unknown; open the file in XProf"
+        f"lstmprof reads only the host events of this profile, not those of {r.tpu}, so the TPU's "
+        "busy and idle time are unknown; open the file in XProf"
     )
 
 
@@ -30,8 +29,8 @@ def no_gpu(r: Recording) -> str:
     complaint = r.info.gpu_complaint
     why = f"the profiler logged: {cropped(complaint, _WIDTH)}" if complaint else why
     return (
-        f"no {r.device_word} activity was recorded, although {seen} ({why}); busy and idle time of "
-        f"the {r.device_word} are unknown, and host time does not replace them; {r.advice.gpu}"
+        f"no {r.device_word} activity was recorded, although {seen} ({why}), so busy and idle time "
+        f"of the {r.device_word} are unknown; {r.advice.gpu}"
     )
 
 
@@ -40,20 +39,23 @@ def _signs_of_gpu(r: Recording) -> tuple[str, str]:
     if r.has.kernel_launches:
         launches = counted(r.has.kernel_launches, "kernel launch", "kernel launches")
         if r.has.device_ranges:
-            return f"the host made {launches}", "hardware counters were recorded instead"
+            return f"the host made {launches}", "only hardware counters were recorded"
         return f"the host made {launches}", (
-            "another profiler was using CUPTI, permission was missing, or the profiler stopped "
-            "too early"
+            "possible reasons: another profiler used CUPTI, the permission was missing, or the "
+            "profiler stopped too early"
         )
     if r.has.handed_over:
         calls = counted(r.has.handed_over, "call")
-        return f"the host started work on {r.model} in {calls}", "the file does not contain it"
+        return f"{calls} started work on {r.model}", "the file does not contain this work"
     if r.has.gpu_ops:
         ops = counted(r.has.gpu_ops, "call")
         return f"{ops} went to GPU-only libraries such as cuDNN or NCCL", (
-            "only CPU activities were requested, or libcupti was not found"
+            "the profiler was set to record only the CPU, or libcupti was not found"
         )
-    return f"the program had {r.model}", "usually libcupti is missing or not permitted"
+    return (
+        f"the program could use {r.model}",
+        "usual reasons: libcupti is missing, or profiling is not permitted",
+    )
 
 
 def nothing_of_program(r: Recording) -> str:
@@ -61,7 +63,7 @@ def nothing_of_program(r: Recording) -> str:
     calls = counted(r.has.runtime_calls, "runtime call")
     both = ", and ".join(dict.fromkeys((r.advice.host, r.advice.gpu)))
     return (
-        f"only {calls} were recorded, no op and no GPU activity, so the program's work is unknown; "
+        f"the profile has {calls} but no op and no GPU activity, so the program's work is unknown; "
         f"{both}"
     )
 
@@ -72,14 +74,13 @@ def unused(r: Recording) -> str:
         calls = counted(r.has.runtime_calls, "runtime call")
         return (
             f"no {r.device_word} activity was recorded, and none of the {calls} starts work on "
-            f"{r.model}, so the program probably ran on the CPU; if it used the {r.device_word}, "
-            f"{r.advice.gpu}"
+            f"{r.model}, so the program probably ran on the CPU; if the program used the "
+            f"{r.device_word}, {r.advice.gpu}"
         )
     return (
         f"the profile names {r.model} but has no {r.device_word} activity and no runtime call; if "
-        f"the program ran on the CPU, nothing is missing; if it used the {r.device_word}, that "
-        "time "
-        f"is missing: {r.advice.gpu}"
+        f"the program ran on the CPU, nothing is missing; if it used the {r.device_word}, "
+        f"{r.advice.gpu}"
     )
 
 
@@ -96,15 +97,15 @@ def only_copies(r: Recording) -> str:
     """Copies, no kernel and no launch of one."""
     return (
         f"the device only copied or set memory ({counted(r.has.activities, 'activity', _ACTS)}), "
-        "and no kernel was launched; either the program computes nothing there, or its kernels "
-        "were not recorded"
+        "and no kernel was launched; either the program computes nothing on the device, or its "
+        "kernels were not recorded"
     )
 
 
 def no_host(r: Recording) -> str:
     """Activities alone."""
     return (
-        "only GPU activities were recorded, nothing of the host; the causes of idle time are "
+        "GPU activities were recorded, but nothing on the host, so the causes of idle time are "
         f"unknown; {r.advice.host}"
     )
 
@@ -112,36 +113,36 @@ def no_host(r: Recording) -> str:
 def no_launches(r: Recording) -> str:
     """Activities that nothing enqueued."""
     return (
-        "no GPU activity has a launch in this file, so the causes of idle time are unknown; "
+        "the file has no launch call of any GPU activity, so the causes of idle time are unknown; "
         f"{r.advice.links}"
     )
 
 
 def lost_first(r: Recording) -> str:
     """Launches without an activity before any that has one."""
-    where = f"in the first {milliseconds(r.has.lost_first_ns)} ms"
+    where = f"all in the first {milliseconds(r.has.lost_first_ns)} ms"
     why = "the profiler was not ready yet"
     return _lost(r, r.has.lost_first, where, why, "add a warm-up step to the profiler's schedule")
 
 
 def lost_last(r: Recording) -> str:
     """Launches without an activity after all that have one."""
-    where = f"in the last {milliseconds(r.has.lost_last_ns)} ms of launches"
-    why = "they ran after the profiler stopped, or it did not write them"
+    where = f"all in the last {milliseconds(r.has.lost_last_ns)} ms of launches"
+    why = "the kernels ran after the profiler stopped, or the profiler did not write them"
     return _lost(r, r.has.lost_last, where, why, "synchronise before the profiler stops")
 
 
 def lost_between(r: Recording) -> str:
     """Other launches without an activity."""
-    why = "the profiler lost them"
-    return _lost(r, r.lost_between, "between recorded ones", why, "record fewer steps")
+    why = "the profiler lost these events"
+    return _lost(r, r.lost_between, "between recorded launches", why, "record fewer steps")
 
 
 def _lost(r: Recording, lost: int, where: str, why: str, remedy: str) -> str:
     launches = counted(r.has.kernel_launches, "kernel launch", "kernel launches")
     have = "has" if lost == 1 else "have"
     return (
-        f"{lost:,} of {launches} {have} no recorded activity, {where} ({why}); the device may have "
+        f"{lost:,} of {launches} {have} no recorded kernel, {where} ({why}); the device may have "
         f"been busy where the profile shows idle time; {remedy}"
     )
 
@@ -151,12 +152,12 @@ def unlaunched(r: Recording) -> str:
     share = f"{r.has.unlaunched:,} of {r.has.launchable:,} GPU activities"
     if r.has.launched_before == r.has.unlaunched:
         return (
-            f"{share} were launched before the profile begins; the causes of idle time before them "
-            "are unknown; synchronise before the profiler starts"
+            f"{share} were launched before the profile begins, so the causes of idle time before "
+            "them are unknown; synchronise before the profiler starts"
         )
     return (
-        f"{share} have no launch in this file (a trimmed profile, or lost events); the causes of "
-        f"idle time before them are unknown; {r.advice.links}"
+        f"{share} have no launch call in this file (a trimmed profile, or lost events), so the "
+        f"causes of idle time before them are unknown; {r.advice.links}"
     )
 
 
@@ -164,26 +165,25 @@ def overlaps(r: Recording) -> str:
     """Activities that cannot all be true."""
     activities = counted(r.has.overlaps, "GPU activity", "GPU activities")
     return (
-        f"{activities} overlap others on the same stream, by {milliseconds(r.has.overlap_ns)} "
-        "ms in "
-        "total; a stream runs one activity at a time (except kernels launched to start early), so "
-        "some durations are wrong; busy time counts each instant once"
+        f"{activities} overlap others on the same stream, by {milliseconds(r.has.overlap_ns)} ms "
+        "in total; a stream runs one activity at a time (except kernels launched to start early), "
+        "so some durations are wrong; busy time counts overlapping activities once"
     )
 
 
 def costly(r: Recording) -> str:
     """Settings of the profiler that cost the host time."""
     return (
-        f"{listed(r.settings)} were recorded, which costs host time per op; dispatch, Python and "
-        "host waits are shorter without them; record without them to measure the difference"
+        f"recording {listed(r.settings)} costs host time per op, so dispatch, Python and waits for "
+        "the host are longer than in a plain run; record without them to measure the difference"
     )
 
 
 def calls_alone(r: Recording) -> str:
     """Activities and runtime calls, and nothing of the program."""
     return (
-        "no op and no range was recorded, so the ops behind GPU activities and the host's work "
-        f"between calls are unknown; {r.advice.ops}"
+        "no op and no range was recorded, so the ops that launch GPU activities and the host's "
+        f"work between runtime calls are unknown; {r.advice.ops}"
     )
 
 
@@ -192,8 +192,8 @@ def ranges_alone(r: Recording) -> str:
     ranges = counted(r.has.ranges + r.has.steps, "range")
     where = " in the marked steps" if r.has.ops else ""
     return (
-        f"no op was recorded{where}, only {ranges}; whether Python, the framework or waiting fills "
-        f"a range is unknown; {r.advice.ops}"
+        f"no op was recorded{where}, only {ranges}, so it is unknown whether Python, the framework "
+        f"or waiting fills a range; {r.advice.ops}"
     )
 
 
@@ -202,7 +202,7 @@ def bare_steps(r: Recording) -> str:
     steps = counted(r.has.steps, "marked step")
     return (
         f"{r.has.bare_steps:,} of {steps} (first: step {r.has.first_bare}) launched no recorded "
-        "activity; the profile cut them off, or they are empty; they distort means over all steps"
+        "activity; these steps are empty or cut off, and distort means over all steps"
     )
 
 
@@ -211,7 +211,7 @@ def missing_steps(r: Recording) -> str:
     steps = counted(r.missing_steps, "step")
     return (
         f"{steps} between step {r.has.first_step} and step {r.has.last_step} have no marker; their "
-        "time may be counted to the step before"
+        "time may count as part of the step before them"
     )
 
 
@@ -227,8 +227,8 @@ def other_steps(r: Recording) -> str:
 def separate_clocks(r: Recording) -> str:
     """Ranks whose times cannot be compared."""
     return (
-        "the ranks have separate clocks, so times of different ranks cannot be compared; record "
-        "all ranks with a profiler that writes its start time"
+        "the ranks have separate clocks, so their times cannot be compared; record all ranks with "
+        "a profiler that writes its start time"
     )
 
 

@@ -192,13 +192,13 @@ _COMMON = (
         "no projection",
         "projection",
         lambda c: _is(c.layer.projection, 0),
-        lambda c: f"no projection (it has one to {c.layer.projection} units)",
+        lambda c: f"omit the projection (this layer projects to {c.layer.projection} units)",
     ),
     _Condition(
         "not packed",
         "packed",
         lambda c: None if c.layer.packed is None else not c.layer.packed,
-        lambda c: "sequences of one length (they are packed)",
+        lambda c: "use sequences of one length (these are packed)",
     ),
 )
 _SMALL = (
@@ -206,19 +206,22 @@ _SMALL = (
         "not double",
         "dtype",
         lambda c: _is_not(c.layer.dtype, FLOAT64),
-        lambda c: "an element type other than float64",
+        lambda c: "use an element type other than float64",
     ),
     _Condition(
         "compute capability 6.0",
         "compute capability",
         lambda c: None if c.gpu.major is None else c.gpu.major >= 6,
-        lambda c: f"compute capability 6.0 or later ({_capability(c)})",
+        lambda c: f"use a GPU of compute capability 6.0 or later ({_capability(c)})",
     ),
     _Condition(
         "few hidden units",
         "hidden",
         lambda c: _at_most(c.layer.hidden, c.small_hidden),
-        lambda c: f"at most {c.small_hidden} hidden units {_pass(c)} (it has {c.layer.hidden:,})",
+        lambda c: (
+            f"use at most {c.small_hidden} hidden units {_pass(c)} (this layer has "
+            f"{c.layer.hidden:,})"
+        ),
     ),
 )
 _LARGE = (
@@ -226,43 +229,43 @@ _LARGE = (
         "float16",
         "dtype",
         lambda c: _is(c.layer.dtype, FLOAT16),
-        lambda c: f"float16 (this is {c.layer.dtype})",
+        lambda c: f"use float16 (this layer uses {c.layer.dtype})",
     ),
     _Condition(
         "one layer",
         "layers",
         lambda c: _is(c.layer.layers, 1),
-        lambda c: f"one layer per call (it has {c.layer.layers})",
+        lambda c: f"use one layer per call (this call has {c.layer.layers})",
     ),
     _Condition(
         "hidden at most 1024",
         "hidden",
         lambda c: _at_most(c.layer.hidden, MOST_HIDDEN),
-        lambda c: f"at most {MOST_HIDDEN:,} hidden units (it has {c.layer.hidden:,})",
+        lambda c: f"use at most {MOST_HIDDEN:,} hidden units (this layer has {c.layer.hidden:,})",
     ),
     _Condition(
         "one direction",
         "directions",
         lambda c: _is(c.layer.directions, 1),
-        lambda c: "one direction (it is bidirectional)",
+        lambda c: "use one direction (this layer is bidirectional)",
     ),
     _Condition(
         "hidden a multiple of 128",
         "hidden",
         lambda c: _divides(TILE, c.layer.hidden),
-        lambda c: f"a multiple of {TILE} hidden units (it has {c.layer.hidden:,})",
+        lambda c: f"use a multiple of {TILE} hidden units (this layer has {c.layer.hidden:,})",
     ),
     _Condition(
         "inputs a multiple of 128",
         "inputs",
         lambda c: _divides(TILE, c.layer.inputs),
-        lambda c: f"a multiple of {TILE} inputs (it has {c.layer.inputs:,})",
+        lambda c: f"use a multiple of {TILE} inputs (this layer has {c.layer.inputs:,})",
     ),
     _Condition(
         "compute capability 7.0",
         "compute capability",
         lambda c: None if c.gpu.major is None else c.gpu.major >= 7,
-        lambda c: f"compute capability 7.0 or later ({_capability(c)})",
+        lambda c: f"use a GPU of compute capability 7.0 or later ({_capability(c)})",
     ),
 )
 _VOLTA = (
@@ -270,13 +273,16 @@ _VOLTA = (
         "not Turing",
         "compute capability",
         lambda c: _is_not(c.gpu.sm, 75),
-        lambda c: f"compute capability other than 7.5 ({_capability(c)})",
+        lambda c: f"use a GPU of another compute capability than 7.5 ({_capability(c)})",
     ),
     _Condition(
         "batch 8 or a multiple of 16",
         "batch",
         lambda c: _fits_volta(c.layer.batch),
-        lambda c: f"batch 8 or a multiple of 16 except 80 and 112 (it is {c.layer.batch:,})",
+        lambda c: (
+            "use a batch size of 8, or a multiple of 16 except 80 and 112 (this batch size is "
+            f"{c.layer.batch:,})"
+        ),
     ),
     _Condition(
         "enough time steps",
@@ -295,41 +301,41 @@ _AMPERE = (
             else c.gpu.multiprocessors >= FEWEST_MULTIPROCESSORS
         ),
         lambda c: (
-            f"{FEWEST_MULTIPROCESSORS} multiprocessors or more (this GPU, or slice of one, has "
-            f"{c.gpu.multiprocessors})"
+            f"use a GPU with {FEWEST_MULTIPROCESSORS} multiprocessors or more (this GPU or MIG "
+            f"slice has {c.gpu.multiprocessors})"
         ),
     ),
     _Condition(
         "not compute capability x.6",
         "compute capability",
         lambda c: None if c.gpu.sm is None else c.gpu.sm % 10 != 6,
-        lambda c: f"compute capability other than 8.6 ({_capability(c)})",
+        lambda c: f"use a GPU of another compute capability than 8.6 ({_capability(c)})",
     ),
     _Condition(
         "not GRU",
         "mode",
         lambda c: _is_not(c.layer.mode, GRU),
-        lambda c: "an LSTM (it is a GRU)",
+        lambda c: "use an LSTM (this layer is a GRU)",
     ),
     _Condition(
         "batch a multiple of 8",
         "batch",
         lambda c: _divides(8, c.layer.batch),
-        lambda c: f"batch a multiple of 8 (it is {c.layer.batch:,})",
+        lambda c: f"use a batch size that is a multiple of 8 (not {c.layer.batch:,})",
     ),
     _Condition(
         "batch at most 128",
         "batch",
         lambda c: _at_most(c.layer.batch, MOST_BATCH),
-        lambda c: f"batch at most {MOST_BATCH} (it is {c.layer.batch:,})",
+        lambda c: f"use a batch size of at most {MOST_BATCH} (not {c.layer.batch:,})",
     ),
     _Condition(
         "plain cells small",
         "hidden",
         lambda c: _plain_is_small(c.layer),
         lambda c: (
-            f"batch under {_PLAIN_BATCH} or under {_PLAIN_HIDDEN} hidden units (batch "
-            f"{c.layer.batch:,}, {c.layer.hidden:,} hidden units)"
+            f"use a batch size under {_PLAIN_BATCH}, or fewer than {_PLAIN_HIDDEN} hidden units "
+            f"(this layer has batch size {c.layer.batch:,}, {c.layer.hidden:,} hidden units)"
         ),
     ),
 )
@@ -372,8 +378,10 @@ def _length_needed(layer: Layer) -> str:
     batch = layer.batch or 0
     least = next((least for least, most in _VOLTA_STEPS if batch <= most), None)
     if least is None:
-        return f"batch at most {MOST_BATCH} (it is {batch:,})"
-    return f"{least} time steps or more at batch {batch} (it has {layer.time_steps})"
+        return f"use a batch size of at most {MOST_BATCH} (not {batch:,})"
+    return (
+        f"use {least} time steps or more for batch size {batch} (this layer has {layer.time_steps})"
+    )
 
 
 def _plain_is_small(layer: Layer) -> bool | None:
@@ -385,24 +393,26 @@ def _plain_is_small(layer: Layer) -> bool | None:
 
 
 def _capability(call: _Call) -> str:
-    return f"this is {(call.gpu.sm or 0) // 10}.{(call.gpu.sm or 0) % 10}"
+    return f"this GPU has {(call.gpu.sm or 0) // 10}.{(call.gpu.sm or 0) % 10}"
 
 
 def _pass(call: _Call) -> str:
-    return "in the forward pass" if call.forward else "in the backward pass"
+    return "for the forward pass" if call.forward else "for the backward pass"
 
 
 def _by_tensorflow(op: str | None) -> Choice:
     if op is None:
         return Choice(None, (), "op", TENSORFLOW)
     if re.search(r"CudnnRNN(?:Backprop)?V2", op):
-        return Choice(None, (), "the fastest of all in TensorFlow's benchmark", TENSORFLOW)
+        return Choice(
+            None, (), "the algorithm that TensorFlow's benchmark finds fastest", TENSORFLOW
+        )
     name = "TensorFlow's CudnnRNN" + ("V3" if "V3" in op else "")
     return _always_standard(name, TENSORFLOW)
 
 
 def _always_standard(caller: str, source: str) -> Choice:
-    need = f"another caller ({caller} always requests the standard algorithm)"
+    need = f"use PyTorch's layer ({caller} always requests the standard algorithm)"
     return Choice(STANDARD, (Refusal(STATIC, "caller", (need,)),), None, source)
 
 

@@ -244,7 +244,7 @@ _ALL = (
     ),
     TableKind(
         "launch_gaps",
-        "duration of each kernel and copy, and the idle time of its device before it",
+        "duration of each kernel and copy, and the device's idle gap before it",
         launch_gaps.COLUMNS,
         ("-dur_total_ns", "name"),
         tuple(c.name for c in launch_gaps.COLUMNS),
@@ -285,7 +285,7 @@ _ALL = (
     ),
     TableKind(
         "collectives",
-        "time of each rank in each collective, and its wait for the last rank",
+        "time of each rank in each collective, and how long it waits for the last rank",
         collectives.COLUMNS,
         (),
         (
@@ -297,7 +297,7 @@ _ALL = (
     ),
     TableKind(
         "ranks",
-        "busy time, waits, late arrivals and imbalance of each rank and device",
+        "comparison of ranks and devices: time busy, waiting and late to collectives; imbalance",
         ranks.COLUMNS,
         (),
         (
@@ -323,13 +323,14 @@ _ALL = (
     ),
     TableKind(
         "memory",
-        "memory of each device: peak in each step and phase, allocations and frees",
+        "memory of each device: peak per step and phase, allocations and frees",
         memory.COLUMNS,
         (),
         tuple(c.name for c in memory.COLUMNS),
         beside=_memory,
         record="record with profile_memory=True (torch.profiler) or --cuda-memory-usage=true "
-        "(Nsight Systems); TensorFlow and JAX always record it if their allocator reports it",
+        "(Nsight Systems); TensorFlow and JAX need no option: they record memory use if their "
+        "allocator reports it",
     ),
     TableKind(
         "witness",

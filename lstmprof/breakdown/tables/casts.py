@@ -38,7 +38,7 @@ ELEMENT_BYTES = {
     **dict.fromkeys(("c10::Float8_e4m3fn", "c10::Float8_e5m2"), 1),
 }
 
-_UNRECORDED = "the profile does not record it"
+_UNRECORDED = "the profile does not record element types"
 
 COLUMNS = (
     RANK,

@@ -29,7 +29,7 @@ from lstmprof.events.schema import DEVICE, RANK, STEP, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
 _ALONE = (
-    "no step launched it, the other ranks have a different number of them, or "
+    "no step launched it, the ranks have different numbers of collectives, or "
     "there is no other rank"
 )
 COLUMNS = (

@@ -148,7 +148,9 @@ class Database:
             yield
         except self.faults as fault:
             first = str(fault).split("\n")[0].rstrip(".")
-            raise RunError(f"{self.told}: sums exceed 64 bits ({first})", AGAIN) from fault
+            raise RunError(
+                f"{self.told}: a sum of event values exceeds 64 bits ({first})", AGAIN
+            ) from fault
 
 
 def reading(path: Path, columns: pa.Schema) -> str:

@@ -23,7 +23,7 @@ from lstmprof.events.sorts import numbered_few, sorts
 from lstmprof.events.table import NONE, UNKNOWN
 from lstmprof.runs.invariants import check_sums
 
-_UNTOLD = "it is not a kernel, or the profile does not record it"
+_UNTOLD = "the row is not a kernel, or the profile does not record this value"
 COLUMNS = (
     RANK,
     DEVICE,

@@ -25,8 +25,8 @@ from lstmprof.events.table import EventTable
 from lstmprof.implementations import FORMS
 from lstmprof.runs.metadata import RunInfo
 
-_UNTOLD = "the profile does not show it: input shapes are missing or ambiguous"
-_NO_STEPS = "time steps are not known"
+_UNTOLD = "the profile has no input shapes, or several sizes fit them"
+_NO_STEPS = "the number of time steps is unknown"
 _NETWORK = (
     Column("cell", pa.string(), "", "kind of cell: lstm, gru, rnn_tanh or rnn_relu", _UNTOLD),
     Column("time_steps", pa.int64(), "", "time steps of the longest sequence in a call", _UNTOLD),
@@ -52,8 +52,8 @@ _NETWORK = (
     ),
 )
 
-_NOT_CUDNN = "it is not a cuDNN layer, or a fact that decides is unknown"
-_UNSEEN = "no kernel name shows it, or it is not a cuDNN layer"
+_NOT_CUDNN = "the layer does not use cuDNN, or a size or GPU property is unknown"
+_UNSEEN = "the layer does not use cuDNN, or its kernel names do not show the algorithm"
 _ALGORITHM = tuple(
     column
     for prefix, way in (("", "forward"), ("backward_", "backward"))
@@ -76,7 +76,7 @@ _ALGORITHM = tuple(
             f"{prefix}algorithm_unmet",
             pa.string(),
             "",
-            "for each algorithm that is not requested, the first condition that is not met",
+            "for each algorithm that is not requested, a change for its first unmet condition",
             _NOT_CUDNN,
         ),
     )

@@ -23,8 +23,8 @@ from lstmprof.events.schema import DEVICE, RANK, Column, schema
 MOST_SKEW_SHARE = 0.5
 
 _ALONE = (
-    "it shares no collective with another rank, or the ends do not agree (see "
-    "the table collectives)"
+    "the rank shares no collective with another rank, or the ranks' clocks "
+    "disagree (see the table collectives)"
 )
 _SILENT = "the rank has no collectives"
 COLUMNS = (

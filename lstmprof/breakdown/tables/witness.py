@@ -29,7 +29,7 @@ PART, LINE = "part", "line"
 #: What code that XLA generated may be: the ledger tells these apart by names, which samples lack.
 _MAY_BE_COMPILED = ("pointwise", "layout", "reduction", "cast", "rng", "softmax_loss", "optimizer")
 
-_NOT_THERE = "the breakdown has no such part, it covers a device, or the row is a line"
+_NOT_THERE = "the breakdown has no such part or covers a device, or the row is a line of code"
 COLUMNS = (
     Column(
         "kind",

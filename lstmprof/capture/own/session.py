@@ -174,7 +174,9 @@ class Session:
         check_name(out, name, force=self.force)
         self.framework = framework_of(self.framework)
         if not _MEASURES.acquire(False):
-            raise UsageError("another lstmprof.profile is active in this process", "end it first")
+            raise UsageError(
+                "another lstmprof.profile is active in this process", "end that one first"
+            )
         self._own.callback(_MEASURES.release)
         try:
             scratch = Path(self._own.enter_context(staging(out)))
@@ -358,7 +360,7 @@ class Session:
 
     def _too_few(self, fewest: int, error: Optional[Type[BaseException]]) -> str:
         if not self._in_step and not self.steps:
-            return "no step was seen; call step() at the end of each step"
+            return "the training never called step(); call step() at the end of each step"
         ended = "the training ended {}after {} steps, while {}".format(
             "by {} ".format(error.__name__) if error else "",
             self.found_by + self.steps,
@@ -372,7 +374,7 @@ class Session:
         timed = sum(not row.warmup for row in passes.rows)
         profiled = len(passes.profiled.walls_ns) if passes.profiled else 0
         enough = self._doing == TIMING_AGAIN or profiled >= USUAL.steps
-        doubt = "" if enough else "; its times are rough, so train longer"
+        doubt = "" if enough else "; these times are inaccurate, so train longer"
         return "the training ended while {}: the run has {} timed and {} profiled steps{}".format(
             self._doing, timed, profiled, doubt
         )
@@ -423,7 +425,7 @@ class Session:
         try:
             return shapes.written(self.op_inputs(steps), os.path.join(folder, shapes.FILE))
         except Exception as error:  # a module unlike any other: the run goes without its sizes
-            self.report("sizes of layers are unknown: {}".format(_fault_in_a_line(error)))
+            self.report("could not record the sizes of layers: {}".format(_fault_in_a_line(error)))
             return None
 
 

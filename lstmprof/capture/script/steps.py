@@ -25,7 +25,7 @@ SOURCES = {
     "function": 3,
 }
 
-_CHANGE = "to change that, name the function that runs one step with --step-function"
+_CHANGE = "if that is wrong, name the function that runs one step with --step-function"
 
 #: An optimizer or model by its identity, or the name of a function.
 Key = Union[int, str]

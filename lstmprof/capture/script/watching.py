@@ -90,7 +90,7 @@ class Watching:
             if self._ranges is not None:
                 self._ranges.set(False)
         with contextlib.suppress(Exception):
-            reason = "lstmprof failed, the script ran on without it: {!r}{}; please report this"
+            reason = "lstmprof failed, and the script ran on without it: {!r}{}; please report this"
             reason = reason.format(error, _place_of(error))
             if self.session is not None and not self.session.is_over:
                 self.session.abandon(reason)
@@ -154,7 +154,7 @@ class Watching:
             return
         self._end()
         if threading.current_thread() is not threading.main_thread():
-            self.report("cannot stop the script: its steps do not run in the main thread")
+            self.report("cannot stop the script, because its steps do not run in the main thread")
             return
         raise SystemExit(0)
 
@@ -164,7 +164,7 @@ class Watching:
             return
         passes = ranges.backwards / ranges.steps
         if passes >= 2:
-            self.report("{:.3g} backward passes per step".format(passes))
+            self.report("the script runs {:.3g} backward passes per step".format(passes))
 
     def _end(self) -> None:
         if self.session is not None:
@@ -233,8 +233,8 @@ class Watching:
         if self.steps.source is not None:
             return "the script ended before lstmprof recognised its steps; train longer"
         return (
-            "no step was seen (no optimizer, backward pass, gradient or training batch); name the "
-            "function that runs one step with --step-function"
+            "lstmprof recognised no step (no optimizer, backward pass, gradient or training "
+            "batch); name the function that runs one step with --step-function"
         )
 
 

@@ -139,7 +139,7 @@ def write_table(
     _print(heads, cells, _drawn(bars, room) if bars and room else [], room)
     if hidden:
         names = ", ".join(name.removeprefix(">") for name in hidden)
-        write_line(f"(left out, for want of room: {names})", style="dim")
+        write_line(f"(columns that do not fit this width: {names})", style="dim")
     if blank:
         console().print()
 

@@ -47,7 +47,7 @@ def show_table(breakdowns: list[Breakdown], name: str, top: int) -> None:
         timings.show(breakdowns, statistics=True)
         if not any(breakdown.timings for breakdown in breakdowns):
             terminal.write_line(
-                "no iteration was timed without a profiler: lstmprof capture does that"
+                "no iteration was timed without a profiler; lstmprof capture and run time some"
             )
         return
     for breakdown in sorted(breakdowns, key=timings.step_ns):
@@ -143,8 +143,8 @@ def _linked(breakdown: Breakdown) -> list[str]:
     if min(map(round, shares)) == 1:
         return []
     launched, issued = map(percent, shares)
-    text = f"linked: of {links.activities:,} device activities"
-    return [f"{text} {launched} to a launch, {issued} to an op"]
+    text = f"of {links.activities:,} device activities, {launched} have a launch call"
+    return [f"{text} in the profile and {issued} a framework op"]
 
 
 def has_steps(breakdown: Breakdown) -> bool:
@@ -160,7 +160,7 @@ def _heading(breakdown: Breakdown, step: MeanStep) -> str:
     steps = number_of(step.steps, "profiled step", "profiled steps")
     what = f"mean of {steps}" if step.steps > 1 else steps
     if not marked:
-        what = "the whole profile, no step markers"
+        what = "the whole profile (it has no step markers)"
     facts = [f"{where} ({named})" if named else where, f"from {steps}" if step.clean else what]
     if step.clean and step.recording is not None:
         overhead = milliseconds(step.recording.ns, _DIGITS)
@@ -168,6 +168,6 @@ def _heading(breakdown: Breakdown, step: MeanStep) -> str:
     facts += [lack.kind for lack in breakdown.lacks if lack.blinds]
     facts += [f"kernels: {info.kernels_used}"] if info.kernels_used else []
     waits = step.waits_for_host_share
-    facts += [f"waits for the host {percent(waits)}"] if waits is not None else []
+    facts += [f"{percent(waits)} waiting for the host"] if waits is not None else []
     whose = "clean step" if step.clean else "step" if marked else "profile's time"
     return f"{breakdown.run.name}: where the {whose} goes, " + ", ".join(facts)

@@ -115,7 +115,7 @@ def _list(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
 def _of_group(diagnosis: Diagnosis, names: _Labels) -> str:
     """What ran and the baseline, in one line."""
     if diagnosis.fast is None:
-        return "not compared: no other run has the same workload, mode, precision and device"
+        return "without a baseline: no other run has the same workload, mode, precision and device"
     took = diagnosis.verdict.baseline_ms
     what = conditions(diagnosis.slow.info)
     return "; ".join([*([what] if what else []), f"baseline: {names[diagnosis.fast]}, {took}"])

@@ -28,7 +28,7 @@ from lstmprof.numbers import (
 _WITH_EVIDENCE = 3
 #: Characters of a run's name over a column.
 _WIDTH = 28
-_REACH_HEADS = ("busy with", ">ms", ">least ms", ">reached")
+_REACH_HEADS = ("busy with", ">ms", ">roofline ms", ">% of roofline")
 #: A mean number of calls is so many in at most so many steps.
 _MOST_STEPS = 100_000
 
@@ -104,7 +104,7 @@ def _names(diagnosis: Diagnosis, narrow: bool = False) -> tuple[str, str]:
 def waterfall_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
     """Return the headings; those of numbers begin with ``>``."""
     fast, slow = _names(diagnosis, narrow)
-    return ["time of", f">{fast} ms", f">{slow} ms", ">difference ms", ">share"]
+    return ["kind of time", f">{fast} ms", f">{slow} ms", ">difference ms", ">share"]
 
 
 def waterfall_cells(diagnosis: Diagnosis) -> list[list[str]]:

@@ -41,7 +41,7 @@ class FirstAnswers:
             with border(path):
                 first = first_step(path, self._least_bytes)
         except LstmprofError as fault:
-            options.say(f"no first answer: {fault}")
+            options.say(f"cannot show the first step early: {fault}")
             return
         if first:
             self._told[name] = first
@@ -58,8 +58,8 @@ class FirstAnswers:
             first = self._told.get(breakdown.run.name)
             if first and not holds(first, breakdown.ledger, breakdown.windows):
                 options.say(
-                    f"{breakdown.run.name}: the first answer does not hold: all of the file says"
-                    " otherwise of that step (--table ledger)"
+                    f"{breakdown.run.name}: the first step was wrong above: the whole file gives"
+                    " other times for it (see --table ledger)"
                 )
 
 
@@ -67,8 +67,8 @@ def lines(name: str, first: FirstStep) -> list[str]:
     """What is said of the ``first`` step of the run ``name``."""
     share = f"{first.read_bytes / first.file_bytes:.1%}".replace("%", " %")
     said = [
-        f"{name}: a first answer, from {share} of {file_size(first.file_bytes)}: the first step"
-        f" ({first.name}); the account of all steps follows"
+        f"{name}: the first step ({first.name}), from the first {share} of the"
+        f" {file_size(first.file_bytes)} file; the breakdown of all steps follows"
     ]
     for lane in first.lanes[:_LANES_EACH]:
         said += _lane_lines(lane, first.device_names.get(lane.device or 0))

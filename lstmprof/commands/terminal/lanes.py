@@ -18,7 +18,7 @@ def title(steps: Sequence[MeanStep], *, marked: bool = True) -> str:
     """What the table of these steps shows, in its units; not ``marked`` are whole profiles."""
     clean = "clean " if all(step.clean for step in steps) else ""
     whose = f"{clean}step" if marked else "profile's time"
-    return f"where the {whose} goes, ms (busy parts, then idle time and its causes)"
+    return f"where the {whose} goes, in ms (busy parts, then causes of idle time)"
 
 
 def show(

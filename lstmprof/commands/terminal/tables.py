@@ -52,7 +52,7 @@ def show_kernels(breakdown: Breakdown, top: int) -> None:
     names = breakdown.kernels["name"].to_pylist()
     on_devices = "kernels and copies" if any(map(is_copy, names)) else "kernels"
     on_device = breakdown.kernels["device"].null_count < len(names)
-    what = on_devices if on_device else "computing ops, self time"
+    what = on_devices if on_device else "self time of computing ops"
     lanes_of = len(_lanes(breakdown.kernels))
     what += f" of {lanes_of} {'devices' if on_device else 'ranks'}" if lanes_of > 1 else ""
     hidden = everywhere.num_rows - len(rows)
@@ -107,7 +107,7 @@ def show_table(breakdown: Breakdown, name: str, top: int) -> None:
     more = f" ({hidden:,} more: --top)" if hidden else ""
     terminal.write_table(
         f"{breakdown.run.name}: {name}: {table.meaning}{more}",
-        [head for head, _ in cells] if rows else ["nothing of that is in the profile"],
+        [head for head, _ in cells] if rows else ["the profile has no rows for this table"],
         [list(row) for row in zip(*(texts for _, texts in cells), strict=True)],
         crop=tuple(column.name for column in shown if column.name in _LONG),
         spare=tuple(column.name for column in shown if column.name == _SPARE),

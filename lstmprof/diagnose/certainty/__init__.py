@@ -111,7 +111,7 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
     """Return whether ``slow`` differs from ``fast``, and which of ``findings`` is the cause."""
     ratio, structure = ratio_of(fast, slow), structure_of(fast, slow)
     if ratio.value <= 1 + EQUAL_SHARE:
-        why = f"take equally long: {_lengths(fast, slow)}, less than {percent(EQUAL_SHARE)} apart"
+        why = f"take equally long: {_lengths(fast, slow)}, at most {percent(EQUAL_SHARE)} apart"
         return Outcome("none", why, differs=False, ratio=ratio)
     if not ratio.sure and (structure.same or not structure.certain):
         what = "make the same calls" if structure.same else "may make the same calls"
@@ -163,11 +163,11 @@ def _of_same_work(
     name = in_prose(labels(fast, slow)[1])
     took = f"both make the same calls, which take {factor:.2f}× as long in {name}"
     if calls:
-        why = f"the same calls take longer, and some more than others: {calls}"
+        why = f"the same calls take longer, some by a larger factor than others: {calls}"
     elif factor - 1 >= EXPLAINED_SHARE * (ratio.value - 1):
-        why = f"{took}, all alike, as when the machine or a setting differs"
+        why = f"{took}, all by the same factor: the machine or a setting may differ"
     else:
-        why = f"{took}, and no part stands out"
+        why = f"{took}, and no kind of time stands out"
     return Outcome("unknown", why, advice=shared_cpus_in_words(slow), ratio=ratio)
 
 
@@ -176,7 +176,7 @@ def shared_cpus_in_words(profile: StepProfile) -> str:
     shared = None if profile.device is not None else shared_cpus(profile.info)
     if shared is None:
         return ""
-    return f"its {shared}: run as many threads as CPUs (torch.set_num_threads, OMP_NUM_THREADS)"
+    return f"{shared}: run as many threads as CPUs (torch.set_num_threads, OMP_NUM_THREADS)"
 
 
 def _lengths(fast: StepProfile, slow: StepProfile) -> str:
@@ -232,7 +232,7 @@ def _profilers(finding: Finding) -> Doubt | None:
         f"{milliseconds(min(lost_ns, size_ns))} of the {milliseconds(size_ns)} ms of "
         f"{causes.KINDS[finding.kind]} may be the profiler's own work, whose thread is not recorded"
     )
-    return Doubt(text, "profile more steps, after some that are not profiled", size_ns)
+    return Doubt(text, "profile more steps, after some unprofiled steps", size_ns)
 
 
 def _hidden(profile: StepProfile) -> Lack | None:
@@ -290,7 +290,7 @@ def _longest_op(profile: StepProfile, findings: Sequence[Finding]) -> str:
 def of_finding(finding: Finding, findings: Sequence[Finding]) -> Certainty:
     """Return how far ``finding``, one of ``findings``, can be trusted."""
     if finding.kind in UNEXPLAINED:
-        return Certainty("unknown", (f"it is {causes.KINDS[finding.kind]}",))
+        return Certainty("unknown", (f"the time is {causes.KINDS[finding.kind]}",))
     size_ns = abs(finding.delta_ns)
     some = list(_doubts(finding))
     large = [d.text for d in some if d.ns is not None and d.ns >= size_ns]
@@ -304,12 +304,12 @@ def _doubts(finding: Finding) -> Iterator[Doubt]:
     """Yield what other than the code may have made ``finding``."""
     fast, slow = finding.fast, finding.slow
     if any(lack.kind == GPU_UNSEEN for lack in slow.lacks):
-        yield Doubt("a GPU may have worked that was not recorded", "record its kernels", None)
+        yield Doubt("a GPU may have done unrecorded work", "record the GPU's kernels", None)
     if finding.kind in causes.WAITS and any(lack.kind == CLOCKS for lack in slow.lacks):
         yield Doubt("the clocks of host and device differ", "record fewer steps", None)
     others = slow.straggler
     if finding.kind == causes.COLLECTIVE and others is not None and others.state == "unknown":
-        text = f"how much of it is waiting for other ranks is unknown: {others.reason}"
+        text = f"the share that is waiting for other ranks is unknown: {others.reason}"
         yield Doubt(text, "give the folder with all ranks", None)
     if finding.kind == causes.CAST and may_be_copies(slow):
         yield Doubt("some of these casts may be copies to the GPU", "", None)
@@ -335,9 +335,9 @@ def of_prediction(prediction: Prediction) -> Certainty:
     off = off_ns / prediction.observed_ns if prediction.observed_ns else 0.0
     if off <= REPLAY_ERROR:
         return Certainty("likely")
-    reason = f"the replay of the unchanged step is {percent(off)} off"
+    reason = f"the replay of the unchanged step differs from its measured time by {percent(off)}"
     if off_ns >= abs(prediction.saved_ns):
-        return Certainty("unknown", (f"{reason}, which is more than is saved",))
+        return Certainty("unknown", (f"{reason}, more than the change saves",))
     return Certainty("likely", (reason,))
 
 
@@ -376,15 +376,15 @@ def _why_not(whole_ns: int, findings: Sequence[Finding]) -> str:
     unexplained_ns, unseen = _unexplained_ns(findings), _unseen(whole_ns, findings)
     largest = max((f for f in findings if _is_cause(f)), key=lambda f: f.delta_ns, default=None)
     if unseen is not None:
-        what = f"{causes.KINDS[unseen.kind]}, which is no cause"
-        text = f"{milliseconds(unseen.delta_ns)} ms more are {what}"
+        what = f"{causes.KINDS[unseen.kind]}, which names no cause"
+        text = f"{milliseconds(unseen.delta_ns)} ms of the difference are {what}"
     elif unexplained_ns > (1 - EXPLAINED_SHARE) * whole_ns:
         text = f"the profiled steps do not show {milliseconds(unexplained_ns)} of the "
-        text += f"{milliseconds(whole_ns)} ms"
+        text += f"{milliseconds(whole_ns)} ms difference"
     elif largest is None:
-        text = "no recorded cause adds to it"
+        text = "no recorded kind of time is longer"
     else:
         text = (
-            f"{largest.kind} adds most, and {listed(list(of_finding(largest, findings).reasons))}"
+            f"{largest.kind} adds most, but {listed(list(of_finding(largest, findings).reasons))}"
         )
     return text

@@ -35,7 +35,7 @@ def doubt_of(finding: Finding) -> str | None:
     if dispatch_ns < finding.delta_ns:
         return None
     where = f"its {milliseconds(dispatch_ns)} ms of dispatch"
-    return f"{_LEFT_OUT}; {labels(fast, slow)[0]} may do some of this in {where}"
+    return f"{_LEFT_OUT}; {labels(fast, slow)[0]} may spend some of this time in {where}"
 
 
 def leaves_out(profile: StepProfile) -> bool:

@@ -168,11 +168,11 @@ def pace(profile: StepProfile) -> str:
     number = QUANTITIES["launches"].of_number(launches)
     captured = profile.seen.captured
     into_graph = (
-        f", {count(captured)} of them captured into a graph and not run" if captured else ""
+        f", {count(captured)} of them captured into a CUDA graph and not run" if captured else ""
     )
     return (
         f"{number}{each_step(profile)}{into_graph}, {count(rate)} per second; a kernel "
-        f"takes {lasting(kernel)}, a gap of the device {lasting(gap)}"
+        f"takes {lasting(kernel)}, an idle gap of the device {lasting(gap)}"
     )
 
 
@@ -391,11 +391,11 @@ def _by_largest(finding: Finding) -> str:
         return ""
     if first.name in causes.comparison_of(finding.slow).markers:
         return _outside_of_ranges(finding, first.slow_ns)
-    text = f"{cropped(first.name)} takes {milliseconds(first.slow_ns)} ms of it"
+    text = f"{cropped(first.name)} takes {milliseconds(first.slow_ns)} ms"
     if finding.kind == causes.RANGE:
         text = f"{milliseconds(first.slow_ns)} ms are inside range '{cropped(first.name)}'"
     if finding.kind == causes.QUEUE:
-        text = f"{milliseconds(first.slow_ns)} ms of it are before {cropped(first.name)}"
+        text = f"{milliseconds(first.slow_ns)} ms pass before {cropped(first.name)} starts"
     if finding.fast is None:
         return text
     there = f"{milliseconds(first.fast_ns)} ms" if first.fast_ns else "none"
@@ -406,4 +406,4 @@ def _outside_of_ranges(finding: Finding, ns: int) -> str:
     """Return how much of a run alone lies in no range of its step; empty if all of it does."""
     if finding.fast is not None or ns >= _ALL * finding.slow_ns:
         return ""
-    return f"{milliseconds(ns)} ms of it are in none of the step's ranges"
+    return f"{milliseconds(ns)} ms are outside the step's ranges"

@@ -158,7 +158,7 @@ _ALL = (
     Quantity("kernels", "kernels", "", _kernels, "kernel"),
     Quantity("kernels_per_time_step", "kernels per time step", "", _each_time_step(_kernels)),
     *_lengths("kernel", "kernel"),
-    *_lengths("gap", "gap of the device"),
+    *_lengths("gap", "idle gap of the device"),
     Quantity("launches", "kernel launches", "", _launches, "kernel launch"),
     Quantity("launches_per_time_step", "launches per time step", "", _each_time_step(_launches)),
     Quantity(
@@ -192,7 +192,7 @@ _ALL = (
         _counted("pointwise"),
         "elementwise op or reduction",
     ),
-    *_lengths("pointwise", "of these"),
+    *_lengths("pointwise", "elementwise op or reduction"),
     Quantity("embeddings", "embedding look-ups", "", _counted("embedding"), "embedding look-up"),
     *_lengths("embedding", "embedding look-up"),
     Quantity("casts", "casts", "", lambda c: _per_step(c, c.rows("casts")), "cast"),

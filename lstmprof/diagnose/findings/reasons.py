@@ -57,7 +57,7 @@ class Reason:
 THREADS = "threads"
 #: Settings that differ, if no count explains more.
 SETTINGS = "settings"
-NOT_RECORDED = Reason("not recorded", "the reason is not recorded")
+NOT_RECORDED = Reason("not recorded", "the profiles do not show why")
 #: Reasons in the code or its settings, not in the machine.
 EXPLAINS = (
     *("denormals", "anomaly mode", "kernel path", THREADS, "page faults", "other code", SETTINGS),
@@ -100,7 +100,7 @@ def _denormals(fast: StepProfile, slow: StepProfile) -> Reason | None:
         and slow.device is None
     )
     if not kept:
-        return Reason("denormals", f"{counted}, as denormals need") if counted else None
+        return Reason("denormals", f"{counted}, typical of denormals") if counted else None
     flushed = "the baseline flushed denormals to zero, this run did not"
     text = f"{flushed}: {counted}" if counted else flushed
     return Reason("denormals", text, settings.DENORMALS)
@@ -145,7 +145,7 @@ def _waited(profile: StepProfile) -> str:
     if not cpu_ns or waited_ns is None:
         return ""
     share = percent(waited_ns / (waited_ns + cpu_ns))
-    return f"; the busiest waits for a CPU {share} of its time"
+    return f"; the busiest thread waits for a CPU {share} of its time"
 
 
 def _threads_of(profile: StepProfile) -> list[ThreadTime]:
@@ -178,7 +178,7 @@ def _spinning(fast: StepProfile, slow: StepProfile) -> Reason | None:
     if first is None or second is None or second < first + _MORE_CPUS:
         return None
     busy = f"threads keep {second:.1f} CPUs busy (baseline: {first:.1f})"
-    return Reason(THREADS, f"{busy}, but calls take longer: they spin or wait for each other")
+    return Reason(THREADS, f"{busy}, but calls take longer: threads spin or wait for each other")
 
 
 def _page_faults(fast: StepProfile, slow: StepProfile) -> Reason | None:
@@ -261,11 +261,11 @@ def _contention(fast: StepProfile, slow: StepProfile) -> Reason | None:
     first, second = (_preemptions_per_s(profile) for profile in (fast, slow))
     share, other = _cpu_share(slow), _cpu_share(fast)
     if share is not None and other is not None and share < other - _ALIKE:
-        had = f"it had a CPU {percent(share)} of the time (baseline: {percent(other)})"
-        return Reason("contention", f"{had}; other processes or its own threads had the rest")
+        had = f"{percent(share)} of the time (baseline: {percent(other)})"
+        return Reason("contention", f"the step's thread had a CPU for only {had}")
     if first is None or second is None or second < 10 or second < 2 * first:
         return None
-    times = f"other processes took its CPU {count(second)} times per second"
+    times = f"other processes took the step's CPU {count(second)} times per second"
     return Reason("contention", f"{times} (baseline: {count(first)})")
 
 

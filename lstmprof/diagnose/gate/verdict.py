@@ -215,7 +215,7 @@ def _sentence(
 ) -> str:
     title = _title(base, new)
     if ratio is None:
-        return f"{title}: cannot be compared, because a step has zero duration"
+        return f"{title}: not compared, because a step has zero duration"
     base_ns, new_ns = lengths(base, new)
     what = "per step" if base.span and new.span else "per profiled step"
     times = f"{milliseconds(new_ns, 2)} ms {what}, baseline {milliseconds(base_ns, 2)} ms"
@@ -284,7 +284,7 @@ def _more_rounds(base: StepProfile, new: StepProfile, judged: Judged) -> str:
     each = (new.info.iterations or 0) // rounds or _USUAL_ITERATIONS
     return (
         f"capture both with --rounds {number} --iterations {number * each}; about {number} rounds "
-        "would decide, if they vary as before"
+        "would decide, if step times vary as much as in these runs"
     )
 
 

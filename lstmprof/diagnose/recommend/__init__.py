@@ -131,16 +131,16 @@ class Recommendation:
         first = self.winner
         text = f"{first.implementation}, {milliseconds(first.profile.length_ns)} ms per step"
         if len(self.ranking) == 1:
-            return f"{text}: nothing else ran here."
+            return f"{text}: no other implementation ran here."
         if self.ties:
             names = listed([tie.implementation for tie in self.ties])
             text += f", tied with {names}"
         untold = [r.implementation for r in self.ranking[1:] if r.certainty == UNSURE]
         if untold:
-            text += f"; {listed(untold)}: difference unknown"
+            text += f"; not known to be slower: {listed(untold)}"
         slower = next((r for r in self.ranking[1:] if r.certainty == MEASURED), None)
         if slower is not None:
-            text += f"; the next, {slower.implementation}, takes {slower.slowdown:.2f}× as long"
+            text += f"; next is {slower.implementation}, {slower.slowdown:.2f}× as long"
         return f"{text}.{self._of_framework()}"
 
     def _of_framework(self) -> str:

@@ -42,11 +42,13 @@ def request_of(
         network = workloads.with_overrides(BASE, **sizes)
         return _checked(CaptureRequest("torch-nn-lstm", network, peaks=False, **asked))
     if sizes:
-        raise UsageError("--like says the sizes", "leave --like or the sizes out")
+        raise UsageError(
+            "--like already sets the sizes of the network", "omit --like, or omit the size options"
+        )
     of_run: dict[str, Any] = {"precision": shape.precision, "mode": shape.mode}
     of_run |= {"device": shape.device, "threads": shape.threads, "seed": shape.seed}
     if not is_here(shape.device) and "device" not in asked:
-        progress("it ran on a GPU, and this machine has none: measured on the CPU")
+        progress("the run used a GPU, which this machine lacks; measuring on the CPU")
         of_run["device"] = "cpu"
     fields = {**of_run, **asked}
     return _checked(CaptureRequest("torch-nn-lstm", shape.workload, peaks=False, **fields))

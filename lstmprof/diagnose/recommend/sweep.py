@@ -74,7 +74,7 @@ class Candidates:
         if not quick and len(looks) > 1:
             fastest = sorted(_seconds(r, ROUND_S) for r in self.requests.values())[:MOST_IN_TURNS]
             whole += ROUNDS * statistics.fmean(fastest) * min(len(fastest), 4)
-            text += f", then the fastest in {ROUNDS} rounds"
+            text += f", then the fastest ones in {ROUNDS} rounds"
         return f"{text}: about {span(whole)}" + ("" if quick else "; --quick stops after one round")
 
 

@@ -82,7 +82,7 @@ _COMPILED = {
 }
 #: Measured with torch 2.13 on a CPU, an LSTM of operators with LayerNorm over its gates, eager and
 #: compiled: 3.0 and 9.7 ms (32 units, batch 8), 29.5 and 18.2 ms (128 units, batch 32).
-_ON_TORCH_CPU = "try torch.compile(cell): it took from 0.6 to 3 times as long in two tests on a CPU"
+_ON_TORCH_CPU = "try torch.compile(cell), which took 0.6 and 3 times as long in two tests on a CPU"
 #: As many calls as time steps, but for a few before or after the loop.
 _EACH = 0.9
 _PRODUCT = re.compile(r"while/body/.*dot_general$")
@@ -188,7 +188,9 @@ def input_matmuls(f: Finding) -> Match | None:
     if f.slow.runs_on != "cuda" and not of_calls:
         return None
     need = "needs" if needed == 1 else "need"
-    seen = f"{count(products)} matmuls per time step; only {needed} {need} the previous time step"
+    seen = (
+        f"{count(products)} matmuls per time step, but only {needed} {need} the previous time step"
+    )
     return Match(seen)
 
 
@@ -360,7 +362,7 @@ LAYER_IN_ONE_OP = Remedy(
     example=Example(
         of="an LSTM written by hand (32 units, batch 8), PyTorch 2.13 on a CPU",
         seen="a loop of 20 cells per step",
-        gain="2.25 → 0.49 ms",
+        gain="2.25 → 0.49 ms per step",
     ),
 )
 WHOLE_SEQUENCE = Remedy(
@@ -377,7 +379,7 @@ WHOLE_SEQUENCE = Remedy(
     example=Example(
         of="nn.LSTM called for each of 50 time steps (32 units, batch 8), PyTorch 2.13 on a CPU",
         seen="50 aten::lstm calls per step, one time step each",
-        gain="15.3 → 2.7 ms",
+        gain="15.3 → 2.7 ms per step",
     ),
 )
 INPUTS_AT_ONCE = Remedy(
@@ -406,7 +408,7 @@ WHOLE_SCAN = Remedy(
 FUSED_CELL = Remedy(
     name="fused cell",
     cause="the cell computes its gates with many small ops",
-    fix="use torch.nn.LSTMCell, whose gates are one kernel, or torch.compile(cell)",
+    fix="use torch.nn.LSTMCell, which computes all gates in one kernel, or torch.compile(cell)",
     condition="A handwritten cell on a GPU runs five or more elementwise ops per time step. On a "
     "CPU, the faster run must be the compiled cell",
     kinds=(LAUNCH, MEMORY, DISPATCH),

@@ -70,13 +70,13 @@ FLOAT32 = Remedy(
     example=Example(
         of="nn.LSTM in float64 over 50 time steps (64 units, batch 16), PyTorch 2.13 on a CPU",
         seen="each of 50 time steps of aten::lstm runs op by op, in 1 call per step",
-        gain="15.7 → 2.4 ms",
+        gain="15.7 → 2.4 ms per step",
     ),
 )
 PROJECT_AFTERWARDS = Remedy(
     name="project afterwards",
-    cause="proj_size keeps nn.LSTM from the one op that a CPU has for it",
-    fix="put nn.Linear after nn.LSTM, if your model may change: its state is then not projected",
+    cause="proj_size keeps nn.LSTM from running as one op on a CPU",
+    fix="if your model may change, put nn.Linear after nn.LSTM (without projecting the state)",
     condition="on a CPU an LSTM of PyTorch with a projection in which no library's op was recorded",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
@@ -88,7 +88,7 @@ PROJECT_AFTERWARDS = Remedy(
     example=Example(
         of="nn.LSTM(proj_size=32) over 50 time steps (64 units, batch 16), PyTorch 2.13 on a CPU",
         seen="each of 50 time steps of aten::lstm runs op by op, in 1 call per step",
-        gain="12.5 → 3.7 ms",
+        gain="12.5 → 3.7 ms per step",
     ),
 )
 LSTM_ON_CPU = Remedy(
@@ -106,6 +106,6 @@ LSTM_ON_CPU = Remedy(
     example=Example(
         of="nn.GRU over 50 time steps (64 units, batch 16), PyTorch 2.13 on a CPU",
         seen="each of 50 time steps of aten::gru runs op by op, in 1 call per step",
-        gain="13.4 → 2.4 ms as nn.LSTM",
+        gain="13.4 → 2.4 ms per step with nn.LSTM",
     ),
 )

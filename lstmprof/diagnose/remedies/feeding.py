@@ -32,10 +32,10 @@ def loader(f: Finding) -> Match | None:
     if times_called(f.slow, _WORKERS):
         cause = "the step waits for the DataLoader's workers"
         if f.slow_ns <= _HAND_OVER_NS:
-            fix = "use num_workers=0: a batch costs about as much to hand over between processes"
+            fix = "use num_workers=0: passing a batch between processes takes about as long"
             return Match(seen, fix=fix, cause=cause)
-        fix = "compare more workers, less work per sample, and num_workers=0: handing batches over "
-        return Match(seen, fix=f"{fix}costs time, too", cause=cause)
+        fix = "try more workers, less work per sample, and num_workers=0 (passing batches between "
+        return Match(seen, fix=f"{fix}processes also takes time)", cause=cause)
     if not times_called(f.slow, _SINGLE_LOADER) or f.slow_ns <= _HAND_OVER_NS:
         return None
     pinned = " and pin_memory=True" if f.slow.device is not None else ""
@@ -49,7 +49,7 @@ def dataset(f: Finding) -> Match | None:
         return None
     fix = ""
     if times_called(f.slow, _PREFETCH):
-        fix = "speed the dataset up: map(…, num_parallel_calls=tf.data.AUTOTUNE), cache()"
+        fix = "make the dataset faster: map(…, num_parallel_calls=tf.data.AUTOTUNE), cache()"
     return Match("", f.slow_ns, fix)
 
 

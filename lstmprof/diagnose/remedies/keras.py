@@ -167,7 +167,7 @@ def masked(f: Finding) -> Match | None:
         return None
     parts = [f"the mask is applied {often(f.slow, times)}"] if counted else []
     if f.slow.framework in TENSORFLOW:
-        side = {"front": "in front", "behind": "at the end"}.get(f.slow.info.padding or "")
+        side = {"front": "at the front", "behind": "at the end"}.get(f.slow.info.padding or "")
         parts += [f"sequences are padded {side}"] if side else []
         no_use = f.slow.runs_on == "cpu" or side == "at the end"
         return Match("; ".join(parts), fix=_SIMILAR if no_use else "")
@@ -187,7 +187,7 @@ def standard_loop(f: Finding) -> Match | None:
         return None
     if unmet_by_keras(profile) or is_masked(profile):
         return None
-    return Match("no layer option explains it; a stateful layer or a loop around the layer would")
+    return Match("no layer option explains this; a stateful layer or a loop around the layer may")
 
 
 def own_loop(f: Finding) -> Match | None:
@@ -207,12 +207,12 @@ def own_loop(f: Finding) -> Match | None:
         return None
     if on_torch:
         return Match(
-            f"{_version(profile)} did not use cuDNN: versions before 3.10 cannot, and some later "
-            "ones fail to",
+            f"{_version(profile)} did not use cuDNN: Keras before 3.10 cannot, and some later "
+            "versions fail to",
             fix="upgrade Keras, or use torch.nn.LSTM",
         )
     return Match(
-        f"{_version(profile)} did not use cuDNN: versions before 3.14 cannot",
+        f"{_version(profile)} did not use cuDNN: Keras before 3.14 cannot",
         fix="upgrade Keras to 3.14 or later, or call jax.experimental.rnn.lstm",
     )
 

@@ -166,9 +166,9 @@ def _standard(on: OnCudnn, layer_ns: int) -> Match | None:
     runs = [run for run in on.passes if run.standard]
     refused = [run for run in runs if run.refused]
     ways = listed([run.way for run in refused or runs])
-    seen = f"standard kernels ran in the {ways} pass ({on.words})"
+    seen = f"cuDNN's standard kernels ran in the {ways} pass ({on.words})"
     if refused:
-        other = ", or float16, which has such kernels" if on.layer.dtype == BFLOAT16 else ""
+        other = ", or float16, which has persistent kernels" if on.layer.dtype == BFLOAT16 else ""
         seen += f", although PyTorch asked for {refused[0].asked.algorithm}"
         return Match(seen, layer_ns, fix=f"try another version of cuDNN{other}")
     needs = _needs(runs)
@@ -207,7 +207,7 @@ def weights_apart(f: Finding) -> Match | None:
     if copies[0].within == _MIOPEN:
         fix = "make fewer, longer calls: PyTorch copies the weights on every call of MIOpen"
     elif f.slow.seen.flattens:
-        fix = "give every layer its own weights, of one type: flatten_parameters() skips others"
+        fix = "give every layer its own weights, of one type: else flatten_parameters() skips it"
     seen = f"{copies[0].within} copies weights {often_in_all(f.slow, copies)}"
     return Match(seen, total(copies), fix)
 

@@ -57,7 +57,7 @@ def denormals(f: Finding) -> Match | None:
 def _slowing(slow: Slow) -> str:
     fast_each, slow_each = quantity(slow.fast_ns, "ns"), quantity(slow.slow_ns, "ns")
     if slow.whole:
-        return f"{slow.name} takes {slow_each}, the forward pass {fast_each}"
+        return f"{slow.name} takes {slow_each}, but the forward pass only {fast_each}"
     places = f"{fast_each} at one place of every step and {slow_each} at another"
     return f"{slow.name} of one shape takes {places}"
 
@@ -96,7 +96,7 @@ def undetached(f: Finding) -> Match | None:
 
 DETACH_THE_STATE = Remedy(
     name="detach the state",
-    cause="each step's backward pass goes through all batches before it",
+    cause="each step's backward pass goes through all earlier batches",
     fix="detach the state between batches: h = h.detach(), or tuple(s.detach() for s in state)",
     condition="in four steps or more the backward pass has as many more nodes in each as in the "
     "one before, and the forward pass the same layers",
@@ -127,7 +127,7 @@ NO_ANOMALY_MODE = Remedy(
     example=Example(
         of="nn.LSTMCell in torch.autograd.set_detect_anomaly, PyTorch 2.13 on a CPU",
         seen="autograd checks for NaN 1,077 times per step (aten::isnan)",
-        gain="80.3 → 17.7 ms",
+        gain="80.3 → 17.7 ms per step",
     ),
 )
 FLUSH_DENORMALS = Remedy(
@@ -156,7 +156,7 @@ FLUSH_DENORMALS = Remedy(
 NO_GRADIENT_HOOKS = Remedy(
     name="no gradient hooks",
     cause="gradient hooks run extra ops in the backward pass",
-    fix="remove the hooks (register_hook), or look at gradients once in many steps",
+    fix="remove the hooks (register_hook), or inspect gradients only once in many steps",
     condition="Autograd runs ops for a backward node before the node itself",
     kinds=(*HOST, *WORK, SYNC, COPY),
     frameworks=TORCH,
@@ -170,7 +170,7 @@ NO_GRADIENT_HOOKS = Remedy(
     example=Example(
         of="statistics of every gradient in Tensor.register_hook, PyTorch 2.13 on a CPU",
         seen="hooks run aten::is_nonzero and other ops 480 times per step (22.0 ms)",
-        gain="19.1 → 17.5 ms",
+        gain="19.1 → 17.5 ms per step",
     ),
 )
 COMPUTE_ONCE = Remedy(
@@ -189,7 +189,7 @@ COMPUTE_ONCE = Remedy(
     example=Example(
         of="nn.LSTMCell in torch.utils.checkpoint, PyTorch 2.13 on a CPU",
         seen="the backward pass runs aten::lstm_cell again 40 times per step (43.8 ms)",
-        gain="45.3 → 17.7 ms",
+        gain="45.3 → 17.7 ms per step",
     ),
 )
 NO_TORCHSCRIPT = Remedy(
@@ -213,7 +213,7 @@ NO_TORCHSCRIPT = Remedy(
     example=Example(
         of="an LSTM written by hand in torch.jit.script, PyTorch 2.13 on a CPU",
         seen="40 backward graphs of TorchScript take 104.4 ms per step",
-        gain="15.1 → 7.0 ms",
+        gain="15.1 → 7.0 ms per step",
     ),
 )
 LEAVE_UNFILLED = Remedy(

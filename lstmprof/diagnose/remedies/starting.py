@@ -61,8 +61,8 @@ def _first_call(call: Fact) -> str:
         return f"{call.name} took {each_ns}" + (" per call" if call.count > 1 else "")
     later = "under 1 µs" if call.median_ns < 1000 else quantity(call.median_ns, "ns")
     if call.count > 1:
-        return f"{call.name} took {each_ns} for each kernel's first launch, later {later}"
-    return f"the first {call.name} took {each_ns}, later ones {later}"
+        return f"{call.name} took {each_ns} for each kernel's first launch, and later {later}"
+    return f"the first {call.name} took {each_ns}, later calls {later}"
 
 
 def _runtime_of(name: str) -> str:
@@ -115,7 +115,7 @@ PROFILE_LATER = Remedy(
     sources=tuple(_ON_LOADING.values()),
     example=Example(
         of="drawn by the tests' simulator: the first kernel launched in the profiled steps",
-        seen="the first cudaLaunchKernel took 5.005 ms, later ones 4.0 µs",
+        seen="the first cudaLaunchKernel took 5.005 ms, later calls 4.0 µs",
     ),
 )
 WARM_MIOPEN = Remedy(

@@ -89,7 +89,11 @@ def pageable_copies(f: Finding) -> Match | None:
     rows = [r for r in f.slow.rows("copies") if r.get("host_memory") == "pageable"]
     if not rows:
         return None
-    fix = "" if f.slow.framework == "torch" else "copy from page-locked memory: it can overlap"
+    fix = (
+        ""
+        if f.slow.framework == "torch"
+        else "copy from page-locked memory: such copies can overlap"
+    )
     if f.kind != causes.SYNC:
         took = round(sum(r["total_ns"] for r in rows) / f.slow.steps)
         return Match(f"copies of pageable memory take {in_ms(f.slow, took)}", took, fix)
@@ -120,7 +124,7 @@ def queued_work(f: Finding) -> Match | None:
     seen = f"{cropped(most.name)} waits {in_ms(f.slow, most.ns)} after {most.within}"
     if of_event:
         return Match(seen, total(waits))
-    fix = "move the host function's work to another thread: its stream stops until it returns"
+    fix = "move the host function's work to another thread: the stream stops until it returns"
     return Match(seen, total(waits), fix, "queued GPU work waits for a function of the host")
 
 
@@ -176,23 +180,23 @@ def late_rank(f: Finding) -> Match | None:
     if straggler.state == FOUND and straggler.place == profile.place and longest is not None:
         name, other = lane_words(*profile.place), lane_words(*longest.place)
         waits = f"{other} waits {in_ms(profile, longest.ns)}"
-        does = f"it {straggler.meanwhile.words} while {waits}" if straggler.meanwhile else ""
-        cause = f"{name} is late: {does or f'{waits} for it'}"
+        does = f" and {straggler.meanwhile.words} while {waits}" if straggler.meanwhile else ""
+        cause = f"{name} is late{does or f': {waits} for this rank'}"
         return Match("", round(longest.ns), cause=cause)
     if f.kind != COLLECTIVE or not waits_ns:
         return None
     if straggler.moves:
         seen = f"{in_ms(profile, waits_ns)} of communication is waiting for a late rank"
-        cause = "ranks are late in turn: another one from step to step"
-        fix = "give all ranks as much work in each step: group samples by length"
+        cause = "a different rank is late in each step"
+        fix = "give all ranks the same amount of work in each step: group samples by length"
         return Match(seen, waits_ns, fix, cause)
     if straggler.state != FOUND:
         return None
     waits_ns = round(straggler.waits_for_late_ns(profile.place))
     late = lane_words(*straggler.place)
-    does = f", while that one {straggler.meanwhile.words}" if straggler.meanwhile else ""
+    does = f", which {straggler.meanwhile.words}" if straggler.meanwhile else ""
     cause = f"{lane_words(*profile.place)} waits {in_ms(profile, waits_ns)} for {late}{does}"
-    fix = f"find out why {late} is late: diagnose it (--rank), and give all ranks as much work"
+    fix = f"diagnose why {late} is late (--rank), and give all ranks the same amount of work"
     return Match("", waits_ns, fix, cause)
 
 
@@ -205,7 +209,7 @@ def computed_on_cpu(f: Finding) -> Match | None:
     seen = f"{name} computes on the CPU {often(f.slow, first.count)}"
     fix = ""
     if _MAKES.match(str(first.name)):
-        fix = f"create its tensor on the GPU (device='cuda'): {name} then runs there"
+        fix = f"create the tensor on the GPU (device='cuda'): {name} then runs there"
     return Match(seen, total_ns(f.contributors), fix if f.slow.framework == "torch" else "")
 
 
@@ -360,8 +364,8 @@ ALLOCATE_ONCE = Remedy(
 )
 EVEN_OUT_THE_RANKS = Remedy(
     name="even out the ranks",
-    cause="the other ranks wait for a late one",
-    fix="make faster what the late rank does meanwhile, or give all ranks as much work",
+    cause="ranks wait for a late rank",
+    fix="speed up what the late rank does, or give all ranks the same amount of work",
     condition="In the collectives that all ranks have in common, one rank arrives last and the "
     "others wait for it; or another rank is late from step to step",
     kinds=tuple(causes.KINDS),

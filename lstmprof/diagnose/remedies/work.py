@@ -112,7 +112,7 @@ def channels_last(f: Finding) -> Match | None:
         return None
     took = round(sum(r["total_ns"] for r in rows) / f.slow.steps)
     number = sum(r["count"] for r in rows) / f.slow.steps
-    return Match(f"{count(number)} conversions take {in_ms(f.slow, took)}", took)
+    return Match(f"{count(number)} layout conversions take {in_ms(f.slow, took)}", took)
 
 
 def tf32(f: Finding) -> Match | None:
@@ -164,7 +164,7 @@ def odd_sizes(f: Finding) -> Match | None:
         return None
     product = odd[0]
     pads = [f"{size:,} to {-size // _ALIGNED * -_ALIGNED:,}" for size in _odd(product)]
-    how = "without tensor cores" if _SCALAR.search(product.kernel) else "in unaligned pieces"
+    how = "without tensor cores" if _SCALAR.search(product.kernel) else "with unaligned loads"
     sizes = " × ".join(f"{size:,}" for size in product.sizes)
     seen = f"{product.op} multiplies {sizes} in {product.dtype} {how} ({cropped(product.kernel)})"
     return Match(seen, sum(p.ns for p in odd), fix=f"pad {listed(pads)}")

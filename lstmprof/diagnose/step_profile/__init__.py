@@ -323,7 +323,7 @@ def _chosen(
         lane for lane in lanes if rank in (None, lane.rank) and device in (None, lane.device)
     ]
     if not fitting:
-        raise UsageError(f"{name}: has no {_named(asked)}", _instead(lanes))
+        raise UsageError(f"{name}: the run has no {_named(asked)}", _instead(lanes))
     if len(fitting) == 1:
         return fitting[0], "" if asked == (None, None) else "chosen by an option"
     if straggler is not None and straggler.state == FOUND:
@@ -332,7 +332,8 @@ def _chosen(
                 return lane, "the straggler"
     of_first = [lane for lane in fitting if lane.rank == fitting[0].rank]
     lane = max(of_first, key=lambda lane: lane.busy_share)
-    return lane, "the busiest" if len(of_first) == len(fitting) else "the busiest of the first rank"
+    whose = "" if len(of_first) == len(fitting) else " of the first rank"
+    return lane, f"the busiest device{whose}"
 
 
 def _named(asked: Place) -> str:
@@ -344,8 +345,8 @@ def _named(asked: Place) -> str:
 def _instead(lanes: Sequence[MeanStep]) -> str:
     """Return what a user can ask for, for an error."""
     if len(lanes) == 1 and (lanes[0].rank, lanes[0].device) == (None, None):
-        return "it has one process on a CPU; omit --rank and --device"
-    return f"it has {_listed(lanes)}"
+        return "the run has one process on a CPU; omit --rank and --device"
+    return f"the run has {_listed(lanes)}"
 
 
 def _listed(lanes: Sequence[MeanStep]) -> str:
@@ -401,9 +402,9 @@ def _clocks(events: EventTable) -> tuple[Lack, ...]:
         return ()
     usual, most = (numbers.quantity(int(ns), "ns") for ns in np.quantile(early_ns, (0.5, 1)))
     sentence = (
-        f"{len(early_ns):,} of {len(linked):,} GPU activities begin before their launch, by "
-        f"{usual} in the median and {most} at most: the clocks of host and device differ, so what "
-        "the host did in a gap is uncertain; record fewer steps"
+        f"{len(early_ns):,} of {len(linked):,} GPU activities begin before their launch call, by "
+        f"{usual} in the median and {most} at most: the clocks of host and device differ, so the "
+        "causes of short gaps are uncertain; record fewer steps"
     )
     return (Lack(CLOCKS, sentence, len(early_ns) / len(linked), hides="causes of short gaps"),)
 
@@ -412,7 +413,9 @@ def _which_lane(lane: MeanStep, lanes: Sequence[MeanStep], reason: str) -> tuple
     """Which lane of several this is about, and why."""
     if len(lanes) == 1:
         return ()
-    return (f"diagnosed: {lane_words(lane.rank, lane.device)} (1 of {len(lanes)}, {reason})",)
+    return (
+        f"this diagnosis is of {lane_words(lane.rank, lane.device)} (1 of {len(lanes)}, {reason})",
+    )
 
 
 def _communication(

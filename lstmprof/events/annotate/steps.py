@@ -75,7 +75,7 @@ def with_markers(events: EventTable, pattern: str) -> EventTable:
     frequent = ", ".join(f"'{name}'" for name, _ in there.most_common(_MOST_NAMED)) or "none"
     raise UsageError(
         f"--step-range '{pattern}' matches no host range",
-        f"the most frequent ranges are {frequent}",
+        f"the most frequent host ranges are {frequent}",
     )
 
 

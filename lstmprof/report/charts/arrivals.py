@@ -24,9 +24,9 @@ def figures(report: Report) -> list[Figure]:
         Figure(
             key=f"ranks-late-{place}",
             title=f"{TITLE}: {facts.run}, late to collectives",
-            kind="A cell for each rank and collective",
+            kind="Heat map of lateness by rank and collective",
             sentence=sentence(rows),
-            caption=f"ms after the first rank · {drawing.profiled([facts])}",
+            caption=f"colour: ms after the first rank arrives · {drawing.profiled([facts])}",
             ran=drawing.ran([facts]),
             spec=drawing.specification(chart(rows)),
         )
@@ -44,8 +44,8 @@ def sentence(rows: Rows) -> str:
     latest = max(late, key=lambda lane: late[lane] / of[lane])
     mean_ms = milliseconds(late[latest] / of[latest], 3)
     return (
-        f"{drawing.begun(latest)} comes latest: {mean_ms} ms after the first on average, last to "
-        f"{count(last[latest])} of {count(of[latest])} collectives."
+        f"{drawing.begun(latest)} arrives latest: {mean_ms} ms after the first rank on average, "
+        f"and last in {count(last[latest])} of {count(of[latest])} collectives."
     )
 
 
@@ -55,14 +55,17 @@ def chart(rows: Rows) -> drawing.Drawn:
         "ms:Q",
         scale=alt.Scale(range=list(drawing.LATE_COLOURS), zero=True, interpolate="rgb"),
         legend=alt.Legend(
-            title="ms after the first", orient="bottom", direction="horizontal", gradientLength=200
+            title="ms after the first rank",
+            orient="bottom",
+            direction="horizontal",
+            gradientLength=200,
         ),
     )
     tooltip = [
         alt.Tooltip("name:N", title="collective"),
         alt.Tooltip("step:Q"),
-        alt.Tooltip("collectives:Q", title="in this cell"),
-        alt.Tooltip("ms:Q", format=",.4f", title="ms after the first"),
-        alt.Tooltip("last_in:Q", title="last in"),
+        alt.Tooltip("collectives:Q", title="collectives in this cell"),
+        alt.Tooltip("ms:Q", format=",.4f", title="ms after the first rank"),
+        alt.Tooltip("last_in:Q", title="collectives in which it arrives last"),
     ]
     return drawing.cells(rows, COLUMNS, "collective", colour, tooltip, ms="datum.late_ns / 1e6")

@@ -35,9 +35,9 @@ def figures(report: Report) -> list[Figure]:
         Figure(
             key="casts",
             title=TITLE,
-            kind="Bar chart of the share of casts",
+            kind="Bar chart of the share of time in casts",
             sentence=sentence(rows),
-            caption=f"% of the profiled steps · {drawing.profiled(runs)}",
+            caption=f"% of the steps' time · {drawing.profiled(runs)}",
             ran=drawing.ran(runs),
             spec=drawing.specification(chart(rows)),
         )
@@ -63,7 +63,7 @@ def sentence(rows: Rows) -> str:
     run, share = next(iter(_shares(rows).items()))
     most = max((row for row in rows if row["run"] == run), key=lambda row: row["total_ns"])
     op = f"{most['op'] or 'an unknown op'}" + (f" in {most['within']}" if most["within"] else "")
-    return f"{run} spends {percent(share)} of its time on casts, most of it by {op}."
+    return f"{run} spends {percent(share)} of its time on casts, mostly in {op}."
 
 
 def _pieces(rows: Rows) -> Iterator[Row]:
@@ -74,7 +74,7 @@ def _pieces(rows: Rows) -> Iterator[Row]:
             types = f"{row['from_dtype'] or '?'} → {row['to_dtype'] or '?'}"
             yield _piece([row], f"{row['op'] or '?'}: {types}", row["within"] or "?")
     if small:
-        yield _piece(small, f"{len(small)} others, each under 1 %", "–")
+        yield _piece(small, f"{len(small)} other casts, each under 1 %", "–")
 
 
 def _piece(rows: Rows, cast: str, within: str) -> Row:
@@ -100,15 +100,15 @@ def chart(rows: Rows) -> drawing.Drawn:
         .mark_bar(height={"band": 0.7}, color=PARTS["cast"].colour)
         .encode(
             y=drawing.label_axis(order),
-            x=alt.X("percent:Q", title="% of the profiled steps", stack="zero"),
+            x=alt.X("percent:Q", title="% of the profiled steps' time", stack="zero"),
             detail=["cast:N", "within:N"],
             order=alt.Order("percent:Q", sort="descending"),
             tooltip=[
                 alt.Tooltip("cast:N"),
                 alt.Tooltip("within:N"),
-                alt.Tooltip("percent:Q", format=".2f", title="% of the steps"),
+                alt.Tooltip("percent:Q", format=".2f", title="% of the steps' time"),
                 alt.Tooltip("per_step:Q", format=",.1f", title="per step"),
-                alt.Tooltip("ms:Q", format=",.4f", title="ms, all steps"),
+                alt.Tooltip("ms:Q", format=",.4f", title="ms in all steps"),
             ],
         )
         .properties(width="container", height=drawing.height(len(order)))

@@ -31,9 +31,9 @@ def figures(report: Report) -> list[Figure]:
             Figure(
                 key=f"launch-gaps-{len(group_figures)}",
                 title=f"{TITLE}: {facts.run}",
-                kind="Scatter plot of kernel duration and gap",
+                kind="Scatter plot of kernel duration and the gap before it",
                 sentence=sentence(rows),
-                caption=f"µs, logarithmic; gaps linear below 1 µs · medians of {kernels}",
+                caption=f"µs on logarithmic axes (gaps: linear below 1 µs) · medians of {kernels}",
                 ran=drawing.ran([facts]),
                 spec=drawing.specification(chart(rows)),
                 legend=tuple(sorted({_base(row) for row in rows}, key=order_of)),
@@ -51,10 +51,10 @@ def sentence(rows: Rows) -> str:
     calls = sum(row["count"] for row in rows)
     above = sum(row["count"] for row in rows if row["gap_p50_ns"] > row["dur_p50_ns"])
     if not above:
-        return "No kernel is shorter than the gap before it, by their medians."
+        return "No kernel's median duration is shorter than its median gap."
     return (
-        f"{above:,} of {calls:,} kernel launches ({percent(above / calls)}) are of kernels shorter "
-        "than the gap before them, by their medians: those above the line."
+        f"{above:,} of {calls:,} kernel launches ({percent(above / calls)}) are of kernels whose "
+        "median duration is shorter than the median gap before it: those above the line."
     )
 
 
@@ -82,7 +82,7 @@ def chart(rows: Rows) -> drawing.Drawn:
     )
     y = alt.Y(
         "gap_us:Q",
-        title="gap before it, µs",
+        title="gap before the kernel, µs",
         scale=alt.Scale(type="symlog", constant=1, domain=[0, 1.6 * longest], nice=False),
         axis=alt.Axis(values=[0, *(t for t in ticks if t >= 1)], format=",~r"),
     )

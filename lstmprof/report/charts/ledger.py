@@ -55,8 +55,8 @@ def sentence(rows: Rows, *, marked: bool = True) -> str:
     largest = max(of_bar, key=lambda bar: bar["ms"])
     step = "step" if marked else "profile"
     return (
-        f"Largest part of the {longest['said']} {step} of {longest['label']}: {largest['words']}, "
-        f"{milliseconds(1e6 * largest['ms'])} ms ({percent(largest['share'])})."
+        f"The largest part of the {longest['said']} {step} of {longest['label']} is "
+        f"{largest['words']}: {milliseconds(1e6 * largest['ms'])} ms ({percent(largest['share'])})."
     )
 
 

@@ -21,7 +21,7 @@ def figures(report: Report) -> list[Figure]:
         Figure(
             key=f"ranks-parts-{place}",
             title=f"{TITLE}: {facts.run}, where the time goes",
-            kind="Stacked bars of busy and idle time",
+            kind="Stacked bars of busy and idle time per rank",
             sentence=sentence(rows, facts.lane),
             caption=f"{drawing.unit([facts])} · {drawing.profiled([facts])}",
             ran=drawing.ran([facts]),
@@ -50,7 +50,7 @@ def sentence(rows: Rows, diagnosed: str = "") -> str:
     if diagnosed:
         own = [f"{milliseconds(work[diagnosed])} ms of work"]
         own += [f"{milliseconds(communication[diagnosed])} ms of communication"]
-        parts.append(f"The verdict is on {diagnosed}: {listed(own)}")
+        parts.append(f"The verdict is about {diagnosed}, which has {listed(own)}")
     parts += _longest("Most work", work)
     parts += _longest("Longest communication", communication) or ["No communication was recorded"]
     return ". ".join(parts) + "."
@@ -60,7 +60,8 @@ def _longest(what: str, spent: Counter[str]) -> list[str]:
     if not spent.total():
         return []
     (lane, ns), mean = spent.most_common(1)[0], spent.total() / len(spent)
-    return [f"{what}: {lane}, {milliseconds(ns)} ms, {percent(ns / mean - 1)} above the mean"]
+    above = f"{percent(ns / mean - 1)} above the mean of all ranks"
+    return [f"{what}: {lane}, {milliseconds(ns)} ms, {above}"]
 
 
 def bars(rows: Rows) -> list[Row]:

@@ -18,11 +18,11 @@ def figures(report: Report) -> list[Figure]:
         Figure(
             key=f"ranks-work-{place}",
             title=f"{TITLE}: {facts.run}, work of each step",
-            kind="A cell for each rank and step",
+            kind="Heat map of work by rank and step",
             sentence=sentence(rows),
             caption=(
-                f"% off the mean of all ranks; colours end at ±{drawing.MOST_PERCENT} % · "
-                "work: busy without communication"
+                f"% above or below the mean of all ranks; colours end at ±{drawing.MOST_PERCENT} % "
+                "· work: busy time without communication"
             ),
             ran=drawing.ran([facts]),
             spec=drawing.specification(chart(rows)),
@@ -35,10 +35,10 @@ def figures(report: Report) -> list[Figure]:
 def sentence(rows: Rows) -> str:
     """Name the cell that is farthest above the mean of its step."""
     most = max(rows, key=lambda row: row["off_share"])
-    step = f"step {most['step']}" + (" and those after it" if most["steps"] > 1 else "")
+    step = f"step {most['step']}" + (" and the steps after it" if most["steps"] > 1 else "")
     return (
         f"Work is least even in {step}: {most['lane']} works {milliseconds(most['work_ns'])} ms, "
-        f"{percent(most['off_share'])} more than the mean of all."
+        f"{percent(most['off_share'])} more than the mean of all ranks."
     )
 
 
@@ -48,13 +48,13 @@ def chart(rows: Rows) -> drawing.Drawn:
         alt.Tooltip("step:Q"),
         alt.Tooltip("steps:Q", title="steps in this cell"),
         alt.Tooltip("ms:Q", format=",.4f", title="ms of work per step"),
-        alt.Tooltip("percent:Q", format="+.1f", title="% off the mean"),
+        alt.Tooltip("percent:Q", format="+.1f", title="% above or below the mean"),
     ]
     return drawing.cells(
         rows,
         COLUMNS,
         "step",
-        drawing.off_colour("% off the mean"),
+        drawing.off_colour("% above or below the mean"),
         tooltip,
         percent="100 * datum.off_share",
         ms="datum.work_ns / 1e6",

@@ -23,7 +23,7 @@ def figures(report: Report) -> list[Figure]:
                 title=f"{TITLE}: {group.conditions}",
                 kind="Bar chart of the share of the roofline",
                 sentence=sentence(rows),
-                caption="% of the roofline · least time by measured peaks, over the clean step",
+                caption="% of the roofline: least time at measured peak rates / clean step",
                 ran=drawing.ran(report.members(group)),
                 spec=drawing.specification(chart(rows)),
             )
@@ -63,7 +63,7 @@ def chart(rows: Rows) -> drawing.Drawn:
         tooltip=[
             alt.Tooltip("run:N"),
             alt.Tooltip("percent:Q", format=".3f", title="% of the roofline"),
-            alt.Tooltip("least:Q", format=",.4f", title="ms by the peaks"),
+            alt.Tooltip("least:Q", format=",.4f", title="ms at peak rates"),
             alt.Tooltip("step:Q", format=",.4f", title="ms per step"),
             alt.Tooltip("rate:Q", format=",.2f", title="GFLOP/s of matmuls"),
         ],

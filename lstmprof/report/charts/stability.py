@@ -22,12 +22,12 @@ def figures(report: Report) -> list[Figure]:
     for group, rows in report.by_group(report.stability):
         runs = report.members(group)
         n = drawing.span((facts.iterations for facts in runs), "iterations")
-        unit = f"% off the run's median; colours end at ±{drawing.MOST_PERCENT} %"
+        unit = f"% above or below the run's median; colours end at ±{drawing.MOST_PERCENT} %"
         group_figures.append(
             Figure(
                 key=f"stability-{group.number}",
                 title=f"{TITLE}: {group.conditions}",
-                kind="Every iteration coloured by its deviation",
+                kind="Heat map of iterations by their deviation from the median",
                 sentence=sentence(rows),
                 caption=f"{unit} · {n} after warm-up",
                 ran=drawing.ran(runs),
@@ -43,7 +43,7 @@ def sentence(rows: Rows) -> str:
     label = max(labels, key=lambda label: _middle_half(rows, label))
     most = " varies most" if len(labels) > 1 else ""
     half = percent(_middle_half(rows, label))
-    return f"{label}{most}: the middle half of its iterations spans {half} of the median."
+    return f"{label}{most}: the middle half of its iterations varies by {half} of the median."
 
 
 def _middle_half(rows: Rows, label: str) -> float:
@@ -64,14 +64,14 @@ def chart(rows: Rows) -> drawing.Drawn:
             x=alt.X("iteration:Q", title="iteration", scale=alt.Scale(zero=False, nice=False)),
             x2="next:Q",
             y=drawing.label_axis(labels),
-            color=drawing.off_colour("% off the median"),
+            color=drawing.off_colour("% above or below the median"),
             tooltip=[
                 alt.Tooltip("run:N"),
                 alt.Tooltip("place:N"),
                 alt.Tooltip("iteration:Q"),
-                alt.Tooltip("iterations:Q", title="in this cell"),
+                alt.Tooltip("iterations:Q", title="iterations in this cell"),
                 alt.Tooltip("ms:Q", format=",.4f", title="median ms"),
-                alt.Tooltip("percent:Q", format="+.1f", title="% off the median"),
+                alt.Tooltip("percent:Q", format="+.1f", title="% above or below the median"),
             ],
         )
         .properties(width="container", height=drawing.height(len(labels)))

@@ -37,7 +37,7 @@ def _measured(n: str, rows: Rows) -> str:
     across = {(row["batch"], row["time_steps"]) for row in rows}
     cells = {(name(row), row["hidden"], row["batch"], row["time_steps"]) for row in rows}
     empty = len(across) * len(down) > len(cells)
-    return f"clean step, {n} timed" + ("; empty cell: not measured" if empty else "")
+    return f"clean step of {n}" + ("; empty cell: not measured" if empty else "")
 
 
 def sentence(rows: Rows) -> str:
@@ -47,12 +47,12 @@ def sentence(rows: Rows) -> str:
         steps.setdefault(name(row), []).append(row["step_ns"])
     growth = {name: max(ns) / min(ns) for name, ns in steps.items() if len(ns) > 1}
     if not growth:
-        return f"{len(rows)} runs of different sizes, each with another implementation."
+        return f"{len(rows)} runs of different sizes, each with a different implementation."
     least, most = min(growth, key=growth.__getitem__), max(growth, key=growth.__getitem__)
-    first = f"From its fastest to its slowest size, {most} takes {growth[most]:.1f}× as long"
+    first = f"{most} takes {growth[most]:.1f}× as long at its slowest size as at its fastest"
     if least == most:
         return f"{first}."
-    return f"{first}, {least} {growth[least]:.1f}×. A row of equal times is mostly fixed overhead."
+    return f"{first}, {least} {growth[least]:.1f}×. Equal times in a row mean fixed overhead."
 
 
 def name(row: Row) -> str:

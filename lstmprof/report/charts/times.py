@@ -46,7 +46,7 @@ def sentence(rows: Rows) -> str:
     fast, slow = rows[0], rows[-1]
     ends = f"{milliseconds(slow['step_ns'])} and {milliseconds(fast['step_ns'])} ms per step"
     if not slow["differs"]:
-        return f"{slow['label']} and {fast['label']} take {ends}: they cannot be told apart."
+        return f"{slow['label']} and {fast['label']} take {ends}: the difference is within noise."
     return f"{slow['label']} takes {slow['times']} as long as {fast['label']}: {ends}."
 
 
@@ -68,7 +68,7 @@ def chart(rows: Rows) -> drawing.Drawn:
     tips = [
         alt.Tooltip("run:N"),
         alt.Tooltip("ms:Q", format=",.4f", title="ms per step"),
-        alt.Tooltip("low:Q", format=",.4f", title="95 % interval, from"),
+        alt.Tooltip("low:Q", format=",.4f", title="95 % interval from"),
         alt.Tooltip("high:Q", format=",.4f", title="to"),
         alt.Tooltip("times:N", title="as long as the baseline"),
         alt.Tooltip("iterations:Q"),

@@ -28,7 +28,7 @@ def figures(report: Report) -> list[Figure]:
         Figure(
             key=f"versions-{group.number}",
             title=f"{TITLE}: {group.conditions}",
-            kind=f"Chart of the time per step of {len(rows)} runs by version",
+            kind=f"Line chart of the time per step of {len(rows)} runs by framework version",
             sentence=sentence(rows),
             caption="ms per step · vertical line: 95 % interval",
             ran=drawing.ran(report.facts_in(rows)),
@@ -102,7 +102,7 @@ def chart(rows: Rows) -> drawing.Drawn:
         alt.Tooltip("run:N"),
         alt.Tooltip("version:N"),
         alt.Tooltip("ms:Q", format=",.4f", title="ms per step"),
-        alt.Tooltip("of_first:Q", format=".3f", title="× the oldest"),
+        alt.Tooltip("of_first:Q", format=".3f", title="× as long as the oldest version"),
     ]
     line = base.mark_line(strokeWidth=2).encode(
         tooltip=tips, strokeDash=alt.StrokeDash("implementation:N", legend=None)

@@ -30,7 +30,7 @@ def figures(report: Report) -> list[Figure]:
         Figure(
             key="waterfall",
             title=TITLE,
-            kind="Waterfall chart",
+            kind="Waterfall chart of the difference by kind of time",
             sentence=sentence(pair),
             caption=caption(pair),
             ran=drawing.ran([report.facts_of(p.name) for p in (pair.fast, pair.slow)]),
@@ -56,16 +56,17 @@ def sentence(pair: Pair) -> str:
         f"{milliseconds(fast_ns)} ms"
     )
     if no_difference(pair.fast, pair.slow):
-        return f"{ends}: they cannot be told apart."
+        return f"{ends}: the difference is within noise."
     difference = f"{ends}: {milliseconds(slow_ns - fast_ns)} ms more"
     unexplained_ns = sum(_delta_ns(row) for row in pair.rows if row["kind"] in UNEXPLAINED)
     if unexplained_ns > (1 - EXPLAINED_SHARE) * (slow_ns - fast_ns):
-        return f"{difference}. The profiles do not explain most of it."
+        return f"{difference}. The profiles do not explain most of the difference."
     first = next((row for row in pair.rows if row["kind"] in CAUSES and _delta_ns(row) > 0), None)
     if first is None:
-        return f"{difference}. No recorded kind of time adds to it."
+        return f"{difference}. No recorded kind of time is longer."
     return (
-        f"{difference}. First cause: {KINDS[first['kind']]}, +{milliseconds(_delta_ns(first))} ms."
+        f"{difference}. Largest cause: {KINDS[first['kind']]}, "
+        f"+{milliseconds(_delta_ns(first))} ms."
     )
 
 

@@ -109,8 +109,8 @@ def page(report: Report) -> str:
 
 
 _HINT = (
-    "Click a box, or press Enter, to make it as wide as the picture; click it again, or press "
-    "Escape, to go back. The arrow keys move to the caller, the callees and the neighbours."
+    "To zoom in, click a box or press Enter; to zoom out, click the box again or press Escape. "
+    "The arrow keys move to the caller, the callees and the neighbours."
 )
 _SCRIPTS = ("timeline.js", "icicle.js", "tables.js", "page.js")
 
@@ -190,8 +190,8 @@ _INCLUDED = {
     causes.LAUNCH: "launch calls and launch latency",
     causes.DISPATCH: "also ops too short to compute anything",
     causes.SYNC: "also reading values one by one",
-    causes.CAST: "also the dispatch for them",
-    causes.COPY: "also the dispatch for them",
+    causes.CAST: "also the dispatch of casts",
+    causes.COPY: "also the dispatch of copies",
     causes.INPUT: "whatever runs while the input is prepared",
 }
 
@@ -233,7 +233,7 @@ def _undrawn(report: Report) -> Iterator[str]:
     for facts in report.runs:
         drawn = {timeline.rank for timeline in report.timelines if timeline.run == facts.run}
         if len(drawn) < facts.ranks:
-            yield f"{facts.run}: {len(drawn)} of {facts.ranks} ranks are drawn."
+            yield f"{facts.run}: the timelines show {len(drawn)} of {facts.ranks} ranks."
 
 
 def _parts_of(drawn: Sequence[Timeline | Icicle]) -> list[str]:

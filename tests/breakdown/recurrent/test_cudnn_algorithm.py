@@ -95,7 +95,7 @@ def test_the_backward_pass_falls_off_before_the_forward_pass() -> None:
     refusal = backward.refusal_of(SMALL_H)
     assert refusal is not None
     assert refusal.condition == "few hidden units"
-    assert refusal.need == "at most 128 hidden units in the backward pass (it has 192)"
+    assert refusal.need == "use at most 128 hidden units for the backward pass (this layer has 192)"
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_batch_too_large_for_volta_is_said_as_such() -> None:
     assert refusal is not None
     assert (refusal.condition, refusal.need) == (
         "enough time steps",
-        "batch at most 128 (it is 144)",
+        "use a batch size of at most 128 (not 144)",
     )
 
 

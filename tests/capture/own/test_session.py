@@ -196,7 +196,7 @@ def test_a_short_training_leaves_what_was_measured_and_says_how_little(
         list(train(p, steps))
         with p.phase("forward"):  # what follows the last step is in none
             fake(p).op()
-    words = f"the run has {timed} timed and {profiled} profiled steps; its times are rough"
+    words = f"the run has {timed} timed and {profiled} profiled steps; these times are inaccurate"
     assert words in lines[0]
     run = lp.read(tmp_path / "mine")
     assert run.info.iterations == timed
@@ -221,7 +221,7 @@ def test_a_writer_that_cannot_read_the_profile_is_told_in_one_line(tmp_path: Pat
 @pytest.mark.parametrize(
     ("steps", "words"),
     [
-        (0, "no step was seen; call step() at the end of each step"),
+        (0, "the training never called step(); call step() at the end of each step"),
         (4, "the training ended after 3 steps, while profiling; a run needs 5 steps; train longer"),
     ],
 )

@@ -138,7 +138,7 @@ def test_eight_steps_are_enough_for_a_run(steps: int, timed: int, tmp_path: Path
     ended = ran(tmp_path, "run", "train.py", "--quiet", "--", steps)
     assert (ended.returncode, ended.stdout) == (3, "trained\n"), ended.stderr
     thin, wrote = ended.stderr.splitlines()
-    assert f"the run has {timed} timed and 3 profiled steps; its times are rough" in thin
+    assert f"the run has {timed} timed and 3 profiled steps; these times are inaccurate" in thin
     assert wrote == "lstmprof: wrote traces/train; next: lstmprof diagnose traces/train"
     facts = info(tmp_path, "train")
     assert (len(facts["profiled_wall_ns"]), facts["iterations"]) == (3, timed)
@@ -203,7 +203,7 @@ def test_a_gan_with_a_worker_and_accumulated_gradients_is_measured(tmp_path: Pat
     lines = [line for line in ended.stderr.splitlines() if line.startswith("lstmprof: ")]
     assert ended.returncode == 6, ended.stderr
     assert lines == [
-        "lstmprof: a step ends with Adam (the last in turn), not with SGD; to change that, "
+        "lstmprof: a step ends with Adam (the last in turn), not with SGD; if that is wrong, "
         "name the function that runs one step with --step-function",
         "lstmprof: 5 backward passes per step",
         "lstmprof: wrote traces/gan; next: lstmprof diagnose traces/gan",

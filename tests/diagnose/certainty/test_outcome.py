@@ -78,7 +78,7 @@ def test_the_same_code_slower_by_one_factor_has_no_cause() -> None:
     assert (told.outcome.state, told.outcome.differs, told.dominant) == ("unknown", True, None)
     assert told.ratio is not None
     assert (told.ratio.value, told.verdict.certainty) == (1.5, "unknown")
-    assert "which take 1.50× as long in b, all alike" in told.outcome.reason
+    assert "which take 1.50× as long in b, all by the same factor" in told.outcome.reason
 
 
 def test_more_threads_than_cpus_are_the_advice_beside_it() -> None:
@@ -142,7 +142,7 @@ def test_several_parts_that_grow_a_little_are_not_called_one_factor() -> None:
     told = compare(fast, slow)
     assert (told.outcome.state, told.dominant) == ("unknown", None)
     assert "1.00×" in told.outcome.reason
-    assert "all alike" not in told.outcome.reason
+    assert "by the same factor" not in told.outcome.reason
 
 
 @pytest.mark.parametrize(("error", "certainty"), [(0.01, "measured"), (0.3, "likely")])

@@ -189,7 +189,7 @@ def test_what_happens_now_and_then_is_a_note_of_each_run() -> None:
     rare = tuple(Rare(f"gc{n}", 2, n * MS) for n in range(1, 5))
     run = ran(("mm", 10 * MS, 1), name="a", steps=12, rare=rare)
     notes = alone(run).notes
-    for part in ("gc1", "1.0 ms", "in 2 of 12 steps"):
+    for part in ("gc1", "1.0 ms", "in only 2 of 12 steps"):
         assert part in notes[0]
     assert len(notes) == 3  # not all of many
     assert f"a: {notes[0]}" in compare(run, ran(("mm", 20 * MS, 1), name="b")).notes

@@ -252,7 +252,7 @@ def test_the_pace_of_a_device_is_of_kernels_and_tells_a_long_gap() -> None:
     said = ("4 kernel launches per step", "1,000 per second", "1.000 ms", "gap", "2.0 µs")
     assert in_order(pace(steady), *said)
     captured = pace(replace(steady, seen=Seen(captured=3)))
-    assert in_order(captured, said[0], "3 of them captured into a graph", *said[1:])
+    assert in_order(captured, said[0], "3 of them captured into a CUDA graph", *said[1:])
     once = run(
         contributor("busy", "gemm", 100 * MS),
         lengths={"kernel": [MS] * 4, "gap": [1, 1, 96 * MS], "launch": [5]},
@@ -352,6 +352,6 @@ def test_the_step_itself_is_no_culprit_of_the_step() -> None:
             ),
         )
 
-    assert in_order(of(3, 1), "3.0 ms", "none of the step's ranges")
+    assert in_order(of(3, 1), "3.0 ms", "outside the step's ranges")
     assert of(30, 1) == ""
     assert in_order(of(1, 3), "backward", "3.0 ms")
