@@ -1,24 +1,26 @@
-"""What a kernel was launched with, as the column ``launch_config`` holds it: compact JSON.
+"""Compact JSON columns: a kernel's launch configuration, and an op's input shapes and dtypes.
 
 ::
 
     {"grid":[80,1,1],"block":[128,1,1],"registers":32,"shared_bytes":4096,
      "dynamic_shared_bytes":4096,"estimated_occupancy":0.31}
 
-The keys stand in this order, so that equal ones are equal texts; what a profile does not say is
-left out. ``grid`` counts blocks and ``block`` threads, by x, y, z. ``registers`` are those of a
-thread, ``shared_bytes`` those of a block, of which ``dynamic_shared_bytes`` were asked for at the
-launch. Occupancies are shares of the threads that a multiprocessor can hold: ``estimated`` of this
-grid (Kineto), ``theoretical`` of one that is large enough (TensorFlow, JAX).
+The keys have this order, so that equal configurations are equal texts; unrecorded keys are left
+out. ``grid`` counts blocks and ``block`` threads, by x, y, z. ``registers`` are per thread,
+``shared_bytes`` per block, including the ``dynamic_shared_bytes`` of the launch. Occupancies are
+shares of the threads that a multiprocessor can hold: ``estimated`` for this grid (Kineto),
+``theoretical`` for a grid that is large enough (TensorFlow, JAX).
 
-Some profilers write numbers from memory that holds something else. One that cannot be is unknown;
-so is all of it where a grid or a block cannot be, and the memory where the registers cannot.
+Some profilers write uninitialised numbers. An impossible number is unknown; the whole configuration
+is unknown if its grid or block is impossible, and the memory if the registers are.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -138,3 +140,29 @@ def _share(value: object) -> float | None:
 
 def _times(three: _Three) -> str:
     return " × ".join(map(str, three))
+
+
+#: A list of lists of shapes is 3 deep; whoever walks such a list does so by recursion.
+MOST_DEPTH = 32
+
+
+def recorded_inputs(text: str) -> list[Any]:
+    """The entries of ``text``; empty where it is no JSON list, or nested without end."""
+    if text.count("[") > MOST_DEPTH and _depth(text) > MOST_DEPTH:
+        return []
+    try:
+        entries = json.loads(text)
+    except (ValueError, RecursionError):  # braces nest too
+        return []
+    return entries if isinstance(entries, list) else []
+
+
+def _depth(text: str) -> int:
+    depth = most = 0
+    for character in text:
+        if character == "[":
+            depth += 1
+            most = max(most, depth)
+        elif character == "]":
+            depth -= 1
+    return most

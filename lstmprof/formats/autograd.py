@@ -27,7 +27,7 @@ from lstmprof.events import Profile
 from lstmprof.events.schema import PHASES, PROGRAM
 from lstmprof.formats import rows
 from lstmprof.formats.foreign import consumed, trace_events
-from lstmprof.formats.kineto.events import interval
+from lstmprof.formats.kineto.event_fields import interval
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rows import Row
 

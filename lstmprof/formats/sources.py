@@ -40,10 +40,9 @@ from lstmprof.events.counters import NO_COUNTERS
 from lstmprof.events.schema import COLUMNS
 from lstmprof.events.spool import Chunks, Spool
 from lstmprof.events.table import events_table
-from lstmprof.formats import archives, raw_file, rows
-from lstmprof.formats.archives import Member
+from lstmprof.formats import raw_file, rows
 from lstmprof.formats.cuda.parquet import is_table
-from lstmprof.formats.raw_file import RawFile
+from lstmprof.formats.raw_file import Member, RawFile
 
 #: What profiles are called; a file given by itself may have any name.
 _PROFILE_NAMES = (
@@ -55,7 +54,7 @@ _PROFILE_NAMES = (
 _ENDINGS = {f".{part}" for name in _PROFILE_NAMES for part in name.split(".")[1:]}
 _ENDINGS |= {".trace", ".pt"}
 _GIVE = "give a run, a folder of runs, or a profile"
-_MOST_FILES = archives.MOST_FILES
+_MOST_FILES = raw_file.MOST_FILES
 _HEAD_BYTES = 2**16
 _SESSION = re.compile(r"(^|/)plugins/profile/[^/]+$")
 _VIEWER, _XPLANE = ".trace.json.gz", ".xplane.pb"
@@ -230,7 +229,7 @@ def _members(archive: Source) -> Iterator[Source]:
         ProfileError: nothing in it can be read, or nothing could be a profile.
     """
     packed = _Archive(archive)
-    listed = archives.members(packed.raw)
+    listed = raw_file.members(packed.raw)
     members = [m for m in listed.files if _may_be_profile(m.name.removeprefix("./"))]
     if listed.fault:
         if not members:

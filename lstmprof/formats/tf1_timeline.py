@@ -1,22 +1,22 @@
-"""The ``timeline.json`` of TensorFlow 1: one ``session.run`` as ``client/timeline.py`` draws it.
+"""Read the ``timeline.json`` of TensorFlow 1: one ``session.run`` drawn by ``client/timeline.py``.
 
 To know when reading the events:
 
 - Times are whole microseconds since 1970; a kernel takes at least one.
-- A process is a device or one of its streams (``Device``), a thread only a lane: an event
-  that overlaps another lies on the next lane. ``pid`` and ``tid`` are these numbers.
-- The executor of a GPU enqueues on the host what the GPU's streams then run. Nothing joins the
-  two: there are no correlation ids.
+- A process is a device or one of its streams (``Device``), a thread only a lane: an event that
+  overlaps another lies on the next lane. ``pid`` and ``tid`` are these numbers.
+- The executor of a GPU enqueues on the host what the GPU's streams then run. There are no
+  correlation ids to join the two.
 - An activity has the name of its op, with ``op_name`` ``<node>:<OpType>``; ROCm adds the kernel's.
-  A copy that an op makes itself has the op's name too, and is known by the process ``memcpy``.
+  A copy that an op makes itself has the op's name too; its process ``memcpy`` identifies it.
 - TensorFlow 1.15 writes a node twice: as its executor ran it and, within that time, in
-  ``/host:CPU``, where an event has a name and no type. The second is left out.
-- What lstmprof captured has the runs of several steps, and under a category of ours the steps and
-  their ranges. It is of one process; a lane of an executor is a thread that no process has.
+  ``/host:CPU``, where an event has a name and no type. The reader omits the second.
+- A capture of lstmprof has the runs of several steps, and the steps and their ranges under its own
+  category. Its host rows belong to the worker's process; each lane of an executor gets the number
+  of a thread that does not exist in that process.
 
-What TensorFlow's exporters call the processes of their Chrome traces, here with `` Compute`` or
-`` Tensors`` behind: the devices, no processes. Source: ``device_tracer.cc`` of TensorFlow 1.0 to
-2.1 and its exporters.
+Names of processes in TensorFlow's Chrome traces, here with `` Compute`` or `` Tensors`` behind;
+they are devices. Source: ``device_tracer.cc`` of TensorFlow 1.0 to 2.1 and its exporters.
 
 ::
 
@@ -38,12 +38,60 @@ from typing import Any, NamedTuple
 
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
-from lstmprof.formats import rows, tf1_ranges
+from lstmprof.events.processes import MOST_PID
+from lstmprof.formats import rows
 from lstmprof.formats.foreign import consumed, trace_events
-from lstmprof.formats.kineto.events import interval
+from lstmprof.formats.kineto.event_fields import interval
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rows import Row
 from lstmprof.formats.xplane.events import host_kind
+
+#: Their category; the worker (``capture.worker.profilers.tensorflow1``) writes the same.
+CATEGORY = "lstmprof"
+_STEP = "step"
+
+#: Process and thread as a row has them -> the thread.
+Lanes = dict[tuple[int | None, int | None], int]
+
+
+def ranges(events: Iterable[Any]) -> list[Row]:
+    """The steps and ranges, on the main thread of the worker; empty in other timelines."""
+    return [
+        row
+        for event in events
+        if isinstance(event, dict) and event.get("ph") == "X" and event.get("cat") == CATEGORY
+        for row in _range(event)
+    ]
+
+
+def _range(event: Mapping[str, Any]) -> Iterator[Row]:
+    timed = interval(dict(event))
+    args = event.get("args")
+    pid = rows.natural(args.get("pid")) if isinstance(args, dict) else None
+    if not isinstance(timed, str) and pid is not None:
+        name = rows.clean(str(event.get("name", "")))
+        yield Row("step" if name == _STEP else "range", name, *timed, pid=pid, tid=pid)
+
+
+def of_one_process(ops: Sequence[Row], pid: int | None) -> tuple[list[Row], Lanes]:
+    """``ops`` with the host's in process ``pid``, and of each lane the thread that it became."""
+    lanes: Lanes = {}
+    moved = []
+    for row in ops:
+        if row.device is None:
+            thread = lanes.setdefault((row.pid, row.tid), MOST_PID + 1 + len(lanes))
+            row = row._replace(pid=pid, tid=thread)
+        moved.append(row)
+    return moved, lanes
+
+
+def lane_names(lanes: Lanes, processes: Mapping[int | None, str]) -> dict[str, str]:
+    """``CPU:0, lane 1`` by the number of the thread."""
+    return {
+        str(thread): f"{processes.get(pid, 'host').rpartition('device:')[2]}, lane {tid}"
+        for (pid, tid), thread in lanes.items()
+    }
+
 
 _CATEGORY = "Op"
 _COMPUTE = " Compute"
@@ -143,7 +191,7 @@ def read(raw: RawFile) -> Profile:
     }
     dropped: Counter[str] = Counter()
     devices = {name: device_of(name) for name in processes.values()}
-    steps = tf1_ranges.ranges(events)
+    steps = ranges(events)
     ops = _without_twins(list(_ops(consumed(events), processes, dropped)), devices)
     intervals = list(_rows(ops, devices))
     if not intervals:
@@ -154,9 +202,9 @@ def read(raw: RawFile) -> Profile:
         )
     metadata: dict[str, Any] = {"processes": {str(pid): name for pid, name in processes.items()}}
     if steps:
-        intervals, lanes = tf1_ranges.of_one_process(intervals, steps[0].pid)
+        intervals, lanes = of_one_process(intervals, steps[0].pid)
         intervals += steps
-        metadata["threads"] = tf1_ranges.lane_names(lanes, processes)
+        metadata["threads"] = lane_names(lanes, processes)
     origin_ns = min(row.start_ns for row in intervals)
     return Profile(
         format="tf1_timeline",

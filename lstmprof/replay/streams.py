@@ -17,7 +17,7 @@ import pyarrow as pa
 from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import Column, schema
 from lstmprof.events.table import NONE, UNKNOWN
-from lstmprof.replay.rows import END, EVENT, PHASE, START, THREAD, StepRows, texts_at, values_at
+from lstmprof.replay.calls import END, EVENT, PHASE, START, THREAD, StepRows, texts_at, values_at
 
 ACTIVITIES = schema(
     (

@@ -30,7 +30,6 @@ from lstmprof.events import Profile
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.calls import coverage
 from lstmprof.events.annotate.recorded import recorded
-from lstmprof.events.overlap import beside
 from lstmprof.events.schema import LACKING, SCHEMA
 from lstmprof.events.table import EventTable
 from lstmprof.formats import sources
@@ -38,7 +37,7 @@ from lstmprof.formats.sources import Source
 from lstmprof.runs import remote
 from lstmprof.runs.border import border, of_good
 from lstmprof.runs.directory import cache_folder, new_run, staging, written_to
-from lstmprof.runs.kept import Kept, Read, in_files
+from lstmprof.runs.joined_profiles import Kept, Read, beside, in_files
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.remote import RemoteRun
 from lstmprof.runs.run import Run, open_run, write_events, write_info

@@ -1,20 +1,21 @@
-"""Many raw profiles into runs, several at once: in processes or on a cluster, in the order given.
+"""Ingest many raw profiles at once, in processes or on a cluster, and return runs in input order.
 
-The unit is what becomes a run: a file, or the files of the ranks of one job; of a job that is more
-than one worker's share, a file (``runs.shares``). Both are an ``Executor``, so that there is one
-way. A process that is killed (out of memory) costs the profile that it read, and no other.
+The unit of work is what becomes a run: a file, or the files of the ranks of one job. The ranks of
+a large job are shared out file by file: each worker reads its file into sorted columns on disk,
+and this process joins them. A process that is killed (out of memory) costs only its own profile.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import socket
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lstmprof import __version__, process
@@ -24,9 +25,53 @@ from lstmprof.runs import remote
 from lstmprof.runs.border import border
 from lstmprof.runs.cluster import cluster, killed_worker, other_version
 from lstmprof.runs.directory import staging, sweep
-from lstmprof.runs.ingest import Ingested, Task, tasks
-from lstmprof.runs.shares import Share, is_large, joined, shared_out
-from lstmprof.scratch import temporary_folder
+from lstmprof.runs.ingest import Ingested, Task, read, tasks
+from lstmprof.scratch import remove, temporary_folder
+
+
+@dataclass(frozen=True)
+class Share(Task):
+    """One file of a job, to be read into a folder in ``base``, which all workers see."""
+
+    base: Path = field(kw_only=True)
+
+    def done(self) -> Ingested:
+        """The profile, to be joined with the others of its job, or why there is none."""
+        self.base.mkdir(exist_ok=True)
+        (source,) = self.group
+        return read(source, self.base)
+
+    def kept(self) -> Ingested | None:
+        """None: it makes no run."""
+        return None
+
+
+def is_large(task: Task, todo: Sequence[Task], workers: int) -> bool:
+    """Whether ``task`` is a job of which one of ``workers`` would have more than its share.
+
+    What is no file here counts nothing: all of an archive would be read for each file in it.
+    """
+    whole = sum(other.file_bytes for other in todo)
+    return len(task.group) > 1 and task.file_bytes * workers > whole
+
+
+def shared_out(task: Task, base: Path) -> list[Task]:
+    """A share for each file of ``task``, in order."""
+    return [
+        Share([source], task.name, task.out, task.force, task.step_range, command="", base=base)
+        for source in task.group
+    ]
+
+
+def joined(task: Task, parts: Sequence[Task], outcomes: Iterator[Ingested]) -> Ingested:
+    """What becomes of ``task``, of whose ``parts`` the ``outcomes`` come next; or itself, alone."""
+    if not isinstance(parts[0], Share):
+        return next(outcomes)
+    try:
+        return task.joined(list(itertools.islice(outcomes, len(parts))))
+    finally:
+        remove(parts[0].base)
+
 
 #: Less than this of files is read sooner than a second process starts.
 _WORTH_BYTES = 32 * 2**20

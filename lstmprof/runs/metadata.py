@@ -30,26 +30,25 @@ from lstmprof.runs.fields import (
     NO_GPU as _NO_GPU,
     NOT_MEASURED as _NOT_MEASURED,
     UNREAD as _UNREAD,
+    Counters,
     Flag as _Flag,
+    Hardware,
     Int as _Int,
     Ints as _Ints,
+    Peaks,
     Real as _Real,
     Reals as _Reals,
     Record as _Record,
-    Text as _Text,
-    Texts as _Texts,
-    Versions as _Versions,
-    fact as _fact,
-)
-from lstmprof.runs.records import (
-    Hardware,
-    Peaks,
     RecordingInfo,
     Sampling,
+    Settings,
+    Text as _Text,
+    Texts as _Texts,
     ThreadTime,
+    Versions as _Versions,
     WorkloadInfo,
+    fact as _fact,
 )
-from lstmprof.runs.settings import Counters, Settings
 
 _CAPTURED = "the run is a capture"
 _BUILT_IN = "the implementation is built in, or the run is an ingested profile"

@@ -27,7 +27,7 @@ from lstmprof.events.counters import BATCH_ROWS, NO_COUNTERS, SCHEMA as COUNTERS
 from lstmprof.events.narrow import Gathered, Packed, narrow_table
 from lstmprof.events.schema import LACKING, SCHEMA, SCHEMA_VERSION, VERSION_KEY, schema
 from lstmprof.events.table import EventTable
-from lstmprof.runs.columns import ITERATIONS, SAMPLES
+from lstmprof.runs.fields import ITERATIONS, SAMPLES
 from lstmprof.runs.invariants import (
     COUNTER_BYTES,
     check_counters,

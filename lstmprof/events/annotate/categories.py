@@ -38,9 +38,9 @@ from lstmprof.events.annotate.rules import (
     rnn_family,
     rule_text,
 )
-from lstmprof.events.call_tree import Codes, inherited
-from lstmprof.events.inputs import recorded_inputs
+from lstmprof.events.groups import Codes, inherited
 from lstmprof.events.intervals import Flags
+from lstmprof.events.launch_config import recorded_inputs
 from lstmprof.events.schema import PHASES
 from lstmprof.events.table import NONE, EventTable
 

@@ -11,8 +11,8 @@ import re
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.events.annotate.rules.pytensor import GRADIENT, scan_label
-from lstmprof.events.call_tree import Codes, inherited
+from lstmprof.events.annotate.rules.graphs import GRADIENT, scan_label
+from lstmprof.events.groups import Codes, inherited
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost, longer_first
 from lstmprof.events.schema import ACTIVITY_KINDS, PHASES
 from lstmprof.events.table import NONE, UNKNOWN, EventTable

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lstmprof.events.annotate.calls import Answers
-from lstmprof.events.annotate.deciding import deciding_events
+from lstmprof.events.annotate.stored_annotation import deciding_events
 from lstmprof.events.annotate.tally import COUNTED, Columns, Reading, Tally
 from lstmprof.events.intervals import Ints
 from lstmprof.events.processes import in_turn

@@ -34,11 +34,9 @@ from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.narrow import Packed
 from lstmprof.events.table import NONE, UNKNOWN
-from lstmprof.export.perfetto import slices
-from lstmprof.export.perfetto.counters import activities
-from lstmprof.export.perfetto.packets import Packets
-from lstmprof.export.perfetto.slices import Arrows, Phases, Slices
-from lstmprof.export.perfetto.tracks import Tracks
+from lstmprof.export.perfetto import run_slices
+from lstmprof.export.perfetto.run_slices import Arrows, Phases, Slices, activities
+from lstmprof.export.perfetto.trace_tracks import Packets, Tracks
 from lstmprof.runs.run import Run
 from lstmprof.scratch import check_file, writing
 
@@ -64,7 +62,7 @@ def write(
             run's events are missing or damaged.
     """
     refuse(path, force=force)
-    names = dict.fromkeys((*slices.READS, *OF_LEDGER))
+    names = dict.fromkeys((*run_slices.READS, *OF_LEDGER))
     packed = breakdown.packed(list(names))
     try:
         with _opened(path) as file:

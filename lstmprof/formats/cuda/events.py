@@ -16,7 +16,7 @@ from lstmprof.events import DeviceFacts, launch_config
 from lstmprof.events.groups import Groups
 from lstmprof.events.spool import Chunks, Spool
 from lstmprof.formats import rows
-from lstmprof.formats.cuda.tables import UNKNOWN, Ints, Tables
+from lstmprof.formats.cuda.database_tables import UNKNOWN, Ints, Tables
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 _INTS = (

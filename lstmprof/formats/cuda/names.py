@@ -24,8 +24,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lstmprof.formats.cuda.database_tables import UNKNOWN, Ints
 from lstmprof.formats.cuda.events import Batch, named, positive
-from lstmprof.formats.cuda.tables import UNKNOWN, Ints
 
 #: CUpti_ActivityMemcpyKind; Nsight Systems goes on with unified memory's three.
 _COPIES = (

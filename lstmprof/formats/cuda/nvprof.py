@@ -21,7 +21,8 @@ import pyarrow as pa
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.formats import rows
-from lstmprof.formats.cuda import sqlite
+from lstmprof.formats.cuda import database_tables
+from lstmprof.formats.cuda.database_tables import UNKNOWN, Database, Ints
 from lstmprof.formats.cuda.events import (
     OF_LAUNCH,
     Batch,
@@ -44,8 +45,6 @@ from lstmprof.formats.cuda.names import (
     nvtx_ranges,
     sync_names,
 )
-from lstmprof.formats.cuda.sqlite import Database
-from lstmprof.formats.cuda.tables import UNKNOWN, Ints
 from lstmprof.formats.raw_file import RawFile
 
 _NEXT_STEP = "profile with nvprof -o FILE python …, or with nsys profile --trace=cuda,nvtx"
@@ -75,7 +74,7 @@ _UINT32 = 0xFFFFFFFF
 
 def recognises(raw: RawFile) -> bool:
     """Whether ``raw`` is an SQLite database with nvprof's strings and a table of kernels."""
-    tables = sqlite.names(raw, (*_KERNELS, _STRINGS))
+    tables = database_tables.names(raw, (*_KERNELS, _STRINGS))
     return _STRINGS in tables and any(name in tables for name in _KERNELS)
 
 
@@ -85,7 +84,7 @@ def read(raw: RawFile) -> Profile:
     Raises:
         ProfileError: it is damaged, or holds neither a CUDA call or activity nor an NVTX range.
     """
-    with sqlite.opened(raw) as database:
+    with database_tables.opened(raw) as database:
         strings = database.strings(_STRINGS, "_id_", "value")
         recorded = _events(database, strings)
         device_names = _device_names(database, strings)

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.formats.cuda import nsys
-from lstmprof.formats.cuda.tables import UNKNOWN, Ints, Tables
+from lstmprof.formats.cuda.database_tables import UNKNOWN, Ints, Tables
 from lstmprof.formats.raw_file import FREE_BYTES, MAX_RATIO, RawFile
 
 _ENDING = ".parquet"

@@ -28,8 +28,7 @@ from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.spool import Spool
 from lstmprof.formats import rows
 from lstmprof.formats.foreign import trace_events
-from lstmprof.formats.kineto.counters import counts
-from lstmprof.formats.kineto.events import KINDS, PROFILER_SPAN, interval, kind, row
+from lstmprof.formats.kineto.event_fields import KINDS, PROFILER_SPAN, counts, interval, kind, row
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rows import Row
 

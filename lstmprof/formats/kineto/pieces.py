@@ -25,8 +25,8 @@ from lstmprof.errors import ProfileError
 from lstmprof.events.counters import Count, table_of, write_sorted
 from lstmprof.events.spool import write_chunk
 from lstmprof.formats import kineto, rows
-from lstmprof.formats.kineto import events
-from lstmprof.formats.kineto.counters import COUNTER, INSTANT, counts, memory_table
+from lstmprof.formats.kineto import event_fields
+from lstmprof.formats.kineto.event_fields import COUNTER, INSTANT, counts, memory_table
 from lstmprof.formats.kineto.records import (
     ABSENT,
     NO_LAUNCH,
@@ -42,7 +42,7 @@ from lstmprof.formats.raw_file import json_document, json_value
 Flags = NDArray[np.bool_]
 
 #: The categories of kernels.
-_KERNELS = frozenset(category for category, kind in events.KINDS.items() if kind == "kernel")
+_KERNELS = frozenset(category for category, kind in event_fields.KINDS.items() if kind == "kernel")
 
 _FS_PER_US, _FS_PER_NS, _NS_PER_US = 10**9, 10**6, 10**3
 _NS_DECIMALS, _MOST_DECIMALS = 3, 9  # of a microsecond
@@ -140,7 +140,7 @@ def _columns(records: Records) -> Piece:
     cats, written = records.texts("cat")
     categories = [category.lower() for category in written]
     start_ns, dur_ns = _times(records.numerals("ts"), records.numerals("dur"))
-    is_span = _flags(categories, frozenset((events.PROFILER_SPAN,)))[cats]
+    is_span = _flags(categories, frozenset((event_fields.PROFILER_SPAN,)))[cats]
     spans = list(zip(start_ns[is_span].tolist(), dur_ns[is_span].tolist(), strict=True))
     kept = np.flatnonzero(~is_span)
     columns = {"start_ns": pa.array(start_ns[kept]), "dur_ns": pa.array(dur_ns[kept])}
@@ -187,12 +187,12 @@ def _what(records: Records, cats: Ints, categories: list[str]) -> dict[str, pa.A
     names, name_texts = records.texts("name")
     pairs = pa.array(cats * len(name_texts) + names).dictionary_encode()
     kinds = [
-        events.kind(categories[p // len(name_texts)], name_texts[p % len(name_texts)])
+        event_fields.kind(categories[p // len(name_texts)], name_texts[p % len(name_texts)])
         for p in pairs.dictionary.to_pylist()
     ]
     if None in kinds:
         raise OddError  # of an unknown category, which the plain reader counts
-    on_device = _flags(categories, events.ON_DEVICE)[cats]
+    on_device = _flags(categories, event_fields.ON_DEVICE)[cats]
     return {
         "kind": _texts(pairs.indices.to_numpy(), kinds),
         "name": _texts(names, name_texts),
@@ -209,14 +209,14 @@ def _launches(records: Records, where: Flags) -> pa.DictionaryArray:
     return _texts(np.where(where, codes, NO_LAUNCH), [_launched_with(*value) for value in values])
 
 
-_launched_with = lru_cache(_REMEMBERED_LISTS)(events.launched_with)
+_launched_with = lru_cache(_REMEMBERED_LISTS)(event_fields.launched_with)
 
 
 def _on_device(records: Records, where: Flags) -> dict[str, pa.Array]:
     device = records.numbers("device", rows.natural)
     device = np.where(device == ABSENT, records.numbers("pid", rows.natural), device)
-    stream = records.numbers("stream", events.stream)
-    stream = np.where(stream == ABSENT, records.numbers("tid", events.stream), stream)
+    stream = records.numbers("stream", event_fields.stream)
+    stream = np.where(stream == ABSENT, records.numbers("tid", event_fields.stream), stream)
     node, moved = records.ints("graph_node"), records.either("bytes", "bytes_2021")
     return {
         "device": _natural(np.where(where, device, NULL)),
@@ -269,7 +269,7 @@ def _lists(records: Records, field: str, where: Flags) -> pa.DictionaryArray:
 
 
 def _list(raw: bytes) -> str | None:
-    return events.json_list(json_value(raw)) if raw else None
+    return event_fields.json_list(json_value(raw)) if raw else None
 
 
 _short_list = lru_cache(_REMEMBERED_LISTS)(_list)

@@ -25,7 +25,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lstmprof.formats import rows
-from lstmprof.formats.kineto.counters import COUNTER, INSTANT, MEMORY
+from lstmprof.formats.kineto.event_fields import COUNTER, INSTANT, MEMORY
 from lstmprof.formats.raw_file import last_border
 
 Ints = NDArray[np.int64]

@@ -35,7 +35,7 @@ from lstmprof.events.spool import Spool
 from lstmprof.events.stored import Folder
 from lstmprof.formats import kineto
 from lstmprof.formats.kineto import pieces
-from lstmprof.formats.kineto.events import KINDS
+from lstmprof.formats.kineto.event_fields import KINDS
 from lstmprof.formats.kineto.pieces import Part, Piece
 from lstmprof.formats.pool import KilledError, Pool, is_worker
 from lstmprof.formats.raw_file import (

@@ -1,12 +1,11 @@
-"""The derived columns of an events table on disk, batch by batch, as of the whole table at once.
+"""Derive the columns of an events table on disk batch by batch, with the result of one whole table.
 
-What is derived of an event follows from the host events around it on its thread, from the phase
-ranges that were open, and, of an activity, from its launch or from the op that it names. So beside
-the host events of a batch stand those that began before and still run, and its activities are those
-whose launch, or op, is in the batch, wherever they ran themselves: its guests. Such a table is
-derived like any other. What is joined by an id (launches, named ops, forward ops) is joined before,
-of all events with neighbouring ids at a time. Then memory is bounded by the events of a batch, and
-by the host events that run at once.
+An event's derived columns depend on the host events around it on its thread, on the open phase
+ranges and, for an activity, on its launch or the op that it names. So each batch also has the
+earlier host events that still run, and as *guests* the activities, from any batch, whose launch or
+op is in the batch. Such a table is derived like any other. Joins by id (launches, named ops,
+forward ops) are done before, for neighbouring ids at a time (a Grace hash join). Memory is bounded
+by the events of a batch and the host events that run at once.
 """
 
 from __future__ import annotations
@@ -19,16 +18,102 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.events.annotate.categories import categorised
-from lstmprof.events.annotate.deciding import deciding_events
 from lstmprof.events.annotate.links import forwards, launches, linked, ops_by_external_id
 from lstmprof.events.annotate.steps import windows, with_steps
+from lstmprof.events.groups import numbered
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.narrow import LINKS
-from lstmprof.events.partitions import Partitions
 from lstmprof.events.schema import ACTIVITY_KINDS, KINDS
 from lstmprof.events.stored import StoredEvents, read_columns
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
+from lstmprof.scratch import room_in
+
+_OF_WINDOWS = ("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device")
+
+
+def deciding_events(events: StoredEvents) -> EventTable:
+    """Of ``events`` those that decide where steps begin and end, as all events do.
+
+    The markers, the first host event of each process and the one that ends last, and the activity
+    that ends last after each process of its rank has begun.
+    """
+    chosen: list[pa.Table] = []
+    began: dict[int, dict[int, int]] = {}
+    for part in events.parts(_OF_WINDOWS):
+        on_host = np.flatnonzero(thread_ids(part) >= 0)
+        rank, pid = (part.ints(name, UNKNOWN)[on_host] for name in ("rank", "pid"))
+        process = numbered(rank, pid)
+        first, last = _first_of_each(process), _last_of_each(process, part.end_ns[on_host])
+        starts = part.start_ns[on_host[first]]
+        for place, start_ns in zip(first.tolist(), starts.tolist(), strict=True):
+            began.setdefault(int(rank[place]), {}).setdefault(int(pid[place]), start_ns)
+        markers = on_host[part.is_kind("step")[on_host]]
+        rows = np.unique(np.concatenate([markers, on_host[first], on_host[last]]))
+        chosen.append(part.take(rows).arrow)
+    begins = {rank: np.sort([*of.values()]) for rank, of in began.items()}
+    for part in events.parts(_OF_WINDOWS):
+        activities = np.flatnonzero(part.is_kind(*ACTIVITY_KINDS))
+        rank = part.ints("rank", UNKNOWN)[activities]
+        turn = np.zeros(len(activities), dtype=np.int64)
+        for number in np.unique(rank).tolist():
+            of_rank = rank == number
+            starts = part.start_ns[activities[of_rank]]
+            turn[of_rank] = np.searchsorted(begins.get(number, starts[:0]), starts, side="right")
+        rows = activities[_last_of_each(numbered(rank, turn), part.end_ns[activities])]
+        chosen.append(part.take(np.sort(rows)).arrow)
+    table = pa.concat_tables(chosen).unify_dictionaries()
+    return EventTable(table.sort_by("event_id").combine_chunks())
+
+
+def _first_of_each(keys: Ints) -> Ints:
+    """The first place of each of ``keys``, which are numbered from 0 on."""
+    first = np.empty(int(keys.max(initial=-1)) + 1, dtype=np.int64)
+    first[keys[::-1]] = np.arange(len(keys))[::-1]  # the last write is the first of its key
+    return first
+
+
+def _last_of_each(keys: Ints, end_ns: Ints) -> Ints:
+    """Of each of ``keys`` the place that ends last, the first of those that end together."""
+    latest = np.full(int(keys.max(initial=-1)) + 1, UNKNOWN)
+    np.maximum.at(latest, keys, end_ns)
+    last = np.flatnonzero(end_ns == latest[keys])
+    return last[_first_of_each(keys[last])]
+
+
+class Partitions:
+    """Rows of ``width`` int64 in files of a new folder ``path``, one a number."""
+
+    def __init__(self, path: Path, width: int) -> None:
+        with room_in(path.parent):
+            path.mkdir()
+        self._path, self._width = path, width
+        self.numbers: set[int] = set()
+
+    def add(self, numbers: Ints, *columns: Ints) -> None:
+        """Add rows of these columns, each to the part of its number; in a part they stay in order.
+
+        Raises:
+            LstmprofError: there is no room.
+        """
+        if not len(numbers):
+            return
+        order = np.argsort(numbers, kind="stable")
+        rows = np.stack(columns, axis=1)[order].astype(np.int64)
+        distinct, first = np.unique(numbers[order], return_index=True)
+        with room_in(self._path):
+            for number, part in zip(distinct.tolist(), np.split(rows, first[1:]), strict=True):
+                with (self._path / str(number)).open("ab") as file:
+                    file.write(part.tobytes())
+        self.numbers.update(distinct.tolist())
+
+    def columns(self, number: int) -> list[Ints]:
+        """The columns of the rows of this number, none or more."""
+        if number not in self.numbers:
+            return [np.empty(0, dtype=np.int64) for _ in range(self._width)]
+        rows = np.fromfile(self._path / str(number), dtype=np.int64).reshape(-1, self._width)
+        return list(np.ascontiguousarray(rows.T))
+
 
 #: Ids that are so near lie in one part.
 _NEAR = 2**10
