@@ -24,7 +24,7 @@ Codes = NDArray[Any]
 
 
 def own_time(events: EventTable) -> Ints:
-    """Duration less that of the events directly inside; a profiler's jitter is no negative time."""
+    """Return the duration without the events directly inside, at least 0 despite jitter."""
     dur = events.dur_ns
     time_ns = dur.copy()
     parent = events.rows_named("parent_id")
@@ -34,7 +34,7 @@ def own_time(events: EventTable) -> Ints:
 
 
 def inherited(parent: Codes, values: Codes) -> Codes:
-    """``values`` where a row has one (not ``NONE``), else that of its nearest ancestor that has."""
+    """Return each row's value, or its nearest ancestor's with a value (not ``NONE``)."""
     value = values.copy()
     above = parent.copy()
     is_none = value == NONE
@@ -62,16 +62,16 @@ class Forest:
             self.place[rows] += self.place[parent[rows]] + 1
 
     def beneath(self, values: Ints) -> Ints:
-        """For each row the sum of ``values`` over it and all rows beneath it."""
+        """Sum ``values`` over each row and all rows beneath it."""
         placed = np.empty(len(values), dtype=np.int64)
         placed[self.place] = values
         until = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(placed)])
         return np.asarray(until[self.place + self.size] - until[self.place], dtype=np.int64)
 
     def outermost(self, rows: Ints, code: Ints) -> Flags:
-        """For each of ``rows``: none of the others with its ``code`` encloses it.
+        """Return whether no other of ``rows`` with the same ``code`` encloses each.
 
-        ``code`` has one, 0 or more, a row of the forest.
+        ``code`` has one value per row of the forest, 0 or more.
         """
         span = len(self.place) + 1
         begin = code[rows] * span + self.place[rows]
@@ -83,7 +83,7 @@ class Forest:
 
 
 def _depths(parent: Ints) -> Ints:
-    """Events around each row, by jumps that double."""
+    """Count the events around each row, by doubling jumps."""
     depth: Ints = (parent != NONE).astype(np.int64)
     above = parent.copy()
     rows = np.flatnonzero(above != NONE)
@@ -95,7 +95,7 @@ def _depths(parent: Ints) -> Ints:
 
 
 def _after_siblings(parent: Ints, size: Ints) -> Ints:
-    """For each row the size of the siblings before it."""
+    """Return the total size of each row's earlier siblings."""
     order = np.argsort(parent, kind="stable")
     offset = np.cumsum(size[order]) - size[order]
     new = np.append(True, parent[order][1:] != parent[order][:-1])[: len(order)]
@@ -110,7 +110,7 @@ _SPARSE = 4
 
 
 class Groups:
-    """Positions with equal ``keys``; ``of`` is the number of each one's group, by order of keys."""
+    """Positions with equal ``keys``; ``of`` is each position's group number, by order of keys."""
 
     def __init__(self, *keys: Ints) -> None:
         self.of: Ints = numbered(*keys)
@@ -119,17 +119,17 @@ class Groups:
         np.minimum.at(self.first, self.of, np.arange(len(self.of)))
 
     def members(self) -> list[Ints]:
-        """The positions of each group, in their order."""
+        """Return the positions of each group, in order."""
         ends = np.cumsum(self.sizes())
         return np.split(np.argsort(self.of, kind="stable"), ends[:-1]) if self.count else []
 
     def sizes(self, where: Flags | None = None) -> Ints:
-        """Positions in each group; only those where ``where`` holds."""
+        """Count the positions in each group, only where ``where`` holds."""
         chosen = self.of if where is None else self.of[where]
         return np.bincount(chosen, minlength=self.count).astype(np.int64)
 
     def sums(self, values: Ints, where: Flags | None = None) -> Ints:
-        """Sum of ``values`` in each group, exact."""
+        """Sum ``values`` in each group, exactly."""
         total = np.zeros(self.count, dtype=np.int64)
         chosen = slice(None) if where is None else where
         np.add.at(total, self.of[chosen], values[chosen])
@@ -137,22 +137,22 @@ class Groups:
 
 
 def ratio(amounts: Ints, counts: Ints) -> pa.Array:
-    """``amounts`` over ``counts``; null where that is 0."""
+    """Divide ``amounts`` by ``counts``; null where the count is 0."""
     return pa.array(amounts / np.maximum(counts, 1), pa.float64(), mask=counts == 0)
 
 
 def texts_at(values: Sequence[str], codes: Ints) -> pa.Array:
-    """The text of each of ``codes``, null at ``NONE``."""
+    """Return the text of each code, null at ``NONE``."""
     return pa.array(values, pa.string()).take(pa.array(codes, mask=codes < 0))
 
 
 def where_known(values: Ints, is_known: Flags) -> pa.Array:
-    """``values``, null where not ``is_known``."""
+    """Return ``values``, null where not ``is_known``."""
     return pa.array(values, mask=~is_known)
 
 
 def heads(events: EventTable, rows: Ints, groups: Groups, columns: Sequence[str]) -> list[pa.Array]:
-    """``columns`` of the first row of each group, dictionaries decoded."""
+    """Return ``columns`` of each group's first row, dictionaries decoded."""
     first = events.select(list(columns)).take(pa.array(rows[groups.first]))
     return [
         c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in first.columns
@@ -160,7 +160,7 @@ def heads(events: EventTable, rows: Ints, groups: Groups, columns: Sequence[str]
 
 
 def numbered(*keys: Ints) -> Ints:
-    """Each position's place among the distinct combinations of ``keys``, the first key first."""
+    """Number each position by its combination of ``keys``, ordered by the first key first."""
     code = _numbered(keys[0])
     for key in keys[1:]:
         number = _numbered(key)

@@ -69,7 +69,7 @@ class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def _parts(self) -> str:
-        """`` (0 B static + 4,096 B dynamic)``, where that is known of shared memory."""
+        """Return `` (0 B static + 4,096 B dynamic)`` if recorded."""
         total, dynamic = self.shared_bytes, self.dynamic_shared_bytes
         if not total or dynamic is None:
             return ""
@@ -118,21 +118,21 @@ def _believed(
 
 
 def _three(value: object, most: int) -> _Three | None:
-    """Three numbers from 1 to ``most``."""
+    """Return three numbers from 1 to ``most``, or None."""
     given = [_whole(each, most) for each in value] if isinstance(value, (list, tuple)) else []
     numbers = [number for number in given if number]
     return (numbers[0], numbers[1], numbers[2]) if len(numbers) == len(given) == 3 else None
 
 
 def _whole(value: object, most: int) -> int | None:
-    """``value``, where it is a number from 0 to ``most``."""
+    """Return a number from 0 to ``most``, or None."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         return None
     return value
 
 
 def _share(value: object) -> float | None:
-    """``value``, where it is above 0, which is written where none was worked out, and at most 1."""
+    """Return a share in (0, 1], or None; profilers write 0 for unknown."""
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value <= 1:
         return None
     return round(float(value), _DECIMALS) or None

@@ -86,7 +86,7 @@ def stacks(events: EventTable, rows: Ints, by: str) -> tuple[Stacks, Stacks]:
 
 
 def _of_host(events: EventTable, rows: Ints, drawn: np.ndarray) -> tuple[Stacks, Ints]:
-    """The stacks of the host, and of each row of ``events`` its node."""
+    """Return the host's stacks, and each row's node."""
     parent = events.rows_named("parent_id")
     node = np.zeros(len(events), dtype=np.int64)
     codes, names = events.texts("name")
@@ -101,7 +101,7 @@ def _of_host(events: EventTable, rows: Ints, drawn: np.ndarray) -> tuple[Stacks,
 
 
 def _of_devices(events: EventTable, rows: Ints, host: Tree, node: Ints) -> Stacks:
-    """The stacks of devices; they begin with those of the host, which take no time there."""
+    """Return the devices' stacks, which begin with the host's frames."""
     asked = asked_by(events)
     codes, names = events.texts("name")
     tree = Tree()
@@ -167,7 +167,7 @@ def _document(breakdown: Breakdown, events: EventTable, by: str) -> dict[str, An
 
 
 def _profile(stacks: Stacks, name: str, frames: dict[str, int]) -> dict[str, Any] | None:
-    """The stacks that have time as a profile, None where none has; ``frames`` are numbered on."""
+    """Return the stacks that have time as a profile, or None; ``frames`` continues numbering."""
     spent = stacks.spent_ns()
     nodes = np.flatnonzero(spent).tolist()
     of_node = _frames(stacks.tree, frames) if nodes else []
@@ -181,7 +181,7 @@ def _profile(stacks: Stacks, name: str, frames: dict[str, int]) -> dict[str, Any
 
 
 def _frames(tree: Tree, frames: dict[str, int]) -> list[tuple[int, ...]]:
-    """Return the frames of each node of ``tree``, the outermost first."""
+    """Return the frames of each node, the outermost first."""
     found: list[tuple[int, ...]] = [()]
     for above, name in zip(tree.above[1:], tree.names[1:], strict=True):
         outer = found[above]

@@ -116,9 +116,9 @@ def last_before(counters: Iterable[pa.Table], at_ns: int) -> frozenset[int]:
 
 
 def _linked(events: EventTable, rows: Ints) -> Ints:
-    """``rows``, the activities that they launched, and all that these are linked to.
+    """Return ``rows``, the activities that they launched, and all events linked to these.
 
-    No step: a marker that only lies around a launch would be a step of the cut.
+    Step markers are left out: a marker around a launch would be a step of the cut.
     """
     inside = np.zeros(len(events), dtype=np.bool_)
     inside[rows] = True
@@ -136,7 +136,7 @@ def _linked(events: EventTable, rows: Ints) -> Ints:
 
 
 def _neighbours(events: EventTable, first: int, until: int) -> Ints:
-    """Of each device the activity that ends last before the span, and the one after it."""
+    """Return for each device the last activity before the span and the first after it."""
     rows = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS) & (events.dur_ns > 0))
     beside: list[int] = []
     if len(rows):
@@ -153,7 +153,7 @@ def _neighbours(events: EventTable, first: int, until: int) -> Ints:
 
 
 def _next_markers(events: EventTable, windows: Sequence[Window]) -> Ints:
-    """The markers with which the windows end that are no windows themselves."""
+    """Return the markers that end a window without starting another."""
     ends = {(w.rank, w.end_ns) for w in windows} - {(w.rank, w.start_ns) for w in windows}
     rows = np.flatnonzero(events.is_kind("step"))
     ranks = events.ints("rank", UNKNOWN)[rows].tolist()
@@ -278,7 +278,7 @@ class _Chosen:
 
 
 def _origin_ns(source: Path) -> int:
-    """The start of the first event, from which the run's times are counted."""
+    """Return the start of the first event, from which the run counts times."""
     least: int | None = None
     for part in _parts(source):
         for _, event in part if not isinstance(part, bytes) else ():
@@ -292,10 +292,10 @@ _Pairs = list[tuple[msgspec.Raw, _Event]]
 
 
 def _parts(source: Path) -> Iterator[bytes | _Pairs]:
-    """What stands before the events, these piece by piece, what stands after them.
+    """Yield the text before the events, the events in pieces, and the text after them.
 
     Raises:
-        ProfileError: it is not written so, cannot be read or is damaged.
+        ProfileError: the file has another layout, is unreadable or damaged.
     """
     try:
         with _opened(source) as file:
@@ -331,7 +331,7 @@ def _of_file(source: Path, file: BinaryIO) -> Iterator[bytes | _Pairs]:
 
 
 def _head(source: Path, file: BinaryIO) -> tuple[bytes, bytes]:
-    """What stands up to the first event, and what was read beyond."""
+    """Return the text up to the first event, and the rest of what was read."""
     text = b""
     while len(text) < _MOST_AROUND:
         read = file.read(PIECE_BYTES)
@@ -352,7 +352,7 @@ def _unusual(source: Path) -> ProfileError:
 
 
 def _pairs(text: bytes) -> _Pairs | None:
-    """Each event in ``text`` as it is written and as it is read; None: no whole events."""
+    """Return each event as written and as parsed, or None without whole events."""
     listed = b"[" + text + b"]"
     try:
         return list(zip(_decode_raw(listed), _decode_events(listed), strict=True))

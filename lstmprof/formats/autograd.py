@@ -126,7 +126,7 @@ def _device_row(event: dict[str, Any], times: tuple[int, int]) -> Row:
 
 
 def _innermost(spans: list[Row]) -> list[Row]:
-    """Those of ``spans`` that hold no other one of their device."""
+    """Return the spans that contain no other span of their device."""
     ordered = sorted(spans, key=lambda row: (row.device or 0, row.start_ns, -row.dur_ns))
     return [
         row

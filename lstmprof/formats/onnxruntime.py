@@ -120,7 +120,7 @@ def _row(event: dict[str, Any], timed: tuple[int, int]) -> Row | None:
 
 
 def _inputs(described: Any) -> tuple[str | None, str | None]:
-    """Shapes and types of a node's inputs, as Kineto has them."""
+    """Return the shapes and types of a node's inputs in Kineto's form."""
     if not isinstance(described, list):
         return None, None
     inputs = [item for one in described if isinstance(one, dict) for item in one.items()]
@@ -128,7 +128,7 @@ def _inputs(described: Any) -> tuple[str | None, str | None]:
 
 
 def _nested(intervals: list[Row]) -> list[Row]:
-    """``intervals``, none of which ends behind what holds it."""
+    """Return the rows; no interval may end after the interval around it."""
     nested: list[Row] = []
     holders: dict[tuple[int | None, int | None], list[Row]] = {}
     for row in sorted(intervals, key=lambda row: (row.start_ns, -row.dur_ns)):

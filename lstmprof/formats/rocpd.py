@@ -71,10 +71,10 @@ class Process:
         self.string = functools.lru_cache(_KEPT_STRINGS)(self._string)
 
     def chunks(self, table: str, *columns: str) -> Iterator[Mapping[str, Ints]]:
-        """These columns of a table, some rows at a time; none where there is no such table.
+        """Yield these columns of a table, some rows at a time; nothing if the table is missing.
 
-        With them ``category_id``, of what kind an event is, and ``stack_id``, the number that a
-        call has in common with what it launched, of the row's ``event_id``.
+        The columns ``category_id`` (the kind of event) and ``stack_id`` (common to a call and its
+        launches) of the row's ``event_id`` are added.
         """
         own, events = self._table(table), self._table("event")
         if own not in self._database.columns:
@@ -90,7 +90,7 @@ class Process:
             yield {**of_event, **read}
 
     def extdata(self, table: str) -> Iterator[list[str | None]]:
-        """What each row's event says beside its columns, as many as of ``chunks``, or none."""
+        """Yield the extra JSON of each row's event, if any, in the chunks of ``chunks``."""
         own, events = self._table(table), self._table("event")
         if self._points_to(own, events):
             chunks = self._database.pointed_texts(own, "event_id", events, "extdata")
@@ -109,7 +109,7 @@ class Process:
 
     @cached_property
     def kernel_names(self) -> dict[int, str]:
-        """The names of kernels by number, as people read them."""
+        """Return readable kernel names by number."""
         table = self._table("info_kernel_symbol")
         names = {
             **self._database.strings(table, "id", "kernel_name"),
@@ -119,7 +119,7 @@ class Process:
 
     @cached_property
     def gpus(self) -> dict[int, Gpu]:
-        """The GPUs by the number of their agent."""
+        """Return the GPUs by agent number."""
         table = self._table("info_agent")
         if table not in self._database.columns:
             return {}
@@ -139,7 +139,7 @@ class Process:
         return f"rocpd_{name}{self._suffix}"
 
     def _numbers(self, table: str, column: str) -> dict[int, int]:
-        """The numbers of one column by ``id``, of 0 or more."""
+        """Return the values of a column by ``id``, if 0 or more."""
         read = self.chunks(table, "id", column)
         pairs = (zip(c["id"].tolist(), c[column].tolist(), strict=True) for c in read)
         return {key: number for chunk in pairs for key, number in chunk if min(key, number) >= 0}
@@ -153,7 +153,7 @@ def _unknown(read: Mapping[str, Ints]) -> Ints:
 
 
 def message(extdata: str | None) -> str | None:
-    """The text that ROCTx was given, None where there is none."""
+    """Return the text of a ROCTx range, or None."""
     text = _object(extdata).get("message")
     return rows.clean(text) if isinstance(text, str) and text else None
 
@@ -178,9 +178,9 @@ _OF_LAUNCH = (*_GRID, *_BLOCK, "group_segment_size")
 
 
 class Events:
-    """The events of ``process``; ``devices`` are the numbers of GPUs by their node's.
+    """The events of ``process``; ``devices`` are GPU numbers by node number.
 
-    ``left_out`` counts those without a name or a device, of what was read until now.
+    ``left_out`` counts the events so far without a name or a device.
     """
 
     def __init__(self, process: Process, devices: Mapping[int, int]) -> None:
@@ -189,12 +189,12 @@ class Events:
         self.left_out = 0
 
     def activities(self) -> Iterator[Batch]:
-        """Kernels and copies."""
+        """Yield kernels and copies."""
         yield from self._kernels()
         yield from self._copies()
 
     def regions(self) -> Iterator[Batch]:
-        """Calls of HIP and ROCTx ranges; those of HSA, RCCL and the compiler are left out."""
+        """Yield HIP calls and ROCTx ranges, without those of HSA, RCCL and the compiler."""
         extdata = self._process.extdata("region")
         for read in self._process.chunks("region", *_TIMES, "tid", "name_id"):
             self.left_out += int((read["category_id"] == UNKNOWN).sum())
@@ -211,7 +211,7 @@ class Events:
     def _ranges(
         self, ints: Mapping[str, Ints], read: Mapping[str, Ints], extdata: Sequence[str | None]
     ) -> Batch:
-        """The ROCTx ranges among regions; those without a text are left out."""
+        """Return the ROCTx ranges among the regions, without those that have no text."""
         is_marker = self._says(read["category_id"], lambda text: "MARKER" in text)
         is_range = is_marker & self._says(read["category_id"], lambda text: "RANGE" in text)
         others = np.flatnonzero(is_marker & ~is_range)
@@ -227,12 +227,11 @@ class Events:
         return nvtx_ranges({name: values[kept] for name, values in ints.items()}, texts)
 
     def _own(self, name_id: int) -> str | None:
-        """The name of a region where it is the text of a range, as since 2026, not of a call."""
+        """Return a region's name if it is the text of a range (since 2026), not of a call."""
         name = self._process.string(name_id)
         return None if name is None or name.startswith("roctx") else name or None
 
     def _says(self, numbers: Ints, is_meant: Callable[[str], bool]) -> np.ndarray:
-        """Whether the string of each number is meant."""
         distinct, codes = np.unique(numbers, return_inverse=True)
         texts = [self._process.string(number) or "" for number in distinct.tolist()]
         return np.array([is_meant(text) for text in texts], np.bool_)[codes]
@@ -278,7 +277,7 @@ class Events:
         return {**self._timed(read), "correlation_id": positive(read["stack_id"])}
 
     def _known(self, batch: Batch) -> Batch:
-        """The events of ``batch`` that have a name, and of activities a device."""
+        """Keep events with a name, and activities with a device."""
         is_known = batch.texts["name"].is_valid().to_numpy(zero_copy_only=False)
         if "device" in batch.ints:
             is_known = is_known & (batch.ints["device"] != UNKNOWN)
@@ -291,13 +290,12 @@ def _is_of_hip(category: str) -> bool:
 
 
 def _looked_up(keys: Ints, numbers: Mapping[int, int]) -> Ints:
-    """The number of each key, ``UNKNOWN`` where it has none."""
     distinct, codes = np.unique(keys, return_inverse=True)
     return np.array([numbers.get(key, UNKNOWN) for key in distinct.tolist()], np.int64)[codes]
 
 
 def _launch_configs(read: Mapping[str, Ints]) -> pa.DictionaryArray:
-    """What each kernel was launched with; the size of a grid is in threads, as HSA has it."""
+    """Return each kernel's launch configuration; HSA counts the grid in threads."""
     columns = [read[name] for name in _OF_LAUNCH]
     group = Groups(*columns)
     distinct = zip(*(column[group.first].tolist() for column in columns), strict=True)
@@ -332,11 +330,11 @@ def recognises(raw: RawFile) -> bool:
 
 
 def read(raw: RawFile) -> Profile:
-    """The profile in a rocpd database.
+    """Read the profile in a rocpd database.
 
     Raises:
-        ProfileError: it is damaged, of another schema or of several machines, or holds no kernel,
-            copy, call or range.
+        ProfileError: the database is damaged, of another schema or of several machines, or has no
+        kernel, copy, call or range.
     """
     with database_tables.opened(raw) as database:
         return _profile(raw.path, database)
@@ -378,17 +376,17 @@ def _events(parts: Sequence[Events]) -> CudaEvents:
 
 
 def _suffixes(database: Database) -> list[str]:
-    """What the names of each process's tables end with; empty of tables without a guid."""
+    """Return the table suffix of each process, empty for tables without a guid."""
     named = [(own, table) for own in _OWN for table in database.columns if table.startswith(own)]
     endings = {table.removeprefix(own) for own, table in named}
     return sorted(ending for ending in endings if not ending or ending.startswith("_"))
 
 
 def _check_tables(path: Path | str, database: Database) -> None:
-    """Refuse tables of another schema.
+    """Raise if the tables have another schema.
 
     Raises:
-        ProfileError: they are rocmProfileData's, or of another version of the schema.
+        ProfileError: the tables are rocmProfileData's, or of another version of the schema.
     """
     if _RPD & database.columns.keys():
         raise ProfileError(
@@ -413,11 +411,11 @@ def _schema_version(database: Database, table: str) -> str | None:
 
 
 def _check_processes(path: Path | str, processes: Sequence[Process]) -> None:
-    """Refuse processes whose times or numbers cannot be told apart.
+    """Raise if the processes' times or numbers are ambiguous.
 
     Raises:
-        ProfileError: they ran on several machines, whose times count from their own starts, or two
-            have the same number, as in containers.
+        ProfileError: the processes ran on several machines with different clocks, or two have the
+        same number, as in containers.
     """
     machines = {nid for process in processes for nid in process.machines}
     if len(machines) > 1:
@@ -430,6 +428,6 @@ def _check_processes(path: Path | str, processes: Sequence[Process]) -> None:
 
 
 def _numbered(processes: Sequence[Process]) -> list[Gpu]:
-    """The GPUs of the machine, in the order of their nodes: each stands with every process."""
+    """Return the machine's GPUs by node; every process lists each GPU."""
     gpus = {gpu.index: gpu for process in processes for gpu in process.gpus.values()}
     return [gpus[index] for index in sorted(gpus)]

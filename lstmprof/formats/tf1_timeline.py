@@ -55,7 +55,7 @@ Lanes = dict[tuple[int | None, int | None], int]
 
 
 def ranges(events: Iterable[Any]) -> list[Row]:
-    """The steps and ranges, on the main thread of the worker; empty in other timelines."""
+    """Return lstmprof's steps and ranges on the worker's main thread; empty in other timelines."""
     return [
         row
         for event in events
@@ -74,7 +74,7 @@ def _range(event: Mapping[str, Any]) -> Iterator[Row]:
 
 
 def of_one_process(ops: Sequence[Row], pid: int | None) -> tuple[list[Row], Lanes]:
-    """``ops`` with the host's in process ``pid``, and of each lane the thread that it became."""
+    """Put host ops into process ``pid``, and return the thread of each lane."""
     lanes: Lanes = {}
     moved = []
     for row in ops:
@@ -86,7 +86,7 @@ def of_one_process(ops: Sequence[Row], pid: int | None) -> tuple[list[Row], Lane
 
 
 def lane_names(lanes: Lanes, processes: Mapping[int | None, str]) -> dict[str, str]:
-    """``CPU:0, lane 1`` by the number of the thread."""
+    """Return ``CPU:0, lane 1`` by thread number."""
     return {
         str(thread): f"{processes.get(pid, 'host').rpartition('device:')[2]}, lane {tid}"
         for (pid, tid), thread in lanes.items()
@@ -109,7 +109,7 @@ _KERNELS, _COPIES = "stream:all", "memcpy"
 
 
 class Device(NamedTuple):
-    """A device by the name of its process; ``lane`` is what stands behind it, often nothing."""
+    """A device by its process name; ``lane`` is the part after the device, often empty."""
 
     task: str  # /job:worker/replica:0/task:1, often nothing
     type: str  # CPU, GPU, XLA_GPU, TPU …
@@ -217,7 +217,7 @@ def read(raw: RawFile) -> Profile:
 
 
 def _without_twins(ops: Sequence[_Event], devices: Mapping[str, Device | None]) -> list[_Event]:
-    """``ops`` without those of the host that an executor has too, by node and type."""
+    """Drop host ops that an executor recorded too, by node and type."""
     on_executors = {
         _label(op)
         for op in ops
@@ -271,7 +271,7 @@ def _rows(ops: list[_Event], devices: Mapping[str, Device | None]) -> Iterator[R
 
 
 def _identity(op: _Event, device: Device) -> tuple[object, ...]:
-    """The same for an activity on its stream and for its repetition."""
+    """Return a key that an activity and its repetition share."""
     return (device.key, op.node, op.op, op.start_ns, op.dur_ns)
 
 
@@ -294,7 +294,7 @@ def _label(op: _Event) -> str | None:
 
 
 def _host_row(op: _Event, device: Device | None) -> Row:
-    """An op on its executor; of the host itself, or in a lane beside a device, a call."""
+    """Make a row for an op on its executor; ops in other lanes are calls."""
     timed, thread = (op.start_ns, op.dur_ns), (op.pid, op.tid)
     if device and not device.lane:
         return executor_row(device, _label(op) or op.node or op.op, timed, thread)
@@ -321,7 +321,7 @@ def accelerators(devices: Iterable[Device]) -> tuple[str, ...]:
 
 
 def device_of(process_name: str) -> Device | None:
-    """The device that a process stands for, None for the host and what is no device."""
+    """Return the device of a process, or None for the host and for other processes."""
     match = _DEVICE.fullmatch(process_name)
     if match is None or match[2] == "host":
         return None
@@ -329,7 +329,7 @@ def device_of(process_name: str) -> Device | None:
 
 
 def names_of(events: Sequence[Any], row: str) -> dict[tuple[int | None, int | None], str]:
-    """(pid, tid) to name, as the metadata rows ``row`` give them (``process_name``: tid None)."""
+    """Return names by (pid, tid) from the metadata rows ``row`` (``process_name``: tid None)."""
     names: dict[tuple[int | None, int | None], str] = {}
     for event in events:
         if not isinstance(event, dict) or event.get("name") != row:
@@ -343,7 +343,7 @@ def names_of(events: Sequence[Any], row: str) -> dict[tuple[int | None, int | No
 
 
 def gpu_numbers(devices: Iterable[Device]) -> dict[tuple[str, int], int]:
-    """``Device.key`` to device number: the GPU's own, counted on where two tasks share one."""
+    """Return device numbers by ``Device.key``: the GPU's own, or places if two tasks share one."""
     keys = sorted({device.key for device in devices})
     ids = {key: key[1] for key in keys}
     return ids if len(set(ids.values())) == len(ids) else {k: i for i, k in enumerate(keys)}
@@ -360,9 +360,10 @@ def copy_or_kernel(name: str) -> str:
 def executor_row(
     on: Device, node: str, timed: tuple[int, int], thread: tuple[int | None, int | None]
 ) -> Row:
-    """An op, ``<node>:<OpType>``, on its device's executor; ``thread`` is (pid, tid).
+    """Make a row for an op, ``<node>:<OpType>``, on its device's executor; ``thread`` is (pid,
+    tid).
 
-    The executor of a GPU only enqueues the op's work, so that the GPU stands before its name.
+    A GPU's executor only enqueues the op's work, so the GPU is put before its name.
     """
     plain = Row("op", node, *timed, pid=thread[0], tid=thread[1])
     if on.type.endswith("CPU"):

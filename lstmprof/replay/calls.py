@@ -73,7 +73,7 @@ class StepRows:
         return np.asarray(rows[np.argsort(self.start_ns[rows], kind="stable")], dtype=np.int64)
 
     def _blocking_copies(self) -> Flags:
-        """A boolean a row: a copy whose call returned only once it had ended, or that call."""
+        """Return which rows are copies that block their call, or such calls."""
         blocks = np.zeros(len(self.event_id), dtype=np.bool_)
         rows = self.activities[self.launch[self.activities] != NONE]
         call = self.launch[rows]
@@ -208,7 +208,7 @@ class Calls:
         return gone & ~self._beneath(copies & gone), made
 
     def _outermost_views(self, rows: Ints) -> Ints:
-        """The outermost view around each of ``rows``, which is one, or the row itself."""
+        """Return the outermost view around each row that is a view, else the row."""
         found = rows.copy()
         for _ in range(_MOST_TURNS):
             above = self.parent[found]
@@ -216,30 +216,30 @@ class Calls:
         return found
 
     def _part_of(self, computes: Flags) -> Ints:
-        """The nearest row above that computes, ``NONE`` for none."""
+        """Return the nearest row above that computes, or ``NONE``."""
         rows = np.where(computes, np.arange(len(computes)), NONE)
         values = inherited(self.parent, rows)
         has = self.parent != NONE
         return np.where(has, values[np.maximum(self.parent, 0)], NONE)
 
     def _within_other(self, wanted: Flags) -> Flags:
-        """A boolean a row: the work that it is a part of is not ``wanted``."""
+        """Return which rows are part of work that is not ``wanted``."""
         around = self.part_of
         return np.asarray((around != NONE) & ~wanted[np.maximum(around, 0)], dtype=np.bool_)
 
     def _issued(self, work: Flags) -> Ints:
-        """How much of ``work`` each row and all beneath it issued."""
+        """Count the ``work`` issued by each row and all rows beneath it."""
         counts = np.zeros(len(work), dtype=np.int64)
         np.add.at(counts, self.issuer[work & self.works], 1)
         return self.forest.beneath(counts)
 
     def _beneath(self, rows: Flags) -> Flags:
-        """``rows`` and all that lies beneath them."""
+        """Return ``rows`` and all rows beneath them."""
         marks = inherited(self.parent, np.where(rows, 0, NONE))
         return np.asarray(marks != NONE, dtype=np.bool_)
 
     def _with_around(self, gone: Flags) -> Flags:
-        """``gone``, the work that it issued, what issued nothing else, and all beneath these."""
+        """Add the work that ``gone`` issued, calls that issued nothing else, and all beneath."""
         calls = gone & self.is_call
         issued_by_gone = self._beneath(calls)
         work = self.works & (gone | issued_by_gone[np.maximum(self.issuer, 0)])
@@ -248,7 +248,7 @@ class Calls:
         return np.asarray(self._beneath(calls) | work, dtype=np.bool_)
 
     def _with_nodes(self, gone: Flags) -> Flags:
-        """``gone`` and the autograd nodes of its ops."""
+        """Add the autograd nodes of the gone ops."""
         nodes = self.is_call & (self.forward != NONE) & gone[np.maximum(self.forward, 0)]
         engine = nodes & self.events.where_name(lambda name: name.startswith(ENGINE))
         gone = gone | self._beneath(nodes & ~engine)
@@ -256,7 +256,7 @@ class Calls:
         return np.asarray(gone | self._beneath(engine & (left == 0)), dtype=np.bool_)
 
     def _with_views(self, gone: Flags) -> Flags:
-        """``gone`` and the views right before its calls."""
+        """Add the views right before the gone calls."""
         views = gone & self.views
         rows = np.flatnonzero(self.views & (self.after != NONE))
         calls = gone & self.is_call
@@ -267,7 +267,7 @@ class Calls:
             views[more] = True
 
     def _next_sibling(self, step: StepRows) -> Ints:
-        """The call after each call beneath the same parent on its thread, ``NONE`` for none."""
+        """Return the next call of the same thread and parent, or ``NONE``."""
         rows = nesting_order(self.events, step.host[self.is_call[step.host]])
         order = np.lexsort((np.arange(len(rows)), step.thread[rows], self.parent[rows]))
         rows = rows[order]

@@ -106,7 +106,7 @@ def without_slice_backward(graph: StepGraph) -> ReplayTimes:
 
 
 def _without(graph: StepGraph, gone: Flags) -> ReplayTimes:
-    """``gone``: of each row of events, whether it goes; the ways into its calls go with it."""
+    """Return the times without the rows that are ``gone`` and the ways into their calls."""
     times, calls = nothing(graph), graph.calls
     issued = np.zeros(len(gone), dtype=np.bool_)
     rows = np.flatnonzero(calls.issuer != NONE)
@@ -122,10 +122,10 @@ def _without(graph: StepGraph, gone: Flags) -> ReplayTimes:
 
 
 def _without_ways_in(graph: StepGraph, gone: Flags) -> Ints:
-    """What the segments take without those of calls that are ``gone`` and the ways into them.
+    """Return the segments' times without ``gone`` calls and the ways into them.
 
-    A stretch of Python longer than a way in holds other Python too: of that goes as much as a way
-    in takes in the median of its thread.
+    A Python stretch longer than a way in has other Python too, so only the thread's median way in
+    is subtracted from it.
     """
     spent, segments = graph.spent_ns, graph.segments
     vanish = _names_any(graph, "call_id", gone)
@@ -142,7 +142,7 @@ def _without_ways_in(graph: StepGraph, gone: Flags) -> Ints:
 
 
 def _names_any(graph: StepGraph, column: str, rows: Flags, table: pa.Table | None = None) -> Flags:
-    """A boolean a row of ``table``, or of the segments: its ``column`` names one of ``rows``."""
+    """Return which rows of ``table`` (or segments) name one of ``rows`` in ``column``."""
     ids = pa.array(graph.calls.event_id[rows])
     return _flags_in(graph.segments if table is None else table, column, ids)
 
@@ -236,7 +236,6 @@ def _flags(table: pa.Table, column: str) -> Flags:
 
 
 def _flags_in(table: pa.Table, column: str, event_ids: pa.Array) -> Flags:
-    """A boolean a row: its ``column`` names one of these events."""
     flags = pc.is_in(table.column(column), event_ids, skip_nulls=True)
     return np.asarray(flags.to_numpy(), dtype=np.bool_)
 
@@ -338,7 +337,7 @@ def recurrent_share(workload: Workload, mode: str) -> float:
 
 
 def _inside(graph: StepGraph) -> Flags:
-    """A boolean a segment: it is of a pass, or the way into an op of one."""
+    """Return which segments are part of a pass, or the way into an op of one."""
     phase, called = (graph.segments.column(name).to_pylist() for name in ("phase", "call_id"))
     calls = graph.calls
     codes, names = calls.events.texts("phase")
@@ -354,18 +353,17 @@ def _inside(graph: StepGraph) -> Flags:
 
 
 def _activities_inside(graph: StepGraph) -> Flags:
-    """A boolean an activity: it is of a pass."""
     events = graph.calls.events
     rows = events.rows_of(graph.activities.column("event_id").to_numpy())
     return np.asarray(events.is_one_of("phase", *_PASSES)[rows], dtype=np.bool_)
 
 
 def _fused(spent_ns: Ints, lane: Ints, computes: Flags, chained: Flags) -> Ints:
-    """``spent_ns`` with each chain of ``chained`` rows as one: all but one memory pass remain.
+    """Fuse each chain of ``chained`` rows: all but one memory pass vanish.
 
-    A chain is what follows each other in its lane with nothing else that ``computes`` between. A
-    pass over memory is taken to last as long as the shortest of its chain; each of them makes one,
-    and what is longer computes.
+    A chain is consecutive rows of a lane with nothing else between that ``computes``. Each row
+    makes one pass over memory, assumed as long as the chain's shortest row; the rest of its time is
+    computing.
     """
     left = spent_ns.copy()
     rows = np.flatnonzero(computes)

@@ -108,7 +108,7 @@ def _lanes(events: EventTable, window: Window, rows: Ints, thread: Ints) -> Iter
 def _of_thread(
     lanes: _Innermost, at_work: Segments, number: int, window: Window
 ) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """(thread, start, end, row, waits for) of one thread's segments."""
+    """Return (thread, start, end, row, waits for) of one thread's segments."""
     rows = np.flatnonzero(lanes.thread == number)
     bounds = [lanes.start_ns[rows], lanes.end_ns[rows], at_work.start_ns, at_work.end_ns]
     bounds.append(np.array([window.start_ns, window.end_ns], dtype=np.int64))
@@ -134,7 +134,7 @@ def _of_thread(
 def _waiting_gaps(
     lanes: _Innermost, rows: Ints, cells: Ints, inner: Ints, working: Ints, others: Flags, gap: Ints
 ) -> Flags:
-    """A boolean a cell: it is of a gap that waits; ``rows`` has ``NONE`` after the last."""
+    """Return for each cell whether it is in a waiting gap; ``rows`` ends with ``NONE``."""
     waits = np.zeros(len(inner), dtype=np.bool_)
     free = np.flatnonzero(inner == NONE)
     if not len(free):
@@ -153,7 +153,7 @@ def _waiting_gaps(
 
 
 def _at(segments: Segments, instants: Ints) -> Ints:
-    """Owner of the segment at each instant, ``NONE`` between segments."""
+    """Return the owner of the segment at each instant, ``NONE`` between segments."""
     if not len(segments.start_ns):
         return np.full(len(instants), NONE, dtype=np.int64)
     index = np.searchsorted(segments.start_ns, instants, side="right") - 1
@@ -239,7 +239,7 @@ def _segments(step: StepRows) -> pa.Table:
 
 
 def _launching(step: StepRows) -> Flags:
-    """A boolean a row: a call that enqueues work and returns, or a call inside one."""
+    """Return which rows are calls that enqueue work and return, or are inside such a call."""
     calls = launch_calls(step.events)
     call_rows = np.full(len(step.event_id), NONE, dtype=np.int64)
     call_rows[calls] = calls

@@ -239,10 +239,10 @@ def retimed(
 
 
 def _shown(events: EventTable, graph: StepGraph, replay: Replay) -> Flags:
-    """A boolean a row: its thread spends time in it, or it launched an activity of the graph.
+    """Return for each row whether its thread spends time in it, or it launched a graph activity.
 
-    What shrinks to the events inside it would otherwise tie with them for the innermost. What was
-    over before the window, or came after it, is as it was.
+    Other events shrink to the events inside them and would tie for the innermost. Events outside
+    the window stay as they are.
     """
     window = graph.window
     outside = (events.end_ns <= window.start_ns) | (events.start_ns >= window.end_ns)
@@ -254,7 +254,7 @@ def _shown(events: EventTable, graph: StepGraph, replay: Replay) -> Flags:
 
 
 def _moved(graph: StepGraph, replay: Replay, thread: Ints, at_ns: Ints) -> Ints:
-    """``at_ns`` on each ``thread`` by the clock of ``replay``."""
+    """Map ``at_ns`` on each thread to the replay's clock."""
     window, table = graph.window, graph.segments
     on, opens, closes = (table.column(n).to_numpy() for n in ("thread", "start_ns", "end_ns"))
     moved = at_ns.copy()

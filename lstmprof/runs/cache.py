@@ -86,7 +86,7 @@ def opened(
 def _nothing(
     words: Sequence[Path | str], faults: Sequence[LstmprofError], leave_out: LeaveOut
 ) -> LstmprofError:
-    """The error for words of which nothing can be read; of several faults each is told."""
+    """Return the error for words that yield nothing, with every fault."""
     if len(faults) == 1:
         return faults[0]
     for fault in faults:
@@ -125,7 +125,7 @@ def _opened(word: Path | str, cache: Path, reading: Reading) -> _Opened:
 
 
 def _places_at(word: Path | str) -> Sequence[Path | str]:
-    """Where the run that ``word`` is lies, or those directly in it."""
+    """Return the place of the run at ``word``, or of the runs directly inside."""
     if is_url(word):
         return remote.places_at(str(word))
     path = Path(word)
@@ -144,7 +144,7 @@ def _run_at(place: Path | str, cache: Path) -> Run:
 
 
 def _ingest(word: Path | str, cache: Path, of_word: _Opened, reading: Reading) -> None:
-    """Add the runs of the profiles at ``word``, read now or before."""
+    """Add the runs of the profiles at ``word``, from the cache or read now."""
     # a stored run needs no readers of profiles, which are much to import
     from lstmprof.formats import sources
     from lstmprof.runs.run_names import run_names
@@ -167,7 +167,7 @@ def _ingest(word: Path | str, cache: Path, of_word: _Opened, reading: Reading) -
 
 
 def _made(group: Sequence[Source], name: str, folder: str, cache: Path) -> Ingested:
-    """What becomes of the files ``group``: in ``cache``, else where there is room instead."""
+    """Ingest ``group`` into ``cache``, or elsewhere if that has no room."""
     from lstmprof.runs.ingest import Ingested, Task
 
     place = written_to(cache)
@@ -182,7 +182,7 @@ def _made(group: Sequence[Source], name: str, folder: str, cache: Path) -> Inges
 
 
 def _kept(folder: Path) -> list[Run]:
-    """The runs in a ``folder`` of the cache; none where one is damaged: they are made again."""
+    """Return the runs in a cache folder; none if one is damaged, so that they are made again."""
     try:
         return runs_in(folder) if folder.is_dir() else []
     except RunError:
@@ -191,7 +191,7 @@ def _kept(folder: Path) -> list[Run]:
 
 @lru_cache(maxsize=1)
 def _annotation(folder: Path) -> str:
-    """A digest of the code that fills the derived columns, which a run in the cache holds."""
+    """Digest the code of the derived columns, so that cached runs follow it."""
     digest = hashlib.sha256()
     for source in sorted(folder.rglob("*.py")):
         digest.update(source.read_bytes())

@@ -354,7 +354,7 @@ _COLUMN_TYPES = {_Int: pa.int64(), _Real: pa.float64(), _Flag: pa.bool_()}
 
 
 def _facts(record: type[msgspec.Struct], prefix: str = "") -> Iterator[Fact]:
-    """The fields of ``record``, those of a record that it holds in its place."""
+    """Yield the record's fields, with nested records in place."""
     for name, hint in get_type_hints(record, include_extras=True).items():
         if get_origin(hint) is not Annotated:
             yield from _facts(hint, f"{name}.")
@@ -429,7 +429,7 @@ def decoded(text: bytes, place: object) -> RunInfo:
 
 @contextmanager
 def _run_errors(place: object) -> Iterator[None]:
-    """Make an error for users, which names the field, of what is wrong at ``place``."""
+    """Raise errors at ``place`` as user errors that name the field."""
     try:
         yield
     except msgspec.ValidationError as fault:

@@ -135,7 +135,7 @@ def coverage(events: EventTable) -> Coverage:
 
 
 def _covered(events: EventTable, answers: Answers) -> tuple[int, int, int, int, int]:
-    """The counts of a part, in the order of ``Coverage``."""
+    """Count a part, in the order of ``Coverage``."""
     activity = events.is_kind(*ACTIVITY_KINDS)
     launch, op = events.ints("launch_id", -1), events.ints("op_id", -1)
     named = events.texts("op_name")[0] != NONE

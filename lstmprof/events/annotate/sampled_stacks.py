@@ -48,13 +48,13 @@ def _rule(part: str, frameworks: str, pattern: str, reason: str) -> FrameRule:
 
 
 def _functor(part: str, functors: str, reason: str) -> FrameRule:
-    """TensorFlow's kernels of one or two inputs are one class, by the functor that they apply."""
+    """Match TensorFlow kernels of one or two inputs, a single class, by their functor."""
     pattern = rf"^tensorflow::(?:Simple)?(?:Unary|Binary)\w*Op<.*functor::(?:{functors})"
     return _rule(part, "tensorflow", pattern, reason)
 
 
 def _kernel(part: str, classes: str, reason: str) -> FrameRule:
-    """TensorFlow's kernels by their class, which is called much as the op's type."""
+    """Match TensorFlow kernels by class, which is named like the op's type."""
     pattern = rf"^tensorflow::(?:\(anonymous namespace\)::)?(?:{classes})(?:<.*>)?::Compute\b"
     return _rule(part, "tensorflow", pattern, reason)
 
@@ -209,7 +209,6 @@ def is_python(frame: str) -> bool:
 
 @lru_cache(maxsize=65536)
 def _part(rule: FrameRule, frame: str) -> str | None:
-    """The part of a stack with this frame by ``rule``; None where it does not find it."""
     match = rule.pattern.search(frame)
     if match is None:
         return None

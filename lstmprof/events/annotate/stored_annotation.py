@@ -67,14 +67,14 @@ def deciding_events(events: StoredEvents) -> EventTable:
 
 
 def _first_of_each(keys: Ints) -> Ints:
-    """The first place of each of ``keys``, which are numbered from 0 on."""
+    """Return the first place of each key; keys are numbered from 0."""
     first = np.empty(int(keys.max(initial=-1)) + 1, dtype=np.int64)
     first[keys[::-1]] = np.arange(len(keys))[::-1]  # the last write is the first of its key
     return first
 
 
 def _last_of_each(keys: Ints, end_ns: Ints) -> Ints:
-    """Of each of ``keys`` the place that ends last, the first of those that end together."""
+    """Return for each key the place that ends last, the first of several."""
     latest = np.full(int(keys.max(initial=-1)) + 1, UNKNOWN)
     np.maximum.at(latest, keys, end_ns)
     last = np.flatnonzero(end_ns == latest[keys])
@@ -195,7 +195,7 @@ class _Joined:
         self._external.add(self._number(external), rows, kinds, ranks, external)
 
     def _add_numbered(self, part: EventTable) -> bool:
-        """Add the ops that autograd numbered; whether one is a backward op."""
+        """Add the ops that autograd numbered; return whether one is a backward op."""
         number = part.ints("sequence_number", UNKNOWN)
         thread = part.ints("forward_thread", 0)
         rows = np.flatnonzero(part.is_kind("op") & (number >= 0))
@@ -215,7 +215,6 @@ class _Joined:
         self._ask_for_op(row[asks], kind[asks], rank[asks], external[asks])
 
     def _join_named_ops(self) -> None:
-        """Join activities without a launch to the ops that they name."""
         for part in self._events.parts(("event_id", "kind", "rank", "external_id")):
             external, rank = (part.ints(name, UNKNOWN) for name in ("external_id", "rank"))
             rows = np.flatnonzero(part.is_kind("op") & (external > 0))
@@ -230,7 +229,7 @@ class _Joined:
             self._move(row[op != NONE], row[op[op != NONE]])
 
     def _move(self, rows: Ints, to_rows: Ints) -> None:
-        """Let the events ``rows`` be of the batches that have ``to_rows``."""
+        """Assign events to the batches of ``to_rows``."""
         own, other = self._events.batch_of(rows), self._events.batch_of(to_rows)
         moves = own != other
         self.leavers.add(own[moves], rows[moves])
@@ -256,7 +255,7 @@ _OF_JOINS = (
 def _table(
     row: Ints, kind: Ints, rank: Ints, start_ns: Ints | None = None, **columns: Ints
 ) -> EventTable:
-    """Columns of some events, sorted, ``UNKNOWN`` for null; a row is as good as a start."""
+    """Make sorted columns of some events, ``UNKNOWN`` for null; a row number serves as start."""
     kinds = pa.DictionaryArray.from_arrays(pa.array(kind, pa.int32()), list(KINDS))
     nulls = pa.nulls(len(row), pa.int64())
     times = {"start_ns": row if start_ns is None else start_ns, "dur_ns": np.zeros_like(row)}
@@ -308,7 +307,6 @@ def _numbered_anew(events: StoredEvents, coded: pa.Table) -> EventTable:
 
 
 def _runs_at(events: EventTable, at_ns: int) -> Flags:
-    """Which of ``events`` are host events that have not ended before ``at_ns``."""
     return np.asarray((thread_ids(events) >= 0) & (events.end_ns >= at_ns), dtype=np.bool_)
 
 
@@ -336,7 +334,7 @@ class _Derived:
         self._of_guests.add(batches, rows, *(column[guests] for column in values))
 
     def _values(self, derived: EventTable, name: str, rows: Ints) -> Ints:
-        """A derived column as integers: rows of the whole table, steps, places among texts."""
+        """Return a derived column as integers: rows of the whole table, steps, text places."""
         if name in _TEXTS:
             codes, texts = derived.texts(name)
             self._texts[name] = texts or self._texts.get(name, [])

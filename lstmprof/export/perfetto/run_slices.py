@@ -102,7 +102,6 @@ class Slices:
         ]
 
     def _arguments(self, events: EventTable, rows: Ints) -> list[bytes]:
-        """The arguments of each row: those that are known."""
         op = events.rows_named("op_id")[rows]
         codes, names = events.texts("name")
         code_of_op = np.where(op == NONE, NONE, codes[op])
@@ -241,14 +240,14 @@ def activities(packed: Packed) -> Iterator[Activities]:
 
 
 def _queue(of: Activities) -> tuple[Ints, Ints]:
-    """Activities that were enqueued and had not ended, as the table of launches counts them."""
+    """Count enqueued activities that have not ended, like the launches table."""
     enqueued = of.returned_ns[of.launched]
     done = np.maximum(of.end_ns[of.launched], enqueued)
     return _summed(enqueued, done, np.ones(len(done), dtype=np.int64))
 
 
 def _bandwidth(of: Activities) -> tuple[Ints, NDArray[np.float64]]:
-    """Bytes over time of the copies under way, of several their sum: in GB/s."""
+    """Return the summed bandwidth of the running copies in GB/s."""
     told = (of.copied_bytes > 0) & (of.end_ns > of.start_ns)
     start, end = of.start_ns[told], of.end_ns[told]
     # in bytes per second, whole ones, so that the sum is 0 again when the last has ended
@@ -258,7 +257,7 @@ def _bandwidth(of: Activities) -> tuple[Ints, NDArray[np.float64]]:
 
 
 def _busy_share(of: Activities) -> tuple[Ints, NDArray[np.float64]]:
-    """Share of each part of the time in which it had work, in percent."""
+    """Return the busy share of each stretch of time in percent."""
     first, last = int(of.start_ns.min()), int(of.end_ns.max())
     length = max(-(-(last - first) // PARTS), LEAST_PART_NS)
     begins = np.arange(first, last, length, dtype=np.int64)
@@ -268,7 +267,7 @@ def _busy_share(of: Activities) -> tuple[Ints, NDArray[np.float64]]:
 
 
 def _summed(start: Ints, end: Ints, amounts: Ints) -> tuple[Ints, Ints]:
-    """The sum of the ``amounts`` of what runs, at each instant at which it changes."""
+    """Sum the ``amounts`` of what runs, at each instant of change."""
     at_ns = np.concatenate([start, end])
     change = np.concatenate([amounts, -amounts])
     order = np.argsort(at_ns, kind="stable")

@@ -352,7 +352,7 @@ class Tracks:
         return self._devices[key]
 
     def _process(self, rank: int | None, pid: int | None) -> tuple[int, int]:
-        """The number of a process in the trace, and its track."""
+        """Return a process's number in the trace, and its track."""
         key = rank, pid
         if key not in self._processes:
             named = self._name if rank is None else f"rank {rank}"
@@ -364,7 +364,7 @@ class Tracks:
         return self._processes[key]
 
     def _id(self, given: int | None, process: int = 0) -> int:
-        """``given``, or a new number where that is none of a system or has been used."""
+        """Return ``given``, or a new number if it is missing or taken."""
         is_one = given is not None and 0 < given < _FIRST_FREE_ID
         if given is None or not is_one or (process, given) in self._ids:
             return next(self._free_ids)
@@ -373,5 +373,5 @@ class Tracks:
 
 
 def _whose(where: Where) -> bytes:
-    """What a track says of itself, for who reads it again."""
+    """Return a track's JSON description, which the reader parses again."""
     return description(msgspec.json.encode(where).decode())

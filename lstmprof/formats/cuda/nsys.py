@@ -40,10 +40,9 @@ _Metric = tuple[int, int]
 
 
 def add_gpu_metrics(database: Tables, devices: Mapping[int, int], collected: Collected) -> int:
-    """Add the values to ``collected``, times as they are written; how many were left out.
+    """Add metric values with unshifted times; return how many were left out.
 
-    ``devices`` are numbers by those of GPUs; of another GPU, or without a name or number, a value
-    is left out.
+    ``devices`` maps GPU numbers. Values of other GPUs, or without name or number, are left out.
     """
     if _METRICS not in database.columns:
         return 0
@@ -99,9 +98,9 @@ _OF_HOST = (0, 1)  # pageable, pinned
 
 
 def add_memory(database: Tables, renumbered: Callable[[Batch], Batch], collected: Collected) -> int:
-    """Add the changes of memory to ``collected``, times as they are written; how many say none.
+    """Add memory changes with unshifted times; return how many are unusable.
 
-    ``renumbered`` mends device numbers.
+    ``renumbered`` corrects device numbers.
     """
     if _MEMORY not in database.columns:
         return 0
@@ -152,7 +151,7 @@ _MAX_COMPLAINTS = 3
 
 
 def is_own_table(name: str) -> bool:
-    """Whether Nsight Systems calls a table so; nvprof may, too."""
+    """Return whether Nsight Systems has a table of this name; nvprof may have it too."""
     return name in _OWN or name.startswith(_CUPTI)
 
 
@@ -210,7 +209,7 @@ def profile(path: Path | str, database: Tables) -> Profile:
 
 
 def _missing(recorded: CudaEvents, graphs: int, complaints: list[str]) -> Iterator[str]:
-    """What the profiler complained of where it recorded no activity, and graphs it did not open."""
+    """Yield the profiler's complaints if it recorded no activity, and unopened graphs."""
     if not recorded.activities:
         yield from (f"the profiler logged: {line}" for line in complaints[1:])
     if graphs:
@@ -234,7 +233,7 @@ def _without_place(values: int) -> Iterator[str]:
 
 
 def _started_ns(database: Tables) -> int | None:
-    """When the session began, since 1970: what times are counted from."""
+    """Return when the session began, since 1970; other times count from it."""
     table = "TARGET_INFO_SESSION_START_TIME"
     if table not in database.columns:
         return None
@@ -243,7 +242,6 @@ def _started_ns(database: Tables) -> int | None:
 
 
 def _complaints(database: Tables) -> list[str]:
-    """The first of the profiler's warnings and errors about CUDA and NVTX."""
     table = "DIAGNOSTIC_EVENT"
     if table not in database.columns:
         return []
@@ -255,7 +253,7 @@ def _complaints(database: Tables) -> list[str]:
 
 
 def _metadata(database: Tables) -> dict[str, Any]:
-    """The version of Nsight Systems and of the export's schema, where they are written."""
+    """Return the versions of Nsight Systems and of the export's schema."""
     for table in _META_DATA:
         if {"name", "value"} <= database.columns.get(table, frozenset()):
             names, values = database.texts(table, "name"), database.texts(table, "value")

@@ -43,12 +43,11 @@ _OF_GPU = ("computeMajor", "computeMinor", "smCount", "threadsPerWarp")
 
 @dataclass(frozen=True)
 class Devices:
-    """``names`` and ``facts`` by device number; ``gpus`` are numbers by (pid, deviceId), or none.
+    """``names`` and ``facts`` by device number, and the numbers by Nsight's identifiers.
 
-    ``of_gpus`` are device numbers by those that Nsight Systems gives the GPUs. There are ``gpus``
-    where the two differ. ``deviceId`` is what CUDA calls the device in its process;
-    with CUDA_VISIBLE_DEVICES two processes may call two GPUs 0. ``TARGET_INFO_CUDA_DEVICE`` (since
-    2024) says which GPU is meant.
+    ``of_gpus`` maps Nsight's GPU numbers. ``deviceId`` is CUDA's number within a process: with
+    CUDA_VISIBLE_DEVICES two processes may call two GPUs 0. ``TARGET_INFO_CUDA_DEVICE`` (since 2024)
+    resolves that; ``gpus`` maps (pid, deviceId) if the numbers differ, and is empty otherwise.
     """
 
     names: Mapping[int, str]
@@ -57,7 +56,7 @@ class Devices:
     of_gpus: Mapping[int, int]
 
     def renumbered(self, batch: Batch) -> Batch:
-        """``batch`` with the numbers of ``gpus``."""
+        """Replace the device numbers by those of ``gpus``."""
         if not self.gpus:
             return batch
         pid, device = batch.ints["pid"], batch.ints["device"]
@@ -67,7 +66,7 @@ class Devices:
 
 
 def devices_of(database: Tables) -> Devices:
-    """The devices of an export, without names where it has none."""
+    """Return an export's devices; names may be missing."""
     listed = database.strings(_GPUS, "id", "name")
     gpu_names = {number: name for number, name in listed.items() if number >= 0}
     facts = device_facts(database, _GPUS, _OF_GPU)
@@ -86,7 +85,7 @@ def devices_of(database: Tables) -> Devices:
 def _placed_once(
     gpus: Mapping[int, int], names: Mapping[int, str], facts: Mapping[int, DeviceFacts]
 ) -> Devices:
-    """The devices of which each number is of one of the ``gpus``."""
+    """Return the devices if each number means exactly one of the ``gpus``."""
     of_gpus = {gpu: number for number, gpu in gpus.items() if number >= 0}
     return Devices(_by_number(gpus, names), _by_number(gpus, facts), {}, of_gpus)
 
@@ -96,7 +95,7 @@ def _by_number(gpus: Mapping[int, int], of_gpus: Mapping[int, _Of]) -> dict[int,
 
 
 def _ordinals(database: Tables) -> dict[int, int]:
-    """Nsight's number of each GPU by CUDA's, where the table has it, else by itself."""
+    """Map CUDA's device number to Nsight's, or to itself if the table lacks it."""
     if _GPUS not in database.columns:
         return {}
     read = database.ints(_GPUS, "id", "cuDevice")
@@ -105,13 +104,13 @@ def _ordinals(database: Tables) -> dict[int, int]:
 
 
 class Contexts:
-    """The device on which each context has its activities."""
+    """The device of each context, learned from its activities."""
 
     def __init__(self) -> None:
         self._devices: dict[int, int] = {}
 
     def noted(self, busy: Batch) -> Batch:
-        """``busy``, whose contexts are known from now on."""
+        """Learn the contexts of ``busy``, and return it."""
         contexts, first = np.unique(_context_key(busy.ints), return_index=True)
         devices = busy.ints["device"][first].tolist()
         for context, device in zip(contexts.tolist(), devices, strict=True):
@@ -119,7 +118,7 @@ class Contexts:
         return busy
 
     def devices(self, ints: Mapping[str, Ints]) -> Ints:
-        """The device of each event's context, where it is known, else its own."""
+        """Return the device of each event's context if known, else the event's own."""
         contexts, codes = np.unique(_context_key(ints), return_inverse=True)
         is_known = np.array([context in self._devices for context in contexts.tolist()], bool)
         devices = np.array([self._devices.get(c, UNKNOWN) for c in contexts.tolist()], np.int64)
@@ -159,7 +158,7 @@ _UNNAMED = "unnamed"
 
 
 def events_of(database: Tables, devices: Devices) -> CudaEvents:
-    """Every event of an export, on the devices that its numbers mean."""
+    """Return every event of an export with its real device number."""
     strings = database.strings("StringIds", "id", "value")
     contexts = Contexts()
     busy = map(contexts.noted, _activities(database, strings))
@@ -180,7 +179,7 @@ def events_of(database: Tables, devices: Devices) -> CudaEvents:
 
 
 def _activities(database: Tables, strings: Mapping[int, str]) -> Iterator[Batch]:
-    """Kernels, whole CUDA graphs, copies and memsets."""
+    """Yield kernels, whole CUDA graphs, copies and memsets."""
     known = np.array(list(strings), np.int64)
     for table, kind in _ACTIVITIES.items():
         if table in database.columns:
@@ -224,7 +223,7 @@ def _placed(read: Mapping[str, Ints]) -> dict[str, Ints]:
 
 
 def _first_present(read: Mapping[str, Ints], known: Ints) -> Ints:
-    """The number of each kernel's first name that is among the ``known`` texts."""
+    """Return the number of each kernel's first name among the ``known`` texts."""
     columns = [read[column] for column in _KERNEL_NAMES if column in read]
     chosen = columns.pop() if columns else read["start"]
     for column in reversed(columns):
@@ -233,7 +232,7 @@ def _first_present(read: Mapping[str, Ints], known: Ints) -> Ints:
 
 
 def _synchronizations(database: Tables, contexts: Contexts) -> Iterator[Batch]:
-    """Waits on a device, of the device on which their context has its activities.
+    """Yield waits on the device on which their context has its activities.
 
     The second process of a report writes its own device 1 as 0 here (seen in 2026.2).
     """
@@ -247,7 +246,6 @@ def _synchronizations(database: Tables, contexts: Contexts) -> Iterator[Batch]:
 
 
 def _calls(database: Tables, strings: Mapping[int, str]) -> Iterator[Batch]:
-    """Calls of the CUDA runtime and driver."""
     columns = ("start", "end", "globalTid", "correlationId", "nameId")
     for table in _CALLS:
         for read in database.int_chunks(table, *columns) if table in database.columns else ():
@@ -259,7 +257,7 @@ def _calls(database: Tables, strings: Mapping[int, str]) -> Iterator[Batch]:
 
 
 def _overheads(database: Tables, strings: Mapping[int, str]) -> Iterator[Batch]:
-    """The profiler's own work; what CUDA does by itself (a full command buffer) is a call's."""
+    """Yield the profiler's own work; CUDA's own work (a full command buffer) belongs to a call."""
     columns = ("start", "end", "globalTid", "nameId")
     for table in _OVERHEADS:
         for read in database.int_chunks(table, *columns) if table in database.columns else ():
@@ -272,7 +270,7 @@ def _overheads(database: Tables, strings: Mapping[int, str]) -> Iterator[Batch]:
 
 
 def _ranges(database: Tables, strings: Mapping[int, str]) -> Iterator[Batch]:
-    """NVTX ranges; one that was open when the capture ended has ``UNKNOWN`` for its end."""
+    """Yield NVTX ranges; ``UNKNOWN`` ends a range still open when the capture ended."""
     if _RANGES not in database.columns:
         return
     types = _range_types(database)
@@ -286,7 +284,6 @@ def _ranges(database: Tables, strings: Mapping[int, str]) -> Iterator[Batch]:
 
 
 def _range_times(database: Tables) -> Iterator[Batch]:
-    """When NVTX ranges begin and end."""
     if _RANGES in database.columns:
         types = _range_types(database)
         for read in database.int_chunks(_RANGES, *_OF_RANGE):
@@ -295,7 +292,7 @@ def _range_times(database: Tables) -> Iterator[Batch]:
 
 
 def _is_range(read: Mapping[str, Ints], types: list[int]) -> np.ndarray:
-    """Which events are ranges, by their type where they have one, else by their end."""
+    """Return which events are ranges, by type if recorded, else by their end."""
     type_ = read["eventType"]
     of_type = np.where(type_ == UNKNOWN, read["end"] != UNKNOWN, np.isin(type_, types))
     return np.asarray(of_type & (read["start"] != UNKNOWN), dtype=np.bool_)
@@ -308,7 +305,9 @@ def _range_types(database: Tables) -> list[int]:
 
 
 def _threaded(read: Mapping[str, Ints]) -> dict[str, Ints]:
-    """Times, pid and tid; ``globalTid`` holds machine, process and thread in 16, 24 and 24 bits."""
+    """Return times, pid and tid; ``globalTid`` packs machine, process and thread in 16, 24 and 24
+    bits.
+    """
     thread = read["globalTid"]
     has_thread = thread != UNKNOWN
     return {
@@ -320,5 +319,5 @@ def _threaded(read: Mapping[str, Ints]) -> dict[str, Ints]:
 
 
 def whole_graphs(database: Tables) -> int:
-    """How many runs of a CUDA graph were recorded as one activity each."""
+    """Count runs of CUDA graphs that were recorded as one activity each."""
     return len(database.ints(_GRAPHS, "start")["start"]) if _GRAPHS in database.columns else 0

@@ -65,9 +65,9 @@ Ints = NDArray[np.int64]
 
 
 class Sample(NamedTuple):
-    """Some events that stand from byte ``at`` on; the first of them begins at ``begins_ns``.
+    """Some events from byte ``at`` on; the first of them begins at ``begins_ns``.
 
-    That is to the microsecond below, and 0 at the start of a file where it is unknown.
+    That time is rounded down to µs, and 0 at the start of a file if unknown.
     """
 
     at: int
@@ -84,7 +84,7 @@ _DECODER = msgspec.json.Decoder(list[_Begun])
 
 
 class Samples:
-    """Samples of the events that stand in ``file`` from byte ``start`` on, in their order."""
+    """Samples of the events in ``file`` from byte ``start`` on, in file order."""
 
     def __init__(self, file: OpenFile, start: int) -> None:
         self._file = file
@@ -123,9 +123,9 @@ class Samples:
         return self._samples[-1].at
 
     def before(self, until_ns: int) -> list[tuple[int, int]]:
-        """Stretches (first byte, byte after) in which events may begin before ``until_ns``.
+        """Return stretches (first byte, byte after) in which events may begin before ``until_ns``.
 
-        They begin and end where events do; what follows the last sample is not told of.
+        They begin and end between events, and do not reach beyond the last sample.
         """
         while True:
             at, begins_ns = np.array(self._samples, dtype=np.int64).T
@@ -146,7 +146,7 @@ class Samples:
         return bool(early[others].all())
 
     def _add(self, place: int, *, is_first: bool = False) -> bool:
-        """Add the sample at ``place``, or after it; False where none can be read, or is known."""
+        """Add a sample at or after ``place``; return False if none can be read or it is known."""
         sample = self._sample(place, is_first=is_first)
         if sample is None:
             return False
@@ -174,7 +174,7 @@ class Samples:
 
 
 def _may_begin(at: Ints, begins_ns: Ints, until_ns: int) -> Flags:
-    """Whether between each sample and the next events may begin before ``until_ns``."""
+    """Return for each gap between samples whether events may begin there before ``until_ns``."""
     before, after = begins_ns[:-1], begins_ns[1:]
     length = np.diff(at)
     pace = np.append(np.abs(after - before) / length, np.zeros(_OF_PACE))
@@ -184,9 +184,9 @@ def _may_begin(at: Ints, begins_ns: Ints, until_ns: int) -> Flags:
 
 
 def _timed(text: bytes) -> list[tuple[str, int]] | None:
-    """Category and begin, to the µs below, of the events in ``text`` that took time.
+    """Return category and begin (rounded down to µs) of the events with a duration.
 
-    None where it is no whole elements, or none at all.
+    None if the text is not whole elements, or has no such event.
     """
     try:
         events = _DECODER.decode(b"[" + text + b"]")
@@ -198,7 +198,7 @@ def _timed(text: bytes) -> list[tuple[str, int]] | None:
 
 
 def _begins_ns(ts_us: float | str | None) -> int | None:
-    """Whole µs of ``ts_us``, in ns; None where it is no possible time."""
+    """Return the whole µs of ``ts_us`` in ns, or None for an impossible time."""
     if ts_us is None:
         return None
     try:
@@ -221,9 +221,9 @@ _SHARES = (1 / 512, 1 / 256, 1 / 128, 1 / 64, 1 / 32)
 
 @dataclass(frozen=True)
 class Beginning:
-    """A profile of the events that begin before its first step, called ``name``, ends.
+    """A profile of the events that begin before the end of its first step, ``name``.
 
-    They are ``read_bytes`` of the ``file_bytes``.
+    These events are ``read_bytes`` of the file's ``file_bytes``.
     """
 
     profile: Profile
@@ -234,9 +234,9 @@ class Beginning:
 
 
 def beginning(path: Path, least_bytes: int) -> Beginning | None:
-    """The beginning of the plain Kineto file at ``path``, None where nothing sure can be said.
+    """Read the beginning of the plain Kineto file at ``path``, or return None if unsure.
 
-    So it is of a file of fewer than ``least_bytes``.
+    None also for files under ``least_bytes``.
     """
     try:
         if not path.is_file() or path.stat().st_size < least_bytes:
@@ -314,7 +314,7 @@ class _File:
 
 
 def _joined(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The ``stretches``, in order, those in one that follow each other."""
+    """Sort the stretches, and join those that follow each other."""
     joined: list[tuple[int, int]] = []
     for start, stop in stretches:
         if joined and joined[-1][1] == start:
@@ -347,7 +347,7 @@ def _beginning(file: _File) -> Beginning | None:
 
 
 def _first_step(events: EventTable, until_ns: int) -> Window | None:
-    """The first step, if the next one begins by then: all markers before are there."""
+    """Return the first step if the next one begins by ``until_ns``: earlier markers are read."""
     thread = thread_ids(events)
     markers = events.is_kind("step") & (thread >= 0)
     if len(np.unique(thread[markers])) != 1:
@@ -359,9 +359,9 @@ def _first_step(events: EventTable, until_ns: int) -> Window | None:
 def _of_step(
     file: _File, profile: Profile, step: Window, elsewhere: frozenset[str]
 ) -> Beginning | None:
-    """What began before the end of ``step``; ``elsewhere`` are categories of any events.
+    """Return what began before the end of ``step``; ``elsewhere`` are categories of other events.
 
-    None where devices are used, but not until then: what the host waits for is not known.
+    None if devices are used, but not yet: what the host waits for is unknown.
     """
     before = int(np.searchsorted(profile.events.start_ns, step.end_ns))
     events = profile.events.slice(0, before)

@@ -72,7 +72,7 @@ _FS_PER_NS = 10**6
 
 @lru_cache(maxsize=16384)
 def kind(category: str, name: str) -> str | None:
-    """The kind of a host or device event by its category (lower case), None for an unknown one."""
+    """Return the kind for a lower-case category, or None if it is unknown."""
     usual = KINDS.get(category)
     if usual is None and category.endswith(("_runtime", "_driver")):  # xpu, mtia, privateuse1
         return "runtime"
@@ -85,7 +85,7 @@ def kind(category: str, name: str) -> str | None:
 
 
 def femtoseconds(microseconds: object) -> int | None:
-    """A JSON number of microseconds (an int, or the text of a float), exact to the femtosecond."""
+    """Convert a JSON number of microseconds (int, or the text of a float) exactly."""
     if isinstance(microseconds, int) and not isinstance(microseconds, bool):
         return microseconds * _FS_PER_US
     if not isinstance(microseconds, str) or len(microseconds) > 64:
@@ -103,7 +103,7 @@ def femtoseconds(microseconds: object) -> int | None:
 
 
 def interval(event: dict[str, Any]) -> tuple[int, int] | str:
-    """(start, length) in whole ns, each end rounded from the exact time, or what is wrong."""
+    """Return (start, length) in whole ns, each end rounded from the exact time, or the fault."""
     start = femtoseconds(event.get("ts"))
     if start is None:
         return "they have no readable start"
@@ -120,7 +120,7 @@ def interval(event: dict[str, Any]) -> tuple[int, int] | str:
 
 
 def row(event: dict[str, Any], start_ns: int, dur_ns: int) -> Row:
-    """The event as a row; an event of unknown category is a range where it ran."""
+    """Make a row; an event of unknown category is a range where it ran."""
     category = str(event.get("cat")).lower()
     name = rows.clean(str(event.get("name", "")))
     args = event.get("args")
@@ -157,10 +157,10 @@ def row(event: dict[str, Any], start_ns: int, dur_ns: int) -> Row:
 def launched_with(
     block: object, grid: object, registers: object, shared: object, occupancy_percent: object
 ) -> str | None:
-    """What these arguments say a kernel was launched with; nothing where they name no block.
+    """Return a kernel's launch configuration; empty if the arguments name no block.
 
-    Without registers they are of ROCm, whose grid counts blocks or threads as the call counted
-    them that launched the kernel: it is unknown.
+    Arguments without registers are ROCm's. Its grid counts blocks or threads, depending on the
+    launching call, so the grid is unknown.
     """
     if block is None:
         return None
@@ -180,7 +180,7 @@ def launched_with(
 
 
 def _thread(event: dict[str, Any]) -> tuple[int | None, int | None]:
-    """(pid, tid): pid 0 or −1 (``python_function``, ``overhead``) and tid 0 beside it are none."""
+    """Return (pid, tid); pid 0 or −1 (``python_function``, ``overhead``) and its tid 0 are None."""
     pid, tid = rows.positive(event.get("pid")), rows.int64(event.get("tid"))
     return pid, tid if pid or tid else None
 
@@ -211,7 +211,7 @@ _PLAIN = ("", "value")
 
 
 def counts(event: dict[str, Any]) -> list[Count] | str:
-    """The values in an event that is no interval, or what is wrong with them."""
+    """Return the values of a counter event, or the fault."""
     phase, name = event.get("ph"), event.get("name")
     is_memory = phase == INSTANT and name == MEMORY
     args = event.get("args")
@@ -251,7 +251,7 @@ def _named(name: str, series: str) -> str:
 
 
 def _number(value: object) -> float | None:
-    """A JSON number: an int, or the text of a float."""
+    """Parse a JSON number: an int, or the text of a float."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         return None
     if not _NUMBER.fullmatch(str(value)):
@@ -279,9 +279,9 @@ _decode = msgspec.json.Decoder(list[_Memory]).decode
 
 
 def memory_table(time_ns: Ints, pid: Ints, args: Iterable[msgspec.Raw]) -> pa.Table | None:
-    """As ``counts`` of all ``[memory]`` events at once; None where one is written in an odd way.
+    """Convert all ``[memory]`` events at once, like ``counts``; None if one is unusual.
 
-    ``pid`` is 0 or less where there is none.
+    ``pid`` is 0 or less if there is none.
     """
     try:
         decoded = _decode(b"[" + b",".join(args) + b"]")
@@ -317,9 +317,9 @@ def _places(number: int, where: np.ndarray) -> tuple[Ints, np.ndarray]:
 
 
 def _packed(values: list[int]) -> Ints:
-    """``values`` as an array.
+    """Convert to an array.
 
     Raises:
-        struct.error: one is no int64.
+        struct.error: a value does not fit into int64.
     """
     return np.frombuffer(struct.pack(f"{len(values)}q", *values), dtype=np.int64)

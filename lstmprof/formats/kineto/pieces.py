@@ -52,10 +52,7 @@ _REMEMBERED_LISTS, _SHORT_BYTES = 2**14, 2**10
 
 @dataclass(frozen=True)
 class Piece:
-    """What a piece holds: columns of the events table, in memory or in a file for a ``Spool``.
-
-    So are those of its ``counters``, if it has any.
-    """
+    """Columns of the events table, in memory or in a file for a ``Spool``, and counters."""
 
     columns: pa.Table | Path
     rows: int
@@ -65,7 +62,9 @@ class Piece:
 
 
 def read(label: Path | str, text: bytes, spooled: Path | None = None) -> Piece | None:
-    """The events in ``text``, None where it is no whole elements; columns in ``spooled`` if given.
+    """Read the events in ``text``, or return None if it is not whole elements.
+
+    Columns go to the file ``spooled`` if given.
 
     Raises:
         ProfileError: there is no room for ``spooled``.
@@ -79,7 +78,7 @@ def read(label: Path | str, text: bytes, spooled: Path | None = None) -> Piece |
 
 
 def _spooled(piece: Piece, path: Path) -> Piece:
-    """``piece`` with its columns in ``path`` and a file beside it."""
+    """Move the columns of ``piece`` to ``path`` and a file beside it."""
     if piece.rows:
         write_chunk(path, piece.columns)
         piece = replace(piece, columns=path)
@@ -106,7 +105,7 @@ class Part(NamedTuple):
 
 
 def read_part(part: bytes | Part, spooled: Path) -> Piece | None:
-    """As ``read``, of a text or of the part of a file that holds it."""
+    """Read a text, or the part of a file that has it, like ``read``."""
     return read("piece", part if isinstance(part, bytes) else part.content, spooled)
 
 
@@ -123,10 +122,10 @@ def _read_rows(label: Path | str, text: bytes) -> Piece | None:
 
 
 def read_columns(text: bytes) -> Piece:
-    """The events in ``text``, the elements of a JSON array without its brackets.
+    """Read the events in ``text``, the elements of a JSON array without its brackets.
 
     Raises:
-        OddError: ``text`` is no such elements, or one is written in an unusual way.
+        OddError: the text is not whole elements, or an event is unusual.
     """
     try:
         return _columns(Records(text))
@@ -151,7 +150,7 @@ def _columns(records: Records) -> Piece:
 
 
 def _counters(records: Records) -> pa.Table | None:
-    """The counters, by columns where all of them are of memory."""
+    """Return the counters, by columns if all are memory counters."""
     events = records.counters
     if Counter in set(map(type, events)):
         return _one_by_one(events)
@@ -178,7 +177,7 @@ def _one_by_one(events: Sequence[Instant]) -> pa.Table | None:
 
 
 def _pids(written: Sequence[int | str]) -> Ints:
-    """The process of each, 0 where there is none; most are of few."""
+    """Return each event's process, or 0; most rows share a few values."""
     numbers = {pid: rows.positive(pid) or 0 for pid in set(written)}
     return np.fromiter(map(numbers.__getitem__, written), np.int64, len(written))
 
@@ -249,7 +248,7 @@ def _natural(values: Ints) -> pa.Array:
 
 
 def _texts(codes: Ints, values: Sequence[str | None]) -> pa.DictionaryArray:
-    """The texts of ``codes``; a value may be there twice, or be None."""
+    """Return the texts of ``codes``; ``values`` may repeat or be None."""
     distinct = pa.array(values, pa.string()).dictionary_encode()
     places = distinct.indices.fill_null(-1).to_numpy()
     indices = places[codes] if len(codes) else np.empty(0, dtype=np.int32)
@@ -276,7 +275,7 @@ _short_list = lru_cache(_REMEMBERED_LISTS)(_list)
 
 
 def _times(starts: bytes, lengths: bytes) -> tuple[Ints, Ints]:
-    """(start, length) in whole ns, each end rounded from the exact time."""
+    """Return (start, length) in whole ns, each end rounded from the exact time."""
     start, start_decimals = _digits(starts)
     dur, dur_decimals = _digits(lengths)
     if max(start_decimals.max(initial=0), dur_decimals.max(initial=0)) > _NS_DECIMALS:
@@ -291,7 +290,7 @@ def _times(starts: bytes, lengths: bytes) -> tuple[Ints, Ints]:
 
 
 def _within_int64(values: Ints, factor: Ints) -> Ints:
-    """``values`` times ``factor``, neither of them negative."""
+    """Multiply non-negative numbers."""
     if int(values.max(initial=0)) * int(factor.max(initial=1)) > rows.MAX_NS:
         raise OddError
     return values * factor
@@ -314,13 +313,15 @@ def _rounded_times(
 
 
 def _microseconds(value: Ints, decimals: Ints) -> tuple[Ints, Ints]:
-    """(whole µs, femtoseconds beyond) of decimal numbers, given as their digits."""
+    """Split decimal numerals into (whole µs, femtoseconds beyond)."""
     scale = 10**decimals
     return value // scale, value % scale * (_FS_PER_US // scale)
 
 
 def _digits(numerals: bytes) -> tuple[Ints, Ints]:
-    """(digits as an integer, decimals) of decimal numbers with no sign, a null byte after each."""
+    """Parse unsigned decimals, each with a null byte after it, into (digits as an integer,
+    decimals).
+    """
     text = np.frombuffer(numerals, dtype=np.uint8)
     marks = np.flatnonzero(text - ord("0") > 9)  # unsigned: what is below 0 wraps around
     is_end, is_dot = text[marks] == 0, text[marks] == ord(".")

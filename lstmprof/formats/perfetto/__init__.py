@@ -124,7 +124,7 @@ class _Counts:
 
 
 def _own(raw: RawFile, found: Outline, facts: writers.Facts) -> Profile:
-    """The profile that was exported."""
+    """Return the profile that lstmprof exported."""
     drawn = {number for number, track in found.tracks.items() if writers.is_drawn(track)}
     places = {n: writers.where(track.description) for n, track in found.tracks.items()}
     counts, collected = _Counts(places), _Events()
@@ -216,7 +216,7 @@ class _Foreign:
         return self._joined(kineto_row(event, *timed), slice_.flows)
 
     def _joined(self, row: Row, flows: tuple[int, ...]) -> Row:
-        """``row`` with a correlation by its arrows, where it is joined by nothing else."""
+        """Give ``row`` a correlation from its arrows if it has no other."""
         if row.correlation_id is not None or row.kind not in _JOINED or not flows:
             return row
         known = (self._arrows[flow] for flow in flows if flow in self._arrows)
@@ -245,7 +245,7 @@ class _Foreign:
         )
 
     def _header(self) -> dict[str, Any]:
-        """What Kineto's JSON has as its header, from the instants that its builder writes."""
+        """Return the header of Kineto's JSON from the instants that its builder writes."""
         said: dict[str, Any] = {}
         for instant in self._slices.instants:
             if instant.name in _HEADER:
@@ -261,7 +261,7 @@ _HEADER = {"trace_metadata": "", "device_properties": "deviceProperties"}
 
 
 def _parsed(name: str, value: Any) -> Any:
-    """JSON inside a text, else the text; devices stand one after another."""
+    """Parse JSON inside a text, else return the text; devices stand one after another."""
     if not isinstance(value, str):
         return value
     listed = f"[{value}]" if _HEADER[name] and not value.startswith("[") else value

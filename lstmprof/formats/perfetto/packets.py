@@ -41,7 +41,7 @@ _FIXED_BYTES = {1: 8, 5: 4}
 
 
 def begins(head: bytes) -> bool:
-    """Whether a file that begins with ``head`` is a row of packets."""
+    """Return whether a file that begins with ``head`` is a sequence of packets."""
     at, own = 0, False
     try:
         while head[at : at + 1] == bytes([_TAG]):
@@ -63,10 +63,10 @@ def begins(head: bytes) -> bool:
 
 
 def _after(content: bytes, wire: int, at: int) -> int:
-    """Where the value of this type that begins at ``at`` ends.
+    """Return where the value at ``at`` ends.
 
     Raises:
-        ValueError: there is no such type, or the value is cut.
+        ValueError: the wire type does not exist, or the value is cut.
     """
     if wire == 0:
         return varint(content, at)[1]
@@ -120,7 +120,7 @@ def packets(raw: RawFile, message: Any) -> Iterator[Any]:
 
 
 def refuse_zstd(raw: RawFile, packet: Any) -> None:
-    """Raises ProfileError where ``packet`` holds others in a compression that is not read."""
+    """Raise ProfileError if ``packet`` contains zstd-compressed packets."""
     if packet.zstd_compressed_packets:
         fault = "is a Perfetto trace with zstd-compressed packets"
         raise ProfileError(raw.path, fault, "run traceconv decompress_packets first")
@@ -144,7 +144,7 @@ def _unpacked(raw: RawFile, packed: bytes, most_bytes: int) -> bytes:
 
 
 def _contents(raw: RawFile) -> Iterator[tuple[int, bytes]]:
-    """(where it stands, the bytes) of each packet."""
+    """Yield (position, bytes) of each packet."""
     whole = raw.length
     base, window, at = 0, b"", 0  # ``at`` counts from ``base``
     while base + at < whole:

@@ -31,7 +31,7 @@ _DEEPEST_TRACK = 32
 
 @dataclass(frozen=True)
 class Track:
-    """What is said of a track; ``process`` and ``thread`` are the names of such."""
+    """The description of a track; ``process`` and ``thread`` are names."""
 
     name: str = ""
     parent: int = 0
@@ -44,10 +44,10 @@ class Track:
 
 @dataclass(frozen=True)
 class Outline:
-    """What a trace says of its tracks, by number, and when in 1970's nanoseconds its clock began.
+    """The tracks of a trace, by number, and its clock's start in ns since 1970.
 
-    ``children`` and ``parents`` are tracks that say nothing else. A thread that is told of by its
-    sequence alone has the number ``of_sequence``.
+    ``children`` and ``parents`` are tracks with no further description. ``of_sequence`` is the
+    number of a thread described by its sequence alone.
     """
 
     tracks: dict[int, Track]
@@ -63,7 +63,7 @@ class Outline:
         return children[order], np.array(self.parents, np.uint64)[order]
 
     def own(self, number: int) -> int:
-        """The track that ``number`` stands for: itself, or its parent where it is only a child."""
+        """Return the track of ``number``, or its parent if it is only a child."""
         children, parents = self._sorted
         for _ in range(_DEEPEST_TRACK):
             if number in self.tracks or number < 0:
@@ -75,7 +75,7 @@ class Outline:
         return number
 
     def above(self, number: int) -> Iterator[Track]:
-        """The track and those that it is in, inside out."""
+        """Return the track and its ancestors, inside out."""
         for _ in range(_DEEPEST_TRACK):
             number = self.own(number)
             track = self.tracks.get(number)
@@ -163,7 +163,7 @@ IMPOSSIBLE = "their time is invalid"
 
 
 class Slice(NamedTuple):
-    """A slice; ``number`` counts the slices of the trace as they begin, an instant has none."""
+    """A slice; ``number`` counts slices by begin; instants have no number."""
 
     number: int
     track: int
@@ -223,10 +223,10 @@ class _Sequence:
 
 
 class Slices:
-    """Reads the slices of ``raw``; ``left_out`` counts those that are none, by the reason.
+    """Reads the slices of ``raw``; ``left_out`` counts the others by reason.
 
-    Those on tracks that are ``skipped`` are not read; ``flows`` are where they are asked for.
-    ``counted`` is told the track, the time and the value of each counter.
+    ``skipped`` tracks are not read; ``flows`` are read on request. ``counted`` is called with each
+    counter's track, time and value.
     """
 
     def __init__(
@@ -270,7 +270,7 @@ class Slices:
         self.left_out[NO_END] += sum(map(len, self._open.values()))
 
     def _event(self, packet: Any, at_ns: int | None, sequence: _Sequence) -> Slice | None:
-        """The slice that ends with the event of ``packet``, if one does."""
+        """Return the slice that ends with this event, or None."""
         event = packet.event
         number = event.track_uuid or sequence.track or of_sequence(packet.sequence)
         if event.type == _COUNTER and self._counted and at_ns is not None:
@@ -319,7 +319,7 @@ class Slices:
         return None
 
     def _set_clocks(self, clocks: Any, sequence: _Sequence) -> None:
-        """Take ``clocks``, all read at one instant."""
+        """Set clocks from a snapshot of one instant."""
         by_id = {clock.clock_id: clock for clock in clocks}
         own = by_id.get(BOOTTIME)
         now_ns = own.timestamp * (own.unit_multiplier_ns or 1) if own is not None else None
@@ -333,7 +333,7 @@ class Slices:
                 self._clocks[number] = _Clock(clock.timestamp, ns, unit_ns)
 
     def _time(self, packet: Any, sequence: _Sequence) -> int | None:
-        """When ``packet`` was, in ns of the trace's clock; None where nothing says."""
+        """Return a packet's time on the trace's clock in ns, or None."""
         number = packet.clock_id or sequence.clock or BOOTTIME
         units: int = packet.timestamp
         if _FIRST_OWN_CLOCK <= number <= _LAST_OWN_CLOCK:
@@ -352,7 +352,7 @@ class Slices:
 
     @staticmethod
     def _category(event: Any, sequence: _Sequence) -> str:
-        """The first of its categories; empty where it has none."""
+        """Return the first category, or an empty text."""
         if event.category_iids:
             return sequence.text("categories", event.category_iids[0])
         return rows.clean(text(event.categories[0])) if event.categories else ""
@@ -372,7 +372,7 @@ _MOST_INSTANTS = 1000
 
 
 def _flows(event: Any) -> tuple[int, ...]:
-    """The arrows that begin, go on or end at a slice."""
+    """Return the ids of the arrows at a slice."""
     kinds = (event.flow_ids, event.terminating_flow_ids, event.old_flow_ids)
     return tuple(flow for ids in (*kinds, event.old_terminating_flow_ids) for flow in ids)
 

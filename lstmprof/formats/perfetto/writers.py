@@ -71,7 +71,7 @@ _SPANS = "profiler_spans_ns"
 
 
 class Where(msgspec.Struct, omit_defaults=True):
-    """Whose a track is; ``thread`` is one of the host's, ``counter`` what the profile calls it."""
+    """The owner of a track: ``thread`` is a host thread, ``counter`` the profile's own name."""
 
     rank: int | None = None
     pid: int | None = None
@@ -84,7 +84,7 @@ class Where(msgspec.Struct, omit_defaults=True):
 
 
 class Facts(msgspec.Struct, omit_defaults=True):
-    """What a profile says as a whole; its times count from ``origin_ns`` before the trace's 0."""
+    """Facts about a whole profile; its times count from ``origin_ns`` before the trace's 0."""
 
     format: str
     origin_ns: int = 0
@@ -97,10 +97,10 @@ class Facts(msgspec.Struct, omit_defaults=True):
 
 
 def facts(path: object, description: str) -> Facts:
-    """The facts in the description of their track.
+    """Parse the facts from their track's description.
 
     Raises:
-        ProfileError: they are damaged.
+        ProfileError: the facts are damaged.
     """
     try:
         said = msgspec.json.decode(description, type=Facts)
@@ -119,7 +119,7 @@ def device_numbers(by_text: Mapping[str, Any]) -> dict[int, Any]:
 
 
 def where(description: str) -> Where:
-    """Whose a track is, by its description; of a damaged one nothing is known."""
+    """Parse a track's description; a damaged description gives an empty owner."""
     try:
         said = msgspec.json.decode(description or "{}", type=Where)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -139,12 +139,12 @@ def where(description: str) -> Where:
 
 
 def is_drawn(track: Track) -> bool:
-    """Whether ``track`` shows what is derived: the ledger, the steps or the phases."""
+    """Return whether ``track`` shows derived data: the ledger, the steps or the phases."""
     return track.tid is None and (track.name.startswith(LEDGER) or track.name in DERIVED)
 
 
 def row(slice_: Slice, place: Where) -> Row | None:
-    """The row of a slice on a track of ``place``; None where it does not say its kind."""
+    """Return the row of a slice on a track of ``place``; None if it has no kind."""
     said = slice_.arguments
     kind = said.get(KIND)
     if kind not in KINDS:
@@ -162,7 +162,7 @@ def row(slice_: Slice, place: Where) -> Row | None:
 
 
 def metadata(said: Mapping[str, Any], moved_ns: int, depth: int = 0) -> dict[str, Any]:
-    """Of a profile's metadata what is of the kinds that profiles have, spans ``moved_ns`` later."""
+    """Return the metadata fields that profiles have, with spans ``moved_ns`` later."""
     known: dict[str, Any] = {}
     for key, value in said.items():
         if key == _SPANS:
@@ -218,7 +218,7 @@ _GPU_PROCESS = re.compile(r"\[GPU \d+\]$")
 
 @dataclass(frozen=True)
 class Place:
-    """Where a track lies: the host's thread, or the stream of a device that its names tell."""
+    """The place of a track: a host thread, or a device's stream by its names."""
 
     pid: int | None
     tid: int | None
@@ -229,7 +229,7 @@ class Place:
 
 
 class Places:
-    """The places of the tracks of a trace; ``devices`` are the numbers of rocprofv3's GPUs."""
+    """The places of all tracks; ``devices`` are the numbers of rocprofv3's GPUs."""
 
     def __init__(self, outline: Outline) -> None:
         self._outline = outline
@@ -262,7 +262,7 @@ def _place(above: list[Track]) -> Place:
 
 
 def kineto_event(slice_: Slice, place: Place, builder: bool) -> dict[str, Any]:
-    """The slice as an event of Kineto's JSON; ``builder``: Kineto's own wrote it."""
+    """Make an event of Kineto's JSON; ``builder``: Kineto's own builder wrote it."""
     said = _unfolded(slice_.arguments) if builder else slice_.arguments
     category = slice_.category or (_category(slice_.name, said, place) if builder else "")
     if category == "operator" and "correlation_id" in said:  # an op's is the op's own
@@ -272,7 +272,7 @@ def kineto_event(slice_: Slice, place: Place, builder: bool) -> dict[str, Any]:
 
 
 def _unfolded(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that Kineto's builder folds into one, as in its JSON."""
+    """Return the arguments that Kineto's builder folds into one."""
     said = {name: value for name, value in arguments.items() if name != "metadata"}
     folded = arguments.get("metadata")
     if isinstance(folded, str):
@@ -287,7 +287,7 @@ def _unfolded(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _category(name: str, said: Mapping[str, Any], place: Place) -> str:
-    """The category that Kineto's JSON has for an event of this name, by what its arguments are."""
+    """Return the category that Kineto's JSON has, inferred from name and arguments."""
     if "grid" in said or "registers per thread" in said:
         return "kernel"
     for beginning, category in (("Memcpy", "gpu_memcpy"), ("Memset", "gpu_memset")):
@@ -307,7 +307,7 @@ def _category(name: str, said: Mapping[str, Any], place: Place) -> str:
 
 
 def rocprof_row(slice_: Slice, place: Place, places: Places) -> Row | None:
-    """The row of a slice of rocprofv3; None for what is left out, as by its JSON's reader."""
+    """Return the row of a rocprofv3 slice; None for what its JSON's reader skips too."""
     said, name = slice_.arguments, slice_.name
     timed = (slice_.start_ns, slice_.dur_ns)
     pid = places.only_pid if place.pid is None else place.pid
@@ -343,7 +343,7 @@ def rocprof_row(slice_: Slice, place: Place, places: Places) -> Row | None:
 
 
 def _source(agent: Any, places: Places) -> int | None:
-    """The GPU from which a copy comes: by its agent (``Agent-4``, or 4), or the only one."""
+    """Return a copy's source GPU: by its agent (``Agent-4`` or 4), or the only GPU."""
     number = _LAST_NUMBER.search(str(agent)[:_MOST_DIGITS])
     if number and int(number[1]) in places.devices:
         return places.devices[int(number[1])]

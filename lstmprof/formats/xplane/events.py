@@ -62,7 +62,7 @@ _DEEPEST = 3
 class Instruction:
     """``path`` in the user's program; ``operands`` of its product, ``(f32[6,16];f32[16,64])``.
 
-    Of its tanh, ``(f32[6,16])``, where it has no product.
+    Without a product, the operands are its tanh's, ``(f32[6,16])``.
     """
 
     path: str | None
@@ -102,7 +102,7 @@ def instructions(content: bytes) -> dict[tuple[str, str], Instruction]:
 
 
 def _path(op_name: bytes) -> str | None:
-    """The path; an argument's name is none."""
+    """Return the path, or None for the name of an argument."""
     return rows.clean(_text(op_name)) if b"/" in op_name else None
 
 
@@ -130,7 +130,7 @@ class _Operands:
     def _found(
         self, instruction: Any, computation: Any, depth: int, *, products: bool
     ) -> list[_Placed]:
-        """(instruction, its computation), in their order."""
+        """Return (instruction, its computation) in program order."""
         if _is_product(instruction) if products else instruction.opcode == b"tanh":
             return [(instruction, computation)]
         if instruction.opcode not in (b"fusion", b"call") or not depth:
@@ -158,7 +158,7 @@ def _elements(shape: Any) -> int:
 
 
 def _shape(shape: Any) -> str:
-    """``f32[6,16]``; empty for a tuple and for what no product and no tanh reads."""
+    """Return ``f32[6,16]``; empty for a tuple and for types that no product or tanh has."""
     element = _ELEMENTS.get(shape.element_type)
     return f"{element}[{','.join(map(str, shape.dimensions))}]" if element else ""
 
@@ -215,7 +215,9 @@ _HLO_PROTO = "Hlo Proto"
 def activity_row(
     name: str, stats: Stats, timed: tuple[int, int], place: tuple[int, int | None]
 ) -> Row | None:
-    """An event on stream ``place[1]`` of GPU ``place[0]``; None for what does not occupy it."""
+    """Make a row for stream ``place[1]`` of GPU ``place[0]``; None if it does not occupy the
+    stream.
+    """
     kind = activity_kind(name, stats)
     if kind is None:
         return None
@@ -237,7 +239,7 @@ def activity_row(
 
 
 def host_row(name: str, stats: Stats, timed: tuple[int, int], tid: int | None) -> Row | None:
-    """An event on the host thread ``tid``; None for bookkeeping."""
+    """Make a row for host thread ``tid``; None for bookkeeping."""
     name, encoded = decoded(name)
     stats = {**encoded, **stats}
     kind = host_kind(name, stats)
@@ -257,7 +259,7 @@ def host_row(name: str, stats: Stats, timed: tuple[int, int], tid: int | None) -
 
 
 def activity_kind(name: str, stats: Stats) -> str | None:
-    """The kind of an event on a stream's line, None for what does not occupy the device."""
+    """Return the kind of an event on a stream's line; None if it does not occupy the device."""
     if "kernel_details" in stats:
         return "kernel"
     if "memcpy_details" in stats or name.startswith(("Memcpy", "UnifiedMemory")):
@@ -284,7 +286,7 @@ def host_kind(name: str, stats: Stats) -> str | None:
 
 
 def decoded(name: str) -> tuple[str, dict[str, str]]:
-    """A TraceMe name without its metadata, and the metadata: ``step#step_num=3,_r=1#``."""
+    """Split a TraceMe name from its metadata: ``step#step_num=3,_r=1#``."""
     encoded = _ENCODED.fullmatch(name)
     if encoded is None:
         return name, {}
@@ -293,9 +295,9 @@ def decoded(name: str) -> tuple[str, dict[str, str]]:
 
 
 def with_instruction(stats: dict[str, Any], known: Instructions) -> dict[str, Any]:
-    """``stats`` with what is known of the XLA instruction that they name.
+    """Add the path (``tf_op``) and operands (``shape``) of the XLA instruction that ``stats`` name.
 
-    Its path as ``tf_op`` and the operands of its product as ``shape``, where they have none.
+    Existing stats stay.
     """
     instruction = known.get((str(stats.get("hlo_module")), str(stats.get("hlo_op"))))
     if instruction is None:
@@ -327,14 +329,14 @@ def op_name(stats: Stats) -> str | None:
 
 
 def moved_bytes(stats: Stats) -> int | None:
-    """The size of a copy or fill; AMD's tracer writes 0 where it does not know."""
+    """Return the size of a copy or fill; AMD's tracer writes 0 for unknown."""
     details = stats.get("memcpy_details", stats.get("memset_details"))
     size = _SIZE.search(details) if isinstance(details, str) else None
     return (int(size[1]) or None) if size else None
 
 
 def launched_with(stats: Stats) -> str | None:
-    """What the details of a kernel say that it was launched with."""
+    """Parse the launch configuration in a kernel's details."""
     written = stats.get("kernel_details")
     said = dict(_DETAIL.findall(written)) if isinstance(written, str) else {}
     parts = [rows.int64(said.get(name)) for name in ("static_shared", "dynamic_shared")]
@@ -361,7 +363,7 @@ def _is_float(written: str) -> bool:
 
 
 def inputs(stats: Stats) -> tuple[str | None, str | None]:
-    """(shapes, dtypes) as JSON, from TensorFlow's ``(half[4,384];float[])``."""
+    """Return (shapes, dtypes) as JSON, from TensorFlow's ``(half[4,384];float[])``."""
     listed = stats.get("shape")
     if not isinstance(listed, str) or not (listed.startswith("(") and listed.endswith(")")):
         return None, None
@@ -372,15 +374,15 @@ def inputs(stats: Stats) -> tuple[str | None, str | None]:
 
 
 def text(content: bytes) -> str:
-    """A text of the file; bytes of no encoding become U+FFFD."""
+    """Decode a text of the file; undecodable bytes become U+FFFD."""
     return content.decode("utf-8", errors="replace")
 
 
 class PlaneTables:
-    """Names and stats of one plane's events, to which these refer by number.
+    """Names and stats of one plane's events, which refer to these by number.
 
-    ``wanted`` names the stats that are read of all events; ``memory_events`` are those that tell
-    of memory, ``memory_stats`` what is read of these alone.
+    ``wanted`` names the stats to read from all events, ``memory_stats`` those to read only from
+    ``memory_events``.
     """
 
     def __init__(self, plane: Any) -> None:
@@ -422,7 +424,7 @@ class PlaneTables:
 
 
 def hlo_instructions(planes: list[tuple[str, Any]]) -> Instructions:
-    """What the modules of a profile say of their instructions."""
+    """Return the instructions of a profile's modules."""
     known: dict[tuple[str, str], Instruction] = {}
     for plane in (plane for name, plane in planes if name == HLO_PLANE):
         tables = PlaneTables(plane)

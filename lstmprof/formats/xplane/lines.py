@@ -66,7 +66,7 @@ class _Marks:
 
 
 def of_messages(tables: PlaneTables, timed: Iterable[tuple[int, Any]]) -> pa.Table | None:
-    """The counters in these events of a host thread, each with its time; None: there is none."""
+    """Return the counters in these events of a host thread with their times, or None."""
     found = list(_described(tables, timed))
     if not found:
         return None
@@ -106,7 +106,7 @@ def _natural(value: object) -> int:
 def of_columns(
     tables: PlaneTables, content: bytes, events: Events, time_ns: Ints, is_timed: Flags
 ) -> pa.Table | None:
-    """As ``of_messages``, of the events in ``content``."""
+    """Like ``of_messages``, for the events in ``content``."""
     marked = np.isin(events.metadata_id, list(tables.memory_events))
     hits = np.flatnonzero(marked & is_timed)
     if not len(hits):
@@ -191,7 +191,7 @@ def _counters(marks: _Marks) -> pa.Table | None:
 
 
 def _device(allocator: str) -> int:
-    """The number of the GPU whose memory it is, ``_NONE`` where it is not of a GPU."""
+    """Return the number of the allocator's GPU, or ``_NONE`` for host memory."""
     named = _ON_GPU.fullmatch(allocator)
     return int(named[1]) if named else _NONE
 
@@ -208,7 +208,7 @@ _ID_COLUMNS = dict(zip(IDS, ("correlation_id", "graph_node_id"), strict=True))
 
 @dataclass(frozen=True)
 class Line:
-    """A line that is read: of the host thread ``tid``, or of the stream ``place``."""
+    """A line that is read: of host thread ``tid`` or of stream ``place``."""
 
     tables: PlaneTables
     instructions: Instructions
@@ -227,9 +227,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Found:
-    """Columns of events, times as they are, and how many events have no possible time.
-
-    ``counters``: what they tell of memory.
+    """Columns of events with unshifted times, the number of events without a possible time, and
+    memory counters.
     """
 
     columns: pa.Table | None
@@ -238,10 +237,10 @@ class Found:
 
 
 def found(raw: RawFile, line: Line, pieces: Iterable[Piece]) -> Iterator[Found]:
-    """The events in ``pieces`` of ``line``.
+    """Read the events in ``pieces`` of ``line``.
 
     Raises:
-        google.protobuf.message.DecodeError: they are damaged.
+        google.protobuf.message.DecodeError: the events are damaged.
     """
     for piece in pieces:
         content = raw.part(piece.start, piece.stop)
@@ -255,13 +254,13 @@ def found(raw: RawFile, line: Line, pieces: Iterable[Piece]) -> Iterator[Found]:
 
 
 def check(raw: RawFile, pieces: Iterable[Piece]) -> None:
-    """Raises google.protobuf.message.DecodeError where ``pieces`` are damaged."""
+    """Raise google.protobuf.message.DecodeError if ``pieces`` are damaged."""
     for piece in pieces:
         schema.message("XLine").FromString(raw.part(piece.start, piece.stop))
 
 
 def one_by_one(line: Line, events: Iterable[Any]) -> Iterator[Found]:
-    """What ``by_columns`` finds, by the protobuf library's messages, some at a time."""
+    """Read what ``by_columns`` reads by protobuf messages, some at a time."""
     left = iter(events)
     while some := list(itertools.islice(left, wire.PIECE_EVENTS)):
         timed = [(_interval(line.start_ns, event), event) for event in some]
@@ -274,7 +273,7 @@ def one_by_one(line: Line, events: Iterable[Any]) -> Iterator[Found]:
 
 
 def _interval(line_ns: int, event: Any) -> tuple[int, int] | None:
-    """(start, length) in whole ns, each end rounded from exact ps; None if it is no interval."""
+    """Return (start, length) in whole ns, each end rounded from exact ps, or None."""
     if event.WhichOneof("value") == "num_occurrences" or event.duration_ps < 0:
         return None  # a count of events, or damage
     start_ps = line_ns * _PS_PER_NS + event.offset_ps
@@ -286,10 +285,10 @@ def _interval(line_ns: int, event: Any) -> tuple[int, int] | None:
 
 
 def by_columns(line: Line, content: bytes, piece: Piece) -> Found:
-    """The events of ``piece``, whose bytes are ``content``.
+    """Read the events of ``piece``, whose bytes are ``content``.
 
     Raises:
-        OddError: they must be read one by one.
+        OddError: the events must be read one by one.
     """
     starts, stops = piece.bounds(content)
     events = wire.events(content, starts, stops)
@@ -321,7 +320,7 @@ def by_columns(line: Line, content: bytes, piece: Piece) -> Found:
 
 
 def _times(line_ns: int, events: Events) -> tuple[Ints, Ints]:
-    """(starts, ends) in whole ns, rounded as by ``_interval``."""
+    """Return (starts, ends) in whole ns, rounded like ``_interval``."""
     offset_ps, duration_ps = events.offset_ps, events.duration_ps
     times = (offset_ps, duration_ps, np.array([line_ns]))
     if any(((time > _FAR) | (time < -_FAR)).any() for time in times):
@@ -332,7 +331,7 @@ def _times(line_ns: int, events: Events) -> tuple[Ints, Ints]:
 
 
 def _ids(stats: Stats, place: Ints, names: list[str]) -> dict[str, tuple[Ints, Ints]]:
-    """By column, the events that have an id of their own, and the ids."""
+    """Return for each id column the events that have their own id, and the ids."""
     ids = {}
     for stat, column in _ID_COLUMNS.items():
         hit = np.isin(place, [i for i, name in enumerate(names) if name == stat])
@@ -349,7 +348,7 @@ def _is_whole(stats: Stats) -> Any:
 
 
 def _stat_codes(content: bytes, stats: Stats, place: Ints, names: list[str]) -> Ints:
-    """A number for each stat, the same for those that say the same of an event's kind."""
+    """Number the stats so that equal stats have equal numbers, ignoring ids and times."""
     is_id = np.isin(place, [i for i, name in enumerate(names) if name in IDS])
     is_mark = np.isin(place, [i for i, name in enumerate(names) if name in MARKS])
     is_text = (stats.field == wire.TEXT) | (stats.field == wire.BYTES)
@@ -362,7 +361,7 @@ def _stat_codes(content: bytes, stats: Stats, place: Ints, names: list[str]) -> 
 
 
 def _text_codes(content: bytes, texts: Stats) -> Ints:
-    """A number for each text, the same for equal ones."""
+    """Number the texts, equal texts alike."""
     if not len(texts.value):
         return texts.value
     # The texts and what lies between them, by turns, are strings of an array over the file's bytes.
@@ -373,7 +372,7 @@ def _text_codes(content: bytes, texts: Stats) -> Ints:
 
 
 def _kinds(events: Events, stats: Stats, codes: Ints) -> tuple[Ints, Ints]:
-    """(the kind of each event, the first event of each kind), by name and all stats in order."""
+    """Return (each event's kind, each kind's first event), by name and all stats in order."""
     kinds = _codes(events.metadata_id)
     begins = np.searchsorted(stats.event, stats.event)
     rank = np.arange(len(stats.event)) - begins
@@ -389,7 +388,7 @@ def _kinds(events: Events, stats: Stats, codes: Ints) -> tuple[Ints, Ints]:
 
 
 def _codes(values: Ints) -> Ints:
-    """0, 1, 2 … for the distinct values, in the order in which they appear."""
+    """Number the distinct values from 0 in order of appearance."""
     return _arrow_codes(pa.array(values))
 
 
@@ -399,7 +398,7 @@ def _arrow_codes(values: pa.Array) -> Ints:
 
 
 def _taken(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
-    """What each event takes from the row of its kind."""
+    """Return for each event the columns of its kind's row."""
     taken = {}
     for name in _TEXTS:
         texts = pa.array([getattr(row, name) for row in described], pa.string())
@@ -411,7 +410,7 @@ def _taken(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
 
 
 def _replaced(column: pa.Array, kept: Ints, owner: Ints, ids: Ints, events: int) -> pa.Array:
-    """``column`` of the ``kept`` events, those of ``owner`` with their ``ids``, null below 1."""
+    """Replace values of the ``kept`` events by ``ids`` of the ``owner`` events; null below 1."""
     replaced = np.zeros(events, bool)
     value = np.zeros(events, np.int64)
     replaced[owner], value[owner] = True, ids

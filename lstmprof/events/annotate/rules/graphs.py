@@ -23,9 +23,9 @@ def scan_label(name: str) -> str | None:
 
 
 def _pytensor(category: str | None, ops: str, reason: str) -> Rule:
-    """A rule for operators whose properties stand in braces: ``Gemm{inplace}``.
+    """Make a rule for operators with properties in braces: ``Gemm{inplace}``.
 
-    Theano writes an Elemwise as such, with the scalar operator as its first property.
+    Theano writes Elemwise itself, with the scalar operator as its first property.
     """
     pattern = (
         rf"(?s)(?:pytensor|theano)::(?:Elemwise\{{)?(?:Gpu|InplaceGpu)?(?:{ops})(?:[{{,}}].*)?"

@@ -78,7 +78,7 @@ def _named(kernel: str, nested: int) -> KernelName:
 
 
 def _first_name(template: str, nested: int) -> str:
-    """The first argument that tells what is computed, without its own arguments."""
+    """Return the first telling argument, without its own arguments."""
     telling = (a for a in _arguments(template) if not _PLAIN_ARGUMENT.fullmatch(a))
     name = _named(next(telling, ""), nested)
     return f"{name.qualified} {name.runs}".strip()
@@ -90,7 +90,7 @@ def _first_name_encoded(template: str) -> str:
 
 
 def _written(name: str) -> tuple[str, str]:
-    """The qualified name and the template arguments of a signature in C++."""
+    """Return the qualified name and template arguments of a C++ signature."""
     depth, begin, first, last = 0, 0, 0, 0
     for place, letter in enumerate(name):
         if letter == "<":
@@ -110,7 +110,7 @@ def _written(name: str) -> tuple[str, str]:
 
 
 def _arguments(template: str) -> list[str]:
-    """The arguments of a template, outermost commas apart."""
+    """Split a template's arguments at the outermost commas."""
     depth, begin, found = 0, 0, []
     for place, letter in enumerate(template):
         depth += (letter in "<([{") - (letter in ">)]}")
@@ -121,7 +121,7 @@ def _arguments(template: str) -> list[str]:
 
 
 def _encoded(name: str, place: int) -> tuple[str, str]:
-    """As ``_written``, of a symbol as the Itanium ABI encodes it; templates stay encoded."""
+    """Like ``_written``, for an Itanium ABI symbol; templates stay encoded."""
     parts, end = unmangled(name, place)
     return "::".join(parts), name[end:] if name[end : end + 1] == "I" else ""
 

@@ -11,10 +11,10 @@ from lstmprof.events.annotate.rules.rule import Rule
 
 
 def _tf(category: str | None, types: str, reason: str) -> Rule:
-    """A rule for TensorFlow op types; nodes are profiled as ``<node>:<OpType>``.
+    """Make a rule for TensorFlow op types; nodes are profiled as ``<node>:<OpType>``.
 
-    The node's name, with its scopes, says nothing: anyone may call a scope ``lstm``. oneDNN's
-    variants of a type have a prefix.
+    The node's name and scopes are ignored: anyone may call a scope ``lstm``. oneDNN's variants of a
+    type have a prefix.
     """
     pattern = rf"(?:.*[^:])?:(?:_Mkl(?:Native)?|_Native)?(?:{types})"
     return Rule(category, "tensorflow", pattern, reason)
@@ -98,10 +98,10 @@ UNKNOWN_TYPE = Rule("other", "tensorflow", r"(?:.*[^:])?:_?[A-Za-z]\w*", "an op 
 
 
 def _xla(category: str | None, names: str, reason: str) -> Rule:
-    """A rule for HLO instructions: ``copy.38``, ``wrapped_add.3``, ``dot.1.clone``.
+    """Make a rule for HLO instructions: ``copy.38``, ``wrapped_add.3``, ``dot.1.clone``.
 
-    A fusion's name lists its roots and largest parts: ``bitcast_multiply_fusion.2``; on a GPU how
-    it is emitted comes first: ``loop_transpose_fusion``.
+    A fusion's name lists its roots and largest parts: ``bitcast_multiply_fusion.2``; on a GPU its
+    emitter comes first: ``loop_transpose_fusion``.
     """
     return Rule(
         category,
@@ -112,7 +112,7 @@ def _xla(category: str | None, names: str, reason: str) -> Rule:
 
 
 def _primitive(category: str, names: str, reason: str) -> Rule:
-    """A rule for the last part of a path, with its slash; TensorFlow numbers equal names."""
+    """Make a rule for the last part of a path, with its slash; TensorFlow numbers equal names."""
     return Rule(category, "XLA", rf"/(?:{names})(?:_\d+)?", f"{reason}, by its path")
 
 

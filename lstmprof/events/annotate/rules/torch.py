@@ -6,7 +6,7 @@ from lstmprof.events.annotate.rules.rule import Rule
 
 
 def _torch(category: str | None, names: str, reason: str) -> Rule:
-    """A rule for aten ops of these names, their in-place and out variants, and their prims."""
+    """Make a rule for aten ops, their in-place and out variants, and their prims."""
     return Rule(category, "torch", rf"(?:aten|prims)::(?:{names})_?(?:\.\w+)?", reason)
 
 
