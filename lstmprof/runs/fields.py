@@ -7,11 +7,11 @@ import pyarrow as pa
 
 from lstmprof.events.schema import Column
 
-MADE_ELSEWHERE = "the run is an ingested profile, or your own code that does not provide it"
-UNREAD = "that machine does not report it, or the run is an ingested profile"
-NO_GPU = "no GPU was used, NVML does not report it, or the run is an ingested profile"
+MADE_ELSEWHERE = "the run is an ingested profile, or a run of your own code that does not record it"
+UNREAD = "the machine did not report it, or the run is an ingested profile"
+NO_GPU = "no GPU was used, NVML did not report it, or the run is an ingested profile"
 NOT_MEASURED = "it was not measured"
-OLDER = "that machine does not report it, or an older lstmprof wrote the run"
+OLDER = "the machine did not report it, or an older lstmprof wrote the run"
 FOREIGN = "another program wrote the run"
 NEVER = ""
 
@@ -40,30 +40,29 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class WorkloadInfo(Record, frozen=True):
-    """The network and the data that a capture ran, as ``workloads.Workload`` has them."""
+    """The network and the data of a run; the fields are those of ``workloads.Workload``."""
 
     name: Annotated[Text, fact("name of the network", column="workload")] = None
-    layers: Annotated[Int, fact("recurrent layers")] = None
-    hidden: Annotated[Int, fact("hidden units per layer and direction")] = None
-    bidirectional: Annotated[Flag, fact("whether layers are bidirectional")] = None
-    cell: Annotated[Text, fact("lstm, gru or rnn")] = None
-    batch: Annotated[Int, fact("sequences in a batch")] = None
-    time_steps: Annotated[Int, fact("time steps of the longest sequence")] = None
-    features: Annotated[Int, fact("inputs per time step")] = None
-    classes: Annotated[Int, fact("outputs")] = None
+    layers: Annotated[Int, fact("number of recurrent layers")] = None
+    hidden: Annotated[Int, fact("number of hidden units per layer and direction")] = None
+    bidirectional: Annotated[Flag, fact("whether the layers are bidirectional")] = None
+    cell: Annotated[Text, fact("kind of cell: lstm, gru or rnn")] = None
+    batch: Annotated[Int, fact("number of sequences in a batch")] = None
+    time_steps: Annotated[Int, fact("number of time steps of the longest sequence")] = None
+    features: Annotated[Int, fact("number of inputs per time step")] = None
+    classes: Annotated[Int, fact("number of outputs of the output layer")] = None
     vocabulary: Annotated[Int, fact("number of distinct tokens", "the inputs are numbers")] = None
     head: Annotated[Flag, fact("whether there is an output layer")] = None
-    loss: Annotated[Text, fact("ce, ctc, mse or mean", column="loss_kind")] = None
-    each_step: Annotated[Flag, fact("whether there is an output at every time step")] = None
-    labels: Annotated[Int, fact("length of CTC targets", "the loss is not CTC")] = None
+    loss: Annotated[Text, fact("loss: ce, ctc, mse or mean", column="loss_kind")] = None
+    each_step: Annotated[Flag, fact("whether the losses ce and mse use every time step")] = None
+    labels: Annotated[Int, fact("number of labels per CTC target", "the loss is not CTC")] = None
     shortest: Annotated[
-        Int, fact("time steps of the shortest sequence", "all sequences have one length")
+        Int,
+        fact("number of time steps of the shortest sequence", "all sequences have the same length"),
     ] = None
     variable_length: Annotated[Flag, fact("whether the layers know the sequences' lengths")] = None
-    data: Annotated[
-        Text, fact("your file with the tokens", "the tokens are random, from the seed")
-    ] = None
-    optimizer: Annotated[Text, fact("adam or sgd")] = None
+    data: Annotated[Text, fact("path of your token file", "the data is random")] = None
+    optimizer: Annotated[Text, fact("optimizer: adam or sgd")] = None
     learning_rate: Annotated[Real, fact("learning rate of the optimizer")] = None
 
     def __bool__(self) -> bool:
@@ -71,14 +70,14 @@ class WorkloadInfo(Record, frozen=True):
 
     @property
     def words(self) -> int | None:
-        """Tokens of a batch; None where the inputs are numbers, or it is unknown."""
+        """Return the tokens per batch, or None if the inputs are numbers or a size is unknown."""
         if not self.vocabulary or self.batch is None or self.time_steps is None:
             return None
         return self.batch * self.time_steps
 
     @property
     def sizes(self) -> str:
-        """Sizes of the inputs in words."""
+        """Return the sizes of the inputs in words."""
         return f"batch {self.batch}, {self.time_steps} time steps, {self.features} features"
 
 
@@ -86,7 +85,7 @@ class Hardware(Record, frozen=True):
     """The machine that a capture ran on."""
 
     cpu_model: Annotated[Text, fact("CPU model of the host", UNREAD)] = None
-    cores: Annotated[Int, fact("CPUs of the host", UNREAD)] = None
+    cores: Annotated[Int, fact("number of CPUs of the host", UNREAD)] = None
     memory_bytes: Annotated[Int, fact("memory of the host", UNREAD, "bytes")] = None
     system: Annotated[Text, fact("operating system", UNREAD)] = None
     cpu_governor: Annotated[Text, fact("CPU frequency governor", UNREAD)] = None
@@ -95,7 +94,7 @@ class Hardware(Record, frozen=True):
 
 
 class Peaks(Record, frozen=True):
-    """What the device did at best, by the framework's own library."""
+    """The peak rates of a device, measured with the framework's own library."""
 
     gemm_flops_per_s: Annotated[Real, fact("of a product", NOT_MEASURED, "1/s")] = None
     gemm_size: Annotated[Int, fact("rows of its matrices", NOT_MEASURED)] = None
@@ -106,11 +105,11 @@ class Peaks(Record, frozen=True):
 
 
 class ThreadTime(Record, frozen=True):
-    """What one thread of a round's process had of the CPUs; see ``capture.worker.threads``.
+    """The CPU time of one thread in the timed iterations of a round (``capture.worker.threads``).
 
-    ``waited_ns``: ready to run, with no CPU. ``main``: whether it calls the steps, in which a
-    framework may have others do the work.
-    ``cpus``: those that it may run on, as ``0-1,4``.
+    ``waited_ns`` is the time in which the thread was ready but had no CPU. ``main`` is True for the
+    thread that calls the steps. ``cpus`` are the CPUs that it may use, such as ``0-1,4``. A field
+    is None if unknown.
     """
 
     round: Int = None
@@ -122,11 +121,13 @@ class ThreadTime(Record, frozen=True):
 
 
 class RecordingInfo(Record, frozen=True):
-    """What the profiler took to record one event, in a loop of trivial calls in a round's process.
+    """The CPU time that the profiler needs to record one event, measured with trivial calls.
 
-    CPU time, profiled less not. ``event_before_ns`` of ``event_ns`` are spent before the begin is
-    noted, ``event_inside_ns`` until the end is, the rest after it; ``range_ns`` is of one of the
-    capture's own ranges. ``*_error_ns`` is half of the middle half of the repeats. None: not known.
+    ``event_ns`` is the time per event with the profiler on, minus the time with it off.
+    ``event_before_ns`` of it are spent before the start is recorded, ``event_inside_ns`` between
+    start and end, and the rest after the end. ``range_ns`` is the same for a range of the capture
+    itself. ``*_error_ns`` is half of the interquartile range of the repeats. A field is None if
+    unknown.
     """
 
     event_ns: Real = None
@@ -140,7 +141,7 @@ class RecordingInfo(Record, frozen=True):
 
 
 class Sampling(Record, frozen=True):
-    """A pass of a round in which a sampler looked on from outside, or why there was none."""
+    """A pass of a round with a sampler, or the reason why there was none."""
 
     sampler: Annotated[Text, fact("py-spy or perf", NEVER)] = None
     version: Annotated[Text, fact("of it", "it did not run")] = None
@@ -151,11 +152,11 @@ class Sampling(Record, frozen=True):
 
 
 _NOT_OF_IT = "the framework has no such setting, or the run is an ingested profile"
-_UNCOUNTED = "the CPU's counters cannot be read: counters_reason says why"
+_UNCOUNTED = "the CPU's counters cannot be read (counters_reason says why)"
 
 
 class Settings(Record, frozen=True):
-    """How framework, process and machine were set while the steps were timed."""
+    """The settings of framework, process and machine while the steps were timed."""
 
     grad_mode: Annotated[Flag, fact("whether autograd recorded the step", _NOT_OF_IT)] = None
     anomaly_mode: Annotated[Flag, fact("whether gradients were searched for NaN", _NOT_OF_IT)] = (
@@ -174,16 +175,18 @@ class Settings(Record, frozen=True):
     matmul_tf32: Annotated[Flag, fact("whether matmuls could use TF32", _NOT_OF_IT)] = None
     cudnn_tf32: Annotated[Flag, fact("whether cuDNN could use TF32", _NOT_OF_IT)] = None
     matmul_precision: Annotated[
-        Text, fact("precision of float32 matmuls, by the framework's name", _NOT_OF_IT)
+        Text, fact("precision of float32 matmuls, as the framework names it", _NOT_OF_IT)
     ] = None
-    blas: Annotated[Text, fact("BLAS library that Theano's operators called", _NOT_OF_IT)] = None
-    intra_op_threads: Annotated[Int, fact("threads within an operator", _NOT_OF_IT)] = None
-    inter_op_threads: Annotated[Int, fact("threads between operators", _NOT_OF_IT)] = None
+    blas: Annotated[Text, fact("BLAS library that Theano called", _NOT_OF_IT)] = None
+    intra_op_threads: Annotated[Int, fact("number of threads within an op", _NOT_OF_IT)] = None
+    inter_op_threads: Annotated[
+        Int, fact("number of threads that run ops at the same time", _NOT_OF_IT)
+    ] = None
     framework_denormals: Annotated[
         Text,
         fact(
-            "what an operator of the framework did with denormals: flushed, kept, or both",
-            "the run was not on a CPU, or is an ingested profile",
+            "what ops of the framework did with denormal numbers: flushed, kept, or both",
+            "the run did not use a CPU, or it is an ingested profile",
         ),
     ] = None
     flush_to_zero: Annotated[
@@ -193,16 +196,18 @@ class Settings(Record, frozen=True):
         Flag, fact("whether denormal inputs counted as 0 in the step's thread", UNREAD)
     ] = None
     gc_enabled: Annotated[Flag, fact("whether Python's garbage collector was on")] = None
-    python_traced: Annotated[Flag, fact("whether a tracer or profiler of Python was on")] = None
-    allocator: Annotated[Text, fact("malloc library that was loaded", UNREAD)] = None
+    python_traced: Annotated[Flag, fact("whether a Python tracer or profiler was active")] = None
+    allocator: Annotated[Text, fact("name of the malloc library", UNREAD)] = None
     nice: Annotated[Int, fact("the process's nice value", UNREAD)] = None
-    transparent_huge_pages: Annotated[Text, fact("always, madvise or never", UNREAD)] = None
+    transparent_huge_pages: Annotated[
+        Text, fact("transparent huge pages: always, madvise or never", UNREAD)
+    ] = None
     cpu_quota: Annotated[
         Real,
-        fact("CPUs whose time the cgroup may use", "there is no limit, or it cannot be read"),
+        fact("number of CPUs that the cgroup may use", "there is no limit, or it cannot be read"),
     ] = None
     environment: Annotated[
-        Variables, fact("environment variables that libraries of the step read, JSON")
+        Variables, fact("environment variables that the libraries of the step read, as JSON")
     ] = None
 
     def __bool__(self) -> bool:
@@ -210,20 +215,20 @@ class Settings(Record, frozen=True):
 
 
 class Counters(Record, frozen=True):
-    """What the CPU counted of the process's own instructions in the timed steps."""
+    """The CPU's counters for the process in the timed steps."""
 
     instructions: Annotated[
-        Int, fact("instructions of all threads in the counted iterations", _UNCOUNTED)
+        Int, fact("number of instructions of all threads in the timed iterations", _UNCOUNTED)
     ] = None
-    cycles: Annotated[Int, fact("CPU cycles in which they ran, by perf_event_open", _UNCOUNTED)] = (
+    cycles: Annotated[Int, fact("number of CPU cycles for these instructions", _UNCOUNTED)] = None
+    cache_misses: Annotated[Int, fact("number of misses in the last-level cache", _UNCOUNTED)] = (
         None
     )
-    cache_misses: Annotated[Int, fact("cache misses of the last level", _UNCOUNTED)] = None
     fp_assists: Annotated[
         Int,
         fact(
-            "microcode assists of arithmetic, mostly for denormals",
-            f"{_UNCOUNTED}, or not known for this CPU",
+            "number of microcode assists of arithmetic, mostly for denormal numbers",
+            f"{_UNCOUNTED}, or the CPU has no known counter for it",
         ),
     ] = None
     reason: Annotated[
@@ -232,100 +237,122 @@ class Counters(Record, frozen=True):
     ] = None
 
 
-_OTHERS = f"the run is not your own code, or {OLDER}"
+_OTHERS = f"the run is not of your own code, or {OLDER}"
 
 #: The columns of timings.parquet, one row per iteration without a profiler.
 ITERATIONS = (
-    Column("round", pa.int64(), "", "number of the worker process that ran it, from 0"),
-    Column("iteration", pa.int64(), "", "number in the run, warm-up included"),
-    Column("warmup", pa.bool_(), "", "whether it is warm-up, which statistics do not count"),
+    Column("round", pa.int64(), "", "number of the process that ran the iteration, from 0"),
+    Column("iteration", pa.int64(), "", "number of the iteration in the run, counting warm-up"),
+    Column("warmup", pa.bool_(), "", "whether the iteration is warm-up, which statistics ignore"),
     Column(
         "turn",
         pa.int64(),
         "",
-        "number of its turn in the round, from 0, if workers took turns on one "
-        "CPU; turns of one number follow each other directly",
-        "it is warm-up, or the run was captured alone",
+        "number of the turn in the round, from 0, if the processes of several runs took turns; "
+        "turns with the same number follow each other directly",
+        "the iteration is warm-up, or the run was captured alone",
     ),
-    Column("after_profile", pa.bool_(), "", "whether it ran after the profile of its round", OLDER),
-    Column("wall_ns", pa.int64(), "ns", "length by the host's clock, until the device finished"),
+    Column(
+        "after_profile",
+        pa.bool_(),
+        "",
+        "whether the iteration ran after the profile of its round",
+        OLDER,
+    ),
+    Column(
+        "wall_ns", pa.int64(), "ns", "length by the host's clock, until the device has finished"
+    ),
     Column(
         "device_ns",
         pa.int64(),
         "ns",
-        "length by the device's events",
-        "it ran on a CPU, or is your own code",
+        "length by events on the device",
+        "the run used a CPU, or is a run of your own code",
     ),
     Column(
         "cpu_ns",
         pa.int64(),
         "ns",
-        "CPU time of all threads of the process, to a microsecond and about 1 µs "
-        "too long; a thread on another CPU counts up to its last clock tick",
+        "CPU time of all threads of the process, about 1 µs too long; a thread that still runs on "
+        "another CPU counts up to its last clock tick",
         OLDER,
     ),
     Column(
         "voluntary_switches",
         pa.int64(),
         "",
-        "voluntary context switches: a thread of the process gave up its CPU to wait",
+        "number of voluntary context switches: a thread of the process gave up its CPU to wait",
         OLDER,
     ),
     Column(
         "preemptions",
         pa.int64(),
         "",
-        "involuntary context switches: a CPU was taken from a thread of the process",
+        "number of involuntary context switches: a thread of the process lost its CPU",
         OLDER,
     ),
     Column(
         "minor_faults",
         pa.int64(),
         "",
-        "page faults that read no disk",
+        "number of page faults without a disk read",
         OLDER,
     ),
-    Column("major_faults", pa.int64(), "", "page faults that read a disk", OLDER),
+    Column("major_faults", pa.int64(), "", "number of page faults with a disk read", OLDER),
     Column("thread_cpu_ns", pa.int64(), "ns", "CPU time of the thread that ran the step", _OTHERS),
     Column(
         "waited_ns",
         pa.int64(),
         "ns",
-        "time in which that thread was ready but had no CPU",
+        "time in which the thread that ran the step was ready but had no CPU",
         _OTHERS,
     ),
     Column(
         "others_waited_ns",
         pa.int64(),
         "ns",
-        "sum of the same for the other threads of the process",
+        "sum of the times in which other threads of the process were ready but had no CPU",
         _OTHERS,
     ),
     Column(
         "children_waited_ns",
         pa.int64(),
         "ns",
-        "sum of the same for processes that it started to load data (multiprocessing)",
+        "the same sum for the processes that load data (multiprocessing)",
         _OTHERS,
     ),
     Column(
-        "loss", pa.float64(), "", "loss of this step", "the step has no loss, or is your own code"
+        "loss",
+        pa.float64(),
+        "",
+        "loss of the step",
+        "the step has no loss, or the run is of your own code",
     ),
 )
 
 #: The columns of samples.parquet.
 SAMPLES = (
-    Column("round", pa.int64(), "", "number of the sampled worker process, from 0"),
+    Column("round", pa.int64(), "", "number of the sampled process, from 0"),
     Column("thread", pa.string(), "", "name of the thread, as the sampler reports it"),
-    Column("part", pa.string(), "", "part of the breakdown; or waiting, compiled or unknown"),
-    Column("rule", pa.string(), "", "the rule that decided the part"),
+    Column(
+        "part",
+        pa.string(),
+        "",
+        "part of the ledger that the stack belongs to; or waiting, compiled or unknown",
+    ),
+    Column("rule", pa.string(), "", "name of the rule that decided the part"),
     Column(
         "line",
         pa.string(),
         "",
-        "innermost Python function and line",
+        "innermost Python function and its line",
         "the stack has no Python frame",
     ),
     Column("count", pa.int64(), "", "number of samples with this stack"),
-    Column("frames", pa.list_(pa.string()), "", "the stack from the step on, innermost frame last"),
+    Column(
+        "frames",
+        pa.list_(pa.string()),
+        "",
+        "frames of the stack, from the step to the innermost frame",
+    ),
 )
