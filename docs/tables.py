@@ -13,7 +13,7 @@ from lstmprof.breakdown.tables import TABLES, TableKind
 from lstmprof.breakdown.timings import COLUMNS as TIMINGS
 from lstmprof.events.counters import COLUMNS as COUNTERS
 from lstmprof.events.schema import COLUMNS, Column
-from lstmprof.runs.columns import ITERATIONS, SAMPLES
+from lstmprof.runs.fields import ITERATIONS, SAMPLES
 from lstmprof.runs.metadata import facts
 
 _HEAD = """\

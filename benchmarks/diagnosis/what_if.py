@@ -274,7 +274,7 @@ def main() -> int:
         return 1
     loads.append(os.getloadavg()[0])
     print(f"\n{summary(told)}\n\n{conditions(loads, time.monotonic() - began)}")
-    print(f"\nfor replay/forecasts.py:\n{constants(told)}", file=sys.stderr)
+    print(f"\nfor replay/changes.py:\n{constants(told)}", file=sys.stderr)
     whole = len(told) == sum(map(len, chosen.values()))
     held = statistics.median(abs(each.error) for each in told) <= MOST_ERROR
     return 0 if whole and held else 1

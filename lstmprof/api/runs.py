@@ -32,9 +32,9 @@ from lstmprof.events.schema import COLUMNS as EVENTS, schema
 from lstmprof.names import FORMS, USUAL_TABLES
 from lstmprof.numbers import milliseconds, percent
 from lstmprof.replay import CHANGES, Prediction
-from lstmprof.runs import baselines
+from lstmprof.runs import cache
 from lstmprof.runs.cache import open_runs
-from lstmprof.runs.columns import ITERATIONS, SAMPLES
+from lstmprof.runs.fields import ITERATIONS, SAMPLES
 from lstmprof.runs.ingest import ingest_profiles
 from lstmprof.runs.metadata import RunInfo
 from lstmprof.runs.run import Run as StoredRun
@@ -336,5 +336,5 @@ def runs_of(given: Runs) -> list[Run]:
 def step_profiles_of(given: Runs) -> list[StepProfile]:
     """Return the step profile of each run; ``"baseline:NAME"`` means the runs of a baseline."""
     if isinstance(given, str):
-        given = baselines.place_of(given)
+        given = cache.place_of(given)
     return [run.step_profile for run in runs_of(given)]

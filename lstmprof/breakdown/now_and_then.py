@@ -14,8 +14,7 @@ import numpy as np
 
 from lstmprof.breakdown.slots import names_without_numbers
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.call_tree import own_time
-from lstmprof.events.groups import Groups
+from lstmprof.events.groups import Groups, own_time
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import STATES, state_codes

@@ -24,8 +24,8 @@ from lstmprof.events.groups import numbered
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import thread_ids
+from lstmprof.runs.fields import RecordingInfo
 from lstmprof.runs.metadata import RunInfo
-from lstmprof.runs.records import RecordingInfo
 
 #: Of recording one event on a host, where no run shows it. Measured on an EPYC (torch 2.13,
 #: torch.profiler): 20,000 calls of ``.item()``, two ops each, take 2.5 ms undisturbed and 9.7 ms

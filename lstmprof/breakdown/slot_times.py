@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from lstmprof.breakdown.attribution import Stretches
 from lstmprof.breakdown.slots import slots_of_stretches
+from lstmprof.events.annotate.calls import prepares
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.call_tree import inherited
+from lstmprof.events.groups import inherited
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.preparing import prepares
 from lstmprof.events.table import NONE, EventTable
 
 Floats = NDArray[np.float64]

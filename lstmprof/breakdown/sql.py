@@ -31,7 +31,7 @@ from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.events.counters import SCHEMA as COUNTERS
 from lstmprof.events.schema import SCHEMA, schema
 from lstmprof.numbers import UNKNOWN
-from lstmprof.runs.columns import ITERATIONS, SAMPLES
+from lstmprof.runs.fields import ITERATIONS, SAMPLES
 from lstmprof.runs.metadata import facts_table
 from lstmprof.runs.run import Run
 from lstmprof.scratch import temporary_folder

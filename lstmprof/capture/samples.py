@@ -11,8 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from lstmprof.capture.supervisor import CaptureResult
-from lstmprof.events.annotate.rules.frames import WAITING
-from lstmprof.events.annotate.stacks import place_of, within_step
+from lstmprof.events.annotate.sampled_stacks import WAITING, place_of, within_step
 from lstmprof.formats.stacks import read_stacks
 from lstmprof.runs.run import SAMPLES_SCHEMA
 

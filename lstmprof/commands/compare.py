@@ -87,22 +87,22 @@ def command(
 
 
 def _save(paths: tuple[str, ...], name: str, *, force: bool) -> int:
-    from lstmprof.runs import baselines
+    from lstmprof.runs import cache
 
     if len(paths) != 1:
         raise UsageError(f"--save-baseline takes one PATH, got {len(paths)}", "give one PATH")
     with options.leaving_out() as left_out:
         runs = options.runs_of(paths, left_out)
-        place = baselines.save(name, runs, force=force)
+        place = cache.save(name, runs, force=force)
         options.result(f"wrote {place} ({len(runs)} run{'s' * (len(runs) != 1)})")
-        options.say(f"next: lstmprof compare {baselines.PREFIX}{name} NEW")
+        options.say(f"next: lstmprof compare {cache.PREFIX}{name} NEW")
     return left_out.code
 
 
 def _profiles(path: str, step_range: str | None, left_out: options.LeftOut) -> list[StepProfile]:
     """Those of the runs that ``path`` means."""
     from lstmprof.diagnose.step_profile import step_profile_of
-    from lstmprof.runs.baselines import place_of
+    from lstmprof.runs.cache import place_of
 
     profiles: list[StepProfile] = []
     runs = options.runs_of([place_of(path)], left_out)

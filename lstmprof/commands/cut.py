@@ -15,7 +15,7 @@ from lstmprof.numbers import file_size
 if TYPE_CHECKING:
     from lstmprof.breakdown import Breakdown
     from lstmprof.events.table import EventTable
-    from lstmprof.export.kept import Kept
+    from lstmprof.export.trace_cut import Kept
 
 _STEPS = re.compile(r"(\d{1,18})\.\.(\d{1,18})", re.ASCII)
 _RANGE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\.\.(\d{1,12}(?:\.\d{1,6})?)", re.ASCII)
@@ -67,7 +67,7 @@ def command(
     is_json = _is_json(out)
     steps_asked, span = _asked(step, steps, range_)
     from lstmprof.export import perfetto
-    from lstmprof.export.kept import READS, kept, steps_chosen
+    from lstmprof.export.trace_cut import READS, kept, steps_chosen
 
     perfetto.refuse(out, force=force)
     with options.leaving_out() as left_out:
@@ -116,15 +116,15 @@ def _asked(
 
 
 def _as_kineto(breakdown: Breakdown, events: EventTable, of: Kept, path: str, out: Path) -> str:
-    from lstmprof.export import kineto
-    from lstmprof.export.kept import last_before
+    from lstmprof.export import trace_cut
+    from lstmprof.export.trace_cut import last_before
 
     if breakdown.run.info.profile_format != "kineto" or not Path(path).is_file():
         raise UsageError(
             f"{path}: only a Kineto file can be cut to .json", "use -o FILE.pftrace instead"
         )
     values_ns = last_before(breakdown.run.counters(), of.span[0])
-    written = kineto.write(events, of, Path(path), out, values_ns)
+    written = trace_cut.write(events, of, Path(path), out, values_ns)
     return f"{written.kept:,} of {written.events:,} entries, {file_size(written.size_bytes)}"
 
 

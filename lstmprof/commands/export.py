@@ -60,7 +60,7 @@ def command(
         raise UsageError("no output is chosen", "give --perfetto FILE or --speedscope FILE")
     if stack and speedscope is None:
         raise UsageError("--stack needs a flame graph", "add --speedscope FILE")
-    from lstmprof.export import perfetto as traces, speedscope as flames
+    from lstmprof.export import call_stacks as flames, perfetto as traces
 
     for out in filter(None, (perfetto, speedscope)):
         traces.refuse(out, force=force)

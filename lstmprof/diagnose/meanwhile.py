@@ -15,7 +15,7 @@ import numpy as np
 
 from lstmprof.breakdown.attribution import TAIL, Stretches
 from lstmprof.breakdown.mean_step import WAITS_FOR_HOST
-from lstmprof.events.call_tree import inherited
+from lstmprof.events.groups import inherited
 from lstmprof.events.intervals import Covered
 from lstmprof.events.table import NONE, EventTable
 from lstmprof.numbers import cropped, percent

@@ -59,7 +59,7 @@ class Batches:
         self.divisible = len(packed) > size and self._in_order()
 
     def _in_order(self) -> bool:
-        """Whether rows are sorted by start and numbered in that order."""
+        """Return whether rows are numbered in order of start."""
         count = len(self._packed)
         in_order = (self._start[1:] >= self._start[:-1]).all()
         return bool(
@@ -92,11 +92,10 @@ class Batches:
             first = last
 
     def _end(self) -> int:
-        """When the last event ends."""
         return max(int((self._start[p] + self._dur[p]).max()) for p in self._packed.pieces())
 
     def _until(self, row: int) -> int:
-        """The first row of those that begin with ``row``: what begins together is not parted."""
+        """Return the first row of the same start: events that begin together stay together."""
         if row >= len(self._start):
             return len(self._start)
         first = int(np.searchsorted(self._start, self._start[row]))
@@ -150,7 +149,7 @@ class _Tables:
 
 
 def _lanes(packed: Packed) -> list[np.ndarray]:
-    """Rows of the activities of each device that take time, by start."""
+    """Return the rows of each device's activities with a duration, by start."""
     kinds = np.array([*(kind in ACTIVITY_KINDS for kind in packed.texts("kind")), False])
     narrow = np.int32 if len(packed) < 2**31 else np.int64
     parts: dict[tuple[int, ...], list[np.ndarray]] = {}
@@ -166,7 +165,7 @@ def _lanes(packed: Packed) -> list[np.ndarray]:
 
 
 def _next(lanes: list[np.ndarray], start_ns: Ints, row: int) -> Iterator[np.ndarray]:
-    """Of each lane the activities that begin next at or after ``row``, all that begin together."""
+    """Yield for each lane the activities that begin next at or after ``row`` (ties together)."""
     for rows in lanes:
         first = int(np.searchsorted(rows, row))
         if first < len(rows):

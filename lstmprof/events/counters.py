@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import RANK, SCHEMA_VERSION, VERSION_KEY, Column, schema
-from lstmprof.events.sorted_files import SortedFiles
+from lstmprof.events.spool import SortedFiles
 from lstmprof.events.stored import Folder, write_columns
 from lstmprof.events.table import NONE, UNKNOWN
 

@@ -1,24 +1,116 @@
-"""Rows that agree in some columns, and sums of them, without a loop over rows.
+"""Group rows by equal columns or by nesting, and sum over groups, without a loop over rows.
 
-Everywhere a position is an index into the arrays that were grouped, not a row of events.
+A position is an index into the grouped arrays, not a row of events. For sums over nested host
+events each event gets a place so that the event and all events beneath it fill
+[place, place + size): a preorder of the forest that ``parent_id`` spans. The loop is over the depth
+of nesting.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.table import UNKNOWN, EventTable
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
+
+#: Integers, in the narrowest type that holds them.
+Codes = NDArray[Any]
+
+
+def own_time(events: EventTable) -> Ints:
+    """Return the duration without the events directly inside, at least 0 despite jitter."""
+    dur = events.dur_ns
+    time_ns = dur.copy()
+    parent = events.rows_named("parent_id")
+    inner = np.flatnonzero(parent != NONE)
+    np.subtract.at(time_ns, parent[inner], dur[inner])
+    return np.asarray(np.maximum(time_ns, 0), dtype=np.int64)
+
+
+def inherited(parent: Codes, values: Codes) -> Codes:
+    """Return each row's value, or its nearest ancestor's with a value (not ``NONE``)."""
+    value = values.copy()
+    above = parent.copy()
+    is_none = value == NONE
+    open_rows = np.flatnonzero(is_none & (above != NONE)) if not is_none.all() else above[:0]
+    while len(open_rows):
+        value[open_rows] = value[above[open_rows]]
+        above[open_rows] = above[above[open_rows]]
+        open_rows = open_rows[(value[open_rows] == NONE) & (above[open_rows] != NONE)]
+    return value
+
+
+class Forest:
+    """The rows of events by ``parent``, a row number each, ``NONE`` for a root."""
+
+    def __init__(self, parent: Ints) -> None:
+        depth = _depths(parent)
+        by_depth = np.argsort(depth, kind="stable")
+        bounds = np.searchsorted(depth[by_depth], np.arange(int(depth.max(initial=0)) + 2))
+        levels = [by_depth[a:b] for a, b in pairwise(bounds)]
+        self.size = np.ones(len(parent), dtype=np.int64)
+        for rows in levels[:0:-1]:
+            np.add.at(self.size, parent[rows], self.size[rows])
+        self.place = _after_siblings(parent, self.size)
+        for rows in levels[1:]:
+            self.place[rows] += self.place[parent[rows]] + 1
+
+    def beneath(self, values: Ints) -> Ints:
+        """Sum ``values`` over each row and all rows beneath it."""
+        placed = np.empty(len(values), dtype=np.int64)
+        placed[self.place] = values
+        until = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(placed)])
+        return np.asarray(until[self.place + self.size] - until[self.place], dtype=np.int64)
+
+    def outermost(self, rows: Ints, code: Ints) -> Flags:
+        """Return whether no other of ``rows`` with the same ``code`` encloses each.
+
+        ``code`` has one value per row of the forest, 0 or more.
+        """
+        span = len(self.place) + 1
+        begin = code[rows] * span + self.place[rows]
+        order = np.argsort(begin)
+        reached = np.maximum.accumulate((begin + self.size[rows])[order])
+        flags = np.ones(len(rows), dtype=np.bool_)
+        flags[order[1:]] = reached[:-1] <= begin[order][1:]
+        return flags
+
+
+def _depths(parent: Ints) -> Ints:
+    """Count the events around each row, by doubling jumps."""
+    depth: Ints = (parent != NONE).astype(np.int64)
+    above = parent.copy()
+    rows = np.flatnonzero(above != NONE)
+    while len(rows):
+        depth[rows] += depth[above[rows]]
+        above[rows] = above[above[rows]]
+        rows = rows[above[rows] != NONE]
+    return depth
+
+
+def _after_siblings(parent: Ints, size: Ints) -> Ints:
+    """Return the total size of each row's earlier siblings."""
+    order = np.argsort(parent, kind="stable")
+    offset = np.cumsum(size[order]) - size[order]
+    new = np.append(True, parent[order][1:] != parent[order][:-1])[: len(order)]
+    first = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
+    place = np.empty(len(parent), dtype=np.int64)
+    place[order] = offset - offset[first]
+    return place
+
 
 #: Values spread over at most this many times their number are counted, others are hashed.
 _SPARSE = 4
 
 
 class Groups:
-    """Positions with equal ``keys``; ``of`` is the number of each one's group, by order of keys."""
+    """Positions with equal ``keys``; ``of`` is each position's group number, by order of keys."""
 
     def __init__(self, *keys: Ints) -> None:
         self.of: Ints = numbered(*keys)
@@ -27,17 +119,17 @@ class Groups:
         np.minimum.at(self.first, self.of, np.arange(len(self.of)))
 
     def members(self) -> list[Ints]:
-        """The positions of each group, in their order."""
+        """Return the positions of each group, in order."""
         ends = np.cumsum(self.sizes())
         return np.split(np.argsort(self.of, kind="stable"), ends[:-1]) if self.count else []
 
     def sizes(self, where: Flags | None = None) -> Ints:
-        """Positions in each group; only those where ``where`` holds."""
+        """Count the positions in each group, only where ``where`` holds."""
         chosen = self.of if where is None else self.of[where]
         return np.bincount(chosen, minlength=self.count).astype(np.int64)
 
     def sums(self, values: Ints, where: Flags | None = None) -> Ints:
-        """Sum of ``values`` in each group, exact."""
+        """Sum ``values`` in each group, exactly."""
         total = np.zeros(self.count, dtype=np.int64)
         chosen = slice(None) if where is None else where
         np.add.at(total, self.of[chosen], values[chosen])
@@ -45,22 +137,22 @@ class Groups:
 
 
 def ratio(amounts: Ints, counts: Ints) -> pa.Array:
-    """``amounts`` over ``counts``; null where that is 0."""
+    """Divide ``amounts`` by ``counts``; null where the count is 0."""
     return pa.array(amounts / np.maximum(counts, 1), pa.float64(), mask=counts == 0)
 
 
 def texts_at(values: Sequence[str], codes: Ints) -> pa.Array:
-    """The text of each of ``codes``, null at ``NONE``."""
+    """Return the text of each code, null at ``NONE``."""
     return pa.array(values, pa.string()).take(pa.array(codes, mask=codes < 0))
 
 
 def where_known(values: Ints, is_known: Flags) -> pa.Array:
-    """``values``, null where not ``is_known``."""
+    """Return ``values``, null where not ``is_known``."""
     return pa.array(values, mask=~is_known)
 
 
 def heads(events: EventTable, rows: Ints, groups: Groups, columns: Sequence[str]) -> list[pa.Array]:
-    """``columns`` of the first row of each group, dictionaries decoded."""
+    """Return ``columns`` of each group's first row, dictionaries decoded."""
     first = events.select(list(columns)).take(pa.array(rows[groups.first]))
     return [
         c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in first.columns
@@ -68,7 +160,7 @@ def heads(events: EventTable, rows: Ints, groups: Groups, columns: Sequence[str]
 
 
 def numbered(*keys: Ints) -> Ints:
-    """Each position's place among the distinct combinations of ``keys``, the first key first."""
+    """Number each position by its combination of ``keys``, ordered by the first key first."""
     code = _numbered(keys[0])
     for key in keys[1:]:
         number = _numbered(key)

@@ -1,24 +1,26 @@
-"""What a kernel was launched with, as the column ``launch_config`` holds it: compact JSON.
+"""Compact JSON columns: a kernel's launch configuration, and an op's input shapes and dtypes.
 
 ::
 
     {"grid":[80,1,1],"block":[128,1,1],"registers":32,"shared_bytes":4096,
      "dynamic_shared_bytes":4096,"estimated_occupancy":0.31}
 
-The keys stand in this order, so that equal ones are equal texts; what a profile does not say is
-left out. ``grid`` counts blocks and ``block`` threads, by x, y, z. ``registers`` are those of a
-thread, ``shared_bytes`` those of a block, of which ``dynamic_shared_bytes`` were asked for at the
-launch. Occupancies are shares of the threads that a multiprocessor can hold: ``estimated`` of this
-grid (Kineto), ``theoretical`` of one that is large enough (TensorFlow, JAX).
+The keys have this order, so that equal configurations are equal texts; unrecorded keys are left
+out. ``grid`` counts blocks and ``block`` threads, by x, y, z. ``registers`` are per thread,
+``shared_bytes`` per block, including the ``dynamic_shared_bytes`` of the launch. Occupancies are
+shares of the threads that a multiprocessor can hold: ``estimated`` for this grid (Kineto),
+``theoretical`` for a grid that is large enough (TensorFlow, JAX).
 
-Some profilers write numbers from memory that holds something else. One that cannot be is unknown;
-so is all of it where a grid or a block cannot be, and the memory where the registers cannot.
+Some profilers write uninitialised numbers. An impossible number is unknown; the whole configuration
+is unknown if its grid or block is impossible, and the memory if the registers are.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -67,7 +69,7 @@ class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def _parts(self) -> str:
-        """`` (0 B static + 4,096 B dynamic)``, where that is known of shared memory."""
+        """Return `` (0 B static + 4,096 B dynamic)`` if recorded."""
         total, dynamic = self.shared_bytes, self.dynamic_shared_bytes
         if not total or dynamic is None:
             return ""
@@ -116,21 +118,21 @@ def _believed(
 
 
 def _three(value: object, most: int) -> _Three | None:
-    """Three numbers from 1 to ``most``."""
+    """Return three numbers from 1 to ``most``, or None."""
     given = [_whole(each, most) for each in value] if isinstance(value, (list, tuple)) else []
     numbers = [number for number in given if number]
     return (numbers[0], numbers[1], numbers[2]) if len(numbers) == len(given) == 3 else None
 
 
 def _whole(value: object, most: int) -> int | None:
-    """``value``, where it is a number from 0 to ``most``."""
+    """Return a number from 0 to ``most``, or None."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         return None
     return value
 
 
 def _share(value: object) -> float | None:
-    """``value``, where it is above 0, which is written where none was worked out, and at most 1."""
+    """Return a share in (0, 1], or None; profilers write 0 for unknown."""
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value <= 1:
         return None
     return round(float(value), _DECIMALS) or None
@@ -138,3 +140,29 @@ def _share(value: object) -> float | None:
 
 def _times(three: _Three) -> str:
     return " × ".join(map(str, three))
+
+
+#: A list of lists of shapes is 3 deep; whoever walks such a list does so by recursion.
+MOST_DEPTH = 32
+
+
+def recorded_inputs(text: str) -> list[Any]:
+    """The entries of ``text``; empty where it is no JSON list, or nested without end."""
+    if text.count("[") > MOST_DEPTH and _depth(text) > MOST_DEPTH:
+        return []
+    try:
+        entries = json.loads(text)
+    except (ValueError, RecursionError):  # braces nest too
+        return []
+    return entries if isinstance(entries, list) else []
+
+
+def _depth(text: str) -> int:
+    depth = most = 0
+    for character in text:
+        if character == "[":
+            depth += 1
+            most = max(most, depth)
+        elif character == "]":
+            depth -= 1
+    return most

@@ -32,10 +32,10 @@ _Value = TypeVar("_Value")
 
 
 class Packed:
-    """Columns of an events table, all of its rows; ``table`` has arrays of one chunk.
+    """All rows of some columns of an events table, in one chunk per column.
 
-    ``more`` reads a column that ``table`` has not, when it is first asked for: then a row's number
-    is its ``event_id``, as in a stored run.
+    ``more`` reads a further column on first use; then a row's number is its ``event_id``, as in a
+    stored run.
     """
 
     def __init__(self, table: pa.Table, more: Callable[[str], pa.ChunkedArray] | None = None):
@@ -58,12 +58,12 @@ class Packed:
         return bool((self.values("event_id") == np.arange(self._count)).all())
 
     def forget(self, *names: str) -> None:
-        """Let go of these columns; one that is asked for again is read again."""
+        """Drop these columns; they are read again on next use."""
         for name in names if self._more else ():
             self._columns.pop(name, None)
 
     def only(self, columns: Sequence[str], rows: Ints) -> Packed:
-        """These columns of these rows alone; one that was not there is let go of again."""
+        """Return these columns of these rows; a column read for this is dropped again."""
         part = Packed(pa.table({}))
         part.names, part._count = tuple(columns), len(rows)
         for name in columns:
@@ -74,19 +74,19 @@ class Packed:
         return part
 
     def pieces(self) -> Iterator[slice]:
-        """The rows in order, so many as are looked at at once."""
+        """Yield the rows in order, in pieces of a size to compute with."""
         for first in range(0, self._count, PIECE):
             yield slice(first, min(first + PIECE, self._count))
 
     def once(self, function: Callable[[Packed], _Value]) -> _Value:
-        """``function`` of these events, worked out once."""
+        """Compute ``function`` of these events once."""
         if function not in self._kept:
             self._kept[function] = function(self)
         kept: _Value = self._kept[function]
         return kept
 
     def ints(self, name: str, rows: slice) -> Ints:
-        """A column of integers of some rows, ``UNKNOWN`` in place of nulls."""
+        """Return an integer column of some rows, ``UNKNOWN`` for nulls."""
         column = self._column(name)
         values = column.values[rows].astype(np.int64)
         if column.has_nulls:
@@ -94,29 +94,29 @@ class Packed:
         return values
 
     def values(self, name: str, rows: slice = slice(None)) -> np.ndarray:
-        """A column of integers as it is packed, of all rows or some, −1 in place of nulls."""
+        """Return a packed integer column of all rows or some, −1 for nulls."""
         return self._column(name).values[rows]
 
     def codes(self, name: str, rows: slice = slice(None)) -> np.ndarray:
-        """A column of texts as places in ``texts``, −1 for a null."""
+        """Return a text column as places in ``texts``, −1 for nulls."""
         return self._column(name).values[rows]
 
     def texts(self, name: str) -> list[str]:
-        """The distinct values of a column of texts."""
+        """Return the distinct values of a text column."""
         values: list[str] = self._column(name).texts.to_pylist()
         return values
 
     def is_kind(self, *wanted: str) -> Flags:
-        """A boolean a row: whether its kind is one of ``wanted``."""
+        """Return whether each row's kind is one of ``wanted``."""
         among = np.array([kind in wanted for kind in self.texts("kind")] + [False])
         return np.asarray(among[self.codes("kind")], dtype=np.bool_)
 
     def known(self, name: str, rows: slice | Ints = slice(None)) -> Flags:
-        """A boolean a row: the column is not null there."""
+        """Return where the column is not null."""
         return self._column(name).known(rows)
 
     def rows_named(self, name: str) -> Ints:
-        """The row of the event whose ``event_id`` is in the column ``name``, −1 where none is."""
+        """Return the row of the event whose ``event_id`` is in the column, −1 for none."""
         if self._more:
             return self.values(name).astype(np.int64)
         known, asked = (self.values(column).astype(np.int64) for column in ("event_id", name))
@@ -126,7 +126,7 @@ class Packed:
         return np.where((asked != NONE) & (known[row] == asked), row, NONE)
 
     def table(self, columns: Sequence[str], rows: Ints | None = None) -> EventTable:
-        """These columns of these rows, all where None, with the types of the events table."""
+        """Return these columns of these rows (all if None) with the types of the events table."""
         arrays = [self._unpacked(name, slice(None) if rows is None else rows) for name in columns]
         schema = pa.schema([SCHEMA.field(name) for name in columns])
         return EventTable(pa.table(arrays, schema=schema))
@@ -197,7 +197,7 @@ class _Column:
 
 
 def packed(events: pa.Table) -> Packed:
-    """An events table packed."""
+    """Pack an events table."""
     return Packed(
         pa.table([narrowed(_whole(c)) for c in events.columns], names=events.schema.names)
     )
@@ -209,7 +209,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def with_own_texts(array: pa.DictionaryArray, type_: pa.DataType, reduced: bool) -> pa.Array:
-    """``array`` as ``type_``; ``reduced``: without the texts that no row has, the order kept."""
+    """Convert to ``type_``; ``reduced`` drops unused texts and keeps the order."""
     codes, texts = array.indices, array.dictionary
     if reduced and len(texts) > _FEW_TEXTS:
         filled = codes.fill_null(NONE).to_numpy(zero_copy_only=False)
@@ -222,7 +222,7 @@ def with_own_texts(array: pa.DictionaryArray, type_: pa.DataType, reduced: bool)
 
 
 def narrowed(array: pa.Array) -> pa.Array:
-    """``array`` in the narrowest type that holds its integers, or the places of its texts."""
+    """Convert to the narrowest type for its integers, or for the places of its texts."""
     if pa.types.is_dictionary(array.type):
         return _narrow(array, array.type)
     if pa.types.is_floating(array.type):
@@ -232,9 +232,9 @@ def narrowed(array: pa.Array) -> pa.Array:
 
 
 class Gathered:
-    """``columns`` of a file, gathered part by part in the narrowest types that hold all of each.
+    """``columns`` of a file, gathered part by part in the narrowest types for all rows.
 
-    They are known by its statistics, where all row groups have them.
+    The types come from the file's statistics, if all row groups have them.
     """
 
     def __init__(self, file: pq.ParquetFile, columns: Sequence[str]) -> None:
@@ -247,11 +247,11 @@ class Gathered:
         ]
 
     def add(self, read: pa.Table | pa.RecordBatch) -> None:
-        """Take in the next rows of the file, which may have other columns too.
+        """Add the next rows of the file, which may have other columns too.
 
         Raises:
             pa.ArrowException: a number is beyond the statistics.
-            ValueError: there are more rows than the file has said.
+            ValueError: there are more rows than the file declared.
         """
         for name, part in zip(self.columns, self._parts, strict=True):
             column = read.column(name)
@@ -259,7 +259,7 @@ class Gathered:
                 part.add(chunk)
 
     def table(self) -> pa.Table:
-        """What was gathered, one chunk each; nothing of it is kept."""
+        """Return the gathered columns, one chunk each, and drop them here."""
         # One by one, so that no more than one column is there twice.
         whole = [self._parts.pop(0).whole() for _ in self.columns]
         pa.default_memory_pool().release_unused()  # Arrow keeps what was freed, row groups whole
@@ -317,7 +317,7 @@ class _Chunks:
 
 
 def narrow_table(file: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
-    """``columns`` of ``file``, one chunk each; a row group is narrowed when it is read.
+    """Read ``columns`` of ``file``, one chunk each; each row group is narrowed when read.
 
     Raises:
         OSError, pa.ArrowException: the file is damaged.
@@ -363,7 +363,7 @@ def _joined(chunks: list[pa.Array], type_: pa.DataType) -> pa.Array:
 
 
 def _narrowest(least: int, most: int) -> pa.DataType:
-    """The narrowest signed type of integers that holds ``least``, ``most`` and −1."""
+    """Return the narrowest signed integer type for ``least``, ``most`` and −1."""
     for width in (pa.int8(), pa.int16(), pa.int32()):
         limit: int = 2 ** (width.bit_width - 1)
         if -limit <= least and most < limit:

@@ -78,7 +78,7 @@ def joined(processes: Sequence[Process]) -> Profile:
 
 
 def _absolute(profiles: Sequence[Profile]) -> list[int] | None:
-    """How far each one's times lie after those of the first; None where that cannot be told."""
+    """Return each profile's offset from the first profile, or None if a base is missing."""
     bases = [p.base_ns for p in profiles if p.base_ns is not None]
     if len(profiles) == 1:
         return [0]
@@ -102,7 +102,7 @@ def _one_after_the_other(profiles: Sequence[Profile]) -> list[int]:
 
 
 def _span(profile: Profile) -> tuple[int, int]:
-    """When the first event of ``profile`` begins and the last ends."""
+    """Return the first start and the last end of the events."""
     events = profile.events
     if not len(events):
         return 0, 0
@@ -110,9 +110,9 @@ def _span(profile: Profile) -> tuple[int, int]:
 
 
 def _apart(tables: Sequence[pa.Table], columns: Sequence[str]) -> list[pa.Table]:
-    """``tables`` with the ids in ``columns`` beyond those of the tables before.
+    """Make the ids in ``columns`` distinct across ``tables``.
 
-    They are shifted; where one is so large that there is no room beyond it, all are counted anew.
+    Ids are shifted, or counted anew if one is too large to leave room.
     """
     links = columns[0] == "event_id"
     ids = [{name: EventTable(t).ints(name, UNKNOWN) for name in columns} for t in tables]
@@ -149,7 +149,7 @@ def _moved(table: pa.Table, shift_ns: int) -> pa.Table:
 
 
 def _of_processes(tables: Sequence[pa.Table], pids: Sequence[int | None]) -> list[pa.Table]:
-    """``tables`` whose host events all name a process, none that of another table."""
+    """Give all host events of each table a process that no other table has."""
     taken: set[int] = set()
     told = []
     for number, (table, own) in enumerate(zip(tables, pids, strict=True)):
@@ -183,9 +183,9 @@ def _notes(profiles: Sequence[Profile], placed: bool) -> list[str]:
 
 
 def _metadata(profiles: Sequence[Profile]) -> dict[str, Any]:
-    """What the first says of itself, and the names of the threads of all.
+    """Return the first profile's metadata, with the thread names of all.
 
-    A number that names another thread elsewhere has no name.
+    A number that names different threads gets no name.
     """
     metadata = dict(profiles[0].metadata)
     threads = [p.metadata["threads"] for p in profiles if p.metadata.get("threads")]

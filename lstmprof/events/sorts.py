@@ -32,10 +32,10 @@ _MOST = 5
 
 @dataclass(frozen=True)
 class Sorts:
-    """One entry a sort; ``place`` are its rank, pid, tid and device, ``UNKNOWN`` for null.
+    """One entry per sort; ``place`` is its rank, pid, tid and device, ``UNKNOWN`` for null.
 
-    Kernel launches are a sort of their own among the runtime calls of a thread. ``first`` is the
-    row of the event that begins first, ``last`` of one that ends last.
+    Kernel launches are their own sort among a thread's runtime calls. ``first`` is the row that
+    begins first, ``last`` a row that ends last.
     """
 
     kind: list[str]
@@ -52,7 +52,7 @@ class Sorts:
 
     @property
     def computing(self) -> Ints:
-        """The ranks whose ops compute: they have no activities and no launch of any."""
+        """The ranks whose ops compute: without activities and launches."""
         on_device = self._is_kind(*ACTIVITY_KINDS) | self.launches
         return np.setdiff1d(self.ranks, self.place[0][on_device])
 
@@ -96,7 +96,7 @@ def _nothing() -> Ints:
 
 
 def _of_piece(events: Packed, rows: slice, launching: Flags, runtime: int) -> list[Ints]:
-    """Of the sorts of ``rows`` their keys, count, first, when it begins, last, when it ends."""
+    """Return keys, counts, first (with its begin) and last (with its end) event of each sort."""
     kind = events.codes("kind", rows)
     keys = [kind, launching[events.codes("name", rows)] & (kind == runtime)]
     keys += [events.known(name, rows) for name in _PLACE]
@@ -120,7 +120,7 @@ def _of_piece(events: Packed, rows: slice, launching: Flags, runtime: int) -> li
 
 
 def numbered_few(keys: list[np.ndarray]) -> Ints:
-    """Each position's number among the distinct combinations of ``keys``, in any order."""
+    """Number each position's combination of ``keys``, in any order."""
     code = np.zeros(len(keys[0]), dtype=np.int64)
     room = 1
     for key in keys:
@@ -138,7 +138,7 @@ def numbered_few(keys: list[np.ndarray]) -> Ints:
 
 
 def windows_of(events: Packed, *, captured: bool) -> list[Window]:
-    """The windows of ``events``; of many, from those events that decide what they are."""
+    """Return the windows of ``events``; for many events, from those that decide the windows."""
     rows = None if len(events) <= FEW else _deciding(events)
     table = events.table(OF_WINDOWS, rows)
     if rows is not None and any(len(in_turn(table, table.of_rank(r))) > 1 for r in table.ranks()):
@@ -148,11 +148,11 @@ def windows_of(events: Packed, *, captured: bool) -> list[Window]:
 
 
 def _deciding(events: Packed) -> Ints:
-    """Rows of the events that decide what the windows are, by number, some of them repeatedly.
+    """Return the ids of the events that decide the windows, with repeats.
 
-    All step markers; of each sort the first and one that ends last; and of the thread with most ops
-    (without ops, most runtime calls), which ran the step where there are no markers, so many that
-    it has most here too.
+    These are all step markers, the first and a last-ending event of each sort, and events of the
+    thread with most ops (without ops, most runtime calls), repeated so that it has most here too:
+    it ran the step if there are no markers.
     """
     of = sorts(events)
     return np.sort(
@@ -161,7 +161,7 @@ def _deciding(events: Packed) -> Ints:
 
 
 def _steps(events: Packed) -> Ints:
-    """The rows of the step markers on the host."""
+    """Return the host's step marker rows."""
     step = [*events.texts("kind"), "step"].index("step")
     parts = [
         rows.start + np.flatnonzero(events.codes("kind", rows) == step) for rows in events.pieces()
@@ -171,7 +171,7 @@ def _steps(events: Packed) -> Ints:
 
 
 def _of_busiest(of: Sorts) -> Ints:
-    """The first event of each rank's busiest thread, by ops and by runtime calls, repeatedly."""
+    """Return the first event of each rank's busiest thread, by ops and runtime calls, repeated."""
     busiest = []
     for kind in ("op", "runtime"):
         places = of.of_kind(kind)

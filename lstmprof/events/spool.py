@@ -1,14 +1,14 @@
-"""Events on their way from a reader into an events table on disk, sorted in bounded memory.
+"""Sort a reader's events into an events table on disk, in bounded memory.
 
 ::
 
     chunks, in the order of the profile      a a b a | b c b | c d c
     each sorted by itself, in a file         a a a b | b b c | c c d
-    of all of them what begins in a batch    a a a | b b b | c c c | d    sorted again, and stored
+    from all files the rows of a batch       a a a | b b b | c c c | d    sorted again, and stored
 
-A chunk is sorted where it is read, which may be another process. The batches are cut by a sample of
-when events begin. Sorting is stable, so that the order is that of ``events_table``. Where very many
-chunks have events of one time, some of them at a time are merged first.
+A chunk is sorted in the process that reads it. A sample of start times gives the batch borders.
+Sorting is stable, so the order equals that of ``events_table``. If very many chunks have events at
+one time, groups of chunks are merged first.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.events.intervals import longer_first
+from lstmprof.events.intervals import Ints, longer_first
 from lstmprof.events.schema import SCHEMA
-from lstmprof.events.sorted_files import SortedFiles
 from lstmprof.events.stored import (
     TEXT_COLUMNS,
     Folder,
@@ -35,6 +34,64 @@ from lstmprof.events.stored import (
     write_columns,
 )
 from lstmprof.events.table import EventTable
+
+#: One row of so many is looked at to find borders.
+_SAMPLED = 32
+
+
+@dataclass(frozen=True)
+class SortedFiles:
+    """Files of ``write_columns``, one row or more in each, sorted by their column ``time``."""
+
+    paths: Sequence[Path]
+    time: str
+
+    @property
+    def first_ns(self) -> int:
+        """The earliest time."""
+        return int(self._ends[0].min())
+
+    @property
+    def most_at_once(self) -> int:
+        """The largest number of files whose ranges of time share an instant."""
+        first, last = (np.sort(times) for times in self._ends)
+        begun, ended = np.arange(1, len(first) + 1), np.searchsorted(last, first)
+        return int((begun - ended).max())
+
+    def borders(self, rows: int) -> list[int]:
+        """Return times that split the rows into parts of about ``rows``; the last is after all."""
+        every = max(1, min(_SAMPLED, rows // _SAMPLED))
+        sampled = [self._times(path)[::every].astype(np.int64) for path in self.paths]
+        first = np.unique(np.sort(np.concatenate(sampled))[:: max(1, rows // every)])
+        return [*first.tolist(), int(self._ends[1].max()) + 1]
+
+    def between(self, first_ns: int, end_ns: int) -> list[pa.RecordBatch]:
+        """Return from each file the rows of [first_ns, end_ns), in the order of the files."""
+        first, last = self._ends
+        there = np.flatnonzero((first < end_ns) & (last >= first_ns))
+        return [self._cut(read_columns(self.paths[n]), first_ns, end_ns) for n in there.tolist()]
+
+    def remove_ending(self, first_ns: int, end_ns: int) -> None:
+        """Remove the files whose last row is in [first_ns, end_ns)."""
+        last = self._ends[1]
+        for number in np.flatnonzero((last >= first_ns) & (last < end_ns)).tolist():
+            self.paths[number].unlink()
+
+    @cached_property
+    def _ends(self) -> tuple[Ints, Ints]:
+        """Return the first and last time of each file."""
+        ends = [self._times(path)[[0, -1]].tolist() for path in self.paths]
+        first, last = np.array(ends, dtype=np.int64).T
+        return first, last
+
+    def _times(self, path: Path) -> Ints:
+        times: Ints = read_columns(path).column(self.time).to_numpy()
+        return times
+
+    def _cut(self, columns: pa.RecordBatch, first_ns: int, end_ns: int) -> pa.RecordBatch:
+        first, end = np.searchsorted(columns.column(self.time).to_numpy(), (first_ns, end_ns))
+        return columns.slice(first, end - first)
+
 
 #: About so many events begin in a batch; as many, then, are a row group in Parquet.
 BATCH_ROWS = 2**17
@@ -47,9 +104,9 @@ MERGED_CHUNKS = 64
 
 
 def write_chunk(path: Path, columns: pa.Table) -> None:
-    """Write ``columns`` of some events, one or more, to ``path``, sorted by start, longer first.
+    """Write ``columns`` of one or more events to ``path``, sorted by start, longer first.
 
-    A column that is null in all of them is left out: in most chunks several are.
+    Columns that are all null are left out; most chunks have several.
 
     Raises:
         LstmprofError: there is no room.
@@ -69,9 +126,8 @@ def _sorted(columns: pa.Table) -> pa.Table:
 
 
 def on_disk(events: EventTable, columns: Sequence[str], folder: Folder) -> EventTable:
-    """``events`` with ``columns`` alone in files of ``folder``, unless they are in files.
-
-    Where there is none it is ``events``.
+    """Write ``columns`` of ``events`` to files of ``folder``; stored and empty tables stay as they
+    are.
 
     Raises:
         LstmprofError: there is no room.
@@ -87,7 +143,7 @@ def on_disk(events: EventTable, columns: Sequence[str], folder: Folder) -> Event
 
 
 class Chunks:
-    """Columns of events as a reader finds them: in memory while they are few, then in files."""
+    """Columns of events from a reader: in memory while they are few, then in files."""
 
     def __init__(self) -> None:
         self._tables: list[pa.Table] = []
@@ -96,7 +152,7 @@ class Chunks:
         self._folder: Folder | None = None
 
     def add(self, columns: pa.Table) -> None:
-        """Add what comes next in the profile.
+        """Add the next events of the profile.
 
         Raises:
             LstmprofError: there is no room.
@@ -129,9 +185,9 @@ class Chunks:
 
 @dataclass(frozen=True)
 class Spool:
-    """Columns of events in files that ``write_chunk`` wrote, in the order of the profile.
+    """Columns of events in files of ``write_chunk``, in the order of the profile.
 
-    A column that one of them does not have is null in it.
+    A column that a file lacks is null there.
     """
 
     folder: Folder
@@ -143,7 +199,7 @@ class Spool:
         return self._sorted.first_ns
 
     def events(self, origin_ns: int, rank: int | None) -> StoredEvents:
-        """The events table of these columns, their times counted from ``origin_ns``.
+        """Return the events table of these columns, with times from ``origin_ns``.
 
         The files are removed.
 
@@ -167,7 +223,7 @@ class Spool:
         return _files([self.files])
 
     def _sorted_by_time(self, texts: Texts) -> SortedFiles:
-        """The same events in files of which at most ``MERGED_CHUNKS`` have events of one time."""
+        """Merge files until at most ``MERGED_CHUNKS`` overlap at any time."""
         read, rows = self._sorted, [[path] for path in self.files]
         while read.most_at_once > MERGED_CHUNKS:
             firsts = range(0, len(rows), MERGED_CHUNKS)
@@ -183,13 +239,13 @@ class Spool:
         return files
 
     def _merged(self, read: SortedFiles, rows: int, texts: Texts) -> Iterator[pa.Table]:
-        """The events by time, about so many ``rows`` at once, texts as numbers; files go."""
+        """Yield about ``rows`` events at a time in order, texts as numbers; remove read files."""
         for first_ns, end_ns in itertools.pairwise(read.borders(rows)):
             yield self._between(read, first_ns, end_ns, texts)
             read.remove_ending(first_ns, end_ns)
 
     def _texts(self) -> Texts:
-        """All texts, numbered in the order of the profile."""
+        """Return all texts, numbered in the order of the profile."""
         texts = Texts()
         for start in range(0, len(self.files), MERGED_CHUNKS):
             read = [read_columns(path) for path in self.files[start : start + MERGED_CHUNKS]]
@@ -199,7 +255,7 @@ class Spool:
         return texts
 
     def _between(self, read: SortedFiles, first_ns: int, end_ns: int, texts: Texts) -> pa.Table:
-        """The events that begin in [first_ns, end_ns), sorted, their texts as numbers."""
+        """Return the sorted events that begin in [first_ns, end_ns), texts as numbers."""
         parts = read.between(first_ns, end_ns)
         names = sorted({name for part in parts for name in part.schema.names})
         columns = pa.table({name: _joined(name, parts, texts) for name in names})
@@ -215,10 +271,7 @@ def _without_rows(column: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def _joined(name: str, parts: Sequence[pa.RecordBatch], texts: Texts) -> pa.Array:
-    """The column ``name`` of these parts one after the other, texts as numbers.
-
-    Numbers have the widest of the types that they have in the parts.
-    """
+    """Concatenate a column of the parts, texts as numbers, in the widest type of the parts."""
     held = [part.column(name).type for part in parts if name in part.schema.names]
     is_text = pa.types.is_dictionary(held[0])
     type_ = SCHEMA.field(name).type if is_text else max(held, key=lambda type_: type_.bit_width)

@@ -278,12 +278,11 @@ def _codes(texts: pa.DictionaryArray | pa.ChunkedArray) -> tuple[NDArray[Any], l
 
 
 def _columns_of(key: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
-    """The columns that what is kept under ``key`` was made of."""
+    """Return the columns that the cached value under ``key`` depends on."""
     return key[2:] if key[0] == "columns" else key[1:2]
 
 
 def _rows_of_ranks(events: EventTable) -> dict[int, Ints]:
-    """The rows of each rank, by its number."""
     ranks = events.ints("rank", UNKNOWN)
     order = np.argsort(ranks, kind="stable")
     numbers, first = np.unique(ranks[order], return_index=True)
@@ -292,7 +291,7 @@ def _rows_of_ranks(events: EventTable) -> dict[int, Ints]:
 
 
 def _rows_by_id(events: EventTable) -> Ints:
-    """The row of each ``event_id``, −1 for ids that no event has and for the last of all."""
+    """Return the row of each ``event_id``; −1 for missing ids and for the last entry."""
     event_id = events.ints("event_id", -1)
     row_of = np.full(int(event_id.max(initial=-1)) + 2, -1, dtype=np.int64)
     row_of[event_id] = np.arange(len(events))

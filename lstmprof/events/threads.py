@@ -43,17 +43,17 @@ _ALLOC = re.compile(r"Malloc|Free|HostAlloc|^cuMem")
 
 
 def runtime_state(name: str) -> str:
-    """``sync``, ``alloc`` or ``runtime``: what a runtime call of this name does to its thread."""
+    """Return the effect of a runtime call on its thread: ``sync``, ``alloc`` or ``runtime``."""
     if _SYNC.search(name):
         return "sync"
     return "alloc" if _ALLOC.search(name) else "runtime"
 
 
 def state_codes(events: EventTable, framework_ranges: Sequence[str] = ()) -> Ints:
-    """For each row its thread's state while it is innermost: an index into ``STATES``, else −1.
+    """Return each row's thread state while it is innermost: an index into ``STATES``, else −1.
 
-    ``framework_ranges`` are names of steps and ranges that run no Python of the user's; of several
-    the first that is there counts.
+    ``framework_ranges`` are names of steps and ranges that run no Python of the user; the first
+    name that exists counts.
     """
     ranges = events.is_kind("step", "range")
     named = (ranges & events.is_one_of("name", name) for name in framework_ranges)
@@ -73,7 +73,7 @@ _OF_THREADS = ("rank", "pid", "tid", "device", "kind")
 
 
 def thread_ids(events: EventTable) -> Ints:
-    """For each row the number of its host thread, −1 for what ran on a device."""
+    """Return each row's host thread number, −1 for rows on a device."""
     return events.once(_thread_ids, *_OF_THREADS)
 
 
@@ -86,15 +86,14 @@ def _thread_ids(events: EventTable) -> Ints:
 
 
 def _on_thread(events: EventTable) -> Flags:
-    """A boolean a row: it ran on a host thread."""
     of_host = events.column("device").is_null().to_numpy()
     return np.asarray(of_host & events.is_kind(*_DEPTH), np.bool_)
 
 
 def nesting_order(events: EventTable, rows: Ints) -> Ints:
-    """``rows`` sorted so that an enclosing event comes before what it encloses.
+    """Sort ``rows`` so that an enclosing event comes before the events inside it.
 
-    Rows of an events table are sorted but for those that begin and end together.
+    Rows of an events table are sorted except for ties of begin and end.
     """
     start = events.start_ns[rows]
     dur = events.dur_ns[rows]
@@ -118,13 +117,13 @@ def _depths(events: EventTable) -> Ints:
 
 
 def content_order(events: EventTable, rows: Ints) -> Ints:
-    """A last tie-break of ``rows`` by what one says (name, category, stream), not its place."""
+    """Return a last tie-break of ``rows`` by name, category and stream, not by place."""
     keys = [places[events.texts(column)[0][rows]] for column, places in _text_places(events)]
     return numbered(*keys, events.ints("stream", UNKNOWN)[rows])
 
 
 def _text_places(events: EventTable) -> list[tuple[str, Ints]]:
-    """Of name and category the place of each text, and of none, among all in order."""
+    """Return the sort place of each name and category, nulls included."""
     return events.once(_ordered_texts, "name", "category")
 
 
@@ -139,7 +138,7 @@ def _ordered_texts(events: EventTable) -> list[tuple[str, Ints]]:
 
 
 def innermost(events: EventTable, rows: Ints) -> Segments:
-    """The innermost event of one thread at each instant; ``owner`` is a row of ``events``.
+    """Return the innermost event of one thread at each instant; ``owner`` is a row of ``events``.
 
     ``rows`` are the thread's events.
     """
@@ -156,10 +155,10 @@ CALL_GAP_NS = 10_000
 
 
 def ops_called(events: EventTable, thread: Ints, start_ns: Ints, end_ns: Ints) -> Ints:
-    """For each stretch of Python the row of the op that it is the way into, −1 for none.
+    """Return for each Python stretch the op that it leads into, −1 for none.
 
     Such a stretch is at most ``CALL_GAP_NS`` long, and an op begins on its ``thread`` as it ends;
-    of several that begin then the outermost.
+    the outermost op, if several begin then.
     """
     ops = np.flatnonzero(events.is_kind("op"))
     shortest_first = np.argsort(events.dur_ns[ops], kind="stable")

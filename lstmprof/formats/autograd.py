@@ -27,7 +27,7 @@ from lstmprof.events import Profile
 from lstmprof.events.schema import PHASES, PROGRAM
 from lstmprof.formats import rows
 from lstmprof.formats.foreign import consumed, trace_events
-from lstmprof.formats.kineto.events import interval
+from lstmprof.formats.kineto.event_fields import interval
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rows import Row
 
@@ -126,7 +126,7 @@ def _device_row(event: dict[str, Any], times: tuple[int, int]) -> Row:
 
 
 def _innermost(spans: list[Row]) -> list[Row]:
-    """Those of ``spans`` that hold no other one of their device."""
+    """Return the spans that contain no other span of their device."""
     ordered = sorted(spans, key=lambda row: (row.device or 0, row.start_ns, -row.dur_ns))
     return [
         row

@@ -60,7 +60,7 @@ _NAMED = (
 
 
 def refuse_by_content(raw: RawFile) -> None:
-    """Raises ProfileError when the bytes are those of a kind of file that no reader takes."""
+    """Raise ProfileError for a kind of file that no reader takes."""
     content = raw.content
     for magic, what, next_step in _MAGIC:
         if content.startswith(magic):
@@ -79,7 +79,7 @@ def refuse_by_content(raw: RawFile) -> None:
 
 
 def refusal(raw: RawFile) -> ForeignFileError:
-    """The error for a file that no reader takes."""
+    """Return the error for a file that no reader takes."""
     if raw.looks_like_json:
         what, next_step = _json(raw.json)
         return ForeignFileError(raw.path, what, next_step)
@@ -119,13 +119,13 @@ def _json(document: Any) -> tuple[str, str]:
 
 
 def trace_events(document: Any) -> list[Any] | None:
-    """The events of a Chrome trace in either of its two shapes, None where it is no trace."""
+    """Return the events of a Chrome trace in either of its two forms, or None."""
     events = document.get("traceEvents") if isinstance(document, dict) else document
     return events if isinstance(events, list) else None
 
 
 def consumed(events: list[Any]) -> Iterator[Any]:
-    """Each of ``events`` in turn, which are forgotten as they go: objects are most of a profile."""
+    """Yield the events and drop them one by one: objects take most of a profile's memory."""
     events.reverse()
     while events:
         yield events.pop()

@@ -73,7 +73,7 @@ def read(raw: RawFile) -> Profile:
 
 
 def _paired(events: Iterable[dict[str, Any]]) -> tuple[list[Row], int]:
-    """Every begin with its end, and how many have none."""
+    """Pair each begin with its end, and count the events without a partner."""
     intervals: list[Row] = []
     begun: dict[tuple[str, ...], list[int]] = {}
     threads: dict[str, int] = {}

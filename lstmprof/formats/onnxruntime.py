@@ -26,7 +26,7 @@ from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.formats import rows
 from lstmprof.formats.foreign import trace_events
-from lstmprof.formats.kineto.events import interval
+from lstmprof.formats.kineto.event_fields import interval
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rows import Row
 
@@ -120,7 +120,7 @@ def _row(event: dict[str, Any], timed: tuple[int, int]) -> Row | None:
 
 
 def _inputs(described: Any) -> tuple[str | None, str | None]:
-    """Shapes and types of a node's inputs, as Kineto has them."""
+    """Return the shapes and types of a node's inputs in Kineto's form."""
     if not isinstance(described, list):
         return None, None
     inputs = [item for one in described if isinstance(one, dict) for item in one.items()]
@@ -128,7 +128,7 @@ def _inputs(described: Any) -> tuple[str | None, str | None]:
 
 
 def _nested(intervals: list[Row]) -> list[Row]:
-    """``intervals``, none of which ends behind what holds it."""
+    """Return the rows; no interval may end after the interval around it."""
     nested: list[Row] = []
     holders: dict[tuple[int | None, int | None], list[Row]] = {}
     for row in sorted(intervals, key=lambda row: (row.start_ns, -row.dur_ns)):

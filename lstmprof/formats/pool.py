@@ -36,14 +36,14 @@ _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 
 
 class KilledError(Exception):
-    """A worker has ended before it answered."""
+    """A worker ended before it answered."""
 
 
 class Pool(Executor):
-    """``count`` workers; one that was killed costs what it worked at, and is replaced.
+    """A pool of ``count`` workers; a killed worker loses its current task only, and is replaced.
 
     Raises:
-        OSError: they cannot be started.
+        OSError: the workers cannot be started.
     """
 
     def __init__(self, count: int) -> None:
@@ -61,14 +61,14 @@ class Pool(Executor):
     def submit(
         self, call: Callable[_Given, _Made], /, *args: _Given.args, **kwargs: _Given.kwargs
     ) -> Future[_Made]:
-        """What ``call`` makes of these arguments, in a worker."""
+        """Call ``call`` in a worker, and return a future of its result."""
         return self._threads.submit(self._answer, pickle.dumps((call, args, kwargs), protocol=5))
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         self.shutdown(wait=error is None)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
-        """End the workers: with ``wait`` when all is done, else what they do is broken off."""
+        """End the workers: after all tasks with ``wait``, else at once."""
         # first of all: a thread that took a call from here on would wait for a worker without end
         self._threads.shutdown(wait, cancel_futures=cancel_futures or not wait)
         self._is_open = False
@@ -110,12 +110,12 @@ class Pool(Executor):
 
 
 def is_worker() -> bool:
-    """Whether this process works for another one, of this pool or of multiprocessing."""
+    """Return whether this process works for another, in this pool or in multiprocessing."""
     return _MARK in os.environ or multiprocessing.parent_process() is not None
 
 
 def serve() -> None:
-    """Do what is asked on the standard input until it ends; SIGTERM ends it in good order."""
+    """Do the tasks from standard input until it ends; SIGTERM ends the process cleanly."""
     signal.signal(signal.SIGTERM, _end)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what the work prints is no answer
@@ -133,7 +133,7 @@ def serve() -> None:
 
 
 def _failure(error: Exception) -> bytes:
-    """``error`` as it is sent, with its traceback, which stays behind."""
+    """Serialise ``error`` with its traceback as text; the frames stay in this process."""
     error.add_note("In the worker process: " + "".join(traceback.format_exception(error)))
     try:
         return pickle.dumps((False, error), protocol=5)
@@ -185,7 +185,7 @@ def _open(pipe: IO[bytes] | None) -> IO[bytes]:
 
 @contextlib.contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Keep Ctrl-C until the end of the block."""
+    """Delay Ctrl-C until the end of the block."""
     if sys.platform == "win32":
         yield
         return

@@ -1,11 +1,13 @@
-"""A raw profile: found, unpacked within bounds, and read in parts or whole, as its reader needs.
+"""Find a raw profile or the files of a tar archive, unpack it within bounds, and read it in parts.
 
-A plain file stays where it is; a gzipped one of some size is unpacked into a temporary file. So
-memory does not grow with the profile unless a reader asks for all of it.
+A plain file stays where it is; a large gzipped file is unpacked into a temporary file, so memory
+does not grow with the profile unless a reader asks for all of it. Tar headers are untrusted:
+sizes of any length, negative sizes that lead back to an earlier header, endless nesting. A damaged
+place costs only the files after it; links, devices and folders are not files.
 
 Profilers print JSON by hand: a comma before ``]``, ``nan`` or ``-inf`` for a bandwidth, a Windows
-path with single backslashes, a control character or a byte of no encoding inside a kernel's name.
-These are mended. A file that stops in the middle is not: it is refused, with the byte.
+path with single backslashes, a control character or an undecodable byte inside a kernel's name.
+These are repaired. A truncated file is refused, with the byte where it ends.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import io
 import json
 import os
 import re
+import tarfile
 import weakref
 import zlib
 from collections.abc import Iterator
@@ -58,7 +61,7 @@ _CUT_TOKEN = re.compile(r"[-+.\w]{0,9}\s*\Z")
 
 
 class OpenFile:
-    """A file that is open for reading, for as long as anybody holds this."""
+    """A file that stays open for reading while this object exists."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -78,9 +81,9 @@ class OpenFile:
 
 @dataclass(frozen=True)
 class RawFile:
-    """A raw profile, decompressed: ``given`` are its bytes, or the file that holds them.
+    """A raw profile, unpacked: ``given`` is its bytes or the file that has them.
 
-    A profile of many files has none, and lies in a ``folder``.
+    A profile of many files has no bytes, but a ``folder``.
     """
 
     path: Path | str  # where the user finds it: a file, an archive's member, a URL
@@ -90,7 +93,7 @@ class RawFile:
 
     @property
     def length(self) -> int:
-        """How many bytes it has."""
+        """The number of bytes."""
         return self.given.length if isinstance(self.given, OpenFile) else len(self.given)
 
     def part(self, start: int, stop: int) -> bytes:
@@ -108,12 +111,12 @@ class RawFile:
 
     @cached_property
     def content(self) -> bytes:
-        """All of it, in memory."""
+        """All bytes, in memory."""
         return self.given if isinstance(self.given, bytes) else self.part(0, self.length)
 
     @property
     def head(self) -> RawFile:
-        """Its beginning, for what looks no further."""
+        """The first bytes, for readers that look no further."""
         return RawFile(self.path, self.part(0, _HEAD_BYTES))
 
     @cached_property
@@ -132,7 +135,7 @@ class RawFile:
 
     @contextlib.contextmanager
     def on_disk(self) -> Iterator[Path]:
-        """A file that holds it, decompressed: its own, else a temporary one for as long as this."""
+        """Yield a file with the unpacked profile: its own, else a temporary one."""
         if isinstance(self.given, OpenFile):
             yield self.given.path
             return
@@ -144,10 +147,11 @@ class RawFile:
 
 
 def load(path: Path) -> RawFile:
-    """The file at ``path``, unpacked if it is gzipped.
+    """Read the file at ``path``, and unpack it if it is gzipped.
 
     Raises:
-        ProfileError: missing, unreadable, empty, no plain file, a damaged gzip or too large.
+        ProfileError: the file is missing, unreadable, empty, no plain file, a damaged gzip or too
+        large.
     """
     try:
         if path.is_dir():
@@ -196,7 +200,7 @@ def is_tar(content: bytes) -> bool:
 
 
 def unpacked_head(head: bytes) -> bytes:
-    """The first bytes of a file, unpacked if it is gzipped; fewer where the gzip is damaged."""
+    """Return the first bytes of a file, unpacked if gzipped; fewer if the gzip is damaged."""
     if not head.startswith(GZIP_MAGIC):
         return head
     try:
@@ -206,7 +210,7 @@ def unpacked_head(head: bytes) -> bytes:
 
 
 def _unpacked(raw: RawFile) -> RawFile:
-    """``raw`` without its gzip: in memory where it is small, else in a temporary file."""
+    """Unpack gzip: into memory if small, else into a temporary file."""
     if raw.length <= _CHUNK_BYTES:
         return RawFile(raw.path, b"".join(_unpacked_chunks(raw)), raw.length)
     folder = made_temporary_folder()
@@ -262,13 +266,13 @@ def _next_chunk(raw: RawFile, stream: gzip.GzipFile, length: int) -> bytes:
 def json_document(
     path: Path | str, content: bytes, most_object_bytes: int = FREE_OBJECT_BYTES
 ) -> Any:
-    """The JSON in ``content``: a float is its own text (``str``), NaN and infinities are None.
+    """Parse JSON; a float is its own text (``str``), NaN and infinities are None.
 
-    Bytes of no encoding become lone surrogates, which ``rows.clean`` turns into U+FFFD.
+    Undecodable bytes become lone surrogates, which ``rows.clean`` turns into U+FFFD.
 
     Raises:
-        ProfileError: cut short, not JSON, nested without end, or of so many objects that they
-            would take more memory than ``most_object_bytes``.
+        ProfileError: the JSON is truncated, invalid, nested too deeply, or its objects would take
+        more memory than ``most_object_bytes``.
     """
     _check_objects(path, content, most_object_bytes)
     text = content.removeprefix(_BOM).decode("utf-8", errors="surrogateescape")
@@ -288,7 +292,7 @@ def json_document(
 
 
 def _check_objects(path: Path | str, content: bytes, most_bytes: int) -> None:
-    """Nothing where the objects that JSON text spells out find room in ``most_bytes``."""
+    """Raise if the objects of the JSON text need more than ``most_bytes``."""
     needed = sum(content.count(sign) * each for sign, each in _OBJECT_BYTES)
     if needed > most_bytes:
         raise ProfileError(
@@ -301,19 +305,19 @@ def _check_objects(path: Path | str, content: bytes, most_bytes: int) -> None:
 
 
 def json_value(raw: bytes) -> Any:
-    """The one JSON value in ``raw``, as in ``json_document``, but nothing is mended.
+    """Parse one JSON value like ``json_document``, but repair nothing.
 
     Raises:
-        ValueError: it is not JSON.
-        RecursionError: it is nested without end.
+        ValueError: the text is not JSON.
+        RecursionError: the value is nested too deeply.
     """
     return _loads(raw.decode("utf-8", errors="surrogateescape"))
 
 
 def last_border(text: bytes, start: int = 0, stop: int | None = None) -> int:
-    """Position of a comma that seems to stand between two objects, the last such, or 0.
+    """Return the position of the last comma that seems to stand between two objects, or 0.
 
-    It is looked for from ``start`` up to ``stop``.
+    The search goes from ``start`` to ``stop``.
     """
     brace = len(text) if stop is None else stop
     for _ in range(_MOST_TRIES):
@@ -331,7 +335,7 @@ def _loads(text: str) -> Any:
 
 
 def _mended(token: re.Match[str]) -> str:
-    """The token in valid JSON of the same length, so that positions stay true."""
+    """Repair the token as valid JSON of the same length, so that positions stay true."""
     text = token[0]
     if text[-1] == "," and text[0] in "[,":
         return text[:-1] + " "
@@ -358,3 +362,78 @@ def _fault(
     return ProfileError(
         path, f"is not JSON at byte {byte} ({error.msg})", "record or copy the profile again"
     )
+
+
+MOST_FILES = 10_000
+_AGAIN = "copy or create the archive again"
+#: What ``tarfile`` raises for headers that were tampered with, beside its own errors.
+_DAMAGE = (tarfile.TarError, OSError, ValueError, OverflowError, RecursionError, LookupError)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file in an archive; ``fault`` says why it is unreadable."""
+
+    name: str
+    begin: int
+    size: int
+    fault: ProfileError | None = None
+
+
+@dataclass(frozen=True)
+class Members:
+    """The files of an archive up to its end, or up to the ``fault`` that hides the rest."""
+
+    files: list[Member]
+    fault: ProfileError | None
+
+
+def members(raw: RawFile) -> Members:
+    """Return the files in the archive in order, at most ``MOST_FILES``."""
+    files: list[Member] = []
+    try:
+        with tarfile.open(fileobj=io.BytesIO(raw.content)) as tar:
+            for count, info in enumerate(_headers(tar, raw)):
+                if count == MOST_FILES:
+                    fault = f"has more than {MOST_FILES:,} entries; only the first were read"
+                    return Members(files, ProfileError(raw.path, fault, "unpack it (tar xf)"))
+                if info.isfile():
+                    files.append(_member(info, raw))
+            rest = raw.content[tar.offset : tar.offset + tarfile.BLOCKSIZE]
+    except _DAMAGE as error:
+        reason = str(error) if isinstance(error, tarfile.TarError) else "invalid header"
+        return Members(files, _damaged(raw, reason))
+    is_end = not rest.strip(b"\0")
+    return Members(files, None if is_end else _damaged(raw, f"no header at byte {tar.offset}"))
+
+
+def _headers(tar: tarfile.TarFile, raw: RawFile) -> Iterator[tarfile.TarInfo]:
+    """Yield the members' headers in order; the last may reach beyond the end of the file."""
+    last = -1
+    while info := tar.next():
+        if info.size < 0 or info.offset <= last:
+            raise tarfile.ReadError(f"negative size at byte {max(last, info.offset)}")
+        last = info.offset
+        yield info
+        if tar.offset >= raw.length + tarfile.BLOCKSIZE:  # but for what fills the last block
+            if not info.isfile():
+                raise tarfile.ReadError(f"truncated within the member at byte {info.offset}")
+            tar.offset = raw.length  # nothing can follow
+            return
+
+
+def _member(info: tarfile.TarInfo, raw: RawFile) -> Member:
+    begin, place = info.offset_data, f"{raw.path}/{info.name}"
+    fault = None
+    if info.issparse():
+        fault = ProfileError(place, "is a sparse file in an archive", "unpack it (tar xf)")
+    elif begin + info.size > raw.length:
+        there = max(0, raw.length - begin)
+        fault = ProfileError(
+            place, f"is truncated: the archive has {there} of its {info.size} bytes", _AGAIN
+        )
+    return Member(info.name, begin, info.size, fault)
+
+
+def _damaged(raw: RawFile, reason: str) -> ProfileError:
+    return ProfileError(raw.path, f"the tar archive is damaged ({reason})", _AGAIN)

@@ -75,7 +75,7 @@ def read(raw: RawFile) -> Profile:
 
 
 def notes(left_out: int) -> Iterator[str]:
-    """What the user must be told of any such profile, of which ``left_out`` were unreadable."""
+    """Return the notes for the user; ``left_out`` events were unreadable."""
     yield rows.NO_DATE
     if left_out:
         yield f"{left_out} records without a valid time, name or device were left out"
@@ -183,13 +183,13 @@ class _Process:
         return self._operations[number] if known and number is not None else {}
 
     def _operation(self, record: Mapping[str, Any]) -> str:
-        """What a record's operation is called; empty where the file does not say."""
+        """Return the name of a record's operation; empty if the file does not say."""
         names = _list(self._kind(record).get("operations"))
         number = rows.natural(record.get("operation"))
         return _text(names[number]) if number is not None and number < len(names) else ""
 
     def _is_unread(self, record: Mapping[str, Any]) -> bool:
-        """Whether a record is of a kind that is meant to be left out: compiler, marks, control."""
+        """Return whether records of this kind are skipped: compiler, marks, control."""
         kind, operation = _text(self._kind(record).get("kind")), self._operation(record)
         if kind.startswith("MARKER"):
             return "RANGE" not in kind and "Range" not in operation
@@ -205,7 +205,7 @@ def _object(value: Any) -> Mapping[str, Any]:
 
 
 def _objects(value: Any) -> list[Mapping[str, Any]]:
-    """The objects in a list; an object alone is a list of one."""
+    """Return the objects in a list; wrap a single object in a list."""
     listed = [value] if isinstance(value, dict) else _list(value)
     return [each for each in listed if isinstance(each, dict)]
 
@@ -223,7 +223,7 @@ def _stream(record: Mapping[str, Any]) -> int | None:
 
 
 def _timed(record: Mapping[str, Any]) -> tuple[int, int] | None:
-    """(start, length) in ns, None where they cannot be."""
+    """Return (start, length) in ns, or None if they are impossible."""
     start_ns = rows.natural(record.get("start_timestamp"))
     end_ns = rows.natural(record.get("end_timestamp"))
     if start_ns is None or end_ns is None or not start_ns <= end_ns <= rows.MAX_NS:
@@ -236,7 +236,7 @@ def _correlation(record: Mapping[str, Any]) -> int | None:
 
 
 def _launched_with(info: Mapping[str, Any]) -> str | None:
-    """What a kernel was launched with; the size of a grid is in threads, as HSA has it."""
+    """Return a kernel's launch configuration; HSA counts the grid in threads."""
     threads, block = (_three(info.get(f"{of}_size")) for of in ("grid", "workgroup"))
     sizes = list(zip(threads or (), block or (), strict=False))
     return launch_config.text(

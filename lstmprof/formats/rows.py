@@ -27,7 +27,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Row(NamedTuple):
-    """The columns of the events table that a reader fills, times not yet moved to ``base_ns``."""
+    """The columns of the events table that a reader fills, with unshifted times."""
 
     kind: str
     name: str
@@ -50,7 +50,7 @@ class Row(NamedTuple):
 
 
 def date_ns(origin_ns: int) -> int | None:
-    """``origin_ns`` where it counts from 1970; None where it counts from anything else."""
+    """Return ``origin_ns`` if it counts from 1970, else None."""
     return origin_ns if origin_ns >= _FIRST_DATE_NS else None
 
 
@@ -60,9 +60,9 @@ def table(rows: Sequence[Row], origin_ns: int, rank: int | None = None) -> Event
 
 
 def columns(rows: Sequence[Row]) -> pa.Table:
-    """A column of the events table for each field of one or more ``rows``, times as they are.
+    """Return a column per field of the rows, with unshifted times.
 
-    One after the other: all of them at once as objects take as much memory as the rows.
+    Columns are made one by one: all objects at once take as much memory as the rows.
     """
     return pa.table(
         {
@@ -87,9 +87,9 @@ def first_ns(columns: pa.Table | Spool) -> int:
 
 
 def moved(columns: pa.Table | Spool, origin_ns: int, rank: int | None = None) -> EventTable:
-    """The events table of these columns, their times counted from ``origin_ns``.
+    """Return the events table of these columns, with times from ``origin_ns``.
 
-    The columns may be spooled, then the table is stored.
+    Spooled columns give a table on disk.
     """
     if isinstance(columns, Spool):
         return columns.events(origin_ns, rank)
@@ -106,7 +106,7 @@ def clean(text: str) -> str:
 
 
 def int64(value: object) -> int | None:
-    """``value`` as an int64 where it is one, or the decimal text of one, and None otherwise."""
+    """Return an int, or the decimal text of one, as int64; else None."""
     if isinstance(value, str):
         digits = value.removeprefix("-")
         if not (digits.isascii() and digits.isdecimal() and len(digits) < 20):
@@ -118,20 +118,20 @@ def int64(value: object) -> int | None:
 
 
 def natural(value: object) -> int | None:
-    """``value`` as an int64 of 0 or more: device and stream numbers, where −1 says unknown."""
+    """Return ``value`` if 0 or more: device and stream numbers, where −1 means unknown."""
     number = int64(value)
     return None if number is None or number < 0 else number
 
 
 def positive(value: object) -> int | None:
-    """``value`` as an int64 above 0: ids, where profilers write 0 or −1 for none."""
+    """Return ``value`` if above 0: ids, where profilers write 0 or −1 for none."""
     return natural(value) or None
 
 
 def device_facts(
     major: object, minor: object, multiprocessors: object, warp_size: object = None
 ) -> DeviceFacts:
-    """What a profile says of a device, each number where it is one."""
+    """Return the facts of a device, ignoring values that are no numbers."""
     numbers = positive(major), natural(minor)
     return DeviceFacts(
         compute_capability=None if None in numbers else f"{numbers[0]}.{numbers[1]}",

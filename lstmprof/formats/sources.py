@@ -40,10 +40,9 @@ from lstmprof.events.counters import NO_COUNTERS
 from lstmprof.events.schema import COLUMNS
 from lstmprof.events.spool import Chunks, Spool
 from lstmprof.events.table import events_table
-from lstmprof.formats import archives, raw_file, rows
-from lstmprof.formats.archives import Member
+from lstmprof.formats import raw_file, rows
 from lstmprof.formats.cuda.parquet import is_table
-from lstmprof.formats.raw_file import RawFile
+from lstmprof.formats.raw_file import Member, RawFile
 
 #: What profiles are called; a file given by itself may have any name.
 _PROFILE_NAMES = (
@@ -55,7 +54,7 @@ _PROFILE_NAMES = (
 _ENDINGS = {f".{part}" for name in _PROFILE_NAMES for part in name.split(".")[1:]}
 _ENDINGS |= {".trace", ".pt"}
 _GIVE = "give a run, a folder of runs, or a profile"
-_MOST_FILES = archives.MOST_FILES
+_MOST_FILES = raw_file.MOST_FILES
 _HEAD_BYTES = 2**16
 _SESSION = re.compile(r"(^|/)plugins/profile/[^/]+$")
 _VIEWER, _XPLANE = ".trace.json.gz", ".xplane.pb"
@@ -112,10 +111,10 @@ def path_of(word: Path | str) -> Path:
 
 
 def groups(word: Path | str) -> list[list[Source]]:
-    """The files that ``word`` means, those that may be ranks of one job together, by name.
+    """Return the files that ``word`` means, possible ranks of one job together, by name.
 
     Raises:
-        ProfileError: there is nothing there, or nothing that could be a profile.
+        ProfileError: nothing is there, or nothing that can be a profile.
     """
     if is_url(word):
         return _at_url(str(word))
@@ -140,10 +139,10 @@ def groups(word: Path | str) -> list[list[Source]]:
 
 
 def _listed(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Return the files below ``folder`` and the folders that this user may not look into.
+    """Return the files below ``folder`` and its unreadable subfolders.
 
     Raises:
-        ProfileError: ``folder`` itself is such a folder.
+        ProfileError: ``folder`` itself is unreadable.
     """
     if not is_readable_folder(folder):
         raise _permission_denied(folder)
@@ -162,7 +161,7 @@ def _permission_denied(path: Path) -> ProfileError:
 
 
 def are_hosts(group: Iterable[Source]) -> bool:
-    """Whether these are the files that TensorFlow's profiler wrote, one a host, in one session."""
+    """Return whether these files are one TensorFlow session's, one file per host."""
     return all(_SESSION.search(source.folder) for source in group)
 
 
@@ -171,7 +170,7 @@ def _local(path: Path) -> Source:
 
 
 def _of_tables(folder: Path) -> Source:
-    """The profile whose tables are files of ``folder``."""
+    """Return the profile whose tables are the files of ``folder``."""
     load = functools.partial(RawFile, folder, b"", folder=folder)
     stamps = [_stamp(file) for file in sorted(folder.iterdir()) if is_table(file)]
     digest = hashlib.sha256("".join(stamps).encode()).hexdigest()
@@ -197,12 +196,12 @@ def _stamp(path: Path) -> str:
 
 
 def _encodable(name: Path | str) -> str:
-    """``name`` in UTF-8, bytes of another encoding written out (``\\xff``)."""
+    """Return ``name`` in UTF-8, with undecodable bytes written as ``\\xff``."""
     return str(name).encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def profile_name(path: Path | str) -> str:
-    """The file's name without the endings that profilers give, nor signs that cannot be shown."""
+    """Return the file's name without profilers' endings and unprintable characters."""
     name = str(path).rstrip("/").rpartition("/")[2]
     while name[name.rfind(".") :] in _ENDINGS:
         name = name[: name.rindex(".")]
@@ -215,7 +214,7 @@ def _may_be_profile(name: str) -> bool:
 
 
 def _of_file(source: Source, head: bytes) -> list[list[Source]]:
-    """A file given by itself: an archive's members in groups, else the file."""
+    """Group the members of an archive; any other file is a group by itself."""
     return _grouped(_members(source)) if _is_archive(head) else [[source]]
 
 
@@ -224,13 +223,13 @@ def _is_archive(head: bytes) -> bool:
 
 
 def _members(archive: Source) -> Iterator[Source]:
-    """The files of a tar archive that may be profiles; what cannot be read refuses to load.
+    """Yield the files of a tar archive that may be profiles; unreadable members raise when loaded.
 
     Raises:
-        ProfileError: nothing in it can be read, or nothing could be a profile.
+        ProfileError: the archive is unreadable, or no member can be a profile.
     """
     packed = _Archive(archive)
-    listed = archives.members(packed.raw)
+    listed = raw_file.members(packed.raw)
     members = [m for m in listed.files if _may_be_profile(m.name.removeprefix("./"))]
     if listed.fault:
         if not members:
@@ -246,7 +245,7 @@ def _members(archive: Source) -> Iterator[Source]:
 
 
 def _members_or_fault(archive: Source) -> Iterator[Source]:
-    """``_members``, or the archive itself, which says why it cannot be read when it is loaded."""
+    """Yield the members, or the archive itself, which raises when it is loaded."""
     try:
         yield from _members(archive)
     except ProfileError as fault:
@@ -254,7 +253,7 @@ def _members_or_fault(archive: Source) -> Iterator[Source]:
 
 
 def _beyond(folder: Source, count: int) -> list[list[Source]]:
-    """Where ``folder`` has more files than are read, one that says so when it is loaded."""
+    """Return a source that raises when loaded if ``folder`` has too many files."""
     if count <= _MOST_FILES:
         return []
     fault = f"has {count:,} files; only the first {_MOST_FILES:,} were read"
@@ -279,7 +278,7 @@ def _member(archive: _Archive, label: str, member: Member) -> RawFile:
 
 
 def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
-    """Files of one folder whose names differ in digits alone, or of one session, together."""
+    """Group files of a folder whose names differ in digits only, or of one session."""
     jobs: dict[tuple[str, str], list[Source]] = {}
     for source in _without_viewer_copies(list(sources)):
         name = re.sub(r"\d+", "#", source.name)
@@ -290,7 +289,7 @@ def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
 
 
 def _of_whole_jobs(groups: list[list[Source]], heads: Mapping[str, bytes]) -> list[list[Source]]:
-    """``groups``, those of one folder joined that are by torch.profiler all ranks of one job."""
+    """Join groups of a folder that together are all ranks of a torch.profiler job."""
     parts: dict[tuple[str, int], dict[int, tuple[list[Source], list[int]]]] = {}
     for place, group in enumerate(groups):
         jobs = [_JOB.search(heads.get(str(source.label), b"")) for source in group]
@@ -310,7 +309,7 @@ def _of_whole_jobs(groups: list[list[Source]], heads: Mapping[str, bytes]) -> li
 
 
 def _without_viewer_copies(sources: list[Source]) -> list[Source]:
-    """Without the trace viewer's copy of a profile whose XPlane, which says more, is there too."""
+    """Drop the trace viewer's copy of a profile whose XPlane is there too."""
     planes = {str(s.label).removesuffix(_XPLANE) for s in sources if s.name.endswith(_XPLANE)}
     return [
         s
@@ -343,7 +342,6 @@ def _at_url(url: str) -> list[list[Source]]:
 
 
 def _remote(word: str, path: str, url: str, stamp: str) -> Source:
-    """The file at ``path`` of the file system that ``word`` names; its own address is ``url``."""
     folder = PurePosixPath(path).parent.as_posix()
     return Source(
         url,
@@ -369,10 +367,10 @@ def _downloaded(word: str, path: str, url: str) -> RawFile:
 
 
 def _check_plain(system: Any, path: str, url: str) -> None:
-    """Nothing where ``path`` may be opened: here it may be a pipe, which would wait.
+    """Check that ``path`` is no pipe or device, which could block.
 
     Raises:
-        ProfileError: it may not.
+        ProfileError: ``path`` is not a regular file.
     """
     if getattr(system, "local_file", False) and not Path(path).is_file():
         raise ProfileError(url, "is not a regular file", "give the profile's file")
@@ -386,10 +384,10 @@ def _unreachable(url: str, error: Exception) -> ProfileError:
 
 
 def ranks_of(names: Sequence[str], profiles: Sequence[Profile]) -> list[int] | None:
-    """The rank of each profile of one job; None where they are not ranks of one job.
+    """Return each profile's rank, or None if the profiles are not ranks of one job.
 
-    What the profiles say themselves counts, else the files' names; TensorFlow's profiler numbers
-    no hosts, so they are counted in the order of their names.
+    The profiles decide before the file names. TensorFlow's profiler does not number hosts; they are
+    counted in order of name.
     """
     if len({profile.format for profile in profiles}) > 1:
         return None
@@ -404,11 +402,11 @@ def ranks_of(names: Sequence[str], profiles: Sequence[Profile]) -> list[int] | N
 
 
 def of_one_job(ranks: Sequence[int], profiles: Sequence[Profile]) -> Profile:
-    """The profiles of ``ranks`` as one.
+    """Join the profiles of ``ranks`` to one.
 
-    Where every profile says when it was taken, and not a lifetime apart, times count from the
-    earliest; else each rank's from its own beginning, and ``base_ns`` is None: they cannot be
-    compared.
+    If every profile has a date and all are within a lifetime, times count from the earliest.
+    Otherwise each rank's times count from its own start and ``base_ns`` is None: they are not
+    comparable.
     """
     order = sorted(range(len(ranks)), key=lambda i: ranks[i])
     ranks, profiles = [ranks[i] for i in order], [profiles[i] for i in order]

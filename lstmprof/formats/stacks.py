@@ -24,7 +24,7 @@ _BEFORE_PACKAGE = re.compile(
 
 @dataclass(frozen=True)
 class Stack:
-    """One distinct stack of a thread, the innermost frame last, and how often it was seen."""
+    """One distinct stack of a thread, innermost frame last, and its number of samples."""
 
     thread: str
     frames: tuple[str, ...]
@@ -32,7 +32,7 @@ class Stack:
 
 
 def read_stacks(path: Path) -> Iterator[Stack]:
-    """The stacks of the gzipped file at ``path``.
+    """Read the stacks of the gzipped file at ``path``.
 
     Raises:
         ProfileError: a line is no stack, or the file no gzip.

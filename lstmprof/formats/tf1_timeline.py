@@ -1,22 +1,22 @@
-"""The ``timeline.json`` of TensorFlow 1: one ``session.run`` as ``client/timeline.py`` draws it.
+"""Read the ``timeline.json`` of TensorFlow 1: one ``session.run`` drawn by ``client/timeline.py``.
 
 To know when reading the events:
 
 - Times are whole microseconds since 1970; a kernel takes at least one.
-- A process is a device or one of its streams (``Device``), a thread only a lane: an event
-  that overlaps another lies on the next lane. ``pid`` and ``tid`` are these numbers.
-- The executor of a GPU enqueues on the host what the GPU's streams then run. Nothing joins the
-  two: there are no correlation ids.
+- A process is a device or one of its streams (``Device``), a thread only a lane: an event that
+  overlaps another lies on the next lane. ``pid`` and ``tid`` are these numbers.
+- The executor of a GPU enqueues on the host what the GPU's streams then run. There are no
+  correlation ids to join the two.
 - An activity has the name of its op, with ``op_name`` ``<node>:<OpType>``; ROCm adds the kernel's.
-  A copy that an op makes itself has the op's name too, and is known by the process ``memcpy``.
+  A copy that an op makes itself has the op's name too; its process ``memcpy`` identifies it.
 - TensorFlow 1.15 writes a node twice: as its executor ran it and, within that time, in
-  ``/host:CPU``, where an event has a name and no type. The second is left out.
-- What lstmprof captured has the runs of several steps, and under a category of ours the steps and
-  their ranges. It is of one process; a lane of an executor is a thread that no process has.
+  ``/host:CPU``, where an event has a name and no type. The reader omits the second.
+- A capture of lstmprof has the runs of several steps, and the steps and their ranges under its own
+  category. Its host rows belong to the worker's process; each lane of an executor gets the number
+  of a thread that does not exist in that process.
 
-What TensorFlow's exporters call the processes of their Chrome traces, here with `` Compute`` or
-`` Tensors`` behind: the devices, no processes. Source: ``device_tracer.cc`` of TensorFlow 1.0 to
-2.1 and its exporters.
+Names of processes in TensorFlow's Chrome traces, here with `` Compute`` or `` Tensors`` behind;
+they are devices. Source: ``device_tracer.cc`` of TensorFlow 1.0 to 2.1 and its exporters.
 
 ::
 
@@ -38,12 +38,60 @@ from typing import Any, NamedTuple
 
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
-from lstmprof.formats import rows, tf1_ranges
+from lstmprof.events.processes import MOST_PID
+from lstmprof.formats import rows
 from lstmprof.formats.foreign import consumed, trace_events
-from lstmprof.formats.kineto.events import interval
+from lstmprof.formats.kineto.event_fields import interval
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rows import Row
 from lstmprof.formats.xplane.events import host_kind
+
+#: Their category; the worker (``capture.worker.profilers.tensorflow1``) writes the same.
+CATEGORY = "lstmprof"
+_STEP = "step"
+
+#: Process and thread as a row has them -> the thread.
+Lanes = dict[tuple[int | None, int | None], int]
+
+
+def ranges(events: Iterable[Any]) -> list[Row]:
+    """Return lstmprof's steps and ranges on the worker's main thread; empty in other timelines."""
+    return [
+        row
+        for event in events
+        if isinstance(event, dict) and event.get("ph") == "X" and event.get("cat") == CATEGORY
+        for row in _range(event)
+    ]
+
+
+def _range(event: Mapping[str, Any]) -> Iterator[Row]:
+    timed = interval(dict(event))
+    args = event.get("args")
+    pid = rows.natural(args.get("pid")) if isinstance(args, dict) else None
+    if not isinstance(timed, str) and pid is not None:
+        name = rows.clean(str(event.get("name", "")))
+        yield Row("step" if name == _STEP else "range", name, *timed, pid=pid, tid=pid)
+
+
+def of_one_process(ops: Sequence[Row], pid: int | None) -> tuple[list[Row], Lanes]:
+    """Put host ops into process ``pid``, and return the thread of each lane."""
+    lanes: Lanes = {}
+    moved = []
+    for row in ops:
+        if row.device is None:
+            thread = lanes.setdefault((row.pid, row.tid), MOST_PID + 1 + len(lanes))
+            row = row._replace(pid=pid, tid=thread)
+        moved.append(row)
+    return moved, lanes
+
+
+def lane_names(lanes: Lanes, processes: Mapping[int | None, str]) -> dict[str, str]:
+    """Return ``CPU:0, lane 1`` by thread number."""
+    return {
+        str(thread): f"{processes.get(pid, 'host').rpartition('device:')[2]}, lane {tid}"
+        for (pid, tid), thread in lanes.items()
+    }
+
 
 _CATEGORY = "Op"
 _COMPUTE = " Compute"
@@ -61,7 +109,7 @@ _KERNELS, _COPIES = "stream:all", "memcpy"
 
 
 class Device(NamedTuple):
-    """A device by the name of its process; ``lane`` is what stands behind it, often nothing."""
+    """A device by its process name; ``lane`` is the part after the device, often empty."""
 
     task: str  # /job:worker/replica:0/task:1, often nothing
     type: str  # CPU, GPU, XLA_GPU, TPU …
@@ -143,7 +191,7 @@ def read(raw: RawFile) -> Profile:
     }
     dropped: Counter[str] = Counter()
     devices = {name: device_of(name) for name in processes.values()}
-    steps = tf1_ranges.ranges(events)
+    steps = ranges(events)
     ops = _without_twins(list(_ops(consumed(events), processes, dropped)), devices)
     intervals = list(_rows(ops, devices))
     if not intervals:
@@ -154,9 +202,9 @@ def read(raw: RawFile) -> Profile:
         )
     metadata: dict[str, Any] = {"processes": {str(pid): name for pid, name in processes.items()}}
     if steps:
-        intervals, lanes = tf1_ranges.of_one_process(intervals, steps[0].pid)
+        intervals, lanes = of_one_process(intervals, steps[0].pid)
         intervals += steps
-        metadata["threads"] = tf1_ranges.lane_names(lanes, processes)
+        metadata["threads"] = lane_names(lanes, processes)
     origin_ns = min(row.start_ns for row in intervals)
     return Profile(
         format="tf1_timeline",
@@ -169,7 +217,7 @@ def read(raw: RawFile) -> Profile:
 
 
 def _without_twins(ops: Sequence[_Event], devices: Mapping[str, Device | None]) -> list[_Event]:
-    """``ops`` without those of the host that an executor has too, by node and type."""
+    """Drop host ops that an executor recorded too, by node and type."""
     on_executors = {
         _label(op)
         for op in ops
@@ -223,7 +271,7 @@ def _rows(ops: list[_Event], devices: Mapping[str, Device | None]) -> Iterator[R
 
 
 def _identity(op: _Event, device: Device) -> tuple[object, ...]:
-    """The same for an activity on its stream and for its repetition."""
+    """Return a key that an activity and its repetition share."""
     return (device.key, op.node, op.op, op.start_ns, op.dur_ns)
 
 
@@ -246,7 +294,7 @@ def _label(op: _Event) -> str | None:
 
 
 def _host_row(op: _Event, device: Device | None) -> Row:
-    """An op on its executor; of the host itself, or in a lane beside a device, a call."""
+    """Make a row for an op on its executor; ops in other lanes are calls."""
     timed, thread = (op.start_ns, op.dur_ns), (op.pid, op.tid)
     if device and not device.lane:
         return executor_row(device, _label(op) or op.node or op.op, timed, thread)
@@ -273,7 +321,7 @@ def accelerators(devices: Iterable[Device]) -> tuple[str, ...]:
 
 
 def device_of(process_name: str) -> Device | None:
-    """The device that a process stands for, None for the host and what is no device."""
+    """Return the device of a process, or None for the host and for other processes."""
     match = _DEVICE.fullmatch(process_name)
     if match is None or match[2] == "host":
         return None
@@ -281,7 +329,7 @@ def device_of(process_name: str) -> Device | None:
 
 
 def names_of(events: Sequence[Any], row: str) -> dict[tuple[int | None, int | None], str]:
-    """(pid, tid) to name, as the metadata rows ``row`` give them (``process_name``: tid None)."""
+    """Return names by (pid, tid) from the metadata rows ``row`` (``process_name``: tid None)."""
     names: dict[tuple[int | None, int | None], str] = {}
     for event in events:
         if not isinstance(event, dict) or event.get("name") != row:
@@ -295,7 +343,7 @@ def names_of(events: Sequence[Any], row: str) -> dict[tuple[int | None, int | No
 
 
 def gpu_numbers(devices: Iterable[Device]) -> dict[tuple[str, int], int]:
-    """``Device.key`` to device number: the GPU's own, counted on where two tasks share one."""
+    """Return device numbers by ``Device.key``: the GPU's own, or places if two tasks share one."""
     keys = sorted({device.key for device in devices})
     ids = {key: key[1] for key in keys}
     return ids if len(set(ids.values())) == len(ids) else {k: i for i, k in enumerate(keys)}
@@ -312,9 +360,10 @@ def copy_or_kernel(name: str) -> str:
 def executor_row(
     on: Device, node: str, timed: tuple[int, int], thread: tuple[int | None, int | None]
 ) -> Row:
-    """An op, ``<node>:<OpType>``, on its device's executor; ``thread`` is (pid, tid).
+    """Make a row for an op, ``<node>:<OpType>``, on its device's executor; ``thread`` is (pid,
+    tid).
 
-    The executor of a GPU only enqueues the op's work, so that the GPU stands before its name.
+    A GPU's executor only enqueues the op's work, so the GPU is put before its name.
     """
     plain = Row("op", node, *timed, pid=thread[0], tid=thread[1])
     if on.type.endswith("CPU"):

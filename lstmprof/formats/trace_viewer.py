@@ -29,7 +29,7 @@ from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.formats import rows
 from lstmprof.formats.foreign import trace_events
-from lstmprof.formats.kineto.events import femtoseconds, interval
+from lstmprof.formats.kineto.event_fields import femtoseconds, interval
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rows import Row
 from lstmprof.formats.tf1_timeline import (
@@ -140,7 +140,7 @@ def _rows(events: Sequence[Any], lines: _Lines, dropped: Counter[str]) -> Iterat
 
 
 def _row(event: dict[str, Any], timed: tuple[int, int], lines: _Lines) -> Row | None:
-    """None for what is derived from other events, or is neither a host's nor a GPU's."""
+    """Return None for derived events, and for events of neither a host nor a GPU."""
     pid, tid = rows.int64(event.get("pid")), rows.int64(event.get("tid"))
     name, stats = _described(event)
     device = lines.devices.get(pid)
@@ -163,7 +163,7 @@ def _row(event: dict[str, Any], timed: tuple[int, int], lines: _Lines) -> Row | 
 def _step_stats_row(
     event: dict[str, Any], name: str, timed: tuple[int, int], place: tuple[int, int | None]
 ) -> Row:
-    """An activity of TensorFlow 2.0 or 2.1: ``<node>:<OpType>``, in 2.1 with ``@@<kernel>``."""
+    """Make an activity of TensorFlow 2.0 (``<node>:<OpType>``) or 2.1 (with ``@@<kernel>``)."""
     label, _, kernel = name.partition("@@")
     op_type = rows.clean(str(event.get("name", "")))
     return Row(
@@ -177,7 +177,7 @@ def _step_stats_row(
 
 
 def _described(event: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The event's full name and its stats."""
+    """Return the event's full name and its stats."""
     args = event.get("args")
     stats = {
         key: rows.clean(value) if isinstance(value, str) else value
@@ -189,14 +189,14 @@ def _described(event: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _interval(event: dict[str, Any]) -> tuple[int, int] | str:
-    """(start, length) in whole ns, or what is wrong: by way of whole ps, as they were recorded."""
+    """Return (start, length) in whole ns, by way of the recorded whole ps, or the fault."""
     length = _whole_ps(event.get("dur"))
     exact = {"ts": _whole_ps(event.get("ts")), "dur": "0" if length == "0.000001" else length}
     return interval(exact)
 
 
 def _whole_ps(microseconds: object) -> str | None:
-    """Microseconds rounded to the picosecond: a float64 of days has a few digits too many."""
+    """Round to the picosecond: a float64 of days has a few digits too many."""
     exact_fs = femtoseconds(microseconds)
     if exact_fs is None:
         return None
@@ -204,7 +204,7 @@ def _whole_ps(microseconds: object) -> str | None:
 
 
 def _stream(line: str | None, tid: int | None, stats: Mapping[str, Any]) -> int | None:
-    """The stream that a GPU's line is, None for one that is derived from the streams.
+    """Return the stream of a GPU's line, or None for a line derived from the streams.
 
     A line without a name is a stream if its event has an activity's details.
     """

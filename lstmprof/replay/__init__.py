@@ -15,8 +15,16 @@ from collections.abc import Sequence
 
 from lstmprof.breakdown import Breakdown
 from lstmprof.events.annotate.steps import median_step
-from lstmprof.replay.changes import CHANGES, Change, faster_gemms
-from lstmprof.replay.forecasts import ERRORS, Error, as_layer_op, compiled, recurrent_share
+from lstmprof.replay.changes import (
+    CHANGES,
+    ERRORS,
+    Change,
+    Error,
+    as_layer_op,
+    compiled,
+    faster_gemms,
+    recurrent_share,
+)
 from lstmprof.replay.what_if import Prediction, predictions
 
 __all__ = [

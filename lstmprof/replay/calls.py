@@ -1,14 +1,13 @@
-"""The ops and calls of a step, and what goes with one that is not made.
+"""The ops and calls of one step, and which of them go when some work is not done.
 
-With a call go
+When a call goes, these go too:
 
-- what lies beneath it, and the calls around it that issue nothing else;
-- autograd's node of an op that goes, and what lies beneath that; the engine's range around the node
-  where nothing else is left in it (sums of gradients are);
-- views of tensors (``VIEWS``) right before it, one after the other, beneath the same parent: a
-  ``.transpose()`` before a copy. Profiles do not say who uses a view; whoever else did pays for it
-  too little;
-- the way in (``ways_in``), the Python or the framework before it.
+- all calls beneath it, and the calls around it that issue nothing else;
+- autograd's node of an op that goes, all beneath that node, and the engine's range around the node
+  if nothing else is left in it (sums of gradients often are);
+- views of tensors (``VIEWS``) right before the call beneath the same parent: a ``.transpose()``
+  before a copy. Profiles do not record who uses a view; another user of it pays too little;
+- the Python or framework code before the call (``ways_in``).
 
 A copy or a fill beneath an op that computes something else is a part of that op, and stays.
 """
@@ -16,15 +15,89 @@ A copy or a fill beneath an op that computes something else is a part of that op
 from __future__ import annotations
 
 import re
+from typing import TypeVar
 
 import numpy as np
+import pyarrow as pa
 
-from lstmprof.events.call_tree import Forest, inherited
+from lstmprof.breakdown.host import computing
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.groups import Forest, inherited
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.schema import ACTIVITY_KINDS
-from lstmprof.events.table import NONE
-from lstmprof.events.threads import ASKS, nesting_order
-from lstmprof.replay.rows import StepRows
+from lstmprof.events.schema import ACTIVITY_KINDS, Column
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
+from lstmprof.events.threads import ASKS, STATES, nesting_order, state_codes, thread_ids
+
+EVENT = Column("event_id", pa.int64(), "", "the event")
+START = Column("start_ns", pa.int64(), "ns", "start, inside the window")
+END = Column("end_ns", pa.int64(), "ns", "end, inside the window")
+THREAD = Column("thread", pa.int64(), "", "number of the host thread")
+PHASE = Column("phase", pa.string(), "", "phase of the step", "none is known")
+
+Values = TypeVar("Values", Ints, Flags)
+
+
+class StepRows:
+    """The rows of one window; arrays have an entry a row of the events."""
+
+    def __init__(self, events: EventTable, window: Window) -> None:
+        self.events, self.window = events, window
+        self.thread = thread_ids(events)
+        self.state = state_codes(events, window.framework_ranges)
+        self.runs_python = events.is_kind("step", "range", "python") & (self.thread >= 0)
+        device = events.ints("device", UNKNOWN) != UNKNOWN
+        self.runs_on_device = events.is_kind(*ACTIVITY_KINDS) & device
+        self.event_id = events.ints("event_id", NONE)
+        self.start_ns, self.end_ns = events.start_ns, events.end_ns
+        self.correlation = events.ints("correlation_id", UNKNOWN)
+        self.launch = events.rows_named("launch_id")
+        self.parent = events.rows_named("parent_id")
+        rows = events.of_rank(window.rank)
+        # as for the ledger: where devices are seen, host threads compute nothing
+        self.computes = computing(events) & (not self.runs_on_device[rows].any())
+        ends = np.maximum(self.end_ns, self.start_ns + 1)[rows] > window.start_ns
+        self.rows = rows[ends & (self.start_ns[rows] < window.end_ns)]
+        self.host = self.rows[self.thread[self.rows] >= 0]
+        activities = self.rows[self.runs_on_device[self.rows]]
+        order = np.lexsort((self.correlation[activities], *self._at(activities)))
+        self.activities = activities[order]
+        self.blocks = self._blocking_copies()
+
+    def _at(self, rows: Ints) -> tuple[Ints, Ints]:
+        return self.end_ns[rows], self.start_ns[rows]
+
+    def calls(self, *wanted: str) -> Ints:
+        """Rows of the window's runtime calls whose name has one of ``wanted``, by start."""
+        named = self.events.where_name(lambda name: any(part in name for part in wanted))
+        rows = self.host[(named & self.events.is_kind("runtime"))[self.host]]
+        return np.asarray(rows[np.argsort(self.start_ns[rows], kind="stable")], dtype=np.int64)
+
+    def _blocking_copies(self) -> Flags:
+        """Return which rows are copies that block their call, or such calls."""
+        blocks = np.zeros(len(self.event_id), dtype=np.bool_)
+        rows = self.activities[self.launch[self.activities] != NONE]
+        call = self.launch[rows]
+        waited = self.state[call] == STATES.index("sync")
+        waited |= self.events.is_kind("memcpy")[rows] & (self.end_ns[rows] <= self.end_ns[call])
+        blocks[rows[waited]] = True
+        blocks[call[waited]] = True
+        return blocks
+
+    def within(self, ns: Ints) -> Ints:
+        """``ns`` clipped to the window."""
+        clipped: Ints = np.clip(ns, self.window.start_ns, self.window.end_ns)
+        return clipped
+
+
+def values_at(values: Values, rows: Ints) -> Values:
+    return values[rows] if len(rows) else values[:0]
+
+
+def texts_at(events: EventTable, column: str, rows: Ints, mask: Flags) -> pa.Array:
+    codes, values = events.texts(column)
+    code = np.where(mask, codes[rows], NONE) if len(codes) else np.full(len(rows), NONE)
+    return pa.array(values, pa.string()).take(pa.array(code, pa.int64(), mask=code < 0))
+
 
 #: Ops that make one other view of a tensor and compute nothing, by the part of the name after the
 #: colons; of several views at once not all are for the next op. Source: PyTorch's "Tensor Views".
@@ -135,7 +208,7 @@ class Calls:
         return gone & ~self._beneath(copies & gone), made
 
     def _outermost_views(self, rows: Ints) -> Ints:
-        """The outermost view around each of ``rows``, which is one, or the row itself."""
+        """Return the outermost view around each row that is a view, else the row."""
         found = rows.copy()
         for _ in range(_MOST_TURNS):
             above = self.parent[found]
@@ -143,30 +216,30 @@ class Calls:
         return found
 
     def _part_of(self, computes: Flags) -> Ints:
-        """The nearest row above that computes, ``NONE`` for none."""
+        """Return the nearest row above that computes, or ``NONE``."""
         rows = np.where(computes, np.arange(len(computes)), NONE)
         values = inherited(self.parent, rows)
         has = self.parent != NONE
         return np.where(has, values[np.maximum(self.parent, 0)], NONE)
 
     def _within_other(self, wanted: Flags) -> Flags:
-        """A boolean a row: the work that it is a part of is not ``wanted``."""
+        """Return which rows are part of work that is not ``wanted``."""
         around = self.part_of
         return np.asarray((around != NONE) & ~wanted[np.maximum(around, 0)], dtype=np.bool_)
 
     def _issued(self, work: Flags) -> Ints:
-        """How much of ``work`` each row and all beneath it issued."""
+        """Count the ``work`` issued by each row and all rows beneath it."""
         counts = np.zeros(len(work), dtype=np.int64)
         np.add.at(counts, self.issuer[work & self.works], 1)
         return self.forest.beneath(counts)
 
     def _beneath(self, rows: Flags) -> Flags:
-        """``rows`` and all that lies beneath them."""
+        """Return ``rows`` and all rows beneath them."""
         marks = inherited(self.parent, np.where(rows, 0, NONE))
         return np.asarray(marks != NONE, dtype=np.bool_)
 
     def _with_around(self, gone: Flags) -> Flags:
-        """``gone``, the work that it issued, what issued nothing else, and all beneath these."""
+        """Add the work that ``gone`` issued, calls that issued nothing else, and all beneath."""
         calls = gone & self.is_call
         issued_by_gone = self._beneath(calls)
         work = self.works & (gone | issued_by_gone[np.maximum(self.issuer, 0)])
@@ -175,7 +248,7 @@ class Calls:
         return np.asarray(self._beneath(calls) | work, dtype=np.bool_)
 
     def _with_nodes(self, gone: Flags) -> Flags:
-        """``gone`` and the autograd nodes of its ops."""
+        """Add the autograd nodes of the gone ops."""
         nodes = self.is_call & (self.forward != NONE) & gone[np.maximum(self.forward, 0)]
         engine = nodes & self.events.where_name(lambda name: name.startswith(ENGINE))
         gone = gone | self._beneath(nodes & ~engine)
@@ -183,7 +256,7 @@ class Calls:
         return np.asarray(gone | self._beneath(engine & (left == 0)), dtype=np.bool_)
 
     def _with_views(self, gone: Flags) -> Flags:
-        """``gone`` and the views right before its calls."""
+        """Add the views right before the gone calls."""
         views = gone & self.views
         rows = np.flatnonzero(self.views & (self.after != NONE))
         calls = gone & self.is_call
@@ -194,7 +267,7 @@ class Calls:
             views[more] = True
 
     def _next_sibling(self, step: StepRows) -> Ints:
-        """The call after each call beneath the same parent on its thread, ``NONE`` for none."""
+        """Return the next call of the same thread and parent, or ``NONE``."""
         rows = nesting_order(self.events, step.host[self.is_call[step.host]])
         order = np.lexsort((np.arange(len(rows)), step.thread[rows], self.parent[rows]))
         rows = rows[order]

@@ -102,7 +102,7 @@ class _Columns:
 
 
 def _order(graph: StepGraph) -> list[int]:
-    """Segments by their end, those that wait last; activities by their start, after these."""
+    """Order segments by end, waiting ones last, and activities by start after these."""
     segments, activities = _Columns(graph.segments), _Columns(graph.activities)
     waits = segments.nullable("waits_for") != NONE
     count = len(activities.table)
@@ -114,7 +114,7 @@ def _order(graph: StepGraph) -> list[int]:
 
 
 def _positions(segments: _Columns, thread: Ints, at_ns: Ints) -> Positions:
-    """Where ``at_ns`` lies on ``thread``: in the segment that began before it."""
+    """Place ``at_ns`` in the segment of ``thread`` that began before it."""
     on, start = segments["thread"], segments["start_ns"]
     segment = np.full(len(thread), NONE, dtype=np.int64)
     for number in np.unique(thread[thread != NONE]):
@@ -128,7 +128,6 @@ def _positions(segments: _Columns, thread: Ints, at_ns: Ints) -> Positions:
 
 
 def _at(values: Ints, places: Ints, none: int) -> Ints:
-    """``values`` at ``places``, ``none`` where there is none."""
     if not len(values):
         return np.full(len(places), none, dtype=np.int64)
     return np.where(places != NONE, values[places], none)
@@ -160,7 +159,7 @@ def _activities(graph: StepGraph, segments: _Columns) -> Activities:
 
 
 def _explained(start: Ints, end: Ints, enqueued: Ints, rows: Activities) -> Activities:
-    """``rows`` with the rest of each wait added to the condition that was met last."""
+    """Add the rest of each wait to the condition that was met last."""
     linked = rows.launched.segment != NONE
     conditions = np.stack(
         [
@@ -180,7 +179,7 @@ def _explained(start: Ints, end: Ints, enqueued: Ints, rows: Activities) -> Acti
 
 
 def _least(ns: Ints, seen: Flags, group: Ints) -> Ints:
-    """For each row the least of ``ns`` that was ``seen`` in its group, 0 where none was."""
+    """Return the least ``ns`` seen in each row's group, 0 if none."""
     groups, member = np.unique(group, return_inverse=True)
     least = np.full(len(groups), np.iinfo(np.int64).max)
     np.minimum.at(least, member.reshape(-1)[seen], ns[seen])
@@ -193,7 +192,7 @@ def _any(seen: Flags, group: Ints) -> Flags:
 
 
 def _before(device: Ints, stream: Ints) -> Ints:
-    """The place of the activity before on the same stream."""
+    """Return the place of the previous activity on the same stream."""
     previous = np.full(len(device), NONE, dtype=np.int64)
     order = np.lexsort((stream, device))
     same = np.diff(device[order]) == 0
@@ -203,7 +202,7 @@ def _before(device: Ints, stream: Ints) -> Ints:
 
 
 def _places(event_id: Ints, wanted: Ints) -> Ints:
-    """The place of each of ``wanted`` in ``event_id``, ``NONE`` where it is not there."""
+    """Return the place of each wanted id, or ``NONE``."""
     if not len(event_id):
         return np.full(len(wanted), NONE, dtype=np.int64)
     order = np.argsort(event_id)
@@ -238,7 +237,7 @@ def _syncs(graph: StepGraph, segments: _Columns) -> dict[int, Sync]:
 
 
 def _last_segments(segments: _Columns, event_id: Ints) -> Ints:
-    """The last segment of each event, ``NONE`` where it has none."""
+    """Return each event's last segment, or ``NONE``."""
     owner = segments.nullable("event_id")
     last = np.full(len(event_id), NONE, dtype=np.int64)
     place = _places(event_id, owner)
@@ -248,7 +247,7 @@ def _last_segments(segments: _Columns, event_id: Ints) -> Ints:
 
 
 def _ended_in_time(activities: _Columns, ids: pa.ChunkedArray, until_ns: Ints) -> list[list[int]]:
-    """For each sync the places of the activities that it awaited."""
+    """Return the places of the activities that each sync awaited."""
     place = {event: number for number, event in enumerate(activities["event_id"].tolist())}
     start, end = activities["start_ns"].tolist(), activities["end_ns"].tolist()
     return [

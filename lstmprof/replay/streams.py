@@ -17,7 +17,7 @@ import pyarrow as pa
 from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import Column, schema
 from lstmprof.events.table import NONE, UNKNOWN
-from lstmprof.replay.rows import END, EVENT, PHASE, START, THREAD, StepRows, texts_at, values_at
+from lstmprof.replay.calls import END, EVENT, PHASE, START, THREAD, StepRows, texts_at, values_at
 
 ACTIVITIES = schema(
     (
@@ -113,7 +113,7 @@ class Streams:
         self._of_call = {call: places for (call,), places in _split(linked, self.call[linked])}
 
     def _reported(self) -> dict[int, tuple[int, int]]:
-        """(device, stream) that the profile names for a waiting call, by its correlation id."""
+        """Return the (device, stream) that a waiting call names, by correlation id."""
         step, events = self.step, self.step.events
         rows = events.of_rank(step.window.rank)
         rows = rows[events.is_kind("device_sync")[rows]]
@@ -147,9 +147,9 @@ class Streams:
         return pa.Table.from_arrays(columns, schema=ACTIVITIES)
 
     def _after(self) -> tuple[Ints, Ints]:
-        """For each activity the one, by its place, that it was told to wait for, and by which call.
+        """Return for each activity the activity that it had to wait for, and the call that said so.
 
-        Of several the one that ended last.
+        If there are several, the one that ended last.
         """
         step = self.step
         after, caller = np.full((2, len(self.rows)), NONE, dtype=np.int64)
@@ -164,7 +164,7 @@ class Streams:
         return after, caller
 
     def _held(self, call: int) -> int | None:
-        """Place of the first activity launched after ``call`` on the stream that it holds."""
+        """Return the place of the first activity after ``call`` on the stream that it blocks."""
         step = self.step
         place = self.reported.get(int(step.correlation[call]))
         by_thread = self._launched.get(int(step.thread[call]))
@@ -199,7 +199,7 @@ class Streams:
 
 
 def _split(numbers: Ints, *keys: Ints) -> Iterator[tuple[tuple[int, ...], Ints]]:
-    """(key, its numbers in their order) for each key."""
+    """Yield (key, its numbers in order)."""
     if not len(numbers):
         return
     order = np.lexsort(keys[::-1])
@@ -226,7 +226,7 @@ def syncs(step: StepRows, streams: Streams) -> pa.Table:
 
 
 def _awaited(step: StepRows, streams: Streams, row: int) -> tuple[str, list[int]]:
-    """(scope, places of the activities) of one waiting call."""
+    """Return a waiting call's (scope, places of the activities)."""
     began, ended = int(step.start_ns[row]), min(int(step.end_ns[row]), step.window.end_ns)
     if step.blocks[row]:
         return "copy", list(_ended(streams, streams.launched_by(row), ended))

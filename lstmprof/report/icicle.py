@@ -11,7 +11,7 @@ import numpy as np
 
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import EventTable
-from lstmprof.export.stacks import ROOT, Stacks, recorded, stacks
+from lstmprof.export.call_stacks import ROOT, Stacks, recorded, stacks
 from lstmprof.numbers import number_of, shown_name
 from lstmprof.report.model import Icicle
 from lstmprof.report.palette import PARTS

@@ -108,7 +108,7 @@ def _faults(
     items: Sequence[_Item],
     place_of: Callable[[_Item], object],
 ) -> dict[int, LstmprofError]:
-    """The errors of those items of which ``make`` can make nothing alone, by their numbers."""
+    """Return the errors of items that fail alone, by number."""
     faults = {}
     for number, item in enumerate(items):
         try:
@@ -128,9 +128,9 @@ def _defect(place: object, error: Exception) -> DefectError:
 
 
 def _logged(place: object, error: Exception) -> Path | None:
-    """The log of this process, the traceback of ``error`` at its end; None where none is written.
+    """Append the traceback to this process's log; None if the log cannot be written.
 
-    It is in the cache, or where temporary files are if that cannot be written.
+    The log is in the cache, or in the folder of temporary files.
     """
     text = _entry(place, error).encode(errors="backslashreplace")
     for log in (_log_in_cache, _temporary_log):
@@ -151,7 +151,7 @@ def _log_in_cache() -> Path:
 
 @lru_cache(maxsize=1)
 def _temporary_log() -> Path:
-    """Make a file whose name nobody can guess, and put a link there before."""
+    """Make a file with an unguessable name, and link to it."""
     handle, path = tempfile.mkstemp(prefix="lstmprof-defects-", suffix=".log")
     os.close(handle)
     return Path(path)

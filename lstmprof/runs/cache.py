@@ -1,9 +1,17 @@
-"""The runs that words mean: those that are there, and profiles, ingested now or before."""
+"""Find the runs that words of a user mean: run folders, raw profiles and named baselines.
+
+Profiles are ingested now, or were before and come from the cache.
+
+Baselines are copies of runs in the project, so that CI keeps them as it keeps any folder::
+
+    .lstmprof/baselines/<name>/<run>/
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,13 +20,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lstmprof import __version__
-from lstmprof.errors import LstmprofError, RunError, is_url
+from lstmprof.errors import LstmprofError, RunError, UsageError, is_url
 from lstmprof.events import annotate
 from lstmprof.events.schema import SCHEMA_VERSION
+from lstmprof.numbers import told_apart
 from lstmprof.runs import remote
 from lstmprof.runs.border import LeaveOut, border
-from lstmprof.runs.directory import cache_folder, instead_of, sweep, written_to
-from lstmprof.runs.run import Run, is_run, open_run, places_in, runs_in
+from lstmprof.runs.directory import (
+    MOST_NAME_BYTES,
+    cache_folder,
+    instead_of,
+    put,
+    staging,
+    sweep,
+    written_to,
+)
+from lstmprof.runs.run import RUN_FILE, Run, is_run, open_run, places_in, runs_in
 
 if TYPE_CHECKING:
     from lstmprof.formats.sources import Source
@@ -69,7 +86,7 @@ def opened(
 def _nothing(
     words: Sequence[Path | str], faults: Sequence[LstmprofError], leave_out: LeaveOut
 ) -> LstmprofError:
-    """The error for words of which nothing can be read; of several faults each is told."""
+    """Return the error for words that yield nothing, with every fault."""
     if len(faults) == 1:
         return faults[0]
     for fault in faults:
@@ -108,7 +125,7 @@ def _opened(word: Path | str, cache: Path, reading: Reading) -> _Opened:
 
 
 def _places_at(word: Path | str) -> Sequence[Path | str]:
-    """Where the run that ``word`` is lies, or those directly in it."""
+    """Return the place of the run at ``word``, or of the runs directly inside."""
     if is_url(word):
         return remote.places_at(str(word))
     path = Path(word)
@@ -127,7 +144,7 @@ def _run_at(place: Path | str, cache: Path) -> Run:
 
 
 def _ingest(word: Path | str, cache: Path, of_word: _Opened, reading: Reading) -> None:
-    """Add the runs of the profiles at ``word``, read now or before."""
+    """Add the runs of the profiles at ``word``, from the cache or read now."""
     # a stored run needs no readers of profiles, which are much to import
     from lstmprof.formats import sources
     from lstmprof.runs.run_names import run_names
@@ -150,7 +167,7 @@ def _ingest(word: Path | str, cache: Path, of_word: _Opened, reading: Reading) -
 
 
 def _made(group: Sequence[Source], name: str, folder: str, cache: Path) -> Ingested:
-    """What becomes of the files ``group``: in ``cache``, else where there is room instead."""
+    """Ingest ``group`` into ``cache``, or elsewhere if that has no room."""
     from lstmprof.runs.ingest import Ingested, Task
 
     place = written_to(cache)
@@ -165,7 +182,7 @@ def _made(group: Sequence[Source], name: str, folder: str, cache: Path) -> Inges
 
 
 def _kept(folder: Path) -> list[Run]:
-    """The runs in a ``folder`` of the cache; none where one is damaged: they are made again."""
+    """Return the runs in a cache folder; none if one is damaged, so that they are made again."""
     try:
         return runs_in(folder) if folder.is_dir() else []
     except RunError:
@@ -174,8 +191,75 @@ def _kept(folder: Path) -> list[Run]:
 
 @lru_cache(maxsize=1)
 def _annotation(folder: Path) -> str:
-    """A digest of the code that fills the derived columns, which a run in the cache holds."""
+    """Digest the code of the derived columns, so that cached runs follow it."""
     digest = hashlib.sha256()
     for source in sorted(folder.rglob("*.py")):
         digest.update(source.read_bytes())
     return digest.hexdigest()
+
+
+FOLDER = Path(".lstmprof") / "baselines"
+PREFIX = "baseline:"
+#: What a comparison reads of a run; the raw profile is not kept.
+_FILES = (RUN_FILE, "events.parquet", "counters.parquet", "timings.parquet", "samples.parquet")
+
+
+def place_of(word: str) -> str:
+    """Where the runs that ``word`` means lie: a path as it is, ``baseline:NAME`` in ``FOLDER``.
+
+    Raises:
+        UsageError: no baseline has this name.
+    """
+    if not word.startswith(PREFIX):
+        return word
+    name = _checked(word.removeprefix(PREFIX))
+    if not (FOLDER / name).is_dir():
+        there = sorted(p.name for p in FOLDER.glob("[!.]*")) if FOLDER.is_dir() else []
+        hint = "create one with --save-baseline"
+        hint = f"existing baselines: {', '.join(there)}" if there else hint
+        raise UsageError(f"no baseline '{name}' in {FOLDER}", hint)
+    return str(FOLDER / name)
+
+
+def save(name: str, runs: Sequence[Run], *, force: bool = False) -> Path:
+    """Copy ``runs`` into the baseline ``name``; it is there whole, or as it was before.
+
+    Raises:
+        UsageError: ``name`` is no single visible path component.
+        RunError: it is there already and ``force`` is not given; a run is damaged, or the folder
+            cannot be written.
+    """
+    place = FOLDER / _checked(name)
+    if place.is_symlink() or (place.exists() and not force):
+        raise RunError(
+            f"{place}: already exists", "add --force to overwrite it, or choose another name"
+        )
+    with staging(FOLDER) as partial:
+        content = partial / "new"
+        for run, folder in zip(runs, told_apart(run.path.name for run in runs), strict=True):
+            _copy(run, content / folder)
+        put(content, place, partial / "replaced")
+    return place
+
+
+def _copy(run: Run, folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True)
+        for name in _FILES:
+            if (run.path / name).is_file():
+                shutil.copyfile(run.path / name, folder / name)
+    except OSError as fault:
+        raise RunError(
+            f"{run.path}: could not copy ({fault.strerror or fault})",
+            "check permissions and free space",
+        ) from fault
+    open_run(folder)
+
+
+def _checked(name: str) -> str:
+    if not name or name != Path(name).name or name.startswith(".") or len(name) > MOST_NAME_BYTES:
+        raise UsageError(
+            f"'{name}' cannot name a baseline",
+            "choose a name without a '/' or a leading dot",
+        )
+    return name

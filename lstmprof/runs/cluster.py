@@ -171,7 +171,7 @@ def _unlogged(logger: str) -> Iterator[None]:
 
 
 def _workers(client: Client, address: str) -> dict[str, Any]:
-    """Address -> threads of each worker.
+    """Return each worker's threads by address.
 
     Raises:
         LstmprofError: the scheduler does not answer.
@@ -202,7 +202,7 @@ def _wait_for_workers(client: Client, address: str) -> None:
 
 
 def _check_versions(client: Client) -> None:
-    """Whether all workers have this lstmprof; asked with the standard library alone."""
+    """Check that all workers have this lstmprof, with the standard library alone."""
     versions = client.run(pkgutil.resolve_name, "lstmprof:__version__", on_error="return")
     for worker, version in versions.items():
         if version != __version__:

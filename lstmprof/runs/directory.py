@@ -56,7 +56,7 @@ def _untrusted(folder: Path) -> str | None:
 
 
 def _home() -> Path:
-    """The user's home folder, in a container that knows none one that is not there."""
+    """Return the home folder; a path that does not exist in a container without one."""
     try:
         return Path.home()
     except RuntimeError:
@@ -126,10 +126,10 @@ def check_name(out: Path, name: str, *, force: bool = False) -> None:
 
 
 def _check_place(place: Path, *, force: bool) -> None:
-    """Whether a run may be put there.
+    """Check that a run may be put there.
 
     Raises:
-        RunError: a run is there and ``force`` is not given, or something that is no run.
+        RunError: a run exists and ``force`` is not given, or something else is there.
     """
     if not place.exists():
         return
@@ -149,7 +149,6 @@ def _is_there(place: Path) -> RunError:
 
 
 def _cannot(out: Path, what: str, fault: OSError) -> RunError:
-    """The error for a folder of runs in which ``what`` failed."""
     reason = fault.strerror or str(fault)
     place = "LSTMPROF_CACHE" if cache_folder() in [out, *out.parents] else "--out"
     step = f"set {place} to a writable folder with free space"
@@ -209,10 +208,10 @@ def new_run(out: Path, name: str, *, force: bool = False) -> Iterator[Path]:
 
 
 def _put_in_place(content: Path, place: Path, replaced: Path, *, force: bool) -> None:
-    """Rename ``content`` to ``place``; with ``force`` in exchange for an older run there.
+    """Rename ``content`` to ``place``; with ``force`` swap it with an older run.
 
     Raises:
-        RunError: a run is there and ``force`` is not given, or it cannot be renamed.
+        RunError: a run exists and ``force`` is not given, or the rename fails.
     """
     _check_place(place, force=force)  # another one may have been quicker
     put(content, place, replaced, force=force)
@@ -238,7 +237,7 @@ def put(content: Path, place: Path, replaced: Path, *, force: bool = True) -> No
 
 
 def _moved(content: Path, place: Path) -> bool:
-    """Whether ``content`` is at ``place`` now; not where something is, which another just put."""
+    """Move ``content`` to ``place`` unless something is there; return whether it moved."""
     try:
         if not place.exists():
             content.rename(place)
@@ -250,7 +249,7 @@ def _moved(content: Path, place: Path) -> bool:
 
 
 def _exchanged(one: Path, other: Path) -> bool:
-    """Whether the two have changed their names, at once. Source: rename(2)."""
+    """Swap both names at once; return False if the system cannot. Source: rename(2)."""
     rename = getattr(ctypes.CDLL(None), "renameat2", None)
     names = [os.fsencode(path.absolute()) for path in (one, other)]
     if rename is None:
@@ -259,7 +258,7 @@ def _exchanged(one: Path, other: Path) -> bool:
 
 
 def _put_for(content: Path, place: Path, replaced: Path) -> None:
-    """The same where the file system cannot: ``sweep`` puts an older run back."""
+    """Replace by two renames; ``sweep`` restores the older run after a crash."""
     replaced.mkdir()
     place.rename(replaced / place.name)
     try:

@@ -30,7 +30,6 @@ from lstmprof.events import Profile
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.calls import coverage
 from lstmprof.events.annotate.recorded import recorded
-from lstmprof.events.overlap import beside
 from lstmprof.events.schema import LACKING, SCHEMA
 from lstmprof.events.table import EventTable
 from lstmprof.formats import sources
@@ -38,7 +37,7 @@ from lstmprof.formats.sources import Source
 from lstmprof.runs import remote
 from lstmprof.runs.border import border, of_good
 from lstmprof.runs.directory import cache_folder, new_run, staging, written_to
-from lstmprof.runs.kept import Kept, Read, in_files
+from lstmprof.runs.joined_profiles import Kept, Read, beside, in_files
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.remote import RemoteRun
 from lstmprof.runs.run import Run, open_run, write_events, write_info
@@ -164,18 +163,18 @@ class Task:
 
 
 def _file_bytes(source: Source) -> int:
-    """Size of a file here, 0 of any other."""
+    """Return a local file's size, 0 for any other."""
     here = isinstance(source.label, Path) and source.label.is_file()
     return Path(source.label).stat().st_size if here else 0
 
 
 def _run_at(out: Path | str, name: str) -> Run | RemoteRun | None:
-    """The run ``name`` in ``out``; None where there is none, or a damaged one.
+    """Return the run ``name`` in ``out``; None if it is missing or damaged.
 
-    That one is in the way of the new one, which says so.
+    Writing the new run reports a damaged one in its way.
 
     Raises:
-        RunError: the URL cannot be reached.
+        RunError: the URL is unreachable.
     """
     if isinstance(out, str):
         return remote.whole_run_at(f"{out}/{name}")
@@ -203,9 +202,9 @@ def tasks(
 
 
 def _parts(group: list[Source]) -> list[list[Source]]:
-    """``group``, or each of its files where one of them names no rank: then they are not one job.
+    """Return ``group``, or its single files if one names no rank: then they are no job.
 
-    The smallest that can be read, of those whose names say nothing, tells.
+    The smallest readable file decides, among those without a rank in their names.
     """
     if len(group) < 2 or sources.are_hosts(group):
         return [group]
@@ -236,10 +235,9 @@ def read(source: Source, base: Path | None = None) -> Ingested:
 
 
 def _ingested(task: Task, members: Sequence[Read], missing: Sequence[Source] = ()) -> Ingested:
-    """The run of these files, or why there is none; of ranks, without those that spoil it.
+    """Make the run of these files, without ranks that spoil it, or report why not.
 
-    Ranks that are read each and make no run together are each a run of its own. ``missing`` are
-    files of the same job that could not be read.
+    Ranks that make no run together become a run each. ``missing`` are unreadable files of the job.
     """
     errors: list[LstmprofError] = []
 
@@ -267,7 +265,7 @@ def _ingested(task: Task, members: Sequence[Read], missing: Sequence[Source] = (
 
 
 def _without(profile: Profile, good: Sequence[Read], missing: Sequence[Source]) -> Profile:
-    """``profile`` of the ``good`` files of a job, with a note of those that it lacks."""
+    """Note the files that the joined ``profile`` lacks."""
     if not missing or _ranks(good) is None:
         return profile
     names = [source.name for source in missing[:_MOST_NAMED]]
@@ -284,13 +282,13 @@ def _label(member: Read) -> Path | str:
 
 
 def _bare(error: _Error) -> _Error:
-    """``error`` without the frames that raised it, which hold what had been read of the file."""
+    """Return ``error`` without its frames, which keep the file's contents alive."""
     error.__cause__ = error.__context__ = error.__traceback__ = None
     return error
 
 
 def _written(task: Task, profile: Profile) -> Run | RemoteRun:
-    """The run, written to the folder ``task.out``, or here and then copied to that URL."""
+    """Write the run to ``task.out``, or here and then upload it to that URL."""
     if isinstance(task.out, Path):
         return _written_to(task.out, task, profile)
     with staging(written_to(cache_folder()) / "uploads") as folder:
@@ -302,10 +300,10 @@ INGESTED = "ingest"
 
 
 def _written_to(out: Path, task: Task, profile: Profile) -> Run:
-    """The run of ``task`` in the folder ``out``, made of ``profile``, which is annotated.
+    """Write the annotated ``profile`` as a run in ``out``.
 
     Raises:
-        RunError: it is there already and ``force`` is not given.
+        RunError: the run exists and ``force`` is not given.
     """
 
     def written(stop: Event) -> None:
@@ -355,7 +353,7 @@ def described(name: str, profile: Profile, events: EventTable) -> dict[str, Any]
 
 
 def _runs(name: str, members: Sequence[Read]) -> list[tuple[str, Sequence[Read]]]:
-    """(name, files and profiles) of each run that the files of a group make."""
+    """Return (name, files and profiles) of each run that the group makes."""
     if len(members) < 2:
         return [(name, members)] if members else []
     if _ranks(members):
@@ -364,13 +362,12 @@ def _runs(name: str, members: Sequence[Read]) -> list[tuple[str, Sequence[Read]]
 
 
 def _ranks(members: Sequence[Read]) -> list[int] | None:
-    """The rank of each; None where they are not ranks of one job."""
+    """Return the ranks, or None if the files are not ranks of one job."""
     names = [source.name for source, _ in members]
     return sources.ranks_of(names, [profile for _, profile in members])
 
 
 def _of_one_job(members: Sequence[Read]) -> Profile:
-    """The profiles of one job as one."""
     profiles = [profile for _, profile in members]
     if len(members) == 1:
         return profiles[0]

@@ -60,7 +60,7 @@ def check_types(path: Path, actual: pa.Schema, schema: pa.Schema) -> None:
 
 
 def _serves(actual: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a column of ``actual`` can be read as one of ``wanted``."""
+    """Return whether a column can be read as the wanted type."""
     if pa.types.is_dictionary(wanted) or wanted in _TEXTS:
         return (actual.value_type if pa.types.is_dictionary(actual) else actual) in _TEXTS
     if pa.types.is_integer(wanted):
@@ -187,7 +187,7 @@ def check_events(path: Path, file: pq.ParquetFile, gathered: Gathered | None = N
 
 
 def _faults(batch: pa.RecordBatch, first: int, count: int) -> Iterator[str]:
-    """What is wrong with the rows of ``batch``, of which ``first`` is the number of the first."""
+    """Yield the faults in the rows of ``batch``, which start at row ``first``."""
     for field in SCHEMA:
         if not field.nullable and batch.column(field.name).null_count:
             yield _NULL.format(field.name)
@@ -216,13 +216,13 @@ def _integers(batch: pa.RecordBatch, name: str) -> Ints:
 
 
 def _not_before(batch: pa.RecordBatch, first: int) -> Ints:
-    """The rows whose parent does not come before them: without any, nothing is around itself."""
+    """Return rows whose parent comes later; without these no event encloses itself."""
     parent = np.asarray(batch.column("parent_id").fill_null(NONE), dtype=np.int64)
     return first + np.flatnonzero(parent >= np.arange(first, first + len(parent)))
 
 
 def _around_itself(file: pq.ParquetFile, rows: Ints) -> int | None:
-    """The first of ``rows`` above which there is no end, looked for by jumps that double."""
+    """Return the first row in a cycle of parents, by doubling jumps."""
     above = file.read(["parent_id"]).column(0).fill_null(NONE).to_numpy().astype(np.int64)
     ancestor = np.append(above, NONE)
     for _ in range(len(above).bit_length()):

@@ -1,20 +1,21 @@
-"""Many raw profiles into runs, several at once: in processes or on a cluster, in the order given.
+"""Ingest many raw profiles at once, in processes or on a cluster, and return runs in input order.
 
-The unit is what becomes a run: a file, or the files of the ranks of one job; of a job that is more
-than one worker's share, a file (``runs.shares``). Both are an ``Executor``, so that there is one
-way. A process that is killed (out of memory) costs the profile that it read, and no other.
+The unit of work is what becomes a run: a file, or the files of the ranks of one job. The ranks of
+a large job are shared out file by file: each worker reads its file into sorted columns on disk,
+and this process joins them. A process that is killed (out of memory) costs only its own profile.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import socket
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lstmprof import __version__, process
@@ -24,9 +25,53 @@ from lstmprof.runs import remote
 from lstmprof.runs.border import border
 from lstmprof.runs.cluster import cluster, killed_worker, other_version
 from lstmprof.runs.directory import staging, sweep
-from lstmprof.runs.ingest import Ingested, Task, tasks
-from lstmprof.runs.shares import Share, is_large, joined, shared_out
-from lstmprof.scratch import temporary_folder
+from lstmprof.runs.ingest import Ingested, Task, read, tasks
+from lstmprof.scratch import remove, temporary_folder
+
+
+@dataclass(frozen=True)
+class Share(Task):
+    """One file of a job, to be read into a folder in ``base``, which all workers see."""
+
+    base: Path = field(kw_only=True)
+
+    def done(self) -> Ingested:
+        """The profile, to be joined with the others of its job, or why there is none."""
+        self.base.mkdir(exist_ok=True)
+        (source,) = self.group
+        return read(source, self.base)
+
+    def kept(self) -> Ingested | None:
+        """None: it makes no run."""
+        return None
+
+
+def is_large(task: Task, todo: Sequence[Task], workers: int) -> bool:
+    """Whether ``task`` is a job of which one of ``workers`` would have more than its share.
+
+    What is no file here counts nothing: all of an archive would be read for each file in it.
+    """
+    whole = sum(other.file_bytes for other in todo)
+    return len(task.group) > 1 and task.file_bytes * workers > whole
+
+
+def shared_out(task: Task, base: Path) -> list[Task]:
+    """A share for each file of ``task``, in order."""
+    return [
+        Share([source], task.name, task.out, task.force, task.step_range, command="", base=base)
+        for source in task.group
+    ]
+
+
+def joined(task: Task, parts: Sequence[Task], outcomes: Iterator[Ingested]) -> Ingested:
+    """What becomes of ``task``, of whose ``parts`` the ``outcomes`` come next; or itself, alone."""
+    if not isinstance(parts[0], Share):
+        return next(outcomes)
+    try:
+        return task.joined(list(itertools.islice(outcomes, len(parts))))
+    finally:
+        remove(parts[0].base)
+
 
 #: Less than this of files is read sooner than a second process starts.
 _WORTH_BYTES = 32 * 2**20
@@ -116,7 +161,7 @@ def _workers(
     scheduler: str | None,
     progress: Progress,
 ) -> Iterator[tuple[_Workers | None, _Parts]]:
-    """Processes or a cluster, None where this process does it; and what they do for each task."""
+    """Yield processes, a cluster, or None (this process), and their parts of each task."""
     if scheduler is not None and todo:
         with cluster(scheduler, progress) as pool, _mark(out) as mark:
             parts = _parts(todo, pool.count if mark else 1, lambda: mark)
@@ -154,7 +199,7 @@ def _workers(
 
 
 def _parts(todo: Sequence[Task], workers: int, base: Callable[[], Path | None]) -> _Parts:
-    """Each task itself, or of a large job its shares, which go to a folder in that of ``base``."""
+    """Return each task, or the shares of a large job, written below ``base``."""
     large = [is_large(task, todo, workers) for task in todo]
     folder = base() if any(large) else None
     return [
@@ -179,10 +224,10 @@ def _useful_jobs(todo: Sequence[Task]) -> int:
 
 
 def _results(todo: Sequence[Task], workers: _Workers | None) -> Iterator[Ingested]:
-    """The results in order.
+    """Yield the results in order.
 
-    Whoever is killed takes along what it held. The first task that is lost is tried alone when the
-    others are through; then those that were lost with it go on.
+    A killed worker loses its tasks. The first lost task is tried alone after the others finish;
+    then the other lost tasks continue.
     """
     if workers is None:
         yield from map(_done, todo)
@@ -213,7 +258,7 @@ def _results(todo: Sequence[Task], workers: _Workers | None) -> Iterator[Ingeste
 
 
 def _first_of_name(todo: Sequence[Task], begin: int) -> Iterator[int]:
-    """Numbers of the tasks from ``begin`` on, without those that would meet another's run."""
+    """Yield task numbers from ``begin``, without those that would meet another task's run."""
     first: dict[str, int] = {}
     for number in range(begin, len(todo)):
         is_first = first.setdefault(todo[number].name, number) == number
@@ -233,7 +278,7 @@ def _begun(workers: _Workers, executor: Executor, task: Task) -> Future[Ingested
 def _through(
     workers: _Workers, futures: Mapping[int, Future[Ingested]], number: int
 ) -> dict[int, Ingested]:
-    """The results of the tasks after ``number`` that were not lost, when all are through."""
+    """Wait for the tasks after ``number``, and return the results that were not lost."""
     while wait(futures.values(), timeout=_LOOK_S).not_done:
         workers.check()
     return {
@@ -253,7 +298,7 @@ def _alone(workers: _Workers, task: Task) -> Ingested:
 
 
 def _outcome(workers: _Workers, future: Future[Ingested]) -> Ingested:
-    """The result, as long as it can still come."""
+    """Return the result while it can still arrive."""
     while not wait([future], timeout=_LOOK_S).done:
         workers.check()
     try:
@@ -271,7 +316,7 @@ def _done(task: Task) -> Ingested:
 
 
 def _once(done: Callable[[Task], Ingested], task: Task) -> Ingested:
-    """What becomes of it; its run is there where a worker was killed before it could tell."""
+    """Return the result; the run exists if a worker was killed before it could answer."""
     there = task.kept()
     return Ingested(there.kept, [], []) if there else done(task)
 
@@ -279,11 +324,11 @@ def _once(done: Callable[[Task], Ingested], task: Task) -> Ingested:
 def _done_there(
     done: Callable[[Task], Ingested], version: str, mark: Path | None, task: Task
 ) -> Ingested:
-    """What becomes of it on a worker of a cluster; ``mark`` is in the folder of runs.
+    """Do a task on a cluster worker; ``mark`` is in the folder of runs.
 
     Raises:
         LstmprofError: the worker has another lstmprof than ``version``.
-        RunError: it does not see the folder of runs.
+        RunError: the worker does not see the folder of runs.
     """
     worker = socket.gethostname()
     if version != __version__:
@@ -304,9 +349,9 @@ def _done_there(
 def _with_time_left(
     results: Iterator[Ingested], todo: Sequence[Task], progress: Progress
 ) -> Generator[Ingested]:
-    """The ``results``; from the second on how long the rest will take, by the size of the files.
+    """Yield the results, and estimate the rest by file size from the second on.
 
-    The first has waited for processes that start.
+    The first result includes the processes' start-up.
     """
     sizes = [task.file_bytes for task in todo]
     if not all(sizes):

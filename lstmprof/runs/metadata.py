@@ -30,26 +30,25 @@ from lstmprof.runs.fields import (
     NO_GPU as _NO_GPU,
     NOT_MEASURED as _NOT_MEASURED,
     UNREAD as _UNREAD,
+    Counters,
     Flag as _Flag,
+    Hardware,
     Int as _Int,
     Ints as _Ints,
+    Peaks,
     Real as _Real,
     Reals as _Reals,
     Record as _Record,
-    Text as _Text,
-    Texts as _Texts,
-    Versions as _Versions,
-    fact as _fact,
-)
-from lstmprof.runs.records import (
-    Hardware,
-    Peaks,
     RecordingInfo,
     Sampling,
+    Settings,
+    Text as _Text,
+    Texts as _Texts,
     ThreadTime,
+    Versions as _Versions,
     WorkloadInfo,
+    fact as _fact,
 )
-from lstmprof.runs.settings import Counters, Settings
 
 _CAPTURED = "the run is a capture"
 _BUILT_IN = "the implementation is built in, or the run is an ingested profile"
@@ -396,7 +395,7 @@ _COLUMN_TYPES = {_Int: pa.int64(), _Real: pa.float64(), _Flag: pa.bool_()}
 
 
 def _facts(record: type[msgspec.Struct], prefix: str = "") -> Iterator[Fact]:
-    """The fields of ``record``, those of a record that it holds in its place."""
+    """Yield the record's fields, with nested records in place."""
     for name, hint in get_type_hints(record, include_extras=True).items():
         if get_origin(hint) is not Annotated:
             yield from _facts(hint, f"{name}.")
@@ -471,7 +470,7 @@ def decoded(text: bytes, place: object) -> RunInfo:
 
 @contextmanager
 def _run_errors(place: object) -> Iterator[None]:
-    """Make an error for users, which names the field, of what is wrong at ``place``."""
+    """Raise errors at ``place`` as user errors that name the field."""
     try:
         yield
     except msgspec.ValidationError as fault:

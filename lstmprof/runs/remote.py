@@ -93,7 +93,7 @@ def _decoded(url: str, text: bytes, stamp: str) -> RemoteRun:
 
 
 def _record_at(url: str) -> tuple[bytes, str] | None:
-    """run.json of the run at ``url``, and its stamp; None where there is none."""
+    """Return run.json at ``url`` and its stamp, or None."""
     with _reached(url):
         system, path = _opened(url)
         file = f"{path}/{RUN_FILE}"
@@ -163,7 +163,7 @@ def _upload(content: Path, system: Any, path: str) -> None:
 
 
 def _remove(system: Any, path: str) -> None:
-    """Remove what is at ``path``, its run.json first: nobody takes the rest for a run."""
+    """Remove ``path``, run.json first, so that nobody takes the rest for a run."""
     if not system.exists(path):
         return
     if system.exists(f"{path}/{RUN_FILE}"):
@@ -185,7 +185,7 @@ def _fetch(run: RemoteRun, content: Path) -> None:
 
 
 def _opened(url: str) -> tuple[Any, str]:
-    """The file system and the path of ``url``; nothing that it remembers of folders is used."""
+    """Return the file system and the path of ``url``, without cached listings."""
     import fsspec
 
     system, path = fsspec.core.url_to_fs(url)
@@ -195,7 +195,7 @@ def _opened(url: str) -> tuple[Any, str]:
 
 @contextmanager
 def _reached(url: str) -> Iterator[None]:
-    """Make an error for users of whatever a protocol's library raises."""
+    """Raise a protocol library's errors as user errors."""
     try:
         yield
     except LstmprofError:

@@ -27,7 +27,7 @@ from lstmprof.events.counters import BATCH_ROWS, NO_COUNTERS, SCHEMA as COUNTERS
 from lstmprof.events.narrow import Gathered, Packed, narrow_table
 from lstmprof.events.schema import LACKING, SCHEMA, SCHEMA_VERSION, VERSION_KEY, schema
 from lstmprof.events.table import EventTable
-from lstmprof.runs.columns import ITERATIONS, SAMPLES
+from lstmprof.runs.fields import ITERATIONS, SAMPLES
 from lstmprof.runs.invariants import (
     COUNTER_BYTES,
     check_counters,
@@ -252,7 +252,7 @@ class _Events:
             raise _unreadable(self.path, fault) from fault
 
     def _there(self, names: Sequence[str]) -> list[str]:
-        """Those of these columns that the file has, or another one, which says how many rows."""
+        """Return the columns that the file has, or any one column, which gives the row count."""
         return [name for name in names if name not in self._absent] or ["dur_ns"]
 
     def _told(self, read: Callable[[], pa.Table], names: Sequence[str]) -> pa.Table:
@@ -271,13 +271,13 @@ _DAMAGE = (OSError, ValueError, pa.ArrowException, MemoryError, OverflowError)
 
 
 def _texts(schema: pa.Schema, absent: Sequence[str] = ()) -> list[str]:
-    """The columns of texts of a file: few values each, whatever they are written as."""
+    """Return a file's text columns, to read as dictionaries."""
     texts = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     return [name for name in texts if name not in absent]
 
 
 def _checked(path: Path, schema: pa.Schema) -> Path | None:
-    """``path``, looked through; None where there is nothing."""
+    """Return ``path`` after checking it, or None if it is missing."""
     if not path.exists():
         return None
     check_file(path, schema)

@@ -39,15 +39,14 @@ def own_name(source: Source) -> str:
 
 
 def _shared(names: Sequence[str]) -> list[bool]:
-    """Whether each of ``names`` is there more than once."""
     taken = Counter(map(_fitting, names))
     return [taken[_fitting(name)] > 1 for name in names]
 
 
 def _fitting(name: str, place: str = "") -> str:
-    """``name`` in the bytes that a folder's name may have, with a digest where it was cut.
+    """Shorten ``name`` to a folder name's bytes, with a digest if it was cut.
 
-    So it is where ``place`` is given, which no other run of this name has.
+    ``place``, if given, makes the digest unique among runs of this name.
     """
     if not place and len(name.encode()) <= MOST_NAME_BYTES:
         return name

@@ -32,7 +32,7 @@ from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import events_table
 from lstmprof.export import perfetto as export
 from lstmprof.formats.xplane import schema
-from lstmprof.runs.columns import ITERATIONS
+from lstmprof.runs.fields import ITERATIONS
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import TIMINGS_SCHEMA, open_run, write_tables
 

@@ -18,8 +18,7 @@ from lstmprof.breakdown.ledger import ledger
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.table import EventTable
-from lstmprof.formats.kineto.beginning import MOST_SHARE, beginning
-from lstmprof.formats.kineto.samples import Samples
+from lstmprof.formats.kineto.beginning import MOST_SHARE, Samples, beginning
 from lstmprof.formats.raw_file import OpenFile
 
 STEPS = 700

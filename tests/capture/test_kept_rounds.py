@@ -26,8 +26,8 @@ from lstmprof.capture.supervisor import CaptureResult, Progress, result_in
 from lstmprof.capture.turns import Seat
 from lstmprof.capture.worker.threads import Waiting
 from lstmprof.errors import CaptureError, LstmprofError
+from lstmprof.runs.fields import Counters
 from lstmprof.runs.run import Run, open_run, runs_in
-from lstmprof.runs.settings import Counters
 from lstmprof.workloads import Workload
 
 TINY = Workload("tiny", 1, 4, False, 2, 5, 3, 3, "ce")

@@ -19,7 +19,7 @@ from lstmprof.capture.worker import profiling
 from lstmprof.errors import CaptureError
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows, with_steps
-from lstmprof.formats import tf1_ranges
+from lstmprof.formats import tf1_timeline
 from lstmprof.workloads import Workload
 
 CE = Workload("tiny-ce", 1, 4, False, 2, 5, 3, 3, "ce")
@@ -91,4 +91,4 @@ def test_rows_of_tensorflow_2_are_refused_in_one_line(tmp_path: Path) -> None:
 
 def test_ranges_have_the_category_that_the_reader_looks_for() -> None:
     source = Path(profiling.__file__).parent / "profilers" / "tensorflow1.py"
-    assert f'RANGE, PROCESS = "{tf1_ranges.CATEGORY}", ' in source.read_text(encoding="utf-8")
+    assert f'RANGE, PROCESS = "{tf1_timeline.CATEGORY}", ' in source.read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ import lstmprof as lp
 from lstmprof.cli import run as lstmprof
 from lstmprof.diagnose.gate.document import Document
 from lstmprof.errors import UsageError
-from lstmprof.runs import baselines
+from lstmprof.runs import cache
 
 Said = pytest.CaptureFixture[str]
 
@@ -114,10 +114,10 @@ def test_a_baseline_is_kept_whole_in_the_project_and_replaced_with_force(
     assert lstmprof(["compare", "after", "--save-baseline", "main"]) == 1
     assert "add --force to overwrite it" in capsys.readouterr().err
     assert lstmprof(["compare", "after/lstm", "--save-baseline", "main", "--force"]) == 0
-    assert sorted(p.name for p in (runs / baselines.FOLDER).iterdir()) == ["main"]
+    assert sorted(p.name for p in (runs / cache.FOLDER).iterdir()) == ["main"]
     assert lstmprof(["compare", "baseline:main", "after/lstm", "--fail-if", "slower > 30 %"]) == 0
     with pytest.raises(UsageError, match="existing baselines: main"):
-        baselines.place_of("baseline:man")
+        cache.place_of("baseline:man")
 
 
 def test_a_run_whose_name_leads_elsewhere_is_kept_under_its_folder(runs: Path) -> None:
@@ -125,12 +125,12 @@ def test_a_run_whose_name_leads_elsewhere_is_kept_under_its_folder(runs: Path) -
     facts = json.loads(file.read_text()) | {"name": "../../outside"}
     file.write_text(json.dumps(facts))
     assert lstmprof(["compare", "before", "--save-baseline", "main"]) == 0
-    assert sorted(p.name for p in (runs / baselines.FOLDER / "main").iterdir()) == ["gru", "lstm"]
+    assert sorted(p.name for p in (runs / cache.FOLDER / "main").iterdir()) == ["gru", "lstm"]
 
 
 def test_the_api_gives_what_the_command_prints() -> None:
     gate = lp.gate("before", lp.read_all("after"), "slower > 30 %")
     assert gate.state == "fail"
     assert [verdict.state for verdict in gate.verdicts] == ["pass", "fail"]
-    baselines.save("main", [run.stored for run in lp.read_all("before")])
+    cache.save("main", [run.stored for run in lp.read_all("before")])
     assert lp.gate("baseline:main", "after", "slower > 30 %").state == "fail"

@@ -10,8 +10,8 @@ from diagnose.made import contributor, profile
 
 from lstmprof.diagnose.diagnosis import compare
 from lstmprof.diagnose.settings import Disagreement, disagreements, listing
+from lstmprof.runs.fields import Settings
 from lstmprof.runs.metadata import RunInfo, run_info
-from lstmprof.runs.settings import Settings
 
 #: Two values of each type that a setting has.
 VALUES = {

@@ -17,7 +17,7 @@ from lstmprof.breakdown.timings import COLUMNS, Timings
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.rounds import capture_run
 from lstmprof.events.schema import schema
-from lstmprof.runs.columns import ITERATIONS
+from lstmprof.runs.fields import ITERATIONS
 from lstmprof.runs.metadata import facts, facts_table
 from lstmprof.runs.run import TIMINGS_SCHEMA
 from lstmprof.workloads import Workload

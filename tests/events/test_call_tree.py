@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, strategies as st
 
-from lstmprof.events.call_tree import Forest
-from lstmprof.events.groups import Groups, ratio
+from lstmprof.events.groups import Forest, Groups, ratio
 from lstmprof.events.table import UNKNOWN
 
 

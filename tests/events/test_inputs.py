@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lstmprof.events.inputs import MOST_DEPTH, recorded_inputs
+from lstmprof.events.launch_config import MOST_DEPTH, recorded_inputs
 
 DEEP = 100_000
 

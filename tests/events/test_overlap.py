@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from lstmprof.events.overlap import beside
+from lstmprof.runs.joined_profiles import beside
 
 
 def test_both_are_done_at_the_end() -> None:

@@ -21,7 +21,7 @@ from lstmprof.events.counters import Count, Counters, table_of
 from lstmprof.events.processes import MOST_PID, Process, joined
 from lstmprof.events.table import events_table
 from lstmprof.replay.graph import step_graph
-from lstmprof.replay.simulate import replayed
+from lstmprof.replay.what_if import replayed
 from lstmprof.report.timeline import timeline
 
 Row = dict[str, Any]

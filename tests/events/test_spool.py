@@ -15,10 +15,9 @@ import pytest
 
 from lstmprof.events import spool
 from lstmprof.events.annotate import annotated
-from lstmprof.events.annotate.deciding import deciding_events
+from lstmprof.events.annotate.stored_annotation import deciding_events
 from lstmprof.events.schema import SCHEMA
-from lstmprof.events.sorted_files import SortedFiles
-from lstmprof.events.spool import Spool, write_chunk
+from lstmprof.events.spool import SortedFiles, Spool, write_chunk
 from lstmprof.events.stored import Folder, StoredEvents, read_columns, write_columns
 from lstmprof.events.table import events_table
 

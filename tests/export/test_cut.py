@@ -15,7 +15,7 @@ from export.opened import opened
 from lstmprof import cli
 from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.events.schema import ACTIVITY_KINDS
-from lstmprof.export import kineto
+from lstmprof.export import trace_cut
 from lstmprof.runs.cache import open_runs
 
 PROFILES = Path(__file__).parents[1] / "profiles"
@@ -52,7 +52,7 @@ def test_each_step_of_a_cut_has_the_ledger_of_the_whole(name: str, tmp_path: Pat
 
 def test_pieces_of_any_size_are_cut_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cut(KINETO, "--step", 1, "-o", tmp_path / "a.json") == 0
-    monkeypatch.setattr(kineto, "PIECE_BYTES", 700)
+    monkeypatch.setattr(trace_cut, "PIECE_BYTES", 700)
     assert cut(KINETO, "--step", 1, "-o", tmp_path / "b.json") == 0
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
 

@@ -13,7 +13,7 @@ from lstmprof import cli
 from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.errors import RunError, UsageError
 from lstmprof.events.annotate import annotated
-from lstmprof.export import speedscope
+from lstmprof.export import call_stacks
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import open_run, write_tables
 
@@ -60,7 +60,7 @@ def stacks(path: Path) -> dict[str, dict[str, int]]:
 
 
 def test_stacks_by_module(run: Path, tmp_path: Path) -> None:
-    assert speedscope.write(broken_down(run), tmp_path / "x.json") == "modules"
+    assert call_stacks.write(broken_down(run), tmp_path / "x.json") == "modules"
     assert stacks(tmp_path / "x.json") == {
         "host time": {"LSTM_0": 12 + 3, "LSTM_0;aten::mm": 8 + 2},
         "device time": {"LSTM_0;aten::mm;sgemm": 7},
@@ -68,8 +68,8 @@ def test_stacks_by_module(run: Path, tmp_path: Path) -> None:
 
 
 def test_stacks_by_python_and_by_op(run: Path, tmp_path: Path) -> None:
-    speedscope.write(broken_down(run), tmp_path / "p.json", by="python")
-    speedscope.write(broken_down(run), tmp_path / "o.json", by="ops")
+    call_stacks.write(broken_down(run), tmp_path / "p.json", by="python")
+    call_stacks.write(broken_down(run), tmp_path / "o.json", by="ops")
     python, ops = stacks(tmp_path / "p.json"), stacks(tmp_path / "o.json")
     step = "train.py(3): step"
     assert python["host time"] == {step: 25 + 15, f"{step};aten::mm": 10}
@@ -82,7 +82,7 @@ def test_stacks_without_end_end_with_a_frame_that_says_so(run: Path, tmp_path: P
     rows = [row("op", name, n, 10_000 - 2 * n, pid=1, tid=1) for n, name in enumerate(names)]
     events = annotated(table(rows), captured=False)
     write_tables(run, run_info({"name": "run", "source": "ingest"}), events)
-    speedscope.write(broken_down(run), tmp_path / "x.json", by="ops")
+    call_stacks.write(broken_down(run), tmp_path / "x.json", by="ops")
     assert (tmp_path / "x.json").stat().st_size < 4_000_000
     host = stacks(tmp_path / "x.json")["host time"]
     assert host["op0"] == 3
@@ -96,10 +96,10 @@ def test_what_a_profile_has_not_is_one_line(run: Path, tmp_path: Path) -> None:
     with pytest.raises(
         UsageError, match="run: the profile has no stacks of modules; record it with with_stack"
     ):
-        speedscope.write(broken_down(run), tmp_path / "x.json", by="modules")
-    assert speedscope.write(broken_down(run), tmp_path / "x.json") == "ops"
+        call_stacks.write(broken_down(run), tmp_path / "x.json", by="modules")
+    assert call_stacks.write(broken_down(run), tmp_path / "x.json") == "ops"
     with pytest.raises(RunError, match="already exists; add --force"):
-        speedscope.write(broken_down(run), tmp_path / "x.json")
+        call_stacks.write(broken_down(run), tmp_path / "x.json")
 
 
 def test_the_command_says_by_what(

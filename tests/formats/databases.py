@@ -9,7 +9,7 @@ from typing import Any
 
 from lstmprof.events import Profile
 from lstmprof.formats import read
-from lstmprof.formats.cuda.sqlite import quoted
+from lstmprof.formats.cuda.database_tables import quoted
 
 Rows = list[dict[str, Any]]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lstmprof.errors import ForeignFileError, ProfileError
-from lstmprof.formats import archives, raw_file, sources
+from lstmprof.formats import raw_file, sources
 
 SIZE, CHECKSUM = slice(124, 136), slice(148, 156)
 
@@ -40,7 +40,7 @@ def with_size(archive: bytearray, member: int, size: int, type_: bytes = b"0") -
 
 def read(content: bytes) -> tuple[list[str], str]:
     """The names of the members that can be read, and the faults."""
-    listed = archives.members(raw_file.of_bytes("a.tar", content))
+    listed = raw_file.members(raw_file.of_bytes("a.tar", content))
     faults = [m.fault for m in listed.files if m.fault] + [listed.fault] * (
         listed.fault is not None
     )
@@ -52,7 +52,7 @@ def test_a_whole_archive_has_no_fault() -> None:
 
 
 def test_an_archive_of_more_files_than_are_read_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "MOST_FILES", 2)
+    monkeypatch.setattr(raw_file, "MOST_FILES", 2)
     assert read(bytes(packed(a=b"{}", b=b"{}"))) == (["a.json", "b.json"], "")
     names, fault = read(bytes(packed(a=b"{}", b=b"{}", c=b"{}")))
     assert names == ["a.json", "b.json"]

@@ -15,7 +15,7 @@ from lacking import lacks
 from lstmprof.errors import ProfileError
 from lstmprof.events import DeviceFacts, Profile
 from lstmprof.formats import read
-from lstmprof.formats.kineto.events import femtoseconds, interval, json_list
+from lstmprof.formats.kineto.event_fields import femtoseconds, interval, json_list
 
 HOST = {"pid": 10, "tid": 11}
 

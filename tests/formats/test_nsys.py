@@ -20,9 +20,9 @@ from lacking import lacks
 from lstmprof.errors import ProfileError
 from lstmprof.events import DeviceFacts, counters
 from lstmprof.formats import read
-from lstmprof.formats.cuda import sqlite
+from lstmprof.formats.cuda import database_tables
+from lstmprof.formats.cuda.database_tables import UNKNOWN, _check_length
 from lstmprof.formats.cuda.names import nvtx_range, nvtx_ranges
-from lstmprof.formats.cuda.sqlite import UNKNOWN, _check_length
 from lstmprof.formats.raw_file import of_bytes
 
 
@@ -30,7 +30,7 @@ from lstmprof.formats.raw_file import of_bytes
 def _two_rows_at_once() -> Iterator[None]:
     """Tables are read two rows at a time, so that those of three rows are read in parts."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sqlite, "_CHUNK_ROWS", 2)
+        patch.setattr(database_tables, "_CHUNK_ROWS", 2)
         yield
 
 

@@ -23,7 +23,7 @@ from lstmprof.events.counters import ALLOCATED
 from lstmprof.events.schema import COLUMNS
 from lstmprof.export import perfetto
 from lstmprof.formats import perfetto as reader
-from lstmprof.formats.perfetto import own, packets
+from lstmprof.formats.perfetto import packets, writers
 from lstmprof.formats.perfetto.slices import Slice
 from lstmprof.runs.cache import open_runs
 from lstmprof.runs.run import Run
@@ -407,6 +407,6 @@ def test_what_another_wrote_of_a_launch_is_checked(
     kind: str, written: str, config: str | None
 ) -> None:
     slice_ = Slice(0, 1, "x", "", {"kind": kind, "launch_config": written}, (), 0)
-    read = own.row(slice_, own.Where())
+    read = writers.row(slice_, writers.Where())
     assert read is not None
     assert read.launch_config == config

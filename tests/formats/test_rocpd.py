@@ -337,5 +337,5 @@ def test_more_rows_than_are_read_at_a_time_are_read(
 ) -> None:
     path = written(tmp_path, tables)
     at_once = rows(path)
-    monkeypatch.setattr("lstmprof.formats.cuda.sqlite._CHUNK_ROWS", 1)
+    monkeypatch.setattr("lstmprof.formats.cuda.database_tables._CHUNK_ROWS", 1)
     assert rows(path) == at_once

@@ -13,8 +13,13 @@ from lstmprof.errors import ProfileError
 from lstmprof.events import DeviceFacts, Profile
 from lstmprof.formats import read, xplane
 from lstmprof.formats.xplane import schema
-from lstmprof.formats.xplane.events import activity_kind, host_kind, launched_with, op_name
-from lstmprof.formats.xplane.hlo import hlo_proto
+from lstmprof.formats.xplane.events import (
+    activity_kind,
+    hlo_proto,
+    host_kind,
+    launched_with,
+    op_name,
+)
 
 
 def column(profile: Profile, name: str) -> list[Any]:

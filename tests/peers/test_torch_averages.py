@@ -24,7 +24,7 @@ from lstmprof.breakdown.tables import TABLES
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import profiling
 from lstmprof.events.annotate import annotated
-from lstmprof.events.call_tree import own_time
+from lstmprof.events.groups import own_time
 from lstmprof.workloads import Workload
 
 kernels = TABLES["kernels"].of

@@ -26,8 +26,7 @@ from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 from lstmprof.replay import changes
 from lstmprof.replay.graph import step_graph
-from lstmprof.replay.simulate import replayed
-from lstmprof.replay.what_if import predictions
+from lstmprof.replay.what_if import predictions, replayed
 
 MAIN, WORKER, LOADER = 1, 2, 3
 DEVICES = sorted({device for device, _ in drawn.STREAMS})

@@ -8,8 +8,8 @@ from events.rows import Row, nameless, row, table
 
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
+from lstmprof.replay.calls import StepRows
 from lstmprof.replay.graph import StepGraph, step_graph
-from lstmprof.replay.rows import StepRows
 
 MAIN = {"pid": 1, "tid": 1}
 WORKER = {"pid": 1, "tid": 2}

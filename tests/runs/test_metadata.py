@@ -15,10 +15,9 @@ from lstmprof.errors import RunError
 from lstmprof.events.annotate.calls import Coverage
 from lstmprof.events.annotate.recorded import Recorded
 from lstmprof.events.schema import SCHEMA_VERSION
+from lstmprof.runs.fields import Counters, Hardware, Peaks, Settings, WorkloadInfo
 from lstmprof.runs.metadata import RunInfo, decoded, encoded, facts, facts_table, run_info
-from lstmprof.runs.records import Hardware, Peaks, WorkloadInfo
 from lstmprof.runs.run import open_run
-from lstmprof.runs.settings import Counters, Settings
 from lstmprof.workloads import Workload
 
 RECORDS = (RunInfo, WorkloadInfo, Hardware, Peaks, Settings, Counters)

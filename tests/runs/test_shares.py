@@ -17,12 +17,11 @@ from lstmprof.events import Profile
 from lstmprof.events.spool import on_disk
 from lstmprof.events.stored import Folder, StoredEvents
 from lstmprof.formats.kineto import stream
-from lstmprof.runs import jobs, kept
+from lstmprof.runs import jobs, joined_profiles
 from lstmprof.runs.ingest import Ingested, Task, tasks
-from lstmprof.runs.jobs import ingest_all
-from lstmprof.runs.kept import in_files
+from lstmprof.runs.jobs import Share, ingest_all, is_large
+from lstmprof.runs.joined_profiles import in_files
 from lstmprof.runs.run import Run, open_run
-from lstmprof.runs.shares import Share, is_large
 
 
 def trace(rank: int) -> str:
@@ -191,9 +190,9 @@ def test_a_profile_for_which_there_is_no_room_is_not_kept(
     job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is where its files would go."""
-    monkeypatch.setattr(kept, "SPOOLED_ROWS", 4)
+    monkeypatch.setattr(joined_profiles, "SPOOLED_ROWS", 4)
     (task,) = tasks(job, tmp_path / "out", name=None, force=False, step_range=None)
-    monkeypatch.setattr(kept, "Folder", lambda: Folder(tmp_path / "nowhere"))
+    monkeypatch.setattr(joined_profiles, "Folder", lambda: Folder(tmp_path / "nowhere"))
     done = task.done()
     assert ["cannot hold temporary files" in str(error) for error in done.errors] == [True] * 3
     assert [run.name for run in done.runs] == ["job"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from lstmprof.breakdown.host import computing
 from lstmprof.breakdown.recurrent.network import Network
-from lstmprof.events.call_tree import inherited
+from lstmprof.events.groups import inherited
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, EventTable

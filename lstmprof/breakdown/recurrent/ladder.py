@@ -20,7 +20,7 @@ from lstmprof.breakdown.recurrent.network import GATES, Network
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
-from lstmprof.runs.records import Peaks
+from lstmprof.runs.fields import Peaks
 
 (
     SEPARATE_PRODUCTS,

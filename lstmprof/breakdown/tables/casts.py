@@ -18,10 +18,9 @@ import pyarrow as pa
 
 from lstmprof.breakdown.host import computing
 from lstmprof.events.annotate.steps import Window, steps_of
-from lstmprof.events.call_tree import inherited, own_time
-from lstmprof.events.groups import Groups, heads, ratio, texts_at, where_known
-from lstmprof.events.inputs import recorded_inputs
+from lstmprof.events.groups import Groups, heads, inherited, own_time, ratio, texts_at, where_known
 from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.launch_config import recorded_inputs
 from lstmprof.events.schema import ACTIVITY_KINDS, DEVICE, PER_STEP, RANK, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 

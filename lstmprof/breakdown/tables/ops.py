@@ -17,8 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.events.annotate.steps import Window, steps_of
-from lstmprof.events.call_tree import Forest, own_time
-from lstmprof.events.groups import Groups, heads, ratio, where_known
+from lstmprof.events.groups import Forest, Groups, heads, own_time, ratio, where_known
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS, NO_ACTIVITIES, PER_STEP, RANK, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable

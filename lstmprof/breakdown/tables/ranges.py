@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.call_tree import Forest, inherited, own_time
-from lstmprof.events.groups import Groups, heads, ratio, where_known
+from lstmprof.events.groups import Forest, Groups, heads, inherited, own_time, ratio, where_known
 from lstmprof.events.intervals import Flags, Ints, foremost
 from lstmprof.events.schema import ACTIVITY_KINDS, NO_ACTIVITIES, PHASES, RANK, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable

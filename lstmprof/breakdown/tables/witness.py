@@ -73,8 +73,14 @@ def _rows(
     samples: list[dict[str, object]], steps: Sequence[MeanStep]
 ) -> Iterator[dict[str, object]]:
     # a breakdown without samples needs no rules
-    from lstmprof.events.annotate.rules.frames import COMPILED, PYTHON, UNKNOWN, WAITING
-    from lstmprof.events.annotate.stacks import GARBAGE_COLLECTOR, is_python
+    from lstmprof.events.annotate.sampled_stacks import (
+        COMPILED,
+        GARBAGE_COLLECTOR,
+        PYTHON,
+        UNKNOWN,
+        WAITING,
+        is_python,
+    )
 
     parts: Counter[str] = Counter()
     lines: Counter[str] = Counter()

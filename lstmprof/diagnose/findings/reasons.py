@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from lstmprof.diagnose import settings
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.numbers import count, number_of, percent
-from lstmprof.runs.records import ThreadTime
+from lstmprof.runs.fields import ThreadTime
 
 #: The same calls run other code if they execute so many times as many instructions. Chosen by hand.
 _MORE_INSTRUCTIONS = 1.5

@@ -32,7 +32,7 @@ from lstmprof.diagnose.remedies.rows import (
 )
 from lstmprof.diagnose.seen.cells import ONE_CELL
 from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.events.annotate.rules.pytensor import SCAN
+from lstmprof.events.annotate.rules.graphs import SCAN
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
 from lstmprof.numbers import count
 

@@ -15,8 +15,7 @@ import numpy as np
 from lstmprof.diagnose.seen.contexts import compiles
 from lstmprof.diagnose.seen.lane import Fact, Lane, median
 from lstmprof.diagnose.seen.waits import UNUSUAL
-from lstmprof.events.call_tree import inherited
-from lstmprof.events.groups import Groups
+from lstmprof.events.groups import Groups, inherited
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE
 from lstmprof.events.threads import thread_ids

@@ -7,8 +7,8 @@ import re
 import numpy as np
 
 from lstmprof.diagnose.seen.lane import Lane
-from lstmprof.events.inputs import recorded_inputs
 from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.launch_config import recorded_inputs
 from lstmprof.events.table import NONE
 from lstmprof.events.threads import ASKS, thread_ids
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from lstmprof.breakdown.attribution import Stretches
+from lstmprof.events.annotate.calls import NEXT_OP, prepares
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.call_tree import inherited
+from lstmprof.events.groups import inherited
 from lstmprof.events.intervals import Covered, Flags, Ints
-from lstmprof.events.preparing import NEXT_OP, prepares
 from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import ASKS, thread_ids
 

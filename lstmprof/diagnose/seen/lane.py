@@ -10,8 +10,7 @@ import numpy as np
 
 from lstmprof.breakdown.attribution import TAIL, Stretches
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.call_tree import inherited
-from lstmprof.events.groups import Groups
+from lstmprof.events.groups import Groups, inherited
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.processes import in_turn
 from lstmprof.events.schema import ACTIVITY_KINDS

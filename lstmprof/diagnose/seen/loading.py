@@ -9,8 +9,7 @@ import numpy as np
 
 from lstmprof.diagnose.seen.lane import Fact, Lane, upper_median
 from lstmprof.events.annotate.calls import is_kernel_launch, is_launch
-from lstmprof.events.call_tree import inherited
-from lstmprof.events.groups import Groups
+from lstmprof.events.groups import Groups, inherited
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE

@@ -11,7 +11,7 @@ import numpy as np
 
 from lstmprof.diagnose.seen.lane import Lane
 from lstmprof.events.groups import Groups
-from lstmprof.events.inputs import recorded_inputs
+from lstmprof.events.launch_config import recorded_inputs
 from lstmprof.events.table import NONE
 
 #: Element types of 16 bits by the names of profiles.

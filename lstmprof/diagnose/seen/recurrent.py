@@ -14,8 +14,8 @@ import numpy as np
 
 from lstmprof.diagnose.seen.lane import Fact, Lane
 from lstmprof.events.groups import Groups
-from lstmprof.events.inputs import recorded_inputs
 from lstmprof.events.intervals import Flags
+from lstmprof.events.launch_config import recorded_inputs
 from lstmprof.events.table import NONE
 
 _LAYER = re.compile(r"aten::(?:lstm|gru|rnn_tanh|rnn_relu)$")

@@ -23,8 +23,7 @@ from lstmprof.diagnose.seen.lane import Lane
 from lstmprof.diagnose.seen.loading import starting
 from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.call_tree import Forest, inherited, own_time
-from lstmprof.events.groups import Groups, texts_at
+from lstmprof.events.groups import Forest, Groups, inherited, own_time, texts_at
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS, Column, schema
 from lstmprof.events.table import NONE, EventTable

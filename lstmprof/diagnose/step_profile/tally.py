@@ -20,10 +20,9 @@ import pyarrow as pa
 
 from lstmprof.breakdown.host import computing
 from lstmprof.events.annotate.calls import is_copy, is_kernel_launch, launch_calls
-from lstmprof.events.annotate.kernel_names import is_product
+from lstmprof.events.annotate.rules.kernels import is_product
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.call_tree import inherited, own_time
-from lstmprof.events.groups import Groups
+from lstmprof.events.groups import Groups, inherited, own_time
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable

@@ -28,9 +28,9 @@ def annotated(events: EventTable, *, captured: bool, step_range: str | None = No
     """
     # a stored run is annotated: what reads it needs no rules
     from lstmprof.events.annotate.categories import categorised
-    from lstmprof.events.annotate.in_batches import annotated_in_batches
     from lstmprof.events.annotate.links import linked, with_forwards
     from lstmprof.events.annotate.steps import windows, with_markers, with_steps
+    from lstmprof.events.annotate.stored_annotation import annotated_in_batches
     from lstmprof.events.stored import StoredEvents
 
     events = with_markers(events, step_range) if step_range else events

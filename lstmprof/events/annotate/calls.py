@@ -1,6 +1,7 @@
-"""What the name of a runtime call or a copy says: CUPTI, ROCTracer, Nsight Systems and XLA.
+"""What the name of a call, copy or input event means (CUPTI, ROCTracer, Nsight Systems, XLA).
 
-Whether a call enqueues work, which way a copy goes and what memory it reads is said here alone.
+Only this file decides which calls enqueue work, which way a copy goes, what memory it reads and
+which events prepare the input of a step.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ def coverage(events: EventTable) -> Coverage:
 
 
 def _covered(events: EventTable, answers: Answers) -> tuple[int, int, int, int, int]:
-    """The counts of a part, in the order of ``Coverage``."""
+    """Count a part, in the order of ``Coverage``."""
     activity = events.is_kind(*ACTIVITY_KINDS)
     launch, op = events.ints("launch_id", -1), events.ints("op_id", -1)
     named = events.texts("op_name")[0] != NONE
@@ -146,3 +147,21 @@ def _covered(events: EventTable, answers: Answers) -> tuple[int, int, int, int, 
         len(calls),
         int((~answers.any(calls + events.first_row)).sum()),
     )
+
+
+#: What TensorFlow calls the op in which a step takes the next element, on a thread of its own that
+#: launches nothing (``tf_data_iterator_get_next``): ``IteratorGetNextOp::DoCompute``.
+NEXT_OP = re.compile(r"IteratorGetNext\w*Op::DoCompute")
+_PREPARES = re.compile(
+    rf"input|enumerate\(DataLoader\)#.*__next__|.*torch/utils/data/dataloader\.py\(\d+\): __next__"
+    rf"|{NEXT_OP.pattern}"
+    r"|(.*[:/ ])?IteratorGetNext\w*|(.*[].])?\w*dataloader_next"  # the last is Lightning's
+    r"|(?i:(.*: )?\W*((get|next|fetch|load|prepare)_?(next_?)?(batch|data|inputs?)"
+    r"|(data|batch)[_ -]?load(er|ing)?|input_?pipeline)\W*)"
+)
+
+
+def prepares(events: EventTable) -> Flags:
+    """Return whether each event prepares the input of a step, or takes it."""
+    named = events.where_name(_PREPARES.fullmatch)
+    return np.asarray(named & events.is_kind("range", "op", "python"), dtype=np.bool_)

@@ -38,9 +38,9 @@ from lstmprof.events.annotate.rules import (
     rnn_family,
     rule_text,
 )
-from lstmprof.events.call_tree import Codes, inherited
-from lstmprof.events.inputs import recorded_inputs
+from lstmprof.events.groups import Codes, inherited
 from lstmprof.events.intervals import Flags
+from lstmprof.events.launch_config import recorded_inputs
 from lstmprof.events.schema import PHASES
 from lstmprof.events.table import NONE, EventTable
 
@@ -86,7 +86,7 @@ def _dictionary(values: tuple[str, ...], codes: Codes) -> pa.Array:
 
 
 def _rules(events: EventTable, captured: bool) -> Codes:
-    """For each row the number of the rule that decides its category, ``NONE`` where it has none."""
+    """Return for each row the number of the rule that decides its category, or ``NONE``."""
     links = _Links(events)
     op_rules = _op_rules(events, links)
     of_library = op_rules == _NUMBER[LIBRARY_OP]
@@ -114,7 +114,7 @@ class _Links:
 
 
 def _op_rules(events: EventTable, links: _Links) -> Codes:
-    """For each op the rule of its own name, ``NONE`` where it only arranges work."""
+    """Return each op's own rule, ``NONE`` if the op only arranges work."""
     is_op = events.is_kind("op")
     rule = events.mapped("name", _op_rule, NONE, _RULE, is_op)
     named = np.where(_is(rule, "other"), _named_rules(events), NONE)
@@ -134,10 +134,10 @@ def _op_rule(name: str) -> int:
 
 
 def _converts(events: EventTable, links: _Links, copies: Codes) -> Flags:
-    """Which of the rows ``copies`` change the element type.
+    """Return which of the copies change the element type.
 
-    By the recorded types where there are any, else by the ``aten::to`` around it, which PyTorch's
-    autocast calls for a cast.
+    The recorded types decide, or else the ``aten::to`` around, which PyTorch's autocast calls for a
+    cast.
     """
     recorded = events.mapped("dtypes", _types_differ, -1, _RULE)[copies]
     if (recorded >= 0).all():
@@ -150,7 +150,7 @@ def _converts(events: EventTable, links: _Links, copies: Codes) -> Flags:
 
 @lru_cache(maxsize=4096)
 def _types_differ(dtypes: str) -> int:
-    """1 where the first two of a JSON list of types differ, 0 where they agree, −1 unknown."""
+    """Return 1 if the first two types of a JSON list differ, 0 if they agree, −1 if unknown."""
     types = [str(entry) for entry in recorded_inputs(dtypes)]
     if len(types) < 2:
         return -1
@@ -159,10 +159,10 @@ def _types_differ(dtypes: str) -> int:
 
 
 def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Codes) -> Codes:
-    """For each of these kernels: a recurrent op around, any op around, the op named, its name.
+    """Choose a rule for each kernel: a recurrent op around, any op around, the op named, its name.
 
-    A path of JAX ends in the last op of a fusion: where that only moves elements, a kernel whose
-    name says that it computes is believed. Where nothing else tells, the name of a library's op.
+    A path of JAX ends in the last op of a fusion: if that op only moves elements, a kernel name
+    that computes wins. The last resort is the name of a library's op.
     """
     known_rules = np.where(_is(op_rules, "other"), NONE, op_rules)
     recurrent = np.where(_is(op_rules, "rnn"), op_rules, NONE)
@@ -181,29 +181,29 @@ def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Code
 
 
 def _around(links: _Links, candidates: Codes, rows: Codes) -> Codes:
-    """For each of ``rows`` the candidate of the nearest op around it that has one."""
+    """Return the candidate of the nearest enclosing op that has one."""
     around = inherited(links.parent, candidates)
     return np.where(links.op[rows] != NONE, around[links.op[rows]], NONE)
 
 
 def _copies_itself(by_kernel: Codes, rules: Codes) -> Flags:
-    """Kernels that copy a tensor before or after what the op around them is for.
+    """Return which kernels copy a tensor before or after the work of the op around them.
 
-    Where the name does not tell a cast from a copy, an op of either does.
+    An op of either kind decides if the name does not distinguish a cast from a copy.
     """
     unsure = (by_kernel == _NUMBER[ATEN_COPIES[-1]]) & _is(rules, "cast", "layout")
     return np.asarray(np.isin(by_kernel, _COPIES) & ~unsure, dtype=np.bool_)
 
 
 def _library_rules(events: EventTable, op_rules: Codes) -> Codes:
-    """For each op of a library's own namespace what its name says, ``NONE`` for nothing."""
+    """Return the rule by name for ops of a library's own namespace, else ``NONE``."""
     of_library = op_rules == _NUMBER[LIBRARY_OP]
     within = events.mapped("name", _rule_of_library_op, NONE, _RULE, of_library)
     return np.where(within == _NUMBER[UNNAMED], NONE, within)
 
 
 def _named_rules(events: EventTable) -> Codes:
-    """By ``op_name``, the op that an event itself names (XPlane)."""
+    """Return the rules by ``op_name``, the op that an event itself names (XPlane)."""
     return events.mapped("op_name", _named_rule, NONE, _RULE)
 
 
@@ -225,7 +225,7 @@ def _kernel_rule(name: str) -> int:
 
 
 def _in_scope_of_optimizer(events: EventTable, links: _Links) -> Flags:
-    """Rows that are in the optimizer's phase by a scope alone: anyone may give one that name."""
+    """Return the rows in the optimizer's phase by scope name only; users choose these names."""
     optimizer = PHASES.index("optimizer")
     scoped = scope_phases(events)
     if not np.any(scoped == optimizer):

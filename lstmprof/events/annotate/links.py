@@ -11,8 +11,8 @@ import re
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.events.annotate.rules.pytensor import GRADIENT, scan_label
-from lstmprof.events.call_tree import Codes, inherited
+from lstmprof.events.annotate.rules.graphs import GRADIENT, scan_label
+from lstmprof.events.groups import Codes, inherited
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost, longer_first
 from lstmprof.events.schema import ACTIVITY_KINDS, PHASES
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
@@ -61,7 +61,7 @@ def _nullable(rows: Codes) -> pa.Array:
 
 
 def _ids(events: EventTable, rows: Ints) -> pa.Array:
-    """The event_id of each row number, null for ``NONE``."""
+    """Return the event_id of each row number, null for ``NONE``."""
     event_id = events.ints("event_id", NONE)
     return pa.array(event_id[np.maximum(rows, 0)], mask=rows == NONE) if len(rows) else pa.array([])
 
@@ -113,7 +113,7 @@ def launches(events: EventTable) -> Ints:
 
 
 def _first_match(columns: tuple[Ints, ...], among: Ints, rows: Ints) -> Ints:
-    """For each of ``rows`` the first of ``among`` that agrees in all columns, or ``NONE``."""
+    """Return for each row the first of ``among`` that agrees in all columns, or ``NONE``."""
     if not len(among) or not len(rows):
         return np.full(len(rows), NONE, dtype=np.int64)
     both = np.concatenate([among, rows])
@@ -230,7 +230,7 @@ def _scope_phase(name: str) -> int:
 
 
 def _open_phases(events: EventTable) -> Codes:
-    """Phase of the innermost phase range open on any thread of the rank when the row started."""
+    """Return the innermost phase range open on any thread of the rank when the row started."""
     named = _named_phases(events)
     on_host = thread_ids(events) >= 0
     phase = np.full(len(events), NONE, dtype=np.int8)
@@ -247,7 +247,7 @@ def _open_phases(events: EventTable) -> Codes:
 
 
 def _owner_at(segments: Segments, at_ns: Ints) -> Ints:
-    """Owner of the segment at each instant, ``NONE`` between segments."""
+    """Return the owner of the segment at each instant, ``NONE`` between segments."""
     if not len(segments.start_ns):
         return np.full(len(at_ns), NONE, dtype=np.int64)
     index = np.searchsorted(segments.start_ns, at_ns, side="right") - 1

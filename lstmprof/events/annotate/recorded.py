@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lstmprof.events.annotate.calls import Answers
-from lstmprof.events.annotate.deciding import deciding_events
+from lstmprof.events.annotate.stored_annotation import deciding_events
 from lstmprof.events.annotate.tally import COUNTED, Columns, Reading, Tally
 from lstmprof.events.intervals import Ints
 from lstmprof.events.processes import in_turn
@@ -100,9 +100,9 @@ def _of_process(columns: Columns) -> _Told:
 
 
 def _of_stored(events: StoredEvents) -> tuple[Recorded, ...]:
-    """The counts of ``events`` on disk, of which no more than a batch is in memory.
+    """Count events on disk with at most one batch in memory.
 
-    All are, where a rank has processes that ran one after the other.
+    All are in memory if a rank has processes that ran one after the other.
     """
     deciding = events.once(deciding_events)
     ranks = deciding.ranks()
@@ -129,7 +129,7 @@ def _told(tally: Tally) -> list[_Told]:
 
 
 def _of_rank(rank: int | None, turns: list[_Told]) -> Recorded:
-    """The counts of ``rank``; ``turns`` are those of each process that ran by itself."""
+    """Sum the counts of the rank's processes."""
     counts: Counter[str] = Counter()
     for of in turns:
         counts.update(of.counts)

@@ -84,7 +84,7 @@ def _host_ranges(events: EventTable) -> Flags:
 
 
 def _marked_kinds(events: EventTable, expression: re.Pattern[str]) -> pa.Array:
-    """The kinds of ``events``: host ranges whose name ``expression`` finds are the only steps."""
+    """Return the kinds with host ranges that match ``expression`` as the only steps."""
     kinds = np.array(events.column("kind").to_pylist(), dtype=object)
     kinds[kinds == "step"] = "range"
     kinds[events.where_name(expression.search) & _host_ranges(events)] = "step"
@@ -106,7 +106,7 @@ def windows(events: EventTable, *, captured: bool) -> list[Window]:
 
 
 def _markers(events: EventTable, rows: Ints, thread: Ints) -> Ints:
-    """Rows of the step markers by time: those of the thread with most, none inside another."""
+    """Return the step markers of the thread with most, by time, none nested in another."""
     rows = rows[events.is_kind("step")[rows] & (thread[rows] >= 0)]
     if not len(rows):
         return rows
@@ -126,7 +126,7 @@ def _marked(
     thread: Ints,
     captured: bool,
 ) -> list[Window]:
-    """A window a marker; ``turns`` are the rows and the markers of each process, by time."""
+    """Return one window per marker; ``turns`` are each process's rows and markers, by time."""
     rows = [row for _, markers in turns for row in markers.tolist()]
     ends = [end for part, markers in turns for end in _ends(events, part, markers, captured)]
     numbers = _numbers(events.column("name").take(pa.array(rows, pa.int64())).to_pylist())
@@ -137,7 +137,7 @@ def _marked(
 
 
 def _ends(events: EventTable, rows: Ints, markers: Ints, captured: bool) -> list[int]:
-    """Where the windows of one process's ``markers`` close."""
+    """Return where each marker's window closes."""
     ends = events.end_ns[markers]
     if not captured:
         activities = rows[events.is_kind(*ACTIVITY_KINDS)[rows]]
@@ -148,7 +148,7 @@ def _ends(events: EventTable, rows: Ints, markers: Ints, captured: bool) -> list
 
 
 def _numbers(names: list[str]) -> list[int]:
-    """The markers' own numbers (``ProfilerStep#7``) where each has its own, else 0, 1, 2 …"""
+    """Return the markers' own numbers (``ProfilerStep#7``) if all differ, else 0, 1, 2 …"""
     matches = [_NUMBER.search(name) for name in names]
     numbers = [int(n.group(1)) for n in matches if n]
     distinct = len(numbers) == len(names) == len(set(numbers))
@@ -163,7 +163,7 @@ def _whole(events: EventTable, rank: int | None, rows: Ints, thread: Ints) -> li
 
 
 def _busiest(events: EventTable, rows: Ints, thread: Ints) -> int | None:
-    """The thread with the most ops; in a profile without ops, with the most runtime calls."""
+    """Return the thread with most ops, or most runtime calls if there are no ops."""
     for kind in ("op", "runtime"):
         on_thread = thread[rows[events.is_kind(kind)[rows] & (thread[rows] >= 0)]]
         if len(on_thread):
@@ -198,9 +198,9 @@ def with_steps(events: EventTable, step_windows: list[Window]) -> EventTable:
 
 
 def _steps_at(at_ns: Ints, step_windows: list[Window]) -> Ints:
-    """The step at each instant, −1 in none; windows of one rank, of which each ends after the last.
+    """Return the step at each instant, −1 outside; where windows overlap, the later.
 
-    Of two that overlap it is the later.
+    The windows are one rank's, in order of their ends.
     """
     starts, ends, steps = (
         np.array(values, dtype=np.int64)

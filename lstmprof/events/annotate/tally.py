@@ -135,7 +135,7 @@ class Reading:
         )
 
     def _within_runtime(self, events: EventTable, runtime: Flags) -> Flags:
-        """Which events are inside a runtime call, of this part or one before."""
+        """Return which events are inside a runtime call of this or an earlier part."""
         parent = events.rows_named("parent_id")
         local = parent - events.first_row
         here = (parent != NONE) & (local >= 0)
@@ -146,7 +146,7 @@ class Reading:
 
     @staticmethod
     def _numbered(numbers: _Numbers, events: EventTable, rows: Ints, *columns: str) -> Ints:
-        """The number of what each of ``rows`` is of, by rank and these columns; else ``NONE``."""
+        """Number the rows by rank and these columns; ``NONE`` if unseen."""
         of = np.full(len(events), NONE, dtype=np.int64)
         of[rows] = numbers.of(*(events.ints(name, UNKNOWN)[rows] for name in ("rank", *columns)))
         return of
@@ -204,7 +204,7 @@ class Tally:
         self._sums[name] = self._sums[name] + counts if name in self._sums else counts
 
     def _launched_before(self, of: Columns, process: Ints, activities: Ints) -> Ints:
-        """Activities without a launch that began before any of their stream that has one."""
+        """Return activities without a launch that began before their stream's first with one."""
         place, start = of.place[activities], of.start[activities]
         stream = np.where(place == NONE, process[activities], place + self._processes)
         streams = max(len(self._has_launched), int(stream.max(initial=-1)) + 1)
@@ -286,7 +286,7 @@ class _Lost:
         np.maximum.at(self._end_ns, process[lost], (of.start + of.dur)[lost])
 
     def _place(self, lost: Ints, lost_ns: Ints, answered: Ints, answered_ns: Ints) -> None:
-        """Note which come before the first that is answered, and which after the last."""
+        """Record lost activities before the first answered and after the last."""
         first, last = _late(self._processes), _early(self._processes)
         np.minimum.at(first, answered, answered_ns)
         np.maximum.at(last, answered, answered_ns)
@@ -299,7 +299,7 @@ class _Lost:
         self._first.add(lost[before], lost_ns[before])
 
     def _captured(self, of: Columns, rows: Ints) -> Flags:
-        """Which of ``rows`` are calls while their thread captured a stream into a graph."""
+        """Return which calls ran while their thread captured a stream into a graph."""
         inside = np.zeros(len(rows), dtype=np.bool_)
         calls = {name: of.where(name) for name in ("capture", "captured")}
         threads = {thread for _, thread in self._captures}
@@ -392,7 +392,7 @@ class _Overlaps:
 
 
 def _reached(place: Ints, end: Ints) -> Ints:
-    """For each row of sorted ``place`` the one that ends last on it, up to this row."""
+    """Return for each row of sorted ``place`` the row of its place that ends last so far."""
     by_end = np.argsort(end, kind="stable")
     rank = np.empty(len(end), dtype=np.int64)
     rank[by_end] = np.arange(len(end))

@@ -34,11 +34,9 @@ from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.narrow import Packed
 from lstmprof.events.table import NONE, UNKNOWN
-from lstmprof.export.perfetto import slices
-from lstmprof.export.perfetto.counters import activities
-from lstmprof.export.perfetto.packets import Packets
-from lstmprof.export.perfetto.slices import Arrows, Phases, Slices
-from lstmprof.export.perfetto.tracks import Tracks
+from lstmprof.export.perfetto import run_slices
+from lstmprof.export.perfetto.run_slices import Arrows, Phases, Slices, activities
+from lstmprof.export.perfetto.trace_tracks import Packets, Tracks
 from lstmprof.runs.run import Run
 from lstmprof.scratch import check_file, writing
 
@@ -64,7 +62,7 @@ def write(
             run's events are missing or damaged.
     """
     refuse(path, force=force)
-    names = dict.fromkeys((*slices.READS, *OF_LEDGER))
+    names = dict.fromkeys((*run_slices.READS, *OF_LEDGER))
     packed = breakdown.packed(list(names))
     try:
         with _opened(path) as file:
@@ -126,7 +124,7 @@ def _write(
 
 
 def _batches(packed: Packed) -> Iterator[Batch]:
-    """The batches of a run; all of it where it is not larger than one."""
+    """Yield a run's batches; a small run is one batch."""
     batches = Batches(packed)
     if batches.divisible:
         yield from batches
@@ -144,7 +142,7 @@ def _overlaps(batch: Batch, rows: Ints, span: Span) -> Flags:
 
 
 def _main_pids(packed: Packed) -> Mapping[int | None, int | None]:
-    """Of each rank the process of most of its host events."""
+    """Return each rank's process with most host events."""
     hosted = np.flatnonzero(packed.known("pid") & ~packed.known("device"))
     ranked = packed.known("rank")[hosted]
     rank, pid = (packed.values(name)[hosted].astype(np.int64) for name in ("rank", "pid"))
@@ -186,7 +184,7 @@ def _add_counters(
 def _add_recorded(
     packets: Packets, tracks: Tracks, run: Run, origin_ns: int, span: Span | None
 ) -> None:
-    """What the profile itself counts; of ``span`` from the last value before it on."""
+    """Add the profile's own counters; within ``span`` from the last value before it."""
     track_of: dict[Series, int] = {}
     before: dict[Series, float] = {}
 

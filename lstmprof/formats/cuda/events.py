@@ -16,7 +16,7 @@ from lstmprof.events import DeviceFacts, launch_config
 from lstmprof.events.groups import Groups
 from lstmprof.events.spool import Chunks, Spool
 from lstmprof.formats import rows
-from lstmprof.formats.cuda.tables import UNKNOWN, Ints, Tables
+from lstmprof.formats.cuda.database_tables import UNKNOWN, Ints, Tables
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 _INTS = (
@@ -32,10 +32,10 @@ OF_LAUNCH = (
 
 @dataclass(frozen=True)
 class Batch:
-    """Some events of one table, all arrays of one length.
+    """Some events of one table; all arrays have the same length.
 
-    ``ints`` holds ``start_ns``, ``end_ns`` and columns of the events table, ``UNKNOWN`` for null;
-    ``texts`` holds ``kind``, ``name``, of ops ``shapes`` and of kernels ``launch_config``.
+    ``ints`` has ``start_ns``, ``end_ns`` and columns of the events table, ``UNKNOWN`` for null;
+    ``texts`` has ``kind``, ``name``, ``shapes`` (ops) and ``launch_config`` (kernels).
     """
 
     ints: Mapping[str, Ints]
@@ -45,7 +45,7 @@ class Batch:
         return len(self.ints["start_ns"])
 
     def only(self, wanted: np.ndarray) -> Batch:
-        """The events where ``wanted``, a boolean each, is true."""
+        """Return the events where ``wanted`` is true."""
         mask = pa.array(wanted)
         return Batch(
             {name: values[wanted] for name, values in self.ints.items()},
@@ -53,24 +53,24 @@ class Batch:
         )
 
     def with_ints(self, **columns: Ints) -> Batch:
-        """The same events with these columns replaced."""
+        """Replace these columns."""
         return replace(self, ints={**self.ints, **columns})
 
 
 def constant(text: str, length: int) -> pa.DictionaryArray:
-    """``length`` times the same text."""
+    """Repeat one text ``length`` times."""
     return pa.DictionaryArray.from_arrays(np.zeros(length, np.int32), [text])
 
 
 def named(keys: Ints, name_of: Callable[[int], str | None]) -> pa.DictionaryArray:
-    """``name_of`` of each key, null for None; it is asked once a distinct key."""
+    """Return the name of each key, null for None; ``name_of`` is called once per distinct key."""
     distinct, codes = np.unique(keys, return_inverse=True)
     texts = pa.array([name_of(key) for key in distinct.tolist()], pa.string())
     return texts.dictionary_encode().take(pa.array(codes))
 
 
 def launch_configs(read: Mapping[str, Ints]) -> pa.DictionaryArray:
-    """What each kernel was launched with; ``read`` has ``OF_LAUNCH``."""
+    """Return each kernel's launch configuration; ``read`` has ``OF_LAUNCH``."""
     columns = [read[name] for name in OF_LAUNCH]
     if not len(columns[0]):
         return pa.nulls(0, _TEXT)
@@ -96,29 +96,28 @@ def _launch_config(*numbers: int) -> str | None:
 
 
 def natural(values: Ints) -> Ints:
-    """``values`` where they number something: 0 or more, and not CUPTI's unsigned −1."""
+    """Keep values that number something: 0 or more, and not CUPTI's unsigned −1."""
     return np.where((values >= 0) & (values != 2**32 - 1), values, UNKNOWN)
 
 
 def positive(values: Ints) -> Ints:
-    """``values`` where they are ids: above 0."""
+    """Keep ids: values above 0."""
     return np.where(values > 0, values, UNKNOWN)
 
 
 def _timed(batch: Batch) -> Batch:
-    """The events of ``batch`` with a possible start and an end not before it."""
+    """Keep events with a possible start and an end not before it."""
     start, end = batch.ints["start_ns"], batch.ints["end_ns"]
     possible = (start >= -rows.MAX_NS) & (end <= rows.MAX_NS) & (end >= start)
     return batch if possible.all() else batch.only(possible)
 
 
 def _within(batch: Batch, first_ns: int, last_ns: int) -> Batch:
-    """The events of ``batch`` that touch [first_ns, last_ns]."""
     return batch.only((batch.ints["end_ns"] >= first_ns) & (batch.ints["start_ns"] <= last_ns))
 
 
 def _table(batch: Batch) -> pa.Table:
-    """The columns of the events table that ``batch`` has, times as they are."""
+    """Return the columns of the events table that ``batch`` has, with unshifted times."""
     start, end = batch.ints["start_ns"], batch.ints["end_ns"]
     columns = {"start_ns": pa.array(start), "dur_ns": pa.array(end - start)}
     for name in _INTS:
@@ -130,10 +129,10 @@ def _table(batch: Batch) -> pa.Table:
 
 @dataclass(frozen=True)
 class CudaEvents:
-    """All events with a possible time, and how many were mended or left out.
+    """All events with a possible time, and counts of repaired and omitted events.
 
-    ``columns`` are of the events table, times as they are; ``origin_ns`` is when the first begins.
-    Both are None where the program has none.
+    ``columns`` have unshifted times; ``origin_ns`` is the first start. Both are None if the program
+    has no event.
     """
 
     columns: pa.Table | Spool | None
@@ -143,7 +142,7 @@ class CudaEvents:
     open_ranges: int
 
     def notes(self) -> Iterator[str]:
-        """What the user must be told of any such profile."""
+        """Return the notes for the user."""
         if self.untimed:
             yield f"{self.untimed} events were left out because their time is invalid"
         if self.open_ranges:
@@ -161,12 +160,12 @@ def gathered(
     others: Iterable[Batch],
     last_times: Callable[[], Iterable[Batch]],
 ) -> CudaEvents:
-    """The events that have a possible time; a range without an end lasts until the last of them.
+    """Collect the events with a possible time; a range without an end lasts until the last event.
 
-    ``busy`` are activities, ``calls`` of the runtime and driver, ``ranges`` NVTX; ``others`` are
-    waits on the device and overheads, of which those count that touch the time of the program: the
-    profiler's own start and end are no part of any step. ``last_times`` has the times of ranges and
-    others, and is asked where a range has no end.
+    ``busy`` are activities, ``calls`` runtime and driver calls, ``ranges`` NVTX ranges. ``others``
+    are waits and overheads; they count only during the program, because the profiler's own start
+    and end belong to no step. ``last_times`` has the times of ranges and others, and is read only
+    if a range has no end.
     """
     gathering = _Gathering(last_times)
     for batch in busy:
@@ -226,7 +225,7 @@ class _Gathering:
 
 
 def _last_ns(batch: Batch) -> int:
-    """The latest possible time in ``batch``, ``UNKNOWN`` where there is none."""
+    """Return the latest possible time, or ``UNKNOWN``."""
     times = np.concatenate([batch.ints["start_ns"], batch.ints["end_ns"]])
     return int(times[times <= rows.MAX_NS].max(initial=UNKNOWN))
 
@@ -234,9 +233,9 @@ def _last_ns(batch: Batch) -> int:
 def device_facts(
     database: Tables, table: str, columns: tuple[str, str, str, str]
 ) -> dict[int, DeviceFacts]:
-    """What a ``table`` of devices says, by ``id``; none where the database has no such table.
+    """Return a device table's facts by ``id``; empty if the table is missing.
 
-    ``columns`` are compute capability before and after the point, multiprocessors, threads a warp.
+    ``columns`` are major and minor compute capability, multiprocessors and threads per warp.
     """
     if table not in database.columns:
         return {}

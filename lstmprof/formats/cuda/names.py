@@ -24,8 +24,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lstmprof.formats.cuda.database_tables import UNKNOWN, Ints
 from lstmprof.formats.cuda.events import Batch, named, positive
-from lstmprof.formats.cuda.tables import UNKNOWN, Ints
 
 #: CUpti_ActivityMemcpyKind; Nsight Systems goes on with unified memory's three.
 _COPIES = (
@@ -118,14 +118,16 @@ DRIVER_CALLS = _calls(_DRIVER_CALLS, "cu")
 
 
 def call_name(written: str) -> str:
-    """``cudaLaunchKernel`` of ``cudaLaunchKernel_v7000``; a driver call's ``_v2`` is its name."""
+    """Drop the version from ``cudaLaunchKernel_v7000``; a driver call's ``_v2`` is part of its
+    name.
+    """
     return _VERSION.sub("", written)
 
 
 def copy_names(
     copy: Ints, source: Ints, target: Ints, memory: tuple[str, ...]
 ) -> pa.DictionaryArray:
-    """``Memcpy HtoD (Pageable -> Device)``, as Kineto names copies."""
+    """Return ``Memcpy HtoD (Pageable -> Device)``, like Kineto."""
 
     def name(key: int) -> str:
         first, second = memory_name(key // _BYTE % _BYTE), memory_name(key % _BYTE)
@@ -140,12 +142,12 @@ def copy_names(
 
 
 def memset_names(kind: Ints, memory: tuple[str, ...]) -> pa.DictionaryArray:
-    """``Memset (Device)``, as Kineto names them."""
+    """Return ``Memset (Device)``, like Kineto."""
     return named(kind, lambda key: f"Memset ({_nth(memory, key) or 'Unknown'})")
 
 
 def sync_names(type_: Ints) -> pa.DictionaryArray:
-    """``Stream Synchronize`` and the others, as Kineto names them."""
+    """Return ``Stream Synchronize`` and the others, like Kineto."""
     return named(type_, lambda key: _nth(_SYNCS, key) or _SYNCS[0])
 
 
@@ -163,7 +165,7 @@ class NvtxRange(NamedTuple):
 
 
 def nvtx_range(text: str) -> NvtxRange:
-    """What an NVTX range of this text is."""
+    """Interpret the text of an NVTX range."""
     if text.startswith("{'"):
         return NvtxRange("range", _pyprof_name(text))
     name, *suffix = _SUFFIX.split(text, maxsplit=1)
@@ -179,7 +181,7 @@ def nvtx_range(text: str) -> NvtxRange:
 
 @lru_cache(maxsize=65_536)
 def _classified(name: str, has_seq: bool, has_id: bool) -> tuple[str, str]:
-    """(kind, name) of what emit_nvtx wrote with such a suffix."""
+    """Return (kind, name) of what emit_nvtx wrote with such a suffix."""
     if _STEP.fullmatch(name):
         return "step", name
     if not (has_seq or _OP.fullmatch(name) or (has_id and _LIBRARY_OP.fullmatch(name))):
@@ -196,7 +198,7 @@ def _shapes(sizes: str) -> str | None:
 
 
 def _pyprof_name(text: str) -> str:
-    """``torch.cat`` of a call, ``model.py:33`` of a stack: its last frame outside pyprof."""
+    """Return ``torch.cat`` for a call, ``model.py:33`` for a stack: its last frame but pyprof's."""
     if call := _PYPROF_CALL.match(text):
         return ".".join(part for part in call.groups() if part) or text
     if stack := _PYPROF_STACK.match(text):
@@ -206,7 +208,7 @@ def _pyprof_name(text: str) -> str:
 
 
 def nvtx_ranges(ints: Mapping[str, Ints], text: pa.Array) -> Batch:
-    """NVTX ranges by what their texts say, each distinct one read once, ids of ops aside."""
+    """Interpret the texts of NVTX ranges, each distinct text once, op ids aside."""
     alike, ids = _without_ids(text)
     encoded = alike.dictionary_encode()
     ranges = [nvtx_range(message) for message in encoded.dictionary.to_pylist()]
@@ -226,7 +228,7 @@ def nvtx_ranges(ints: Mapping[str, Ints], text: pa.Array) -> Batch:
 
 
 def _without_ids(text: pa.Array) -> tuple[pa.Array, Ints]:
-    """Texts, those of emit_nvtx with numbers that all have, and the ids of the ops that had one."""
+    """Replace emit_nvtx's numbers in the texts, and return the op ids beside them."""
     parts = pc.extract_regex(text, EMITTED)
     head, seq, op_id, sizes = (parts.field(name) for name in ("head", "seq", "op_id", "sizes"))
     has_seq, has_id = (pc.not_equal(part, "") for part in (seq, op_id))

@@ -1,31 +1,138 @@
-"""Nsight Systems: the SQLite database that ``nsys export --type sqlite`` writes.
+"""Read Nsight Systems' SQLite database (``nsys export --type sqlite``).
 
 ::
 
-    tables ─ nsys_devices, nsys_events, memory, gpu_metrics ─▶ Profile
+    tables ─ nsys_events, GPU metrics, memory ─▶ Profile
 
-Each table may lack, or lack columns:
-https://docs.nvidia.com/nsight-systems/UserGuide/index.html#sqlite-schema-reference
+Any table or column may be missing. GPU metrics (``--gpu-metrics-devices``) have one row per value;
+the lowest byte of ``typeId`` is the GPU's number in ``TARGET_INFO_GPU``. Values are as Nsight
+writes them, mostly whole percent; brackets in a metric's name are not reliably its unit. Memory
+events (``--cuda-memory-usage=true``) have one row per allocation or free of a process and device;
+pinned and pageable memory is the host's. What was allocated before the first event is not recorded.
+Source: https://docs.nvidia.com/nsight-systems/UserGuide/index.html, "SQLite Schema Reference" and
+"GPU Metrics"; ``ENUM_CUDA_DEV_MEM_EVENT_OPER`` and ``ENUM_CUDA_MEM_KIND`` of its exports.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from lstmprof.errors import ProfileError, one_line
 from lstmprof.events import Profile
-from lstmprof.events.counters import Collected
+from lstmprof.events.counters import BYTES, CHANGE, READ, Collected, sorted_by_time
 from lstmprof.formats import rows
-from lstmprof.formats.cuda import sqlite
-from lstmprof.formats.cuda.events import CudaEvents
-from lstmprof.formats.cuda.gpu_metrics import add_gpu_metrics
-from lstmprof.formats.cuda.memory import add_memory
-from lstmprof.formats.cuda.nsys_devices import devices_of
-from lstmprof.formats.cuda.nsys_events import events_of, whole_graphs
-from lstmprof.formats.cuda.tables import Tables
+from lstmprof.formats.cuda import database_tables
+from lstmprof.formats.cuda.database_tables import UNKNOWN, Ints, Tables
+from lstmprof.formats.cuda.events import Batch, CudaEvents, constant, natural, positive
+from lstmprof.formats.cuda.nsys_events import devices_of, events_of, whole_graphs
 from lstmprof.formats.raw_file import RawFile
+
+_METRICS, _METRIC_NAMES = "GPU_METRICS", "TARGET_INFO_GPU_METRICS"
+_METRIC_COLUMNS = ("timestamp", "typeId", "metricId", "value")
+_GPU_BITS = 0xFF
+#: Number of a metric: type and metric.
+_Metric = tuple[int, int]
+
+
+def add_gpu_metrics(database: Tables, devices: Mapping[int, int], collected: Collected) -> int:
+    """Add metric values with unshifted times; return how many were left out.
+
+    ``devices`` maps GPU numbers. Values of other GPUs, or without name or number, are left out.
+    """
+    if _METRICS not in database.columns:
+        return 0
+    names, left_out = _metric_names(database), 0
+    for read in database.int_chunks(_METRICS, *_METRIC_COLUMNS):
+        pairs, codes = np.unique(
+            np.stack([read["typeId"], read["metricId"]]), axis=1, return_inverse=True
+        )
+        metrics: list[_Metric] = [(type_id, metric) for type_id, metric in pairs.T.tolist()]
+        device = np.array([devices.get(of & _GPU_BITS, UNKNOWN) for of, _ in metrics], np.int64)
+        named = np.array([metric in names for metric in metrics], np.bool_)
+        codes, time_ns, value = codes.reshape(-1), read["timestamp"], read["value"]
+        told = (named & (device != UNKNOWN))[codes] & (value != UNKNOWN)
+        told &= (np.abs(time_ns) <= rows.MAX_NS) & (time_ns != UNKNOWN)
+        left_out += int(len(told) - np.count_nonzero(told))
+        if told.any():
+            texts = pa.array([names.get(metric) for metric in metrics], pa.string())
+            collected.add(
+                _metric_table(time_ns[told], device[codes[told]], texts, codes[told], value[told])
+            )
+    return left_out
+
+
+def _metric_names(database: Tables) -> dict[_Metric, str]:
+    if not {"typeId", "metricId", "metricName"} <= database.columns.get(_METRIC_NAMES, frozenset()):
+        return {}
+    read = database.ints(_METRIC_NAMES, "typeId", "metricId")
+    numbers = zip(read["typeId"].tolist(), read["metricId"].tolist(), strict=True)
+    names = zip(numbers, database.texts(_METRIC_NAMES, "metricName"), strict=True)
+    return {number: rows.clean(name) for number, name in names if name}
+
+
+def _metric_table(
+    time_ns: Ints, device: Ints, names: pa.Array, codes: Ints, value: Ints
+) -> pa.Table:
+    count = len(time_ns)
+    columns = {
+        "time_ns": time_ns,
+        "pid": pa.nulls(count, pa.int64()),
+        "device": device,
+        "name": names.take(pa.array(codes)).dictionary_encode(),
+        "unit": pa.nulls(count, READ.field("unit").type),
+        "value": value.astype(np.float64),
+        "allocator": pa.nulls(count, READ.field("allocator").type),
+    }
+    return sorted_by_time(pa.table(columns, schema=READ))
+
+
+_MEMORY = "CUDA_GPU_MEMORY_USAGE_EVENTS"
+_MEMORY_COLUMNS = ("start", "globalPid", "deviceId", "bytes", "memKind", "memoryOperationType")
+_ALLOCATION, _FREE = 0, 1
+_OF_HOST = (0, 1)  # pageable, pinned
+
+
+def add_memory(database: Tables, renumbered: Callable[[Batch], Batch], collected: Collected) -> int:
+    """Add memory changes with unshifted times; return how many are unusable.
+
+    ``renumbered`` corrects device numbers.
+    """
+    if _MEMORY not in database.columns:
+        return 0
+    odd = 0
+    for read in database.int_chunks(_MEMORY, *_MEMORY_COLUMNS):
+        start, size, operation = read["start"], read["bytes"], read["memoryOperationType"]
+        told = (np.abs(start) <= rows.MAX_NS) & (start != UNKNOWN) & (size >= 0)
+        told &= np.isin(operation, (_ALLOCATION, _FREE))
+        odd += int(len(told) - np.count_nonzero(told))
+        kept = {name: values[told] for name, values in read.items()}
+        if told.any():
+            collected.add(_changes(kept, renumbered))
+    return odd
+
+
+def _changes(read: Mapping[str, Ints], renumbered: Callable[[Batch], Batch]) -> pa.Table:
+    count = len(read["start"])
+    pid = np.where(read["globalPid"] == UNKNOWN, 0, positive(read["globalPid"] >> 24 & 0xFFFFFF))
+    placed = renumbered(Batch({"pid": pid, "device": natural(read["deviceId"])}, {})).ints
+    on_host = np.isin(read["memKind"], _OF_HOST)
+    sign = np.where(read["memoryOperationType"] == _FREE, -1.0, 1.0)
+    columns = {
+        "time_ns": read["start"],
+        "pid": pa.array(pid, mask=pid <= 0),
+        "device": pa.array(placed["device"], mask=on_host | (placed["device"] < 0)),
+        "name": constant(CHANGE, count),
+        "unit": constant(BYTES, count),
+        "value": sign * read["bytes"],
+        "allocator": pa.nulls(count, READ.field("allocator").type),
+    }
+    return sorted_by_time(pa.table(columns, schema=READ))
+
 
 _NEXT_STEP = "profile with nsys profile --trace=cuda,nvtx"
 _META_DATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")
@@ -44,13 +151,13 @@ _MAX_COMPLAINTS = 3
 
 
 def is_own_table(name: str) -> bool:
-    """Whether Nsight Systems calls a table so; nvprof may, too."""
+    """Return whether Nsight Systems has a table of this name; nvprof may have it too."""
     return name in _OWN or name.startswith(_CUPTI)
 
 
 def recognises(raw: RawFile) -> bool:
     """Whether ``raw`` is an SQLite database with tables of Nsight Systems, not of nvprof."""
-    tables = sqlite.names(raw, _KNOWN)
+    tables = database_tables.names(raw, _KNOWN)
     return any(map(is_own_table, tables)) and "StringTable" not in tables
 
 
@@ -60,7 +167,7 @@ def read(raw: RawFile) -> Profile:
     Raises:
         ProfileError: it is damaged, or holds neither a CUDA call or activity nor an NVTX range.
     """
-    with sqlite.opened(raw) as database:
+    with database_tables.opened(raw) as database:
         return profile(raw.path, database)
 
 
@@ -102,7 +209,7 @@ def profile(path: Path | str, database: Tables) -> Profile:
 
 
 def _missing(recorded: CudaEvents, graphs: int, complaints: list[str]) -> Iterator[str]:
-    """What the profiler complained of where it recorded no activity, and graphs it did not open."""
+    """Yield the profiler's complaints if it recorded no activity, and unopened graphs."""
     if not recorded.activities:
         yield from (f"the profiler logged: {line}" for line in complaints[1:])
     if graphs:
@@ -126,7 +233,7 @@ def _without_place(values: int) -> Iterator[str]:
 
 
 def _started_ns(database: Tables) -> int | None:
-    """When the session began, since 1970: what times are counted from."""
+    """Return when the session began, since 1970; other times count from it."""
     table = "TARGET_INFO_SESSION_START_TIME"
     if table not in database.columns:
         return None
@@ -135,7 +242,6 @@ def _started_ns(database: Tables) -> int | None:
 
 
 def _complaints(database: Tables) -> list[str]:
-    """The first of the profiler's warnings and errors about CUDA and NVTX."""
     table = "DIAGNOSTIC_EVENT"
     if table not in database.columns:
         return []
@@ -147,7 +253,7 @@ def _complaints(database: Tables) -> list[str]:
 
 
 def _metadata(database: Tables) -> dict[str, Any]:
-    """The version of Nsight Systems and of the export's schema, where they are written."""
+    """Return the versions of Nsight Systems and of the export's schema."""
     for table in _META_DATA:
         if {"name", "value"} <= database.columns.get(table, frozenset()):
             names, values = database.texts(table, "name"), database.texts(table, "value")

@@ -1,33 +1,24 @@
-"""The events in the tables of an export of Nsight Systems.
-
-To know when reading the events:
-
-- ``correlation_id`` is unique within a process only: activities have their ``pid``, and a launch is
-  the call of the same pid and correlation id.
-- A ``range`` is an NVTX range, an ``op`` one that ``emit_nvtx`` wrote, with its id as
-  ``external_id``; a ``step`` is a range called ``step`` or ``ProfilerStep#N``.
-- A CUDA graph that was traced whole (``--cuda-graph-trace=graph``, the default) is one ``kernel``.
-- Overheads are the profiler's only. What CUDA does without it too (a full command buffer, lazy
-  loading) is a ``runtime`` event inside the call that waited for it.
-- Calls of operating system libraries (``OSRT_API``) are left out: inside a CUDA call they are
-  how it waits, and would hide from the ledger that the thread was in that call; elsewhere a
-  blocked thread is ``host`` or ``python`` without them too.
-"""
+"""The events in the tables of a Nsight Systems export, and the GPUs that its numbers mean."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lstmprof.events import DeviceFacts
+from lstmprof.formats.cuda.database_tables import UNKNOWN, Ints, Tables
 from lstmprof.formats.cuda.events import (
     OF_LAUNCH,
     Batch,
     CudaEvents,
     constant,
+    device_facts,
     gathered,
     launch_configs,
     named,
@@ -43,8 +34,100 @@ from lstmprof.formats.cuda.names import (
     nvtx_ranges,
     sync_names,
 )
-from lstmprof.formats.cuda.nsys_devices import Contexts, Devices
-from lstmprof.formats.cuda.tables import UNKNOWN, Ints, Tables
+
+_Of = TypeVar("_Of")
+
+_GPUS, _DEVICES = "TARGET_INFO_GPU", "TARGET_INFO_CUDA_DEVICE"
+_OF_GPU = ("computeMajor", "computeMinor", "smCount", "threadsPerWarp")
+
+
+@dataclass(frozen=True)
+class Devices:
+    """``names`` and ``facts`` by device number, and the numbers by Nsight's identifiers.
+
+    ``of_gpus`` maps Nsight's GPU numbers. ``deviceId`` is CUDA's number within a process: with
+    CUDA_VISIBLE_DEVICES two processes may call two GPUs 0. ``TARGET_INFO_CUDA_DEVICE`` (since 2024)
+    resolves that; ``gpus`` maps (pid, deviceId) if the numbers differ, and is empty otherwise.
+    """
+
+    names: Mapping[int, str]
+    facts: Mapping[int, DeviceFacts]
+    gpus: Mapping[tuple[int, int], int]
+    of_gpus: Mapping[int, int]
+
+    def renumbered(self, batch: Batch) -> Batch:
+        """Replace the device numbers by those of ``gpus``."""
+        if not self.gpus:
+            return batch
+        pid, device = batch.ints["pid"], batch.ints["device"]
+        pairs, codes = np.unique(np.stack([pid, device]), axis=1, return_inverse=True)
+        renamed = np.array([self.gpus.get((p, d), d) for p, d in pairs.T.tolist()], np.int64)
+        return batch.with_ints(device=natural(renamed)[codes.reshape(-1)])
+
+
+def devices_of(database: Tables) -> Devices:
+    """Return an export's devices; names may be missing."""
+    listed = database.strings(_GPUS, "id", "name")
+    gpu_names = {number: name for number, name in listed.items() if number >= 0}
+    facts = device_facts(database, _GPUS, _OF_GPU)
+    if _DEVICES not in database.columns:
+        ordinals = _ordinals(database)
+        return _placed_once(ordinals, gpu_names, facts)
+    read = database.ints(_DEVICES, "gpuId", "cudaId", "pid")
+    gpu, cuda, pid = (read[name].tolist() for name in ("gpuId", "cudaId", "pid"))
+    meant = dict(zip(cuda, gpu, strict=True))
+    if all(meant[c] == g for c, g in zip(cuda, gpu, strict=True)):
+        return _placed_once(meant, gpu_names, facts)
+    gpus = dict(zip(zip(pid, cuda, strict=True), gpu, strict=True))
+    return Devices(gpu_names, facts, gpus, {number: number for number in gpus.values()})
+
+
+def _placed_once(
+    gpus: Mapping[int, int], names: Mapping[int, str], facts: Mapping[int, DeviceFacts]
+) -> Devices:
+    """Return the devices if each number means exactly one of the ``gpus``."""
+    of_gpus = {gpu: number for number, gpu in gpus.items() if number >= 0}
+    return Devices(_by_number(gpus, names), _by_number(gpus, facts), {}, of_gpus)
+
+
+def _by_number(gpus: Mapping[int, int], of_gpus: Mapping[int, _Of]) -> dict[int, _Of]:
+    return {n: of_gpus[gpu] for n, gpu in gpus.items() if gpu in of_gpus and n >= 0}
+
+
+def _ordinals(database: Tables) -> dict[int, int]:
+    """Map CUDA's device number to Nsight's, or to itself if the table lacks it."""
+    if _GPUS not in database.columns:
+        return {}
+    read = database.ints(_GPUS, "id", "cuDevice")
+    numbers = np.where(read["cuDevice"] == UNKNOWN, read["id"], read["cuDevice"])
+    return dict(zip(numbers.tolist(), read["id"].tolist(), strict=True))
+
+
+class Contexts:
+    """The device of each context, learned from its activities."""
+
+    def __init__(self) -> None:
+        self._devices: dict[int, int] = {}
+
+    def noted(self, busy: Batch) -> Batch:
+        """Learn the contexts of ``busy``, and return it."""
+        contexts, first = np.unique(_context_key(busy.ints), return_index=True)
+        devices = busy.ints["device"][first].tolist()
+        for context, device in zip(contexts.tolist(), devices, strict=True):
+            self._devices.setdefault(context, device)
+        return busy
+
+    def devices(self, ints: Mapping[str, Ints]) -> Ints:
+        """Return the device of each event's context if known, else the event's own."""
+        contexts, codes = np.unique(_context_key(ints), return_inverse=True)
+        is_known = np.array([context in self._devices for context in contexts.tolist()], bool)
+        devices = np.array([self._devices.get(c, UNKNOWN) for c in contexts.tolist()], np.int64)
+        return np.where(is_known[codes], devices[codes], ints["device"])
+
+
+def _context_key(ints: Mapping[str, Ints]) -> Ints:
+    return np.where(ints["pid"] > 0, ints["pid"], 0) << 32 | natural(ints["context"]) & 0xFFFFFFFF
+
 
 _KERNELS, _GRAPHS = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 _ACTIVITIES = {
@@ -75,7 +158,7 @@ _UNNAMED = "unnamed"
 
 
 def events_of(database: Tables, devices: Devices) -> CudaEvents:
-    """Every event of an export, on the devices that its numbers mean."""
+    """Return every event of an export with its real device number."""
     strings = database.strings("StringIds", "id", "value")
     contexts = Contexts()
     busy = map(contexts.noted, _activities(database, strings))
@@ -96,7 +179,7 @@ def events_of(database: Tables, devices: Devices) -> CudaEvents:
 
 
 def _activities(database: Tables, strings: Mapping[int, str]) -> Iterator[Batch]:
-    """Kernels, whole CUDA graphs, copies and memsets."""
+    """Yield kernels, whole CUDA graphs, copies and memsets."""
     known = np.array(list(strings), np.int64)
     for table, kind in _ACTIVITIES.items():
         if table in database.columns:
@@ -140,7 +223,7 @@ def _placed(read: Mapping[str, Ints]) -> dict[str, Ints]:
 
 
 def _first_present(read: Mapping[str, Ints], known: Ints) -> Ints:
-    """The number of each kernel's first name that is among the ``known`` texts."""
+    """Return the number of each kernel's first name among the ``known`` texts."""
     columns = [read[column] for column in _KERNEL_NAMES if column in read]
     chosen = columns.pop() if columns else read["start"]
     for column in reversed(columns):
@@ -149,7 +232,7 @@ def _first_present(read: Mapping[str, Ints], known: Ints) -> Ints:
 
 
 def _synchronizations(database: Tables, contexts: Contexts) -> Iterator[Batch]:
-    """Waits on a device, of the device on which their context has its activities.
+    """Yield waits on the device on which their context has its activities.
 
     The second process of a report writes its own device 1 as 0 here (seen in 2026.2).
     """
@@ -163,7 +246,6 @@ def _synchronizations(database: Tables, contexts: Contexts) -> Iterator[Batch]:
 
 
 def _calls(database: Tables, strings: Mapping[int, str]) -> Iterator[Batch]:
-    """Calls of the CUDA runtime and driver."""
     columns = ("start", "end", "globalTid", "correlationId", "nameId")
     for table in _CALLS:
         for read in database.int_chunks(table, *columns) if table in database.columns else ():
@@ -175,7 +257,7 @@ def _calls(database: Tables, strings: Mapping[int, str]) -> Iterator[Batch]:
 
 
 def _overheads(database: Tables, strings: Mapping[int, str]) -> Iterator[Batch]:
-    """The profiler's own work; what CUDA does by itself (a full command buffer) is a call's."""
+    """Yield the profiler's own work; CUDA's own work (a full command buffer) belongs to a call."""
     columns = ("start", "end", "globalTid", "nameId")
     for table in _OVERHEADS:
         for read in database.int_chunks(table, *columns) if table in database.columns else ():
@@ -188,7 +270,7 @@ def _overheads(database: Tables, strings: Mapping[int, str]) -> Iterator[Batch]:
 
 
 def _ranges(database: Tables, strings: Mapping[int, str]) -> Iterator[Batch]:
-    """NVTX ranges; one that was open when the capture ended has ``UNKNOWN`` for its end."""
+    """Yield NVTX ranges; ``UNKNOWN`` ends a range still open when the capture ended."""
     if _RANGES not in database.columns:
         return
     types = _range_types(database)
@@ -202,7 +284,6 @@ def _ranges(database: Tables, strings: Mapping[int, str]) -> Iterator[Batch]:
 
 
 def _range_times(database: Tables) -> Iterator[Batch]:
-    """When NVTX ranges begin and end."""
     if _RANGES in database.columns:
         types = _range_types(database)
         for read in database.int_chunks(_RANGES, *_OF_RANGE):
@@ -211,7 +292,7 @@ def _range_times(database: Tables) -> Iterator[Batch]:
 
 
 def _is_range(read: Mapping[str, Ints], types: list[int]) -> np.ndarray:
-    """Which events are ranges, by their type where they have one, else by their end."""
+    """Return which events are ranges, by type if recorded, else by their end."""
     type_ = read["eventType"]
     of_type = np.where(type_ == UNKNOWN, read["end"] != UNKNOWN, np.isin(type_, types))
     return np.asarray(of_type & (read["start"] != UNKNOWN), dtype=np.bool_)
@@ -224,7 +305,9 @@ def _range_types(database: Tables) -> list[int]:
 
 
 def _threaded(read: Mapping[str, Ints]) -> dict[str, Ints]:
-    """Times, pid and tid; ``globalTid`` holds machine, process and thread in 16, 24 and 24 bits."""
+    """Return times, pid and tid; ``globalTid`` packs machine, process and thread in 16, 24 and 24
+    bits.
+    """
     thread = read["globalTid"]
     has_thread = thread != UNKNOWN
     return {
@@ -236,5 +319,5 @@ def _threaded(read: Mapping[str, Ints]) -> dict[str, Ints]:
 
 
 def whole_graphs(database: Tables) -> int:
-    """How many runs of a CUDA graph were recorded as one activity each."""
+    """Count runs of CUDA graphs that were recorded as one activity each."""
     return len(database.ints(_GRAPHS, "start")["start"]) if _GRAPHS in database.columns else 0

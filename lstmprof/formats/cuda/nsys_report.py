@@ -23,7 +23,7 @@ _NEWER = "run nsys export --type sqlite with the nsys version that recorded it, 
 
 
 def recognises(raw: RawFile) -> bool:
-    """Whether ``raw`` is called like a report and is no text."""
+    """Return whether ``raw`` is named like a report and is no text."""
     return str(raw.path).removesuffix(".gz").endswith(NAMES) and not raw.looks_like_json
 
 
@@ -55,6 +55,6 @@ def read(raw: RawFile) -> Profile:
 
 
 def export_command(tool: str, report: Path, database: Path) -> list[str]:
-    """What exports ``report`` as the SQLite file ``database``."""
+    """Return the command that exports ``report`` to the SQLite file ``database``."""
     switches = ["--type=sqlite", "--force-overwrite=true", f"--output={database}"]
     return [tool, "export", *switches, str(report)]

@@ -21,7 +21,8 @@ import pyarrow as pa
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.formats import rows
-from lstmprof.formats.cuda import sqlite
+from lstmprof.formats.cuda import database_tables
+from lstmprof.formats.cuda.database_tables import UNKNOWN, Database, Ints
 from lstmprof.formats.cuda.events import (
     OF_LAUNCH,
     Batch,
@@ -44,8 +45,6 @@ from lstmprof.formats.cuda.names import (
     nvtx_ranges,
     sync_names,
 )
-from lstmprof.formats.cuda.sqlite import Database
-from lstmprof.formats.cuda.tables import UNKNOWN, Ints
 from lstmprof.formats.raw_file import RawFile
 
 _NEXT_STEP = "profile with nvprof -o FILE python …, or with nsys profile --trace=cuda,nvtx"
@@ -75,7 +74,7 @@ _UINT32 = 0xFFFFFFFF
 
 def recognises(raw: RawFile) -> bool:
     """Whether ``raw`` is an SQLite database with nvprof's strings and a table of kernels."""
-    tables = sqlite.names(raw, (*_KERNELS, _STRINGS))
+    tables = database_tables.names(raw, (*_KERNELS, _STRINGS))
     return _STRINGS in tables and any(name in tables for name in _KERNELS)
 
 
@@ -85,7 +84,7 @@ def read(raw: RawFile) -> Profile:
     Raises:
         ProfileError: it is damaged, or holds neither a CUDA call or activity nor an NVTX range.
     """
-    with sqlite.opened(raw) as database:
+    with database_tables.opened(raw) as database:
         strings = database.strings(_STRINGS, "_id_", "value")
         recorded = _events(database, strings)
         device_names = _device_names(database, strings)
@@ -128,7 +127,6 @@ def _device_names(database: Database, strings: Mapping[int, str]) -> dict[int, s
 
 
 def _activities(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
-    """Kernels, copies and memsets."""
     for table, kind in _ACTIVITIES.items():
         if _KIND + table in database.columns:
             yield _activity(database, _KIND + table, kind, strings)
@@ -163,7 +161,7 @@ def _placed(read: Mapping[str, Ints]) -> dict[str, Ints]:
 
 
 def _synchronizations(database: Database) -> Iterator[Batch]:
-    """Waits on a device, which is that of their context."""
+    """Yield waits on a device, which is their context's."""
     table = f"{_KIND}SYNCHRONIZATION"
     if table not in database.columns:
         return
@@ -184,7 +182,7 @@ def _devices_of_contexts(database: Database) -> dict[int, int]:
 
 
 def _calls(database: Database) -> Iterator[Batch]:
-    """Calls of the CUDA runtime and driver, which are numbered, not named."""
+    """Yield CUDA runtime and driver calls, which have numbers instead of names."""
     for table, listed in _CALLS.items():
         if _KIND + table in database.columns:
             read = database.ints(
@@ -205,7 +203,7 @@ def _call_name(table: str, names: Mapping[int, str], number: int) -> str:
 
 
 def _overheads(database: Database) -> Iterator[Batch]:
-    """The profiler's own work; what CUDA does by itself is a call's."""
+    """Yield the profiler's own work; CUDA's own work belongs to a call."""
     table = f"{_KIND}OVERHEAD"
     if table not in database.columns:
         return
@@ -222,7 +220,7 @@ def _overheads(database: Database) -> Iterator[Batch]:
 
 
 def _ranges(database: Database, strings: Mapping[int, str]) -> list[Batch]:
-    """NVTX ranges: a start marker and the end marker of its id, ``UNKNOWN`` for one without."""
+    """Join start and end markers of the same id to NVTX ranges; ``UNKNOWN`` if one has no end."""
     table = f"{_KIND}MARKER"
     if table not in database.columns:
         return []
@@ -244,9 +242,10 @@ def _ranges(database: Database, strings: Mapping[int, str]) -> list[Batch]:
 
 
 def _objects(database: Database, table: str, length: int) -> tuple[Ints, Ints]:
-    """(process, thread) of CUpti_ActivityObjectKindId, ``length`` times: two little-endian uint32.
+    """Return ``length`` (process, thread) pairs of CUpti_ActivityObjectKindId: two little-endian
+    uint32.
 
-    Both are 0 where the table has no such column, or a row no such id.
+    Both are 0 if the table has no such column, or the row no such id.
     """
     if "objectId" not in database.columns[table]:
         return np.zeros(length, np.int64), np.zeros(length, np.int64)
@@ -256,7 +255,7 @@ def _objects(database: Database, table: str, length: int) -> tuple[Ints, Ints]:
 
 
 def _threaded(read: Mapping[str, Ints], pid: Ints, tid: Ints) -> dict[str, Ints]:
-    """Times, pid and tid; a thread's number is the lower half of its pthread_t, signed in calls."""
+    """Return times, pid and tid; tid is the lower half of the pthread_t, signed in calls."""
     return {
         "start_ns": read["start"],
         "end_ns": read["end"],

@@ -121,7 +121,7 @@ class _Table:
         return _NS[unit]
 
     def _row(self, record: Sequence[str]) -> Row | None:
-        """One event, None where it is none that is read, or has no possible time."""
+        """Return one event, or None for an unread kind or an impossible time."""
         cell = _Cells(self._place, record)
         start_ns = _scaled(cell["Start"], self.unit_ns("Start"))
         dur_ns = _scaled(cell["Duration"], self.unit_ns("Duration"))
@@ -182,15 +182,15 @@ class _Cells:
 
 
 def _three(cell: _Cells, what: str) -> list[int | None] | None:
-    """The sizes of a grid or a block, None where the trace has no columns of them."""
+    """Return the sizes of a grid or block, or None if the trace lacks their columns."""
     written = [cell[f"{what} {axis}"] for axis in "XYZ"]
     return [rows.int64(size) for size in written] if any(written) else None
 
 
 def _records(table: bytes) -> Iterator[list[str]]:
-    """The cells of each line: a name has no line break. nvprof's messages and empty ones are none.
+    """Yield the cells of each line, without nvprof's messages and empty lines.
 
-    A line that is no CSV has no cell.
+    Names have no line break. A line that is no CSV has no cell.
     """
     for line in io.TextIOWrapper(io.BytesIO(table), "utf-8", "replace", newline="\n"):
         if line.strip() and not line.startswith("=="):
@@ -201,7 +201,7 @@ def _records(table: bytes) -> Iterator[list[str]]:
 
 
 def _scaled(text: str, unit: int) -> int | None:
-    """``text`` times ``unit`` to the nearest whole one, None where it is no such number."""
+    """Return ``text`` times ``unit`` rounded, or None if the text is no number."""
     if not unit or not _NUMBER.fullmatch(text):
         return None
     number = round(Decimal(text) * unit)
@@ -209,7 +209,7 @@ def _scaled(text: str, unit: int) -> int | None:
 
 
 def _activity(name: str, cell: _Cells) -> tuple[str, str]:
-    """Kind and name, as Kineto gives them; no kind where it is nothing that ran on the device."""
+    """Return kind and name in Kineto's form; the kind is empty if nothing ran on the device."""
     source, target = cell["SrcMemType"], cell["DstMemType"]
     copy = _COPY.fullmatch(name)
     if copy:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
 from lstmprof.formats.cuda import nsys
-from lstmprof.formats.cuda.tables import UNKNOWN, Ints, Tables
+from lstmprof.formats.cuda.database_tables import UNKNOWN, Ints, Tables
 from lstmprof.formats.raw_file import FREE_BYTES, MAX_RATIO, RawFile
 
 _ENDING = ".parquet"
@@ -32,7 +32,7 @@ _AGAIN = "export the report again: nsys export --type parquetdir"
 
 
 def is_table(path: Path) -> bool:
-    """Whether the file at ``path`` is called like a table of Nsight Systems."""
+    """Return whether the file is named like a table of Nsight Systems."""
     return path.suffix == _ENDING and nsys.is_own_table(path.stem)
 
 
@@ -64,12 +64,12 @@ class ParquetTables(Tables):
 
     @cached_property
     def columns(self) -> Mapping[str, frozenset[str]]:
-        """The columns of each table: of one name, neither lists nor structures."""
+        """The columns of each table with a unique name, neither lists nor structures."""
         files = sorted(path for path in self._folder.iterdir() if path.suffix == _ENDING)
         return {path.stem: _plain(self._file(path.stem)) for path in files if path.is_file()}
 
     def int_chunks(self, table: str, *names: str) -> Iterator[dict[str, Ints]]:
-        """These columns, some rows at a time, as ``ints``."""
+        """Yield these columns, some rows at a time, like ``ints``."""
         present = [name for name in names if name in self.columns[table]]
         for batch in self._batches(table, present):
             absent = np.full(len(batch), UNKNOWN)
@@ -77,7 +77,7 @@ class ParquetTables(Tables):
             yield {name: read.get(name, absent) for name in names}
 
     def text_chunks(self, table: str, name: str) -> Iterator[pa.Array]:
-        """One column in Arrow's memory, some rows at a time."""
+        """Yield one column as Arrow arrays, some rows at a time."""
         if name in self.columns.get(table, frozenset()):
             for batch in self._batches(table, [name]):
                 yield self._texts(table, batch.column(name))
@@ -96,7 +96,7 @@ class ParquetTables(Tables):
             raise ProfileError(path, fault, _AGAIN) from error
 
     def _batches(self, table: str, names: list[str]) -> Iterator[pa.RecordBatch]:
-        """``names`` of a table, so many rows at a time whatever they are."""
+        """Yield ``names`` of a table in batches of a fixed number of rows."""
         file = self._file(table)
         size = (self._folder / f"{table}{_ENDING}").stat().st_size
         if file.metadata.num_rows * 8 > max(FREE_BYTES, MAX_RATIO * size):
@@ -145,7 +145,7 @@ def _is_text(type_: pa.DataType) -> bool:
 
 
 def _ints(column: pa.Array) -> Ints:
-    """Integers as int64, ``UNKNOWN`` for null, what does not fit and any other type."""
+    """Convert to int64; null, too large and other types become ``UNKNOWN``."""
     if not pa.types.is_integer(column.type):
         return np.full(len(column), UNKNOWN)
     if pa.types.is_uint64(column.type):  # those of a process or thread use the upper bits too

@@ -28,8 +28,7 @@ from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.spool import Spool
 from lstmprof.formats import rows
 from lstmprof.formats.foreign import trace_events
-from lstmprof.formats.kineto.counters import counts
-from lstmprof.formats.kineto.events import KINDS, PROFILER_SPAN, interval, kind, row
+from lstmprof.formats.kineto.event_fields import KINDS, PROFILER_SPAN, counts, interval, kind, row
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rows import Row
 
@@ -58,12 +57,12 @@ def recognises(raw: RawFile) -> bool:
 
 
 def is_kineto(header: Mapping[str, Any], categories: Set[str]) -> bool:
-    """Whether a trace with this header or events of these categories (lower case) is Kineto's."""
+    """Return whether a trace with this header or these lower-case categories is Kineto's."""
     return bool(_HEADER_KEYS & header.keys()) or not categories.isdisjoint(KINDS)
 
 
 def may_be_header(text: bytes) -> bool:
-    """Whether a key of Kineto's header is written in ``text``."""
+    """Return whether ``text`` contains a key of Kineto's header."""
     return any(key.encode() in text for key in _HEADER_KEYS)
 
 
@@ -87,14 +86,14 @@ def read(raw: RawFile) -> Profile:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What of a trace becomes no event, or one of unknown kind."""
+    """Counts of events that were left out, or whose kind is unknown."""
 
     spans: list[tuple[int, int]] = field(default_factory=list)  # the profiler's: (start, length)
     dropped: Counter[str] = field(default_factory=Counter)  # events, by the reason
     unknown: Counter[str] = field(default_factory=Counter)  # events, by their category
 
     def add(self, other: LeftOut) -> None:
-        """Count what comes later in the same trace."""
+        """Add the counts of a later part of the trace."""
         self.spans.extend(other.spans)
         self.dropped.update(other.dropped)
         self.unknown.update(other.unknown)
@@ -103,7 +102,7 @@ class LeftOut:
 def profile(
     header: Mapping[str, Any], columns: pa.Table | Spool, left_out: LeftOut, counters: Counters
 ) -> Profile:
-    """The profile of these columns of the events table, one row or more, and its counters.
+    """Return the profile of these columns (one row or more) and counters.
 
     Times are absolute.
     """
@@ -139,7 +138,7 @@ def profile(
 
 
 def _group_sizes(distributed: Mapping[str, Any]) -> list[int]:
-    """How many ranks the process groups of the job have, each number once."""
+    """Return the distinct sizes of the job's process groups."""
     groups = distributed.get("pg_config")
     listed = groups if isinstance(groups, list) else []
     sizes = [group.get("pg_size") for group in listed if isinstance(group, dict)]
@@ -147,7 +146,7 @@ def _group_sizes(distributed: Mapping[str, Any]) -> list[int]:
 
 
 def found_rows(events: Iterable[Any]) -> tuple[list[Row], list[Count], LeftOut]:
-    """The rows of ``events``, their counters, and what was left out."""
+    """Return the rows of ``events``, their counters, and what was left out."""
     intervals: list[Row] = []
     found: list[Count] = []
     left_out = LeftOut()
@@ -190,12 +189,12 @@ def _base_ns(header: Mapping[str, Any], origin_ns: int) -> int | None:
 
 
 def _device_names(header: Mapping[str, Any]) -> dict[int, str]:
-    """Device number to name; the name is empty where the driver gave none."""
+    """Return device names by number; empty if the driver gave none."""
     return {n: rows.clean(str(device.get("name", ""))) for n, device in _devices(header)}
 
 
 def _device_facts(header: Mapping[str, Any]) -> dict[int, DeviceFacts]:
-    """Device number to what the driver said of it, where it said something."""
+    """Return device facts by number, for devices that the driver described."""
     facts = {
         number: rows.device_facts(
             device.get("computeMajor"),
@@ -217,7 +216,7 @@ def _devices(header: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]
 
 
 def _logged(header: Mapping[str, Any]) -> list[str]:
-    """The profiler's own complaints, which Kineto keeps in the header."""
+    """Return the profiler's own complaints from Kineto's header."""
     lists = [(level, header.get(level)) for level in _LOGGED]
     lines = [(level, line) for level, lines in lists if isinstance(lines, list) for line in lines]
     return [one_line(rows.clean(str(line)))[:200] for _, line in lines[:_MAX_LOGGED]]

@@ -1,18 +1,33 @@
-"""The first step of a big plain Kineto file, read while the rest is not.
+"""Read the first step of a big plain Kineto file before the rest, located by small samples.
 
-What a step's account needs begins before the step ends: what ran in it, what was still running,
-and the calls that launched it. ``samples`` tells in which stretches of the file such events may
-stand; these are read as all pieces are. Nothing is given where the samples do not bear that out,
-where the stretches are more than a small part of the file, or where no second step marker is found.
+::
+
+    time │      ╱│     ╱│      ╱│  ╱     host ops, Python, calls and activities: one block each,
+         │   ╱   │  ╱   │   ╱   │╱       in which times rise, except for a few late events
+         │╱      │╱     │╱      │
+         └─────────────────────────▶ byte
+
+The breakdown of a step needs the events that ran in it, those still running from before, and the
+calls that launched them. A sample is a few whole elements of the event array. Between two samples
+an event may begin before an instant if one of the two samples has such an event, or if times fall
+between them (a new block begins). Such stretches are halved until they are short, and then read
+like all pieces. The reader returns None if every second sample is not where the others predict it,
+if the stretches are more than a small part of the file, or if there is no second step marker.
 """
 
 from __future__ import annotations
 
+import bisect
+import math
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from lstmprof.errors import ProfileError
 from lstmprof.events import Profile
@@ -23,11 +38,175 @@ from lstmprof.events.table import EventTable
 from lstmprof.events.threads import thread_ids
 from lstmprof.formats import kineto, rows
 from lstmprof.formats.kineto import pieces
-from lstmprof.formats.kineto.events import KINDS, ON_DEVICE
+from lstmprof.formats.kineto.event_fields import KINDS, ON_DEVICE, PROFILER_SPAN
 from lstmprof.formats.kineto.pieces import Piece
-from lstmprof.formats.kineto.samples import Samples
 from lstmprof.formats.kineto.stream import UnusualError, closings, head_of
-from lstmprof.formats.raw_file import OpenFile, json_document
+from lstmprof.formats.raw_file import OpenFile, json_document, last_border
+from lstmprof.formats.rows import MAX_NS
+
+#: What is read of a file at first, in how many places at most, and how far apart at least.
+SAMPLE_BYTES, _MOST_SAMPLES, _LEAST_APART = 2**13, 2**10, 2**15
+#: No more is read for a sample where the first bytes hold no whole event.
+_MOST_SAMPLE_BYTES = 2**17
+#: A stretch so short is read rather than halved.
+_SHORT_BYTES = 2**15
+#: So many samples more are taken where stretches are halved, however many there are.
+_MOST_HALVED = 2**10
+#: A block may have begun so many times earlier than at the pace at which it goes on.
+_SAFELY = 4
+#: Its pace is the fastest of so many stretches.
+_OF_PACE = 4
+_BORDER = re.compile(rb"\}\s*+,\s*+(?=\{)")
+_MOST_TRIES = 4
+_NS_PER_US = 1000
+
+Flags = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+
+class Sample(NamedTuple):
+    """Some events from byte ``at`` on; the first of them begins at ``begins_ns``.
+
+    That time is rounded down to µs, and 0 at the start of a file if unknown.
+    """
+
+    at: int
+    begins_ns: int
+
+
+class _Begun(msgspec.Struct, gc=False, frozen=True):
+    ph: str = ""
+    cat: str = ""
+    ts: float | str | None = None
+
+
+_DECODER = msgspec.json.Decoder(list[_Begun])
+
+
+class Samples:
+    """Samples of the events in ``file`` from byte ``start`` on, in file order."""
+
+    def __init__(self, file: OpenFile, start: int) -> None:
+        self._file = file
+        apart = max(_LEAST_APART, (file.length - start) // _MOST_SAMPLES)
+        places = range(start, max(file.length - SAMPLE_BYTES, start + 1), apart)
+        self._samples: list[Sample] = []
+        self._categories: set[str] = set()
+        self.unreadable = 0  # places where no events were made out
+        for number, place in enumerate(places):
+            self._add(place, is_first=not number)
+        self._first = np.array(self._samples, dtype=np.int64).reshape(-1, 2)
+        self._most = 2 * len(places) + _MOST_HALVED
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    @property
+    def begins_ns(self) -> list[int]:
+        """When the events of those samples begin that stand equally far apart, sorted."""
+        earliest: list[int] = sorted(self._first[:, 1].tolist())
+        return earliest
+
+    @property
+    def categories(self) -> frozenset[str]:
+        """The categories of their events, in lower case."""
+        return frozenset(self._categories)
+
+    @property
+    def first_at(self) -> int:
+        """Byte at which the first sample begins."""
+        return self._samples[0].at
+
+    @property
+    def last_at(self) -> int:
+        """Byte at which the last sample begins."""
+        return self._samples[-1].at
+
+    def before(self, until_ns: int) -> list[tuple[int, int]]:
+        """Return stretches (first byte, byte after) in which events may begin before ``until_ns``.
+
+        They begin and end between events, and do not reach beyond the last sample.
+        """
+        while True:
+            at, begins_ns = np.array(self._samples, dtype=np.int64).T
+            early = _may_begin(at, begins_ns, until_ns)
+            wholly = (begins_ns[:-1] < until_ns) & (begins_ns[1:] < until_ns)
+            long = np.flatnonzero(early & ~wholly & (np.diff(at) > _SHORT_BYTES))
+            halved = long.tolist() if len(at) + len(long) < self._most else []
+            if not sum(self._add(int(at[n] + at[n + 1]) // 2) for n in halved):
+                return [(int(at[n]), int(at[n + 1])) for n in np.flatnonzero(early).tolist()]
+
+    def told(self, until_ns: int) -> bool:
+        """Whether every second sample with an event before ``until_ns`` is where the others say."""
+        at, begins_ns = self._first.T
+        if len(at) < 2 * _OF_PACE:
+            return False
+        early = _may_begin(at[::2], begins_ns[::2], until_ns)
+        others = np.flatnonzero(begins_ns[1 : 2 * len(early) : 2] < until_ns)
+        return bool(early[others].all())
+
+    def _add(self, place: int, *, is_first: bool = False) -> bool:
+        """Add a sample at or after ``place``; return False if none can be read or it is known."""
+        sample = self._sample(place, is_first=is_first)
+        if sample is None:
+            return False
+        number = bisect.bisect(self._samples, (sample.at, -math.inf))
+        if number < len(self._samples) and self._samples[number].at == sample.at:
+            return False
+        self._samples.insert(number, sample)
+        return True
+
+    def _sample(self, place: int, *, is_first: bool) -> Sample | None:
+        length = SAMPLE_BYTES
+        while length <= _MOST_SAMPLE_BYTES:
+            text = self._file.part(place, place + length)
+            borders = [0] if is_first else [m.end() for m in _BORDER.finditer(text)][:_MOST_TRIES]
+            for border in borders:
+                events = _timed(text[border : last_border(text)])
+                if events:
+                    self._categories |= {category for category, _ in events}
+                    return Sample(place + border, min(begins_ns for _, begins_ns in events))
+                if events is not None:  # flows, counters, names of threads
+                    return Sample(place, 0) if is_first else None
+            length *= 4
+        self.unreadable += 1
+        return None
+
+
+def _may_begin(at: Ints, begins_ns: Ints, until_ns: int) -> Flags:
+    """Return for each gap between samples whether events may begin there before ``until_ns``."""
+    before, after = begins_ns[:-1], begins_ns[1:]
+    length = np.diff(at)
+    pace = np.append(np.abs(after - before) / length, np.zeros(_OF_PACE))
+    fastest = np.max([pace[n : n + len(length)] for n in range(_OF_PACE)], axis=0)
+    began = after - _SAFELY * fastest * length
+    return np.asarray((before < until_ns) | (began < until_ns), dtype=np.bool_)
+
+
+def _timed(text: bytes) -> list[tuple[str, int]] | None:
+    """Return category and begin (rounded down to µs) of the events with a duration.
+
+    None if the text is not whole elements, or has no such event.
+    """
+    try:
+        events = _DECODER.decode(b"[" + text + b"]")
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    timed = [(e.cat.lower(), _begins_ns(e.ts)) for e in events if e.ph == "X"]
+    of_program = [(c, ns) for c, ns in timed if ns is not None and c != PROFILER_SPAN]
+    return of_program if events else None
+
+
+def _begins_ns(ts_us: float | str | None) -> int | None:
+    """Return the whole µs of ``ts_us`` in ns, or None for an impossible time."""
+    if ts_us is None:
+        return None
+    try:
+        whole_ns = math.floor(float(ts_us)) * _NS_PER_US
+    except (ValueError, OverflowError):
+        return None
+    return whole_ns if abs(whole_ns) <= MAX_NS else None
+
 
 #: No more than this part of a file, and so many bytes, are read for its first step.
 MOST_SHARE, _MOST_BYTES = 1 / 32, 2**26
@@ -42,9 +221,9 @@ _SHARES = (1 / 512, 1 / 256, 1 / 128, 1 / 64, 1 / 32)
 
 @dataclass(frozen=True)
 class Beginning:
-    """A profile of the events that begin before its first step, called ``name``, ends.
+    """A profile of the events that begin before the end of its first step, ``name``.
 
-    They are ``read_bytes`` of the ``file_bytes``.
+    These events are ``read_bytes`` of the file's ``file_bytes``.
     """
 
     profile: Profile
@@ -55,9 +234,9 @@ class Beginning:
 
 
 def beginning(path: Path, least_bytes: int) -> Beginning | None:
-    """The beginning of the plain Kineto file at ``path``, None where nothing sure can be said.
+    """Read the beginning of the plain Kineto file at ``path``, or return None if unsure.
 
-    So it is of a file of fewer than ``least_bytes``.
+    None also for files under ``least_bytes``.
     """
     try:
         if not path.is_file() or path.stat().st_size < least_bytes:
@@ -135,7 +314,7 @@ class _File:
 
 
 def _joined(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The ``stretches``, in order, those in one that follow each other."""
+    """Sort the stretches, and join those that follow each other."""
     joined: list[tuple[int, int]] = []
     for start, stop in stretches:
         if joined and joined[-1][1] == start:
@@ -168,7 +347,7 @@ def _beginning(file: _File) -> Beginning | None:
 
 
 def _first_step(events: EventTable, until_ns: int) -> Window | None:
-    """The first step, if the next one begins by then: all markers before are there."""
+    """Return the first step if the next one begins by ``until_ns``: earlier markers are read."""
     thread = thread_ids(events)
     markers = events.is_kind("step") & (thread >= 0)
     if len(np.unique(thread[markers])) != 1:
@@ -180,9 +359,9 @@ def _first_step(events: EventTable, until_ns: int) -> Window | None:
 def _of_step(
     file: _File, profile: Profile, step: Window, elsewhere: frozenset[str]
 ) -> Beginning | None:
-    """What began before the end of ``step``; ``elsewhere`` are categories of any events.
+    """Return what began before the end of ``step``; ``elsewhere`` are categories of other events.
 
-    None where devices are used, but not until then: what the host waits for is not known.
+    None if devices are used, but not yet: what the host waits for is unknown.
     """
     before = int(np.searchsorted(profile.events.start_ns, step.end_ns))
     events = profile.events.slice(0, before)

@@ -25,8 +25,8 @@ from lstmprof.errors import ProfileError
 from lstmprof.events.counters import Count, table_of, write_sorted
 from lstmprof.events.spool import write_chunk
 from lstmprof.formats import kineto, rows
-from lstmprof.formats.kineto import events
-from lstmprof.formats.kineto.counters import COUNTER, INSTANT, counts, memory_table
+from lstmprof.formats.kineto import event_fields
+from lstmprof.formats.kineto.event_fields import COUNTER, INSTANT, counts, memory_table
 from lstmprof.formats.kineto.records import (
     ABSENT,
     NO_LAUNCH,
@@ -42,7 +42,7 @@ from lstmprof.formats.raw_file import json_document, json_value
 Flags = NDArray[np.bool_]
 
 #: The categories of kernels.
-_KERNELS = frozenset(category for category, kind in events.KINDS.items() if kind == "kernel")
+_KERNELS = frozenset(category for category, kind in event_fields.KINDS.items() if kind == "kernel")
 
 _FS_PER_US, _FS_PER_NS, _NS_PER_US = 10**9, 10**6, 10**3
 _NS_DECIMALS, _MOST_DECIMALS = 3, 9  # of a microsecond
@@ -52,10 +52,7 @@ _REMEMBERED_LISTS, _SHORT_BYTES = 2**14, 2**10
 
 @dataclass(frozen=True)
 class Piece:
-    """What a piece holds: columns of the events table, in memory or in a file for a ``Spool``.
-
-    So are those of its ``counters``, if it has any.
-    """
+    """Columns of the events table, in memory or in a file for a ``Spool``, and counters."""
 
     columns: pa.Table | Path
     rows: int
@@ -65,7 +62,9 @@ class Piece:
 
 
 def read(label: Path | str, text: bytes, spooled: Path | None = None) -> Piece | None:
-    """The events in ``text``, None where it is no whole elements; columns in ``spooled`` if given.
+    """Read the events in ``text``, or return None if it is not whole elements.
+
+    Columns go to the file ``spooled`` if given.
 
     Raises:
         ProfileError: there is no room for ``spooled``.
@@ -79,7 +78,7 @@ def read(label: Path | str, text: bytes, spooled: Path | None = None) -> Piece |
 
 
 def _spooled(piece: Piece, path: Path) -> Piece:
-    """``piece`` with its columns in ``path`` and a file beside it."""
+    """Move the columns of ``piece`` to ``path`` and a file beside it."""
     if piece.rows:
         write_chunk(path, piece.columns)
         piece = replace(piece, columns=path)
@@ -106,7 +105,7 @@ class Part(NamedTuple):
 
 
 def read_part(part: bytes | Part, spooled: Path) -> Piece | None:
-    """As ``read``, of a text or of the part of a file that holds it."""
+    """Read a text, or the part of a file that has it, like ``read``."""
     return read("piece", part if isinstance(part, bytes) else part.content, spooled)
 
 
@@ -123,10 +122,10 @@ def _read_rows(label: Path | str, text: bytes) -> Piece | None:
 
 
 def read_columns(text: bytes) -> Piece:
-    """The events in ``text``, the elements of a JSON array without its brackets.
+    """Read the events in ``text``, the elements of a JSON array without its brackets.
 
     Raises:
-        OddError: ``text`` is no such elements, or one is written in an unusual way.
+        OddError: the text is not whole elements, or an event is unusual.
     """
     try:
         return _columns(Records(text))
@@ -140,7 +139,7 @@ def _columns(records: Records) -> Piece:
     cats, written = records.texts("cat")
     categories = [category.lower() for category in written]
     start_ns, dur_ns = _times(records.numerals("ts"), records.numerals("dur"))
-    is_span = _flags(categories, frozenset((events.PROFILER_SPAN,)))[cats]
+    is_span = _flags(categories, frozenset((event_fields.PROFILER_SPAN,)))[cats]
     spans = list(zip(start_ns[is_span].tolist(), dur_ns[is_span].tolist(), strict=True))
     kept = np.flatnonzero(~is_span)
     columns = {"start_ns": pa.array(start_ns[kept]), "dur_ns": pa.array(dur_ns[kept])}
@@ -151,7 +150,7 @@ def _columns(records: Records) -> Piece:
 
 
 def _counters(records: Records) -> pa.Table | None:
-    """The counters, by columns where all of them are of memory."""
+    """Return the counters, by columns if all are memory counters."""
     events = records.counters
     if Counter in set(map(type, events)):
         return _one_by_one(events)
@@ -178,7 +177,7 @@ def _one_by_one(events: Sequence[Instant]) -> pa.Table | None:
 
 
 def _pids(written: Sequence[int | str]) -> Ints:
-    """The process of each, 0 where there is none; most are of few."""
+    """Return each event's process, or 0; most rows share a few values."""
     numbers = {pid: rows.positive(pid) or 0 for pid in set(written)}
     return np.fromiter(map(numbers.__getitem__, written), np.int64, len(written))
 
@@ -187,12 +186,12 @@ def _what(records: Records, cats: Ints, categories: list[str]) -> dict[str, pa.A
     names, name_texts = records.texts("name")
     pairs = pa.array(cats * len(name_texts) + names).dictionary_encode()
     kinds = [
-        events.kind(categories[p // len(name_texts)], name_texts[p % len(name_texts)])
+        event_fields.kind(categories[p // len(name_texts)], name_texts[p % len(name_texts)])
         for p in pairs.dictionary.to_pylist()
     ]
     if None in kinds:
         raise OddError  # of an unknown category, which the plain reader counts
-    on_device = _flags(categories, events.ON_DEVICE)[cats]
+    on_device = _flags(categories, event_fields.ON_DEVICE)[cats]
     return {
         "kind": _texts(pairs.indices.to_numpy(), kinds),
         "name": _texts(names, name_texts),
@@ -209,14 +208,14 @@ def _launches(records: Records, where: Flags) -> pa.DictionaryArray:
     return _texts(np.where(where, codes, NO_LAUNCH), [_launched_with(*value) for value in values])
 
 
-_launched_with = lru_cache(_REMEMBERED_LISTS)(events.launched_with)
+_launched_with = lru_cache(_REMEMBERED_LISTS)(event_fields.launched_with)
 
 
 def _on_device(records: Records, where: Flags) -> dict[str, pa.Array]:
     device = records.numbers("device", rows.natural)
     device = np.where(device == ABSENT, records.numbers("pid", rows.natural), device)
-    stream = records.numbers("stream", events.stream)
-    stream = np.where(stream == ABSENT, records.numbers("tid", events.stream), stream)
+    stream = records.numbers("stream", event_fields.stream)
+    stream = np.where(stream == ABSENT, records.numbers("tid", event_fields.stream), stream)
     node, moved = records.ints("graph_node"), records.either("bytes", "bytes_2021")
     return {
         "device": _natural(np.where(where, device, NULL)),
@@ -249,7 +248,7 @@ def _natural(values: Ints) -> pa.Array:
 
 
 def _texts(codes: Ints, values: Sequence[str | None]) -> pa.DictionaryArray:
-    """The texts of ``codes``; a value may be there twice, or be None."""
+    """Return the texts of ``codes``; ``values`` may repeat or be None."""
     distinct = pa.array(values, pa.string()).dictionary_encode()
     places = distinct.indices.fill_null(-1).to_numpy()
     indices = places[codes] if len(codes) else np.empty(0, dtype=np.int32)
@@ -269,14 +268,14 @@ def _lists(records: Records, field: str, where: Flags) -> pa.DictionaryArray:
 
 
 def _list(raw: bytes) -> str | None:
-    return events.json_list(json_value(raw)) if raw else None
+    return event_fields.json_list(json_value(raw)) if raw else None
 
 
 _short_list = lru_cache(_REMEMBERED_LISTS)(_list)
 
 
 def _times(starts: bytes, lengths: bytes) -> tuple[Ints, Ints]:
-    """(start, length) in whole ns, each end rounded from the exact time."""
+    """Return (start, length) in whole ns, each end rounded from the exact time."""
     start, start_decimals = _digits(starts)
     dur, dur_decimals = _digits(lengths)
     if max(start_decimals.max(initial=0), dur_decimals.max(initial=0)) > _NS_DECIMALS:
@@ -291,7 +290,7 @@ def _times(starts: bytes, lengths: bytes) -> tuple[Ints, Ints]:
 
 
 def _within_int64(values: Ints, factor: Ints) -> Ints:
-    """``values`` times ``factor``, neither of them negative."""
+    """Multiply non-negative numbers."""
     if int(values.max(initial=0)) * int(factor.max(initial=1)) > rows.MAX_NS:
         raise OddError
     return values * factor
@@ -314,13 +313,15 @@ def _rounded_times(
 
 
 def _microseconds(value: Ints, decimals: Ints) -> tuple[Ints, Ints]:
-    """(whole µs, femtoseconds beyond) of decimal numbers, given as their digits."""
+    """Split decimal numerals into (whole µs, femtoseconds beyond)."""
     scale = 10**decimals
     return value // scale, value % scale * (_FS_PER_US // scale)
 
 
 def _digits(numerals: bytes) -> tuple[Ints, Ints]:
-    """(digits as an integer, decimals) of decimal numbers with no sign, a null byte after each."""
+    """Parse unsigned decimals, each with a null byte after it, into (digits as an integer,
+    decimals).
+    """
     text = np.frombuffer(numerals, dtype=np.uint8)
     marks = np.flatnonzero(text - ord("0") > 9)  # unsigned: what is below 0 wraps around
     is_end, is_dot = text[marks] == 0, text[marks] == ord(".")

@@ -25,7 +25,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lstmprof.formats import rows
-from lstmprof.formats.kineto.counters import COUNTER, INSTANT, MEMORY
+from lstmprof.formats.kineto.event_fields import COUNTER, INSTANT, MEMORY
 from lstmprof.formats.raw_file import last_border
 
 Ints = NDArray[np.int64]
@@ -49,7 +49,7 @@ _OTHER_PHASES = "BEIbnePNODMVvRcSTpFsfta"
 
 
 class OddError(Exception):
-    """The chunk holds something that only the plain reader understands."""
+    """The chunk contains something that only the plain reader understands."""
 
 
 class _Args(msgspec.Struct, gc=False, frozen=True):
@@ -93,7 +93,7 @@ class _Event(msgspec.Struct, gc=False, frozen=True, tag_field="ph", tag="X"):
 
 
 class Instant(msgspec.Struct, gc=False, frozen=True, tag_field="ph", tag=INSTANT):
-    """An event that may be an allocation, as it is written."""
+    """An event that may be an allocation, as written."""
 
     name: str = ""
     ts: msgspec.Raw = _RAW
@@ -102,7 +102,7 @@ class Instant(msgspec.Struct, gc=False, frozen=True, tag_field="ph", tag=INSTANT
 
 
 class Counter(Instant, gc=False, frozen=True, tag_field="ph", tag=COUNTER):
-    """Values of a counter, as they are written."""
+    """Values of a counter, as written."""
 
 
 def _other(number: int, phase: str) -> Any:
@@ -136,10 +136,10 @@ class _Codes(dict[_Key, int]):
 class Records:
     """The complete events in ``text``, the elements of a JSON array without its brackets.
 
-    Most events have no argument that is of use here; those of the others are packed apart.
+    Most events have no useful argument; the arguments of the others are packed separately.
 
     Raises:
-        msgspec.DecodeError: ``text`` is no such elements, or one has a type of no use here.
+        msgspec.DecodeError: the text is not whole elements, or a value has an unusable type.
     """
 
     def __init__(self, text: bytes) -> None:
@@ -176,7 +176,7 @@ class Records:
         self._with_args = _whole(with_args)
 
     def _append(self, events: Sequence[_Event]) -> tuple[_Args, ...]:
-        """Pack the fields of ``events``; their arguments."""
+        """Append the fields of ``events``, and return their arguments."""
         add, values = self._fields, _by_field(_Event, events)
         for name, codes in self._codes.items():
             numbers = map(codes.__getitem__, values[name])
@@ -196,7 +196,7 @@ class Records:
         add[_LAUNCH].append(self._launch_codes([values[name] for name in _LAUNCHED_WITH]))
 
     def _launch_codes(self, said: Sequence[Sequence[Any]]) -> Ints:
-        """The number of what each event says of its launch, which begins with its block."""
+        """Number the distinct launch texts; each begins with its block."""
         codes = np.full(len(said[0]), NO_LAUNCH)
         if said[0].count(None) < len(codes):
             has_block = np.fromiter(map(is_not, said[0], repeat(None)), np.bool_, len(codes))
@@ -206,56 +206,56 @@ class Records:
         return codes
 
     def only(self, kept: Ints) -> Records:
-        """Those of the events that ``kept`` numbers."""
+        """Return the events numbered by ``kept``."""
         records = copy.copy(self)
         records._kept = kept
         return records
 
     def texts(self, field: str) -> tuple[Ints, list[str]]:
-        """(codes, distinct texts) of a text; it may be that some of these texts have no code."""
+        """Return (codes, distinct texts) of a text field; some texts may have no code."""
         return _whole(self._fields[field])[self._kept], list(self._codes[field])
 
     def ints(self, field: str) -> Ints:
-        """An integer of each event, or the text of one; ``ABSENT`` where it is not there."""
+        """Return an integer field, or the text of one; ``ABSENT`` if missing."""
         return self.numbers(field, rows.int64)
 
     def either(self, field: str, older: str) -> Ints:
-        """The integer ``field``, where it is not there ``older``."""
+        """Return ``field``, or ``older`` where it is missing."""
         newer = self.ints(field)
         return np.where(newer == ABSENT, self.ints(older), newer)
 
     def numbers(self, field: str, meaning: Callable[[object], int | None]) -> Ints:
-        """A number of each event, or what its text means; ``ABSENT`` where there is none.
+        """Return a number field, with texts mapped by their meaning; ``ABSENT`` if missing.
 
-        What means nothing is ``NULL`` if it is a text.
+        A meaningless text is ``NULL``.
         """
         values = _whole([_meant(part, meaning) for part in self._fields[field]])
         return (values if field in _OF_EVENTS else self._spread(values, ABSENT))[self._kept]
 
     def launches(self) -> tuple[Ints, list[tuple[Any, ...]]]:
-        """(codes, distinct values) of what kernels were launched with; the first are none."""
+        """Return (codes, distinct values) of launch configurations; the first value is empty."""
         codes = self._spread(_whole(self._fields[_LAUNCH]), NO_LAUNCH)
         return codes[self._kept], list(self._launches)
 
     def _spread(self, of_args: Ints, absent: int) -> Ints:
-        """What those events have that have arguments; of others it is ``absent``."""
+        """Place the values of events with arguments; other events get ``absent``."""
         values = np.full(self._count, absent)
         values[self._with_args] = of_args
         return values
 
     def numerals(self, field: str) -> bytes:
-        """A number of each event as it is written, a null byte after each."""
+        """Return a number field as written, a null byte after each."""
         return b"".join(part + b"\0" for part in self._fields[field])
 
     def lists(self, field: str) -> tuple[Ints, list[bytes]]:
-        """(codes, distinct texts) of a list as it is written; −1 or empty where there is none."""
+        """Return (codes, distinct texts) of a list as written; −1 or empty if missing."""
         encoded = _binary(self.numerals(field)).dictionary_encode()
         codes = self._spread(encoded.indices.to_numpy(), -1)
         return codes[self._kept], encoded.dictionary.to_pylist()
 
 
 def _parts(text: bytes) -> Iterator[bytes]:
-    """``text`` in parts that end where two events seem to meet, each in brackets."""
+    """Split the text where two events seem to meet, and put each part in brackets."""
     start, view = 0, memoryview(text)
     while len(text) - start > PART_BYTES:
         border = last_border(text, start, start + PART_BYTES)
@@ -267,13 +267,12 @@ def _parts(text: bytes) -> Iterator[bytes]:
 
 
 def _by_field(struct: type[msgspec.Struct], values: Sequence[Any]) -> dict[str, tuple[Any, ...]]:
-    """Each field of all of ``values``, one or more of ``struct``."""
     fields = zip(*map(msgspec.structs.astuple, values), strict=True)
     return dict(zip(struct.__struct_fields__, fields, strict=True))
 
 
 def _packed_if_whole(values: Sequence[Any]) -> Ints | Sequence[Any]:
-    """``values`` as an array, if all are int64."""
+    """Convert to an array if all values are int64."""
     if values.count(ABSENT) == len(values):
         return np.full(len(values), ABSENT)
     try:
@@ -283,7 +282,7 @@ def _packed_if_whole(values: Sequence[Any]) -> Ints | Sequence[Any]:
 
 
 def _meant(part: Ints | Sequence[Any], meaning: Callable[[object], int | None]) -> Ints:
-    """Numbers as they are, and what a text among them means."""
+    """Keep numbers, and map texts by ``meaning``."""
     if isinstance(part, np.ndarray):
         return part
     means = {value: meaning(value) for value in set(part)}
@@ -304,7 +303,7 @@ def _whole(parts: Sequence[Ints]) -> Ints:
 
 
 def _binary(ended: bytes) -> pa.BinaryArray:
-    """The texts in ``ended``; JSON holds no null byte, which so keeps them apart."""
+    """Split texts that end with a null byte, which JSON cannot contain."""
     ends = np.flatnonzero(np.frombuffer(ended, dtype=np.uint8) == 0)
     bounds = np.concatenate([[0], ends - np.arange(len(ends))]).astype(np.int32)
     whole = pa.py_buffer(ended.replace(b"\0", b""))

@@ -35,7 +35,7 @@ from lstmprof.events.spool import Spool
 from lstmprof.events.stored import Folder
 from lstmprof.formats import kineto
 from lstmprof.formats.kineto import pieces
-from lstmprof.formats.kineto.events import KINDS
+from lstmprof.formats.kineto.event_fields import KINDS
 from lstmprof.formats.kineto.pieces import Part, Piece
 from lstmprof.formats.pool import KilledError, Pool, is_worker
 from lstmprof.formats.raw_file import (
@@ -84,7 +84,7 @@ class UnusualError(Exception):
 
 
 def of_file(path: Path) -> Profile | None:
-    """The profile in the file at ``path``, as ``profile`` says."""
+    """Read the file at ``path`` like ``profile``."""
     try:
         if not path.is_file():
             return None
@@ -95,10 +95,10 @@ def of_file(path: Path) -> Profile | None:
 
 
 def profile(label: Path | str, file: BinaryIO) -> Profile | None:
-    """The profile in ``file``, gzipped or not, None where it is no Kineto trace of usual making.
+    """Read a Kineto trace, gzipped or not; return None if its layout is unusual.
 
     Raises:
-        ProfileError: a process that read it was killed, or its columns find no room on disk.
+        ProfileError: a reading process was killed, or the columns find no room on disk.
     """
     try:
         with contextlib.ExitStack() as stack:
@@ -131,7 +131,7 @@ def _is_gzipped(file: BinaryIO) -> bool:
 
 
 def _unpacked_bytes(file: BinaryIO) -> int:
-    """What ``file`` holds; of a gzipped one what its last bytes say, modulo 4 GB."""
+    """Return the unpacked size; for gzip from its last bytes, modulo 4 GB."""
     size = file.seek(0, io.SEEK_END)
     file.seek(max(0, size - 4))
     last = file.read(4)
@@ -155,7 +155,7 @@ class _Reader:
                 self._workers = stack.enter_context(Pool(self._count))
 
     def in_order(self, texts: Iterable[_Text]) -> Iterator[tuple[_Text, Piece | None]]:
-        """Each of ``texts`` and what was read of it, None where it is no whole elements."""
+        """Yield each text and its piece, or None if the text is not whole elements."""
         if self._workers and self._folder:
             return self._shared(texts, self._workers, self._folder.path)
         return ((text, self.read(text.content)) for text in texts)
@@ -163,7 +163,7 @@ class _Reader:
     def _shared(
         self, texts: Iterable[_Text], workers: Pool, folder: Path
     ) -> Iterator[tuple[_Text, Piece | None]]:
-        """The same; what the workers have no hands for is read here meanwhile."""
+        """Read like ``in_order``; pieces that the workers have no capacity for are read here."""
         asked: list[tuple[_Text, Future[Piece | None]]] = []
         try:
             for number, text in enumerate(texts):
@@ -182,7 +182,7 @@ class _Reader:
             raise ProfileError(self._label, fault, "profile fewer steps") from error
 
     def read(self, content: bytes) -> Piece | None:
-        """The piece that ``content`` is, read by this process."""
+        """Read ``content`` in this process."""
         self._read_here += 1
         spooled = self._folder.path / f"here-{self._read_here}" if self._folder else None
         return pieces.read(self._label, content, spooled)
@@ -209,14 +209,13 @@ def _remove_on_error(folder: Folder, error: type[BaseException] | None, *_: obje
 
 
 def _done(piece: Piece | None) -> Future[Piece | None]:
-    """An answer that is there."""
     answer: Future[Piece | None] = Future()
     answer.set_result(piece)
     return answer
 
 
 def _worker_count() -> int:
-    """One for each core but that of this process; none where it is one of several itself."""
+    """Return a worker per core beside this process; 0 inside a worker."""
     if is_worker():
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -243,7 +242,6 @@ class _Total:
 def _profile(
     label: Path | str, file: BinaryIO, reader: _Reader
 ) -> tuple[dict[str, Any], pa.Table | Spool, kineto.LeftOut, Counters] | None:
-    """The header, the columns, what was left out and the counters."""
     is_gzipped = _is_gzipped(file)
     unpacked = _Bounded(file) if is_gzipped else file
     head, rest = head_of(label, unpacked)
@@ -261,10 +259,10 @@ def _profile(
 
 
 def head_of(label: Path | str, file: Any) -> tuple[bytes, bytes]:
-    """What stands before the first event, and what has been read beyond.
+    """Return the text before the first event, and the rest of what was read.
 
     Raises:
-        UnusualError: ``file`` does not begin as Kineto's do.
+        UnusualError: ``file`` does not begin like Kineto's files.
     """
     head = b""
     while len(head) < _MOST_AROUND:
@@ -324,7 +322,7 @@ class _TextsOfPlainFile(_Texts):
         self.rest = self._part(self._start, size)
 
     def _last_border(self, read_to: int) -> int:
-        """Byte of the last border before ``read_to``, 0 where there is none."""
+        """Return the byte of the last border before ``read_to``, or 0."""
         for start in (max(self._start, read_to - _END_BYTES), self._start):
             border = last_border(self._part(start, read_to))
             if border:
@@ -338,7 +336,7 @@ class _TextsOfPlainFile(_Texts):
 
 
 def _read_events(head: bytes, texts: _Texts, reader: _Reader, total: _Total) -> bytes:
-    """Add all events to ``total``; what follows them, from the bracket on."""
+    """Add all events to ``total``; return the text after them, from the bracket on."""
     unread = b""
     for text, read in reader.in_order(texts):
         if unread:
@@ -359,7 +357,7 @@ def _read_events(head: bytes, texts: _Texts, reader: _Reader, total: _Total) -> 
 
 
 def _last(text: bytes, reader: _Reader, total: _Total) -> bytes:
-    """Add the events of the last piece to ``total``; what follows them, from the bracket on."""
+    """Add the events of the last piece; return the text after them, from the bracket on."""
     for events_end, bracket in closings(text):
         piece = reader.read(text[:events_end])
         if piece:
@@ -369,16 +367,16 @@ def _last(text: bytes, reader: _Reader, total: _Total) -> bytes:
 
 
 def closings(text: bytes) -> list[tuple[int, int]]:
-    """Where in ``text`` the array of events may end, the last place first.
+    """Return the places where the array of events may end, the last first.
 
-    Each is the byte after the last event, and that of the bracket.
+    Each is the byte after the last event, and the byte of the bracket.
     """
     found = list(_CLOSING.finditer(text))[-_MOST_TRIES:]
     return [(closing.start() + 1, closing.end() - 1) for closing in reversed(found)]
 
 
 def _header(label: Path | str, head: bytes, tail: bytes) -> dict[str, Any]:
-    """The document without its events; that they stood in it, and once, is checked."""
+    """Parse the document without its events, and check that they stood in it exactly once."""
     try:
         header = json_document(label, head + tail)
     except ProfileError as error:

@@ -25,10 +25,9 @@ from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.spool import CHUNK_ROWS, Chunks, Spool
 from lstmprof.events.table import EventTable
 from lstmprof.formats import kineto, rows
-from lstmprof.formats.kineto.events import PROFILER_SPAN, kind, row as kineto_row
-from lstmprof.formats.perfetto import events, own, packets
-from lstmprof.formats.perfetto.slices import Slice, Slices
-from lstmprof.formats.perfetto.tracks import Outline, outline
+from lstmprof.formats.kineto.event_fields import PROFILER_SPAN, kind, row as kineto_row
+from lstmprof.formats.perfetto import packets, writers
+from lstmprof.formats.perfetto.slices import Outline, Slice, Slices, outline
 from lstmprof.formats.raw_file import RawFile, json_value
 from lstmprof.formats.rows import Row
 
@@ -55,10 +54,10 @@ def read(raw: RawFile) -> Profile:
     """
     found = outline(raw)
     names = {track.name: track for track in found.tracks.values()}
-    facts = names.get(own.FACTS_TRACK)
+    facts = names.get(writers.FACTS_TRACK)
     if facts and facts.description:
-        return _own(raw, found, own.facts(raw.path, facts.description))
-    if any(name.startswith(own.LEDGER) for name in names):
+        return _own(raw, found, writers.facts(raw.path, facts.description))
+    if any(name.startswith(writers.LEDGER) for name in names):
         fault = "was written by an older lstmprof, whose exports cannot be read"
         raise ProfileError(raw.path, fault, "export the run again")
     return _Foreign(raw, found).profile()
@@ -98,7 +97,7 @@ class _Events:
 class _Counts:
     """What the counters of an exported trace say, by rank; ``places`` are of all tracks."""
 
-    def __init__(self, places: Mapping[int, own.Where]) -> None:
+    def __init__(self, places: Mapping[int, writers.Where]) -> None:
         self._places = {n: place for n, place in places.items() if place.counter is not None}
         self._counts: dict[int | None, list[Count]] = defaultdict(list)
         self._tables: dict[int | None, list[pa.Table]] = defaultdict(list)
@@ -124,15 +123,15 @@ class _Counts:
         return of_all
 
 
-def _own(raw: RawFile, found: Outline, facts: own.Facts) -> Profile:
-    """The profile that was exported."""
-    drawn = {number for number, track in found.tracks.items() if own.is_drawn(track)}
-    places = {n: own.where(track.description) for n, track in found.tracks.items()}
+def _own(raw: RawFile, found: Outline, facts: writers.Facts) -> Profile:
+    """Return the profile that lstmprof exported."""
+    drawn = {number for number, track in found.tracks.items() if writers.is_drawn(track)}
+    places = {n: writers.where(track.description) for n, track in found.tracks.items()}
     counts, collected = _Counts(places), _Events()
     slices = Slices(raw, found, drawn, flows=False, counted=counts.add)
     for slice_ in slices:
-        place = places.get(slice_.track, own.Where())
-        row = own.row(slice_, place)
+        place = places.get(slice_.track, writers.Where())
+        row = writers.row(slice_, place)
         if row is not None:
             collected.add(slice_.number, row, place.rank)
     columns = collected.columns()
@@ -146,12 +145,14 @@ def _own(raw: RawFile, found: Outline, facts: own.Facts) -> Profile:
         format=facts.format,
         base_ns=_base_ns(found, origin_ns),
         events=table,
-        device_names={n: rows.clean(v) for n, v in own.device_numbers(facts.device_names).items()},
-        device_facts=own.device_numbers(facts.device_facts),
+        device_names={
+            n: rows.clean(v) for n, v in writers.device_numbers(facts.device_names).items()
+        },
+        device_facts=writers.device_numbers(facts.device_facts),
         accelerators=tuple(map(rows.clean, facts.accelerators)),
         gpu_complaint=None if facts.gpu_complaint is None else one_line(facts.gpu_complaint),
         notes=(*map(one_line, facts.notes), *_left_out(slices.left_out)),
-        metadata=own.metadata(facts.metadata, -facts.origin_ns - origin_ns),
+        metadata=writers.metadata(facts.metadata, -facts.origin_ns - origin_ns),
         counters=counts.counters(origin_ns),
     )
 
@@ -173,9 +174,9 @@ class _Foreign:
 
     def __init__(self, raw: RawFile, found: Outline) -> None:
         self._raw, self._found = raw, found
-        self._places = events.Places(found)
+        self._places = writers.Places(found)
         self._slices, self._collected = Slices(raw, found), _Events()
-        self._builder = any(t.process == events.KINETO for t in found.tracks.values())
+        self._builder = any(t.process == writers.KINETO for t in found.tracks.values())
         self._kineto_left = kineto.LeftOut()
         self._of_rocprof = self._of_kineto = 0
         self._arrows: dict[int, int] = {}
@@ -196,13 +197,13 @@ class _Foreign:
         raise ProfileError(self._raw.path, "is a Perfetto trace without slices", _NO_EVENT)
 
     def _row(self, slice_: Slice) -> Row | None:
-        if slice_.category in events.ROCPROF_UNREAD:
+        if slice_.category in writers.ROCPROF_UNREAD:
             return None
         place = self._places.of(slice_.track)
-        if slice_.category in events.ROCPROF:
+        if slice_.category in writers.ROCPROF:
             self._of_rocprof += 1
-            return events.rocprof_row(slice_, place, self._places)
-        event = events.kineto_event(slice_, place, self._builder)
+            return writers.rocprof_row(slice_, place, self._places)
+        event = writers.kineto_event(slice_, place, self._builder)
         category = event["cat"].lower()
         timed = slice_.start_ns, slice_.dur_ns
         if category == PROFILER_SPAN:
@@ -215,7 +216,7 @@ class _Foreign:
         return self._joined(kineto_row(event, *timed), slice_.flows)
 
     def _joined(self, row: Row, flows: tuple[int, ...]) -> Row:
-        """``row`` with a correlation by its arrows, where it is joined by nothing else."""
+        """Give ``row`` a correlation from its arrows if it has no other."""
         if row.correlation_id is not None or row.kind not in _JOINED or not flows:
             return row
         known = (self._arrows[flow] for flow in flows if flow in self._arrows)
@@ -244,7 +245,7 @@ class _Foreign:
         )
 
     def _header(self) -> dict[str, Any]:
-        """What Kineto's JSON has as its header, from the instants that its builder writes."""
+        """Return the header of Kineto's JSON from the instants that its builder writes."""
         said: dict[str, Any] = {}
         for instant in self._slices.instants:
             if instant.name in _HEADER:
@@ -260,7 +261,7 @@ _HEADER = {"trace_metadata": "", "device_properties": "deviceProperties"}
 
 
 def _parsed(name: str, value: Any) -> Any:
-    """JSON inside a text, else the text; devices stand one after another."""
+    """Parse JSON inside a text, else return the text; devices stand one after another."""
     if not isinstance(value, str):
         return value
     listed = f"[{value}]" if _HEADER[name] and not value.startswith("[") else value

@@ -1,17 +1,21 @@
-"""The packets of a Perfetto trace, one by one: a trace is a row of them, each behind its length.
+"""Iterate over the packets of a Perfetto trace, and define the messages that are read.
 
-Some writers put packets by the hundred into one that is compressed; these are unpacked within the
-bound of a gzipped file.
+A trace is a sequence of packets, each after its length. Some writers compress hundreds of packets
+into one; these are unpacked within the bound of a gzipped file. Messages are built at run time with
+the field numbers of Perfetto's ``protos/perfetto/trace`` (trace_packet.proto, track_event/*.proto,
+interned_data.proto, clock_snapshot.proto); texts are bytes.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from lstmprof.errors import ProfileError
 from lstmprof.formats.raw_file import FREE_BYTES, MAX_RATIO, RawFile
+from lstmprof.formats.xplane.schema import Messages, message_class
 
 _WINDOW_BYTES = 2**20
 #: Writers end a packet at some kB, a compressed one at 500.
@@ -37,7 +41,7 @@ _FIXED_BYTES = {1: 8, 5: 4}
 
 
 def begins(head: bytes) -> bool:
-    """Whether a file that begins with ``head`` is a row of packets."""
+    """Return whether a file that begins with ``head`` is a sequence of packets."""
     at, own = 0, False
     try:
         while head[at : at + 1] == bytes([_TAG]):
@@ -59,10 +63,10 @@ def begins(head: bytes) -> bool:
 
 
 def _after(content: bytes, wire: int, at: int) -> int:
-    """Where the value of this type that begins at ``at`` ends.
+    """Return where the value at ``at`` ends.
 
     Raises:
-        ValueError: there is no such type, or the value is cut.
+        ValueError: the wire type does not exist, or the value is cut.
     """
     if wire == 0:
         return varint(content, at)[1]
@@ -116,7 +120,7 @@ def packets(raw: RawFile, message: Any) -> Iterator[Any]:
 
 
 def refuse_zstd(raw: RawFile, packet: Any) -> None:
-    """Raises ProfileError where ``packet`` holds others in a compression that is not read."""
+    """Raise ProfileError if ``packet`` contains zstd-compressed packets."""
     if packet.zstd_compressed_packets:
         fault = "is a Perfetto trace with zstd-compressed packets"
         raise ProfileError(raw.path, fault, "run traceconv decompress_packets first")
@@ -140,7 +144,7 @@ def _unpacked(raw: RawFile, packed: bytes, most_bytes: int) -> bytes:
 
 
 def _contents(raw: RawFile) -> Iterator[tuple[int, bytes]]:
-    """(where it stands, the bytes) of each packet."""
+    """Yield (position, bytes) of each packet."""
     whole = raw.length
     base, window, at = 0, b"", 0  # ``at`` counts from ``base``
     while base + at < whole:
@@ -171,3 +175,104 @@ def _damaged(raw: RawFile, at: int) -> ProfileError:
 def _cut(raw: RawFile, at: int) -> ProfileError:
     fault = f"the Perfetto trace is truncated in the packet at byte {at}"
     return ProfileError(raw.path, fault, _AGAIN)
+
+
+_CLOCKS: Messages = {
+    "Clocks": (("clocks", 1, "*Clock"),),
+    "Clock": (
+        ("clock_id", 1, "uint32"),
+        ("timestamp", 2, "uint64"),
+        ("is_incremental", 3, "bool"),
+        ("unit_multiplier_ns", 4, "uint64"),
+    ),
+}
+#: What is read of a packet before any event: where tracks lie, which clocks there are.
+_OUTLINE: Messages = {
+    "Packet": (
+        ("sequence", 10, "uint32"),
+        ("clocks", 6, "Clocks"),
+        ("process_descriptor", 43, "Process"),
+        ("thread_descriptor", 44, "Thread"),
+        ("compressed_packets", 50, "bytes"),
+        ("track_descriptor", 60, "Track"),
+        ("zstd_compressed_packets", 133, "bytes"),
+    ),
+    **_CLOCKS,
+    "Track": (
+        ("uuid", 1, "uint64"),
+        ("name", 2, "bytes"),
+        ("process", 3, "Process"),
+        ("thread", 4, "Thread"),
+        ("parent_uuid", 5, "uint64"),
+        ("static_name", 10, "bytes"),
+        ("description", 14, "bytes"),
+    ),
+    "Process": (("pid", 1, "int32"), ("process_name", 6, "bytes")),
+    "Thread": (("pid", 1, "int32"), ("tid", 2, "int64"), ("thread_name", 5, "bytes")),
+}
+_PACKET: Messages = {
+    "Packet": (
+        ("clocks", 6, "Clocks"),
+        ("timestamp", 8, "uint64"),
+        ("sequence", 10, "uint32"),
+        ("event", 11, "Event"),
+        ("interned", 12, "Interned"),
+        ("flags", 13, "uint32"),
+        ("state_cleared", 41, "bool"),
+        ("previous_dropped", 42, "bool"),
+        ("compressed_packets", 50, "bytes"),
+        ("clock_id", 58, "uint32"),
+        ("defaults", 59, "Defaults"),
+    ),
+    **_CLOCKS,
+    "Defaults": (("event", 11, "EventDefaults"), ("clock_id", 58, "uint32")),
+    "EventDefaults": (("track_uuid", 11, "uint64"),),
+    "Interned": (
+        ("categories", 1, "*Text"),
+        ("names", 2, "*Text"),
+        ("keys", 3, "*Text"),
+        ("values", 29, "*Text"),
+    ),
+    "Text": (("iid", 1, "uint64"), ("text", 2, "bytes")),
+    "Event": (
+        ("category_iids", 3, "*uint64"),
+        ("annotations", 4, "*Annotation"),
+        ("type", 9, "int32"),
+        ("name_iid", 10, "uint64"),
+        ("track_uuid", 11, "uint64"),
+        ("categories", 22, "*bytes"),
+        ("name", 23, "bytes"),
+        ("counter_value", 30, "int64"),
+        ("double_counter_value", 44, "double"),
+        ("old_flow_ids", 36, "*uint64"),
+        ("old_terminating_flow_ids", 42, "*uint64"),
+        ("flow_ids", 47, "*fixed64"),
+        ("terminating_flow_ids", 48, "*fixed64"),
+    ),
+    "Annotation": (
+        ("name_iid", 1, "uint64"),
+        ("name", 10, "bytes"),
+        ("bool_value", 2, "|bool"),
+        ("uint_value", 3, "|uint64"),
+        ("int_value", 4, "|int64"),
+        ("double_value", 5, "|double"),
+        ("string_value", 6, "|bytes"),
+        ("pointer_value", 7, "|uint64"),
+        ("legacy_json_value", 9, "|bytes"),
+        ("string_value_iid", 17, "|uint64"),
+        ("dict_entries", 11, "*Annotation"),
+        ("array_values", 12, "*Annotation"),
+    ),
+}
+
+
+@cache
+def outline() -> Any:
+    """The message class of a packet as it is read for tracks and clocks."""
+    return message_class("perfetto_outline", _OUTLINE, "Packet")
+
+
+@cache
+def packet() -> Any:
+    """The message class of a packet as it is read for events."""
+    return message_class("perfetto", _PACKET, "Packet")

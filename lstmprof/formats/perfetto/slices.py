@@ -1,23 +1,149 @@
-"""The slices of a Perfetto trace, put together from where they begin and end.
+"""Read the tracks, clocks and slices of a Perfetto trace.
 
-What a packet says rests on packets before it of the same sequence: texts have numbers, times count
-from the time before, what all events share is said once. A sequence that lost packets starts anew
-where its writer says so; until then its events cannot be understood, and are counted.
+A track's description may come after its events and be repeated; the last description counts. Some
+writers make a track per slice: a track that is only its parent's child is kept as two numbers.
+A packet depends on earlier packets of its sequence: texts have numbers, times are differences, and
+common fields are written once. After lost packets a sequence starts anew where its writer says so;
+events before that point cannot be read, and are counted.
 """
 
 from __future__ import annotations
 
 import json
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from lstmprof.formats import rows
-from lstmprof.formats.perfetto import packets, schema
-from lstmprof.formats.perfetto.tracks import BOOTTIME, Outline, of_sequence
+from lstmprof.formats.perfetto import packets
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.xplane.events import text
+
+#: BuiltinClock: the clock of events where nothing else is said, and that of dates.
+BOOTTIME, REALTIME = 6, 1
+_DEEPEST_TRACK = 32
+
+
+@dataclass(frozen=True)
+class Track:
+    """The description of a track; ``process`` and ``thread`` are names."""
+
+    name: str = ""
+    parent: int = 0
+    pid: int | None = None
+    tid: int | None = None
+    process: str | None = None
+    thread: str | None = None
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class Outline:
+    """The tracks of a trace, by number, and its clock's start in ns since 1970.
+
+    ``children`` and ``parents`` are tracks with no further description. ``of_sequence`` is the
+    number of a thread described by its sequence alone.
+    """
+
+    tracks: dict[int, Track]
+    children: array[int]
+    parents: array[int]
+    epoch_ns: int | None
+    clocks: bool  # whether the trace says how any clocks relate
+
+    @cached_property
+    def _sorted(self) -> tuple[Any, Any]:
+        children = np.array(self.children, np.uint64)
+        order = np.argsort(children, kind="stable")
+        return children[order], np.array(self.parents, np.uint64)[order]
+
+    def own(self, number: int) -> int:
+        """Return the track of ``number``, or its parent if it is only a child."""
+        children, parents = self._sorted
+        for _ in range(_DEEPEST_TRACK):
+            if number in self.tracks or number < 0:
+                break
+            place = int(np.searchsorted(children, np.uint64(number), side="right")) - 1
+            if place < 0 or int(children[place]) != number:
+                break
+            number = int(parents[place])
+        return number
+
+    def above(self, number: int) -> Iterator[Track]:
+        """Return the track and its ancestors, inside out."""
+        for _ in range(_DEEPEST_TRACK):
+            number = self.own(number)
+            track = self.tracks.get(number)
+            if track is None:
+                return
+            yield track
+            number = track.parent
+
+
+def of_sequence(sequence: int) -> int:
+    """The number of the track of a sequence whose events name none."""
+    return -1 - sequence
+
+
+def outline(raw: RawFile) -> Outline:
+    """The outline of ``raw``.
+
+    Raises:
+        ProfileError: it is cut short or damaged.
+    """
+    found = Outline({}, array("Q"), array("Q"), None, False)
+    epoch_ns: int | None = None
+    clocks = False
+    for packet in packets.packets(raw, packets.outline()):
+        packets.refuse_zstd(raw, packet)
+        if packet.HasField("track_descriptor"):
+            _add(found, packet.track_descriptor)
+        if packet.HasField("thread_descriptor"):
+            thread = packet.thread_descriptor
+            name = rows.clean(text(thread.thread_name))
+            found.tracks[of_sequence(packet.sequence)] = Track(
+                name, pid=thread.pid, tid=thread.tid, thread=name
+            )
+        if packet.HasField("clocks"):
+            clocks = True
+            at = {clock.clock_id: clock.timestamp for clock in packet.clocks.clocks}
+            if epoch_ns is None and {BOOTTIME, REALTIME} <= at.keys():
+                epoch_ns = at[REALTIME] - at[BOOTTIME]
+    return replace(found, epoch_ns=epoch_ns, clocks=clocks)
+
+
+def _add(found: Outline, said: Any) -> None:
+    name = rows.clean(text(said.name or said.static_name))
+    before = found.tracks.get(said.uuid)
+    is_plain = not (said.HasField("process") or said.HasField("thread") or said.description)
+    if before is None and is_plain and said.parent_uuid and said.parent_uuid != said.uuid:
+        parent = found.tracks.get(said.parent_uuid)
+        if parent is not None and name in ("", parent.name):
+            found.children.append(said.uuid)
+            found.parents.append(said.parent_uuid)
+            return
+    track = before or Track()
+    track = replace(
+        track,
+        name=name or track.name,
+        parent=said.parent_uuid or track.parent,
+        description=rows.clean(text(said.description)) or track.description,
+    )
+    if said.HasField("process"):
+        process = rows.clean(text(said.process.process_name))
+        track = replace(track, pid=said.process.pid, process=process or track.process or track.name)
+    if said.HasField("thread"):
+        thread = rows.clean(text(said.thread.thread_name))
+        track = replace(
+            track, pid=said.thread.pid, tid=said.thread.tid, thread=thread or track.name
+        )
+    found.tracks[said.uuid] = track
+
 
 #: TrackEvent.Type
 _BEGIN, _END = 1, 2
@@ -37,7 +163,7 @@ IMPOSSIBLE = "their time is invalid"
 
 
 class Slice(NamedTuple):
-    """A slice; ``number`` counts the slices of the trace as they begin, an instant has none."""
+    """A slice; ``number`` counts slices by begin; instants have no number."""
 
     number: int
     track: int
@@ -97,10 +223,10 @@ class _Sequence:
 
 
 class Slices:
-    """Reads the slices of ``raw``; ``left_out`` counts those that are none, by the reason.
+    """Reads the slices of ``raw``; ``left_out`` counts the others by reason.
 
-    Those on tracks that are ``skipped`` are not read; ``flows`` are where they are asked for.
-    ``counted`` is told the track, the time and the value of each counter.
+    ``skipped`` tracks are not read; ``flows`` are read on request. ``counted`` is called with each
+    counter's track, time and value.
     """
 
     def __init__(
@@ -122,7 +248,7 @@ class Slices:
 
     def __iter__(self) -> Iterator[Slice]:
         """Each slice where it ends."""
-        for packet in packets.packets(self._raw, schema.packet()):
+        for packet in packets.packets(self._raw, packets.packet()):
             sequence = self._sequences.get(packet.sequence)
             if sequence is None:
                 sequence = self._sequences[packet.sequence] = _Sequence()
@@ -144,7 +270,7 @@ class Slices:
         self.left_out[NO_END] += sum(map(len, self._open.values()))
 
     def _event(self, packet: Any, at_ns: int | None, sequence: _Sequence) -> Slice | None:
-        """The slice that ends with the event of ``packet``, if one does."""
+        """Return the slice that ends with this event, or None."""
         event = packet.event
         number = event.track_uuid or sequence.track or of_sequence(packet.sequence)
         if event.type == _COUNTER and self._counted and at_ns is not None:
@@ -193,7 +319,7 @@ class Slices:
         return None
 
     def _set_clocks(self, clocks: Any, sequence: _Sequence) -> None:
-        """Take ``clocks``, all read at one instant."""
+        """Set clocks from a snapshot of one instant."""
         by_id = {clock.clock_id: clock for clock in clocks}
         own = by_id.get(BOOTTIME)
         now_ns = own.timestamp * (own.unit_multiplier_ns or 1) if own is not None else None
@@ -207,7 +333,7 @@ class Slices:
                 self._clocks[number] = _Clock(clock.timestamp, ns, unit_ns)
 
     def _time(self, packet: Any, sequence: _Sequence) -> int | None:
-        """When ``packet`` was, in ns of the trace's clock; None where nothing says."""
+        """Return a packet's time on the trace's clock in ns, or None."""
         number = packet.clock_id or sequence.clock or BOOTTIME
         units: int = packet.timestamp
         if _FIRST_OWN_CLOCK <= number <= _LAST_OWN_CLOCK:
@@ -226,7 +352,7 @@ class Slices:
 
     @staticmethod
     def _category(event: Any, sequence: _Sequence) -> str:
-        """The first of its categories; empty where it has none."""
+        """Return the first category, or an empty text."""
         if event.category_iids:
             return sequence.text("categories", event.category_iids[0])
         return rows.clean(text(event.categories[0])) if event.categories else ""
@@ -246,7 +372,7 @@ _MOST_INSTANTS = 1000
 
 
 def _flows(event: Any) -> tuple[int, ...]:
-    """The arrows that begin, go on or end at a slice."""
+    """Return the ids of the arrows at a slice."""
     kinds = (event.flow_ids, event.terminating_flow_ids, event.old_flow_ids)
     return tuple(flow for ids in (*kinds, event.old_terminating_flow_ids) for flow in ids)
 

@@ -82,7 +82,7 @@ def read(raw: RawFile) -> Profile:
 
 
 def _check_count(raw: RawFile, outlined: Outline) -> None:
-    """Refuse more events than so many bytes of a real profile have: each takes 560 bytes here.
+    """Raise if there are more events than the file's bytes allow: each takes 560 bytes here.
 
     Raises:
         ProfileError: there are more.
@@ -142,7 +142,7 @@ def _profile(raw: RawFile, outlined: Outline) -> Profile:
 def _parts(
     raw: RawFile, planes: list[tuple[str, Any]], pieces: list[list[list[Piece]]]
 ) -> Iterator[Found]:
-    """The events of all lines that are read; the others are only checked for damage."""
+    """Yield the events of the lines that are read; check the others for damage only."""
     instructions = hlo_instructions(planes)
     for (name, plane), of_lines in zip(planes, pieces, strict=True):
         gpu = _GPU.match(name)
@@ -171,14 +171,13 @@ def _plain(stats: dict[str, Any]) -> dict[str, Any]:
 
 
 def _facts(stats: dict[str, Any]) -> DeviceFacts:
-    """What a plane says of its GPU; a count of cores is one of multiprocessors."""
+    """Return a GPU's facts; ``core_count`` counts multiprocessors."""
     return rows.device_facts(
         stats.get("compute_cap_major"), stats.get("compute_cap_minor"), stats.get("core_count")
     )
 
 
 def _threads(planes: list[tuple[str, Any]]) -> dict[str, str]:
-    """The name of each host thread, by tid."""
     threads = [ln for name, plane in planes if name.startswith("/host:") for ln in plane.lines]
     return {str(ln.id): text(ln.display_name) or text(ln.name) for ln in threads}
 
@@ -193,7 +192,7 @@ def _base_ns(environment: dict[str, Any], origin_ns: int) -> int | None:
 def _accelerators(
     planes: list[tuple[str, Any]], gpus: Mapping[int, Mapping[str, Any]]
 ) -> tuple[str, ...]:
-    """The GPUs, by their model where it is written, and the TPUs that have a plane."""
+    """Return the GPUs, by model if recorded, and the TPUs that have a plane."""
     models = [(n, stats.get("device_type_string")) for n, stats in gpus.items()]
     names = [rows.clean(m) if isinstance(m, str) else f"GPU {n}" for n, m in models]
     tpus = [f"TPU {m[1]}" for name, _ in planes if (m := _TPU.match(name))]

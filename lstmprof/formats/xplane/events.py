@@ -1,27 +1,171 @@
-"""What one event of an XPlane is: its kind by its name and its stats.
+"""Describe one XPlane event: its kind by its name and stats, its XLA instruction by its module.
 
-A device's stream lines hold activities. A host thread's line holds TraceMe events, all alike, so
-that only names and stats tell them apart. TensorFlow 2.21 writes, on line ``python``: the user's
-``Trace`` (a step has the stat ``step_num``), a ``tf.function`` by its bare name with the stat
-``tf_function_call`` (so a function called ``step`` is no step), and the runtime's own
-(``TFE_Py_Execute``, ``EagerExecute: …``, ``EagerLocalExecute: MatMul``, ``FunctionRun``); on lines
-``tf_Compute/<id>`` the kernels, as ``<node>:<OpType>``. Only the last compute; the others wrap.
+A device's stream lines have activities. A host thread's line has TraceMe events, which only names
+and stats tell apart. TensorFlow 2.21 writes on line ``python`` the user's ``Trace`` (a step has the
+stat ``step_num``), a ``tf.function`` by its bare name with the stat ``tf_function_call`` (so a
+function called ``step`` is no step), and runtime events (``TFE_Py_Execute``, ``EagerExecute: …``,
+``EagerLocalExecute: MatMul``, ``FunctionRun``); on lines ``tf_Compute/<id>`` the kernels, as
+``<node>:<OpType>``. Only the kernels compute; the others wrap.
 
-Of an XLA event, what its module says of its instruction is in ``hlo``.
+Plane ``/host:metadata`` has one ``Hlo Proto`` per compiled module (``hlo.proto``,
+``xla_data.proto`` of openxla/xla, by the field numbers below). An XLA event names its module and
+instruction (``hlo_module``, ``hlo_op``); the instruction's metadata has the path in the user's
+program: ``jit(step)/transpose(jvp(forward))/while/body/dot_general``. Instructions that XLA added
+(copies, loop counters) have none. XLA on a CPU gives every module the program id 0: if two modules
+share a name, the later module's instructions win. An event has no shapes, so the operands of matrix
+products (also library calls and fusions with one) are read from the module, and for other
+instructions those of a tanh, which is as wide as a recurrent layer's units.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from lstmprof.events import launch_config
 from lstmprof.events.schema import PHASES, PROGRAM
 from lstmprof.formats import rows
 from lstmprof.formats.rows import Row
-from lstmprof.formats.xplane.hlo import Instruction, Instructions, instructions
+from lstmprof.formats.xplane.schema import Messages, message_class
+
+_MESSAGES: Messages = {
+    "HloProto": (("module", 1, "HloModule"),),
+    "HloModule": (("name", 1, "bytes"), ("computations", 3, "*HloComputation")),
+    "HloComputation": (("instructions", 2, "*HloInstruction"), ("id", 5, "int64")),
+    "HloInstruction": (
+        ("name", 1, "bytes"),
+        ("opcode", 2, "bytes"),
+        ("shape", 3, "Shape"),
+        ("metadata", 7, "OpMetadata"),
+        ("custom_call_target", 28, "bytes"),
+        ("id", 35, "int64"),
+        ("operand_ids", 36, "*int64"),
+        ("called_computation_ids", 38, "*int64"),
+    ),
+    "Shape": (("element_type", 2, "int64"), ("dimensions", 3, "*int64")),
+    "OpMetadata": (("op_name", 2, "bytes"),),
+}
+#: ``PrimitiveType`` of xla_data.proto, those of products.
+_ELEMENTS = {10: "f16", 11: "f32", 12: "f64", 16: "bf16"}
+#: Libraries' products, and cuDNN's recurrent layers (``jax.experimental.rnn``).
+_LIBRARY_CALL = re.compile(rb"gemm|matmul|cudnn_rnn", re.IGNORECASE)
+#: Computations in computations that are looked into.
+_DEEPEST = 3
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """``path`` in the user's program; ``operands`` of its product, ``(f32[6,16];f32[16,64])``.
+
+    Without a product, the operands are its tanh's, ``(f32[6,16])``.
+    """
+
+    path: str | None
+    operands: str | None
+
+
+#: An instruction and the computation that it is of.
+_Placed = tuple[Any, Any]
+#: (module, instruction) -> what is known of it
+Instructions = Mapping[tuple[str, str], Instruction]
+
+
+@cache
+def hlo_proto() -> Any:
+    """The message class ``HloProto``, of the fields that are read."""
+    return message_class("hlo", _MESSAGES, "HloProto")
+
+
+def instructions(content: bytes) -> dict[tuple[str, str], Instruction]:
+    """The instructions of one module of which something is known; none where it cannot be read."""
+    from google.protobuf.message import DecodeError
+
+    try:
+        module = hlo_proto().FromString(content).module
+    except DecodeError:
+        return {}
+    name = _text(module.name)
+    inside = _Operands({each.id: each for each in module.computations})
+    found = {}
+    for computation in module.computations:
+        for instruction in computation.instructions:
+            path = _path(instruction.metadata.op_name)
+            operands = inside.of(instruction, computation)
+            if path or operands:
+                found[name, _text(instruction.name)] = Instruction(path, operands)
+    return found
+
+
+def _path(op_name: bytes) -> str | None:
+    """Return the path, or None for the name of an argument."""
+    return rows.clean(_text(op_name)) if b"/" in op_name else None
+
+
+class _Operands:
+    """What an instruction is, calls or holds of some sort; each computation is looked into once."""
+
+    def __init__(self, computations: Mapping[int, Any]) -> None:
+        self._computations = computations
+        self._inside: dict[tuple[int, bool], list[_Placed]] = {}
+
+    def of(self, instruction: Any, computation: Any) -> str | None:
+        """Of the first product, else of the narrowest tanh, as TensorFlow writes shapes."""
+        products = self._found(instruction, computation, _DEEPEST, products=True)
+        if products:
+            return self._listed(*products[0])
+        tanhs = self._found(instruction, computation, _DEEPEST, products=False)
+        narrowest = min(tanhs, key=lambda placed: _elements(placed[0].shape), default=None)
+        return self._listed(*narrowest) if narrowest else None
+
+    def _listed(self, instruction: Any, computation: Any) -> str | None:
+        shapes = {each.id: each.shape for each in computation.instructions}
+        listed = [_shape(shapes[n]) for n in instruction.operand_ids if n in shapes]
+        return "(" + ";".join(listed) + ")" if listed and all(listed) else None
+
+    def _found(
+        self, instruction: Any, computation: Any, depth: int, *, products: bool
+    ) -> list[_Placed]:
+        """Return (instruction, its computation) in program order."""
+        if _is_product(instruction) if products else instruction.opcode == b"tanh":
+            return [(instruction, computation)]
+        if instruction.opcode not in (b"fusion", b"call") or not depth:
+            return []
+        numbers = instruction.called_computation_ids
+        return [placed for n in numbers for placed in self._in(n, depth - 1, products)]
+
+    def _in(self, number: int, depth: int, products: bool) -> list[_Placed]:
+        key = (number, products)
+        if key not in self._inside:
+            inner = self._computations.get(number)
+            listed = inner.instructions if inner is not None else ()
+            found = (self._found(each, inner, depth, products=products) for each in listed)
+            self._inside[key] = [placed for some in found for placed in some]
+        return self._inside[key]
+
+
+def _is_product(instruction: Any) -> bool:
+    library = _LIBRARY_CALL.search(instruction.custom_call_target)
+    return instruction.opcode == b"dot" or bool(library)
+
+
+def _elements(shape: Any) -> int:
+    return math.prod(shape.dimensions)
+
+
+def _shape(shape: Any) -> str:
+    """Return ``f32[6,16]``; empty for a tuple and for types that no product or tanh has."""
+    element = _ELEMENTS.get(shape.element_type)
+    return f"{element}[{','.join(map(str, shape.dimensions))}]" if element else ""
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", errors="replace")
+
 
 Stats = Mapping[str, Any]
 
@@ -71,7 +215,9 @@ _HLO_PROTO = "Hlo Proto"
 def activity_row(
     name: str, stats: Stats, timed: tuple[int, int], place: tuple[int, int | None]
 ) -> Row | None:
-    """An event on stream ``place[1]`` of GPU ``place[0]``; None for what does not occupy it."""
+    """Make a row for stream ``place[1]`` of GPU ``place[0]``; None if it does not occupy the
+    stream.
+    """
     kind = activity_kind(name, stats)
     if kind is None:
         return None
@@ -93,7 +239,7 @@ def activity_row(
 
 
 def host_row(name: str, stats: Stats, timed: tuple[int, int], tid: int | None) -> Row | None:
-    """An event on the host thread ``tid``; None for bookkeeping."""
+    """Make a row for host thread ``tid``; None for bookkeeping."""
     name, encoded = decoded(name)
     stats = {**encoded, **stats}
     kind = host_kind(name, stats)
@@ -113,7 +259,7 @@ def host_row(name: str, stats: Stats, timed: tuple[int, int], tid: int | None) -
 
 
 def activity_kind(name: str, stats: Stats) -> str | None:
-    """The kind of an event on a stream's line, None for what does not occupy the device."""
+    """Return the kind of an event on a stream's line; None if it does not occupy the device."""
     if "kernel_details" in stats:
         return "kernel"
     if "memcpy_details" in stats or name.startswith(("Memcpy", "UnifiedMemory")):
@@ -140,7 +286,7 @@ def host_kind(name: str, stats: Stats) -> str | None:
 
 
 def decoded(name: str) -> tuple[str, dict[str, str]]:
-    """A TraceMe name without its metadata, and the metadata: ``step#step_num=3,_r=1#``."""
+    """Split a TraceMe name from its metadata: ``step#step_num=3,_r=1#``."""
     encoded = _ENCODED.fullmatch(name)
     if encoded is None:
         return name, {}
@@ -149,9 +295,9 @@ def decoded(name: str) -> tuple[str, dict[str, str]]:
 
 
 def with_instruction(stats: dict[str, Any], known: Instructions) -> dict[str, Any]:
-    """``stats`` with what is known of the XLA instruction that they name.
+    """Add the path (``tf_op``) and operands (``shape``) of the XLA instruction that ``stats`` name.
 
-    Its path as ``tf_op`` and the operands of its product as ``shape``, where they have none.
+    Existing stats stay.
     """
     instruction = known.get((str(stats.get("hlo_module")), str(stats.get("hlo_op"))))
     if instruction is None:
@@ -183,14 +329,14 @@ def op_name(stats: Stats) -> str | None:
 
 
 def moved_bytes(stats: Stats) -> int | None:
-    """The size of a copy or fill; AMD's tracer writes 0 where it does not know."""
+    """Return the size of a copy or fill; AMD's tracer writes 0 for unknown."""
     details = stats.get("memcpy_details", stats.get("memset_details"))
     size = _SIZE.search(details) if isinstance(details, str) else None
     return (int(size[1]) or None) if size else None
 
 
 def launched_with(stats: Stats) -> str | None:
-    """What the details of a kernel say that it was launched with."""
+    """Parse the launch configuration in a kernel's details."""
     written = stats.get("kernel_details")
     said = dict(_DETAIL.findall(written)) if isinstance(written, str) else {}
     parts = [rows.int64(said.get(name)) for name in ("static_shared", "dynamic_shared")]
@@ -217,7 +363,7 @@ def _is_float(written: str) -> bool:
 
 
 def inputs(stats: Stats) -> tuple[str | None, str | None]:
-    """(shapes, dtypes) as JSON, from TensorFlow's ``(half[4,384];float[])``."""
+    """Return (shapes, dtypes) as JSON, from TensorFlow's ``(half[4,384];float[])``."""
     listed = stats.get("shape")
     if not isinstance(listed, str) or not (listed.startswith("(") and listed.endswith(")")):
         return None, None
@@ -228,15 +374,15 @@ def inputs(stats: Stats) -> tuple[str | None, str | None]:
 
 
 def text(content: bytes) -> str:
-    """A text of the file; bytes of no encoding become U+FFFD."""
+    """Decode a text of the file; undecodable bytes become U+FFFD."""
     return content.decode("utf-8", errors="replace")
 
 
 class PlaneTables:
-    """Names and stats of one plane's events, to which these refer by number.
+    """Names and stats of one plane's events, which refer to these by number.
 
-    ``wanted`` names the stats that are read of all events; ``memory_events`` are those that tell
-    of memory, ``memory_stats`` what is read of these alone.
+    ``wanted`` names the stats to read from all events, ``memory_stats`` those to read only from
+    ``memory_events``.
     """
 
     def __init__(self, plane: Any) -> None:
@@ -278,7 +424,7 @@ class PlaneTables:
 
 
 def hlo_instructions(planes: list[tuple[str, Any]]) -> Instructions:
-    """What the modules of a profile say of their instructions."""
+    """Return the instructions of a profile's modules."""
     known: dict[tuple[str, str], Instruction] = {}
     for plane in (plane for name, plane in planes if name == HLO_PLANE):
         tables = PlaneTables(plane)

@@ -1,14 +1,23 @@
-"""The events of an XPlane's line as columns of the events table.
+"""Read the events of an XPlane line as columns of the events table, and its memory counters.
 
-Events repeat: those of one name and the same texts are one *kind of event*, of which only times and
-ids differ. The kinds are found by array operations, each is described once, by the rules of
-``xplane.events``, and all events take what their kind says. Few events, and what is written oddly,
-are described one by one.
+Events repeat: events with the same name and texts are one *kind of event* and differ in times and
+ids only. Array operations find the kinds; ``xplane.events`` describes each kind once. Few events,
+and unusual ones, are described singly.
+
+An allocator of TensorFlow or JAX marks every allocation and free on its thread by an instant
+``MemoryAllocation`` or ``MemoryDeallocation`` with its name, the block's size and the total after
+it. ``GPU_<n>_bfc`` has memory of GPU n; others have the host's (``gpu_host_bfc``: pinned;
+``mklcpu``: blocks of 256 KiB and more only), or their names do not say whose. A TPU's runtime
+writes the device number in place of a name and no size for a free, so single allocations are left
+out; its ``bytes_reserved`` is the stack. Source: ``BFCAllocator::AddTraceMe`` in
+``xla/tsl/framework/bfc_allocator.cc``, ``xla/pjrt/gpu/gpu_helpers.cc``,
+``xprof/convert/xplane_to_memory_profile.cc``.
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,20 +26,175 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lstmprof.events.counters import ALLOCATED, BYTES, CHANGE, READ, sorted_by_time
+from lstmprof.events.intervals import Flags, Ints
 from lstmprof.formats import rows
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rows import Row
-from lstmprof.formats.xplane import memory, schema, wire
+from lstmprof.formats.xplane import schema, wire
 from lstmprof.formats.xplane.events import (
+    ALLOCATOR_NAME,
+    DEVICE_NUMBERS,
+    FREE,
     IDS,
     MARKS,
+    MEMORY_STATS,
+    Instructions,
     PlaneTables,
     activity_row,
     host_row,
+    text,
     with_instruction,
 )
-from lstmprof.formats.xplane.hlo import Instructions
-from lstmprof.formats.xplane.wire import Events, Ints, OddError, Piece, Stats
+from lstmprof.formats.xplane.wire import Events, OddError, Piece, Stats
+
+_NONE = -1
+_SIZES = ("bytes_allocated", "allocation_bytes")
+_ON_GPU = re.compile(r"GPU_(?:collectivememory_)?(\d{1,9})_bfc", re.ASCII)
+
+
+@dataclass(frozen=True)
+class _Marks:
+    """Allocations and frees; a number that is not told is below 0."""
+
+    time_ns: Ints
+    is_free: Flags
+    allocator: list[str | None]
+    device: Ints
+    allocated: Ints
+    size: Ints
+
+
+def of_messages(tables: PlaneTables, timed: Iterable[tuple[int, Any]]) -> pa.Table | None:
+    """Return the counters in these events of a host thread with their times, or None."""
+    found = list(_described(tables, timed))
+    if not found:
+        return None
+    time_ns, is_free, stats = zip(*found, strict=True)
+    numbers = {
+        name: np.array([_natural(of_event.get(name)) for of_event in stats], dtype=np.int64)
+        for name in MEMORY_STATS
+        if name != ALLOCATOR_NAME
+    }
+    names = [of_event.get(ALLOCATOR_NAME) for of_event in stats]
+    return _counters(
+        _marks(
+            np.array(time_ns, dtype=np.int64),
+            np.array(is_free, dtype=np.bool_),
+            [name if isinstance(name, str) else None for name in names],
+            numbers,
+        )
+    )
+
+
+def _described(
+    tables: PlaneTables, timed: Iterable[tuple[int, Any]]
+) -> Iterator[tuple[int, bool, dict[str, Any]]]:
+    for time_ns, event in timed:
+        name = tables.memory_events.get(event.metadata_id)
+        if name is not None:
+            known = (s for s in event.stats if s.metadata_id in tables.memory_stats)
+            stats = {tables.memory_stats[s.metadata_id]: tables.value(s) for s in known}
+            yield time_ns, name == FREE, stats
+
+
+def _natural(value: object) -> int:
+    number = rows.natural(value) if isinstance(value, int) else None
+    return _NONE if number is None else number
+
+
+def of_columns(
+    tables: PlaneTables, content: bytes, events: Events, time_ns: Ints, is_timed: Flags
+) -> pa.Table | None:
+    """Like ``of_messages``, for the events in ``content``."""
+    marked = np.isin(events.metadata_id, list(tables.memory_events))
+    hits = np.flatnonzero(marked & is_timed)
+    if not len(hits):
+        return None
+    row = np.full(len(marked), _NONE)
+    row[hits] = np.arange(len(hits))
+    stats = events.stats.only(row[events.stats.event] != _NONE)
+    owner = row[stats.event]
+    numbers: dict[str, Ints] = {}
+    names: list[str | None] = []
+    for name in MEMORY_STATS:
+        is_it = np.isin(stats.metadata_id, [n for n, s in tables.memory_stats.items() if s == name])
+        if name == ALLOCATOR_NAME:
+            names = _names(tables, content, owner[is_it], stats.only(is_it), len(hits))
+        else:
+            numbers[name] = np.full(len(hits), _NONE)
+            numbers[name][owner[is_it]] = _whole(stats.only(is_it))
+    frees = [number for number, name in tables.memory_events.items() if name == FREE]
+    is_free = np.isin(events.metadata_id[hits], frees)
+    return _counters(_marks(time_ns[hits], is_free, names, numbers))
+
+
+def _whole(stats: Stats) -> Ints:
+    is_whole = (stats.field == wire.UINT64) | (stats.field == wire.INT64)
+    return np.where(is_whole, stats.value, _NONE)
+
+
+def _names(
+    tables: PlaneTables, content: bytes, owner: Ints, stats: Stats, count: int
+) -> list[str | None]:
+    names: list[str | None] = [None] * count
+    columns = (owner, stats.field, stats.value, stats.length)
+    for place, field, value, length in zip(*(c.tolist() for c in columns), strict=True):
+        if field == wire.REF:
+            names[place] = tables.stat_name(value)
+        else:
+            is_text = field == wire.TEXT
+            names[place] = text(content[value : value + length]) if is_text else None
+    return names
+
+
+def _marks(
+    time_ns: Ints, is_free: Flags, allocator: list[str | None], numbers: dict[str, Ints]
+) -> _Marks:
+    device = np.full(len(time_ns), _NONE)
+    for name in DEVICE_NUMBERS:
+        device = np.where(numbers[name] >= 0, numbers[name], device)
+    allocated, size = (numbers[name] for name in _SIZES)
+    return _Marks(time_ns, is_free, allocator, device, allocated, size)
+
+
+def _counters(marks: _Marks) -> pa.Table | None:
+    named = pa.array(marks.allocator, pa.string()).dictionary_encode()
+    codes = named.indices.fill_null(_NONE).to_numpy().astype(np.int64)
+    of_name = [_device(name) for name in named.dictionary.to_pylist()]
+    is_named = codes != _NONE
+    device = np.where(is_named, np.array([*of_name, _NONE])[codes], marks.device)
+    placed = is_named | (device >= 0)
+    told = (placed & (marks.allocated >= 0), is_named & (marks.size >= 0))
+    events = [np.flatnonzero(where) for where in told]
+    event = np.concatenate(events)
+    if not len(event):
+        return None
+    is_change = np.repeat([0, 1], [len(of) for of in events])
+    sizes = marks.allocated, np.where(marks.is_free, -marks.size, marks.size)
+    value = np.concatenate([size[of] for size, of in zip(sizes, events, strict=True)])
+    order = np.argsort(event, kind="stable")
+    event, is_change, value = event[order], is_change[order].astype(np.int32), value[order]
+    cleaned = [rows.clean(name) for name in named.dictionary.to_pylist()]
+    columns = {
+        "time_ns": marks.time_ns[event],
+        "pid": pa.nulls(len(event), pa.int64()),
+        "device": pa.array(device[event], mask=device[event] < 0),
+        "name": pa.DictionaryArray.from_arrays(is_change, pa.array([ALLOCATED, CHANGE])),
+        "unit": pa.DictionaryArray.from_arrays(np.zeros(len(event), np.int32), pa.array([BYTES])),
+        "value": value.astype(np.float64),
+        "allocator": pa.DictionaryArray.from_arrays(
+            named.indices.take(pa.array(event)), pa.array(cleaned, pa.string())
+        ),
+    }
+    return sorted_by_time(pa.table(columns, schema=READ))
+
+
+def _device(allocator: str) -> int:
+    """Return the number of the allocator's GPU, or ``_NONE`` for host memory."""
+    named = _ON_GPU.fullmatch(allocator)
+    return int(named[1]) if named else _NONE
+
 
 #: Of fewer events the columns are no quicker than the rows.
 _FEW_EVENTS = 300
@@ -44,7 +208,7 @@ _ID_COLUMNS = dict(zip(IDS, ("correlation_id", "graph_node_id"), strict=True))
 
 @dataclass(frozen=True)
 class Line:
-    """A line that is read: of the host thread ``tid``, or of the stream ``place``."""
+    """A line that is read: of host thread ``tid`` or of stream ``place``."""
 
     tables: PlaneTables
     instructions: Instructions
@@ -63,9 +227,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Found:
-    """Columns of events, times as they are, and how many events have no possible time.
-
-    ``counters``: what they tell of memory.
+    """Columns of events with unshifted times, the number of events without a possible time, and
+    memory counters.
     """
 
     columns: pa.Table | None
@@ -74,10 +237,10 @@ class Found:
 
 
 def found(raw: RawFile, line: Line, pieces: Iterable[Piece]) -> Iterator[Found]:
-    """The events in ``pieces`` of ``line``.
+    """Read the events in ``pieces`` of ``line``.
 
     Raises:
-        google.protobuf.message.DecodeError: they are damaged.
+        google.protobuf.message.DecodeError: the events are damaged.
     """
     for piece in pieces:
         content = raw.part(piece.start, piece.stop)
@@ -91,26 +254,26 @@ def found(raw: RawFile, line: Line, pieces: Iterable[Piece]) -> Iterator[Found]:
 
 
 def check(raw: RawFile, pieces: Iterable[Piece]) -> None:
-    """Raises google.protobuf.message.DecodeError where ``pieces`` are damaged."""
+    """Raise google.protobuf.message.DecodeError if ``pieces`` are damaged."""
     for piece in pieces:
         schema.message("XLine").FromString(raw.part(piece.start, piece.stop))
 
 
 def one_by_one(line: Line, events: Iterable[Any]) -> Iterator[Found]:
-    """What ``by_columns`` finds, by the protobuf library's messages, some at a time."""
+    """Read what ``by_columns`` reads by protobuf messages, some at a time."""
     left = iter(events)
     while some := list(itertools.islice(left, wire.PIECE_EVENTS)):
         timed = [(_interval(line.start_ns, event), event) for event in some]
         described = [line.row(event, interval) for interval, event in timed if interval is not None]
         listed = [row for row in described if row is not None]
         starts = ((interval[0], event) for interval, event in timed if interval is not None)
-        counters = None if line.place else memory.of_messages(line.tables, starts)
+        counters = None if line.place else of_messages(line.tables, starts)
         columns = rows.columns(listed) if listed else None
         yield Found(columns, len(timed) - len(described), counters)
 
 
 def _interval(line_ns: int, event: Any) -> tuple[int, int] | None:
-    """(start, length) in whole ns, each end rounded from exact ps; None if it is no interval."""
+    """Return (start, length) in whole ns, each end rounded from exact ps, or None."""
     if event.WhichOneof("value") == "num_occurrences" or event.duration_ps < 0:
         return None  # a count of events, or damage
     start_ps = line_ns * _PS_PER_NS + event.offset_ps
@@ -122,10 +285,10 @@ def _interval(line_ns: int, event: Any) -> tuple[int, int] | None:
 
 
 def by_columns(line: Line, content: bytes, piece: Piece) -> Found:
-    """The events of ``piece``, whose bytes are ``content``.
+    """Read the events of ``piece``, whose bytes are ``content``.
 
     Raises:
-        OddError: they must be read one by one.
+        OddError: the events must be read one by one.
     """
     starts, stops = piece.bounds(content)
     events = wire.events(content, starts, stops)
@@ -134,7 +297,7 @@ def by_columns(line: Line, content: bytes, piece: Piece) -> Found:
     is_timed &= (abs(start_ns) <= rows.MAX_NS) & (abs(end_ns) <= rows.MAX_NS)
     counters = None
     if not line.place:
-        counters = memory.of_columns(line.tables, content, events, start_ns, is_timed)
+        counters = of_columns(line.tables, content, events, start_ns, is_timed)
     wanted = sorted(line.tables.wanted)
     stats = events.stats.only(np.isin(events.stats.metadata_id, wanted))
     names = [line.tables.wanted[number] for number in wanted]
@@ -157,7 +320,7 @@ def by_columns(line: Line, content: bytes, piece: Piece) -> Found:
 
 
 def _times(line_ns: int, events: Events) -> tuple[Ints, Ints]:
-    """(starts, ends) in whole ns, rounded as by ``_interval``."""
+    """Return (starts, ends) in whole ns, rounded like ``_interval``."""
     offset_ps, duration_ps = events.offset_ps, events.duration_ps
     times = (offset_ps, duration_ps, np.array([line_ns]))
     if any(((time > _FAR) | (time < -_FAR)).any() for time in times):
@@ -168,7 +331,7 @@ def _times(line_ns: int, events: Events) -> tuple[Ints, Ints]:
 
 
 def _ids(stats: Stats, place: Ints, names: list[str]) -> dict[str, tuple[Ints, Ints]]:
-    """By column, the events that have an id of their own, and the ids."""
+    """Return for each id column the events that have their own id, and the ids."""
     ids = {}
     for stat, column in _ID_COLUMNS.items():
         hit = np.isin(place, [i for i, name in enumerate(names) if name == stat])
@@ -185,7 +348,7 @@ def _is_whole(stats: Stats) -> Any:
 
 
 def _stat_codes(content: bytes, stats: Stats, place: Ints, names: list[str]) -> Ints:
-    """A number for each stat, the same for those that say the same of an event's kind."""
+    """Number the stats so that equal stats have equal numbers, ignoring ids and times."""
     is_id = np.isin(place, [i for i, name in enumerate(names) if name in IDS])
     is_mark = np.isin(place, [i for i, name in enumerate(names) if name in MARKS])
     is_text = (stats.field == wire.TEXT) | (stats.field == wire.BYTES)
@@ -198,7 +361,7 @@ def _stat_codes(content: bytes, stats: Stats, place: Ints, names: list[str]) -> 
 
 
 def _text_codes(content: bytes, texts: Stats) -> Ints:
-    """A number for each text, the same for equal ones."""
+    """Number the texts, equal texts alike."""
     if not len(texts.value):
         return texts.value
     # The texts and what lies between them, by turns, are strings of an array over the file's bytes.
@@ -209,7 +372,7 @@ def _text_codes(content: bytes, texts: Stats) -> Ints:
 
 
 def _kinds(events: Events, stats: Stats, codes: Ints) -> tuple[Ints, Ints]:
-    """(the kind of each event, the first event of each kind), by name and all stats in order."""
+    """Return (each event's kind, each kind's first event), by name and all stats in order."""
     kinds = _codes(events.metadata_id)
     begins = np.searchsorted(stats.event, stats.event)
     rank = np.arange(len(stats.event)) - begins
@@ -225,7 +388,7 @@ def _kinds(events: Events, stats: Stats, codes: Ints) -> tuple[Ints, Ints]:
 
 
 def _codes(values: Ints) -> Ints:
-    """0, 1, 2 … for the distinct values, in the order in which they appear."""
+    """Number the distinct values from 0 in order of appearance."""
     return _arrow_codes(pa.array(values))
 
 
@@ -235,7 +398,7 @@ def _arrow_codes(values: pa.Array) -> Ints:
 
 
 def _taken(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
-    """What each event takes from the row of its kind."""
+    """Return for each event the columns of its kind's row."""
     taken = {}
     for name in _TEXTS:
         texts = pa.array([getattr(row, name) for row in described], pa.string())
@@ -247,7 +410,7 @@ def _taken(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
 
 
 def _replaced(column: pa.Array, kept: Ints, owner: Ints, ids: Ints, events: int) -> pa.Array:
-    """``column`` of the ``kept`` events, those of ``owner`` with their ``ids``, null below 1."""
+    """Replace values of the ``kept`` events by ``ids`` of the ``owner`` events; null below 1."""
     replaced = np.zeros(events, bool)
     value = np.zeros(events, np.int64)
     replaced[owner], value[owner] = True, ids

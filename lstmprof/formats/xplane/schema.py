@@ -117,7 +117,7 @@ def message_class(name: str, messages: Messages, root: str) -> Any:
 
 
 def parsed(content: bytes) -> Any:
-    """The XSpace in ``content``, None where it is not well-formed."""
+    """Parse an XSpace; return None if it is malformed."""
     from google.protobuf.message import DecodeError
 
     try:
@@ -127,7 +127,7 @@ def parsed(content: bytes) -> Any:
 
 
 def damage(content: bytes) -> str:
-    """Where ``content`` stops being an XSpace, which is a row of fields with their lengths."""
+    """Return where ``content`` stops being an XSpace (a sequence of fields with lengths)."""
     position = 0
     while position < len(content):
         if content[position] not in FIRST_BYTES:
@@ -147,7 +147,7 @@ def damage(content: bytes) -> str:
 
 
 def _varint(content: bytes, position: int) -> tuple[int, int]:
-    """(the position after it, its value) of the base-128 number at ``position``."""
+    """Return (the position after, the value) of the base-128 number at ``position``."""
     value = shift = 0
     while position < len(content) and shift < 64:
         value |= (content[position] & 0x7F) << shift

@@ -61,14 +61,14 @@ _MOVES = tuple(
 
 
 class OddError(Exception):
-    """Something is written otherwise than profilers write it."""
+    """The file differs from what profilers write."""
 
 
 @dataclass(frozen=True)
 class Stats:
-    """Stats in the order of the file: whose they are, and where their values stand.
+    """Stats in file order: their events and the places of their values.
 
-    ``field`` says which value it is; ``value`` is its 64 bits, of a text where it begins.
+    ``field`` says which value it is; ``value`` is its 64 bits, or where a text begins.
     """
 
     event: Ints
@@ -78,14 +78,13 @@ class Stats:
     length: Ints
 
     def only(self, wanted: NDArray[np.bool_]) -> Stats:
-        """Those where ``wanted``."""
         columns = (self.event, self.metadata_id, self.field, self.value, self.length)
         return Stats(*(column[wanted] for column in columns))
 
 
 @dataclass(frozen=True)
 class Events:
-    """Events in the order of the file; one that is ``counted`` is a number of occurrences."""
+    """Events in file order; a ``counted`` event is a number of occurrences."""
 
     metadata_id: Ints
     offset_ps: Ints
@@ -105,10 +104,10 @@ class _Fields:
 
 
 def events(content: bytes, starts: Ints, stops: Ints) -> Events:
-    """The events whose bytes in ``content`` go from ``starts`` to ``stops``.
+    """Parse the events whose bytes in ``content`` go from ``starts`` to ``stops``.
 
     Raises:
-        OddError: something is written otherwise than profilers write it, or damaged.
+        OddError: the bytes are unusual or damaged.
     """
     metadata_id, offset_ps, duration_ps = (np.zeros(len(starts), np.int64) for _ in range(3))
     counted = np.zeros(len(starts), bool)
@@ -144,7 +143,7 @@ def _stats(content: bytes, owner: Ints, starts: Ints, stops: Ints) -> Stats:
 
 
 def _rounds(content: bytes, starts: Ints, stops: Ints, tags: tuple[int, ...]) -> Iterator[_Fields]:
-    """The first field of all messages, then the second of those that have one, and so on."""
+    """Yield the first field of all messages, then the second of those that have one, and so on."""
     padded = content + _PADDING
     octets = np.frombuffer(padded, np.uint8)
     words = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
@@ -168,7 +167,7 @@ def _rounds(content: bytes, starts: Ints, stops: Ints, tags: tuple[int, ...]) ->
 
 
 def _values(octets: Bytes, words: Ints, at: Ints, wire: Bytes) -> tuple[Ints, Ints, Ints]:
-    """(value, start, end) of values at ``at`` of these wire types; of texts their lengths."""
+    """Return (value, start, end) by wire type; for texts the value is the length."""
     value, start = _varints(octets, words, at)
     is_text, is_fixed = wire == _LENGTH, wire == _FIXED
     if is_fixed.any():
@@ -181,7 +180,7 @@ def _values(octets: Bytes, words: Ints, at: Ints, wire: Bytes) -> tuple[Ints, In
 
 
 def _varints(octets: Bytes, words: Ints, at: Ints) -> tuple[Ints, Ints]:
-    """(values, the positions after them) of the base-128 numbers at ``at``."""
+    """Return (values, positions after) of the base-128 numbers at ``at``."""
     word = words[at]
     last = ~word & _LAST_BITS
     last &= ~last + _ONE  # the lowest: of the number's last byte; none where it is longer than 8
@@ -203,10 +202,10 @@ def _varints(octets: Bytes, words: Ints, at: Ints) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True)
 class Piece:
-    """Neighbouring events of a line: the bytes of the file from ``start`` to ``stop``.
+    """Neighbouring events of a line: the file's bytes from ``start`` to ``stop``.
 
-    ``sizes`` are the bytes of each with its tag and its length, which has two bytes at most; None
-    of a single event of any size. So a file of millions of events takes two bytes for each.
+    ``sizes`` are the bytes of each event with its tag and its length of at most two bytes, or None
+    for a single event of any size. Millions of events so take two bytes each.
     """
 
     start: int
@@ -217,7 +216,7 @@ class Piece:
         return 1 if self.sizes is None else len(self.sizes)
 
     def bounds(self, content: bytes) -> tuple[Ints, Ints]:
-        """Where in ``content``, the bytes of the piece, each event begins and ends."""
+        """Return where in ``content``, the bytes of the piece, each event begins and ends."""
         if self.sizes is None:
             _, start = _varint(content, _varint(content, 0)[1])
             return np.array([start]), np.array([len(content)])
@@ -229,7 +228,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Outline:
-    """``space`` without events; ``pieces`` of its planes, by line, hold them."""
+    """``space`` without events; ``pieces`` has them by plane and line."""
 
     space: Any
     pieces: list[list[list[Piece]]]
@@ -275,7 +274,7 @@ def plane_names(raw: RawFile) -> list[bytes]:
 
 
 def _counted(raw: RawFile, count: int) -> int:
-    """One more than ``count``, of the parts of a file that are no events."""
+    """Return ``count`` plus one; raise for too many parts that are no events."""
     if count == _MOST_PARTS:
         fault = f"has more than {_MOST_PARTS:,} planes, lines and names"
         raise ProfileError(raw.path, fault, "profile fewer steps")
@@ -283,7 +282,7 @@ def _counted(raw: RawFile, count: int) -> int:
 
 
 def _plane(raw: RawFile, start: int, stop: int) -> tuple[Any, list[list[Piece]]]:
-    """A plane without its events, and the pieces of each line."""
+    """Return a plane without its events, and the pieces of each line."""
     rest: list[tuple[int, int]] = []
     lines = []
     for tag, field, value, end in _fields(raw, start, stop):
@@ -300,7 +299,7 @@ def _plane(raw: RawFile, start: int, stop: int) -> tuple[Any, list[list[Piece]]]
 
 
 def _line(raw: RawFile, start: int, stop: int) -> tuple[Any, list[Piece]]:
-    """A line without its events, and these."""
+    """Return a line without its events, and its pieces."""
     rest, pieces = [], []
     at, window, base = start, b"", start
     while at < stop:
@@ -322,7 +321,7 @@ def _line(raw: RawFile, start: int, stop: int) -> tuple[Any, list[Piece]]:
 
 
 def _run_of_events(window: bytes, at: int) -> list[int]:
-    """Where the events from ``at`` on end, as many as are whole in ``window`` and at once read."""
+    """Return the ends of the consecutive whole events in ``window`` from ``at``."""
     stops: list[int] = []
     end = len(window) - 4
     while at < end and window[at] == _EVENTS and len(stops) < PIECE_EVENTS:
@@ -341,7 +340,7 @@ def _run_of_events(window: bytes, at: int) -> list[int]:
 
 
 def _fields(raw: RawFile, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-    """(tag, start, start of the value, end) of each field from ``start`` to ``stop``."""
+    """Yield (tag, start, start of the value, end) of each field."""
     base, window = start, b""
     while start < stop:
         if start + _MOST_HEAD_BYTES > base + len(window):
@@ -352,7 +351,7 @@ def _fields(raw: RawFile, start: int, stop: int) -> Iterator[tuple[int, int, int
 
 
 def _field(window: bytes, at: int, base: int, stop: int) -> tuple[int, int, int]:
-    """(tag, start of the value, end) in the file of the field at ``at`` in ``window``."""
+    """Return (tag, start of the value, end), as places in the file."""
     tag, value = _varint(window, at)
     wire = tag & 7
     if wire == 2:
@@ -370,7 +369,7 @@ def _field(window: bytes, at: int, base: int, stop: int) -> tuple[int, int, int]
 
 
 def _varint(window: bytes, at: int) -> tuple[int, int]:
-    """(value, the position after it) of the base-128 number at ``at``."""
+    """Return (value, position after) of the base-128 number at ``at``."""
     value = shift = 0
     for byte in window[at : at + 10]:
         value |= (byte & 0x7F) << shift

@@ -9,8 +9,8 @@ from breakdown.recurrent.rows import Timeline
 
 from lstmprof.breakdown.recurrent.ladder import RUNGS, Standing, Work, floor_ns, standing
 from lstmprof.breakdown.recurrent.network import Network
+from lstmprof.runs.fields import Peaks
 from lstmprof.runs.metadata import run_info
-from lstmprof.runs.records import Peaks
 
 #: Ten time steps of one layer, eight products and five pointwise kernels each, of 2 µs and 1 µs,
 #: each after a gap of 3 µs.

@@ -8,8 +8,8 @@ from events.rows import row, table
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
+from lstmprof.runs.fields import WorkloadInfo
 from lstmprof.runs.metadata import RunInfo
-from lstmprof.runs.records import WorkloadInfo
 
 launches = TABLES["launches"].of
 

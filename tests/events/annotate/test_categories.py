@@ -16,7 +16,7 @@ from lstmprof.events.annotate.rules import (
     op_rule,
     rule_text,
 )
-from lstmprof.events.annotate.rules.frames import FRAME_RULES
+from lstmprof.events.annotate.sampled_stacks import FRAME_RULES
 
 HOST = {"pid": 1, "tid": 1}
 GPU = {"device": 0, "stream": 7}

@@ -23,9 +23,9 @@ from lstmprof.events.schema import COLUMNS, SCHEMA
 from lstmprof.events.spool import Spool, write_chunk
 from lstmprof.events.stored import Folder, StoredEvents
 from lstmprof.events.table import EventTable, events_table
-from lstmprof.formats.cuda import sqlite
+from lstmprof.formats.cuda import database_tables
 from lstmprof.formats.kineto import stream
-from lstmprof.runs import kept
+from lstmprof.runs import joined_profiles
 from lstmprof.runs.ingest import ingest_profiles
 from lstmprof.runs.run import open_run
 
@@ -96,7 +96,7 @@ def test_a_run_and_its_ledger(path: Path, tmp_path: Path, monkeypatch: pytest.Mo
     """Whatever a reader keeps on disk, the run is the same."""
     whole = open_run(ingest_profiles(path, tmp_path / "whole").runs[0].path)
     monkeypatch.setattr(stream, "SPOOLED_BYTES", 0)
-    monkeypatch.setattr(sqlite, "_CHUNK_ROWS", 33)
+    monkeypatch.setattr(database_tables, "_CHUNK_ROWS", 33)
     for name_, rows in (("BATCH_ROWS", 64), ("SPOOLED_ROWS", 100), ("CHUNK_ROWS", 90)):
         monkeypatch.setattr(spool, name_, rows)
     parted = open_run(ingest_profiles(path, tmp_path / "parted").runs[0].path)
@@ -114,7 +114,7 @@ def test_the_ranks_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for rank in range(2):
         shutil.copy(profile, job / f"rank{rank}.pt.trace.json")
     whole = open_run(ingest_profiles(job, tmp_path / "whole").runs[0].path)
-    monkeypatch.setattr(kept, "SPOOLED_ROWS", 100)
+    monkeypatch.setattr(joined_profiles, "SPOOLED_ROWS", 100)
     for name_, rows in (("BATCH_ROWS", 64), ("SPOOLED_ROWS", 100), ("CHUNK_ROWS", 90)):
         monkeypatch.setattr(spool, name_, rows)
     parted = open_run(ingest_profiles(job, tmp_path / "parted").runs[0].path)

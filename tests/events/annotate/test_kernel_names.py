@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from lstmprof.events.annotate.kernel_names import is_product, kernel_name
+from lstmprof.events.annotate.rules.kernels import is_product, kernel_name
 
 
 @pytest.mark.parametrize(

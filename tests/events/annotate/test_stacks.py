@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lstmprof.events.annotate.stacks import part_of_torch_op, place_of, within_step
+from lstmprof.events.annotate.sampled_stacks import part_of_torch_op, place_of, within_step
 
 STEP = "Trainer.step (lstmprof/capture/worker/loops/torch.py:99)"
 CELL = "LSTMCell.forward (torch/nn/modules/rnn.py:1757)"

@@ -22,9 +22,8 @@ from lstmprof.breakdown.recurrent.loop import Loop, calls_of
 from lstmprof.breakdown.recurrent.network import Network, Shape, dtype_named
 from lstmprof.breakdown.recurrent.profiles.recorded import Inputs
 from lstmprof.breakdown.recurrent.profiles.repeats import Repeat, repeats
-from lstmprof.events.annotate.rules.pytensor import GRADIENT, scan_label
-from lstmprof.events.call_tree import inherited
-from lstmprof.events.groups import Groups
+from lstmprof.events.annotate.rules.graphs import GRADIENT, scan_label
+from lstmprof.events.groups import Groups, inherited
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import LOOP

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lstmprof.breakdown.recurrent.network import Shape
-from lstmprof.events.inputs import recorded_inputs
+from lstmprof.events.launch_config import recorded_inputs
 from lstmprof.events.table import NONE, EventTable
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from lstmprof.breakdown.recurrent.cells import units_of_products
 from lstmprof.breakdown.recurrent.network import Network, Shape
 from lstmprof.breakdown.recurrent.profiles.torch_layers import within
-from lstmprof.events.call_tree import inherited
+from lstmprof.events.groups import inherited
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import NONE, EventTable
 

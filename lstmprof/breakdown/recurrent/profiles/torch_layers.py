@@ -33,7 +33,7 @@ from lstmprof.breakdown.recurrent.network import (
     stack,
 )
 from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, shape_at, shapes_at
-from lstmprof.events.call_tree import inherited
+from lstmprof.events.groups import inherited
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import LAYER_OP

@@ -11,20 +11,21 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from lstmprof.events.annotate.kernel_names import kernel_name
-from lstmprof.events.annotate.rules.caffe2 import CAFFE2_RULES
+from lstmprof.events.annotate.rules.graphs import MXNET_RULES, ONNX_RULES, PYTENSOR_RULES
 from lstmprof.events.annotate.rules.kernels import (
     ATEN_COPIES,
     DECIDED_BY_NAME,
     KERNEL_RULES,
+    kernel_name,
 )
-from lstmprof.events.annotate.rules.mxnet import MXNET_RULES
-from lstmprof.events.annotate.rules.onnx import ONNX_RULES
-from lstmprof.events.annotate.rules.pytensor import PYTENSOR_RULES
 from lstmprof.events.annotate.rules.rule import CATEGORIES, Rule
-from lstmprof.events.annotate.rules.tensorflow import TENSORFLOW_RULES, UNKNOWN_TYPE
-from lstmprof.events.annotate.rules.torch import INDUCTOR_OPS, LIBRARY_OP, TORCH_RULES
-from lstmprof.events.annotate.rules.xla import PRIMITIVE_RULES, XLA_RULES
+from lstmprof.events.annotate.rules.tensorflow import (
+    PRIMITIVE_RULES,
+    TENSORFLOW_RULES,
+    UNKNOWN_TYPE,
+    XLA_RULES,
+)
+from lstmprof.events.annotate.rules.torch import CAFFE2_RULES, INDUCTOR_OPS, LIBRARY_OP, TORCH_RULES
 
 __all__ = [
     "ATEN_COPIES",

@@ -1,4 +1,4 @@
-"""PyTorch's operators, those of its compiler, and of libraries that register their own."""
+"""Rules for PyTorch's operators by name, and for Caffe2's by type (``caffe2::FC``)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from lstmprof.events.annotate.rules.rule import Rule
 
 
 def _torch(category: str | None, names: str, reason: str) -> Rule:
-    """A rule for aten ops of these names, their in-place and out variants, and their prims."""
+    """Make a rule for aten ops, their in-place and out variants, and their prims."""
     return Rule(category, "torch", rf"(?:aten|prims)::(?:{names})_?(?:\.\w+)?", reason)
 
 
@@ -190,4 +190,44 @@ INDUCTOR_OPS = tuple(
 INDUCTOR_KERNELS = tuple(
     Rule(category, "torch.compile", rf"^{names}$", f"Inductor's {reason}")
     for category, names, reason in _INDUCTOR
+)
+
+
+def _caffe2(category: str | None, operators: str, reason: str) -> Rule:
+    return Rule(category, "Caffe2", rf"caffe2::(?:{operators})(?:Gradient)?", reason)
+
+
+CAFFE2_RULES: tuple[Rule, ...] = (
+    _caffe2(None, r"Net", "calls its operators, one after the other"),
+    _caffe2("rnn", r"RecurrentNetwork|Recurrent", "a recurrent layer, its time steps within"),
+    _caffe2("gemm", r"FC\w*|MatMul|BatchMatMul\w*", "GEMM"),
+    _caffe2("conv", r"Conv\w*", "convolution"),
+    _caffe2(
+        "softmax_loss",
+        r"Softmax\w*|SquaredL2Distance|\w*CrossEntropy\w*|AveragedLoss",
+        "softmax or its loss",
+    ),
+    _caffe2("ctc", r"CTC\w*", "CTC loss"),
+    _caffe2("normalization", r"\w*Norm\w*|SpatialBN", "normalisation"),
+    _caffe2("optimizer", r"Adam|\w*Momentum\w*|Adagrad|RmsProp|LearningRate|Iter", "its updates"),
+    _caffe2("embedding", r"Gather\w*|SparseLengths\w*", "table look-up"),
+    _caffe2("rng", r"Dropout|(?:Gaussian|Uniform|Xavier|MSRA)Fill", "RNG"),
+    _caffe2("cast", r"Cast|\w*To(?:Half|Float)", "the element type changes"),
+    _caffe2(
+        "reduction",
+        r"Reduce\w*|Sum(?:Elements|Sqr\w*)|ArgMax|\w*Pool",
+        "many elements to one",
+    ),
+    _caffe2(
+        "layout",
+        r"Concat|Split|Slice|Transpose|Copy\w*|Pad\w*|(?:Unp|P)ack\w*",
+        "elements move and do not change",
+    ),
+    _caffe2(None, r"Reshape|Squeeze|ExpandDims|StopGradient|Alias|EnsureDense", "a view"),
+    _caffe2(
+        "pointwise",
+        r"\w*Fill|LSTMUnit|GRUUnit|Sum|WeightedSum|Scale|Add|Mul|Sub|Div|Sigmoid"
+        r"|Tanh|Relu|Exp|Log|Sqr|Negative|Clip",
+        "element by element",
+    ),
 )

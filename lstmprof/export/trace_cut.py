@@ -1,14 +1,23 @@
-"""A Kineto trace cut: the events that are kept byte for byte, and all that stands around them.
+"""Cut a run to some of its steps or to a time range, and write the cut of its Kineto trace.
 
-The file is read in pieces and written as it is read, gzipped or not. An event is told again by its
-start and length; what is no interval is kept where it says something of what is kept: metadata,
-the ends of arrows, what happened in the span.
+::
+
+    |-- before --|======== span ========|-- after --|
+            [-- launch --]   [kernel]                     what overlaps the span, whole
+                                [launch]    [kernel]      its linked events, both ways
+          [kernel]                        [kernel]  per device, the one before and after
+       value                                        per counter, the last value before
+                                        [marker of the next step]   ends the last step
+
+So the ledger of a step has what it had: the launches of its kernels and the ops around them, since
+when its device was idle, and where the step ended. A Kineto file is read and written in pieces; the
+kept events are copied byte for byte.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +25,147 @@ from typing import Any, BinaryIO, cast
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 from isal import igzip
 
-from lstmprof.errors import ProfileError, RunError
-from lstmprof.events.table import EventTable
-from lstmprof.export.kept import Kept
-from lstmprof.formats.kineto.counters import COUNTER, INSTANT
-from lstmprof.formats.kineto.events import PROFILER_SPAN, interval
+from lstmprof.errors import ProfileError, RunError, UsageError
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.counters import Series, by_series
+from lstmprof.events.groups import Groups
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
+from lstmprof.formats.kineto.event_fields import COUNTER, INSTANT, PROFILER_SPAN, interval
 from lstmprof.formats.raw_file import GZIP_MAGIC, last_border
+from lstmprof.numbers import listed
 from lstmprof.scratch import writing
+
+_LINKS = ("launch_id", "op_id", "parent_id", "forward_id")
+#: Columns of the events that it is told from.
+READS = (
+    *("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "device", "correlation_id"),
+    *(*_LINKS, "step"),
+)
+_MOST_LISTED = 12
+
+
+@dataclass(frozen=True)
+class Kept:
+    """``rows`` of the events: ``inside`` of them overlap the span, ``crossing`` of these over its
+    edge; the others are what is linked to them.
+    """
+
+    span: tuple[int, int]
+    windows: tuple[Window, ...]
+    rows: Ints
+    inside: int
+    crossing: int
+    next_steps: tuple[int, ...]
+
+
+def steps_chosen(windows: Sequence[Window], first: int, last: int) -> list[Window]:
+    """The windows of the steps from ``first`` to ``last``, of all ranks.
+
+    Raises:
+        UsageError: there is no such step; says which there are.
+    """
+    chosen = [w for w in windows if w.step is not None and first <= w.step <= last]
+    if not chosen:
+        there = list(dict.fromkeys(w.step for w in windows if w.step is not None))
+        wanted = f"step {first}" if first == last else f"step from {first} to {last}"
+        if not there:
+            raise UsageError("the profile has no step markers", "use --range, or --step-range")
+        numbers = [str(step) for step in there[:_MOST_LISTED]]
+        more = [f"… {there[-1]}"] if len(there) > _MOST_LISTED else []
+        raise UsageError(f"the profile has no {wanted}", f"its steps are {listed(numbers + more)}")
+    return chosen
+
+
+def kept(events: EventTable, windows: Sequence[Window], span: tuple[int, int] | None) -> Kept:
+    """What is kept of linked ``events`` for ``windows``; of all of ``span`` where that is given.
+
+    Raises:
+        UsageError: nothing ran then.
+    """
+    chosen = () if span else tuple(windows)
+    first, until = span or (
+        min(w.start_ns for w in windows),
+        max(w.end_ns for w in windows),
+    )
+    start, end = events.start_ns, events.end_ns
+    inside = (start < until) & ((end > first) | ((start == end) & (start >= first)))
+    if not inside.any():
+        raise UsageError("the --range contains no event", "choose another --range")
+    crossing = inside & ((start < first) | (end > until))
+    rows = _linked(events, np.flatnonzero(inside))
+    markers = _next_markers(events, chosen)
+    rows = np.union1d(rows, np.concatenate([_neighbours(events, first, until), markers]))
+    steps = tuple(sorted({_step(events, row) for row in markers.tolist()} - {NONE}))
+    return Kept((first, until), chosen, rows, int(inside.sum()), int(crossing.sum()), steps)
+
+
+def last_before(counters: Iterable[pa.Table], at_ns: int) -> frozenset[int]:
+    """When each counter got the value that it had at ``at_ns``."""
+    last: dict[Series, int] = {}
+    for rows in counters:
+        for series, time_ns, _ in by_series(rows):
+            before = int(np.searchsorted(time_ns, at_ns))
+            if before:
+                last[series] = int(time_ns[before - 1])
+    return frozenset(last.values())
+
+
+def _linked(events: EventTable, rows: Ints) -> Ints:
+    """Return ``rows``, the activities that they launched, and all events linked to these.
+
+    Step markers are left out: a marker around a launch would be a step of the cut.
+    """
+    inside = np.zeros(len(events), dtype=np.bool_)
+    inside[rows] = True
+    launch = events.rows_named("launch_id")
+    inside[(launch != NONE) & inside[launch]] = True
+    links = [events.rows_named(name) for name in _LINKS]
+    marker = events.is_kind("step")
+    new = np.flatnonzero(inside)
+    while len(new):
+        named = np.unique(np.concatenate([link[new] for link in links]))
+        named = named[named != NONE]
+        new = named[~inside[named] & ~marker[named]]
+        inside[new] = True
+    return np.flatnonzero(inside)
+
+
+def _neighbours(events: EventTable, first: int, until: int) -> Ints:
+    """Return for each device the last activity before the span and the first after it."""
+    rows = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS) & (events.dur_ns > 0))
+    beside: list[int] = []
+    if len(rows):
+        lanes = Groups(*(events.ints(name, UNKNOWN)[rows] for name in ("rank", "device")))
+        for members in lanes.members():
+            own = rows[members]
+            before: Flags = events.end_ns[own] <= first
+            after: Flags = events.start_ns[own] >= until
+            if before.any():
+                beside.append(int(own[before][events.end_ns[own[before]].argmax()]))
+            if after.any():
+                beside.append(int(own[after][events.start_ns[own[after]].argmin()]))
+    return np.array(beside, dtype=np.int64)
+
+
+def _next_markers(events: EventTable, windows: Sequence[Window]) -> Ints:
+    """Return the markers that end a window without starting another."""
+    ends = {(w.rank, w.end_ns) for w in windows} - {(w.rank, w.start_ns) for w in windows}
+    rows = np.flatnonzero(events.is_kind("step"))
+    ranks = events.ints("rank", UNKNOWN)[rows].tolist()
+    places = zip(rows.tolist(), ranks, events.start_ns[rows].tolist(), strict=True)
+    markers = [r for r, rank, at in places if (None if rank == UNKNOWN else rank, at) in ends]
+    return np.array(markers, dtype=np.int64)
+
+
+def _step(events: EventTable, row: int) -> int:
+    step = events.ints("step", NONE)[row]
+    return int(step)
+
 
 PIECE_BYTES = 2**22
 #: Most bytes before the events, after them, and of one of them.
@@ -137,7 +278,7 @@ class _Chosen:
 
 
 def _origin_ns(source: Path) -> int:
-    """The start of the first event, from which the run's times are counted."""
+    """Return the start of the first event, from which the run counts times."""
     least: int | None = None
     for part in _parts(source):
         for _, event in part if not isinstance(part, bytes) else ():
@@ -151,10 +292,10 @@ _Pairs = list[tuple[msgspec.Raw, _Event]]
 
 
 def _parts(source: Path) -> Iterator[bytes | _Pairs]:
-    """What stands before the events, these piece by piece, what stands after them.
+    """Yield the text before the events, the events in pieces, and the text after them.
 
     Raises:
-        ProfileError: it is not written so, cannot be read or is damaged.
+        ProfileError: the file has another layout, is unreadable or damaged.
     """
     try:
         with _opened(source) as file:
@@ -190,7 +331,7 @@ def _of_file(source: Path, file: BinaryIO) -> Iterator[bytes | _Pairs]:
 
 
 def _head(source: Path, file: BinaryIO) -> tuple[bytes, bytes]:
-    """What stands up to the first event, and what was read beyond."""
+    """Return the text up to the first event, and the rest of what was read."""
     text = b""
     while len(text) < _MOST_AROUND:
         read = file.read(PIECE_BYTES)
@@ -211,7 +352,7 @@ def _unusual(source: Path) -> ProfileError:
 
 
 def _pairs(text: bytes) -> _Pairs | None:
-    """Each event in ``text`` as it is written and as it is read; None: no whole events."""
+    """Return each event as written and as parsed, or None without whole events."""
     listed = b"[" + text + b"]"
     try:
         return list(zip(_decode_raw(listed), _decode_events(listed), strict=True))

@@ -1,4 +1,4 @@
-"""Profiles of the files of one job, kept until they are joined: in memory while they are small.
+"""Keep the profiles of one job's files until they are joined: in memory while they are small.
 
 ::
 
@@ -7,9 +7,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 from lstmprof.events import Profile
 from lstmprof.events.schema import COLUMNS
@@ -78,3 +81,19 @@ class Kept:
             source, profile = self.profiles[number]
             self.profiles[number] = (source, _in_folder(profile, self._folder))
             self._in_memory.remove(number)
+
+
+@contextmanager
+def beside(work: Callable[[Event], object]) -> Iterator[None]:
+    """Do ``work`` while the block is done; at the end both are.
+
+    Where the block raises, the event that ``work`` is given is set: let it look now and then.
+    """
+    stop = Event()
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(work, stop)
+        try:
+            yield
+            answer.result()
+        finally:
+            stop.set()

@@ -1,20 +1,25 @@
-"""What one event of a Kineto trace is: its kind, its place, its time.
-
-Kineto's categories changed names twice (2021 ``Operator`` ``Kernel`` ``Runtime``, 2022 a mixture,
-then ``cpu_op`` ``kernel`` ``cuda_runtime``); ``libkineto/include/ActivityType.h`` of pytorch/kineto
-lists today's. Case aside, all of them stand in one table here.
-"""
+"""Read one event of a Kineto trace: its kind, place and time, or the counter that it sets."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
+import struct
+from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
-from typing import Any
+from operator import attrgetter
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
 
 from lstmprof.events import launch_config
+from lstmprof.events.counters import ALLOCATED, BYTES, CHANGE, READ, RESERVED, Count, sorted_by_time
+from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import PHASES, PROGRAM
 from lstmprof.formats import rows
 from lstmprof.formats.rows import Row
@@ -67,7 +72,7 @@ _FS_PER_NS = 10**6
 
 @lru_cache(maxsize=16384)
 def kind(category: str, name: str) -> str | None:
-    """The kind of a host or device event by its category (lower case), None for an unknown one."""
+    """Return the kind for a lower-case category, or None if it is unknown."""
     usual = KINDS.get(category)
     if usual is None and category.endswith(("_runtime", "_driver")):  # xpu, mtia, privateuse1
         return "runtime"
@@ -80,7 +85,7 @@ def kind(category: str, name: str) -> str | None:
 
 
 def femtoseconds(microseconds: object) -> int | None:
-    """A JSON number of microseconds (an int, or the text of a float), exact to the femtosecond."""
+    """Convert a JSON number of microseconds (int, or the text of a float) exactly."""
     if isinstance(microseconds, int) and not isinstance(microseconds, bool):
         return microseconds * _FS_PER_US
     if not isinstance(microseconds, str) or len(microseconds) > 64:
@@ -98,7 +103,7 @@ def femtoseconds(microseconds: object) -> int | None:
 
 
 def interval(event: dict[str, Any]) -> tuple[int, int] | str:
-    """(start, length) in whole ns, each end rounded from the exact time, or what is wrong."""
+    """Return (start, length) in whole ns, each end rounded from the exact time, or the fault."""
     start = femtoseconds(event.get("ts"))
     if start is None:
         return "they have no readable start"
@@ -115,7 +120,7 @@ def interval(event: dict[str, Any]) -> tuple[int, int] | str:
 
 
 def row(event: dict[str, Any], start_ns: int, dur_ns: int) -> Row:
-    """The event as a row; an event of unknown category is a range where it ran."""
+    """Make a row; an event of unknown category is a range where it ran."""
     category = str(event.get("cat")).lower()
     name = rows.clean(str(event.get("name", "")))
     args = event.get("args")
@@ -152,10 +157,10 @@ def row(event: dict[str, Any], start_ns: int, dur_ns: int) -> Row:
 def launched_with(
     block: object, grid: object, registers: object, shared: object, occupancy_percent: object
 ) -> str | None:
-    """What these arguments say a kernel was launched with; nothing where they name no block.
+    """Return a kernel's launch configuration; empty if the arguments name no block.
 
-    Without registers they are of ROCm, whose grid counts blocks or threads as the call counted
-    them that launched the kernel: it is unknown.
+    Arguments without registers are ROCm's. Its grid counts blocks or threads, depending on the
+    launching call, so the grid is unknown.
     """
     if block is None:
         return None
@@ -175,7 +180,7 @@ def launched_with(
 
 
 def _thread(event: dict[str, Any]) -> tuple[int | None, int | None]:
-    """(pid, tid): pid 0 or −1 (``python_function``, ``overhead``) and tid 0 beside it are none."""
+    """Return (pid, tid); pid 0 or −1 (``python_function``, ``overhead``) and its tid 0 are None."""
     pid, tid = rows.positive(event.get("pid")), rows.int64(event.get("tid"))
     return pid, tid if pid or tid else None
 
@@ -192,3 +197,129 @@ def json_list(value: object) -> str | None:
         return json.dumps(value, separators=(",", ":"))
     except RecursionError:
         return None
+
+
+MEMORY = "[memory]"
+INSTANT, COUNTER = "i", "C"
+#: The number of the CPU among torch's types of devices.
+_HOST = 0
+_TYPE, _DEVICE = "Device Type", "Device Id"
+_SIZES = {"Total Allocated": ALLOCATED, "Total Reserved": RESERVED, "Bytes": CHANGE}
+_NUMBER = re.compile(r"-?\d{1,300}(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
+#: A series that says no more than the counter's own name.
+_PLAIN = ("", "value")
+
+
+def counts(event: dict[str, Any]) -> list[Count] | str:
+    """Return the values of a counter event, or the fault."""
+    phase, name = event.get("ph"), event.get("name")
+    is_memory = phase == INSTANT and name == MEMORY
+    args = event.get("args")
+    if not (is_memory or phase == COUNTER) or not isinstance(args, dict):
+        return []
+    timed = interval({**event, "dur": 0})
+    if isinstance(timed, str):
+        return timed
+    if is_memory:
+        return _memory(timed[0], rows.positive(event.get("pid")), args)
+    return _series(timed[0], rows.positive(event.get("pid")), str(name or ""), args)
+
+
+def _memory(time_ns: int, pid: int | None, args: dict[str, Any]) -> list[Count] | str:
+    sort, device = rows.int64(args.get(_TYPE)), rows.natural(args.get(_DEVICE))
+    on_host = sort == _HOST or (sort is None and device is None)
+    if not on_host and device is None:
+        return "they name no device"
+    found = []
+    for key, name in _SIZES.items():
+        size = rows.int64(args.get(key))
+        if size is None or (name != CHANGE and size < 0) or (name == RESERVED and on_host):
+            continue
+        found.append(Count(time_ns, pid, None if on_host else device, name, BYTES, float(size)))
+    return found
+
+
+def _series(time_ns: int, pid: int | None, name: str, args: dict[str, Any]) -> list[Count]:
+    return [
+        Count(time_ns, pid, None, rows.clean(_named(name, series)), None, _number(value))
+        for series, value in args.items()
+    ]
+
+
+def _named(name: str, series: str) -> str:
+    return name if series in (name, *_PLAIN) else f"{name}: {series}" if name else series
+
+
+def _number(value: object) -> float | None:
+    """Parse a JSON number: an int, or the text of a float."""
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        return None
+    if not _NUMBER.fullmatch(str(value)):
+        return None
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+_NONE = -(2**63)
+#: An integer other than that one: where it is written the record is not decoded.
+_Integer = Annotated[int, msgspec.Meta(ge=_NONE + 1)]
+
+
+class _Memory(msgspec.Struct, gc=False, frozen=True):
+    """What one allocation or free says; ``_NONE``: it does not."""
+
+    sort: _Integer = msgspec.field(name="Device Type", default=_NONE)
+    device: _Integer = msgspec.field(name="Device Id", default=_NONE)
+    allocated: _Integer = msgspec.field(name="Total Allocated", default=_NONE)
+    reserved: _Integer = msgspec.field(name="Total Reserved", default=_NONE)
+    change: _Integer = msgspec.field(name="Bytes", default=_NONE)
+
+
+_decode = msgspec.json.Decoder(list[_Memory]).decode
+
+
+def memory_table(time_ns: Ints, pid: Ints, args: Iterable[msgspec.Raw]) -> pa.Table | None:
+    """Convert all ``[memory]`` events at once, like ``counts``; None if one is unusual.
+
+    ``pid`` is 0 or less if there is none.
+    """
+    try:
+        decoded = _decode(b"[" + b",".join(args) + b"]")
+        fields = [attrgetter(name) for name in _Memory.__struct_fields__]
+        sort, device, *sizes = (_packed(list(map(field, decoded))) for field in fields)
+    except (msgspec.DecodeError, struct.error, RecursionError):
+        return None
+    on_host = (sort == _HOST) | ((sort == _NONE) & (device < 0))
+    if (~on_host & (device < 0)).any():
+        return None
+    allocated, reserved, change = sizes
+    told = (allocated >= 0, (reserved >= 0) & ~on_host, change != _NONE)
+    event, name = (np.concatenate(c) for c in zip(*map(_places, range(3), told), strict=True))
+    value = np.concatenate([size[where] for size, where in zip(sizes, told, strict=True)])
+    order = np.argsort(event, kind="stable")
+    event, name, value = event[order], name[order], value[order]
+    units = np.zeros(len(event), dtype=np.int32)
+    columns = {
+        "time_ns": time_ns[event],
+        "pid": pa.array(pid[event], mask=pid[event] <= 0),
+        "device": pa.array(device[event], mask=on_host[event]),
+        "name": pa.DictionaryArray.from_arrays(name, pa.array(_SIZES.values())),
+        "unit": pa.DictionaryArray.from_arrays(units, pa.array([BYTES])),
+        "value": value.astype(np.float64),
+        "allocator": pa.nulls(len(event), READ.field("allocator").type),
+    }
+    return sorted_by_time(pa.table(columns, schema=READ))
+
+
+def _places(number: int, where: np.ndarray) -> tuple[Ints, np.ndarray]:
+    events = np.flatnonzero(where)
+    return events, np.full(len(events), number, dtype=np.int32)
+
+
+def _packed(values: list[int]) -> Ints:
+    """Convert to an array.
+
+    Raises:
+        struct.error: a value does not fit into int64.
+    """
+    return np.frombuffer(struct.pack(f"{len(values)}q", *values), dtype=np.int64)

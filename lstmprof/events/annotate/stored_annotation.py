@@ -1,12 +1,11 @@
-"""The derived columns of an events table on disk, batch by batch, as of the whole table at once.
+"""Derive the columns of an events table on disk batch by batch, with the result of one whole table.
 
-What is derived of an event follows from the host events around it on its thread, from the phase
-ranges that were open, and, of an activity, from its launch or from the op that it names. So beside
-the host events of a batch stand those that began before and still run, and its activities are those
-whose launch, or op, is in the batch, wherever they ran themselves: its guests. Such a table is
-derived like any other. What is joined by an id (launches, named ops, forward ops) is joined before,
-of all events with neighbouring ids at a time. Then memory is bounded by the events of a batch, and
-by the host events that run at once.
+An event's derived columns depend on the host events around it on its thread, on the open phase
+ranges and, for an activity, on its launch or the op that it names. So each batch also has the
+earlier host events that still run, and as *guests* the activities, from any batch, whose launch or
+op is in the batch. Such a table is derived like any other. Joins by id (launches, named ops,
+forward ops) are done before, for neighbouring ids at a time (a Grace hash join). Memory is bounded
+by the events of a batch and the host events that run at once.
 """
 
 from __future__ import annotations
@@ -19,16 +18,102 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.events.annotate.categories import categorised
-from lstmprof.events.annotate.deciding import deciding_events
 from lstmprof.events.annotate.links import forwards, launches, linked, ops_by_external_id
 from lstmprof.events.annotate.steps import windows, with_steps
+from lstmprof.events.groups import numbered
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.narrow import LINKS
-from lstmprof.events.partitions import Partitions
 from lstmprof.events.schema import ACTIVITY_KINDS, KINDS
 from lstmprof.events.stored import StoredEvents, read_columns
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
+from lstmprof.scratch import room_in
+
+_OF_WINDOWS = ("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device")
+
+
+def deciding_events(events: StoredEvents) -> EventTable:
+    """Of ``events`` those that decide where steps begin and end, as all events do.
+
+    The markers, the first host event of each process and the one that ends last, and the activity
+    that ends last after each process of its rank has begun.
+    """
+    chosen: list[pa.Table] = []
+    began: dict[int, dict[int, int]] = {}
+    for part in events.parts(_OF_WINDOWS):
+        on_host = np.flatnonzero(thread_ids(part) >= 0)
+        rank, pid = (part.ints(name, UNKNOWN)[on_host] for name in ("rank", "pid"))
+        process = numbered(rank, pid)
+        first, last = _first_of_each(process), _last_of_each(process, part.end_ns[on_host])
+        starts = part.start_ns[on_host[first]]
+        for place, start_ns in zip(first.tolist(), starts.tolist(), strict=True):
+            began.setdefault(int(rank[place]), {}).setdefault(int(pid[place]), start_ns)
+        markers = on_host[part.is_kind("step")[on_host]]
+        rows = np.unique(np.concatenate([markers, on_host[first], on_host[last]]))
+        chosen.append(part.take(rows).arrow)
+    begins = {rank: np.sort([*of.values()]) for rank, of in began.items()}
+    for part in events.parts(_OF_WINDOWS):
+        activities = np.flatnonzero(part.is_kind(*ACTIVITY_KINDS))
+        rank = part.ints("rank", UNKNOWN)[activities]
+        turn = np.zeros(len(activities), dtype=np.int64)
+        for number in np.unique(rank).tolist():
+            of_rank = rank == number
+            starts = part.start_ns[activities[of_rank]]
+            turn[of_rank] = np.searchsorted(begins.get(number, starts[:0]), starts, side="right")
+        rows = activities[_last_of_each(numbered(rank, turn), part.end_ns[activities])]
+        chosen.append(part.take(np.sort(rows)).arrow)
+    table = pa.concat_tables(chosen).unify_dictionaries()
+    return EventTable(table.sort_by("event_id").combine_chunks())
+
+
+def _first_of_each(keys: Ints) -> Ints:
+    """Return the first place of each key; keys are numbered from 0."""
+    first = np.empty(int(keys.max(initial=-1)) + 1, dtype=np.int64)
+    first[keys[::-1]] = np.arange(len(keys))[::-1]  # the last write is the first of its key
+    return first
+
+
+def _last_of_each(keys: Ints, end_ns: Ints) -> Ints:
+    """Return for each key the place that ends last, the first of several."""
+    latest = np.full(int(keys.max(initial=-1)) + 1, UNKNOWN)
+    np.maximum.at(latest, keys, end_ns)
+    last = np.flatnonzero(end_ns == latest[keys])
+    return last[_first_of_each(keys[last])]
+
+
+class Partitions:
+    """Rows of ``width`` int64 in files of a new folder ``path``, one a number."""
+
+    def __init__(self, path: Path, width: int) -> None:
+        with room_in(path.parent):
+            path.mkdir()
+        self._path, self._width = path, width
+        self.numbers: set[int] = set()
+
+    def add(self, numbers: Ints, *columns: Ints) -> None:
+        """Add rows of these columns, each to the part of its number; in a part they stay in order.
+
+        Raises:
+            LstmprofError: there is no room.
+        """
+        if not len(numbers):
+            return
+        order = np.argsort(numbers, kind="stable")
+        rows = np.stack(columns, axis=1)[order].astype(np.int64)
+        distinct, first = np.unique(numbers[order], return_index=True)
+        with room_in(self._path):
+            for number, part in zip(distinct.tolist(), np.split(rows, first[1:]), strict=True):
+                with (self._path / str(number)).open("ab") as file:
+                    file.write(part.tobytes())
+        self.numbers.update(distinct.tolist())
+
+    def columns(self, number: int) -> list[Ints]:
+        """The columns of the rows of this number, none or more."""
+        if number not in self.numbers:
+            return [np.empty(0, dtype=np.int64) for _ in range(self._width)]
+        rows = np.fromfile(self._path / str(number), dtype=np.int64).reshape(-1, self._width)
+        return list(np.ascontiguousarray(rows.T))
+
 
 #: Ids that are so near lie in one part.
 _NEAR = 2**10
@@ -110,7 +195,7 @@ class _Joined:
         self._external.add(self._number(external), rows, kinds, ranks, external)
 
     def _add_numbered(self, part: EventTable) -> bool:
-        """Add the ops that autograd numbered; whether one is a backward op."""
+        """Add the ops that autograd numbered; return whether one is a backward op."""
         number = part.ints("sequence_number", UNKNOWN)
         thread = part.ints("forward_thread", 0)
         rows = np.flatnonzero(part.is_kind("op") & (number >= 0))
@@ -130,7 +215,6 @@ class _Joined:
         self._ask_for_op(row[asks], kind[asks], rank[asks], external[asks])
 
     def _join_named_ops(self) -> None:
-        """Join activities without a launch to the ops that they name."""
         for part in self._events.parts(("event_id", "kind", "rank", "external_id")):
             external, rank = (part.ints(name, UNKNOWN) for name in ("external_id", "rank"))
             rows = np.flatnonzero(part.is_kind("op") & (external > 0))
@@ -145,7 +229,7 @@ class _Joined:
             self._move(row[op != NONE], row[op[op != NONE]])
 
     def _move(self, rows: Ints, to_rows: Ints) -> None:
-        """Let the events ``rows`` be of the batches that have ``to_rows``."""
+        """Assign events to the batches of ``to_rows``."""
         own, other = self._events.batch_of(rows), self._events.batch_of(to_rows)
         moves = own != other
         self.leavers.add(own[moves], rows[moves])
@@ -171,7 +255,7 @@ _OF_JOINS = (
 def _table(
     row: Ints, kind: Ints, rank: Ints, start_ns: Ints | None = None, **columns: Ints
 ) -> EventTable:
-    """Columns of some events, sorted, ``UNKNOWN`` for null; a row is as good as a start."""
+    """Make sorted columns of some events, ``UNKNOWN`` for null; a row number serves as start."""
     kinds = pa.DictionaryArray.from_arrays(pa.array(kind, pa.int32()), list(KINDS))
     nulls = pa.nulls(len(row), pa.int64())
     times = {"start_ns": row if start_ns is None else start_ns, "dur_ns": np.zeros_like(row)}
@@ -223,7 +307,6 @@ def _numbered_anew(events: StoredEvents, coded: pa.Table) -> EventTable:
 
 
 def _runs_at(events: EventTable, at_ns: int) -> Flags:
-    """Which of ``events`` are host events that have not ended before ``at_ns``."""
     return np.asarray((thread_ids(events) >= 0) & (events.end_ns >= at_ns), dtype=np.bool_)
 
 
@@ -251,7 +334,7 @@ class _Derived:
         self._of_guests.add(batches, rows, *(column[guests] for column in values))
 
     def _values(self, derived: EventTable, name: str, rows: Ints) -> Ints:
-        """A derived column as integers: rows of the whole table, steps, places among texts."""
+        """Return a derived column as integers: rows of the whole table, steps, text places."""
         if name in _TEXTS:
             codes, texts = derived.texts(name)
             self._texts[name] = texts or self._texts.get(name, [])

@@ -1,9 +1,9 @@
-"""The tables of an SQLite profile.
+"""The tables of a profile that is a database, read as columns; those of SQLite files.
 
-Only ordinary tables are read, by full scans or by a row's number: never a view, a trigger, a
-virtual or generated column or an index, so that no expression of the file's own runs
-(https://sqlite.org/security.html). A value of another type than asked for is unknown; text that is
-no UTF-8 is mended; a scan that yields more rows than the file has room for is damage.
+Profiles are untrusted. Only ordinary SQLite tables are read, by full scans or by row number: never
+a view, trigger, virtual or generated column or index, so that no expression of the file runs
+(https://sqlite.org/security.html). A value of an unexpected type is unknown; text that is not UTF-8
+is repaired; a scan that yields more rows than the file has room for is damage.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +20,54 @@ from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from lstmprof.errors import ProfileError
-from lstmprof.formats.cuda.tables import UNKNOWN, Ints, Tables
 from lstmprof.formats.raw_file import RawFile
+
+Ints = NDArray[np.int64]
+
+#: Stands for null in arrays of these readers, never in the events table.
+UNKNOWN = int(np.iinfo(np.int64).min)
+
+
+class Tables(ABC):
+    """The tables of a profile; ``columns`` has the readable columns of each."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> Mapping[str, frozenset[str]]:
+        """The columns of each table."""
+
+    @abstractmethod
+    def int_chunks(self, table: str, *names: str) -> Iterator[dict[str, Ints]]:
+        """Yield these columns, some rows at a time, like ``ints``."""
+
+    @abstractmethod
+    def text_chunks(self, table: str, name: str) -> Iterator[pa.Array]:
+        """Yield one column as Arrow arrays in the chunks of ``int_chunks``.
+
+        Other values than texts are null. A missing column yields nothing.
+        """
+
+    def ints(self, table: str, *names: str) -> dict[str, Ints]:
+        """Return these columns; ``UNKNOWN`` for missing columns and other values than integers."""
+        chunks = list(self.int_chunks(table, *names))
+        nothing = np.empty(0, np.int64)
+        return {name: np.concatenate([nothing, *(read[name] for read in chunks)]) for name in names}
+
+    def texts(self, table: str, name: str) -> list[str | None]:
+        """Return one column, None for other values than texts; empty if the column is missing."""
+        return [text for chunk in self.text_chunks(table, name) for text in chunk.to_pylist()]
+
+    def strings(self, table: str, key: str, value: str) -> dict[int, str]:
+        """Return a string table as texts by number; empty if the table is missing."""
+        if not {key, value} <= self.columns.get(table, frozenset()):
+            return {}
+        keys = self.ints(table, key)[key].tolist()
+        pairs = zip(keys, self.texts(table, value), strict=True)
+        return {number: text for number, text in pairs if text is not None}
+
 
 MAGIC = b"SQLite format 3\x00"
 #: The longest value that is read; names are shorter (a template's may have 100,000 characters).
@@ -38,7 +83,7 @@ _PAGE_SIZE, _PAGES = (16, 18), (28, 32)
 
 @dataclass(frozen=True)
 class Database(Tables):
-    """An open database; ``own_columns`` names those of each table that can be read."""
+    """An open database; ``own_columns`` has the readable columns of each table."""
 
     connection: sqlite3.Connection
     own_columns: Mapping[str, frozenset[str]]
@@ -50,22 +95,22 @@ class Database(Tables):
         return self.own_columns
 
     def int_chunks(self, table: str, *names: str) -> Iterator[dict[str, Ints]]:
-        """These columns, some rows at a time, as ``ints``."""
+        """Yield these columns, some rows at a time, like ``ints``."""
         return self._int_chunks(self.columns[table], names, f"{quoted(table)} NOT INDEXED")
 
     def pointed_ints(
         self, table: str, key: str, other: str, *names: str
     ) -> Iterator[dict[str, Ints]]:
-        """Of each row of ``table`` these columns of the row of ``other`` whose number is its key.
+        """Yield columns of the rows of ``other`` that the key of each row in ``table`` points to.
 
-        As many at a time as of ``int_chunks``; ``UNKNOWN`` where there is no such row.
+        Chunks are those of ``int_chunks``; ``UNKNOWN`` if there is no such row.
         """
         return self._int_chunks(self.columns[other], names, self._pointed(table, key, other))
 
     def pointed_texts(self, table: str, key: str, other: str, name: str) -> Iterator[pa.Array]:
-        """The same of one column, as ``text_chunks``.
+        """Yield one column like ``pointed_ints``, as ``text_chunks``.
 
-        Texts that are longer together than the file are damage: a row of each is pointed to once.
+        Texts that are together longer than the file are damage: each row is pointed to once.
         """
         exact = f"CASE WHEN typeof({quoted(name)}) = 'text' THEN {quoted(name)} END"
         texts = self._within(f"SELECT {exact} FROM {self._pointed(table, key, other)}")
@@ -81,7 +126,7 @@ class Database(Tables):
             yield text
 
     def text_at(self, table: str, name: str, number: int) -> str | None:
-        """The text in the row whose ``id`` is its number; None where there is none."""
+        """Return the text in the row with this ``id``, or None."""
         self._check_numbered(table)
         exact = f"CASE WHEN typeof({quoted(name)}) = 'text' THEN {quoted(name)} END"
         query = (
@@ -96,7 +141,7 @@ class Database(Tables):
         return f"{keys} LEFT JOIN {quoted(other)} AS other NOT INDEXED ON other.rowid = {_KEY}"
 
     def _check_numbered(self, table: str) -> None:
-        """Refuse a table of which a column is called as the number of a row is."""
+        """Refuse a table with a column that hides the row number."""
         if {"rowid", _KEY} & {name.lower() for name in self.columns[table]}:
             raise sqlite3.DatabaseError(f"table {table} has a column named rowid")
 
@@ -116,11 +161,11 @@ class Database(Tables):
             yield {name: read.get(name, absent) for name in names}
 
     def text_chunks(self, table: str, name: str) -> Iterator[pa.Array]:
-        """One column in Arrow's memory, some rows at a time, as many as of ``int_chunks``."""
+        """Yield one column as Arrow arrays in the chunks of ``int_chunks``."""
         return (pa.array(chunk, pa.string()) for chunk in self._values(table, name, "text"))
 
     def blobs(self, table: str, name: str) -> list[bytes | None]:
-        """One column, None where it holds no bytes; empty where there is no such column."""
+        """Return one column, None for other values than bytes; empty if the column is missing."""
         return [blob for chunk in self._values(table, name, "blob") for blob in chunk]
 
     def _values(self, table: str, name: str, type_: str) -> Iterator[list[Any]]:
@@ -142,7 +187,7 @@ class Database(Tables):
 
 
 def quoted(name: str) -> str:
-    """``name`` as an SQL identifier."""
+    """Quote ``name`` as an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -152,7 +197,7 @@ def is_sqlite(raw: RawFile) -> bool:
 
 
 def names(raw: RawFile, wanted: tuple[str, ...]) -> set[str]:
-    """The tables of an SQLite database; of a damaged one those of ``wanted`` that stand in it."""
+    """Return the tables of an SQLite database; if damaged, those of ``wanted`` that occur in it."""
     if not is_sqlite(raw):
         return set()
     try:
@@ -164,10 +209,10 @@ def names(raw: RawFile, wanted: tuple[str, ...]) -> set[str]:
 
 @contextlib.contextmanager
 def opened(raw: RawFile) -> Iterator[Database]:
-    """The database in ``raw``.
+    """Open the database in ``raw``.
 
     Raises:
-        ProfileError: it is cut short, or damaged where it is read.
+        ProfileError: the database is truncated or damaged.
     """
     _check_length(raw)
     try:
@@ -193,7 +238,7 @@ def _check_length(raw: RawFile) -> None:
 
 
 def _connected(path: Path) -> sqlite3.Connection:
-    """A connection that cannot write, and looks for no journal beside the file."""
+    """Connect read-only, without looking for a journal beside the file."""
     uri = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
     connection = sqlite3.connect(uri, uri=True)
     connection.text_factory = lambda value: value.decode("utf-8", errors="replace")
@@ -204,7 +249,7 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 
 def _columns(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
-    """The plain columns of each ordinary table; a view and a virtual table have no root page."""
+    """Return the plain columns of each ordinary table; views and virtual tables have no page."""
     listed = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage")
     columns = {}
     for (table,) in listed.fetchall():

@@ -1,24 +1,30 @@
-"""The events of a run as slices, with their arguments, and arrows from launches to activities."""
+"""The events of a run as Perfetto slices with arguments and arrows, and its device counters.
+
+Arrows point from launches to activities. Counters are a device's queue, the bandwidth of its
+copies and its busy share over time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.groups import numbered
+from lstmprof.events.intervals import Covered, Flags, Ints
 from lstmprof.events.narrow import Packed
 from lstmprof.events.schema import ACTIVITY_KINDS, PHASES
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import nesting_order, thread_ids
-from lstmprof.export.perfetto.packets import Packets, flows
-from lstmprof.export.perfetto.tracks import Track, Tracks
-from lstmprof.formats.perfetto import own
+from lstmprof.export.perfetto.trace_tracks import Packets, Track, Tracks, flows
+from lstmprof.formats.perfetto import writers
 
 #: What the slices are made from.
 READS = (
     *("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "launch_id"),
-    *("op_id", "category", *own.NUMBERS, *own.TEXTS),
+    *("op_id", "category", *writers.NUMBERS, *writers.TEXTS),
 )
 _OP = "op"
 #: What is shown of a device beside its activities.
@@ -96,21 +102,20 @@ class Slices:
         ]
 
     def _arguments(self, events: EventTable, rows: Ints) -> list[bytes]:
-        """The arguments of each row: those that are known."""
         op = events.rows_named("op_id")[rows]
         codes, names = events.texts("name")
         code_of_op = np.where(op == NONE, NONE, codes[op])
         of_ops = [names[code] if code >= 0 else None for code in code_of_op.tolist()]
         columns: list[list[bytes]] = []
-        columns.append(self._each(own.KIND, _texts(events, "kind", rows), self._text))
-        for column, name in own.NUMBERS.items():
+        columns.append(self._each(writers.KIND, _texts(events, "kind", rows), self._text))
+        for column, name in writers.NUMBERS.items():
             columns.append(self._each(name, _numbers(events, column, rows), self._number))
-        for column in own.TEXTS:
+        for column in writers.TEXTS:
             columns.append(self._each(column, _texts(events, column, rows), self._text))
         hosted = (thread_ids(events)[rows] != NONE).tolist()
         pids = zip(hosted, _numbers(events, "pid", rows), strict=True)
         beside = [None if on_thread else pid for on_thread, pid in pids]
-        columns.append(self._each(own.PID, beside, self._number))
+        columns.append(self._each(writers.PID, beside, self._number))
         columns.append(self._each(_OP, of_ops, self._text))
         return [b"".join(parts) for parts in zip(*columns, strict=True)]
 
@@ -173,3 +178,101 @@ def _phase(
 ) -> tuple[int | None, int, str, int, int]:
     step, place, start_ns, _ = phase
     return None if rank == UNKNOWN else rank, step, PHASES[place], start_ns, end_ns
+
+
+#: The busy share is told of so many equal parts of the time, none shorter than this.
+PARTS, LEAST_PART_NS = 1000, 10_000
+
+
+@dataclass(frozen=True)
+class Counter:
+    """A counter of one device."""
+
+    name: str
+    unit: str
+    at_ns: Ints
+    values: NDArray[np.int64] | NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Activities:
+    """The activities of one device; ``returned_ns`` of the launch, where it is ``launched``."""
+
+    rank: int | None
+    device: int
+    start_ns: Ints
+    end_ns: Ints
+    launched: Flags
+    returned_ns: Ints
+    copied_bytes: Ints  # ``NONE``: it is no copy, or its size unknown
+
+    def counters(self) -> Iterator[Counter]:
+        """Those of which something is known."""
+        if self.launched.any():
+            yield Counter("queue length", "activities", *_queue(self))
+        if (self.copied_bytes > 0).any():
+            yield Counter("bandwidth of copies", "GB/s", *_bandwidth(self))
+        if (self.end_ns > self.start_ns).any():
+            yield Counter("busy share", "%", *_busy_share(self))
+
+
+def activities(packed: Packed) -> Iterator[Activities]:
+    """Those of each device of each rank."""
+    rows = np.flatnonzero(packed.is_kind(*ACTIVITY_KINDS) & packed.known("device"))
+    ranked, rank, device = packed.known("rank"), packed.values("rank"), packed.values("device")
+    start, dur = packed.values("start_ns"), packed.values("dur_ns")
+    launch = packed.rows_named("launch_id")[rows]
+    returned = start[launch].astype(np.int64) + dur[launch]
+    is_copy, size = packed.is_kind("memcpy")[rows], packed.values("bytes")[rows].astype(np.int64)
+    group = numbered(*(c[rows].astype(np.int64) for c in (ranked, rank, device)))
+    for place in range(int(group.max(initial=NONE)) + 1):
+        own = np.flatnonzero(group == place)
+        first, begins = rows[own[0]], start[rows[own]].astype(np.int64)
+        yield Activities(
+            int(rank[first]) if ranked[first] else None,
+            int(device[first]),
+            begins,
+            begins + dur[rows[own]],
+            launch[own] != NONE,
+            returned[own],
+            np.where(is_copy, size, NONE)[own],
+        )
+
+
+def _queue(of: Activities) -> tuple[Ints, Ints]:
+    """Count enqueued activities that have not ended, like the launches table."""
+    enqueued = of.returned_ns[of.launched]
+    done = np.maximum(of.end_ns[of.launched], enqueued)
+    return _summed(enqueued, done, np.ones(len(done), dtype=np.int64))
+
+
+def _bandwidth(of: Activities) -> tuple[Ints, NDArray[np.float64]]:
+    """Return the summed bandwidth of the running copies in GB/s."""
+    told = (of.copied_bytes > 0) & (of.end_ns > of.start_ns)
+    start, end = of.start_ns[told], of.end_ns[told]
+    # in bytes per second, whole ones, so that the sum is 0 again when the last has ended
+    rate = np.rint(of.copied_bytes[told] / (end - start) * 1e9).astype(np.int64)
+    at_ns, values = _summed(start, end, rate)
+    return at_ns, values / 1e9
+
+
+def _busy_share(of: Activities) -> tuple[Ints, NDArray[np.float64]]:
+    """Return the busy share of each stretch of time in percent."""
+    first, last = int(of.start_ns.min()), int(of.end_ns.max())
+    length = max(-(-(last - first) // PARTS), LEAST_PART_NS)
+    begins = np.arange(first, last, length, dtype=np.int64)
+    ends = np.minimum(begins + length, last)
+    busy = Covered(of.start_ns, of.end_ns).within(begins, ends)
+    return np.append(begins, last), np.append(busy / (ends - begins) * 100, 0.0)
+
+
+def _summed(start: Ints, end: Ints, amounts: Ints) -> tuple[Ints, Ints]:
+    """Sum the ``amounts`` of what runs, at each instant of change."""
+    at_ns = np.concatenate([start, end])
+    change = np.concatenate([amounts, -amounts])
+    order = np.argsort(at_ns, kind="stable")
+    at_ns, value = at_ns[order], np.cumsum(change[order])
+    last = np.append(at_ns[1:] != at_ns[:-1], True)[: len(at_ns)]
+    at_ns, value = at_ns[last], value[last]
+    new = np.append(True, value[1:] != value[:-1])[: len(value)]
+    return at_ns[new], value[new]

@@ -1,0 +1,350 @@
+"""What a slice of a Perfetto trace is, by the program that wrote it, and lstmprof's own encoding.
+
+- ``lstmprof export``: a slice has its kind and columns as arguments. A thread's track has its rank,
+  process and number as JSON in its description, a stream's its rank. Facts about the profile as a
+  whole stand in the description of a track without slices.
+- Kineto's builder (pytorch/kineto, ``PerfettoTraceBuilder``): no categories; the ``args`` of its
+  JSON are one argument, ``metadata``, the inner text of that JSON. A device's process has its
+  number.
+- rocprofv3 (ROCm/rocprofiler-sdk, ``generatePerfetto.cpp``): the categories below; kernels and
+  copies on tracks that name agent and stream.
+- Any other writer with Kineto's categories: by name and arguments, as in Kineto's JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from lstmprof.errors import ProfileError, one_line
+from lstmprof.events import DeviceFacts, launch_config
+from lstmprof.events.schema import KINDS
+from lstmprof.formats import rows
+from lstmprof.formats.cuda.names import nvtx_range
+from lstmprof.formats.kineto import event_fields as kineto
+from lstmprof.formats.perfetto.slices import Outline, Slice, Track
+from lstmprof.formats.raw_file import json_value
+from lstmprof.formats.rocprofv3 import COPIES
+from lstmprof.formats.rows import Row
+
+#: The track that says what the profile says as a whole.
+FACTS_TRACK = "lstmprof"
+#: What is derived has tracks of these names; the ledger's go on with their device.
+STEPS, PHASES, LEDGER = "steps", "phases", "ledger: "
+DERIVED = (STEPS, PHASES)
+KIND = "kind"
+LAUNCH_CONFIG = "launch_config"
+#: Columns of the events table that are arguments, and what each is called.
+NUMBERS = {
+    "correlation_id": "correlation",
+    "external_id": "external id",
+    "graph_node_id": "graph node",
+    "bytes": "bytes",
+    "sequence_number": "sequence number",
+    "forward_thread": "forward thread",
+    "device": "device",
+    "stream": "stream",
+    "step": "step",
+}
+TEXTS = ("shapes", "dtypes", "op_name", LAUNCH_CONFIG, "phase", "family", "rule")
+#: Of what runs on no thread: its process.
+PID = "process"
+#: Columns where a number below 0 is none.
+_NATURAL = ("bytes", "sequence_number", "device", "stream")
+#: (column, argument, what a value of it means) of what is read again; the step is derived anew.
+_READ = tuple(
+    (column, name, rows.natural if column in _NATURAL else rows.int64)
+    for column, name in NUMBERS.items()
+    if column != "step"
+)
+_READ_TEXTS = ("op_name", "shapes", "dtypes")
+#: A job has no more ranks.
+_LAST_RANK = 2**31 - 1
+_FORMAT = re.compile(r"[a-z0-9_.]{1,40}")
+_NUMBER_LISTS = ("group_sizes",)
+_DEEPEST = 4
+_SPANS = "profiler_spans_ns"
+
+
+class Where(msgspec.Struct, omit_defaults=True):
+    """The owner of a track: ``thread`` is a host thread, ``counter`` the profile's own name."""
+
+    rank: int | None = None
+    pid: int | None = None
+    tid: int | None = None
+    thread: bool = False
+    device: int | None = None
+    counter: str | None = None
+    unit: str | None = None
+    allocator: str | None = None
+
+
+class Facts(msgspec.Struct, omit_defaults=True):
+    """Facts about a whole profile; its times count from ``origin_ns`` before the trace's 0."""
+
+    format: str
+    origin_ns: int = 0
+    device_names: dict[str, str] = {}
+    device_facts: dict[str, DeviceFacts] = {}
+    accelerators: list[str] = []
+    gpu_complaint: str | None = None
+    notes: list[str] = []
+    metadata: dict[str, Any] = {}
+
+
+def facts(path: object, description: str) -> Facts:
+    """Parse the facts from their track's description.
+
+    Raises:
+        ProfileError: the facts are damaged.
+    """
+    try:
+        said = msgspec.json.decode(description, type=Facts)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        fault = f"its track '{FACTS_TRACK}' is damaged"
+        raise ProfileError(path, fault, "export the run again") from error
+    if not _FORMAT.fullmatch(said.format) or abs(said.origin_ns) > rows.MAX_NS:
+        raise ProfileError(path, f"its track '{FACTS_TRACK}' is damaged", "export the run again")
+    return said
+
+
+def device_numbers(by_text: Mapping[str, Any]) -> dict[int, Any]:
+    """What is said of each device, by its number."""
+    numbers = {rows.natural(key): value for key, value in by_text.items()}
+    return {number: value for number, value in numbers.items() if number is not None}
+
+
+def where(description: str) -> Where:
+    """Parse a track's description; a damaged description gives an empty owner."""
+    try:
+        said = msgspec.json.decode(description or "{}", type=Where)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return Where()
+    known = said.rank is None or 0 <= said.rank <= _LAST_RANK
+    return Where(
+        said.rank if known else None,
+        rows.int64(said.pid),
+        rows.int64(said.tid),
+        said.thread,
+        rows.natural(said.device),
+        *(
+            None if text is None else rows.clean(text)
+            for text in (said.counter, said.unit, said.allocator)
+        ),
+    )
+
+
+def is_drawn(track: Track) -> bool:
+    """Return whether ``track`` shows derived data: the ledger, the steps or the phases."""
+    return track.tid is None and (track.name.startswith(LEDGER) or track.name in DERIVED)
+
+
+def row(slice_: Slice, place: Where) -> Row | None:
+    """Return the row of a slice on a track of ``place``; None if it has no kind."""
+    said = slice_.arguments
+    kind = said.get(KIND)
+    if kind not in KINDS:
+        return None
+    known: dict[str, Any] = {c: meaning(said[name]) for c, name, meaning in _READ if name in said}
+    for name in _READ_TEXTS:
+        if isinstance(said.get(name), str):
+            known[name] = said[name]
+    launched_with = said.get(LAUNCH_CONFIG)
+    config = launch_config.read(launched_with) if isinstance(launched_with, str) else None
+    if config and kind == "kernel":
+        known[LAUNCH_CONFIG] = launch_config.encoded(config)
+    pid = place.pid if place.thread else rows.int64(said.get(PID))
+    return Row(kind, slice_.name, slice_.start_ns, slice_.dur_ns, pid, place.tid, **known)
+
+
+def metadata(said: Mapping[str, Any], moved_ns: int, depth: int = 0) -> dict[str, Any]:
+    """Return the metadata fields that profiles have, with spans ``moved_ns`` later."""
+    known: dict[str, Any] = {}
+    for key, value in said.items():
+        if key == _SPANS:
+            spans = (pair for pair in value if _is_span(pair)) if isinstance(value, list) else ()
+            known[key] = [[start + moved_ns, end + moved_ns] for start, end in spans]
+        elif key in _NUMBER_LISTS:
+            listed = value if isinstance(value, list) else []
+            known[key] = [number for number in listed if rows.positive(number)]
+        elif isinstance(value, dict):
+            if depth < _DEEPEST:
+                known[key] = metadata(value, 0, depth + 1)
+        elif isinstance(value, list):
+            known[key] = [_clean(each) for each in value if _is_plain(each)]
+        elif _is_plain(value):
+            known[key] = _clean(value)
+    return known
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+def _clean(value: Any) -> Any:
+    return one_line(rows.clean(value)) if isinstance(value, str) else value
+
+
+def _is_span(value: Any) -> bool:
+    pair: Sequence[Any] = value if isinstance(value, list) else ()
+    return len(pair) == 2 and all(
+        isinstance(n, int) and not isinstance(n, bool) and abs(n) <= rows.MAX_NS for n in pair
+    )
+
+
+#: The process of a trace that Kineto's builder wrote.
+KINETO = "Kineto Trace"
+#: rocprofv3's categories: those that are read, and those that its JSON's reader leaves out too.
+_HIP, _MARKER, _KERNEL, _COPY = "hip_api", "marker_api", "kernel_dispatch", "memory_copy"
+ROCPROF = frozenset((_HIP, _MARKER, _KERNEL, _COPY))
+ROCPROF_UNREAD = frozenset(
+    (
+        *("hsa_api", "rccl_api", "memory_allocation", "scratch_memory"),
+        *("rocdecode_api", "rocjpeg_api", "openmp"),
+    )
+)
+#: Copies have the track of a thread where the version tells of no streams.
+_AGENT = re.compile(
+    r"(?:COMPUTE|COPY to) \D*\[(\d{1,9})\] (?:(?:STREAM|QUEUE) \[(\d{1,18})\]|THREAD )"
+)
+_LAST_NUMBER = re.compile(r"(\d{1,9})\D*$")
+_MOST_DIGITS = 64
+_GPU_PROCESS = re.compile(r"\[GPU \d+\]$")
+
+
+@dataclass(frozen=True)
+class Place:
+    """The place of a track: a host thread, or a device's stream by its names."""
+
+    pid: int | None
+    tid: int | None
+    agent: int | None = None
+    stream: int | None = None
+    is_gpu: bool = False
+    is_process: bool = False
+
+
+class Places:
+    """The places of all tracks; ``devices`` are the numbers of rocprofv3's GPUs."""
+
+    def __init__(self, outline: Outline) -> None:
+        self._outline = outline
+        self._known: dict[int, Place] = {}
+        pids = {track.pid for track in outline.tracks.values() if track.pid is not None}
+        self.only_pid = pids.pop() if len(pids) == 1 else None
+        agents = (_AGENT.match(t.name) for t in outline.tracks.values() if "(GPU)" in t.name)
+        numbers = sorted({int(named[1]) for named in agents if named})
+        self.devices = {agent: device for device, agent in enumerate(numbers)}
+
+    def of(self, track: int) -> Place:
+        """Where ``track`` lies."""
+        if track not in self._known:
+            self._known[track] = _place(list(self._outline.above(track)))
+        return self._known[track]
+
+
+def _place(above: list[Track]) -> Place:
+    pid = next((track.pid for track in above if track.pid is not None), None)
+    tid = next((track.tid for track in above if track.tid is not None), None)
+    named = next((m for m in (_AGENT.match(track.name) for track in above) if m), None)
+    return Place(
+        pid,
+        tid,
+        int(named[1]) if named else None,
+        rows.natural(named[2]) if named and named[2] else None,
+        any("(GPU)" in t.name if named else _GPU_PROCESS.search(t.name) for t in above),
+        bool(above) and above[0].process is not None,
+    )
+
+
+def kineto_event(slice_: Slice, place: Place, builder: bool) -> dict[str, Any]:
+    """Make an event of Kineto's JSON; ``builder``: Kineto's own builder wrote it."""
+    said = _unfolded(slice_.arguments) if builder else slice_.arguments
+    category = slice_.category or (_category(slice_.name, said, place) if builder else "")
+    if category == "operator" and "correlation_id" in said:  # an op's is the op's own
+        said = {**said, "External id": said["correlation_id"], "correlation": None}
+    event = {"cat": category, "name": slice_.name, "pid": place.pid, "tid": place.tid}
+    return {**event, "args": said}
+
+
+def _unfolded(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that Kineto's builder folds into one."""
+    said = {name: value for name, value in arguments.items() if name != "metadata"}
+    folded = arguments.get("metadata")
+    if isinstance(folded, str):
+        try:
+            inside = json_value(("{" + folded + "}").encode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            inside = None
+        said |= inside if isinstance(inside, dict) else {}
+    if "correlation_id" in said:
+        said.setdefault("correlation", said["correlation_id"])
+    return said
+
+
+def _category(name: str, said: Mapping[str, Any], place: Place) -> str:
+    """Return the category that Kineto's JSON has, inferred from name and arguments."""
+    if "grid" in said or "registers per thread" in said:
+        return "kernel"
+    for beginning, category in (("Memcpy", "gpu_memcpy"), ("Memset", "gpu_memset")):
+        if name.startswith(beginning) and "device" in said:
+            return category
+    if "cbid" in said or "cid" in said:
+        return "cuda_runtime"
+    if "Python id" in said:
+        return "python_function"
+    if "wait_on_stream" in said or name.endswith(" Sync"):
+        return "cuda_sync"
+    if place.is_process:
+        return kineto.PROFILER_SPAN
+    if place.is_gpu:
+        return "gpu_user_annotation"
+    return "overhead" if (place.pid or 0) < 0 else "operator"
+
+
+def rocprof_row(slice_: Slice, place: Place, places: Places) -> Row | None:
+    """Return the row of a rocprofv3 slice; None for what its JSON's reader skips too."""
+    said, name = slice_.arguments, slice_.name
+    timed = (slice_.start_ns, slice_.dur_ns)
+    pid = places.only_pid if place.pid is None else place.pid
+    tid = rows.natural(said.get("tid"))
+    correlation = rows.positive(said.get("corr_id"))
+    if slice_.category == _HIP:
+        if name.startswith("__hip"):
+            return None
+        return Row("runtime", name, *timed, pid=pid, tid=tid, correlation_id=correlation)
+    if slice_.category == _MARKER:
+        if name.startswith("roctx") or not slice_.dur_ns:
+            return None
+        told = nvtx_range(name)
+        row = Row(told.kind, told.name, *timed, pid=pid, tid=tid)
+        return row._replace(external_id=told.external_id, shapes=told.shapes)
+    device = places.devices.get(place.agent) if place.agent is not None and place.is_gpu else None
+    is_copy = slice_.category == _COPY
+    if is_copy and device is None:
+        device = _source(said.get("src_agent"), places)
+    direction = COPIES.get(name.removeprefix("MEMORY_COPY_"))
+    if device is None or (is_copy and direction is None):
+        return None
+    return Row(
+        "memcpy" if is_copy else "kernel",
+        f"Memcpy {direction}" if is_copy else name.removesuffix(".kd"),
+        *timed,
+        pid=pid,
+        device=device,
+        stream=place.stream,
+        correlation_id=correlation,
+        bytes=rows.natural(said.get("copy_bytes")) if is_copy else None,
+    )
+
+
+def _source(agent: Any, places: Places) -> int | None:
+    """Return a copy's source GPU: by its agent (``Agent-4`` or 4), or the only GPU."""
+    number = _LAST_NUMBER.search(str(agent)[:_MOST_DIGITS])
+    if number and int(number[1]) in places.devices:
+        return places.devices[int(number[1])]
+    return 0 if len(places.devices) == 1 else None

@@ -1,0 +1,433 @@
+"""Read AMD's rocpd: the SQLite database of rocprofv3 since ROCm 7 (``--output-format rocpd``).
+
+Each process has its own tables, named by its guid: ``rocpd_region_00003fdc_92cb_…``. A file of
+rocprofv3 has one process, a file of ``rocpd merge`` several. Rows point to the ``id`` of other
+rows: a region to its thread and to the string that is its name, a kernel to its symbol and agent,
+both to their row of ``rocpd_event``. Strings and events are looked up in chunks and not kept.
+The notes in ``rocprofv3`` about its JSON apply here too. Instants, and so calls of zero length,
+stand in a table that is not read.
+
+Source: source/share/rocprofiler-sdk-rocpd and source/lib/output/generateRocpd.cpp of
+ROCm/rocprofiler-sdk, its schema 3.0.0 to 3.0.5, and 13 published databases of schema 3 with kernels
+and HIP calls; copies, ranges, graphs and merged files follow the source alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.errors import ProfileError, one_line
+from lstmprof.events import DeviceFacts, Profile, launch_config
+from lstmprof.events.groups import Groups
+from lstmprof.formats import rocprofv3, rows
+from lstmprof.formats.cuda import database_tables
+from lstmprof.formats.cuda.database_tables import UNKNOWN, Database, Ints
+from lstmprof.formats.cuda.events import (
+    Batch,
+    CudaEvents,
+    constant,
+    gathered,
+    named,
+    natural,
+    positive,
+)
+from lstmprof.formats.cuda.names import nvtx_ranges
+from lstmprof.formats.raw_file import RawFile, json_value
+from lstmprof.formats.rocprofv3 import COPIES
+
+#: What of an event's row in ``rocpd_event`` is read.
+_OF_EVENT = ("category_id", "stack_id")
+#: So many of the strings that were asked for are kept.
+_KEPT_STRINGS = 4096
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU of the machine; ``index`` is its node's number."""
+
+    index: int
+    name: str
+    facts: DeviceFacts
+
+
+class Process:
+    """One process: the tables whose names end with ``suffix``."""
+
+    def __init__(self, database: Database, suffix: str) -> None:
+        self._database, self._suffix = database, suffix
+        self.pids = self._numbers("info_process", "pid")
+        self.machines = set(self._numbers("info_process", "nid").values())
+        self.tids = self._numbers("info_thread", "tid")
+        self.string = functools.lru_cache(_KEPT_STRINGS)(self._string)
+
+    def chunks(self, table: str, *columns: str) -> Iterator[Mapping[str, Ints]]:
+        """Yield these columns of a table, some rows at a time; nothing if the table is missing.
+
+        The columns ``category_id`` (the kind of event) and ``stack_id`` (common to a call and its
+        launches) of the row's ``event_id`` are added.
+        """
+        own, events = self._table(table), self._table("event")
+        if own not in self._database.columns:
+            return
+        scans = self._database.int_chunks(own, *columns, "event_id")
+        if not self._points_to(own, events):
+            yield from ({**dict.fromkeys(_OF_EVENT, _unknown(read)), **read} for read in scans)
+            return
+        found = self._database.pointed_ints(own, "event_id", events, "id", *_OF_EVENT)
+        for read, event in zip(scans, found, strict=True):
+            is_its = event["id"] == read["event_id"]
+            of_event = {name: np.where(is_its, event[name], UNKNOWN) for name in _OF_EVENT}
+            yield {**of_event, **read}
+
+    def extdata(self, table: str) -> Iterator[list[str | None]]:
+        """Yield the extra JSON of each row's event, if any, in the chunks of ``chunks``."""
+        own, events = self._table(table), self._table("event")
+        if self._points_to(own, events):
+            chunks = self._database.pointed_texts(own, "event_id", events, "extdata")
+            yield from (texts.to_pylist() for texts in chunks)
+
+    def _points_to(self, own: str, events: str) -> bool:
+        columns = self._database.columns
+        has_events = {"id", "extdata"} <= columns.get(events, frozenset())
+        return has_events and "event_id" in columns.get(own, ())
+
+    def _string(self, number: int) -> str | None:
+        table = self._table("string")
+        if {"id", "string"} <= self._database.columns.get(table, frozenset()) and number >= 0:
+            return self._database.text_at(table, "string", number)
+        return None
+
+    @cached_property
+    def kernel_names(self) -> dict[int, str]:
+        """Return readable kernel names by number."""
+        table = self._table("info_kernel_symbol")
+        names = {
+            **self._database.strings(table, "id", "kernel_name"),
+            **{n: name for n, name in self._texts(table, "display_name") if name},
+        }
+        return {number: name.removesuffix(".kd") for number, name in names.items() if name}
+
+    @cached_property
+    def gpus(self) -> dict[int, Gpu]:
+        """Return the GPUs by agent number."""
+        table = self._table("info_agent")
+        if table not in self._database.columns:
+            return {}
+        indexes = self._numbers("info_agent", "absolute_index")
+        names = {
+            **self._database.strings(table, "id", "name"),
+            **{n: name for n, name in self._texts(table, "product_name") if name},
+        }
+        facts = dict(self._texts(table, "extdata"))
+        return {
+            agent: Gpu(indexes[agent], names.get(agent) or "AMD GPU", _facts(facts.get(agent)))
+            for agent, type_ in self._texts(table, "type")
+            if type_ == "GPU" and agent in indexes
+        }
+
+    def _table(self, name: str) -> str:
+        return f"rocpd_{name}{self._suffix}"
+
+    def _numbers(self, table: str, column: str) -> dict[int, int]:
+        """Return the values of a column by ``id``, if 0 or more."""
+        read = self.chunks(table, "id", column)
+        pairs = (zip(c["id"].tolist(), c[column].tolist(), strict=True) for c in read)
+        return {key: number for chunk in pairs for key, number in chunk if min(key, number) >= 0}
+
+    def _texts(self, table: str, column: str) -> list[tuple[int, str]]:
+        return list(self._database.strings(table, "id", column).items())
+
+
+def _unknown(read: Mapping[str, Ints]) -> Ints:
+    return np.full(len(read["event_id"]), UNKNOWN)
+
+
+def message(extdata: str | None) -> str | None:
+    """Return the text of a ROCTx range, or None."""
+    text = _object(extdata).get("message")
+    return rows.clean(text) if isinstance(text, str) and text else None
+
+
+def _facts(extdata: str | None) -> DeviceFacts:
+    said = _object(extdata)
+    return rows.device_facts(None, None, said.get("cu_count"), said.get("wave_front_size"))
+
+
+def _object(text: str | None) -> Mapping[str, Any]:
+    try:
+        value = json_value((text or "{}").encode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+_TIMES = ("start", "end", "pid")
+_GRID = ("grid_size_x", "grid_size_y", "grid_size_z")
+_BLOCK = ("workgroup_size_x", "workgroup_size_y", "workgroup_size_z")
+_OF_LAUNCH = (*_GRID, *_BLOCK, "group_segment_size")
+
+
+class Events:
+    """The events of ``process``; ``devices`` are GPU numbers by node number.
+
+    ``left_out`` counts the events so far without a name or a device.
+    """
+
+    def __init__(self, process: Process, devices: Mapping[int, int]) -> None:
+        self._process = process
+        self._devices = {agent: devices[gpu.index] for agent, gpu in process.gpus.items()}
+        self.left_out = 0
+
+    def activities(self) -> Iterator[Batch]:
+        """Yield kernels and copies."""
+        yield from self._kernels()
+        yield from self._copies()
+
+    def regions(self) -> Iterator[Batch]:
+        """Yield HIP calls and ROCTx ranges, without those of HSA, RCCL and the compiler."""
+        extdata = self._process.extdata("region")
+        for read in self._process.chunks("region", *_TIMES, "tid", "name_id"):
+            self.left_out += int((read["category_id"] == UNKNOWN).sum())
+            tid = _looked_up(read["tid"], self._process.tids)
+            yield self._calls({**self._launched(read), "tid": tid}, read)
+            yield self._ranges({**self._timed(read), "tid": tid}, read, next(extdata, []))
+
+    def _calls(self, ints: Mapping[str, Ints], read: Mapping[str, Ints]) -> Batch:
+        is_call = self._says(read["category_id"], _is_of_hip)
+        name = named(read["name_id"][is_call], self._process.string)
+        texts = {"kind": constant("runtime", len(name)), "name": name}
+        return self._known(Batch({n: values[is_call] for n, values in ints.items()}, texts))
+
+    def _ranges(
+        self, ints: Mapping[str, Ints], read: Mapping[str, Ints], extdata: Sequence[str | None]
+    ) -> Batch:
+        """Return the ROCTx ranges among the regions, without those that have no text."""
+        is_marker = self._says(read["category_id"], lambda text: "MARKER" in text)
+        is_range = is_marker & self._says(read["category_id"], lambda text: "RANGE" in text)
+        others = np.flatnonzero(is_marker & ~is_range)
+        is_range[others] = self._says(read["name_id"][others], lambda text: "Range" in text)
+        places = np.flatnonzero(is_range)
+        said = [message(extdata[i]) if extdata else None for i in places.tolist()]
+        names = read["name_id"][places].tolist()
+        said = [text or self._own(name) for text, name in zip(said, names, strict=True)]
+        has_text = np.array([text is not None for text in said], np.bool_)
+        self.left_out += int((~has_text).sum())
+        texts = pa.array([text for text in said if text is not None], pa.string())
+        kept = places[has_text]
+        return nvtx_ranges({name: values[kept] for name, values in ints.items()}, texts)
+
+    def _own(self, name_id: int) -> str | None:
+        """Return a region's name if it is the text of a range (since 2026), not of a call."""
+        name = self._process.string(name_id)
+        return None if name is None or name.startswith("roctx") else name or None
+
+    def _says(self, numbers: Ints, is_meant: Callable[[str], bool]) -> np.ndarray:
+        distinct, codes = np.unique(numbers, return_inverse=True)
+        texts = [self._process.string(number) or "" for number in distinct.tolist()]
+        return np.array([is_meant(text) for text in texts], np.bool_)[codes]
+
+    def _kernels(self) -> Iterator[Batch]:
+        columns = (*_TIMES, "agent_id", "kernel_id", "stream_id", "queue_id", "graph_node_id")
+        for read in self._process.chunks("kernel_dispatch", *columns, *_OF_LAUNCH):
+            has_stream = read["stream_id"] != UNKNOWN
+            ints = {
+                **self._launched(read),
+                "device": _looked_up(read["agent_id"], self._devices),
+                "stream": natural(np.where(has_stream, read["stream_id"], read["queue_id"])),
+                "graph_node_id": positive(read["graph_node_id"]),
+            }
+            name = named(read["kernel_id"], self._process.kernel_names.get)
+            texts = {"kind": constant("kernel", len(name)), "name": name}
+            yield self._known(Batch(ints, {**texts, "launch_config": _launch_configs(read)}))
+
+    def _copies(self) -> Iterator[Batch]:
+        columns = (*_TIMES, "name_id", "dst_agent_id", "src_agent_id", "size", "stream_id")
+        for read in self._process.chunks("memory_copy", *columns, "graph_node_id"):
+            target = _looked_up(read["dst_agent_id"], self._devices)
+            source = _looked_up(read["src_agent_id"], self._devices)
+            ints = {
+                **self._launched(read),
+                "device": np.where(target == UNKNOWN, source, target),
+                "stream": natural(read["stream_id"]),
+                "graph_node_id": positive(read["graph_node_id"]),
+                "bytes": np.where(read["size"] >= 0, read["size"], UNKNOWN),
+            }
+            name = named(read["name_id"], self._copy_name)
+            yield self._known(Batch(ints, {"kind": constant("memcpy", len(name)), "name": name}))
+
+    def _copy_name(self, number: int) -> str | None:
+        direction = (self._process.string(number) or "").removeprefix("MEMORY_COPY_")
+        return f"Memcpy {COPIES[direction]}" if direction in COPIES else None
+
+    def _timed(self, read: Mapping[str, Ints]) -> dict[str, Ints]:
+        pid = positive(_looked_up(read["pid"], self._process.pids))
+        return {"start_ns": read["start"], "end_ns": read["end"], "pid": pid}
+
+    def _launched(self, read: Mapping[str, Ints]) -> dict[str, Ints]:
+        return {**self._timed(read), "correlation_id": positive(read["stack_id"])}
+
+    def _known(self, batch: Batch) -> Batch:
+        """Keep events with a name, and activities with a device."""
+        is_known = batch.texts["name"].is_valid().to_numpy(zero_copy_only=False)
+        if "device" in batch.ints:
+            is_known = is_known & (batch.ints["device"] != UNKNOWN)
+        self.left_out += int((~is_known).sum())
+        return batch.only(is_known)
+
+
+def _is_of_hip(category: str) -> bool:
+    return "HIP_" in category and "_API" in category and "COMPILER" not in category
+
+
+def _looked_up(keys: Ints, numbers: Mapping[int, int]) -> Ints:
+    distinct, codes = np.unique(keys, return_inverse=True)
+    return np.array([numbers.get(key, UNKNOWN) for key in distinct.tolist()], np.int64)[codes]
+
+
+def _launch_configs(read: Mapping[str, Ints]) -> pa.DictionaryArray:
+    """Return each kernel's launch configuration; HSA counts the grid in threads."""
+    columns = [read[name] for name in _OF_LAUNCH]
+    group = Groups(*columns)
+    distinct = zip(*(column[group.first].tolist() for column in columns), strict=True)
+    texts = pa.array([_launch_config(*numbers) for numbers in distinct], pa.string())
+    return texts.dictionary_encode().take(pa.array(group.of))
+
+
+def _launch_config(*numbers: int) -> str | None:
+    grid, block, shared = numbers[:3], numbers[3:6], numbers[6]
+    has_block, has_grid = min(block) > 0, min(*grid, *block) > 0
+    sizes = zip(grid, block, strict=True)
+    return launch_config.text(
+        {
+            "grid": [-(-threads // of_block) for threads, of_block in sizes] if has_grid else None,
+            "block": list(block) if has_block else None,
+            "shared_bytes": shared if shared >= 0 else None,
+        }
+    )
+
+
+_OWN = ("rocpd_kernel_dispatch", "rocpd_memory_copy", "rocpd_region")
+#: Of rocmProfileData (``rpd``), whose tables begin alike and are others.
+_RPD = frozenset(("rocpd_api", "rocpd_op"))
+_SCHEMA = "3"
+_JSON = "record with rocprofv3 --runtime-trace --output-format json"
+_EACH = "give each .db file separately"
+
+
+def recognises(raw: RawFile) -> bool:
+    """Whether ``raw`` is an SQLite database with tables that begin with ``rocpd_``."""
+    return any(name.startswith("rocpd_") for name in database_tables.names(raw, _OWN))
+
+
+def read(raw: RawFile) -> Profile:
+    """Read the profile in a rocpd database.
+
+    Raises:
+        ProfileError: the database is damaged, of another schema or of several machines, or has no
+        kernel, copy, call or range.
+    """
+    with database_tables.opened(raw) as database:
+        return _profile(raw.path, database)
+
+
+def _profile(path: Path | str, database: Database) -> Profile:
+    _check_tables(path, database)
+    processes = [Process(database, suffix) for suffix in _suffixes(database)]
+    _check_processes(path, processes)
+    gpus = _numbered(processes)
+    numbers = {gpu.index: number for number, gpu in enumerate(gpus)}
+    parts = [Events(process, numbers) for process in processes]
+    recorded = _events(parts)
+    left_out = recorded.untimed + sum(part.left_out for part in parts)
+    notes = tuple(rocprofv3.notes(left_out))
+    if recorded.origin_ns is None or recorded.columns is None:
+        why = f" ({notes[-1]})" if left_out else ""
+        raise ProfileError(path, rocprofv3.NOTHING + why, rocprofv3.NEXT_STEP)
+    names = {number: gpu.name for number, gpu in enumerate(gpus)}
+    return Profile(
+        format="rocprofv3",
+        base_ns=None,
+        events=rows.moved(recorded.columns, recorded.origin_ns),
+        device_names=names,
+        device_facts={number: gpu.facts for number, gpu in enumerate(gpus) if gpu.facts},
+        accelerators=tuple(dict.fromkeys(names.values())),
+        notes=notes,
+    )
+
+
+def _events(parts: Sequence[Events]) -> CudaEvents:
+    return gathered(
+        busy=itertools.chain.from_iterable(part.activities() for part in parts),
+        calls=itertools.chain.from_iterable(part.regions() for part in parts),
+        ranges=(),
+        others=(),
+        last_times=tuple,
+    )
+
+
+def _suffixes(database: Database) -> list[str]:
+    """Return the table suffix of each process, empty for tables without a guid."""
+    named = [(own, table) for own in _OWN for table in database.columns if table.startswith(own)]
+    endings = {table.removeprefix(own) for own, table in named}
+    return sorted(ending for ending in endings if not ending or ending.startswith("_"))
+
+
+def _check_tables(path: Path | str, database: Database) -> None:
+    """Raise if the tables have another schema.
+
+    Raises:
+        ProfileError: the tables are rocmProfileData's, or of another version of the schema.
+    """
+    if _RPD & database.columns.keys():
+        raise ProfileError(
+            path, "is a rocmProfileData database, which lstmprof does not read", _JSON
+        )
+    for suffix in _suffixes(database):
+        version = _schema_version(database, f"rocpd_metadata{suffix}")
+        if version is not None and version.split(".")[0] != _SCHEMA:
+            what = f"is a rocpd database of schema {one_line(version)[:24]}"
+            raise ProfileError(path, f"{what}; lstmprof reads schema {_SCHEMA}", _JSON)
+    for table, columns in database.columns.items():
+        if table.startswith(_OWN) and not {"start", "end"} <= columns:
+            what = f"its table {one_line(table)[:80]} has no columns start and end"
+            raise ProfileError(path, what, _JSON)
+
+
+def _schema_version(database: Database, table: str) -> str | None:
+    if not {"tag", "value"} <= database.columns.get(table, frozenset()):
+        return None
+    pairs = zip(database.texts(table, "tag"), database.texts(table, "value"), strict=True)
+    return dict(pairs).get("schema_version")
+
+
+def _check_processes(path: Path | str, processes: Sequence[Process]) -> None:
+    """Raise if the processes' times or numbers are ambiguous.
+
+    Raises:
+        ProfileError: the processes ran on several machines with different clocks, or two have the
+        same number, as in containers.
+    """
+    machines = {nid for process in processes for nid in process.machines}
+    if len(machines) > 1:
+        what = f"has processes of {len(machines)} machines, whose clocks differ"
+        raise ProfileError(path, what, _EACH)
+    pids = Counter(pid for process in processes for pid in process.pids.values())
+    twice = [pid for pid, count in pids.items() if count > 1]
+    if twice:
+        raise ProfileError(path, f"has two processes with the id {twice[0]}", _EACH)
+
+
+def _numbered(processes: Sequence[Process]) -> list[Gpu]:
+    """Return the machine's GPUs by node; every process lists each GPU."""
+    gpus = {gpu.index: gpu for process in processes for gpu in process.gpus.values()}
+    return [gpus[index] for index in sorted(gpus)]
