@@ -46,6 +46,7 @@ from lstmprof.runs.records import (
     Peaks,
     RecordingInfo,
     Sampling,
+    ScriptLine,
     ThreadTime,
     WorkloadInfo,
 )
@@ -208,6 +209,14 @@ class RunInfo(_Record, frozen=True):
     sampling: Annotated[
         tuple[Sampling, ...] | None,
         _fact("sampled pass of each round, JSON", "--sampler was not given"),
+    ] = None
+    script_lines: Annotated[
+        tuple[ScriptLine, ...] | None,
+        _fact(
+            "lines of your script, outside a framework, on which a few steps after the timed ones "
+            "spent 5 % or more, by samples, JSON",
+            "it is no run of your own code, or the training ended before",
+        ),
     ] = None
     timing_cpu_energy_j: Annotated[
         _Real,

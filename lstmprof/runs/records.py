@@ -125,3 +125,17 @@ class Sampling(Record, frozen=True):
     steps: Annotated[Int, fact("steps that it saw", "it did not run")] = None
     samples: Annotated[Int, fact("of threads that did not wait", "it did not run")] = None
     reason: Annotated[Text, fact("why it did not run", "it did")] = None
+
+
+class ScriptLine(Record, frozen=True):
+    """A place in the user's script, outside a framework, and its share of the sampled steps.
+
+    ``call``: the function that is called there; None for a function that calls no framework.
+    The garbage collector has no file.
+    """
+
+    file: Text = None
+    line: Int = None
+    function: Text = None
+    call: Text = None
+    share: Real = None

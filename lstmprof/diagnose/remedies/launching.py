@@ -7,7 +7,7 @@ import re
 from lstmprof import implementations
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.causes import MEMORY
-from lstmprof.diagnose.certainty.pair import layer_in_words
+from lstmprof.diagnose.certainty.pair import layer_in_words, layers_explain
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.findings.counts import counted
 from lstmprof.diagnose.remedies.cells import form_of
@@ -165,7 +165,7 @@ def xla(f: Finding) -> Match | None:
         unmeasured = ": gain unknown" if on_cpu else ""
         return Match(fix=f"compile the step with XLA (capture --xla){unmeasured}")
     saves = series_of_launches(f)
-    in_loop = on_cpu and form_of(profile) == LOOP
+    in_loop = on_cpu and form_of(profile) == LOOP and layers_explain(f)
     if (saves is None and not in_loop) or times_called(profile, _NOT_XLA):
         return None
     launches = count(counted(profile, "launches"))
