@@ -19,12 +19,14 @@ from lstmprof.diagnose.certainty.pair import (
     counts_in_words,
     in_words,
     layer_in_words,
+    layers_explain,
     span_of,
     structure_in_words,
 )
 from lstmprof.diagnose.findings import NAMED_SHARE, Difference, Finding, lengths, wait_of
 from lstmprof.diagnose.findings.because import because, pace
 from lstmprof.diagnose.remedies import Advice, of_most
+from lstmprof.diagnose.script_lines import line_of
 from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.numbers import in_prose, milliseconds, percent
 
@@ -209,7 +211,10 @@ def verdict_of(
     evidence = "" if named is None else _evidence(named, slow)
     mends_cause = of_most(given, whole_ns, named) if outcome.state != "none" else None
     cause = mends_cause.cause if mends_cause else _cause(fast, slow, outcome, evidence)
-    if cause and mends_cause is None:
+    line = "" if named is None or fast is not None else line_of(named)
+    if line:
+        cause = f"{cause}: {line}" if mends_cause else line
+    elif cause and mends_cause is None:
         mends_cause = next((fix for fix in given if fix.seen and cause.startswith(fix.seen)), None)
 
     def order(fix: Advice) -> tuple[bool, int, int]:
@@ -277,7 +282,7 @@ def _cause(fast: StepProfile | None, slow: StepProfile, outcome: Outcome, eviden
     """
     if fast is None:
         calls = layer_in_words(slow)
-        return calls if "cell" in calls.lower() else ""
+        return calls if "cell" in calls.lower() and layers_explain(outcome.cause) else ""
     differ = structure_in_words(fast, slow)
     counts = counts_in_words(fast, slow)
     beside = outcome.cause is not None and outcome.cause.kind in _NOT_BY_COUNT

@@ -108,6 +108,20 @@ class Peaks(Record, frozen=True):
     )
 
 
+class ScriptLine(Record, frozen=True):
+    """A place in the user's script, outside a framework, and its share of the sampled steps.
+
+    ``call`` is the function that is called there; None if the function calls no framework. The
+    garbage collector has no file.
+    """
+
+    file: Text = None
+    line: Int = None
+    function: Text = None
+    call: Text = None
+    share: Real = None
+
+
 class ThreadTime(Record, frozen=True):
     """The CPU time of one thread in the timed iterations of a round (``capture.worker.threads``).
 

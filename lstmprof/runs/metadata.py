@@ -41,6 +41,7 @@ from lstmprof.runs.fields import (
     Record as _Record,
     RecordingInfo,
     Sampling,
+    ScriptLine,
     Settings,
     Text as _Text,
     Texts as _Texts,
@@ -228,6 +229,14 @@ class RunInfo(_Record, frozen=True):
         tuple[Sampling, ...] | None,
         _fact(
             "facts about the pass with a sampler in each round, as JSON", "--sampler was not given"
+        ),
+    ] = None
+    script_lines: Annotated[
+        tuple[ScriptLine, ...] | None,
+        _fact(
+            "lines of your script, outside a framework, on which a few steps after the timed ones "
+            "spent 5 % or more, by samples, JSON",
+            "it is no run of your own code, or the training ended before",
         ),
     ] = None
     timing_cpu_energy_j: Annotated[

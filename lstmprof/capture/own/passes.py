@@ -15,6 +15,7 @@ import tempfile
 import time
 from typing import Any, Callable, Dict, Generator, Iterable, List, Optional, Tuple
 
+from lstmprof.capture.own.lines import MOST_NS, MOST_STEPS, LineSampler
 from lstmprof.capture.worker import (
     calibration,
     meters,
@@ -30,7 +31,7 @@ from lstmprof.capture.worker.usage import SELF, difference, usage
 #: Of the undisturbed steps before the profile and of those after it, together: no more is begun.
 MOST_TIMING_NS = 60_000_000_000
 
-PROFILING, TIMING_AGAIN = "profiling", "timing again"
+PROFILING, TIMING_AGAIN, SAMPLING = "profiling", "timing again", "sampling lines"
 #: Steps of a session that is thrown away: they fill the profiler's buffers, no more.
 MOST_THROWN_AWAY = 3
 #: The same if ranks throw away as many; chosen by hand.
@@ -48,12 +49,14 @@ class Plan:
     """How many steps each pass has; ``timed`` are before and after the profile, half and half.
 
     ``alike``: ranks of a job have the same steps in each pass, so none depends on a clock.
+    ``lines``: at most so many steps follow, in which the lines of the script are sampled.
     """
 
     warmup: int = 5
     timed: int = 20
     steps: int = 10
     alike: bool = False
+    lines: int = MOST_STEPS
 
     @property
     def thrown_away(self) -> int:
@@ -134,7 +137,29 @@ class Passes:
         with energy.reading():
             yield from self._timed(rest, after_profile=True)
         self.cost.update(energy.facts())
+        self.doing = SAMPLING
+        if self.plan.lines:
+            yield from self._sample_lines()
         self.doing = "done"
+
+    def _sample_lines(self) -> Steps:
+        """See on which lines of the script steps spend their time.
+
+        A training that ends within it has what was seen.
+        """
+        sampler, began_ns = LineSampler(), time.perf_counter_ns()
+        most = min(self.plan.lines, self.plan.steps) if self.plan.alike else self.plan.lines
+        try:
+            with sampler.looking():
+                while sampler.steps < most:
+                    yield
+                    self.profiler.wait()
+                    with sampler.in_step():
+                        self.profiler.wait((yield))
+                    if not self.plan.alike and time.perf_counter_ns() - began_ns >= MOST_NS:
+                        break
+        finally:
+            self.cost["script_lines"] = sampler.lines()
 
     def keep_latest(self) -> None:
         """Keep the profile of a training that ended early, if a step ended while profiling."""

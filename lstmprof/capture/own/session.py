@@ -14,7 +14,7 @@ from typing import Any, Callable, ContextManager, Dict, Iterable, List, Optional
 
 import lstmprof
 from lstmprof.capture.own.frameworks import framework_of, profiler_of
-from lstmprof.capture.own.passes import PROFILING, TIMING_AGAIN, Passes, Plan, Steps
+from lstmprof.capture.own.passes import PROFILING, SAMPLING, TIMING_AGAIN, Passes, Plan, Steps
 from lstmprof.capture.request import RESULT
 from lstmprof.capture.worker import host, shapes, timing
 from lstmprof.capture.worker.metadata import now, worker_facts
@@ -338,7 +338,7 @@ class Session:
         """
         if os.getpid() != self._pid:
             return
-        done = self.measured
+        done = self.measured or self._doing == SAMPLING
         self._stop()
         passes = self._passes
         if passes is None:

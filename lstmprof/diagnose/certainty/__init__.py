@@ -28,6 +28,7 @@ from lstmprof.diagnose.certainty.pair import (
     in_words,
     least_excess_ns,
     ratio_of,
+    rough_lengths,
     structure_of,
 )
 from lstmprof.diagnose.findings import UNEXPLAINED, Finding, lengths, timed, untimed
@@ -316,6 +317,9 @@ def _doubts(finding: Finding) -> Iterator[Doubt]:
     left_out = short_ops.doubt_of(finding)
     if left_out is not None:
         yield Doubt(left_out, "", None)
+    rough = "" if fast is not None else rough_lengths(finding)
+    if rough:
+        yield Doubt(rough, _more(slow), None)
     if fast is not None:
         ratio = ratio_of(fast, slow)
         if not ratio.sure:

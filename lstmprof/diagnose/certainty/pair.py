@@ -14,12 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from lstmprof.breakdown.spans import BETWEEN_PROCESSES, Z95, Span
+from lstmprof.diagnose import causes
 from lstmprof.diagnose.certainty import short_ops
 from lstmprof.diagnose.findings import Finding, lengths, slower_calls
 from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.step_profile import Spent, StepProfile, by_name
 from lstmprof.implementations import CELL_OP, LAYER_OP
-from lstmprof.numbers import count
+from lstmprof.numbers import count, milliseconds
 
 #: A smaller difference between two steps is none.
 EQUAL_SHARE = 0.02
@@ -31,6 +32,16 @@ SAME_SHARE = 0.1
 SAME_SHARE_OF_EXECUTOR = 0.4
 #: A count that differs by so much is worth a sentence.
 TELLING_COUNT = 1.5
+#: A length is known too roughly if the ends of its interval are so many times apart, as a length
+#: that may be off by a third. Chosen by hand.
+WIDE = 2.0
+#: Kinds of time that no recurrent layer makes.
+_BESIDE_LAYERS = (
+    *(causes.INPUT, causes.SYNC, causes.COLLECTIVE, causes.COMPILE, causes.START),
+    *(causes.CTC, causes.QUEUE),
+)
+#: Layers explain Python and unrecorded time if they take this share of it. Chosen by hand.
+_LAYERS_SHARE = 0.5
 #: Op → what users call the cell that it computes.
 CELLS = {
     **dict.fromkeys(("aten::lstm_cell", "aten::_thnn_fused_lstm_cell"), "LSTMCell"),
@@ -148,6 +159,22 @@ def least_excess_ns(finding: Finding, factor: float) -> float:
     return low - factor * high
 
 
+def rough_lengths(finding: Finding) -> str:
+    """Say which length of a run is known too roughly: that of its step or of ``finding``."""
+    spans = list(_spans(finding.slow, finding, "slow_ns"))
+    low_ns = sum(ns * span.low_ns / span.ns for ns, span in spans)
+    high_ns = sum(ns * span.high_ns / span.ns for ns, span in spans)
+    whole = span_of(finding.slow)
+    for what, low, high in (
+        ("the step", whole.low_ns, whole.high_ns),
+        (finding.kind, low_ns, high_ns),
+    ):
+        if high > WIDE * max(low, 0.0):
+            interval = f"{milliseconds(max(low, 0.0))} to {milliseconds(high)} ms"
+            return f"{what} takes {interval} (95 % interval)"
+    return ""
+
+
 def _spans(profile: StepProfile, finding: Finding, which: str) -> Iterator[tuple[int, Span]]:
     """Yield the time of each part of a finding, with the span of that part."""
     whole = span_of(profile)
@@ -194,6 +221,23 @@ def layer_in_words(profile: StepProfile) -> str:
         calls = sum(r["form"] == LAYER_OP for r in rows)
         return f"{calls} {op} call{'s' if calls > 1 else ''} {each}"
     return f"a loop of {count(cells)} cells {each}" if cells else ""
+
+
+def layers_explain(finding: Finding | None) -> bool:
+    """Return whether the recurrent layers may make this kind of time, and enough of it.
+
+    A loop that a framework compiled or built into a graph runs no Python.
+    """
+    if finding is None or finding.kind not in (*_BESIDE_LAYERS, causes.PYTHON, causes.UNRECORDED):
+        return True
+    in_graph = finding.kind == causes.PYTHON and finding.slow.framework not in ("torch", None)
+    if finding.kind in _BESIDE_LAYERS or in_graph:
+        return False
+    rows = finding.slow.rows("layers")
+    if any(row.get("per_step") is None or row.get("forward_ns") is None for row in rows):
+        return True  # unknown
+    layers_ns = sum(r["per_step"] * (r["forward_ns"] + (r["backward_ns"] or 0)) for r in rows)
+    return bool(layers_ns >= _LAYERS_SHARE * finding.delta_ns)
 
 
 def in_words(ratio: Ratio) -> str:

@@ -24,7 +24,7 @@ from lstmprof.capture.own.session import Session, plan_of
 from lstmprof.capture.worker import profiling
 from lstmprof.errors import RunError, UsageError
 
-PLAN = Plan(warmup=1, timed=4, steps=2)
+PLAN = Plan(warmup=1, timed=4, steps=2, lines=0)
 
 
 @pytest.fixture(autouse=True)

@@ -68,7 +68,8 @@ class Case:
 
     ``kind`` is the bottleneck that its mistake makes, ``remedy`` the first one of that finding.
     ``network`` is of its recurrent layer: cell, time steps, batch, inputs, hidden, layers and
-    directions; None if TensorFlow runs its loop eagerly, which no recogniser sees.
+    directions; None if TensorFlow runs its loop eagerly, which no recogniser sees. ``cause`` is
+    what the verdict says, if it names a line of the program.
     """
 
     name: str
@@ -78,9 +79,13 @@ class Case:
     network: tuple[Any, ...] | None
     argument: int = 60
     steps: int = 2
+    cause: str = ""
 
 
 CASES = [
+    Case(
+        "torch_words", "torch", "sync", "ask for no value", ("lstm", 40, 20, 16, 16, 2, 1), 20, 10
+    ),
     Case("torch_lbfgs", "torch", "Python", "layer in one op", ("lstm", 19, 6, 1, 16, 2, 1)),
     Case(
         "torch_accumulation", "torch", "elementwise", "no anomaly mode", ("gru", 6, 4, 5, 16, 1, 2)
@@ -90,10 +95,17 @@ CASES = [
     Case("keras_tagger", "keras", "dispatch", "pad at the end", ("lstm", 14, 32, 16, 20, 1, 2), 20),
     Case("tf_tape", "tensorflow", "dispatch", "one tf.function", None),
     Case("tf_function", "tensorflow", "compile", "trace once", ("lstm", 7, 8, 6, 16, 1, 1)),
+    Case(
+        *("tf1_session", "tensorflow", "Python", None, ("lstm", 12, 8, 6, 16, 1, 1), 200),
+        cause="tf1_session.py:40 sleeps (time.sleep)",
+    ),
     Case("equinox_gru", "equinox", "dispatch", "jit the whole", ("gru", 12, 8, 2, 20, 1, 1), 200),
     Case("haiku_text", "haiku", "compile", "trace once", ("lstm", None, 8, 30, 24, 1, 1)),
     Case("flax_state", "flax", "compile", "trace once", ("lstm", 10, 8, 6, 20, 1, 1)),
-    Case("jax_sgd", "jax", "Python", None, ("lstm", 12, 8, 6, 20, 1, 1), 200),
+    Case(
+        *("jax_sgd", "jax", "Python", None, ("lstm", 12, 8, 6, 20, 1, 1), 200),
+        cause="jax_sgd.py:49 sleeps (time.sleep)",
+    ),
 ]
 _NETWORK = ("cell", "time_steps", "batch", "inputs", "hidden", "layers", "directions")
 
@@ -105,6 +117,8 @@ def test_the_steps_layers_and_mistake_of_a_program_are_seen(case: Case, tmp_path
     ended = ran(tmp_path, "run", PROGRAMS / f"{case.name}.py", *plan, "--", case.argument)
     assert ended.returncode == 0, ended.stderr
     first = named(tmp_path, case.name)
+    if case.cause:
+        assert diagnosed(tmp_path, case.name)["verdict"]["cause"] == case.cause
     remedies = [remedy["name"] for remedy in first["remedies"]]
     assert (first["kind"], next(iter(remedies), None)) == (case.kind, case.remedy)
     table = ran(

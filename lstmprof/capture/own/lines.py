@@ -1,0 +1,248 @@
+"""The lines of a script on which its steps spend time outside a framework.
+
+In a few steps after the measured ones, a thread of this process looks at the stack of the step's
+thread and counts the time since its last look for the place that it sees. It needs the GIL: a call
+that keeps it is seen when it returns, with its whole time, and may be missed at the end of a step.
+Therefore collections are timed by ``gc.callbacks``.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import collections
+import contextlib
+import dis
+import gc
+import inspect
+import linecache
+import os
+import sys
+import sysconfig
+import threading
+import time
+from types import CodeType, FrameType
+from typing import Any, Counter, Dict, Iterator, List, Optional, Set, Tuple
+
+import lstmprof
+
+#: Seconds between two looks. It is no divisor of a round number of milliseconds.
+_PAUSE_S = 0.0031
+#: Seconds after which a thread that runs Python gives the GIL away, in sampled steps.
+_SWITCH_S = 0.0002
+#: Steps that are sampled: so many at the most, and no more after so many seconds. By hand.
+MOST_STEPS, MOST_NS = 50, 500_000_000
+#: Fewer looks than these name no line. Chosen by hand.
+_LEAST_LOOKS = 20
+#: A place with a smaller share of the steps is not kept.
+_LEAST_SHARE = 0.05
+_FRAMEWORKS = frozenset(
+    ("torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "haiku", "equinox", "optax")
+)
+#: Methods of a tensor that wait for its value; what another method of a local does is not known.
+_VALUES = frozenset((".item", ".tolist", ".numpy", ".cpu"))
+#: Methods of files, queues and locks.
+_WAITS = frozenset((".write", ".flush", ".read", ".readline", ".get", ".put", ".wait", ".acquire"))
+_LOGS = frozenset((".debug", ".info", ".warning", ".error"))
+GARBAGE_COLLECTOR = "garbage collector"
+
+#: A frame: its code and the index of its last instruction.
+_At = Tuple[CodeType, int]
+
+
+class LineSampler:
+    """Looks at the thread that makes it while that thread is ``in_step``."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self._thread = threading.get_ident()
+        self._since_ns: Optional[int] = None  # the last look in this step
+        self._over = threading.Event()
+        self._looks = 0
+        self._ns = self._collecting_ns = self._collection_ns = 0
+        self._seen: Counter[Tuple[_At, ...]] = collections.Counter()
+        self._globals: Dict[CodeType, Dict[str, Any]] = {}
+
+    @contextlib.contextmanager
+    def looking(self) -> Iterator[None]:
+        """Have the thread run. Afterwards the interpreter is as it was before."""
+        usual = sys.getswitchinterval()
+        thread = threading.Thread(target=self._look_often, name="lstmprof lines", daemon=True)
+        gc.callbacks.append(self._collects)
+        sys.setswitchinterval(_SWITCH_S)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            sys.setswitchinterval(usual)
+            gc.callbacks.remove(self._collects)
+            thread.join()
+
+    @contextlib.contextmanager
+    def in_step(self) -> Iterator[None]:
+        """Count what is seen within."""
+        began_ns = self._since_ns = time.perf_counter_ns()
+        try:
+            yield
+        finally:
+            self._since_ns = None
+            self._ns += time.perf_counter_ns() - began_ns
+            self.steps += 1
+
+    def _look_often(self) -> None:
+        while not self._over.wait(_PAUSE_S):
+            since_ns, now_ns = self._since_ns, time.perf_counter_ns()
+            frame = sys._current_frames().get(self._thread)
+            if since_ns is not None and frame is not None:
+                self._seen[self._stack(frame)] += now_ns - since_ns
+                self._looks += 1
+                if self._since_ns == since_ns:  # still in that step
+                    self._since_ns = now_ns
+
+    def _stack(self, frame: Optional[FrameType]) -> Tuple[_At, ...]:
+        """Return the frames from the innermost to the first of the script."""
+        stack: List[_At] = []
+        while frame is not None:
+            stack.append((frame.f_code, frame.f_lasti))
+            if _is_own(frame.f_code.co_filename):
+                self._globals[frame.f_code] = frame.f_globals
+                return tuple(stack)
+            frame = frame.f_back
+        return tuple(stack)
+
+    def _collects(self, phase: str, info: Dict[str, int]) -> None:
+        if threading.get_ident() != self._thread or self._since_ns is None:
+            return
+        if phase == "start":
+            self._collection_ns = time.perf_counter_ns()
+        elif self._collection_ns:
+            self._collecting_ns += time.perf_counter_ns() - self._collection_ns
+
+    def lines(self) -> Optional[List[Dict[str, Any]]]:
+        """Return the places with their shares of the steps; None if too little was seen."""
+        if self._looks < _LEAST_LOOKS or not self._ns:
+            return None
+        spent: Counter[Tuple[CodeType, int, Optional[str]]] = collections.Counter()
+        impure: Set[CodeType] = set()  # functions that call a framework
+        for stack, ns in self._seen.items():
+            code, last = stack[-1]
+            if code not in self._globals:
+                continue
+            call = _call_at(code, last, self._globals[code])
+            below = any(_package(each.co_filename) in _FRAMEWORKS for each, _ in stack[:-1])
+            if below or _is_of_framework(call, len(stack) == 1):
+                impure.add(code)
+                continue
+            spent[code, _line_at(code, last), call] += ns
+        functions: Counter[CodeType] = collections.Counter()
+        rows = []
+        for (code, line, call), ns in spent.items():
+            if call is None:
+                functions[code] += ns
+            else:
+                rows.append(_row(code, line, call, ns / self._ns))
+        rows += [
+            _row(code, code.co_firstlineno, None, ns / self._ns)
+            for code, ns in functions.items()
+            if code not in impure and code.co_name != "<module>"
+        ]
+        share = self._collecting_ns / self._ns
+        rows.append({"file": None, "line": None, "function": None, "call": GARBAGE_COLLECTOR})
+        rows[-1]["share"] = share
+        rows = [row for row in rows if row["share"] >= _LEAST_SHARE]
+        return sorted(rows, key=lambda row: -row["share"])
+
+
+def _row(code: CodeType, line: int, call: Optional[str], share: float) -> Dict[str, Any]:
+    name = os.path.basename(code.co_filename)
+    return {
+        "file": name,
+        "line": line,
+        "function": code.co_name,
+        "call": call,
+        "share": min(share, 1.0),
+    }
+
+
+def _is_of_framework(call: Optional[str], is_innermost: bool) -> bool:
+    """Return whether a call is, or may be, one of a framework."""
+    if call is None or call in _VALUES:
+        return False
+    if call.startswith("."):
+        return is_innermost and call not in _WAITS | _LOGS
+    return call.partition(".")[0] in _FRAMEWORKS
+
+
+_NOT_OWN = tuple(
+    os.path.join(os.path.realpath(folder), "")
+    for folder in {
+        *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+        os.path.dirname(os.path.abspath(lstmprof.__file__)),
+    }
+)
+
+
+def _is_own(file: str) -> bool:
+    """Return whether a file is the user's: of no installed package, nor Python's own."""
+    if file.startswith("<"):
+        return file.startswith("<ipython")
+    return "-packages" + os.sep not in file and not os.path.realpath(file).startswith(_NOT_OWN)
+
+
+def _package(file: str) -> str:
+    return file.rpartition("-packages" + os.sep)[2].partition(os.sep)[0]
+
+
+def _line_at(code: CodeType, last: int) -> int:
+    """Return the line of an instruction."""
+    line = code.co_firstlineno
+    for start, at in dis.findlinestarts(code):
+        if start > last:
+            break
+        line = at or line
+    return line
+
+
+def _call_at(code: CodeType, last: int, names: Dict[str, Any]) -> Optional[str]:
+    """Return the name of the function that an instruction calls; None if it is no call."""
+    tree = _expression(code, last)
+    if not isinstance(tree, ast.Call):
+        return None
+    attributes: List[str] = []
+    called: Any = tree.func
+    while isinstance(called, ast.Attribute):
+        attributes.insert(0, called.attr)
+        called = called.value
+    if not isinstance(called, ast.Name):
+        return "." + attributes[-1] if attributes else None
+    base = names.get(called.id, getattr(builtins, called.id, None))
+    if inspect.ismodule(base):
+        return ".".join([base.__name__, *attributes])
+    if base is None:
+        return "." + attributes[-1] if attributes else called.id
+    owner = base if hasattr(base, "__qualname__") else type(base)
+    where = getattr(owner, "__module__", None)
+    full = ".".join([owner.__qualname__, *attributes])
+    return full if where in (None, "builtins", "__main__") else "{}.{}".format(where, full)
+
+
+def _expression(code: CodeType, last: int) -> Optional[ast.AST]:
+    """Return the expression of an instruction: by its columns, or the only call of its line."""
+    line = end = _line_at(code, last)
+    columns: Any = (None, None)
+    if hasattr(code, "co_positions"):  # Python 3.11
+        positions = list(code.co_positions())
+        first, final, *columns = positions[last // 2]
+        if first is not None and final is not None:
+            line, end = first, final
+    text = [linecache.getline(code.co_filename, number) for number in range(line, end + 1)]
+    with contextlib.suppress(SyntaxError, ValueError):
+        if None not in columns:
+            encoded = [each.encode() for each in text]
+            encoded[-1] = encoded[-1][: columns[1]]
+            encoded[0] = encoded[0][columns[0] :]
+            return ast.parse("(" + b"".join(encoded).decode() + ")", mode="eval").body
+        calls = [n for n in ast.walk(ast.parse(text[0].strip())) if isinstance(n, ast.Call)]
+        return calls[0] if len(calls) == 1 else None
+    return None
