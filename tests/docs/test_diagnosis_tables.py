@@ -44,7 +44,7 @@ def test_every_cause_is_in_the_catalogue_with_its_evidence_and_sources() -> None
         entry = entry.partition("\n## ")[0]
         assert entry.startswith(f"\n{CATALOGUE['_capitalised'](row.cause)}.\n")
         assert f"**Fix:** {row.fix}." in entry
-        assert f"**Condition:** {row.condition}." in entry
+        assert f"**Condition:** {CATALOGUE['_capitalised'](row.condition)}." in entry
         assert all(f"({address})" in entry for address in row.sources)
         assert row.example is None or row.example.seen in entry
 
