@@ -30,11 +30,10 @@ This page lists every table of lstmprof, column by column. `make docs` generates
 
 Conventions:
 
-- JSON, CSV and SQL have a column `run` in front.
-- Times are integers of nanoseconds; means may have fractions. Unknown values are null, never 0 or
-  −1.
-- Percentiles use the nearest rank, so each is the value of a row. A share is between 0 and 1.
-- Columns with JSON text can be queried by key: `launch_config->>'grid'` is `[80,1,1]`.
+- In JSON, CSV and SQL the first column is `run`, the name of the run.
+- Times are whole nanoseconds; means may have fractions. Unknown values are null, never 0 or −1.
+- Percentiles use the nearest rank: each is a value that occurred. A share is between 0 and 1.
+- SQL can read the keys of a column with JSON text: `launch_config->>'grid'` is `[80,1,1]`.
 """
 
 _EVENTS = """\

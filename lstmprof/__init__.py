@@ -1,4 +1,4 @@
-"""lstmprof: why one LSTM is slower than another.
+"""lstmprof explains why LSTM training is slow, and what to change.
 
 ::
 
@@ -8,9 +8,10 @@
     run.table("kernels").to_pandas().nlargest(5, "total_ns")
     lp.compare("traces/fast", "traces/slow")
 
-Names are resolved when they are first used, so that importing this package costs nothing: workers
-of Python 3.7 and ``lstmprof --help`` import it. ``lp.capture``, ``lp.diagnose`` and ``lp.report``
-are functions; stages have the same names, and ``from lstmprof.diagnose import …`` imports from one.
+Names are resolved when they are first used, so that importing this package costs nothing: capture
+workers on Python 3.7 and ``lstmprof --help`` import it. ``lp.capture``, ``lp.diagnose`` and
+``lp.report`` are functions; the subpackages of the same names are imported with
+``from lstmprof.diagnose import …``.
 """
 
 from __future__ import annotations
@@ -93,9 +94,10 @@ def __dir__() -> list:  # type: ignore[type-arg]
 
 
 class _Package(types.ModuleType):
-    """This package; ``lp.diagnose`` stays a function when the stage ``lstmprof.diagnose`` loads.
+    """The module type of this package, in which ``lp.diagnose`` stays a function.
 
-    The import system sets a module that it has loaded as an attribute of its package.
+    The import system sets each loaded subpackage as an attribute of its package. This type ignores
+    that if the attribute is a public function, such as ``lp.diagnose``.
     """
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -1,17 +1,17 @@
-"""The errors that lstmprof raises for its users' input, one line each.
+"""The errors that lstmprof raises for faults that a user can fix, with one-line messages.
 
 ::
 
     LstmprofError            exit 1   the work could not be done
     ├── ProfileError                  a profile cannot be read
-    │   └── ForeignFileError          the file is of no format that is read
-    ├── DefectError                   an input met a defect of lstmprof, to be reported
-    ├── CaptureError                  a worker died, hung or refused
-    ├── RunError                      a run on disk is missing, damaged or in the way
-    └── UsageError           exit 2   a name or an option that cannot be meant
+    │   └── ForeignFileError          the file has no known format
+    ├── DefectError                   an input triggered a bug in lstmprof, to be reported
+    ├── CaptureError                  a process of a capture failed, hung or refused
+    ├── RunError                      a run is missing or damaged, or exists already
+    └── UsageError           exit 2   a name or an option is not valid
 
-A message says what and where, then the next step. Only ``cli.py`` prints them. This file keeps to
-the standard library and to Python 3.7, because capture workers import it.
+A message says what is wrong and where, then the next step. Only ``cli.py`` prints messages. This
+file keeps to the standard library and Python 3.7, because capture workers import it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_LISTED = 24
 
 
 class LstmprofError(Exception):
-    """An error that the user can fix; ``str()`` is one line: the fault, then the next step."""
+    """The base of lstmprof's errors; ``str()`` is one line: the fault, then the next step."""
 
     exit_code = 1
 
@@ -38,11 +38,11 @@ class LstmprofError(Exception):
         super().__init__("; ".join(part for part in (self.fault, self.next_step) if part))
 
     def reword(self, words: Callable[[str], str]) -> None:
-        """Replace the fault and the next step by what ``words`` returns for them."""
+        """Replace the fault and the next step by the texts that ``words`` returns for them."""
         LstmprofError.__init__(self, words(self.fault), words(self.next_step))
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        """How it is sent from one process to another."""
+        """Return what ``pickle`` needs to send the error to another process."""
         return _unpickled, (type(self), self.fault, self.next_step)
 
 
@@ -53,38 +53,38 @@ def _unpickled(kind: Type[LstmprofError], fault: str, next_step: str) -> Lstmpro
 
 
 class ProfileError(LstmprofError):
-    """A profile cannot be read; the message names the file and the place in it."""
+    """Raised when a profile cannot be read; the message names the file and the place in it."""
 
     def __init__(self, path: object, fault: str, next_step: str = "") -> None:
         super().__init__("{}: {}".format(path, fault), next_step)
 
 
 class ForeignFileError(ProfileError):
-    """A file has no known format; in a folder, such files are skipped."""
+    """Raised when a file has no known format; such files in a folder are skipped."""
 
 
 class DefectError(LstmprofError):
-    """A defect of lstmprof; the message names a log with the traceback, to report."""
+    """Raised when an input triggers a bug in lstmprof; the message names a log to report."""
 
 
 class LeftOutWarning(UserWarning):
-    """An input could not be read; the others were."""
+    """Issued when an input is skipped because it cannot be read."""
 
 
 class CacheWarning(UserWarning):
-    """The cache cannot be written; a temporary folder is used instead."""
+    """Issued when the cache cannot be written; a temporary folder is used instead."""
 
 
 class CaptureError(LstmprofError):
-    """The process of a capture failed, hung, ran out of memory or refused."""
+    """Raised when a capture's process fails, hangs, runs out of memory or refuses the workload."""
 
 
 class RunError(LstmprofError):
-    """A run is missing, damaged, of another schema version, or exists already."""
+    """Raised when a run is missing, damaged, of another schema version, or exists already."""
 
 
 class UsageError(LstmprofError):
-    """A name or value is not valid."""
+    """Raised when a name or a value that the user gives is not valid."""
 
     exit_code = 2
 
@@ -137,12 +137,12 @@ def command_line(words: Iterable[str]) -> str:
 
 
 def is_url(word: object) -> bool:
-    """Whether ``word`` is for fsspec to open, and no path."""
+    """Return whether ``word`` is a URL, not a path."""
     return "://" in str(word)
 
 
 def of_url(url: str, error: Exception) -> Tuple[str, str]:
-    """Why ``url`` cannot be opened, and the next step, whatever a protocol's library raised."""
+    """Return why ``url`` cannot be opened, and the next step."""
     reason = str(error) or type(error).__name__
     extra = _EXTRAS.get(url.partition("://")[0].lower())
     if isinstance(error, ImportError) and extra:
@@ -169,7 +169,7 @@ _NEXT_STEPS = {
 
 
 def of_system(fault: OSError) -> LstmprofError:
-    """A fault of the system where nobody knew more: names the file, if the system did."""
+    """Return the error for a fault of the operating system; it names the file if that is known."""
     reason = fault.strerror or str(fault) or type(fault).__name__
     if fault.errno == errno.ENOENT and fault.filename is None and not _has_folder():
         return LstmprofError("the current folder was deleted", "change to another folder")
@@ -178,7 +178,7 @@ def of_system(fault: OSError) -> LstmprofError:
 
 
 def next_step_of(fault: OSError, otherwise: str) -> str:
-    """What to do about a fault of the system."""
+    """Return the next step for a fault of the operating system, else ``otherwise``."""
     return _NEXT_STEPS.get(fault.errno or 0, otherwise)
 
 
@@ -191,9 +191,9 @@ def _has_folder() -> bool:
 
 
 def one_line(text: str) -> str:
-    """``text`` without line breaks or control characters: hostile names cannot forge output.
+    """Return ``text`` without line breaks and control characters, against forged output.
 
-    Bytes of no encoding, as names of files have them, become U+FFFD.
+    Bytes that are not valid text, as in file names, become U+FFFD.
     """
     return (text if text.isprintable() else "".join(map(_one_line, text))).strip()
 
@@ -207,7 +207,7 @@ def _one_line(character: str) -> str:
 def unknown_name(
     kind: str, name: str, choices: Iterable[str], *, shown_by: str = "lstmprof list"
 ) -> UsageError:
-    """The error for a name that is not in a table, with the nearest one that is.
+    """Return the error for a name that is not in a table; it suggests the nearest known name.
 
     ``shown_by`` is the command that shows the table.
     """

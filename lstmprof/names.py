@@ -1,6 +1,6 @@
-"""Names that a user gives, apart from what they name: help and completion import no table for them.
+"""Names that a user can give; help and shell completion import only this file.
 
-Each list is stated here alone, in the order in which it is shown.
+Each list is defined here only, in the order in which it is shown.
 """
 
 from __future__ import annotations

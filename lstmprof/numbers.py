@@ -1,4 +1,4 @@
-"""Numbers and names for reading: a length, a share, a count, what a run or a kernel is called."""
+"""Text of numbers and names: a length, a share, a count, a run, a kernel."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ _LENGTH = re.compile(r"\d{1,5}")
 
 
 def known(value: float | None, form: str = "{:,}") -> str:
-    """``value`` in the ``form``; a dash where it is unknown."""
+    """Return ``value`` in the format ``form``, or a dash if it is None."""
     return UNKNOWN if value is None else form.format(value)
 
 
 def milliseconds(ns: float | None, digits: int = 1) -> str:
-    """``18.1``; more digits where the number is small."""
+    """Return ``ns`` in milliseconds with ``digits`` decimals (three below 1 ms), as ``18.1``.
+
+    Return a dash if ``ns`` is None.
+    """
     if ns is None:
         return UNKNOWN
     ms = abs(ns) / 1e6
@@ -37,36 +40,39 @@ def milliseconds(ns: float | None, digits: int = 1) -> str:
 
 
 def percent(share: float) -> str:
-    """``68 %``; under one in a hundred with a digit more."""
+    """Return ``share`` in percent, such as ``68 %``; below 1 % with one decimal."""
     return f"{share:.{0 if abs(share) >= 0.01 else 1}%}".replace("%", " %")
 
 
 def count(number: float) -> str:
-    """``2,412``, ``0.5``: whole where it is large, never 0 where it is not."""
+    """Return ``number`` as text, such as ``2,412`` or ``0.5``; a small number never becomes 0."""
     if 0 < abs(number) < 0.05:
         return f"{number:.1g}"
     return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:,.1f}"
 
 
 def file_size(size_bytes: int) -> str:
-    """``512 bytes``, ``3.1 kB``, ``1.2 MB``: never 0 of a file that holds something."""
+    """Return a size such as ``512 bytes``, ``3.1 kB`` or ``1.2 MB``."""
     if size_bytes < 1000:
         return f"{size_bytes} bytes"
     return f"{size_bytes / 1e6:,.1f} MB" if size_bytes >= 1e5 else f"{size_bytes / 1e3:.1f} kB"
 
 
 def number_of(number: float, one: str, many: str) -> str:
-    """``1 kernel launch``, ``60 kernel launches``: a number with the noun that it counts."""
+    """Return a number with its noun, such as ``1 kernel launch`` or ``60 kernel launches``."""
     return f"{count(number)} {one if number == 1 else many}"
 
 
 def times_a_step(number: float) -> str:
-    """``40 times per step``, ``once per step``."""
+    """Return ``40 times per step`` or ``once per step``."""
     return "once per step" if number == 1 else f"{count(number)} times per step"
 
 
 def quantity(number: float | None, unit: str) -> str:
-    """A number with its unit: ``5.0 µs``, ``1 ns``, ``1.2 MB``, ``14,000 /s``."""
+    """Return ``number`` with its unit, such as ``5.0 µs``, ``1 ns``, ``1.2 MB`` or ``14,000 /s``.
+
+    Return a dash if ``number`` is None.
+    """
     if number is None:
         return UNKNOWN
     if unit == "ns":
@@ -79,14 +85,15 @@ def quantity(number: float | None, unit: str) -> str:
 
 
 def listed(words: list[str]) -> str:
-    """``a, b and c``."""
+    """Return the words as a list in a sentence: ``a, b and c``."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def cropped(name: str, room: int = 60) -> str:
-    """``name`` in ``room`` characters: graph nodes keep their end, C++ names their start.
+    """Return ``name`` in at most ``room`` characters, shortened if necessary.
 
-    What does not fit is first rid of what tells no kernel from another.
+    A name that does not fit first loses the parts that most kernels share. Then a name of a graph
+    node keeps its end, and a C++ name keeps its start.
     """
     name = name if len(name) <= room else bare(name)
     if len(name) <= room:
@@ -97,16 +104,16 @@ def cropped(name: str, room: int = 60) -> str:
 
 
 def with_short_names(sentence: str, names: Iterable[str], most: int = 60) -> str:
-    """``sentence`` with those of ``names`` that are longer than ``most`` shortened to it."""
+    """Return ``sentence`` with every name of ``names`` shortened to ``most`` characters."""
     for name in sorted({n for n in names if len(n) > most}, key=len, reverse=True):
         sentence = sentence.replace(name, cropped(name, most))
     return sentence
 
 
 def bare(name: str) -> str:
-    """A kernel's ``name`` without what most share, and readable where it is mangled.
+    """Return the readable part of a kernel's name, without the parts that most kernels share.
 
-    Its parameters go too: the template arguments before them tell more.
+    The parameters are removed; the template arguments are kept.
     """
     match = MANGLED.match(name)
     if match is not None:
@@ -119,7 +126,7 @@ def bare(name: str) -> str:
 
 
 def unmangled(symbol: str, place: int) -> tuple[list[str], int]:
-    """The names from ``place`` on in a C++ symbol of the Itanium ABI, and where they end.
+    """Return the names in a C++ symbol (Itanium ABI) from ``place`` on, and the place of their end.
 
     A namespace without a name is ``_``.
     """
@@ -134,7 +141,7 @@ def unmangled(symbol: str, place: int) -> tuple[list[str], int]:
 
 
 def _without_parameters(name: str) -> str:
-    """``f<int>`` of ``f<int>(float*)``; what does not end with its parameters as it is."""
+    """Return ``f<int>`` for ``f<int>(float*)``; other names are returned as they are."""
     depth = 0
     for place, letter in enumerate(name):
         depth += (letter == "<") - (letter == ">")
@@ -144,7 +151,7 @@ def _without_parameters(name: str) -> str:
 
 
 def shown_name(name: str, most: int = MOST_SHOWN) -> str:
-    """``name`` without control or direction characters, its middle cut where it is too long."""
+    """Return ``name`` without control characters; the middle of a long name is cut."""
     text = one_line(name)
     if len(text) <= most:
         return text
@@ -153,7 +160,7 @@ def shown_name(name: str, most: int = MOST_SHOWN) -> str:
 
 
 def told_apart(names: Iterable[str]) -> list[str]:
-    """``names``, of which each is used once: ``same``, ``same (2)``."""
+    """Return ``names`` with a number added to each repeated name: ``same``, ``same (2)``."""
     distinct: dict[str, None] = {}
     for name in names:
         free, number = name, 1
@@ -165,7 +172,7 @@ def told_apart(names: Iterable[str]) -> list[str]:
 
 
 def labels(names: Sequence[str], short: Sequence[str]) -> list[str]:
-    """What tells runs apart: the ``short`` text of each where no other has it, else its name."""
+    """Return a label per run: the ``short`` text if no other run has it, else the name."""
     uses = Counter(short)
     return [
         text if text and uses[text] == 1 else name for name, text in zip(names, short, strict=True)
@@ -173,10 +180,10 @@ def labels(names: Sequence[str], short: Sequence[str]) -> list[str]:
 
 
 def in_prose(name: str) -> str:
-    """Return the name of a run for a sentence, in quotes if it could be read as a word of it."""
+    """Return the name of a run for a sentence, in quotes if the name could be read as a word."""
     return f"'{name}'" if len(name) > 1 and name.isalpha() else name
 
 
 def escaped(text: str) -> str:
-    """``text`` in one line of Markdown, in which nothing is markup."""
+    """Return ``text`` as one line of Markdown in which no character is markup."""
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", one_line(text))

@@ -110,7 +110,7 @@ def test_every_column_says_what_it_holds(run: lp.Run) -> None:
 def test_a_notebook_shows_runs_tables_and_diagnoses(run: lp.Run) -> None:
     shown = run.table("kernels")._repr_html_()
     assert shown.count("<tr>") == 1 + min(len(run.table("kernels")), 20)
-    assert 'title="ns: sum of durations' in shown
+    assert 'title="ns: sum of the durations' in shown
     assert "<script" not in lp.Table("<script>", run.ledger().arrow)._repr_html_()
     assert "device 0" in run._repr_html_()
     diagnosis = lp.diagnose(run)

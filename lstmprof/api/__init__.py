@@ -6,8 +6,9 @@
     diagnose, compare ─▶ Diagnosis     gate ─▶ Gate     recommend ─▶ Recommendation
     check ─▶ Document     table ─▶ PaperTable     sql, history ─▶ Table     charts, report
 
-A function takes runs or paths: a run's folder, a folder of runs, a raw profile, a folder of ranks,
-a tar archive, a URL. Every error is an ``LstmprofError`` of one line that names arguments.
+Wherever a function takes runs, it also takes paths and URLs: of a run's folder, a folder of runs, a
+raw profile, a folder with one profile per rank, or a tar archive. Every error that a user can fix
+is an ``LstmprofError`` with a one-line message that names the argument at fault.
 """
 
 from lstmprof.api.captures import capture, recommend

@@ -31,7 +31,7 @@ _OWN_ARGUMENTS = {"implementation", "workload", "file", "turn_with", "cpus"}
 
 
 def _quiet(line: str) -> None:
-    """Show no progress."""
+    """Ignore a line of progress."""
 
 
 @in_python
@@ -48,28 +48,31 @@ def capture(
     progress: Progress = _quiet,
     **options: Any,
 ) -> Run:
-    """Time and profile one implementation in processes of its own, and return the run.
+    """Time and profile one implementation in separate processes, and return the run.
 
-    If a capture is interrupted, the same call continues it: finished rounds are kept.
+    If a capture is interrupted, the same call continues it and keeps the finished rounds.
 
     Args:
-        implementation: a name from ``lstmprof list``, or a file of yours: ``"mymodel.py:build"``.
+        implementation: a name from ``lstmprof list``, or your own file: ``"mymodel.py:build"``.
         workload: a name from ``lstmprof list workloads``, or a ``Workload``.
-        out: folder for the run.
-        name: name of the run; by default made of implementation, workload and precision.
-        rounds: number of processes that share the iterations; by default 3.
+        out: folder in which the run's folder is created.
+        name: name of the run; by default ``implementation--workload--precision``, plus the options
+            that differ from their defaults.
+        rounds: number of processes, which share the iterations; by default 3.
         force: replace a run of the same name.
-        packages: packages to install into an environment for the processes, as in
+        packages: packages to install into an environment for the processes, such as
             ``["torch==2.4.1"]``; packages that these versions need are added.
-        era: name of a tested set of old packages (``lstmprof list eras``), as ``"torch-1.4.0"``.
-        progress: called with each line of progress.
-        options: fields of ``CaptureRequest`` (``precision="amp-fp16"``, ``iterations=50`` …) and
-            of ``Workload`` (``time_steps=20``, ``batch=32`` …).
+        era: name of a tested set of old packages (``lstmprof list eras``), such as
+            ``"torch-1.4.0"``.
+        progress: function that is called with each line of progress.
+        options: fields of ``CaptureRequest`` (``precision="amp-fp16"``, ``iterations=50`` …) and of
+            ``Workload`` (``time_steps=20``, ``batch=32`` …).
 
     Raises:
-        UsageError: a name, an option or a combination of them is not valid.
-        CaptureError: a process failed, hung or refused; no run is left.
-        RunError: the run exists already and ``force`` is False.
+        UsageError: a name or an option is not valid, or the implementation does not support it.
+        CaptureError: a process failed, hung, ran out of memory or refused the workload; no run is
+            written.
+        RunError: the run exists and ``force`` is False.
     """
     network = named(workload) if isinstance(workload, str) else workload
     fields = {f.name for f in dataclasses.fields(CaptureRequest)} - _OWN_ARGUMENTS
@@ -112,28 +115,30 @@ def recommend(
     progress: Progress = _quiet,
     **sizes: Any,
 ) -> Recommendation:
-    """Find the fastest implementation for a network on this machine, by measuring all of them.
+    """Measure implementations of a network on this machine, and rank them by speed.
 
     Describe the network by ``like`` or by sizes. Every implementation runs for one round; the
-    fastest then run for three rounds. Measured runs are kept: the same call answers at once.
+    fastest then run for three more rounds. Measured runs are kept: a repeated call does not measure
+    again.
 
     Args:
-        like: a run or the path of one, for its network, device, precision and mode.
-        implementations: names or patterns from ``lstmprof list``, or files of yours.
+        like: a run or its path; its network, device, precision and mode are used.
+        implementations: names or patterns from ``lstmprof list``, or your own files.
         device: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
         precision: ``"fp32"``, ``"tf32"``, ``"amp-fp16"`` or ``"amp-bf16"``.
         mode: ``"train"`` or ``"forward"``.
-        threads: CPU threads.
+        threads: number of CPU threads.
         quick: stop after the first round.
-        minutes: start no further capture after so many minutes.
-        out: folder for the runs; by default in the cache.
-        force: measure again what was measured before.
-        progress: called with each line of progress.
-        sizes: fields of ``Workload``: ``hidden=512``, ``batch=32``, ``time_steps=100`` …; others
-            are those of the workload 1x320-ce-short.
+        minutes: time limit; no capture starts later.
+        out: folder for the runs; by default a folder in lstmprof's cache.
+        force: measure again even if the runs exist.
+        progress: function that is called with each line of progress.
+        sizes: fields of ``Workload``: ``hidden=512``, ``batch=32``, ``time_steps=100`` …; fields
+            that are not given have the values of the workload 1x320-ce-short.
 
     Raises:
-        UsageError: no network is described, a name is not valid, or nothing runs on this machine.
+        UsageError: no network is described, both ``like`` and sizes are given, a name is not valid,
+            or no implementation runs on this machine.
         RunError: no implementation could be measured.
     """
     for size in sizes:

@@ -28,27 +28,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class PaperTable:
-    """Runs arranged by two of their conditions; ``lp.table`` returns it, and ``repr`` is Markdown.
+    """A table for a paper that arranges runs by their conditions; ``lp.table`` returns it.
 
-    ``grid`` has the cells and the caption.
+    ``repr`` is the table in Markdown. ``grid`` has the cells and the caption.
     """
 
     grid: Grid
 
     def to_markdown(self) -> str:
-        """Return a Markdown table with its caption below."""
+        """Return the table in Markdown, followed by its caption."""
         return typeset.markdown(self.grid)
 
     def to_latex(self) -> str:
-        """Return a LaTeX table for the package booktabs."""
+        """Return the table in LaTeX; the document must load the package booktabs."""
         return typeset.latex(self.grid)
 
     def to_html(self) -> str:
-        """Return an HTML table."""
+        """Return the table as an HTML ``<table>`` element."""
         return typeset.page(self.grid)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return a DataFrame: one row per row of the table, one column per number."""
+        """Return a DataFrame with one row per table row and one column per number.
+
+        A number is missing if no run belongs to the cell.
+        """
         import pandas
 
         columns, rows = typeset.rows(self.grid)
@@ -68,21 +71,22 @@ def table(
     columns: str | Sequence[str] = "workload",
     value: str | Sequence[str] = DEFAULT_VALUE,
 ) -> PaperTable:
-    """Make a table for a paper: one cell per run, arranged by two of the runs' conditions.
+    """Return a table for a paper: one cell per run, arranged by conditions of the runs.
 
-    The fastest of comparable runs is bold, and so is every run whose 95 % interval overlaps its
-    interval. Runs without timings are left out.
+    The fastest of comparable runs is bold. A run is bold, too, if its 95 % interval overlaps the
+    interval of the fastest run. Runs without timings are skipped.
 
     Args:
         runs: runs or paths.
-        rows: what a row is, as in ``"implementation"`` or ``["implementation", "hidden"]``; by
-            default the implementation. Conditions that differ between runs of one cell are added.
-        columns: what a column is, likewise.
-        value: what a cell shows: ``"step ± interval"``, ``"step"``, ``"median"``,
-            ``"mean ± std"``, ``"slowdown"``, ``"samples/s"`` or ``"first step"``.
+        rows: conditions that distinguish the rows, such as ``"implementation"`` or
+            ``["implementation", "hidden"]``; by default the implementation. If several runs fall
+            into one cell, the conditions in which these runs differ are added.
+        columns: conditions that distinguish the columns.
+        value: content of a cell: ``"step ± interval"``, ``"step"``, ``"median"``, ``"mean ± std"``,
+            ``"slowdown"``, ``"samples/s"`` or ``"first step"``; several are joined by commas.
 
     Raises:
-        UsageError: a name is not valid, no run was timed, or two runs cannot be told apart.
+        UsageError: a name is not valid, no run was timed, or two runs differ in no condition.
     """
     breakdowns = [run.breakdown for run in runs_of(runs)]
     row_names = None if rows is None else _joined(rows)
@@ -95,12 +99,13 @@ def _joined(names: str | Sequence[str]) -> str:
 
 @in_python
 def sql(query: str, runs: Runs) -> Table:
-    """Run one SELECT of DuckDB's SQL over the tables of ``runs``, and return the answer.
+    """Run one SELECT in DuckDB's SQL over the tables of ``runs``, and return the answer.
 
-    docs/tables.md has the tables and their columns; each has a column ``run`` in front.
+    docs/tables.md lists the tables and columns. The first column of each table is ``run``, the name
+    of the run.
 
     Raises:
-        UsageError: ``query`` is not a single SELECT, or DuckDB refuses it.
+        UsageError: ``query`` is not a single SELECT, or DuckDB rejects it.
     """
     with database.answer(query, [run.stored for run in runs_of(runs)]) as answer:
         columns = list(zip(*answer.rows, strict=True)) or [()] * len(answer.columns)
@@ -116,17 +121,19 @@ def report(
     across: Collection[str] = (),
     force: bool = False,
 ) -> Path:
-    """Write one HTML page about ``runs`` to ``out``, and return its path.
+    """Write an HTML report about ``runs`` to the file ``out``, and return its path.
 
     Args:
         runs: runs or paths.
         out: file to write.
-        title: title of the page; by default made of the runs' names and workload.
-        across: conditions in which compared runs may differ, as in ``["threads"]``.
+        title: title of the page; by default made of the names of the runs and the workload.
+        across: conditions in which compared runs may differ, such as ``["threads"]``.
         force: replace the file if it exists.
 
     Raises:
-        RunError: ``out`` exists and ``force`` is False, or it cannot be written.
+        UsageError: ``across`` contains a name that is not a condition.
+        RunError: ``out`` exists and ``force`` is False, ``out`` cannot be written, or no profile
+            has events.
     """
     refuse(Path(out), force=force)
     names = (across,) if isinstance(across, str) else across
@@ -136,9 +143,10 @@ def report(
 
 
 class Charts:
-    """The charts of a report as Altair charts, to restyle: ``lp.charts.ledger("traces/")``.
+    """Functions that draw the charts of a report with Altair: ``lp.charts.ledger("traces/")``.
 
-    ``dir(lp.charts)`` lists them. Each takes runs or paths, and ``across`` as ``lp.report`` does.
+    ``dir(lp.charts)`` lists the charts. Each function takes ``runs`` (runs or paths) and ``across``
+    (conditions in which compared runs may differ), as ``lp.report`` does.
     """
 
     def __dir__(self) -> list[str]:
@@ -152,7 +160,7 @@ class Charts:
 
 @in_python
 def _chart(name: str, runs: Runs, *, across: Collection[str] = ()) -> altair.TopLevelMixin:
-    """Draw the chart ``name`` of ``runs``: one chart per group of comparable runs, stacked.
+    """Return the chart ``name`` of ``runs``; the charts of several comparable groups are stacked.
 
     Raises:
         RunError: the runs have no data for the chart.

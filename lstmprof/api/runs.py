@@ -46,9 +46,10 @@ FILES = {"events": EVENTS, "iterations": ITERATIONS, "samples": SAMPLES, "counte
 
 
 class Run:
-    """A captured run, or a profile that was read; ``lp.read`` returns it.
+    """A captured run, or a profile that another tool recorded; ``lp.read`` returns it.
 
-    ``step_range`` is a regular expression: host ranges whose name it finds are the steps.
+    ``step_range`` is a regular expression: every host range with a matching name is a step. If it
+    is None, the steps are those that the profile marks.
     """
 
     def __init__(self, stored: StoredRun, step_range: str | None = None) -> None:
@@ -57,23 +58,31 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Name of the run: its folder's name, or the name that run.json gives."""
+        """Return the name of the run: ``name`` in run.json if it is set, else the folder's name."""
         return self.stored.name
 
     @property
     def path(self) -> Path:
-        """Folder of the run."""
+        """Return the folder of the run."""
         return self.stored.path
 
     @property
     def info(self) -> RunInfo:
-        """Facts about the run from run.json: workload, device, versions; None is unknown."""
+        """Return the facts of run.json: workload, device, versions and settings.
+
+        A field is None if run.json does not record it; docs/tables.md lists the fields.
+        """
         return self.stored.info
 
     @functools.cached_property
     @in_python
     def breakdown(self) -> Breakdown:
-        """The breakdown of the steps: tables, timings and clean step."""
+        """Return the breakdown of the run's steps: tables, timings and the clean step.
+
+        Raises:
+            RunError: a file of the run is missing or damaged.
+            UsageError: ``step_range`` is not a regular expression or matches no host range.
+        """
         return break_down(
             self.stored, self.step_range, (*USUAL_TABLES, "launch_gaps", "casts", "collectives")
         )
@@ -81,15 +90,21 @@ class Run:
     @functools.cached_property
     @in_python
     def step_profile(self) -> StepProfile:
-        """The step that ``lp.diagnose`` reports by default, with its parts."""
+        """Return the step that ``lp.diagnose`` analyses by default, with its parts.
+
+        Raises:
+            RunError: the profile has no events, or a file of the run is missing or damaged.
+        """
         return step_profile_of(self.breakdown)
 
     @property
     @in_python
     def step_ms(self) -> float | None:
-        """Length of the clean step in milliseconds; None if the profile has no step markers.
+        """Return the length of the clean step in ms, or None if the profile has no step markers.
 
-        The clean step is what a step takes when nothing disturbs it (docs/ledger.md).
+        The clean step is the time that a step takes if nothing disturbs it (docs/ledger.md). If the
+        profile has too few steps or too many events for a clean step, return the mean profiled
+        step.
 
         Raises:
             RunError: the profile has no events, or a file of the run is missing or damaged.
@@ -98,16 +113,22 @@ class Run:
         return profile.length_ns / 1e6 if profile.marked else None
 
     def ledger(self) -> Table:
-        """Return the ledger: every nanosecond of each step and device, once."""
+        """Return the table ``ledger``: the time of every step on every device, split into parts.
+
+        The parts of a step sum to its length: busy time by category, idle time by cause.
+        """
         return self.table("ledger")
 
     @in_python
     def table(self, name: str) -> Table:
-        """Return a table of the run: the columns are in docs/tables.md.
+        """Return a table of the run; docs/tables.md describes its columns.
 
-        ``name`` is a table of ``lstmprof breakdown --table`` (``"kernels"``, ``"ops"``,
-        ``"timings"`` …) or a file of the run (``"events"``, ``"iterations"``, ``"samples"``,
-        ``"counters"``). A table has no rows if the run has no such data.
+        The table is empty if the run has no such data.
+
+        Args:
+            name: a table of ``lstmprof breakdown --table`` (``"kernels"``, ``"ops"``, ``"timings"``
+                …) or a file of the run (``"events"``, ``"iterations"``, ``"samples"``,
+                ``"counters"``).
 
         Raises:
             UsageError: no table has this name.
@@ -127,7 +148,7 @@ class Run:
         return rows_of([self.breakdown], TIMINGS)
 
     def _file(self, name: str) -> pa.Table:
-        """The rows of a file of the run; none if the run does not have the file."""
+        """Return the rows of a file of the run, or an empty table if the run lacks the file."""
         if name == "events":
             return self.breakdown.events().arrow
         if name == "counters":
@@ -139,7 +160,10 @@ class Run:
 
     @in_python
     def timings(self) -> Timings | None:
-        """Return statistics of the timed iterations, times in ns; None if none was timed."""
+        """Return statistics of the iterations that were timed without a profiler.
+
+        Return None if no iteration was timed, as in a profile from another tool.
+        """
         return self.breakdown.timings
 
     @in_python
@@ -150,16 +174,22 @@ class Run:
         gemm_at_roofline: bool = False,
         form: str | None = None,
     ) -> Prediction:
-        """Replay the step with one change; ``saved_ns`` of the result is what it would save.
+        """Predict the length of the step with one change, and return the prediction.
+
+        Give exactly one change. ``saved_ns`` of the result is the time in ns that the change saves.
 
         Args:
-            without: cause to remove: ``"launch"``, ``"casts"``, ``"syncs"``, ``"copies"``,
-                ``"python"``, ``"dispatch"`` …
-            gemm_at_roofline: give matmuls their least time.
-            form: run the layers in another form: ``"layer"`` or ``"compiled"``.
+            without: kind of work to remove: ``"launch"``, ``"casts"``, ``"syncs"``, ``"copies"``,
+                ``"python"``, ``"dispatch"``, ``"backward-copies"``, ``"zero-fills"`` or
+                ``"slice-backward"``.
+            gemm_at_roofline: shorten every matmul to the least time that the device allows.
+            form: run the recurrent layers as one op each (``"layer"``) or compiled
+                (``"compiled"``).
 
         Raises:
-            UsageError: no change or several are given, or no cause or form has this name.
+            UsageError: not exactly one change is given, a name is not valid, or the run lacks the
+                data for the change (peak rates, matmuls or the workload).
+            RunError: the profile has no events, or a file of the run is missing or damaged.
         """
         if (without is not None) + gemm_at_roofline + (form is not None) != 1:
             raise UsageError(
@@ -176,10 +206,10 @@ class Run:
 
     @in_python
     def to_perfetto(self, path: Target, *, force: bool = False) -> Path:
-        """Write the run as a trace for ui.perfetto.dev to ``path``, and return ``path``.
+        """Write the run as a trace for ui.perfetto.dev to the file ``path``, and return ``path``.
 
         Raises:
-            RunError: ``path`` exists and ``force`` is False, or it cannot be written.
+            RunError: ``path`` exists and ``force`` is False, or ``path`` cannot be written.
         """
         from lstmprof.export import perfetto
 
@@ -190,7 +220,7 @@ class Run:
         return f"<Run {self.name} at {self.path}>"
 
     def _repr_html_(self) -> str:
-        """Show the parts of each lane's step, largest first."""
+        """Return an HTML table of the step's parts, with one group of rows per rank and device."""
         heads = [("lane", ""), ("state", ""), ("part", ""), ("ms per step", ""), ("share", "")]
         rows = [
             (
@@ -211,18 +241,19 @@ Runs = Run | Target | Iterable[Run | Target]
 
 @in_python
 def read(target: Target, *, step_range: str | None = None) -> Run:
-    """Read one run: a run's folder, a raw profile, a folder of ranks, a tar archive or a URL.
+    """Read one run, and return it.
 
-    lstmprof keeps what it reads of a raw profile in its cache, never beside the file.
+    A raw profile is stored as a run in lstmprof's cache; nothing is written next to the profile.
 
     Args:
-        target: path or URL.
-        step_range: regular expression; host ranges whose name it finds are the steps.
+        target: path or URL of a run's folder, a raw profile, a folder with one profile per rank, or
+            a tar archive.
+        step_range: regular expression; every host range with a matching name is a step.
 
     Raises:
-        ProfileError: the file cannot be read as a profile.
+        ProfileError: ``target`` does not exist, or it cannot be read as a profile.
         RunError: the run is damaged.
-        UsageError: ``target`` holds several runs.
+        UsageError: ``target`` contains several runs.
     """
     runs = read_all(target, step_range=step_range)
     if len(runs) != 1:
@@ -232,17 +263,18 @@ def read(target: Target, *, step_range: str | None = None) -> Run:
 
 @in_python
 def read_all(*targets: Target | Iterable[Target], step_range: str | None = None) -> list[Run]:
-    """Read every run of ``targets``, in their order.
+    """Read every run of ``targets``, and return the runs in the order of the targets.
 
-    A run or profile that cannot be read is left out with a ``LeftOutWarning``.
+    If a run or profile cannot be read, it is skipped with a ``LeftOutWarning``. Files of unknown
+    formats are skipped silently.
 
     Args:
-        targets: paths and URLs, or lists of them; a folder stands for all its runs.
-        step_range: regular expression; host ranges whose name it finds are the steps.
+        targets: paths and URLs, or lists of paths and URLs; a folder stands for all its runs.
+        step_range: regular expression; every host range with a matching name is a step.
 
     Raises:
-        ProfileError: no target can be read, and the first is not a profile.
-        RunError: no target can be read, and the first is a damaged run.
+        ProfileError: no target can be read, and the first target is not a profile.
+        RunError: no target can be read, and the first target is a damaged run.
         UsageError: no target is given, or a target is neither a path nor a URL.
     """
     words = [word for target in targets for word in _words(target)]
@@ -266,11 +298,19 @@ def _words(target: Any) -> list[Target]:
 
 @in_python
 def ingest(target: Target, out: Target = "traces", *, force: bool = False) -> list[Run]:
-    """Read the raw profiles at ``target``, write each as a run into ``out``, and return the runs.
+    """Read the raw profiles at ``target``, write each as a run, and return the runs.
+
+    Profiles of several ranks of one job become one run. If ``out`` already has the run of an
+    unchanged profile, that run is returned.
+
+    Args:
+        target: path or URL of a profile, a folder of profiles or a tar archive.
+        out: folder for the runs.
+        force: replace runs that exist.
 
     Raises:
         ProfileError: a profile cannot be read.
-        RunError: a run exists already and ``force`` is False.
+        RunError: a run of the same name exists and ``force`` is False.
     """
     done = ingest_profiles(target, Path(out), force=force)
     for error in (*done.errors, *(() if done.runs else done.foreign)):
@@ -279,7 +319,7 @@ def ingest(target: Target, out: Target = "traces", *, force: bool = False) -> li
 
 
 def runs_of(given: Runs) -> list[Run]:
-    """Return ``given`` as a list of runs; paths and URLs are read.
+    """Return ``given`` as a list of runs; read the paths and URLs in it.
 
     Raises:
         UsageError: an element is neither a run, a path nor a URL.

@@ -31,18 +31,27 @@ if TYPE_CHECKING:
 _IN_FULL, _LINES = 3, 30
 #: Characters of a name in such a line, and of the whole line.
 _NAME, _LINE = 32, 100
+#: When a column about the baseline is null.
+_SINGLE = "the run was not compared"
 VERDICTS = (
-    Column("subject", pa.string(), "", "the run"),
-    Column("baseline", pa.string(), "", "the run that it is compared with", "it is alone"),
+    Column("subject", pa.string(), "", "name of the run"),
+    Column("baseline", pa.string(), "", "name of the run that it is compared with", _SINGLE),
     Column("step_ns", pa.float64(), "ns", "clean step of the run"),
-    Column("baseline_ns", pa.int64(), "ns", "clean step of the baseline", "the run is alone"),
-    Column("ratio", pa.float64(), "", "step_ns over baseline_ns", "the run is alone"),
-    Column("bottleneck", pa.string(), "", "kind of time that adds most", "no cause is named"),
-    Column("bottleneck_ns", pa.int64(), "ns", "what it adds to the step, or takes of it"),
-    Column("cause", pa.string(), "", "what in the code makes it", "it is unknown"),
+    Column("baseline_ns", pa.int64(), "ns", "clean step of the baseline", _SINGLE),
+    Column("ratio", pa.float64(), "", "step_ns divided by baseline_ns", _SINGLE),
+    Column("bottleneck", pa.string(), "", "kind of time that adds most", "no cause is identified"),
+    Column(
+        "bottleneck_ns",
+        pa.int64(),
+        "ns",
+        "time of the bottleneck: what it adds, or takes of a single step",
+    ),
+    Column("cause", pa.string(), "", "what in the code takes the time", "it is unknown"),
     Column("fix", pa.string(), "", "what to change first", "no fix fits"),
-    Column("saves_ns", pa.int64(), "ns", "what the fix saves at most", "it is unknown"),
-    Column("certainty", pa.string(), "", "measured, likely or unknown"),
+    Column(
+        "saves_ns", pa.int64(), "ns", "time per step that the fix saves, at most", "it is unknown"
+    ),
+    Column("certainty", pa.string(), "", "certainty of the cause: measured, likely or unknown"),
     Column("sentence", pa.string(), "", "the verdict in one sentence"),
 )
 
@@ -53,7 +62,7 @@ class Diagnoses(tuple[Diagnosis, ...]):
     __slots__ = ()
 
     def table(self) -> Table:
-        """Return the verdicts as a ``Table``, one row per diagnosis."""
+        """Return the verdicts as a ``Table`` with one row per diagnosis."""
         rows = []
         for verdict in (diagnosis.verdict for diagnosis in self):
             fix = verdict.fixes[0] if verdict.fixes else None
@@ -76,7 +85,7 @@ class Diagnoses(tuple[Diagnosis, ...]):
         return Table("verdicts", pa.Table.from_pylist(rows, schema(VERDICTS)), VERDICTS)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return the verdicts as a DataFrame, one row per diagnosis."""
+        """Return the verdicts as a DataFrame with one row per diagnosis."""
         return self.table().to_pandas()
 
     def __repr__(self) -> str:
@@ -87,7 +96,7 @@ class Diagnoses(tuple[Diagnosis, ...]):
         return "\n".join([*lines, *([f"… {left:,} more: .to_pandas() has all"] if left else [])])
 
     def _repr_html_(self) -> str:
-        """Show the verdicts as a table, one row each."""
+        """Return the verdicts as an HTML table with one row per diagnosis."""
         return self.table()._repr_html_()
 
 
@@ -146,23 +155,28 @@ def diagnose(
     rank: int | None = None,
     device: int | None = None,
 ) -> Diagnosis | Diagnoses:
-    """Say why runs are slow, and what to change.
+    """Return a diagnosis of each run: why the run is slow, and what to change.
 
-    ``diagnose(run)`` says where the step of one run goes. ``diagnose(a, b)`` says why the slower
-    of two runs is slower. Both return a ``Diagnosis``. ``diagnose("traces/")`` and
-    ``diagnose([a, b, c])`` return ``Diagnoses``: each run is compared with the fastest comparable
-    run, slowest first; a run with none is diagnosed alone.
+    - ``diagnose(run)`` returns a ``Diagnosis`` that says what takes the time of the run's step.
+    - ``diagnose(a, b)`` returns a ``Diagnosis`` that says why the slower run is slower.
+    - ``diagnose("traces/")`` and ``diagnose([a, b, c])`` return ``Diagnoses``, worst first. Each
+      run except the fastest is compared with the fastest comparable run. A run without a comparable
+      run is diagnosed on its own. A path that leads to a single diagnosis returns that
+      ``Diagnosis``.
 
     Args:
-        runs: runs or paths; give several arguments to compare runs whatever their workload.
-        across: conditions in which compared runs may differ, as in ``["threads"]``.
-        rank: rank to diagnose; by default the one that the other ranks wait for in collectives,
-            else the first.
-        device: device of the rank; by default the busiest one.
+        runs: runs or paths. Single runs that are given as separate arguments are always compared,
+            so their conditions must agree.
+        across: conditions in which compared runs may differ, such as ``["threads"]``.
+        rank: rank to diagnose; by default the rank that the other ranks wait for in collectives, or
+            the first rank if there is no such rank.
+        device: device number on that rank; by default the busiest device.
 
     Raises:
-        UsageError: ``across`` names no condition, runs given one by one differ in a condition that
-            ``across`` does not name, or a run has no such rank or device.
+        UsageError: no run is given, ``across`` contains a name that is not a condition, runs that
+            must be compared differ in a condition that is not in ``across``, or a run has no such
+            rank or device.
+        RunError: a profile has no events, or a file of a run is missing or damaged.
     """
     if not runs:
         raise UsageError("no run is given", "give a run, two runs, or a folder of runs")
@@ -187,18 +201,19 @@ def compare(
     rank: int | None = None,
     device: int | None = None,
 ) -> Diagnosis:
-    """Say why the slower of two runs is slower, and what to change.
+    """Compare two runs, and return the diagnosis of why the slower run is slower.
 
     Args:
-        one: a run or the path of one.
-        other: a run or the path of one.
-        across: conditions in which the two may differ, as in ``["threads"]``.
+        one: a run or its path.
+        other: a run or its path.
+        across: conditions in which the two runs may differ, such as ``["threads"]``.
         rank: rank to compare, as for ``diagnose``.
-        device: device of the rank, as for ``diagnose``.
+        device: device number on that rank, as for ``diagnose``.
 
     Raises:
-        UsageError: the runs differ in a condition that ``across`` does not name, a path holds
+        UsageError: the runs differ in a condition that is not in ``across``, a path contains
             several runs, or a run has no such rank or device.
+        RunError: a profile has no events, or a file of a run is missing or damaged.
     """
     runs = runs_of([one, other])
     if len(runs) != 2:
@@ -210,23 +225,25 @@ def compare(
 
 @in_python
 def gate(base: Runs, new: Runs, fail_if: str = FAIL_IF, *, across: Collection[str] = ()) -> Gate:
-    """Check whether new runs are slower than base runs, for CI.
+    """Check whether new runs are slower than base runs, for CI, and return the result.
 
-    Each new run is compared with the base run of the same name, or implementation and workload.
-    ``state`` of the result is ``"pass"``, ``"fail"`` or ``"inconclusive"``; ``verdicts`` has one
-    verdict per pair.
+    Each new run is compared with the base run of the same name; if there is none, with the base run
+    of the same implementation and workload. A single base run and a single new run always form a
+    pair. ``state`` of the result is ``"pass"``, ``"fail"`` or ``"inconclusive"``. ``verdicts`` has
+    one entry per pair of runs.
 
     Args:
-        base: runs or paths; ``"baseline:NAME"`` is what ``lstmprof compare --save-baseline NAME``
-            saved.
+        base: runs or paths; ``"baseline:NAME"`` stands for the runs that
+            ``lstmprof compare --save-baseline NAME`` saved.
         new: runs or paths.
         fail_if: condition that fails the gate: ``"slower > 5 %"``, ``"faster > 20 %"`` or
-            ``"step > 12 ms"``, joined by ``or``.
-        across: conditions in which a pair may differ, as in ``["threads"]``.
+            ``"step > 12 ms"``; several conditions are joined by ``or``.
+        across: conditions in which the runs of a pair may differ, such as ``["threads"]``.
 
     Raises:
-        UsageError: ``fail_if`` cannot be parsed, a single pair differs in a condition that
-            ``across`` does not name, or no run has a pair.
+        UsageError: ``fail_if`` cannot be parsed, no pair of runs exists, the runs of a pair differ
+            in a condition that is not in ``across``, or no baseline has the name.
+        RunError: a profile has no events, or a file of a run is missing or damaged.
     """
     parsed = limits(fail_if)
     return gate_of(step_profiles_of(base), step_profiles_of(new), parsed, _names(across))
@@ -234,20 +251,24 @@ def gate(base: Runs, new: Runs, fail_if: str = FAIL_IF, *, across: Collection[st
 
 @in_python
 def history(runs: Runs) -> Table:
-    """Return how the step of each implementation changed from run to run.
+    """Return a table that shows how the step of each implementation changed over time.
 
-    The table has one row per run; the runs of an implementation are sorted by date, oldest first.
-    docs/history.md has the columns.
+    The table has one row per run. The runs of one implementation follow each other, oldest first.
+    docs/history.md describes the columns.
+
+    Raises:
+        RunError: a profile has no events, or a file of a run is missing or damaged.
     """
     return history_table(series_of(step_profiles_of(runs)))
 
 
 @in_python
 def check(runs: Runs) -> Document:
-    """Check whether profiles are complete and undisturbed, and say how to record better ones.
+    """Check whether profiles are complete and undisturbed, and return the results.
 
-    The result has one entry per run in ``runs``, each with a ``state`` (``"ok"``, ``"warn"`` or
-    ``"fail"``) and one row per check; ``to_pandas()`` returns all rows.
+    ``runs`` of the result has one entry per run, with a ``state`` (``"ok"``, ``"warn"`` or
+    ``"fail"``), one row per check, and ``record_with``: the recipes of docs/recording.md that
+    record what is missing. ``to_pandas()`` returns all rows as a DataFrame.
 
     Raises:
         RunError: a file of a run is missing or damaged.

@@ -54,7 +54,7 @@ _PART = re.compile(rf"(?P<command>{_COMMAND})|(?P<across>{_ACROSS})(?![\w-])|{_O
 
 
 def with_arguments(text: str) -> str:
-    """Return ``text`` with the arguments of the API in place of options of the command line."""
+    """Return ``text`` with API arguments in place of command-line options."""
     return _PART.sub(_argument, text)
 
 
@@ -77,7 +77,7 @@ def _argument(part: re.Match[str]) -> str:
 
 
 def in_python(function: Callable[_Given, _Returned]) -> Callable[_Given, _Returned]:
-    """Make the errors of ``function`` name arguments of the API."""
+    """Return ``function`` with errors that name API arguments instead of command-line options."""
 
     @functools.wraps(function)
     def call(*given: _Given.args, **named: _Given.kwargs) -> _Returned:

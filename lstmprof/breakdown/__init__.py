@@ -1,4 +1,4 @@
-"""From events to the breakdown of a step: pure functions, table to table.
+"""The breakdown of a step, computed from events by pure functions.
 
 ::
 
@@ -48,8 +48,8 @@ _SLOWDOWN = Column(
     "slowdown",
     pa.float64(),
     "",
-    "step_ns over that of the fastest comparable run beside it",
-    "no run beside it can be compared",
+    "step_ns divided by step_ns of the fastest comparable run",
+    "no other run can be compared with the run",
 )
 #: run.json fields that stand beside the times.
 _FACTS = ("implementation", "precision", "mode", "device", "device_name", "kernels_used", "threads")
@@ -59,8 +59,9 @@ _FACTS = ("implementation", "precision", "mode", "device", "device_name", "kerne
 class Breakdown:
     """The breakdown of one run: its tables, its timings and its clean step.
 
-    Tables are computed when they are first needed. ``windows`` are the profiled steps of each rank.
-    ``recorded`` counts what the profile holds, by rank.
+    Tables are computed when they are first used. ``windows`` are the profiled steps of each rank.
+    ``step_range`` is the regular expression that chooses the steps; it is None if the profile marks
+    the steps. ``recorded`` counts what the profile has, by rank.
     """
 
     run: Run
@@ -93,7 +94,7 @@ class Breakdown:
         return self._made[name]
 
     def events(self) -> EventTable:
-        """Return the events of the run; ``step_range``, if given, decides what is a step.
+        """Return the events of the run; ``step_range``, if set, decides which ranges are steps.
 
         Raises:
             RunError: the events are missing, damaged or of another schema version.
@@ -104,8 +105,12 @@ class Breakdown:
     def of_rank(self, rank: int | None, held: Packed | None = None) -> EventTable:
         """Return the events of ``rank``, and one event of each kind from every other rank.
 
-        The events of other ranks keep the thread numbers stable. ``held`` may hold the events of
-        several ranks (``of_ranks``), to read them once. A run of one rank has all its events.
+        The events of other ranks keep the numbers of threads stable. A run with one rank returns
+        all its events.
+
+        Args:
+            held: events of several ranks (``of_ranks``), if they were read before; else they are
+                read.
 
         Raises:
             RunError: the events are missing, damaged or of another schema version.
@@ -118,7 +123,7 @@ class Breakdown:
     def of_ranks(self, ranks: Collection[int | None]) -> Packed:
         """Return the events of ``ranks``, and one event of each kind from every other rank.
 
-        The events of other ranks keep the thread numbers stable.
+        The events of other ranks keep the numbers of threads stable.
 
         Raises:
             RunError: the events are missing, damaged or of another schema version.
@@ -128,7 +133,7 @@ class Breakdown:
         return held.only(names, _of_ranks(held, ranks))
 
     def packed(self, columns: Sequence[str]) -> Packed:
-        """Return ``columns`` of the events in narrow integer types, a third of the memory.
+        """Return ``columns`` of the events in narrow integer types (a third of the memory).
 
         Raises:
             RunError: the events are missing, damaged or of another schema version.
@@ -139,11 +144,11 @@ class Breakdown:
 
     @property
     def ranks(self) -> list[int | None]:
-        """Ranks of the profile, in order; None is a profile without ranks."""
+        """Return the ranks of the profile, in order; a profile without ranks has the rank None."""
         return list(dict.fromkeys(window.rank for window in self.windows))
 
     def clean(self, rank: int | None, device: int | None) -> CleanLane:
-        """Return the clean step of ``device`` of ``rank``; of the host if ``device`` is None.
+        """Return the clean step of ``device`` on ``rank``, or of the host if ``device`` is None.
 
         Raises:
             RunError: a file of the run is missing or damaged.
@@ -156,12 +161,12 @@ class Breakdown:
 
     @cached_property
     def _timed(self) -> bool:
-        """Whether lstmprof timed and profiled the steps of this breakdown."""
+        """Return whether lstmprof timed and profiled the steps of this breakdown."""
         return self.run.info.source in MEASURED and not self.step_range
 
     @cached_property
     def has_clean(self) -> bool:
-        """Whether a clean step can be computed: enough steps and not too many events."""
+        """Return whether a clean step can be computed: enough steps and not too many events."""
         fewest = min((count for count in Counter(w.rank for w in self.windows).values()), default=0)
         if fewest < LEAST_STEPS and not self._timed:
             return False
@@ -169,7 +174,9 @@ class Breakdown:
 
     @cached_property
     def timings(self) -> Timings | None:
-        """Statistics of the timed iterations, times in ns; None if no iteration was timed.
+        """Return statistics of the iterations that were timed without a profiler.
+
+        Return None if no iteration was timed.
 
         Raises:
             RunError: a file of the run is missing or damaged.
@@ -182,10 +189,11 @@ class Breakdown:
         return timings(table, self.run.info, clean)
 
     def steps(self, *, profiled: bool = False) -> list[MeanStep]:
-        """Return where the clean step of each lane goes; with ``profiled``, the mean profiled step.
+        """Return the parts of the clean step, for each rank and device.
 
-        Profiles from elsewhere with fewer than ``LEAST_STEPS`` steps, and profiles with more than
-        ``MOST_EVENTS`` events, have no clean step: the mean profiled step is returned.
+        If ``profiled`` is True, return the mean profiled step. The mean profiled step is also
+        returned if there is no clean step: for profiles from other tools with fewer than
+        ``LEAST_STEPS`` steps, and for profiles with more than ``MOST_EVENTS`` events.
 
         Raises:
             RunError: a file of the run is missing or damaged.
@@ -197,21 +205,21 @@ class Breakdown:
 
     @property
     def lacks(self) -> tuple[Lack, ...]:
-        """Data that the profile does not have, most important first."""
+        """Return the data that the profile lacks, most important first."""
         return lacks_of(self.run.info, self.recorded)
 
     def lacks_of_rank(self, rank: int | None) -> tuple[Lack, ...]:
-        """Return the data that the profile of ``rank`` does not have, most important first."""
+        """Return the data that the profile of ``rank`` lacks, most important first."""
         return lacks_of(self.run.info, self.recorded, rank)
 
     @property
     def ledger(self) -> pa.Table:
-        """The table ``ledger``: every nanosecond of each step and device, once."""
+        """Return the table ``ledger``: the time of every step on every device, split into parts."""
         return self.table("ledger")
 
     @property
     def kernels(self) -> pa.Table:
-        """The table ``kernels``: the time of each kernel, longest first."""
+        """Return the table ``kernels``: the time of each kernel, longest first."""
         return self.table("kernels")
 
 
@@ -220,11 +228,13 @@ def break_down(
 ) -> Breakdown:
     """Return the breakdown of ``run``; compute ``tables`` while the events are in memory.
 
-    ``step_range`` is a regular expression: host ranges whose name it finds are the steps.
+    Args:
+        step_range: regular expression; every host range with a matching name is a step.
+        tables: names of tables to compute at once; other tables are computed when they are used.
 
     Raises:
         RunError: a file of the run is missing, damaged or of another schema version.
-        UsageError: ``step_range`` is not a regular expression or finds no range, or no table has
+        UsageError: ``step_range`` is not a regular expression or matches no range, or no table has
             one of these names.
     """
     wanted = map(table_of, dict.fromkeys(n for t in tables for n in table_of(t).joined or (t,)))
@@ -240,7 +250,7 @@ def break_down(
 
 
 def _of_ranks(held: Packed, ranks: Collection[int | None]) -> Ints:
-    """The rows of these ranks, and of each sort of event the one that begins first."""
+    """Return the rows of ``ranks``, and the first row of each kind of event of other ranks."""
     numbers = [NONE if rank is None else rank for rank in ranks]
     own = np.flatnonzero(np.isin(held.values("rank"), numbers))
     return np.union1d(own, sorts(held).first)
@@ -249,7 +259,7 @@ def _of_ranks(held: Packed, ranks: Collection[int | None]) -> Ints:
 def _tables_and_windows(
     run: Run, step_range: str | None, wanted: Sequence[TableKind]
 ) -> tuple[dict[str, pa.Table], list[Window]]:
-    """The ``wanted`` tables by name, and the windows of ``run``."""
+    """Return the ``wanted`` tables by name, and the steps of ``run``."""
     captured = run.info.source in MEASURED and not step_range
     marked = _marked(run.events(), step_range) if step_range else None
     reads = {*OF_WINDOWS, *(name for kind in wanted for name in kind.reads)}
@@ -274,7 +284,7 @@ def _tables_and_windows(
 
 
 def _recorded(run: Run, step_range: str | None) -> tuple[Recorded, ...]:
-    """What the profile of ``run`` holds; counted again only where its steps are other ones.
+    """Return counts of what the profile has, by rank.
 
     Raises:
         RunError: the events are missing, damaged or of another schema version.
@@ -293,7 +303,7 @@ def _marked(events: EventTable, step_range: str) -> EventTable:
 def _computed(
     kinds: Sequence[TableKind], events: Packed, step_windows: list[Window], info: RunInfo
 ) -> dict[str, pa.Table]:
-    """The tables of these ``kinds``; where events are many, those that can be from batches."""
+    """Return the tables of these ``kinds``; large profiles are read in batches where possible."""
     tables = {
         kind.name: kind.ordered(kind.pack(events, step_windows)) for kind in kinds if kind.pack
     }
@@ -317,7 +327,7 @@ def _computed(
 
 
 def timing_columns() -> tuple[Column, ...]:
-    """Return the columns of the table ``timings`` but ``run``, in order."""
+    """Return the columns of the table ``timings`` in order, without ``run``."""
     places = {"workload": "workload.name"}
     known = {fact.place: fact.column for fact in facts()}
     names_ = (*_FACTS[:1], "workload", *_FACTS[1:])
@@ -326,7 +336,7 @@ def timing_columns() -> tuple[Column, ...]:
 
 
 def columns(table: str) -> list[str]:
-    """The columns of one table, in order."""
+    """Return the names of the columns of ``table``, in order."""
     if table == TIMINGS:
         return ["run", *(column.name for column in timing_columns())]
     return ["run", *(column.name for column in TABLES[table].columns)]
@@ -335,9 +345,10 @@ def columns(table: str) -> list[str]:
 def rows_of(
     breakdowns: Sequence[Breakdown], table: str, top: int | None = None
 ) -> list[dict[str, Any]]:
-    """The rows of one table over all runs, the first ``top`` of each; unknown is None.
+    """Return the rows of ``table`` for all runs; unknown values are None.
 
-    Times and the ledger of a step are given whole.
+    Args:
+        top: number of rows per run; None, and the tables ``timings`` and ``ledger``, mean all rows.
     """
     if table == TIMINGS:
         return _timing_rows(breakdowns)
@@ -352,10 +363,10 @@ def rows_of(
 def account_rows(
     breakdowns: Sequence[Breakdown], *, profiled: bool = False
 ) -> list[dict[str, Any]]:
-    """Where the mean step of each run and lane goes, a row a part, in whole nanoseconds.
+    """Return the mean step of each run, rank and device, with one row per part, in whole ns.
 
-    ``steps`` is ``clean`` or ``profiled``; ``profiled_steps`` how many it was made from. The
-    parts sum to the step.
+    The parts sum to the step. ``steps`` of a row is ``clean`` or ``profiled``; ``profiled_steps``
+    is the number of profiled steps behind the mean.
     """
     return [
         {
@@ -375,7 +386,7 @@ def account_rows(
 
 
 def lacking(breakdowns: Sequence[Breakdown]) -> list[dict[str, Any]]:
-    """What the profile of each run lacks, the gravest first; unknown is None."""
+    """Return what the profile of each run lacks, most important first; unknown values are None."""
     return [
         {"run": breakdown.run.name, **lack.to_dict()}
         for breakdown in breakdowns
@@ -403,15 +414,15 @@ def _timing_rows(breakdowns: Sequence[Breakdown]) -> list[dict[str, Any]]:
 
 
 def comparable(breakdowns: Sequence[Breakdown]) -> list[list[int]]:
-    """Positions of the timed breakdowns in groups whose runs can be compared."""
+    """Return the positions of the timed breakdowns, in groups of runs that can be compared."""
     timed = [i for i, breakdown in enumerate(breakdowns) if breakdown.timings is not None]
     return alike(timed, lambda position: breakdowns[position].run.info)
 
 
 def compared(breakdowns: Sequence[Breakdown]) -> dict[int, float]:
-    """Position of a breakdown -> its slowdown against the fastest comparable one.
+    """Return, by position of the breakdown, its step divided by the fastest comparable step.
 
-    A run with none to compare with is left out.
+    A run without a comparable run is omitted.
     """
     slowdown: dict[int, float] = {}
     for group in comparable(breakdowns):

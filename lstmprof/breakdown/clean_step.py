@@ -62,11 +62,11 @@ SHARED_CORE = 0.15
 
 @dataclass(frozen=True)
 class CleanLane:
-    """The clean step of one lane: a device of a rank, or its host (``device`` None).
+    """The clean step of one device of a rank, or of the host if ``device`` is None.
 
-    ``windows`` and ``stretches`` are those of the profile by a clock that counts clean time only.
-    ``span`` is the length of the step; ``parts`` have one span per label of ``stretches`` with
-    time. ``recording`` is None if the run is not lstmprof's own.
+    ``windows`` (the steps) and ``stretches`` use a clock that counts clean time only. ``span`` is
+    the length of the step with its 95 % interval; ``parts`` has a span per part of the step.
+    ``recording`` is the time that recording took; it is None if another tool recorded the profile.
     """
 
     rank: int | None
@@ -82,16 +82,16 @@ class CleanLane:
 
     @cached_property
     def events(self) -> EventTable:
-        """The events by the clock that counts clean time only."""
+        """Return the events by the clock that counts clean time only."""
         return self._clock.moved(self._profiled)
 
     def at(self, instants_ns: Ints) -> Ints:
-        """Return instants of the profile by the clock that counts clean time only."""
+        """Convert instants of the profile to the clock that counts clean time only."""
         return self._clock.at(instants_ns)
 
     @property
     def mean_step(self) -> MeanStep:
-        """The clean step as the mean over its windows; parts in whole ns that sum to it."""
+        """Return the clean step as the mean over its windows; its parts are whole ns."""
         spent = self.stretches.end_ns - self.stretches.start_ns
         totals = np.bincount(self.stretches.label, weights=spent).astype(np.int64).tolist()
         sums = {self.stretches.labels[label]: ns for label, ns in enumerate(totals) if ns}

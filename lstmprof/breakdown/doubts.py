@@ -27,7 +27,7 @@ GOVERNOR, LOSS, THROTTLED, STATE = "governor", "loss", "clocks", "state"
 
 @dataclass(frozen=True)
 class Warning:
-    """A reason to doubt the times of a run, and what to do about it."""
+    """A reason to doubt the times of a run (``fault``), and what to do about it (``remedy``)."""
 
     kind: str
     fault: str

@@ -37,9 +37,14 @@ COLUMNS = (
     RANK,
     STEP,
     DEVICE,
-    Column("state", pa.string(), "", "busy or idle"),
-    Column("part", pa.string(), "", "the category of busy time, or the cause of idle time"),
-    Column("ns", pa.int64(), "ns", "time of the step that belongs to this part"),
+    Column("state", pa.string(), "", "busy (something ran) or idle"),
+    Column(
+        "part",
+        pa.string(),
+        "",
+        "category of busy time, such as gemm, or cause of idle time, such as dispatch",
+    ),
+    Column("ns", pa.int64(), "ns", "time of the step in this part"),
 )
 SCHEMA = schema(COLUMNS)
 #: Columns of the events that it is made from.

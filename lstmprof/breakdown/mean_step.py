@@ -57,11 +57,13 @@ class Recording:
 
 @dataclass(frozen=True)
 class MeanStep:
-    """The step of one lane: of a device of a rank, or of the host (``device`` None).
+    """The step of one device of a rank, or of the host if ``device`` is None.
 
-    ``parts`` are (state, part, ns), summed over ``steps`` steps: busy before idle, largest first.
-    They sum to ``total_ns``. ``clean`` is whether this is the clean step and not the mean profiled
-    one. ``recording`` is what recording took of it; None if lstmprof did not record the run.
+    ``parts`` are tuples (state, part, ns), summed over ``steps`` steps; busy parts come first, and
+    the largest part of each state first. The parts sum to ``total_ns``. ``clean`` is True for the
+    clean step and False for the mean profiled step. ``recording`` is the time that recording the
+    events took; it is None if another tool recorded the profile. ``rank`` is None if the profile
+    has no ranks.
     """
 
     rank: int | None
@@ -74,20 +76,20 @@ class MeanStep:
 
     @property
     def mean_ns(self) -> float:
-        """Length of the step in ns."""
+        """Return the length of the step in ns."""
         return self.total_ns / self.steps
 
     @property
     def mean_parts(self) -> list[tuple[str, str, int]]:
-        """Parts of one step as (state, part, ns), in whole ns that sum to its length."""
+        """Return the parts of one step as (state, part, ns); whole ns that sum to the step."""
         means = mean_of([ns for _, _, ns in self.parts], self.steps)
         return [(state, part, ns) for (state, part, _), ns in zip(self.parts, means, strict=True)]
 
     @property
     def waits_for_host_share(self) -> float | None:
-        """Share of the time in which the device waits for its host, 0–1.
+        """Return the share of the step in which the device waits for its host, 0–1.
 
-        None for a host, and if the profile does not show what idle time waits for.
+        Return None for the host itself, and if the profile does not show why the device is idle.
         """
         idle = [(part, ns) for state, part, ns in self.parts if state == "idle"]
         unknown = idle and all(part.removeprefix(TAIL) == UNATTRIBUTED for part, _ in idle)
@@ -97,7 +99,7 @@ class MeanStep:
 
     @property
     def busy_share(self) -> float:
-        """Share of the time in which the lane is busy, 0–1."""
+        """Return the share of the step in which the device or host is busy, 0–1."""
         return sum(ns for state, _, ns in self.parts if state == "busy") / self.total_ns
 
 

@@ -35,7 +35,11 @@ BETWEEN = "Python between the ops"
 
 @dataclass(frozen=True)
 class Rare:
-    """An event of some steps only: in how many steps, and its median time in each, in ns."""
+    """An event that occurs, or takes long, in some of the steps only.
+
+    ``steps`` is the number of such steps. ``each_ns`` is the median time of the event in them, in
+    ns.
+    """
 
     name: str
     steps: int

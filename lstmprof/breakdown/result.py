@@ -1,4 +1,4 @@
-"""What a person or a notebook gets: a table whose columns say what they hold."""
+"""Tables for people and notebooks, with a documentation of each column."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ UNKNOWN = "–"
 class Table:
     """A table with documented columns; ``lp.sql`` and ``Run.table`` return it.
 
-    Times are whole nanoseconds; null is unknown. ``kinds`` describe the columns; it is empty for
-    the answer of a query.
+    Times are whole nanoseconds. Unknown values are null. ``arrow`` has the data. ``kinds``
+    describes the columns; it is empty for the answer of a query.
     """
 
     name: str
@@ -35,12 +35,15 @@ class Table:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns, in order."""
+        """Return the names of the columns, in order."""
         return list(self.arrow.column_names)
 
     @property
     def columns_doc(self) -> dict[str, str]:
-        """Column name → its unit, its meaning, and when it is null."""
+        """Return, by column name, the unit, the meaning, and when a value is null.
+
+        The dictionary is empty for the answer of a query.
+        """
         return {kind.name: _documented(kind) for kind in self.kinds if kind.name in self.columns}
 
     def to_arrow(self) -> pa.Table:
@@ -48,14 +51,17 @@ class Table:
         return self.arrow
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return a DataFrame; integer columns stay integers if values are null (``Int64``)."""
+        """Return the table as a pandas DataFrame.
+
+        Integer columns have the type ``Int64``, which keeps integers even if values are null.
+        """
         import pandas
 
         exact = {pa.int64(): pandas.Int64Dtype()}
         return self.arrow.to_pandas(types_mapper=exact.get)
 
     def to_polars(self) -> polars.DataFrame:
-        """Return a polars DataFrame.
+        """Return the table as a polars DataFrame.
 
         Raises:
             LstmprofError: polars is not installed.
@@ -69,7 +75,7 @@ class Table:
         return frame
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the rows as dictionaries."""
+        """Return the rows as dictionaries; unknown values are None."""
         return list(self.arrow.to_pylist())
 
     def __len__(self) -> int:
@@ -82,7 +88,7 @@ class Table:
         return f"<Table {self.name}: {len(self):,} rows of {', '.join(self.columns)}>"
 
     def _repr_html_(self) -> str:
-        """Show the first 20 rows; the title of a heading documents its column."""
+        """Return the first 20 rows in HTML, with the documentation of columns as tooltips."""
         documented = self.columns_doc
         heads = [(name, documented.get(name, "")) for name in self.columns]
         cells = [list(row.values()) for row in self.arrow.slice(0, SHOWN_ROWS).to_pylist()]
@@ -92,7 +98,7 @@ class Table:
 
 
 def html_table(heads: Sequence[tuple[str, str]], rows: Sequence[Sequence[Any]]) -> str:
-    """A table in HTML; ``heads`` are (name, what it means)."""
+    """Return a table in HTML; ``heads`` are pairs (name, tooltip)."""
     head = "".join(f'<th title="{_safe(title)}">{_safe(name)}</th>' for name, title in heads)
     body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -27,16 +27,16 @@ LEAST_LOST = 0.1
 _UNTOLD = "an older lstmprof wrote the run, or the machine does not report it"
 
 COLUMNS = (
-    Column("iterations", pa.int64(), "", "timed iterations after warm-up"),
+    Column("iterations", pa.int64(), "", "number of timed iterations after warm-up"),
     Column(
         "step_ns",
         pa.float64(),
         "ns",
-        "the clean step: what a step takes when nothing disturbs it; typical_ns if no step was "
+        "the clean step: the time of a step if nothing disturbs it; typical_ns if no step was "
         "profiled",
     ),
-    Column("step_low_ns", pa.float64(), "ns", "low end of its 95 % interval", _FEW),
-    Column("step_high_ns", pa.float64(), "ns", "high end of its 95 % interval", _FEW),
+    Column("step_low_ns", pa.float64(), "ns", "low end of the 95 % interval of step_ns", _FEW),
+    Column("step_high_ns", pa.float64(), "ns", "high end of the 95 % interval of step_ns", _FEW),
     Column(
         "lost_ns",
         pa.float64(),
@@ -52,26 +52,36 @@ COLUMNS = (
         "share of the time in which the thread that runs the steps did not wait for a CPU",
         f"{_UNTOLD}, or the capture has several threads or a device",
     ),
-    Column("preemptions", pa.float64(), "", "involuntary context switches per iteration", _UNTOLD),
+    Column(
+        "preemptions",
+        pa.float64(),
+        "",
+        "number of involuntary context switches per iteration",
+        _UNTOLD,
+    ),
     Column("typical_ns", pa.float64(), "ns", "10th percentile of the iterations' wall times"),
-    Column("median_ns", pa.float64(), "ns", "median wall time"),
-    Column("mean_ns", pa.float64(), "ns", "mean wall time"),
+    Column("median_ns", pa.float64(), "ns", "median of the iterations' wall times"),
+    Column("mean_ns", pa.float64(), "ns", "mean of the iterations' wall times"),
     Column(
         "std_ns",
         pa.float64(),
         "ns",
-        "sample standard deviation (n − 1)",
+        "sample standard deviation of the wall times (n − 1)",
         "there is only one iteration",
     ),
     Column("p95_ns", pa.int64(), "ns", "95th percentile of the wall times, nearest rank"),
     Column(
-        "samples_per_s", pa.float64(), "1/s", "batch divided by step_ns", "the workload is unknown"
+        "samples_per_s",
+        pa.float64(),
+        "1/s",
+        "sequences per second: batch divided by step_ns",
+        "the workload is unknown",
     ),
     Column(
         "words_per_s",
         pa.float64(),
         "1/s",
-        "batch × time steps divided by step_ns",
+        "tokens per second: batch × time steps divided by step_ns",
         "the workload reads no tokens",
     ),
     Column(
@@ -96,14 +106,18 @@ COLUMNS = (
         _ENERGY % "NVML",
         "NVML cannot be read, MIG divides the GPU, or the iterations took less than 1 s",
     ),
-    Column("rounds", pa.int64(), "", "number of worker processes that ran the iterations"),
-    Column("warnings", pa.list_(pa.string()), "", "reasons not to trust the times, with a remedy"),
+    Column("rounds", pa.int64(), "", "number of processes that ran the iterations"),
+    Column("warnings", pa.list_(pa.string()), "", "reasons to doubt the times, each with a remedy"),
 )
 
 
 @dataclass(frozen=True)
 class Timings:
-    """Statistics of the timed iterations (docs/tables.md), without warm-up; None is unknown."""
+    """Statistics of the iterations that were timed without a profiler, without warm-up.
+
+    Lengths are in ns, energies in J; docs/tables.md describes each field ("Statistics of the
+    timings"), and says when it is None.
+    """
 
     iterations: int
     step_ns: float

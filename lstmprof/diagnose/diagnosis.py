@@ -1,4 +1,4 @@
-"""Why runs are slow: each against a faster one or by itself, with its limits."""
+"""Diagnoses: why one run is slow, or why a run is slower than another run."""
 
 from __future__ import annotations
 
@@ -60,21 +60,23 @@ MOST_RARE = 3
 #: A first step that takes so many steps longer than the other run's has compiled something.
 LONG_FIRST_STEP = 10
 WATERFALL = (
-    Column("kind", pa.string(), "", "kind of time, like matmul or dispatch"),
+    Column("kind", pa.string(), "", "kind of time, such as matmul or dispatch"),
     Column("fast_ns", pa.int64(), "ns", "time per step of the fast run"),
     Column("slow_ns", pa.int64(), "ns", "time per step of the slow run"),
     Column("delta_ns", pa.int64(), "ns", "slow_ns − fast_ns"),
 )
 FINDINGS = (
-    Column("rank", pa.int64(), "", "1 is the largest"),
-    Column("kind", pa.string(), "", "kind of time: docs/diagnosis.md"),
-    Column("fast_ns", pa.int64(), "ns", "time of this kind in the fast step", "a run alone"),
-    Column("slow_ns", pa.int64(), "ns", "time of this kind in the slow step, or in the only one"),
-    Column("delta_ns", pa.int64(), "ns", "slow_ns less fast_ns; sums to the whole difference"),
-    Column("share", pa.float64(), "share", "delta_ns over the whole difference or step", "it is 0"),
-    Column("saves_ns", pa.int64(), "ns", "what the step would be shorter by without it"),
+    Column("rank", pa.int64(), "", "place in the list, from 1; large savings come first"),
+    Column("kind", pa.string(), "", "kind of time, such as matmul (docs/diagnosis.md)"),
+    Column("fast_ns", pa.int64(), "ns", "time of this kind in the fast step", "it is a single run"),
+    Column("slow_ns", pa.int64(), "ns", "time of this kind in the slow step, or the single run's"),
+    Column("delta_ns", pa.int64(), "ns", "slow_ns − fast_ns; slow_ns for a single run"),
+    Column(
+        "share", pa.float64(), "share", "delta_ns divided by its sum over all kinds", "the sum is 0"
+    ),
+    Column("saves_ns", pa.int64(), "ns", "how much shorter the step would be without this kind"),
     Column("certainty", pa.string(), "", "measured, likely or unknown"),
-    Column("sentence", pa.string(), "", "the finding with its evidence"),
+    Column("sentence", pa.string(), "", "the finding in one sentence, with its evidence"),
     Column("fixes", pa.list_(pa.string()), "", "what to change"),
 )
 _NOTHING = Asked()
@@ -85,7 +87,7 @@ _NO_ROOFLINE = (
 
 @dataclass(frozen=True)
 class Explained:
-    """A finding with its sentence, its certainty and its fixes."""
+    """A finding with its sentence, its certainty and the fixes for it."""
 
     finding: Finding
     sentence: str
@@ -100,11 +102,11 @@ class Explained:
 class Diagnosis:
     """Why the step of ``slow`` takes as long as it does; ``lp.diagnose`` returns it.
 
-    ``fast`` is the run that it is compared with, None for a run alone. ``verdict`` is the result;
-    ``repr`` shows it. The ``delta_ns`` of all ``findings`` sum to the difference of the two steps,
-    or to the step of a run alone. ``warnings`` are reasons to doubt the times. ``roofline`` is the
-    least time of the slow step, None if its work or the device's peak rates are unknown.
-    ``what_ifs`` are the replays that were requested.
+    ``fast`` is the run that ``slow`` is compared with; it is None for a single run. ``repr`` shows
+    ``verdict``, the result. The ``delta_ns`` of all ``findings`` sum to the difference between the
+    two steps; for a single run they sum to its step. ``warnings`` are reasons to doubt the times.
+    ``roofline`` is the least time of the slow step; it is None if the work of the step or the peak
+    rates of the device are unknown. ``what_ifs`` are the replays that were requested.
     """
 
     fast: StepProfile | None
@@ -118,33 +120,42 @@ class Diagnosis:
 
     @property
     def dominant(self) -> Explained | None:
-        """The finding that the verdict names; None if there is no difference or no cause."""
+        """Return the finding that the verdict names.
+
+        Return None if the runs do not differ beyond noise, or if no cause was identified.
+        """
         return next((e for e in self.findings if e.finding is self.outcome.cause), None)
 
     @cached_property
     def verdict(self) -> Verdict:
-        """The result: bottleneck, cause, fixes and certainty."""
+        """Return the result: bottleneck, cause, fixes and certainty."""
         found = [explained.finding for explained in self.findings]
         return verdict_of(self.fast, self.slow, found, self.outcome, self.remedies)
 
     @property
     def sentence(self) -> str:
-        """The verdict in one sentence."""
+        """Return the verdict in one sentence, without certainty and fixes."""
         return self.verdict.sentence
 
     @property
     def ratio(self) -> Ratio | None:
-        """How many times as long the slow step takes, with its interval; None for a run alone."""
+        """Return the slow step divided by the fast step, with its 95 % interval.
+
+        Return None for a single run.
+        """
         return self.outcome.ratio
 
     @property
     def fixes(self) -> tuple[Advice, ...]:
-        """What to change, best first."""
+        """Return the fixes, best first; the tuple is empty if no fix fits."""
         return self.verdict.fixes
 
     @property
     def differences(self) -> tuple[Difference, ...]:
-        """Time of each kind in the fast and the slow step; empty for a run alone."""
+        """Return the time of each kind, such as matmul or dispatch, in both steps.
+
+        Return an empty tuple for a single run.
+        """
         if self.fast is None:
             return ()
         rows = (explained.finding for explained in self.findings)
@@ -152,12 +163,15 @@ class Diagnosis:
 
     @property
     def settings(self) -> tuple[settings.Disagreement, ...]:
-        """Settings that differ between the two runs; empty for a run alone."""
+        """Return the settings that differ between the two runs.
+
+        Return an empty tuple for a single run.
+        """
         return () if self.fast is None else settings.disagreements(self.fast.info, self.slow.info)
 
     @property
     def lacks(self) -> tuple[tuple[str, Lack], ...]:
-        """Data that the profiles do not have, as (run, lack); the slow run comes first."""
+        """Return the data that the profiles lack, as pairs (run name, ``Lack``), slow run first."""
         if self.fast is None:
             return tuple((self.slow.label, lack) for lack in self.slow.lacks)
         fast, slow = labels(self.fast, self.slow)
@@ -166,15 +180,15 @@ class Diagnosis:
 
     @property
     def doubts(self) -> tuple[tuple[StepProfile, Warning], ...]:
-        """Reasons to doubt the times, as (run, warning); the fast run comes first."""
+        """Return the reasons to doubt the times, as pairs (run, ``Warning``), fast run first."""
         runs = (self.slow,) if self.fast is None else (self.fast, self.slow)
         return tuple((profile, doubt) for profile in runs for doubt in profile.doubts)
 
     @property
     def lacking(self) -> tuple[str, ...]:
-        """Data that the profiles do not have, one sentence each.
+        """Return the data that the profiles lack, with one sentence per kind of data.
 
-        If two runs are compared, a sentence begins with the name of its run.
+        If two runs are compared, each sentence begins with the name of its run.
         """
         if self.fast is None:
             return tuple(lack.sentence for _, lack in self.lacks)
@@ -182,9 +196,10 @@ class Diagnosis:
 
     @property
     def shown(self) -> tuple[Explained, ...]:
-        """The findings worth reading: 1 % of the difference or more; ``findings`` has all.
+        """Return the findings that explain at least 1 % of the difference between the runs.
 
-        Empty if two runs are compared and no cause is named.
+        For a single run, return the findings of at least 1 % of its step. Return an empty tuple if
+        two runs are compared and no cause is identified. ``findings`` has all findings.
         """
         if self.fast is not None and self.dominant is None:
             return ()
@@ -192,14 +207,15 @@ class Diagnosis:
 
     @property
     def remedies(self) -> tuple[Advice, ...]:
-        """All fixes, in the order of the findings."""
+        """Return the fixes in the order of the findings."""
         return tuple(advice for explained in self.findings for advice in explained.remedies)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the document of ``lstmprof diagnose --format json``; None is unknown.
+        """Return the document that ``lstmprof diagnose --format json`` writes for this diagnosis.
 
-        The ``delta_ns`` of ``waterfall`` and of ``findings`` each sum to ``difference_ns``; those
-        of a run alone sum to ``slow_ns``. ``busy_share`` is of the profiled step, None for a host.
+        docs/diagnose.schema.json describes the fields. Unknown values are None. The ``delta_ns`` of
+        ``waterfall`` sum to ``difference_ns``, and so do the ``delta_ns`` of ``findings``. For a
+        single run, ``waterfall`` is empty and the ``delta_ns`` of ``findings`` sum to ``slow_ns``.
         """
         fast, slow = self.fast, self.slow
         ends = (None, slow.length_ns) if fast is None else lengths(fast, slow)
@@ -231,12 +247,12 @@ class Diagnosis:
         }
 
     def waterfall(self) -> Table:
-        """Return the time of each kind in both steps as a ``Table``; empty for a run alone."""
+        """Return the time of each kind in both steps as a ``Table``, empty for a single run."""
         rows = [{**asdict(part), "delta_ns": part.delta_ns} for part in self.differences]
         return Table("waterfall", pa.Table.from_pylist(rows, schema(WATERFALL)), WATERFALL)
 
     def table(self) -> Table:
-        """Return the findings, largest first, as a ``Table``; one row per kind of time."""
+        """Return the findings as a ``Table`` with one row per kind of time, largest first."""
         rows = [
             {
                 **_of(e.finding, "rank", "kind", "slow_ns", "delta_ns", "share"),
@@ -251,12 +267,12 @@ class Diagnosis:
         return Table("findings", pa.Table.from_pylist(rows, schema(FINDINGS)), FINDINGS)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return the findings, largest first, as a DataFrame; one row per kind of time."""
+        """Return the findings as a DataFrame with one row per kind of time, largest first."""
         return self.table().to_pandas()
 
     @property
     def kernel_names(self) -> list[str]:
-        """Names of the kernels of both runs, to shorten them in sentences."""
+        """Return the names of the kernels of both runs; sentences shorten these names."""
         profiles = [profile for profile in (self.fast, self.slow) if profile is not None]
         return [row["name"] for profile in profiles for row in profile.rows("kernels")]
 
@@ -264,7 +280,7 @@ class Diagnosis:
         return page(self)
 
     def _repr_markdown_(self) -> str:
-        """Show the lines of ``repr`` in a notebook."""
+        """Return the lines of ``repr`` as Markdown for a notebook."""
         return markdown_page(self)
 
 
@@ -296,7 +312,7 @@ def _finding(explained: Explained) -> dict[str, Any]:
 
 
 def _reason(finding: Finding) -> str | None:
-    """Of calls that are each slower the name of what makes them slower."""
+    """Return why calls are slower in the slow run; None for other findings and single runs."""
     if finding.kind != SLOWER or finding.fast is None:
         return None
     return reason(finding.fast, finding.slow).name
@@ -318,13 +334,15 @@ def diagnose(
     across: Collection[str] = (),
     asked: Asked = _NOTHING,
 ) -> Diagnosis:
-    """Say why the slower of two runs is slower, or where the step of one run goes.
+    """Return the diagnosis of one run, or of the slower of two runs.
 
-    ``asked`` are replays, peaks, and the rank and device to diagnose.
+    Args:
+        across: conditions in which the two runs may differ.
+        asked: replays, peak rates, and the rank and device to diagnose.
 
     Raises:
-        UsageError: the runs differ in a condition that ``across`` does not name, or what is asked
-            cannot be answered for the run.
+        UsageError: the runs differ in a condition that is not in ``across``, or a run lacks the
+            data for what is ``asked``.
         RunError: a profile has no events, or a file of a run is missing or damaged.
     """
     breakdowns = [breakdown] if other is None else [breakdown, other]
@@ -338,13 +356,15 @@ def diagnose_all(
     *,
     must_compare: bool = False,
 ) -> list[Diagnosis]:
-    """Compare each run with the fastest comparable run; diagnose a run alone if there is none.
+    """Return the diagnoses of several runs.
 
-    With ``must_compare`` all are compared with the fastest of all.
+    Each run except the fastest is compared with the fastest comparable run. A run without a
+    comparable run is diagnosed on its own. If ``must_compare`` is True, all runs are compared with
+    the fastest run.
 
     Raises:
-        UsageError: ``must_compare``, and the runs differ in a condition that ``across`` does not
-            name; or what is asked cannot be answered for a run.
+        UsageError: ``must_compare`` is True and the runs differ in a condition that is not in
+            ``across``, or a run lacks the data for what is ``asked``.
         RunError: a profile has no events, or a file of a run is missing or damaged.
     """
     names = told_apart(breakdown.run.name for breakdown in breakdowns)
@@ -362,7 +382,7 @@ def diagnose_all(
 
 
 def _with_times_of_advice(diagnosis: Diagnosis, beside: Sequence[StepProfile]) -> Diagnosis:
-    """``diagnosis``, its advice held against what ran ``beside``."""
+    """Return ``diagnosis`` with fixes that know the step times of the runs ``beside`` it."""
     findings = []
     for explained in diagnosis.findings:
         told = (at_hand.worth(advice, diagnosis.slow, beside) for advice in explained.remedies)
@@ -375,7 +395,6 @@ def _alone(profile: StepProfile, breakdown: Breakdown, limit: Roofline | None) -
 
 
 def _with_what_ifs(diagnosis: Diagnosis, breakdown: Breakdown, asked: Asked) -> Diagnosis:
-    """``diagnosis`` with what was asked for."""
     limit, notes = diagnosis.roofline, diagnosis.notes
     notes = notes if limit or not asked.peaks else (*notes, _NO_ROOFLINE)
     replays = what_ifs_of(breakdown, diagnosis.slow, limit, asked)
@@ -383,10 +402,10 @@ def _with_what_ifs(diagnosis: Diagnosis, breakdown: Breakdown, asked: Asked) -> 
 
 
 def compare(first: StepProfile, second: StepProfile, across: Collection[str] = ()) -> Diagnosis:
-    """Say why the slower of two runs is slower.
+    """Return the diagnosis of why the slower of two runs is slower.
 
     Raises:
-        UsageError: the runs differ in a condition that ``across`` does not name.
+        UsageError: the runs differ in a condition that is not in ``across``.
     """
     refuse_unless_comparable(first, second, across)
     ends = lengths(first, second)
@@ -404,9 +423,10 @@ def compare(first: StepProfile, second: StepProfile, across: Collection[str] = (
 
 
 def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Diagnosis:
-    """Say where the step of one run goes.
+    """Return the diagnosis of a single run.
 
-    ``saved`` is what the step would be shorter by without a kind of time; all its time by default.
+    ``saved`` has, by kind of time, how much shorter the step would be without that kind. For a kind
+    that is not in ``saved``, all its time counts as saved.
     """
     parts = findings(None, profile, saved)
     told = of_run(profile, parts)
@@ -422,7 +442,10 @@ def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Di
 
 
 def _explained(differences: list[Finding], told: Outcome) -> tuple[Explained, ...]:
-    """Each finding with its sentence, and with remedies where it is worth one; each told once."""
+    """Return the findings with their sentences and fixes; each fix is listed only once.
+
+    A finding gets fixes if it is large enough, its certainty is known and the runs differ.
+    """
     explained, given = [], set[str]()
     for finding in differences:
         certainty = of_finding(finding, differences)
@@ -465,7 +488,7 @@ def _notes(fast: StepProfile, slow: StepProfile) -> list[str]:
 
 
 def _beside(profile: StepProfile) -> list[str]:
-    """What the timed steps lost, and what happens now and then."""
+    """Return notes on the time that timed steps lost, and on events of some steps only."""
     lost = lost_in_words(profile.lost_ns, profile.length_ns, profile.cpu_share)
     rare = [
         f"now and then: {cropped(r.name)} takes {milliseconds(r.each_ns)} ms, in {r.steps} of "
@@ -476,7 +499,7 @@ def _beside(profile: StepProfile) -> list[str]:
 
 
 def _settings(fast: StepProfile, slow: StepProfile) -> list[str]:
-    """Return the settings that differ, in one line; none if none does."""
+    """Return a list with one line on the settings that differ; empty if all settings agree."""
     differ = settings.disagreements(fast.info, slow.info)
     names = labels(fast, slow)
     line = f"{names[1]} differs from {names[0]} in settings: {'; '.join(map(str, differ))}"
@@ -484,7 +507,10 @@ def _settings(fast: StepProfile, slow: StepProfile) -> list[str]:
 
 
 def _first_steps(fast: StepProfile, slow: StepProfile) -> str | None:
-    """When the faster run has made good for its longer first step."""
+    """Return after how many steps the longer first step of the fast run has paid off.
+
+    Return None if the first step is not much longer, or if a run was not timed.
+    """
     first, other = (profile.info.compile_ns for profile in (fast, slow))
     gain = slow.length_ns - fast.length_ns
     if first is None or other is None or gain <= 0 or not timed(fast, slow):

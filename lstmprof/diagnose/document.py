@@ -1,7 +1,7 @@
-"""What ``lstmprof diagnose --format json`` writes, a list of these: every field, when it is null.
+"""The documents that ``lstmprof diagnose --format json`` writes: their fields, and when null.
 
-The records are the schema, too: docs/diagnose.schema.json is made of them (``make docs``). Times
-are nanoseconds, shares 0–1; null is unknown, or does not apply.
+docs/diagnose.schema.json is generated from these records (``make docs``). Times are in ns, shares
+are between 0 and 1. Null means unknown or not applicable.
 """
 
 from typing import Annotated, Any, Literal
@@ -16,261 +16,330 @@ def _is(meaning: str) -> msgspec.Meta:
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A part of the document; all its fields are always there."""
+    """A part of the document; every field is always present."""
+
+
+_Fast = Annotated[int, _is("time in the fast step; 0 for a single run")]
+_Slow = Annotated[int, _is("time in the slow step, or in the step of a single run")]
+_Delta = Annotated[int, _is("slow_ns − fast_ns")]
 
 
 class Certainty(_Record, frozen=True):
-    """How far a finding can be trusted."""
+    """How certain a finding is."""
 
     level: Literal["measured", "likely", "unknown"]
-    reasons: Annotated[list[str], _is("why no further; empty of what is measured")]
+    reasons: Annotated[list[str], _is("why the level is not higher; empty if measured")]
 
 
 class Count(_Record, frozen=True):
-    """One count or length that is evidence of a finding, per step."""
+    """One count or length that is evidence for a finding, per step."""
 
-    quantity: Annotated[str, _is("products, launches, median_kernel_ns …")]
-    unit: Annotated[str, _is("empty of a plain number")]
-    fast: float | None
-    slow: float | None
+    quantity: Annotated[str, _is("name of the count, such as launches or median_kernel_ns")]
+    unit: Annotated[str, _is("unit; empty for a plain number")]
+    fast: Annotated[float | None, _is("value in the fast step; null: unknown, or a single run")]
+    slow: Annotated[float | None, _is("value in the slow step; null: unknown")]
 
 
 class Part(_Record, frozen=True):
-    """One part of the ledger among a finding's time, of both steps."""
+    """The time of a finding in one part of the ledger, in both steps."""
 
     state: Annotated[str, _is("busy, idle or input")]
-    part: Annotated[str, _is("of busy time its category, of idle time its cause")]
-    fast_ns: int
-    slow_ns: int
+    part: Annotated[str, _is("category of busy time, cause of idle time")]
+    fast_ns: _Fast
+    slow_ns: _Slow
 
 
 class Culprit(_Record, frozen=True):
-    """One op, kernel, call or range of a finding."""
+    """One op, kernel, call or range of a finding, with its time and calls in both steps."""
 
-    name: str
-    fast_ns: int
-    slow_ns: int
-    fast_count: Annotated[float, _is("calls per step")]
-    slow_count: Annotated[float, _is("calls per step")]
-    delta_ns: int
+    name: Annotated[str, _is("name, as the profiler wrote it")]
+    fast_ns: _Fast
+    slow_ns: _Slow
+    fast_count: Annotated[float, _is("calls per step of the fast run; 0 for a single run")]
+    slow_count: Annotated[float, _is("calls per step of the slow run")]
+    delta_ns: _Delta
 
 
 class Fix(_Record, frozen=True):
-    """What to change; its condition was seen in this profile."""
+    """A fix: what to change; this profile meets its condition."""
 
-    name: str
-    cause: Annotated[str, _is("what makes the step slow: a row of docs/causes.md")]
-    seen: Annotated[str, _is("the evidence for it; may be empty")]
+    name: Annotated[str, _is("name of the row in docs/causes.md")]
+    cause: Annotated[str, _is("what makes the step slow")]
+    seen: Annotated[str, _is("evidence in this profile; may be empty")]
     fix: Annotated[str, _is("what to change")]
-    condition: Annotated[str, _is("what must be seen")]
-    framework: Annotated[str | None, _is("null: for any")]
-    saves_ns: Annotated[int | None, _is("time of the clean step that it addresses; null: unknown")]
-    measured_ns: Annotated[
-        int | None, _is("step of a run of that implementation beside this run; null: none")
+    condition: Annotated[str, _is("what a profile must show for this fix")]
+    framework: Annotated[str | None, _is("framework; null: the fix works in every framework")]
+    saves_ns: Annotated[
+        int | None, _is("most time per clean step that the fix can save; null: unknown")
     ]
-    gain_ns: Annotated[int | None, _is("what that run takes less; null: not measured")]
-    source: Annotated[str, _is("where to read of it, an address")]
-    implementation: Annotated[str | None, _is("what it advises to use instead: a row of list")]
-    instead: Annotated[str | None, _is("what will take some of saves_ns, unknown how much")]
+    measured_ns: Annotated[
+        int | None,
+        _is("step of a diagnosed run that uses implementation; null: there is no such run"),
+    ]
+    gain_ns: Annotated[int | None, _is("how much shorter that step is; null: there is no such run")]
+    source: Annotated[str, _is("address of a page that explains the fix")]
+    implementation: Annotated[
+        str | None, _is("implementation to use instead (lstmprof list); null: another change")
+    ]
+    instead: Annotated[
+        str | None, _is("new work that takes an unknown part of saves_ns; null: none")
+    ]
 
 
 class Finding(_Record, frozen=True):
-    """What one kind of time adds to the slow step; of a run alone what it takes of the step."""
+    """What one kind of time adds to the slow step, or takes of the step of a single run."""
 
-    rank: Annotated[int, _is("from 1: the order of all that is said")]
-    kind: Annotated[str, _is("lstmprof.diagnose.causes.KINDS")]
-    group: Annotated[str, _is("'host' of a device's waits for its host, else the kind")]
-    fast_ns: int
-    slow_ns: int
-    delta_ns: int
-    share: Annotated[float | None, _is("of the difference, or of the step; null where that is 0")]
-    saves_ns: Annotated[int, _is("what the step would be shorter by without it")]
+    rank: Annotated[int, _is("place in the list, from 1; large savings come first")]
+    kind: Annotated[str, _is("kind of time, such as matmul (docs/diagnosis.md)")]
+    group: Annotated[str, _is("host if a device waits for its host, else the kind")]
+    fast_ns: _Fast
+    slow_ns: _Slow
+    delta_ns: _Delta
+    share: Annotated[
+        float | None,
+        _is(
+            "delta_ns divided by the difference between the steps, or by the step of a single "
+            "run; null: the divisor is 0"
+        ),
+    ]
+    saves_ns: Annotated[int, _is("how much shorter the step would be without this kind")]
     saves_by: Annotated[
-        Literal["difference", "time taken", "roofline", "replay"], _is("how that is known")
+        Literal["difference", "time taken", "roofline", "replay"],
+        _is(
+            "how saves_ns was computed: from the other run, as all the time of this kind, as the "
+            "time above the least time of the work, or by a replay of the step"
+        ),
     ]
     certainty: Certainty
-    reason: Annotated[str | None, _is("of slower calls what makes them slower; null of others")]
-    sentence: str
-    counts: list[Count]
-    parts: list[Part]
-    largest: list[Culprit]
-    remedies: list[Fix]
+    reason: Annotated[
+        str | None,
+        _is("why the calls are slower, if kind is slower calls of two runs; null: other findings"),
+    ]
+    sentence: Annotated[str, _is("the finding in one sentence, with its evidence")]
+    counts: Annotated[list[Count], _is("counts that are evidence")]
+    parts: Annotated[list[Part], _is("parts of the ledger, largest difference first")]
+    largest: Annotated[list[Culprit], _is("ops and kernels with the largest difference")]
+    remedies: Annotated[list[Fix], _is("fixes, in the order in which they are advised")]
 
 
 class Step(_Record, frozen=True):
-    """One row of the waterfall."""
+    """The time of one kind in both steps: a row of the waterfall."""
 
-    kind: str
-    fast_ns: int
-    slow_ns: int
-    delta_ns: int
+    kind: Annotated[str, _is("kind of time, such as matmul (docs/diagnosis.md)")]
+    fast_ns: _Fast
+    slow_ns: _Slow
+    delta_ns: _Delta
 
 
 class Setting(_Record, frozen=True):
-    """One setting that differs between two runs, its values in words."""
+    """One setting that differs between two runs."""
 
-    setting: Annotated[str, _is("oneDNN, anomaly mode, a variable of the environment …")]
-    slow: str
-    fast: str
+    setting: Annotated[str, _is("oneDNN, anomaly mode, an environment variable …")]
+    slow: Annotated[str, _is("value in the slow run, as text")]
+    fast: Annotated[str, _is("value in the fast run, as text")]
 
 
 class Lack(_Record, frozen=True):
     """One thing that a profile lacks."""
 
-    run: str
-    kind: str
-    sentence: str
-    share: Annotated[float | None, _is("how much it concerns; null unknown")]
-    hides: Annotated[str, _is("numbers that are not known for it, empty where only doubtful")]
-    blinds: Annotated[bool, _is("whether nothing can be said of what the time was spent on")]
-    ranks: Annotated[list[int], _is("that lack it, of a run of several")]
+    run: Annotated[str, _is("name of the run")]
+    kind: Annotated[str, _is("what is missing, in a few words")]
+    sentence: Annotated[str, _is("what is missing, why, and what to do")]
+    share: Annotated[float | None, _is("affected share, 0–1; null: unknown")]
+    hides: Annotated[
+        str, _is("numbers that are unknown for lack of it; empty if they are only doubtful")
+    ]
+    blinds: Annotated[bool, _is("whether the profile cannot show where the time goes")]
+    ranks: Annotated[list[int], _is("affected ranks; empty if the run has one rank")]
 
 
 class Doubt(_Record, frozen=True):
     """One reason to doubt the times of a run."""
 
-    run: str
-    kind: Annotated[str, _is("governor, loss, clocks, state: breakdown/doubts.py")]
-    fault: str
-    remedy: str
+    run: Annotated[str, _is("name of the run")]
+    kind: Annotated[
+        str,
+        _is(
+            "governor: the CPU may lower its clock; loss: the loss did not fall; clocks: the GPU "
+            "was throttled; state: steps took longer after the profile"
+        ),
+    ]
+    fault: Annotated[str, _is("the reason")]
+    remedy: Annotated[str, _is("what to do about it")]
 
 
 class Lane(_Record, frozen=True):
-    """Which of so many lanes was diagnosed; a device of null is the host."""
+    """The rank and device that was diagnosed."""
 
-    rank: int | None
-    device: int | None
-    of: int
+    rank: Annotated[int | None, _is("rank; null: the profile has no ranks")]
+    device: Annotated[int | None, _is("device number; null: the host was diagnosed")]
+    of: Annotated[int, _is("number of devices and hosts to choose from, over all ranks")]
 
 
 class Peaks(_Record, frozen=True):
-    """The highest rates of the device."""
+    """The peak rates of the device."""
 
-    gemm_flops_per_s: float
-    copy_bytes_per_s: float
+    gemm_flops_per_s: Annotated[float, _is("matmuls, in floating-point operations per second")]
+    copy_bytes_per_s: Annotated[float, _is("copies, in bytes read and written per second")]
 
 
 class Reach(_Record, frozen=True):
-    """Categories that do the same work: busy time, and its least."""
+    """How close some categories of work come to their least time."""
 
-    categories: list[str]
-    busy_ns: float
-    bound_ns: float | None
-    share: float | None
+    categories: Annotated[list[str], _is("categories that do the same work")]
+    busy_ns: Annotated[float, _is("busy time per step")]
+    bound_ns: Annotated[float | None, _is("least time per step; null: the work is unknown")]
+    share: Annotated[float | None, _is("bound_ns divided by busy_ns; null: unknown")]
 
 
 class Roofline(_Record, frozen=True):
     """The least time of the slow run's step."""
 
     peaks: Peaks
-    step_ns: float
-    share: float | None
-    memory_share: float | None
-    gemm_flops_per_s: float | None
-    reaches: list[Reach]
+    step_ns: Annotated[float, _is("least time of a step at the peak rates")]
+    share: Annotated[
+        float | None, _is("step_ns divided by the clean step; null: the step takes no time")
+    ]
+    memory_share: Annotated[
+        float | None, _is("share of step_ns that copies limit; null: step_ns is 0")
+    ]
+    gemm_flops_per_s: Annotated[
+        float | None, _is("rate of matmuls over the clean step; null: the step takes no time")
+    ]
+    reaches: Annotated[list[Reach], _is("by category of work, longest busy time first")]
 
 
 class Bottleneck(_Record, frozen=True):
-    """The largest part of the ledger that a change leaves; null where no time is."""
+    """The largest part of the predicted step; all fields are null if the step has no parts."""
 
-    state: str | None
-    part: str | None
-    ns: int | None
+    state: Annotated[str | None, _is("busy or idle")]
+    part: Annotated[str | None, _is("category of busy time, cause of idle time")]
+    ns: Annotated[int | None, _is("time of the part")]
 
 
 class WhatIf(_Record, frozen=True):
     """The slow step replayed with one change, or forecast in another form."""
 
-    change: str
-    form: Annotated[str | None, _is("layer or compiled; null of a replay")]
+    change: Annotated[str, _is("the change in words")]
+    form: Annotated[str | None, _is("form of a forecast: layer or compiled; null: a replay")]
     error: Annotated[
         dict[str, Any] | None,
-        _is("pairs, median and worst share by which such forecasts were off; null: not measured"),
+        _is(
+            "error of earlier forecasts of this form: number of pairs, and median and worst error "
+            "as a share of the measured step; null: a replay, or not measured"
+        ),
     ]
-    observed_ns: int
-    replayed_ns: Annotated[int, _is("the unchanged step as it is replayed")]
-    predicted_ns: int
-    saved_ns: int
+    observed_ns: Annotated[int, _is("length of the profiled step")]
+    replayed_ns: Annotated[int, _is("length of the replay without the change")]
+    predicted_ns: Annotated[int, _is("length of the replay with the change")]
+    saved_ns: Annotated[int, _is("replayed_ns − predicted_ns")]
     bottleneck: Bottleneck
-    sentence: str
+    sentence: Annotated[str, _is("the result in one sentence")]
 
 
 class Ratio(_Record, frozen=True):
-    """How many times as long the slow step takes, with its 95 % interval."""
+    """The slow step divided by the fast step, with the ends of the 95 % interval."""
 
-    low: float
-    value: float
-    high: Annotated[float | None, _is("null: no end")]
+    low: Annotated[float, _is("low end of the interval")]
+    value: Annotated[float, _is("the ratio")]
+    high: Annotated[float | None, _is("high end of the interval; null: unbounded")]
 
 
 class Rare(_Record, frozen=True):
-    """An event of some of the steps."""
+    """An event that occurs, or takes long, in some of the steps only."""
 
-    name: str
-    steps: Annotated[int, _is("that have it")]
-    each_ns: Annotated[int, _is("median of them")]
+    name: Annotated[str, _is("name of the event")]
+    steps: Annotated[int, _is("number of steps in which it occurs or takes long")]
+    each_ns: Annotated[int, _is("median time of the event in these steps")]
 
 
 class Verdict(_Record, frozen=True):
-    """What the terminal and the report show first."""
+    """The verdict: what the terminal and the report show first."""
 
-    subject: Annotated[str, _is("the slow run, or the run alone")]
-    baseline: Annotated[str | None, _is("the fast run; null: a run alone")]
+    subject: Annotated[str, _is("name of the slow run, or of a single run")]
+    baseline: Annotated[str | None, _is("name of the fast run; null: a single run")]
     sentence: Annotated[str, _is("the verdict in one sentence")]
-    step_ns: Annotated[float, _is("the clean step of subject")]
+    step_ns: Annotated[float, _is("clean step of subject")]
     step_low_ns: Annotated[float, _is("low end of its 95 % interval")]
-    step_high_ns: Annotated[float, _is("high end of it")]
-    ratio: Annotated[Ratio | None, _is("subject's step over baseline's; null: a run alone")]
+    step_high_ns: Annotated[float, _is("high end of that interval")]
+    ratio: Annotated[
+        Ratio | None, _is("step of subject divided by that of baseline; null: a single run")
+    ]
     cause: Annotated[str | None, _is("what in the code takes the time; null: unknown")]
-    kind: Annotated[str | None, _is("of the finding that is named; null unless state is found")]
-    bottleneck: Annotated[str | None, _is("kind, or 'waiting for the host' if several waits count")]
-    evidence: Annotated[str | None, _is("the counts behind the bottleneck; null: none")]
-    fixes: Annotated[list[Fix], _is("best first")]
+    kind: Annotated[str | None, _is("kind of time that is named; null unless state is found")]
+    bottleneck: Annotated[
+        str | None, _is("kind, or waiting for the host if several waits count; null: unknown")
+    ]
+    evidence: Annotated[str | None, _is("counts that show the bottleneck; null: none")]
+    fixes: Annotated[list[Fix], _is("fixes, best first")]
     certainty: Literal["measured", "likely", "unknown"]
-    reasons: Annotated[list[str], _is("why it is no more certain")]
+    reasons: Annotated[list[str], _is("why certainty is not higher; empty if measured")]
     lost_ns: Annotated[
         float | None,
-        _is("what the median timed iteration took beyond the clean step; null: not timed, or none"),
+        _is("time by which the median timed iteration exceeds the clean step; null: none, unknown"),
     ]
-    now_and_then: Annotated[list[Rare], _is("events of some of the steps that take long")]
+    now_and_then: Annotated[list[Rare], _is("events that occur, or take long, in some steps only")]
 
 
 class Document(_Record, frozen=True):
-    """One diagnosis: of two runs why ``slow`` is slower, of one what its step is bound by."""
+    """One diagnosis: why ``slow`` is slower than ``fast``, or what limits a single run."""
 
-    schema_version: Annotated[int, _is("of this document")]
-    slow: str
-    fast: Annotated[str | None, _is("null: a run alone")]
-    slow_ns: int
-    fast_ns: int | None
-    difference_ns: Annotated[int | None, _is("the findings' delta_ns sum to it, or to slow_ns")]
-    steps: Annotated[Literal["clean", "profiled"], _is("what slow_ns and fast_ns are of")]
+    schema_version: Annotated[int, _is("version of this document's schema")]
+    slow: Annotated[str, _is("name of the slow run, or of a single run")]
+    fast: Annotated[str | None, _is("name of the fast run; null: a single run")]
+    slow_ns: Annotated[int, _is("step of slow")]
+    fast_ns: Annotated[int | None, _is("step of fast; null: a single run")]
+    difference_ns: Annotated[
+        int | None,
+        _is(
+            "slow_ns − fast_ns, the sum of the findings' delta_ns; null: a single run, whose "
+            "findings sum to slow_ns"
+        ),
+    ]
+    steps: Annotated[
+        Literal["clean", "profiled"], _is("whether slow_ns is the clean or the mean profiled step")
+    ]
     state: Annotated[
         Literal["found", "none", "unknown"],
-        _is("a cause was found; no difference beyond noise; could not look, or cannot be told"),
+        _is(
+            "found: there is a cause; none: no difference beyond noise; unknown: the profile does "
+            "not show the cause"
+        ),
     ]
-    reason: Annotated[str | None, _is("why none or unknown; null where found")]
+    reason: Annotated[str | None, _is("why state is none or unknown; null: state is found")]
     verdict: Verdict
-    settings: Annotated[list[Setting], _is("what was set otherwise; empty of a run alone")]
-    lacks: Annotated[list[Lack], _is("what the profiles lack, the gravest first")]
-    lane: Lane
-    fast_lane: Lane | None
+    settings: Annotated[list[Setting], _is("settings that differ; empty for a single run")]
+    lacks: Annotated[list[Lack], _is("data that the profiles lack, most important first")]
+    lane: Annotated[Lane, _is("rank and device of slow")]
+    fast_lane: Annotated[Lane | None, _is("rank and device of fast; null: a single run")]
     straggler: Annotated[
-        dict[str, Any] | None, _is("whom the ranks wait for; null of one that runs alone")
+        dict[str, Any] | None,
+        _is(
+            "device that the others wait for in collectives (state: found, none or unknown); "
+            "null: there is one device and no communication"
+        ),
     ]
     overlap: Annotated[
-        dict[str, Any] | None, _is("communication and computing at once; null without either")
+        dict[str, Any] | None,
+        _is(
+            "communication per step: its time, the time in which nothing else ran, and the share "
+            "during which the device computed; null: no communication"
+        ),
     ]
-    busy_share: Annotated[float | None, _is("of the profiled step; null on a host")]
-    waterfall: Annotated[list[Step], _is("in the order of the findings; empty of a run alone")]
-    findings: list[Finding]
-    roofline: Roofline | None
-    what_if: list[WhatIf]
-    doubts: list[Doubt]
-    warnings: Annotated[list[str], _is("the doubts in words")]
-    notes: list[str]
+    busy_share: Annotated[float | None, _is("busy share of the step, 0–1; null: on a host")]
+    waterfall: Annotated[
+        list[Step], _is("time by kind, in the order of findings; empty for a single run")
+    ]
+    findings: Annotated[list[Finding], _is("all kinds of time; large savings come first")]
+    roofline: Annotated[
+        Roofline | None, _is("null: the work of the step or the peak rates are unknown")
+    ]
+    what_if: Annotated[list[WhatIf], _is("replays that were requested")]
+    doubts: Annotated[list[Doubt], _is("reasons to doubt the times")]
+    warnings: Annotated[list[str], _is("the doubts, one sentence each")]
+    notes: Annotated[list[str], _is("facts that help to read the diagnosis")]
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) of what is written: a list of documents."""
+    """Return the JSON Schema (2020-12) of the output: a list of documents."""
     return msgspec.json.schema(list[Document])

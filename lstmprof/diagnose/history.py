@@ -1,9 +1,9 @@
-"""How the step of an implementation went from run to run, and where it changed.
+"""The step of an implementation from run to run, and where it changed.
 
-Runs of one implementation that can be compared are a series, in the order in which they began. A
-series goes on at one level until the whole interval of a run's ratio to the level (``ratio_of``)
-lies beyond ``FLOOR`` on one side. There is a step, and the next level begins. A level stands for
-itself by its run of the narrowest interval.
+Runs that can be compared and have the same implementation form a series, sorted by start time. A
+level is a stretch of runs with the same step. A new level begins at the first run whose ratio to
+the level differs from 1 by more than ``FLOOR`` over its whole 95 % interval (``ratio_of``). The run
+with the narrowest interval represents the level.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lstmprof.runs.metadata import condition
 
 #: A smaller change of the level is none.
 FLOOR = EQUAL_SHARE
-_ALONE = "it is the first run of its series that can be compared"
+_ALONE = "no earlier run of the series can be compared"
 COLUMNS = (
     Column(
         "series",
@@ -39,10 +39,10 @@ COLUMNS = (
         "started_at", pa.string(), "", "start of the run, ISO 8601", "the run does not record it"
     ),
     Column("step_ns", pa.float64(), "ns", "length of the clean step"),
-    Column("step_low_ns", pa.float64(), "ns", "low end of its 95 % interval"),
-    Column("step_high_ns", pa.float64(), "ns", "high end of its 95 % interval"),
-    Column("rounds", pa.int64(), "", "timed processes; 0 if only a profile is known"),
-    Column("against", pa.string(), "", "run that represents the level before this run", _ALONE),
+    Column("step_low_ns", pa.float64(), "ns", "low end of the 95 % interval of step_ns"),
+    Column("step_high_ns", pa.float64(), "ns", "high end of the 95 % interval of step_ns"),
+    Column("rounds", pa.int64(), "", "number of timed processes; 1 if the run was not timed"),
+    Column("against", pa.string(), "", "earlier run that this run is compared with", _ALONE),
     Column("ratio", pa.float64(), "", "step_ns divided by step_ns of against", _ALONE),
     Column("ratio_low", pa.float64(), "", "low end of the 95 % interval of ratio", _ALONE),
     Column(
@@ -50,13 +50,13 @@ COLUMNS = (
         pa.float64(),
         "",
         "high end of the 95 % interval of ratio",
-        f"{_ALONE}; or the end is unbounded",
+        f"{_ALONE}, or the end is unbounded",
     ),
     Column(
         "change",
         pa.string(),
         "",
-        "slower or faster, if the level changes here",
+        "slower or faster, if the step changes at this run",
         "it does not change",
     ),
 )
@@ -64,9 +64,10 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Point:
-    """One run of a series: its step, and its ratio to the level that stood before it.
+    """One run of a series: its step, and its ratio to the level before it.
 
-    ``against`` and ``ratio`` are None of the first run of all and of one that cannot be compared.
+    ``against`` is the run that represents that level. ``against`` and ``ratio`` are None for the
+    first run of a series, and for a run whose step takes no time.
     """
 
     profile: StepProfile
@@ -76,7 +77,10 @@ class Point:
 
     @property
     def change(self) -> Literal["slower", "faster"] | None:
-        """Whether the level changes here; None where it is not certain to."""
+        """Return whether the step becomes ``slower`` or ``faster`` at this run.
+
+        Return None if it does not change, or if a change is not certain.
+        """
         if self.ratio is None:
             return None
         if self.ratio.low > 1 + FLOOR:
@@ -86,30 +90,30 @@ class Point:
 
     @property
     def when(self) -> str:
-        """When it began; empty unknown."""
+        """Return when the run started, in ISO 8601; empty if unknown."""
         return self.profile.info.started_at or self.profile.info.created or ""
 
     @property
     def label(self) -> str:
-        """What the user called it, else when it began, else its name."""
+        """Return the label of the run, else its start time, else its name."""
         return self.profile.info.label or self.when[:16].replace("T", " ") or self.profile.name
 
 
 @dataclass(frozen=True)
 class Series:
-    """The runs of one implementation that can be compared, the oldest first."""
+    """The comparable runs of one implementation, oldest first."""
 
     title: str
     points: tuple[Point, ...]
 
     @property
     def changes(self) -> tuple[Point, ...]:
-        """Where its level changes."""
+        """Return the runs at which the length of the step changes."""
         return tuple(point for point in self.points if point.change)
 
     @property
     def sentence(self) -> str:
-        """How long its step is now, and where it changed."""
+        """Return the present step of the implementation, and where it changed, in one sentence."""
         last = self.points[-1]
         texts = [f"{_change(point)} since {point.label}" for point in self.changes]
         changed = (
@@ -128,7 +132,7 @@ def _change(point: Point) -> str:
 
 
 def history(profiles: Sequence[StepProfile]) -> list[Series]:
-    """The series of ``profiles``, in the order of their first runs here."""
+    """Return the series of ``profiles``, in the order in which their first runs are given."""
     groups: dict[tuple[Any, ...], list[StepProfile]] = {}
     for profile in profiles:
         groups.setdefault(_key(profile), []).append(profile)
@@ -149,7 +153,7 @@ def _key(profile: StepProfile) -> tuple[Any, ...]:
 
 
 def _titles(keys: Sequence[tuple[Any, ...]]) -> list[str]:
-    """What tells the series apart: of the conditions those that differ among them."""
+    """Return a title per series: implementation, workload, and the conditions that differ."""
     conditions = names.CONDITIONS[1:]
     columns = list(zip(*(key[3:] for key in keys), strict=True))
     differing = [i for i in range(len(conditions)) if len(set(columns[i])) > 1]
@@ -191,7 +195,7 @@ def _width(point: Point) -> float:
 
 
 def table(series: Sequence[Series]) -> Table:
-    """A row a run, the series one after the other."""
+    """Return the series as a ``Table`` with one row per run."""
     rows = [_row(of.title, point) for of in series for point in of.points]
     return Table("history", pa.Table.from_pylist(rows, schema(COLUMNS)), COLUMNS)
 

@@ -41,7 +41,7 @@ class Meanwhile:
 
     @property
     def words(self) -> str:
-        """``runs aten::mm in 'forward' (93 % of the wait)``."""
+        """Return a clause such as ``runs aten::mm in 'forward' (93 % of the wait)``."""
         inside = None if self.within is None else f"'{cropped(self.within)}'"
         runs = None if self.name in (None, self.within) else f"runs {cropped(str(self.name))}"
         what = f"{runs} in {inside}" if runs and inside else runs or f"is in {inside}"

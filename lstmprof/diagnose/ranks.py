@@ -47,8 +47,10 @@ _Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Waiter:
-    """One device and what it waits in the collectives of a mean step; ``last_in`` so many of all
-    it was the last to arrive.
+    """One device, and its waits in collectives.
+
+    ``waits_ns`` is the time per step in which it waits for others, in ns. ``last_in`` is the number
+    of collectives in which it arrived last.
     """
 
     rank: int | None
@@ -58,13 +60,13 @@ class Waiter:
 
     @property
     def place(self) -> Place:
-        """Its rank and device."""
+        """Return rank and device."""
         return self.rank, self.device
 
 
 @dataclass(frozen=True)
 class WaitsFor:
-    """What one device waits in a mean step for another, the last to arrive."""
+    """The time per step, in ns, in which one device waits for another device that arrives last."""
 
     rank: int | None
     device: int | None
@@ -74,23 +76,27 @@ class WaitsFor:
 
     @property
     def place(self) -> Place:
-        """Rank and device of the one that waits."""
+        """Return rank and device of the device that waits."""
         return self.rank, self.device
 
 
 @dataclass(frozen=True)
 class Straggler:
-    """Whom the others wait for in collectives; ``rank`` and ``device`` are None where no one.
+    """The device that the others wait for in collectives.
 
-    ``waiters`` are by rank and device, ``waits_for`` the longest first. ``late_in`` of ``steps``
-    it was that waited least. ``certainty`` is ``measured`` where the collectives of the ranks
-    were seen to end together, ``likely`` where there are too few to see that, or where the job has
-    groups of some ranks: of which group a kernel is was not read. ``reason`` says why
-    there is none, or why that is unknown. Times are of a step where steps are ``marked``, else of
-    the profile. ``world_size`` is that of the job, None unknown: more ranks than were profiled.
-    ``unmatched`` kernels of collectives have no partner on some rank. ``moves``: in most steps one
-    rank is late, and not always the same. ``meanwhile`` is what the late rank did while the others
-    waited, None if that is unknown.
+    ``state`` is ``found``, ``none`` (no device is always last) or ``unknown``. ``rank`` and
+    ``device`` are None unless ``state`` is ``found``. ``reason`` explains the other states; it is
+    None for ``found``. ``certainty`` is ``measured`` if the collectives of the ranks end together,
+    and ``likely`` if there are too few collectives to check that, or if the job has groups of
+    ranks; it is None for ``unknown``.
+
+    ``waiters`` has the waits of each device, ``waits_for`` the waits by pair of devices, longest
+    first. The device waited least in ``late_in`` of ``steps`` steps. Times are per step if
+    ``marked`` is True, else of the profile. ``world_size`` is the number of ranks of the job; it is
+    None if unknown, and may exceed the number of profiled ranks. ``unmatched`` is the number of
+    collective kernels without a partner on some rank. ``moves`` is True if a rank is late in most
+    steps, but not always the same rank. ``meanwhile`` is what the late rank did while the others
+    waited; it is None if unknown.
     """
 
     state: str
@@ -111,45 +117,47 @@ class Straggler:
 
     @property
     def place(self) -> Place:
-        """Its rank and device."""
+        """Return rank and device."""
         return self.rank, self.device
 
     @property
     def longest(self) -> WaitsFor | None:
-        """The longest wait for the late rank; None if no wait is known."""
+        """Return the longest wait for the late rank, or None if no wait is known."""
         waits = (w for w in self.waits_for if (w.for_rank, w.for_device) == self.place)
         return max(waits, key=lambda wait: wait.ns, default=None)
 
     def waits_for_late_ns(self, place: Place) -> float:
-        """Return what the lane at ``place`` waits per step for the late rank, 0 if unknown."""
+        """Return the wait for the late rank per step at ``place``, in ns; 0 if unknown."""
         waits = (w for w in self.waits_for if (w.for_rank, w.for_device) == self.place)
         return sum(w.ns for w in waits if w.place == place)
 
     def waits_ns(self, place: Place) -> int:
-        """Return what the lane at ``place`` waits per step for other ranks, 0 if unknown."""
+        """Return the wait for other ranks per step at ``place``, in ns; 0 if unknown."""
         return round(sum(w.waits_ns for w in self.waiters if w.place == place))
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """Communication of a mean step, of ``exposed_ns`` of which the device computed nothing."""
+    """The communication of a step; the device computes nothing else in ``exposed_ns`` of it."""
 
     communication_ns: int
     exposed_ns: int
 
     @property
     def overlapped_ns(self) -> int:
-        """Of it, with the device computing as well."""
+        """Return the communication during which the device also computes, in ns."""
         return self.communication_ns - self.exposed_ns
 
     @property
     def share(self) -> float:
-        """Overlapped of all communication, 0–1."""
+        """Return the share of the communication during which the device also computes, 0–1."""
         return self.overlapped_ns / self.communication_ns
 
 
 def straggler_of(breakdown: Breakdown, places: Sequence[Place]) -> Straggler | None:
-    """Whom the devices at ``places`` wait for; None where one runs alone and communicates not.
+    """Return the device that the devices at ``places`` wait for.
+
+    Return None if there is one device and it does not communicate.
 
     Raises:
         RunError: the run's events are missing or damaged.
@@ -328,7 +336,7 @@ def overlap_of(
 
 
 def world_size(info: RunInfo) -> int | None:
-    """How many ranks the job has, as its profiles say; None where they do not."""
+    """Return the number of ranks of the job, or None if the profiles do not record it."""
     sizes = [record.get("world_size") for record in _records(info)]
     return max((size for size in sizes if isinstance(size, int)), default=None)
 
@@ -387,17 +395,17 @@ def of_overlap(overlap: Overlap, marked: bool) -> str:
 
 
 def lane_to_dict(place: Place, lanes: int) -> dict[str, int | None]:
-    """Which of so many lanes it is, as JSON has it."""
+    """Return rank and device, and the number of devices, with the fields of the JSON output."""
     return {"rank": place[0], "device": place[1], "of": lanes}
 
 
 def straggler_to_dict(straggler: Straggler | None) -> dict[str, Any] | None:
-    """The straggler as JSON has it."""
+    """Return the straggler with the fields of the JSON output; None if there is none."""
     return None if straggler is None else asdict(straggler)
 
 
 def overlap_to_dict(overlap: Overlap | None) -> dict[str, Any] | None:
-    """Overlap as JSON has it."""
+    """Return the communication with the fields of the JSON output; None if there is none."""
     if overlap is None:
         return None
     return {**asdict(overlap), "overlapped_ns": overlap.overlapped_ns, "share": overlap.share}

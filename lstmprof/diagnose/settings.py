@@ -25,9 +25,10 @@ _MOST_LISTED = 4
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting that changes speed: its name, and its value in a run (None is unknown).
+    """A setting that changes speed: its name, and a function that returns its value in a run.
 
-    ``slower`` is the value that costs time, None if either may.
+    ``value`` returns None if the value is unknown. ``slower`` is the value that costs time; it is
+    None if that depends.
     """
 
     words: str
@@ -39,7 +40,7 @@ class Setting:
 class Disagreement:
     """A setting that differs between two runs, with its values as text.
 
-    ``fits`` is whether it may be why the slow run is slower.
+    ``fits`` is True if the setting may be why the slow run is slower.
     """
 
     setting: str

@@ -1,7 +1,7 @@
-"""The verdict on a run, or on a run against a faster one: one record for every output.
+"""The verdict on a single run, or on a run compared with a faster run.
 
-The terminal, JSON, the report, notebooks and the gate show ``Verdict``. The cause comes first, the
-bottleneck second, the fix third.
+The terminal, JSON, the report, notebooks and the gate show the same ``Verdict``: first the cause,
+then the bottleneck, then the fix.
 """
 
 from __future__ import annotations
@@ -47,15 +47,27 @@ _PLURALS = ("ranges", "calls")
 
 @dataclass(frozen=True)
 class Verdict:
-    """Why ``subject`` takes as long as it does. ``baseline`` is the faster run, or None.
+    """Why ``subject`` takes as long as it does.
 
-    ``step`` is the clean step of ``subject`` with its 95 % interval, in ns. ``kind`` is the kind of
-    time that the verdict names (``causes.KINDS``), and ``bottleneck`` the same in words. It adds
-    ``bottleneck_ns`` to the difference of the steps (``whole_ns``), or takes that much of the step
-    of a run alone. ``cause`` is what in the code makes it, ``evidence`` the counts; both may be
-    empty. ``fixes`` are sorted, best first. ``where`` has the time of each kind. ``reasons`` say
-    why the certainty is not higher. ``per`` and ``baseline_per`` say what the lengths are of: a
-    step, or a profile without step markers.
+    ``subject`` is the name of the run. ``baseline`` is the name of the faster run. ``baseline``,
+    ``baseline_ns`` (its step in ns) and ``ratio`` (the step of ``subject`` divided by that of
+    ``baseline``) are None for a single run. ``step`` is the clean step of ``subject`` with its 95 %
+    interval, in ns. ``per`` and ``baseline_per`` say what the two lengths are: ``per step``, or
+    ``in the whole profile`` if the profile has no step markers. ``baseline_per`` is empty for a
+    single run.
+
+    ``state`` is ``found`` (there is a cause), ``none`` (no difference beyond noise) or ``unknown``
+    (the profile does not show the cause); ``words`` explains the last two and is else empty.
+    ``kind`` is the kind of time that is named, such as matmul or dispatch. ``bottleneck`` is the
+    same, or ``waiting for the host`` if several kinds of waits count. Both are None unless
+    ``state`` is ``found``. ``bottleneck_ns`` is the time of the bottleneck, in ns. ``whole_ns`` is
+    the difference between the two steps, or the step of a single run. ``cause`` is what in the code
+    takes the time, and ``evidence`` the counts that show it; each is empty if unknown.
+
+    ``fixes`` are sorted, best first. ``where`` has the time of each kind. ``reasons`` say why
+    ``certainty`` is not higher. ``lost_ns`` is the time by which the median timed iteration exceeds
+    the clean step; it is None if no iteration was timed or none was lost. ``now_and_then`` lists
+    events that occur, or take long, in some of the steps only.
     """
 
     subject: str
@@ -85,17 +97,23 @@ class Verdict:
 
     @property
     def step_ms(self) -> str:
-        """Length of the step as text: ``44.8 ms per step``."""
+        """Return the length of the step as text, such as ``44.8 ms per step``."""
         return f"{milliseconds(self.step.ns)} ms {self.per}"
 
     @property
     def baseline_ms(self) -> str:
-        """``22.3 ms per step``; of a run alone its step is unknown."""
+        """Return the baseline's step as text, such as ``22.3 ms per step``.
+
+        For a single run, the text is a dash instead of a number.
+        """
         return f"{milliseconds(self.baseline_ns)} ms {self.baseline_per}"
 
     @property
     def times(self) -> str:
-        """The ratio as text: ``2.01×``, or ``120×`` from 100 on; empty for a run alone."""
+        """Return the ratio as text, such as ``2.01×``; the text is empty for a single run.
+
+        A ratio of 100 or more has no decimals: ``120×``.
+        """
         if self.ratio is None:
             return ""
         value = self.ratio.value
@@ -103,7 +121,7 @@ class Verdict:
 
     @property
     def head(self) -> str:
-        """The part of ``sentence`` before the colon: the runs and their times."""
+        """Return the part of ``sentence`` before the colon: the runs and their times."""
         if self.baseline is None or self.ratio is None:
             return self.subject
         alike = self.per == self.baseline_per
@@ -116,7 +134,7 @@ class Verdict:
 
     @property
     def why(self) -> str:
-        """The cause, the bottleneck with its time, and the counts; without a full stop."""
+        """Return the cause, the bottleneck with its time, and the counts, without a full stop."""
         if self.bottleneck is None:
             return "; ".join(part for part in (self.cause, self.words) if part)
         takes = f"{self.bottleneck} {self.amount}"
@@ -125,7 +143,11 @@ class Verdict:
 
     @property
     def amount(self) -> str:
-        """Time of the bottleneck: ``takes 56 % of the step (4.1 of 7.3 ms)``."""
+        """Return the time of the bottleneck as text.
+
+        For a single run: ``takes 56 % of the step (4.1 of 7.3 ms)``. For two runs:
+        ``adds 4.1 of 7.3 ms``.
+        """
         ns, whole = milliseconds(self.bottleneck_ns), milliseconds(self.whole_ns)
         plural = (self.bottleneck or "").endswith(_PLURALS)
         if self.baseline is not None:
@@ -137,7 +159,7 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        """The verdict in one sentence, without certainty and fix."""
+        """Return the verdict in one sentence, without certainty and fixes."""
         if self.state == "none":
             differ = f"; {self.cause}" if self.cause else ""
             runs = " and ".join(in_prose(run) for run in (self.subject, self.baseline) if run)
@@ -145,7 +167,10 @@ class Verdict:
         return f"{self.head}: {self.why}."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record as JSON has it; None is unknown."""
+        """Return this verdict as a dictionary with the fields of the JSON output.
+
+        Unknown values are None.
+        """
         return {
             "subject": self.subject,
             "baseline": self.baseline,
@@ -173,9 +198,9 @@ def verdict_of(
     outcome: Outcome,
     advice: Iterable[Advice],
 ) -> Verdict:
-    """Return the verdict on ``slow``, of the ``findings`` on it and the ``advice`` for them.
+    """Return the verdict on ``slow``.
 
-    The fix for the cause comes first, then large gains, unknown ones, small ones.
+    The fix for the cause comes first, then fixes with large gains, unknown gains and small gains.
     """
     given = tuple(advice)
     whole_ns = sum(f.delta_ns for f in findings)
@@ -246,9 +271,9 @@ def _evidence(named: Finding, slow: StepProfile) -> str:
 
 
 def _cause(fast: StepProfile | None, slow: StepProfile, outcome: Outcome, evidence: str) -> str:
-    """Return what a run calls, or calls otherwise than the fast one.
+    """Return the calls of a run; if two runs are compared, the calls in which they differ.
 
-    Empty if unknown, or if the ``evidence`` begins with the same count.
+    Return an empty text if unknown, or if ``evidence`` begins with the same count.
     """
     if fast is None:
         calls = layer_in_words(slow)

@@ -238,7 +238,7 @@ def best_fix(verdict: Verdict) -> Advice | None:
 def gained(before: Verdict, after: Verdict) -> str:
     """Compare what the first fix of ``before`` was to save with what ``after`` takes less."""
     fix = next(iter(before.fixes), None)
-    forecast = fix.gain.replace(", measured here", "") if fix is not None else ""
+    forecast = fix.gain.partition(", measured with")[0] if fix is not None else ""
     less_ns = before.step.ns - after.step.ns
     words = "gained" if less_ns >= 0 else "lost"
     apart = after.step.high_ns < before.step.low_ns or before.step.high_ns < after.step.low_ns

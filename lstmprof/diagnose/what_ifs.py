@@ -1,4 +1,4 @@
-"""What is asked of a diagnosis: the slow step without a cause, or in another form."""
+"""Replays that a user requests: the slow step without a kind of work, or in another form."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ FORM_NAMES = {"layer": "as one layer op", "compiled": "compiled"}
 
 @dataclass(frozen=True)
 class Asked:
-    """What a user asks of a diagnosis: replays, peaks, and the lane to diagnose.
+    """The options of a diagnosis: replays, peak rates, and the rank and device to diagnose.
 
-    ``without`` are names of ``CHANGES``, ``forms`` of ``FORMS``. ``peaks`` None means the peaks
-    that were measured with the runs. ``rank`` and ``device`` None mean the default lane.
+    ``without`` are names of ``CHANGES``, ``forms`` are names of ``FORMS``. If ``peaks`` is None,
+    the peak rates that were measured with the runs are used. If ``rank`` or ``device`` is None,
+    lstmprof chooses.
     """
 
     without: tuple[str, ...] = ()
@@ -49,7 +50,7 @@ class Asked:
 class WhatIf:
     """The slow step with one change: a replay, or a forecast with its layers in another form.
 
-    ``form`` is the form of a forecast, None for a replay.
+    ``form`` is the form of a forecast; it is None for a replay.
     """
 
     name: str
@@ -58,16 +59,19 @@ class WhatIf:
 
     @property
     def error(self) -> Error | None:
-        """How far forecasts of this form were off; None for a replay, or if never measured."""
+        """Return the measured error of such forecasts; None for a replay or if not measured."""
         return None if self.form is None else ERRORS.get(self.form)
 
     @property
     def sentence(self) -> str:
-        """The result in one sentence."""
+        """Return the result in one sentence."""
         return of_what_if(self.name, self.prediction, self.form, self.error)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record as JSON has it; None is unknown."""
+        """Return this replay as a dictionary with the fields of the JSON output.
+
+        Unknown values are None.
+        """
         prediction = self.prediction
         bottleneck = prediction.bottleneck or (None, None, None)
         return {

@@ -43,7 +43,7 @@ ALLOCATOR = Column(
     "allocator",
     _TEXT,
     "",
-    "the framework's name of the allocator: `GPU_0_bfc`, `mklcpu`",
+    "the framework's name of the allocator, such as `GPU_0_bfc` or `mklcpu`",
     "the profile names no allocator",
 )
 #: The columns of counters.parquet.
@@ -55,9 +55,13 @@ COLUMNS = (
         "time from which the counter had the value, in ns since base_ns of run.json",
     ),
     RANK,
-    Column("pid", pa.int64(), "", "host process", "the profile does not record it"),
+    Column("pid", pa.int64(), "", "id of the host process", "the profile does not record it"),
     Column(
-        "device", pa.int64(), "", "device number", "the counter belongs to the host or to no device"
+        "device",
+        pa.int64(),
+        "",
+        "number of the device",
+        "the counter belongs to the host or to no device",
     ),
     Column(
         "name",

@@ -1,7 +1,7 @@
-"""What a column of a table says, and the columns of the events table, stated once.
+"""The description of a table's columns, and the columns of the events table.
 
-Readers (``formats``) fill the columns that a profile holds; ``events.annotate`` fills the derived
-ones; everything after reads only this table. What is unknown is null, never 0 or −1.
+Readers (``formats``) fill the columns that a profile records; ``events.annotate`` fills the derived
+columns. Everything else reads only this table. Unknown values are null, never 0 or −1.
 """
 
 from __future__ import annotations
@@ -64,9 +64,10 @@ PROGRAM = "program"
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table; ``null_when`` is empty where it never is null.
+    """One column of a table: name, type, unit, meaning, and when a value is null.
 
-    ``derived``: of the events table, computed from its other columns.
+    ``null_when`` is empty if the column is never null. ``derived`` is True for a column of the
+    events table that is computed from other columns.
     """
 
     name: str
@@ -78,21 +79,21 @@ class Column:
 
 
 def schema(columns: Sequence[Column]) -> pa.Schema:
-    """The Arrow schema of ``columns``."""
+    """Return the Arrow schema of ``columns``."""
     return pa.schema([pa.field(c.name, c.type, bool(c.null_when)) for c in columns])
 
 
 #: When a column about a device is null, in several result tables.
 NO_ACTIVITIES = "the rank has no device activities"
 #: Columns that many result tables have.
-RANK = Column("rank", pa.int64(), "", "rank of a distributed job", "the profile names no rank")
-DEVICE = Column("device", pa.int64(), "", "device number", "the work ran on host threads")
+RANK = Column("rank", pa.int64(), "", "rank of the distributed job", "the profile names no rank")
+DEVICE = Column("device", pa.int64(), "", "number of the device", "the work ran on the host (CPU)")
 STEP = Column("step", pa.int64(), "", "number of the step", "the profile has no step markers")
 PER_STEP = Column(
     "per_step",
     pa.float64(),
     "",
-    "number per step, counting those within steps or launched by them",
+    "mean number per step, counting only what ran in a step or was launched in one",
     "the profile has no step markers",
 )
 
@@ -107,28 +108,30 @@ def _derived(name: str, type_: pa.DataType, meaning: str) -> Column:
 #: The columns of the events table.
 COLUMNS = (
     Column("event_id", _INT, "", "row number, unique in the run"),
-    Column("kind", _TEXT, "", "one of " + ", ".join(KINDS)),
-    Column("name", _TEXT, "", "as the profiler wrote it"),
+    Column("kind", _TEXT, "", "kind of event: " + ", ".join(KINDS)),
+    Column("name", _TEXT, "", "name, as the profiler wrote it"),
     Column("start_ns", _INT, "ns", "start, in ns since base_ns of run.json"),
-    Column("dur_ns", _INT, "ns", "length of the half-open interval, 0 or more"),
-    Column("rank", _INT, "", "rank of a distributed job", _ABSENT),
-    Column("pid", _INT, "", "host process", _ABSENT),
-    Column("tid", _INT, "", "host thread; null for activities of a device", _ABSENT),
-    Column("device", _INT, "", "device number; null for events of the host", _ABSENT),
-    Column("stream", _INT, "", "stream of the device", _ABSENT),
-    Column("correlation_id", _INT, "", "links a runtime call with its activities", _ABSENT),
-    Column("external_id", _INT, "", "the profiler's id of the op, as written", _ABSENT),
+    Column("dur_ns", _INT, "ns", "duration, 0 or more"),
+    Column("rank", _INT, "", "rank of the distributed job", _ABSENT),
+    Column("pid", _INT, "", "id of the host process", _ABSENT),
+    Column("tid", _INT, "", "id of the host thread; null for activities of a device", _ABSENT),
+    Column("device", _INT, "", "number of the device; null for events of the host", _ABSENT),
+    Column("stream", _INT, "", "number of the device's stream", _ABSENT),
+    Column(
+        "correlation_id", _INT, "", "number that a runtime call and its activities share", _ABSENT
+    ),
+    Column("external_id", _INT, "", "the profiler's number of the op, as written", _ABSENT),
     Column("graph_node_id", _INT, "", "node of the CUDA graph that replayed the activity", _ABSENT),
     Column(
         "op_name",
         _TEXT,
         "",
-        "framework op named by the activity itself (XPlane tf_op, annotation)",
+        "name of the framework op that an activity records (XPlane: tf_op)",
         _ABSENT,
     ),
     Column("shapes", _TEXT, "", "shapes of the op's inputs, JSON", _ABSENT),
     Column("dtypes", _TEXT, "", "element types of the op's inputs, JSON", _ABSENT),
-    Column("bytes", _INT, "bytes", "size of a copy", _ABSENT),
+    Column("bytes", _INT, "bytes", "size of the copy", _ABSENT),
     Column(
         "launch_config",
         _TEXT,
@@ -142,7 +145,7 @@ COLUMNS = (
         "sequence_number",
         _INT,
         "",
-        "autograd's number of the node that an op creates (forward) or runs (backward)",
+        "number of the autograd node that the op creates (forward) or runs (backward)",
         _ABSENT,
     ),
     Column(
@@ -152,17 +155,21 @@ COLUMNS = (
         "for a backward op, the profiler's number of the thread of its forward op",
         _ABSENT,
     ),
-    _derived("parent_id", _INT, "event_id of the innermost enclosing event of the same thread"),
+    _derived(
+        "parent_id",
+        _INT,
+        "event_id of the innermost event of the same thread that contains this event",
+    ),
     _derived("launch_id", _INT, "for an activity, event_id of the runtime call that enqueued it"),
     _derived("op_id", _INT, "for an activity or runtime call, event_id of the op that issued it"),
     _derived(
         "forward_id", _INT, "for a backward op, event_id of the op whose gradient it computes"
     ),
     _derived("step", _INT, "number of the profiled step"),
-    _derived("phase", _TEXT, "one of " + ", ".join(PHASES)),
-    _derived("category", _TEXT, "kind of work: events/annotate/categories"),
-    _derived("family", _TEXT, "within category rnn: gemm, pointwise or persistent"),
-    _derived("rule", _TEXT, "the rule of annotate/rules that decided category"),
+    _derived("phase", _TEXT, "phase of the step: " + ", ".join(PHASES)),
+    _derived("category", _TEXT, "category of work, such as gemm or pointwise"),
+    _derived("family", _TEXT, "kind of work within category rnn: gemm, pointwise or persistent"),
+    _derived("rule", _TEXT, "name of the rule that decided category"),
 )
 
 SCHEMA = schema(COLUMNS).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})

@@ -25,11 +25,11 @@ from lstmprof.replay.simulate import Replay, replayed
 
 @dataclass(frozen=True)
 class Prediction:
-    """Length of a step with one change, in ns; ``Run.what_if`` returns it.
+    """The length of a step with one change, in ns; ``Run.what_if`` returns it.
 
-    ``observed_ns`` is the profiled step. ``replayed_ns`` is the replay of the unchanged step; it
-    differs from ``observed_ns`` by the error of the model. ``predicted_ns`` is the replay with the
-    change. ``ledger`` has the parts of that step.
+    ``observed_ns`` is the length of the profiled step. ``replayed_ns`` is the length of the replay
+    without a change; it differs from ``observed_ns`` by the error of the replay. ``predicted_ns``
+    is the length of the replay with the change. ``ledger`` has the parts of that step.
     """
 
     observed_ns: int
@@ -39,12 +39,15 @@ class Prediction:
 
     @property
     def saved_ns(self) -> int:
-        """How much shorter the step would be, in ns."""
+        """Return how much shorter the step would be, in ns."""
         return self.replayed_ns - self.predicted_ns
 
     @property
     def bottleneck(self) -> tuple[str, str, int] | None:
-        """The largest part of the predicted step as (state, part, ns); None if it is empty."""
+        """Return the largest part of the predicted step as (state, part, ns).
+
+        Return None if the predicted step has no parts.
+        """
         rows = self.ledger.select(["ns", "state", "part"]).to_pylist()
         largest = max(rows, key=lambda r: (r["ns"], r["state"], r["part"]), default=None)
         return None if largest is None else (largest["state"], largest["part"], largest["ns"])

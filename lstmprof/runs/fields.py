@@ -4,11 +4,11 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-MADE_ELSEWHERE = "the run is an ingested profile, or your own code that does not provide it"
-UNREAD = "that machine does not report it, or the run is an ingested profile"
-NO_GPU = "no GPU was used, NVML does not report it, or the run is an ingested profile"
+MADE_ELSEWHERE = "the run is an ingested profile, or a run of your own code that does not record it"
+UNREAD = "the machine did not report it, or the run is an ingested profile"
+NO_GPU = "no GPU was used, NVML did not report it, or the run is an ingested profile"
 NOT_MEASURED = "it was not measured"
-OLDER = "that machine does not report it, or an older lstmprof wrote the run"
+OLDER = "the machine did not report it, or an older lstmprof wrote the run"
 FOREIGN = "another program wrote the run"
 NEVER = ""
 

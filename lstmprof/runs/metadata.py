@@ -63,59 +63,72 @@ _Item = TypeVar("_Item")
 
 
 class RunInfo(_Record, frozen=True):
-    """The facts of run.json; None is unknown. docs/tables.md has the fields."""
+    """The facts of run.json; docs/tables.md describes the fields.
+
+    A field is None if the run does not record it.
+    """
 
     name: Annotated[str, _fact("name of the run", _NEVER, column="run")] = ""
-    source: Annotated[_Text, _fact("capture, own code or ingest", _FOREIGN)] = None
+    source: Annotated[
+        _Text, _fact("how the run was made: capture, own code or ingest", _FOREIGN)
+    ] = None
     schema_version: Annotated[_Int, _fact("schema version of the Parquet files", _FOREIGN)] = None
-    created: Annotated[_Text, _fact("when the run was written, ISO 8601", _FOREIGN)] = None
-    command: Annotated[_Text, _fact("the command line that made it", _FOREIGN)] = None
+    created: Annotated[_Text, _fact("time at which the run was written, ISO 8601", _FOREIGN)] = None
+    command: Annotated[_Text, _fact("command line that made the run", _FOREIGN)] = None
     lstmprof_version: Annotated[
         _Text, _fact("version of lstmprof that wrote the run", _FOREIGN)
     ] = None
     implementation: Annotated[_Text, _fact("name of the implementation (lstmprof list)")] = None
     implementation_file: Annotated[
-        _Text, _fact("your file and the function in it, if the implementation is one", _BUILT_IN)
+        _Text, _fact("your file and the function in it that builds the network", _BUILT_IN)
     ] = None
-    implementation_sha256: Annotated[_Text, _fact("SHA-256 of that file", _BUILT_IN)] = None
+    implementation_sha256: Annotated[_Text, _fact("SHA-256 of implementation_file", _BUILT_IN)] = (
+        None
+    )
     agrees_with_reference: Annotated[
         _Flag,
         _fact(
-            "whether the file was compared with the float64 reference before timing, "
-            "and agreed; false if it has no load()",
+            "whether the results of implementation_file agreed with the float64 reference before "
+            "timing; false if the file has no load()",
             _BUILT_IN,
         ),
     ] = None
     framework: Annotated[_Text, _fact("framework of the implementation")] = None
-    label: Annotated[_Text, _fact("value of --label, may be empty")] = None
+    label: Annotated[_Text, _fact("value of --label; may be empty")] = None
     workload: WorkloadInfo = WorkloadInfo()
-    precision: Annotated[_Text, _fact("fp32, tf32, amp-fp16 or amp-bf16")] = None
+    precision: Annotated[_Text, _fact("precision: fp32, tf32, amp-fp16 or amp-bf16")] = None
     tf32: Annotated[_Flag, _fact("whether TF32 was allowed")] = None
-    mode: Annotated[_Text, _fact("train or forward")] = None
+    mode: Annotated[_Text, _fact("mode: train or forward (no gradients)")] = None
     cuda_graph: Annotated[_Flag, _fact("whether the step was a CUDA graph")] = None
-    xla: Annotated[_Flag, _fact("whether XLA compiled it")] = None
-    seed: Annotated[_Int, _fact("seed of weights and data")] = None
+    xla: Annotated[_Flag, _fact("whether XLA compiled the step")] = None
+    seed: Annotated[_Int, _fact("random seed of weights and data")] = None
     warmup: Annotated[
-        _Int, _fact("warm-up iterations, which do not count", column="warmup_iterations")
+        _Int,
+        _fact("number of warm-up iterations, which statistics ignore", column="warmup_iterations"),
     ] = None
     iterations: Annotated[
-        _Int, _fact("counted iterations of all rounds", column="counted_iterations")
+        _Int,
+        _fact(
+            "number of timed iterations after warm-up, in all rounds", column="counted_iterations"
+        ),
     ] = None
-    rounds: Annotated[_Texts, _fact("when each round started, JSON")] = None
+    rounds: Annotated[_Texts, _fact("start of each round, as JSON")] = None
     turn_with: Annotated[
         _Texts,
         _fact(
-            "runs whose workers took turns with this one at every iteration, JSON",
-            "it took turns with no run",
+            "runs whose processes took turns with this run's at every iteration, as JSON",
+            "the run took turns with no other run",
         ),
     ] = None
-    device: Annotated[_Text, _fact("cpu or cuda:N", column="ran_on")] = None
-    device_name: Annotated[_Text, _fact("model of GPU or CPU", _UNREAD)] = None
-    kernels_used: Annotated[_Text, _fact("library whose kernels ran the recurrence", _UNREAD)] = (
+    device: Annotated[_Text, _fact("device that ran the steps: cpu or cuda:N", column="ran_on")] = (
         None
     )
+    device_name: Annotated[_Text, _fact("model of that GPU or CPU", _UNREAD)] = None
+    kernels_used: Annotated[
+        _Text, _fact("library whose kernels ran the recurrent layers", _UNREAD)
+    ] = None
     peaks: Annotated[
-        Peaks | None, _fact("measured peak rates of the device, JSON", _NOT_MEASURED)
+        Peaks | None, _fact("measured peak rates of the device, as JSON", _NOT_MEASURED)
     ] = None
     backend: Annotated[
         _Text,
@@ -124,122 +137,132 @@ class RunInfo(_Record, frozen=True):
             "the framework has no such setting",
         ),
     ] = None
-    threads: Annotated[_Int, _fact("threads of the framework")] = None
-    affinity: Annotated[_Ints, _fact("CPUs that the process was pinned to, JSON", _UNREAD)] = None
-    denormals_flushed: Annotated[
-        _Flag, _fact("whether denormals were flushed to zero", _UNREAD)
-    ] = None
-    garbage_collector: Annotated[_Text, _fact("what was done with Python's garbage collector")] = (
+    threads: Annotated[_Int, _fact("number of CPU threads of the framework")] = None
+    affinity: Annotated[_Ints, _fact("CPUs that the process was pinned to, as JSON", _UNREAD)] = (
         None
     )
-    settings: Settings = Settings()
-    versions: Annotated[_Versions, _fact("versions of Python and packages, JSON")] = None
-    packages: Annotated[
-        _Versions, _fact("every installed package with its version, JSON", _UNREAD)
+    denormals_flushed: Annotated[
+        _Flag, _fact("whether denormal numbers were flushed to zero", _UNREAD)
     ] = None
-    python_executable: Annotated[_Text, _fact("Python interpreter of the worker")] = None
+    garbage_collector: Annotated[_Text, _fact("how Python's garbage collector was set")] = None
+    settings: Settings = Settings()
+    versions: Annotated[_Versions, _fact("versions of Python and packages, as JSON")] = None
+    packages: Annotated[
+        _Versions, _fact("every installed package with its version, as JSON", _UNREAD)
+    ] = None
+    python_executable: Annotated[
+        _Text, _fact("path of the Python interpreter that ran the steps")
+    ] = None
     hardware: Hardware = Hardware()
     load_average_before: Annotated[
-        _Reals, _fact("load average of 1, 5 and 15 minutes before the run, JSON", _UNREAD)
+        _Reals, _fact("load average over 1, 5 and 15 minutes before the run, as JSON", _UNREAD)
     ] = None
-    started_at: Annotated[_Text, _fact("start of the worker, ISO 8601")] = None
-    ended_at: Annotated[_Text, _fact("end of the worker, ISO 8601")] = None
+    started_at: Annotated[_Text, _fact("start of the process, ISO 8601")] = None
+    ended_at: Annotated[_Text, _fact("end of the process, ISO 8601")] = None
     compile_ns: Annotated[
         _Int,
         _fact("length of the first step of the process, which includes compilation", unit="ns"),
     ] = None
-    timing_wall_ns: Annotated[_Int, _fact("wall time of all counted iterations", unit="ns")] = None
-    timing_cpu_ns: Annotated[_Int, _fact("CPU time of all counted iterations", _UNREAD, "ns")] = (
-        None
-    )
+    timing_wall_ns: Annotated[_Int, _fact("wall time of all timed iterations", unit="ns")] = None
+    timing_cpu_ns: Annotated[_Int, _fact("CPU time of all timed iterations", _UNREAD, "ns")] = None
     timing_page_faults: Annotated[
-        _Int, _fact("page faults of the counted iterations that read no disk", _UNREAD)
+        _Int, _fact("number of page faults without a disk read in the timed iterations", _UNREAD)
     ] = None
     timing_major_faults: Annotated[
-        _Int, _fact("page faults of the counted iterations that read a disk", _UNREAD)
+        _Int, _fact("number of page faults with a disk read in the timed iterations", _UNREAD)
     ] = None
     timing_preemptions: Annotated[
         _Int,
-        _fact("involuntary context switches of the process in the counted iterations", _UNREAD),
+        _fact("number of involuntary context switches in the timed iterations", _UNREAD),
     ] = None
     timing_voluntary_switches: Annotated[
-        _Int, _fact("voluntary context switches of the process in the counted iterations", _UNREAD)
+        _Int, _fact("number of voluntary context switches in the timed iterations", _UNREAD)
     ] = None
     timing_threads: Annotated[
         tuple[ThreadTime, ...] | None,
         _fact(
-            "CPU time of the busiest threads in the counted iterations, including "
-            "reading the loss, by round, JSON",
+            "CPU time of the busiest threads in the timed iterations of each round, including the "
+            "time to read the loss, as JSON",
             _UNREAD,
         ),
     ] = None
     profiled_rounds: Annotated[
-        _Ints, _fact("round of each profiled step, in the order of events.parquet, JSON", _UNREAD)
+        _Ints,
+        _fact(
+            "number of the round of each profiled step, in the order of events.parquet, as JSON",
+            _UNREAD,
+        ),
     ] = None
     profiled_wall_ns: Annotated[
-        _Ints, _fact("wall time of each profiled step, JSON", unit="ns")
+        _Ints, _fact("wall time of each profiled step, as JSON", unit="ns")
     ] = None
     profiled_cpu_ns: Annotated[
-        _Ints, _fact("CPU time of each profiled step, JSON", _UNREAD, "ns")
+        _Ints, _fact("CPU time of each profiled step, as JSON", _UNREAD, "ns")
     ] = None
     profiled_page_faults: Annotated[
-        _Ints, _fact("page faults of each profiled step that read no disk, JSON", _UNREAD)
+        _Ints,
+        _fact("number of page faults without a disk read in each profiled step, as JSON", _UNREAD),
     ] = None
     profiled_major_faults: Annotated[
-        _Ints, _fact("page faults of each profiled step that read a disk, JSON", _UNREAD)
+        _Ints,
+        _fact("number of page faults with a disk read in each profiled step, as JSON", _UNREAD),
     ] = None
     profiled_preemptions: Annotated[
-        _Ints, _fact("involuntary context switches of each profiled step, JSON", _UNREAD)
+        _Ints,
+        _fact("number of involuntary context switches in each profiled step, as JSON", _UNREAD),
     ] = None
     profiled_voluntary_switches: Annotated[
-        _Ints, _fact("voluntary context switches of each profiled step, JSON", _UNREAD)
+        _Ints, _fact("number of voluntary context switches in each profiled step, as JSON", _UNREAD)
     ] = None
     counters: Counters = Counters()
     cpu_clock_mhz: Annotated[
-        _Real, _fact("mean clock of the CPUs in use, at the end", _UNREAD, "MHz")
+        _Real, _fact("mean clock rate of the used CPUs at the end of the run", _UNREAD, "MHz")
     ] = None
     padding: Annotated[
         _Text,
         _fact(
-            "where sequences that Keras masks were padded: front or behind",
+            "where sequences with a Keras mask were padded: front or behind",
             "lstmprof run did not observe it",
         ),
     ] = None
     sampling: Annotated[
         tuple[Sampling, ...] | None,
-        _fact("sampled pass of each round, JSON", "--sampler was not given"),
+        _fact(
+            "facts about the pass with a sampler in each round, as JSON", "--sampler was not given"
+        ),
     ] = None
     timing_cpu_energy_j: Annotated[
         _Real,
         _fact(
-            "energy of the CPU packages in the iterations of the first round, by RAPL",
-            f"other runs took turns with it, or {_UNREAD}",
+            "energy of the CPU packages over the timed iterations of the first round (RAPL)",
+            f"other runs took turns with the run, or {_UNREAD}",
             "J",
         ),
     ] = None
     timing_gpu_energy_j: Annotated[
         _Real,
         _fact(
-            "energy of the GPU in the iterations of the first round, by NVML",
+            "energy of the GPU over the timed iterations of the first round (NVML)",
             f"the iterations took less than 1 s, MIG divides the GPU, or {_NO_GPU}",
             "J",
         ),
     ] = None
     gpu_sm_clock_mhz: Annotated[
-        _Int, _fact("clock of the multiprocessors at the end of these iterations", _NO_GPU, "MHz")
+        _Int,
+        _fact("clock rate of the GPU's multiprocessors after these iterations", _NO_GPU, "MHz"),
     ] = None
     gpu_memory_clock_mhz: Annotated[
-        _Int, _fact("memory clock at the end of these iterations", _NO_GPU, "MHz")
+        _Int, _fact("clock rate of the GPU's memory after these iterations", _NO_GPU, "MHz")
     ] = None
     gpu_temperature_c: Annotated[
-        _Int, _fact("GPU temperature at the end of these iterations", _NO_GPU, "°C")
+        _Int, _fact("temperature of the GPU after these iterations", _NO_GPU, "°C")
     ] = None
     gpu_throttle_reasons: Annotated[
-        _Texts, _fact("reasons why its clocks were throttled, JSON", _NO_GPU)
+        _Texts, _fact("reasons why the GPU was throttled, as JSON", _NO_GPU)
     ] = None
-    peak_memory_bytes: Annotated[_Int, _fact("largest memory of the worker", _UNREAD, "bytes")] = (
-        None
-    )
+    peak_memory_bytes: Annotated[
+        _Int, _fact("largest memory of the process that ran the steps", _UNREAD, "bytes")
+    ] = None
     loss_first: Annotated[_Real, _fact("loss of the first step")] = None
     loss_last: Annotated[_Real, _fact("loss of the last timed step")] = None
     loss_fell: Annotated[
@@ -248,58 +271,76 @@ class RunInfo(_Record, frozen=True):
     profiler: Annotated[_Text, _fact("profiler that recorded the profile")] = None
     recording: Annotated[
         tuple[RecordingInfo, ...] | None,
-        _fact("cost of recording an event, by round, JSON", _NOT_MEASURED, "ns"),
+        _fact("time to record an event, by round, as JSON", _NOT_MEASURED, "ns"),
     ] = None
     shapes_cost: Annotated[
         _Real,
         _fact(
-            "share by which recording shapes lengthens a step, measured before the "
-            "profile; above 0.05 the profile has no shapes",
-            "it was not measured: only runs of your own PyTorch code do",
+            "share by which recording shapes lengthens a step, measured before the profile; if it "
+            "is above 0.05, the profile has no shapes",
+            "it was not measured, which only runs of your own PyTorch code do",
         ),
     ] = None
-    nvtx: Annotated[_Flag, _fact("whether phases were also NVTX ranges", _UNREAD)] = None
-    source_paths: Annotated[_Texts, _fact("files that the run was read from, JSON", _CAPTURED)] = (
+    nvtx: Annotated[_Flag, _fact("whether phases were also recorded as NVTX ranges", _UNREAD)] = (
         None
     )
-    source_stamps: Annotated[
-        _Texts, _fact("path, size and time of each of these files, JSON", _CAPTURED)
+    source_paths: Annotated[
+        _Texts, _fact("files that the run was read from, as JSON", _CAPTURED)
     ] = None
-    step_range: Annotated[_Text, _fact("value of --step-range", "it was not given")] = None
-    profile_format: Annotated[_Text, _fact("kineto, xplane …", _FOREIGN)] = None
+    source_stamps: Annotated[
+        _Texts, _fact("path, size and time of each file in source_paths, as JSON", _CAPTURED)
+    ] = None
+    step_range: Annotated[_Text, _fact("value of --step-range", "--step-range was not given")] = (
+        None
+    )
+    profile_format: Annotated[
+        _Text, _fact("format of the profile, such as kineto or xplane", _FOREIGN)
+    ] = None
     profile_metadata: Annotated[
-        dict[str, Any] | None, _fact("metadata of the profile, JSON", _FOREIGN)
+        dict[str, Any] | None, _fact("metadata of the profile, as JSON", _FOREIGN)
     ] = None
     base_ns: Annotated[
-        _Int, _fact("time since 1970 at start_ns 0", "the profile does not record it", "ns")
+        _Int, _fact("time of start_ns 0, in ns since 1970", "the profile does not record it", "ns")
     ] = None
     device_names: Annotated[
-        dict[str, str], _fact("names of the devices by number, JSON", _NEVER)
+        dict[str, str], _fact("name of each device by its number, as JSON", _NEVER)
     ] = msgspec.field(default_factory=dict)
     device_facts: Annotated[
         dict[str, DeviceFacts],
-        _fact("compute capability, multiprocessors and warp size by device number, JSON", _NEVER),
+        _fact(
+            "compute capability, number of multiprocessors and warp size of each device, as JSON",
+            _NEVER,
+        ),
     ] = msgspec.field(default_factory=dict)
     accelerators: Annotated[
-        tuple[str, ...], _fact("accelerators that the profile names, JSON", _NEVER)
+        tuple[str, ...], _fact("accelerators that the profile names, as JSON", _NEVER)
     ] = ()
     gpu_complaint: Annotated[
         _Text,
         _fact(
-            "the profiler's log message about a GPU of which it recorded nothing",
+            "message of the profiler that it could not record a GPU",
             "there is no such message",
         ),
     ] = None
-    notes: Annotated[tuple[str, ...], _fact("notes for readers of the run, JSON", _NEVER)] = ()
+    notes: Annotated[tuple[str, ...], _fact("notes for readers of the run, as JSON", _NEVER)] = ()
     recorded: Annotated[
         tuple[Recorded, ...] | None,
-        _fact("what the profile holds for each rank, JSON", f"{_FOREIGN}, or an older lstmprof"),
+        _fact(
+            "counts of what the profile has for each rank, as JSON",
+            f"{_FOREIGN}, or an older lstmprof",
+        ),
     ] = None
-    links: Annotated[Coverage | None, _fact("number of linked events, JSON", _FOREIGN)] = None
+    links: Annotated[
+        Coverage | None,
+        _fact(
+            "number of events that could be linked (kernel to launch, launch to op …), as JSON",
+            _FOREIGN,
+        ),
+    ] = None
 
     @property
     def called(self) -> str:
-        """Implementation and label; empty if both are unknown."""
+        """Return implementation and label; empty if both are unknown."""
         return f"{self.implementation or ''} {self.label or ''}".strip()
 
     def thread_names(self, rank: int | None) -> dict[str, str]:

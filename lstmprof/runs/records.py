@@ -17,30 +17,29 @@ from lstmprof.runs.fields import (
 
 
 class WorkloadInfo(Record, frozen=True):
-    """The network and the data that a capture ran, as ``workloads.Workload`` has them."""
+    """The network and the data of a run; the fields are those of ``workloads.Workload``."""
 
     name: Annotated[Text, fact("name of the network", column="workload")] = None
-    layers: Annotated[Int, fact("recurrent layers")] = None
-    hidden: Annotated[Int, fact("hidden units per layer and direction")] = None
-    bidirectional: Annotated[Flag, fact("whether layers are bidirectional")] = None
-    cell: Annotated[Text, fact("lstm, gru or rnn")] = None
-    batch: Annotated[Int, fact("sequences in a batch")] = None
-    time_steps: Annotated[Int, fact("time steps of the longest sequence")] = None
-    features: Annotated[Int, fact("inputs per time step")] = None
-    classes: Annotated[Int, fact("outputs")] = None
+    layers: Annotated[Int, fact("number of recurrent layers")] = None
+    hidden: Annotated[Int, fact("number of hidden units per layer and direction")] = None
+    bidirectional: Annotated[Flag, fact("whether the layers are bidirectional")] = None
+    cell: Annotated[Text, fact("kind of cell: lstm, gru or rnn")] = None
+    batch: Annotated[Int, fact("number of sequences in a batch")] = None
+    time_steps: Annotated[Int, fact("number of time steps of the longest sequence")] = None
+    features: Annotated[Int, fact("number of inputs per time step")] = None
+    classes: Annotated[Int, fact("number of outputs of the output layer")] = None
     vocabulary: Annotated[Int, fact("number of distinct tokens", "the inputs are numbers")] = None
     head: Annotated[Flag, fact("whether there is an output layer")] = None
-    loss: Annotated[Text, fact("ce, ctc, mse or mean", column="loss_kind")] = None
-    each_step: Annotated[Flag, fact("whether there is an output at every time step")] = None
-    labels: Annotated[Int, fact("length of CTC targets", "the loss is not CTC")] = None
+    loss: Annotated[Text, fact("loss: ce, ctc, mse or mean", column="loss_kind")] = None
+    each_step: Annotated[Flag, fact("whether the losses ce and mse use every time step")] = None
+    labels: Annotated[Int, fact("number of labels per CTC target", "the loss is not CTC")] = None
     shortest: Annotated[
-        Int, fact("time steps of the shortest sequence", "all sequences have one length")
+        Int,
+        fact("number of time steps of the shortest sequence", "all sequences have the same length"),
     ] = None
     variable_length: Annotated[Flag, fact("whether the layers know the sequences' lengths")] = None
-    data: Annotated[
-        Text, fact("your file with the tokens", "the tokens are random, from the seed")
-    ] = None
-    optimizer: Annotated[Text, fact("adam or sgd")] = None
+    data: Annotated[Text, fact("path of your token file", "the data is random")] = None
+    optimizer: Annotated[Text, fact("optimizer: adam or sgd")] = None
     learning_rate: Annotated[Real, fact("learning rate of the optimizer")] = None
 
     def __bool__(self) -> bool:
@@ -48,14 +47,14 @@ class WorkloadInfo(Record, frozen=True):
 
     @property
     def words(self) -> int | None:
-        """Tokens of a batch; None where the inputs are numbers, or it is unknown."""
+        """Return the tokens per batch, or None if the inputs are numbers or a size is unknown."""
         if not self.vocabulary or self.batch is None or self.time_steps is None:
             return None
         return self.batch * self.time_steps
 
     @property
     def sizes(self) -> str:
-        """Sizes of the inputs in words."""
+        """Return the sizes of the inputs in words."""
         return f"batch {self.batch}, {self.time_steps} time steps, {self.features} features"
 
 
@@ -63,7 +62,7 @@ class Hardware(Record, frozen=True):
     """The machine that a capture ran on."""
 
     cpu_model: Annotated[Text, fact("CPU model of the host", UNREAD)] = None
-    cores: Annotated[Int, fact("CPUs of the host", UNREAD)] = None
+    cores: Annotated[Int, fact("number of CPUs of the host", UNREAD)] = None
     memory_bytes: Annotated[Int, fact("memory of the host", UNREAD, "bytes")] = None
     system: Annotated[Text, fact("operating system", UNREAD)] = None
     cpu_governor: Annotated[Text, fact("CPU frequency governor", UNREAD)] = None
@@ -72,7 +71,7 @@ class Hardware(Record, frozen=True):
 
 
 class Peaks(Record, frozen=True):
-    """What the device did at best, by the framework's own library."""
+    """The peak rates of a device, measured with the framework's own library."""
 
     gemm_flops_per_s: Annotated[Real, fact("of a product", NOT_MEASURED, "1/s")] = None
     gemm_size: Annotated[Int, fact("rows of its matrices", NOT_MEASURED)] = None
@@ -83,11 +82,11 @@ class Peaks(Record, frozen=True):
 
 
 class ThreadTime(Record, frozen=True):
-    """What one thread of a round's process had of the CPUs; see ``capture.worker.threads``.
+    """The CPU time of one thread in the timed iterations of a round (``capture.worker.threads``).
 
-    ``waited_ns``: ready to run, with no CPU. ``main``: whether it calls the steps, in which a
-    framework may have others do the work.
-    ``cpus``: those that it may run on, as ``0-1,4``.
+    ``waited_ns`` is the time in which the thread was ready but had no CPU. ``main`` is True for the
+    thread that calls the steps. ``cpus`` are the CPUs that it may use, such as ``0-1,4``. A field
+    is None if unknown.
     """
 
     round: Int = None
@@ -99,11 +98,13 @@ class ThreadTime(Record, frozen=True):
 
 
 class RecordingInfo(Record, frozen=True):
-    """What the profiler took to record one event, in a loop of trivial calls in a round's process.
+    """The CPU time that the profiler needs to record one event, measured with trivial calls.
 
-    CPU time, profiled less not. ``event_before_ns`` of ``event_ns`` are spent before the begin is
-    noted, ``event_inside_ns`` until the end is, the rest after it; ``range_ns`` is of one of the
-    capture's own ranges. ``*_error_ns`` is half of the middle half of the repeats. None: not known.
+    ``event_ns`` is the time per event with the profiler on, minus the time with it off.
+    ``event_before_ns`` of it are spent before the start is recorded, ``event_inside_ns`` between
+    start and end, and the rest after the end. ``range_ns`` is the same for a range of the capture
+    itself. ``*_error_ns`` is half of the interquartile range of the repeats. A field is None if
+    unknown.
     """
 
     event_ns: Real = None
@@ -117,7 +118,7 @@ class RecordingInfo(Record, frozen=True):
 
 
 class Sampling(Record, frozen=True):
-    """A pass of a round in which a sampler looked on from outside, or why there was none."""
+    """A pass of a round with a sampler, or the reason why there was none."""
 
     sampler: Annotated[Text, fact("py-spy or perf", NEVER)] = None
     version: Annotated[Text, fact("of it", "it did not run")] = None

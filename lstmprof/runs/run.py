@@ -63,7 +63,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Name of the folder; if the folder is a cache entry, the name from run.json."""
+        """Return the name of the folder; for a run in the cache, the name in run.json."""
         return self.info.name or self.path.name
 
     def events(self) -> EventTable:
@@ -145,11 +145,7 @@ class Run:
 
     @cached_property
     def event_count(self) -> int:
-        """Number of events.
-
-        Raises:
-            RunError: the events are missing or damaged.
-        """
+        """Return the number of events."""
         path = self.path / EVENTS_FILE
         try:
             return int(pq.read_metadata(path).num_rows)

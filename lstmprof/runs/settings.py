@@ -9,11 +9,11 @@ from typing import Annotated
 from lstmprof.runs.fields import UNREAD, Flag, Int, Real, Record, Text, Variables, fact
 
 _NOT_OF_IT = "the framework has no such setting, or the run is an ingested profile"
-_UNCOUNTED = "the CPU's counters cannot be read: counters_reason says why"
+_UNCOUNTED = "the CPU's counters cannot be read (counters_reason says why)"
 
 
 class Settings(Record, frozen=True):
-    """How framework, process and machine were set while the steps were timed."""
+    """The settings of framework, process and machine while the steps were timed."""
 
     grad_mode: Annotated[Flag, fact("whether autograd recorded the step", _NOT_OF_IT)] = None
     anomaly_mode: Annotated[Flag, fact("whether gradients were searched for NaN", _NOT_OF_IT)] = (
@@ -32,16 +32,18 @@ class Settings(Record, frozen=True):
     matmul_tf32: Annotated[Flag, fact("whether matmuls could use TF32", _NOT_OF_IT)] = None
     cudnn_tf32: Annotated[Flag, fact("whether cuDNN could use TF32", _NOT_OF_IT)] = None
     matmul_precision: Annotated[
-        Text, fact("precision of float32 matmuls, by the framework's name", _NOT_OF_IT)
+        Text, fact("precision of float32 matmuls, as the framework names it", _NOT_OF_IT)
     ] = None
-    blas: Annotated[Text, fact("BLAS library that Theano's operators called", _NOT_OF_IT)] = None
-    intra_op_threads: Annotated[Int, fact("threads within an operator", _NOT_OF_IT)] = None
-    inter_op_threads: Annotated[Int, fact("threads between operators", _NOT_OF_IT)] = None
+    blas: Annotated[Text, fact("BLAS library that Theano called", _NOT_OF_IT)] = None
+    intra_op_threads: Annotated[Int, fact("number of threads within an op", _NOT_OF_IT)] = None
+    inter_op_threads: Annotated[
+        Int, fact("number of threads that run ops at the same time", _NOT_OF_IT)
+    ] = None
     framework_denormals: Annotated[
         Text,
         fact(
-            "what an operator of the framework did with denormals: flushed, kept, or both",
-            "the run was not on a CPU, or is an ingested profile",
+            "what ops of the framework did with denormal numbers: flushed, kept, or both",
+            "the run did not use a CPU, or it is an ingested profile",
         ),
     ] = None
     flush_to_zero: Annotated[
@@ -51,16 +53,18 @@ class Settings(Record, frozen=True):
         Flag, fact("whether denormal inputs counted as 0 in the step's thread", UNREAD)
     ] = None
     gc_enabled: Annotated[Flag, fact("whether Python's garbage collector was on")] = None
-    python_traced: Annotated[Flag, fact("whether a tracer or profiler of Python was on")] = None
-    allocator: Annotated[Text, fact("malloc library that was loaded", UNREAD)] = None
+    python_traced: Annotated[Flag, fact("whether a Python tracer or profiler was active")] = None
+    allocator: Annotated[Text, fact("name of the malloc library", UNREAD)] = None
     nice: Annotated[Int, fact("the process's nice value", UNREAD)] = None
-    transparent_huge_pages: Annotated[Text, fact("always, madvise or never", UNREAD)] = None
+    transparent_huge_pages: Annotated[
+        Text, fact("transparent huge pages: always, madvise or never", UNREAD)
+    ] = None
     cpu_quota: Annotated[
         Real,
-        fact("CPUs whose time the cgroup may use", "there is no limit, or it cannot be read"),
+        fact("number of CPUs that the cgroup may use", "there is no limit, or it cannot be read"),
     ] = None
     environment: Annotated[
-        Variables, fact("environment variables that libraries of the step read, JSON")
+        Variables, fact("environment variables that the libraries of the step read, as JSON")
     ] = None
 
     def __bool__(self) -> bool:
@@ -68,20 +72,20 @@ class Settings(Record, frozen=True):
 
 
 class Counters(Record, frozen=True):
-    """What the CPU counted of the process's own instructions in the timed steps."""
+    """The CPU's counters for the process in the timed steps."""
 
     instructions: Annotated[
-        Int, fact("instructions of all threads in the counted iterations", _UNCOUNTED)
+        Int, fact("number of instructions of all threads in the timed iterations", _UNCOUNTED)
     ] = None
-    cycles: Annotated[Int, fact("CPU cycles in which they ran, by perf_event_open", _UNCOUNTED)] = (
+    cycles: Annotated[Int, fact("number of CPU cycles for these instructions", _UNCOUNTED)] = None
+    cache_misses: Annotated[Int, fact("number of misses in the last-level cache", _UNCOUNTED)] = (
         None
     )
-    cache_misses: Annotated[Int, fact("cache misses of the last level", _UNCOUNTED)] = None
     fp_assists: Annotated[
         Int,
         fact(
-            "microcode assists of arithmetic, mostly for denormals",
-            f"{_UNCOUNTED}, or not known for this CPU",
+            "number of microcode assists of arithmetic, mostly for denormal numbers",
+            f"{_UNCOUNTED}, or the CPU has no known counter for it",
         ),
     ] = None
     reason: Annotated[

@@ -1,19 +1,18 @@
-"""The networks: those of the seed studies by name, and any other that the user describes.
+"""Workloads: the networks of the studies by name (``studies``), and networks that users describe.
 
-A workload is network + data shape + loss + optimizer; everything an implementation needs to know.
-Its weights and its data come from here too, from NumPy and one seed, so that every implementation
-starts from the same numbers. The names are in ``studies``.
+A workload is a network, the shape of its data, a loss and an optimizer. Its initial weights and its
+data come from NumPy and a seed, so that all implementations start from the same numbers.
 
-The output layer (``head``) has no bias. Cross-entropy and mean squared error look at the last time
-step unless ``each_step`` says otherwise, CTC and ``mean`` (the mean of all outputs: a gradient for
-every one of them, and nothing else to compute) at every one.
+The output layer (``head``) has no bias. The losses ``ce`` (cross-entropy) and ``mse`` (mean squared
+error) use the last time step, or every time step if ``each_step`` is True. The losses ``ctc`` and
+``mean`` (mean of all outputs) use every time step.
 
-Sequences of unequal length are zero-padded. With ``variable_length`` the layers know the lengths: a
-sequence ends with its own last time step, where the reverse direction begins and which the loss
-looks at, and outputs beyond are zero. Without it they run over their full padded length, and only
-the CTC loss knows the lengths.
+Sequences of different lengths are padded with zeros. If ``variable_length`` is True, the layers
+know the lengths: a sequence ends with its own last time step, the reverse direction begins there,
+the loss uses that step, and later outputs are zero. If it is False, the layers run over all time
+steps, and only the CTC loss knows the lengths.
 
-Keeps to the standard library, NumPy and Python 3.7: capture workers import it.
+Keeps to the standard library, NumPy and Python 3.7, because capture workers import it.
 """
 
 from __future__ import annotations
@@ -31,7 +30,17 @@ GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """A network with the shape of its data, and how it is trained."""
+    """A network, the shape of its data, its loss and its optimizer.
+
+    ``layers`` recurrent layers of ``hidden`` units per direction read ``features`` inputs per time
+    step. An output layer (``head``) makes ``classes`` outputs. A batch has ``batch`` sequences of
+    ``time_steps`` time steps.
+
+    ``labels`` (length of the targets) is None unless the loss is CTC. ``shortest`` (time steps of
+    the shortest sequence) is None if all sequences have the same length. ``vocabulary`` (number of
+    distinct tokens) is None if the inputs are numbers. ``data`` (path of your token file) is None
+    if the data is random.
+    """
 
     name: str
     layers: int
@@ -55,12 +64,12 @@ class Workload:
 
     @property
     def directions(self) -> int:
-        """2 for a bidirectional network, else 1."""
+        """Return 2 for a bidirectional network, else 1."""
         return 2 if self.bidirectional else 1
 
     @property
     def every_step(self) -> bool:
-        """Whether the network returns outputs of every time step."""
+        """Return whether the network returns the outputs of every time step."""
         return self.each_step or self.loss in ("ctc", "mean")
 
 
@@ -83,15 +92,16 @@ OVERRIDABLE = tuple(field for field, _ in _SUFFIXES)
 
 
 def with_overrides(workload: Workload, **fields: object) -> Workload:
-    """``workload`` with every field that is not None replaced, and a name that says so.
+    """Return ``workload`` with the given fields replaced, and with these fields in its name.
 
-    CTC's lengths and labels keep their proportion to ``time_steps`` unless they are given; the
-    shortest sequence has half the time steps. A field equal to the named workload's own is no
-    override.
+    A field that is None, or equal to the present value, is not replaced. The lengths and labels of
+    CTC stay in proportion to ``time_steps`` unless they are given; the shortest sequence has half
+    the time steps.
 
     Raises:
-        UsageError: the result is no network (a size below 1, CTC targets longer than the sequences
-        can spell, a loss at every time step of sequences that differ in length).
+        UsageError: the result is not a valid network: a size is below 1, CTC targets are longer
+            than the sequences allow, or a loss at every time step meets sequences of different
+            lengths.
     """
     given = {k: v for k, v in fields.items() if v is not None and v != getattr(workload, k)}
     suffix = "".join(
@@ -132,10 +142,10 @@ def _lengths(changed: Workload, base: Workload, labels_given: bool) -> Workload:
 
 
 def checked(w: Workload) -> Workload:
-    """``w``, of which every part is known and fits the others.
+    """Return ``w`` if all its fields are valid and fit each other.
 
     Raises:
-        UsageError: it is not.
+        UsageError: a field is not valid, or two fields contradict each other.
     """
     for field in ("layers", "hidden", "batch", "time_steps", "features", "classes"):
         if getattr(w, field) < 1:
@@ -178,12 +188,12 @@ Weights = Dict[str, "object"]  # name -> float32 array; NumPy is imported on use
 
 
 def parameter_shapes(w: Workload) -> Dict[str, Tuple[int, ...]]:
-    """Name -> shape of every weight, in PyTorch's names, layout and order of gates.
+    """Return the shape of every weight by name, with PyTorch's names, layout and order of gates.
 
-    ``weight_ih_l{k}[_reverse]`` (gates·hidden, inputs), ``weight_hh_l{k}[_reverse]`` (gates·hidden,
-    hidden), ``bias_l{k}[_reverse]`` (gates·hidden), ``head`` (classes, directions·hidden) and
-    ``embedding`` (vocabulary, features) where there are these. One bias a layer: an API with two
-    holds zeros in the second.
+    The names are ``weight_ih_l{k}[_reverse]`` (gates·hidden, inputs), ``weight_hh_l{k}[_reverse]``
+    (gates·hidden, hidden), ``bias_l{k}[_reverse]`` (gates·hidden), ``head`` (classes,
+    directions·hidden) if there is an output layer, and ``embedding`` (vocabulary, features) if the
+    inputs are tokens. Each layer has one bias; an API with two biases sets the second to zero.
     """
     shapes: Dict[str, Tuple[int, ...]] = {}
     gates = GATES[w.cell] * w.hidden
@@ -201,9 +211,9 @@ def parameter_shapes(w: Workload) -> Dict[str, Tuple[int, ...]]:
 
 
 def reordered(rows: Any, places: Tuple[int, ...]) -> Any:
-    """``rows``, gate after gate, with the gate of ``places[n]`` in place n.
+    """Return ``rows`` with the gate at ``places[n]`` moved to place n.
 
-    Where ``places`` is its own inverse, as every framework's order is, the way back too.
+    Call it again to restore the order if ``places`` is its own inverse, as in every framework.
     """
     import numpy as np
 
@@ -212,7 +222,10 @@ def reordered(rows: Any, places: Tuple[int, ...]) -> Any:
 
 
 def weights(w: Workload, seed: int) -> Weights:
-    """The shared initial weights, float32, U(−1/√hidden, 1/√hidden), as ``parameter_shapes``."""
+    """Return the initial weights that all implementations share, float32, by ``parameter_shapes``.
+
+    The values are uniform in ±1/√hidden.
+    """
     import numpy as np
 
     rng = np.random.RandomState(seed)
@@ -225,13 +238,17 @@ def weights(w: Workload, seed: int) -> Weights:
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """One batch of data, NumPy, time-major.
+    """One batch of data in NumPy arrays, time first.
 
-    ``inputs`` (time, batch, features) float32, or (time, batch) int64 tokens. ``targets``: ce
-    (batch,) int64 classes; mse (batch, classes) float32; both with time in front for ``each_step``;
-    ctc (batch, labels) int64 in 1…classes−1, 0 being the blank; mean (0,) float32, as it has none.
-    ``lengths`` (batch,) int64: time steps of each sequence, ``shortest`` to ``time_steps``, the
-    first one's and without a ``shortest`` all of them ``time_steps``; inputs beyond are zero.
+    ``inputs``: (time, batch, features) float32, or (time, batch) int64 tokens.
+
+    ``targets``, by loss: ``ce`` (batch,) int64 classes; ``mse`` (batch, classes) float32; both with
+    time as the first axis if ``each_step`` is True; ``ctc`` (batch, labels) int64 in 1…classes−1,
+    where 0 is the blank; ``mean`` (0,) float32, because it has no target.
+
+    ``lengths``: (batch,) int64, the time steps of each sequence, from ``shortest`` to
+    ``time_steps``. The first sequence has ``time_steps``; so have all if ``shortest`` is None.
+    Inputs after the end of a sequence are zero.
     """
 
     inputs: object
@@ -240,9 +257,10 @@ class Batch:
 
 
 def batch(w: Workload, seed: int) -> Batch:
-    """The shared batch of ``w``; inputs N(0, 1) or uniform tokens, targets uniform.
+    """Return the batch of data that all implementations share.
 
-    Tokens and targets of ``w.data`` where that is given: ``seed`` says which of them.
+    Inputs are N(0, 1) or uniform tokens, and targets are uniform. If ``w.data`` is set, tokens and
+    targets come from that file, and ``seed`` selects the part of it.
     """
     import numpy as np
 

@@ -102,10 +102,10 @@ NAMED: Tuple[Workload, ...] = (
 
 
 def named(name: str) -> Workload:
-    """The workload called ``name``.
+    """Return the workload called ``name``.
 
     Raises:
-        UsageError: no such workload; says which name is nearest.
+        UsageError: no workload has this name; the message suggests the nearest name.
     """
     for workload in NAMED:
         if workload.name == name:

@@ -1289,33 +1289,30 @@ def test_only_who_writes_the_cell_can_hoist_its_products(name: str, advised: boo
 
 
 @pytest.mark.parametrize(
-    ("implementation", "xla", "fits"),
+    ("implementation", "xla", "device", "fits"),
     [
-        ("tf-lstmcell", False, True),
-        ("tf-lstmcell", True, False),
-        ("tf-lstmblockcell", False, False),
+        ("tf-lstmcell", False, 0, True),
+        ("tf-lstmcell", True, 0, False),
+        ("tf-lstmblockcell", False, 0, False),
+        ("tf-lstmcell", False, None, False),  # no faster on a CPU
     ],
 )
-def test_xla_is_offered_to_rows_that_it_compiles(
-    implementation: str, xla: bool, fits: bool
+def test_xla_is_offered_on_a_gpu_to_rows_that_it_compiles(
+    implementation: str, xla: bool, device: int | None, fits: bool
 ) -> None:
-    slow = run(DISPATCH, facts={**TF_BY_HAND, "implementation": implementation, "xla": xla})
-    assert ("XLA" in names("dispatch", slow)) == fits
+    facts = {**TF_BY_HAND, "implementation": implementation, "xla": xla}
+    assert ("XLA" in names("dispatch", run(DISPATCH, facts=facts, device=device))) == fits
 
 
-@pytest.mark.parametrize(
-    ("scope", "keras"), [("lstm/while/lstm_cell", True), ("rnn/while/basic_lstm_cell", False)]
-)
-def test_xla_of_a_loop_on_a_cpu_is_to_be_tried_and_was_not_measured(
-    scope: str, keras: bool
-) -> None:
-    loop = {f"{scope}/MatMul:MatMul": 40.0}
-    slow = with_paths(TENSORFLOW, loop, ops=[op(name, 40) for name in loop])
-    given = the("XLA", "dispatch", slow)
-    assert "jit_compile=True" in given.fix
-    assert "gain unknown" in given.fix
-    assert ("unroll=True" in given.fix) == keras
-    assert given.saves_ns is None
+def test_on_a_cpu_only_a_loop_of_keras_is_to_be_unrolled() -> None:
+    def advised(scope: str) -> list[str]:
+        loop = {f"{scope}/MatMul:MatMul": 40.0}
+        slow = with_paths(TENSORFLOW, loop, ops=[op(name, 40) for name in loop])
+        return [each.fix for each in advice("dispatch", slow) if each.name == "XLA"]
+
+    (fix,) = advised("lstm/while/lstm_cell")
+    assert "unroll=True" in fix
+    assert not advised("rnn/while/basic_lstm_cell")
     assert "XLA" not in names("dispatch", run(DISPATCH, seen=TENSORFLOW))
 
 

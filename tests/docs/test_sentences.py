@@ -31,7 +31,7 @@ def listed() -> dict[str, set[str]]:
         ("breakdown/lacks/advice.py", "export the whole profile"),
         ("report/charts/sweep.py", "clean step, {n} timed"),
         ("report/runs.py", "Casts: none was recorded."),
-        ("commands/terminal/diagnosis.py", "not compared"),
+        ("commands/terminal/diagnosis.py", "baseline: {names[diagnosis.fast]}, {took}"),
     ],
 )
 def test_a_sentence_of_each_family_is_listed(

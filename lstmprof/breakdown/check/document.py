@@ -1,6 +1,6 @@
-"""What ``lstmprof check --format json`` writes: every field, and when it is null.
+"""The document that ``lstmprof check --format json`` writes: its fields, and when they are null.
 
-The records are the schema, too: docs/check.schema.json is made of them (``make docs``).
+docs/check.schema.json is generated from these records (``make docs``).
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def _is(meaning: str) -> msgspec.Meta:
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A part of the document; all its fields are always there."""
+    """A part of the document; every field is always present."""
 
 
 class Row(_Record, frozen=True):
@@ -38,12 +38,12 @@ class Row(_Record, frozen=True):
     rank: Annotated[
         int | None, _is("rank; null: the profile has no rank, or the row is about the whole run")
     ]
-    question: Annotated[str, _is("name of the question")]
+    question: Annotated[str, _is("name of the check")]
     state: Annotated[
         State,
         _is("fail: results that need this are wrong; not recorded: the profile has no answer"),
     ]
-    sentence: Annotated[str, _is("the answer, with counts of events")]
+    sentence: Annotated[str, _is("the result, with counts of events")]
     share: Annotated[float | None, _is("affected share, 0–1; null: unknown, or not a share")]
 
 
@@ -53,17 +53,17 @@ class Checked(_Record, frozen=True):
     run: Annotated[str, _is("name of the run")]
     state: Annotated[State, _is("worst state of its rows: fail, warn or ok")]
     profile_format: Annotated[str | None, _is("format, like kineto or xplane; null: unknown")]
-    rows: Annotated[list[Row], _is("answers, by rank and question")]
+    rows: Annotated[list[Row], _is("results, by rank and check")]
     record_with: Annotated[
         list[str], _is("names of recipes in docs/recording.md that record the missing parts")
     ]
 
     @property
     def lines(self) -> list[tuple[str, str]]:
-        """The results as (head, text), one per check and state.
+        """Return the results as pairs (head, text), one per check and state.
 
-        If several ranks have the same state, the first is shown: "rank 3 (likewise 0, 1 and 5
-        more): …".
+        If several ranks have the same state, the text shows the first rank and names the others:
+        "rank 3 (likewise 0, 1 and 5 more): …".
         """
         alike: dict[tuple[str, str], list[Row]] = {}
         for row in self.rows:
@@ -91,20 +91,20 @@ def _of_ranks(ranks: Sequence[int]) -> str:
 
 
 class Document(_Record, frozen=True):
-    """Whether profiles are complete and undisturbed; ``lp.check`` returns it."""
+    """The result of a check on whether profiles are complete and undisturbed; from ``lp.check``."""
 
     schema_version: Annotated[int, _is("version of this document's schema")]
     exit_status: Annotated[int, _is("exit status of the command: 3 if a row is fail, else 0")]
-    runs: list[Checked]
+    runs: Annotated[list[Checked], _is("one entry per run")]
 
     @property
     def state(self) -> State:
-        """Worst state of the runs: ``fail``, ``warn`` or ``ok``."""
+        """Return the worst state of the runs: ``fail``, ``warn`` or ``ok``."""
         states = {run.state for run in self.runs}
         return next((state for state in (FAIL, WARN) if state in states), OK)
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """Return all results as a DataFrame, one row each; ``run`` is the first column."""
+        """Return all results as a DataFrame with one row each; the first column is ``run``."""
         import pandas
 
         columns = ["run", *Row.__struct_fields__]
@@ -118,5 +118,5 @@ class Document(_Record, frozen=True):
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) of what is written."""
+    """Return the JSON Schema (2020-12) of the document."""
     return msgspec.json.schema(Document)

@@ -25,12 +25,12 @@ _SHOWN = 8
 
 @dataclass(frozen=True)
 class Lack:
-    """Data that a profile does not have; ``sentence`` says which, why, and what to do.
+    """Data that a profile lacks; ``sentence`` says what is missing, why, and what to do.
 
-    ``share`` is the affected share, 0–1; None is unknown. ``hides`` names the numbers that are
-    unknown because of it; it is empty if they are only doubtful. ``blinds`` is whether nothing can
-    be said about where the time goes. ``ranks`` are the affected ranks; the sentence is about the
-    first one.
+    ``share`` is the affected share, 0–1; it is None if unknown. ``hides`` names the numbers that
+    are unknown for lack of this data; it is empty if numbers are only doubtful. ``blinds`` is True
+    if nothing can be said about where the time goes. ``ranks`` are the affected ranks of a run with
+    several ranks; ``sentence`` is about the first of them.
     """
 
     kind: str
@@ -41,7 +41,10 @@ class Lack:
     ranks: tuple[int, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record as JSON has it; None is unknown."""
+        """Return this lack as a dictionary with the fields of the JSON output.
+
+        Unknown values are None.
+        """
         return {**asdict(self), "ranks": list(self.ranks)}
 
 

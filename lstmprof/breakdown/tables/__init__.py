@@ -162,7 +162,7 @@ _LANES = (*_TIMED, "pid", "tid", "device", "stream")
 _ALL = (
     TableKind(
         "ledger",
-        "every nanosecond of a step once: busy time by category, idle time by cause",
+        "parts of each step that sum to its length: busy time by category, idle time by cause",
         ledger.COLUMNS,
         (),
         ("rank", "step", "device", "state", "part", "ns"),
@@ -244,7 +244,7 @@ _ALL = (
     ),
     TableKind(
         "launch_gaps",
-        "duration of each kernel and copy, and the wait of its device before it",
+        "duration of each kernel and copy, and the idle time of its device before it",
         launch_gaps.COLUMNS,
         ("-dur_total_ns", "name"),
         tuple(c.name for c in launch_gaps.COLUMNS),
@@ -252,7 +252,7 @@ _ALL = (
     ),
     TableKind(
         "casts",
-        "casts by op: the cost of mixed precision",
+        "time and size of casts by op: the cost of mixed precision",
         casts.COLUMNS,
         ("-total_ns", "op", "within"),
         (
@@ -267,7 +267,7 @@ _ALL = (
     ),
     TableKind(
         "copies",
-        "copies between and within host and devices, and memsets",
+        "time and size of copies (host, devices) and memsets",
         copies.COLUMNS,
         ("-total_ns", "kind", "direction"),
         tuple(c.name for c in copies.COLUMNS),
@@ -297,7 +297,7 @@ _ALL = (
     ),
     TableKind(
         "ranks",
-        "comparison of ranks and devices: busy, waiting, late to collectives, imbalance",
+        "busy time, waits, late arrivals and imbalance of each rank and device",
         ranks.COLUMNS,
         (),
         (
@@ -333,7 +333,7 @@ _ALL = (
     ),
     TableKind(
         "witness",
-        "shares by a sampler (capture --sampler), compared with the breakdown",
+        "shares of the step by a sampler (capture --sampler), compared with the breakdown",
         witness.COLUMNS,
         (),
         tuple(c.name for c in witness.COLUMNS),

@@ -43,19 +43,24 @@ _UNRECORDED = "the profile does not record it"
 COLUMNS = (
     RANK,
     DEVICE,
-    Column("op", pa.string(), "", "the op that casts", "no op is known"),
-    Column("within", pa.string(), "", "the op that called it", "no op called it"),
-    Column("from_dtype", pa.string(), "", "element type before", _UNRECORDED),
-    Column("to_dtype", pa.string(), "", "element type after", _UNRECORDED),
-    Column("count", pa.int64(), "", "number of activities; on a host thread, of ops"),
+    Column("op", pa.string(), "", "name of the op that casts", "no op is known"),
+    Column("within", pa.string(), "", "name of the op that called that op", "no op called it"),
+    Column("from_dtype", pa.string(), "", "element type before the cast", _UNRECORDED),
+    Column("to_dtype", pa.string(), "", "element type after the cast", _UNRECORDED),
+    Column("count", pa.int64(), "", "number of casts: activities on a device, ops on a host"),
     PER_STEP,
-    Column("total_ns", pa.int64(), "ns", "sum of durations; for ops, of self times"),
+    Column(
+        "total_ns",
+        pa.int64(),
+        "ns",
+        "time of the casts: durations on a device, self times of ops on a host",
+    ),
     Column(
         "bytes",
         pa.int64(),
         "bytes",
-        "bytes read and written",
-        "a shape or type is not recorded",
+        "bytes that the casts read and wrote",
+        "the profile does not record a shape or element type",
     ),
 )
 SCHEMA = schema(COLUMNS)

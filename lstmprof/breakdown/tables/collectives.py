@@ -36,7 +36,9 @@ COLUMNS = (
     RANK,
     DEVICE,
     STEP,
-    Column("stream", pa.int64(), "", "stream of the device", "the profile does not record it"),
+    Column(
+        "stream", pa.int64(), "", "number of the device's stream", "the profile does not record it"
+    ),
     Column("name", pa.string(), "", "name of the kernel"),
     Column(
         "collective",
@@ -45,8 +47,8 @@ COLUMNS = (
         "number of the collective, the same on all of its ranks",
         _ALONE,
     ),
-    Column("start_ns", pa.int64(), "ns", "start, by the clock of its rank"),
-    Column("dur_ns", pa.int64(), "ns", "length of the kernel"),
+    Column("start_ns", pa.int64(), "ns", "start of the kernel, by the clock of its rank"),
+    Column("dur_ns", pa.int64(), "ns", "duration of the kernel"),
     Column(
         "overlapped_ns",
         pa.int64(),
@@ -57,23 +59,24 @@ COLUMNS = (
         "waits_ns",
         pa.int64(),
         "ns",
-        "time by which it is longer than the shortest kernel of this collective: "
-        "the wait for the last rank",
+        "wait for the last rank: dur_ns minus the duration of the shortest kernel of the "
+        "collective",
         _ALONE,
     ),
     Column(
         "last_rank",
         pa.int64(),
         "",
-        "rank of the shortest kernel, which arrived last",
+        "rank that arrived last: the rank of the shortest kernel",
         f"{_ALONE}; it names no rank",
     ),
-    Column("last_device", pa.int64(), "", "device of the shortest kernel", _ALONE),
+    Column("last_device", pa.int64(), "", "device that arrived last", _ALONE),
     Column(
         "skew_ns",
         pa.int64(),
         "ns",
-        "spread of the end times over the ranks, after aligning their clocks",
+        "time between the first and the last end of the collective over all ranks, after "
+        "aligning their clocks",
         _ALONE,
     ),
 )

@@ -27,7 +27,7 @@ COLUMNS = (
         "direction",
         pa.string(),
         "",
-        "one of " + ", ".join(DIRECTIONS),
+        "direction of the copy: " + ", ".join(DIRECTIONS) + " (H host, D device, P peer device)",
         "it is a memset, or the name does not show it",
     ),
     Column(
@@ -39,8 +39,8 @@ COLUMNS = (
     ),
     Column("count", pa.int64(), "", "number of copies or memsets"),
     PER_STEP,
-    Column("bytes", pa.int64(), "bytes", "bytes moved or set", "a size is unknown"),
-    Column("total_ns", pa.int64(), "ns", "sum of durations"),
+    Column("bytes", pa.int64(), "bytes", "bytes that were copied or set", "a size is unknown"),
+    Column("total_ns", pa.int64(), "ns", "sum of the durations"),
     Column(
         "bytes_per_s",
         pa.float64(),

@@ -28,12 +28,24 @@ COLUMNS = (
     RANK,
     DEVICE,
     Column(
-        "name", pa.string(), "", "name of the kernel, copy or memset; on a host thread, of the op"
+        "name", pa.string(), "", "name of the kernel, copy or memset; on a host, name of the op"
     ),
-    Column("category", pa.string(), "", "kind of work", "the op only arranges work"),
-    Column("family", pa.string(), "", "gemm, pointwise or persistent", "the category is not rnn"),
+    Column(
+        "category",
+        pa.string(),
+        "",
+        "category of work, such as gemm",
+        "the op computes nothing itself",
+    ),
+    Column(
+        "family",
+        pa.string(),
+        "",
+        "kind of work within category rnn: gemm, pointwise or persistent",
+        "category is not rnn",
+    ),
     Column("count", pa.int64(), "", "number of runs"),
-    Column("total_ns", pa.int64(), "ns", "sum of durations; for ops, of self times"),
+    Column("total_ns", pa.int64(), "ns", "sum of the durations; for ops, of the self times"),
     Column("mean_ns", pa.float64(), "ns", "mean duration"),
     Column("p50_ns", pa.int64(), "ns", "median duration, nearest rank"),
     Column("p95_ns", pa.int64(), "ns", "95th percentile of the durations, nearest rank"),
@@ -50,8 +62,8 @@ COLUMNS = (
         "rule",
         pa.string(),
         "",
-        "the rule that decided the category, for most of them",
-        "an older lstmprof wrote the run: ingest the profile again",
+        "name of the rule that decided the category (of most runs)",
+        "an older lstmprof wrote the run; ingest the profile again",
     ),
     Column(
         "launch_configs",
@@ -64,7 +76,7 @@ COLUMNS = (
         "launch_config",
         pa.string(),
         "",
-        "the launch configuration that took the most time, JSON as in events",
+        "launch configuration with the most time, as JSON (see events)",
         _UNTOLD,
     ),
 )

@@ -18,12 +18,17 @@ COLUMNS = (
     RANK,
     DEVICE,
     Column("name", pa.string(), "", "name of the kernel, copy or memset"),
-    Column("category", pa.string(), "", "kind of work"),
-    Column("count", pa.int64(), "", "number of runs, without the first activity of each window"),
+    Column("category", pa.string(), "", "category of work, such as gemm"),
+    Column("count", pa.int64(), "", "number of runs, without the first activity of each step"),
     Column("dur_p50_ns", pa.int64(), "ns", "median duration, nearest rank"),
-    Column("gap_p50_ns", pa.int64(), "ns", "median gap before it, nearest rank"),
-    Column("dur_total_ns", pa.int64(), "ns", "sum of durations"),
-    Column("gap_total_ns", pa.int64(), "ns", "sum of the gaps before it"),
+    Column(
+        "gap_p50_ns",
+        pa.int64(),
+        "ns",
+        "median idle time of the device before the run, nearest rank",
+    ),
+    Column("dur_total_ns", pa.int64(), "ns", "sum of the durations"),
+    Column("gap_total_ns", pa.int64(), "ns", "sum of the idle times of the device before the runs"),
 )
 
 SELECT = """

@@ -28,14 +28,14 @@ from lstmprof.runs.metadata import RunInfo
 _UNTOLD = "the profile does not show it: input shapes are missing or ambiguous"
 _NO_STEPS = "time steps are not known"
 _NETWORK = (
-    Column("cell", pa.string(), "", "lstm, gru, rnn_tanh or rnn_relu", _UNTOLD),
+    Column("cell", pa.string(), "", "kind of cell: lstm, gru, rnn_tanh or rnn_relu", _UNTOLD),
     Column("time_steps", pa.int64(), "", "time steps of the longest sequence in a call", _UNTOLD),
-    Column("batch", pa.int64(), "", "sequences per call", _UNTOLD),
-    Column("inputs", pa.int64(), "", "input width of the first layer", _UNTOLD),
-    Column("hidden", pa.int64(), "", "units per layer and direction", _UNTOLD),
-    Column("layers", pa.int64(), "", "stacked layers in a call", _UNTOLD),
-    Column("directions", pa.int64(), "", "2 if it is bidirectional, else 1", _UNTOLD),
-    Column("dtype", pa.string(), "", "element type of its inputs", _UNTOLD),
+    Column("batch", pa.int64(), "", "number of sequences per call", _UNTOLD),
+    Column("inputs", pa.int64(), "", "number of inputs of the first layer per time step", _UNTOLD),
+    Column("hidden", pa.int64(), "", "number of units per layer and direction", _UNTOLD),
+    Column("layers", pa.int64(), "", "number of stacked layers in a call", _UNTOLD),
+    Column("directions", pa.int64(), "", "2 if the layer is bidirectional, else 1", _UNTOLD),
+    Column("dtype", pa.string(), "", "element type of the inputs", _UNTOLD),
     Column(
         "packed",
         pa.bool_(),
@@ -86,30 +86,30 @@ _LADDER = (
         "rung",
         pa.string(),
         "",
-        f"optimization that the forward pass has reached: {', '.join(RUNGS)}",
+        f"last optimization in this order that the forward pass has: {', '.join(RUNGS)}",
         "its matmuls and elementwise ops cannot be separated, or its cells are unknown",
     ),
     Column(
         "next_rung",
         pa.string(),
         "",
-        "the first optimization that is missing",
+        "next optimization in that order, which is missing",
         "rung is null, or nothing is missing",
     ),
     Column(
         "next_rung_saves_ns",
         pa.float64(),
         "ns",
-        "least time that next_rung saves per forward pass: omitted ops or kernels, "
-        "and the gaps before them",
+        "least time per forward pass that the optimization of next_rung saves: the ops or "
+        "kernels that it omits, and the gaps before them",
         "it is unknown",
     ),
     Column(
         "floor_ns",
         pa.float64(),
         "ns",
-        "time of the recurrence of a call at the measured peak rates: time steps × (state matmul + "
-        "elementwise work), forward and backward",
+        "least time of a call for the work that cannot run in parallel over time steps, at the "
+        "measured peak rates: time steps × (state matmul + elementwise work), forward and backward",
         f"the peak rates were not measured, or {_UNTOLD}",
     ),
 )
@@ -118,12 +118,14 @@ COLUMNS = (
     RANK,
     Column("form", pa.string(), "", f"how a layer runs: {', '.join(FORMS)}"),
     Column("framework", pa.string(), "", "framework of the ops"),
-    Column("op", pa.string(), "", "the op; for a loop, the ops that each time step repeats"),
+    Column(
+        "op", pa.string(), "", "name of the op; for a loop, the ops that each time step repeats"
+    ),
     Column(
         "library",
         pa.string(),
         "",
-        "library whose layer the op calls",
+        "library that computes the layer, such as cuDNN",
         "no library op was recorded inside",
     ),
     *_NETWORK,
@@ -131,27 +133,37 @@ COLUMNS = (
         "calls",
         pa.int64(),
         "",
-        "calls of this layer in the profile",
+        "number of calls of this layer in the profile",
         "only kernels show the layer; the row then covers all calls of a step",
     ),
     PER_STEP,
-    Column("cells", pa.int64(), "", "cells per call: time steps × layers × directions", _UNTOLD),
+    Column(
+        "cells",
+        pa.int64(),
+        "",
+        "number of cells per call: time steps × layers × directions",
+        _UNTOLD,
+    ),
     Column(
         "ops_per_time_step",
         pa.float64(),
         "",
-        "computing ops on the host per time step, in the forward pass",
+        "number of computing ops on the host per time step, in the forward pass",
         f"the work ran on a device, or {_NO_STEPS}",
     ),
     Column(
         "kernels_per_time_step",
         pa.float64(),
         "",
-        "kernels per time step, in the forward pass",
-        f"the work ran on host threads, or {_NO_STEPS}",
+        "number of kernels per time step, in the forward pass",
+        f"the work ran on the host (CPU), or {_NO_STEPS}",
     ),
     Column(
-        "forward_ns", pa.float64(), "ns", "mean length of a forward pass", "it launched nothing"
+        "forward_ns",
+        pa.float64(),
+        "ns",
+        "mean length of a forward pass",
+        "the layer launched nothing",
     ),
     Column(
         "backward_ns",

@@ -28,39 +28,49 @@ _UNLINKED = "the profile links no backward op with its forward op"
 
 COLUMNS = (
     RANK,
-    Column("sort", pa.string(), "", "module (nn.Module), python (a frame, file and line) or range"),
-    Column("name", pa.string(), "", "name as the profiler wrote it, without nn.Module"),
-    Column("count", pa.int64(), "", "number of entries"),
-    Column("host_total_ns", pa.int64(), "ns", "host time in it, including everything inside"),
     Column(
-        "host_self_ns", pa.int64(), "ns", "host time in it, without entries of the same sort inside"
+        "sort",
+        pa.string(),
+        "",
+        "kind of entry: module (nn.Module), python (frame with file and line) or range",
+    ),
+    Column("name", pa.string(), "", "name, as the profiler wrote it, without the prefix nn.Module"),
+    Column("count", pa.int64(), "", "number of times that the entry ran"),
+    Column(
+        "host_total_ns", pa.int64(), "ns", "host time in the entry, including everything inside it"
+    ),
+    Column(
+        "host_self_ns",
+        pa.int64(),
+        "ns",
+        "host time in the entry, without entries of the same sort inside it",
     ),
     Column(
         "device_total_ns",
         pa.int64(),
         "ns",
-        "duration of activities launched in it",
+        "duration of the activities launched in the entry",
         NO_ACTIVITIES,
     ),
     Column(
         "device_self_ns",
         pa.int64(),
         "ns",
-        "duration of activities launched in it, without entries of the same sort inside",
+        "duration of the activities launched in the entry, without entries of the same sort",
         NO_ACTIVITIES,
     ),
     Column(
         "backward_host_ns",
         pa.int64(),
         "ns",
-        "host time of the backward ops that belong to it",
+        "host time of the backward ops whose forward op ran in the entry",
         _UNLINKED,
     ),
     Column(
         "backward_device_ns",
         pa.int64(),
         "ns",
-        "duration of activities launched by these backward ops",
+        "duration of the activities that these backward ops launched",
         f"{_UNLINKED}, or {NO_ACTIVITIES}",
     ),
 )

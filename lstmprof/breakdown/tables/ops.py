@@ -28,30 +28,36 @@ COLUMNS = (
     Column("name", pa.string(), "", "name of the op, as the profiler wrote it"),
     Column("count", pa.int64(), "", "number of calls"),
     PER_STEP,
-    Column("host_total_ns", pa.int64(), "ns", "host time in it, including everything inside"),
-    Column("host_self_ns", pa.int64(), "ns", "host time in it, without events inside"),
+    Column("host_total_ns", pa.int64(), "ns", "host time in the op, including the ops inside it"),
+    Column("host_self_ns", pa.int64(), "ns", "host time in the op, without the events inside it"),
     Column(
         "device_total_ns",
         pa.int64(),
         "ns",
-        "duration of activities launched by it or by an op inside it",
+        "duration of the activities that the op, or an op inside it, launched",
         NO_ACTIVITIES,
     ),
     Column(
         "device_self_ns",
         pa.int64(),
         "ns",
-        "duration of activities launched by it directly",
+        "duration of the activities that the op itself launched",
         NO_ACTIVITIES,
     ),
     Column(
         "kernels_total",
         pa.int64(),
         "",
-        "kernels launched by it or by an op inside it",
+        "number of kernels that the op, or an op inside it, launched",
         NO_ACTIVITIES,
     ),
-    Column("kernels_self", pa.int64(), "", "kernels launched by it directly", NO_ACTIVITIES),
+    Column(
+        "kernels_self",
+        pa.int64(),
+        "",
+        "number of kernels that the op itself launched",
+        NO_ACTIVITIES,
+    ),
 )
 
 

@@ -30,7 +30,9 @@ _SILENT = "the rank has no collectives"
 COLUMNS = (
     RANK,
     DEVICE,
-    Column("steps", pa.int64(), "", "number of steps; 1 if the profile marks none"),
+    Column(
+        "steps", pa.int64(), "", "number of profiled steps; 1 if the profile has no step markers"
+    ),
     Column("step_ns", pa.float64(), "ns", "mean length of a step"),
     Column("longest_step_ns", pa.int64(), "ns", "length of the longest step"),
     Column("busy_ns", pa.float64(), "ns", "busy time per mean step, including collectives"),
@@ -39,7 +41,7 @@ COLUMNS = (
         pa.float64(),
         "ns",
         "time per mean step in which a device waited for its host",
-        "the work ran on host threads",
+        "the work ran on the host (CPU)",
     ),
     Column("work_ns", pa.float64(), "ns", "busy time per mean step, without collectives"),
     Column(
@@ -50,36 +52,43 @@ COLUMNS = (
         "there is no other rank or device, or none does any work",
     ),
     Column("collective_ns", pa.float64(), "ns", "time per mean step in which a collective ran"),
-    Column("exposed_ns", pa.float64(), "ns", "part of collective_ns in which nothing else ran"),
+    Column(
+        "exposed_ns",
+        pa.float64(),
+        "ns",
+        "part of collective_ns in which nothing else ran on the device",
+    ),
     Column(
         "overlapped_share",
         pa.float64(),
         "share",
-        "share of the collectives' time in which a computing kernel also ran",
+        "share of the time in collectives during which a computing kernel also ran",
         _SILENT,
     ),
     Column(
         "waits_ns",
         pa.float64(),
         "ns",
-        "time per mean step in which it waited for the last rank",
+        "time per mean step in which the device waited for other ranks in collectives",
         _ALONE,
     ),
     Column(
         "waits_for_rank",
         pa.int64(),
         "",
-        "rank for which it waited the longest",
+        "rank that the device waited for the longest",
         f"it waited for no rank; {_ALONE}",
     ),
     Column(
         "waits_for_device",
         pa.int64(),
         "",
-        "device of that rank",
+        "device of waits_for_rank",
         f"it waited for no rank; {_ALONE}",
     ),
-    Column("last_in", pa.int64(), "", "number of collectives in which it arrived last", _ALONE),
+    Column(
+        "last_in", pa.int64(), "", "number of collectives in which the device arrived last", _ALONE
+    ),
     Column(
         "collectives", pa.int64(), "", "number of collectives shared with all other ranks", _ALONE
     ),
@@ -87,7 +96,7 @@ COLUMNS = (
         "late_ns",
         pa.float64(),
         "ns",
-        "mean time per step that another rank waited for it in these collectives",
+        "mean time per step for which another rank waited for this device in collectives",
         _ALONE,
     ),
 )

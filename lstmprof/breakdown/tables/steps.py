@@ -20,38 +20,43 @@ from lstmprof.events.schema import ACTIVITY_KINDS, DEVICE, RANK, STEP, Column, s
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import state_codes
 
-_ON_HOST = "the work ran on host threads"
+_ON_HOST = "the work ran on the host (CPU)"
 
 COLUMNS = (
     RANK,
     STEP,
     DEVICE,
-    Column("start_ns", pa.int64(), "ns", "start of the step's window"),
-    Column("dur_ns", pa.int64(), "ns", "length of the window"),
-    Column("busy_ns", pa.int64(), "ns", "time with at least one activity running"),
-    Column("idle_ns", pa.int64(), "ns", "time without a running activity: dur_ns − busy_ns"),
+    Column("start_ns", pa.int64(), "ns", "start of the step, in ns since base_ns of run.json"),
+    Column("dur_ns", pa.int64(), "ns", "length of the step"),
+    Column("busy_ns", pa.int64(), "ns", "time in which at least one activity ran"),
+    Column("idle_ns", pa.int64(), "ns", "time in which no activity ran: dur_ns − busy_ns"),
     Column(
         "overlapped_ns",
         pa.int64(),
         "ns",
-        "time in which activities ran at once: sum of their durations in the window − busy_ns",
+        "sum of the activities' durations in the step − busy_ns: above 0 if activities overlap",
         _ON_HOST,
     ),
     Column(
         "spilled_ns",
         pa.int64(),
         "ns",
-        "time after the end of the window in which activities of this step ran",
+        "time after the end of the step in which activities of this step still ran",
         _ON_HOST,
     ),
-    Column("activities", pa.int64(), "", "activities that the step launched", _ON_HOST),
+    Column("activities", pa.int64(), "", "number of activities that the step launched", _ON_HOST),
     Column(
         "launches",
         pa.int64(),
         "",
-        "launch calls in the step; for a device, those with an activity on it",
+        "number of launch calls in the step; for a device, launches of an activity on it",
     ),
-    Column("host_ops", pa.int64(), "", "ops of the rank that started in the step, on any thread"),
+    Column(
+        "host_ops",
+        pa.int64(),
+        "",
+        "number of ops that started in the step, on any thread of the rank",
+    ),
 )
 SCHEMA = schema(COLUMNS)
 

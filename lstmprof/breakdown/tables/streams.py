@@ -17,20 +17,26 @@ from lstmprof.events.table import UNKNOWN, EventTable
 COLUMNS = (
     RANK,
     DEVICE,
-    Column("stream", pa.int64(), "", "stream of the device", "the profile does not record it"),
-    Column("activities", pa.int64(), "", "kernels, copies and memsets"),
-    Column("kernels", pa.int64(), "", "kernels"),
-    Column("busy_ns", pa.int64(), "ns", "time with at least one activity running"),
+    Column(
+        "stream", pa.int64(), "", "number of the device's stream", "the profile does not record it"
+    ),
+    Column("activities", pa.int64(), "", "number of kernels, copies and memsets"),
+    Column("kernels", pa.int64(), "", "number of kernels"),
+    Column("busy_ns", pa.int64(), "ns", "time in which at least one activity ran"),
     Column("total_ns", pa.int64(), "ns", "sum of the activities' durations"),
     Column(
         "window_share",
         pa.float64(),
         "share",
-        "busy time inside the rank's windows, divided by their length",
+        "busy time within steps, divided by the length of all steps",
         "the rank has no steps",
     ),
-    Column("first_ns", pa.int64(), "ns", "start of the first activity"),
-    Column("last_ns", pa.int64(), "ns", "end of the last activity"),
+    Column(
+        "first_ns", pa.int64(), "ns", "start of the first activity, in ns since base_ns of run.json"
+    ),
+    Column(
+        "last_ns", pa.int64(), "ns", "end of the last activity, in ns since base_ns of run.json"
+    ),
 )
 SCHEMA = schema(COLUMNS)
 

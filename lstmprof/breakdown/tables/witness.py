@@ -31,16 +31,26 @@ _MAY_BE_COMPILED = ("pointwise", "layout", "reduction", "cast", "rng", "softmax_
 
 _NOT_THERE = "the breakdown has no such part, it covers a device, or the row is a line"
 COLUMNS = (
-    Column("kind", pa.string(), "", "part: of the ledger; line: a Python line that no event shows"),
-    Column("name", pa.string(), "", "name of the part, or function and line"),
-    Column("samples", pa.int64(), "", "number of samples in it"),
-    Column("share", pa.float64(), "share", "share of the samples in which no thread waited"),
+    Column(
+        "kind",
+        pa.string(),
+        "",
+        "part (a part of the ledger) or line (a Python line that no event shows)",
+    ),
+    Column("name", pa.string(), "", "name of the part; for a line, its function and line number"),
+    Column("samples", pa.int64(), "", "number of samples in the part or line"),
+    Column(
+        "share",
+        pa.float64(),
+        "share",
+        "samples of the row, divided by all samples in which no thread waited",
+    ),
     Column("error", pa.float64(), "share", "half of the 95 % interval of share (binomial)"),
     Column(
         "ledger_share",
         pa.float64(),
         "share",
-        "share of the clean step by the breakdown",
+        "share of the part in the clean step, by the breakdown",
         _NOT_THERE,
     ),
     Column(

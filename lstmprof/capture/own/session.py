@@ -1,4 +1,4 @@
-"""The session behind ``lp.profile``: it times and profiles steps of a training."""
+"""The session behind ``lp.profile``, which times and profiles a training loop."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ USUAL = Plan()
 
 
 def to_stderr(line: str) -> None:
-    """Say ``line`` beside the program's own output."""
+    """Print ``line`` on stderr, with the prefix ``lstmprof:``."""
     sys.stderr.write("lstmprof: {}\n".format(line))
 
 
@@ -48,26 +48,33 @@ def profile(
     force: bool = False,
     quiet: bool = False,
 ) -> Session:
-    """Time and profile the steps of your training loop.
+    """Return a session that times and profiles your training loop; use it in a ``with`` statement.
 
-    Use it in ``with lp.profile("traces/mine") as session:``, and call ``session.step()`` at the end
-    of each step. When the block ends, the run is written to ``place``. Steps after the measured
-    ones cost next to nothing.
+    Call ``step()`` of the session at the end of each training step. At the end of the block, the
+    run is written to ``place``. Steps after the measured steps run at full speed.
+
+    ::
+
+        with lp.profile("traces/mine") as session:
+            for batch in batches:
+                train(batch)
+                session.step()
 
     Args:
         place: folder of the run.
-        framework: ``"torch"``, ``"tensorflow"``, ``"keras"`` or ``"jax"``; by default the one that
-            is imported.
-        warmup: steps before timing begins.
-        timed: steps to time without a profiler, half of them before the profile and half after.
-        steps: steps to profile.
+        framework: ``"torch"``, ``"tensorflow"``, ``"keras"`` or ``"jax"``; by default the framework
+            that is imported.
+        warmup: number of steps before timing begins.
+        timed: number of steps to time without a profiler, half before the profile and half after
+            it.
+        steps: number of steps to profile.
         force: replace the run if it exists.
-        quiet: print no verdict when the block ends.
+        quiet: do not print the verdict at the end of the block.
 
     Raises:
-        UsageError: a number is too small. When the block begins: no framework or several are
-            imported, or another ``lp.profile`` is active in this process.
-        RunError: the run exists already and ``force`` is False.
+        UsageError: a number is below 1. At the begin of the block: no framework or several
+            frameworks are imported, or another ``lp.profile`` is active in this process.
+        RunError: the run exists and ``force`` is False.
     """
     place = Path(place)
     try:
@@ -79,10 +86,10 @@ def profile(
 
 
 def plan_of(warmup: int, timed: int, steps: int) -> Plan:
-    """The plan of so many steps.
+    """Return the plan with these numbers of steps.
 
     Raises:
-        UsageError: a number is too small.
+        UsageError: a number is below 1.
     """
     for name, number in (("warmup", warmup), ("timed", timed), ("steps", steps)):
         if number < 1:
@@ -91,25 +98,28 @@ def plan_of(warmup: int, timed: int, steps: int) -> Plan:
 
 
 class Session:
-    """Measures one training; ``lp.profile`` returns it, to be used in a ``with`` statement.
+    """The measurement of one training loop; ``lp.profile`` returns it for a ``with`` statement.
 
     ::
 
         begin ─▶ step_begin ─ phase … ─ step_end ─▶ step_begin … ─▶ end ─▶ a run at ``path``
                                   step() is step_end and step_begin          └ or ``reason``
 
-    A step lasts from ``step_begin`` to ``step_end``; time between an end and the next begin belongs
-    to no step. With ``step`` alone, steps follow each other without a gap, and the first call only
-    begins a step. ``step_end`` waits for the device; between steps it starts or stops the profiler
-    and writes its file. When all steps are measured, ``measured`` is True and these methods do
-    nothing. ``end`` writes the run in a child process: then ``path`` is the run, or ``reason`` says
-    in one line why there is none. ``abandon`` stops measuring and writes nothing. Both may be
-    called at any time, also repeatedly.
+    Steps: a step lasts from ``step_begin`` to ``step_end``. Time between ``step_end`` and the next
+    ``step_begin`` belongs to no step. With ``step`` alone, steps follow each other without a gap,
+    and the first call only begins a step. ``step_end`` waits for the device. After the last
+    measured step, ``measured`` is True and these methods do nothing.
 
-    Call the other methods in one thread, that of the first step. A process forked meanwhile, such
-    as a worker of a DataLoader, is not measured. After ``begin`` only misuse raises an error
-    (``UsageError``); if measuring fails, ``report`` is called with one line and the training goes
-    on.
+    Result: ``end`` writes the run in a child process. ``path`` is then the folder of the run; it is
+    None before, and if no run was written. ``reason`` says in one line why no run was written; it
+    is None otherwise. ``abandon`` stops measuring and writes nothing. ``end`` and ``abandon`` may
+    be called at any time and repeatedly.
+
+    Threads and processes: call all other methods in one thread, the thread of the first step. A
+    forked process, such as a worker of a DataLoader, is not measured.
+
+    Errors: after ``begin`` only misuse raises an error (``UsageError``). If measuring fails,
+    ``report`` is called with one line and the training continues.
     """
 
     def __init__(
@@ -153,11 +163,12 @@ class Session:
         self.end(error)
 
     def begin(self) -> None:
-        """Check that a run can be written to ``place``, and get ready for the first step.
+        """Check that the run can be written to ``place``, and prepare for the first step.
 
         Raises:
-            UsageError: no framework or several are imported, or another session is active.
-            RunError: the run exists already and ``force`` is False.
+            UsageError: no framework or several frameworks are imported, or another session is
+                active.
+            RunError: the run exists and ``force`` is False.
         """
         out, name = self.place.parent, self.place.name
         check_name(out, name, force=self.force)
@@ -179,29 +190,32 @@ class Session:
 
     @property
     def measured(self) -> bool:
-        """Whether all steps are measured."""
+        """Return whether all steps are measured, or measuring has stopped."""
         return self._steps is None
 
     @property
     def is_over(self) -> bool:
-        """Whether the run was written, or nothing will be."""
+        """Return whether the run was written, or no run will be written."""
         return self._passes is None
 
     @property
     def profiling(self) -> bool:
-        """Whether the profiler is on, also if this profile will be discarded."""
+        """Return whether the profiler is on, even if its profile will be discarded."""
         return self._steps is not None and self._doing == PROFILING
 
     @property
     def rows(self) -> List[timing.Iteration]:
-        """Steps that were timed so far, including warm-up."""
+        """Return the steps that were timed so far, including warm-up."""
         return list(self._passes.rows) if self._passes else []
 
     def step(self, outcome: Any = None) -> None:
-        """End the current step and begin the next one.
+        """End the current step, and begin the next step.
 
-        ``outcome`` is the result of the step, for JAX to wait for; by default it waits for all
-        arrays.
+        Args:
+            outcome: result of the step; JAX waits for it. If it is None, JAX waits for all arrays.
+
+        Raises:
+            UsageError: the call comes from another thread or from inside a phase.
         """
         if self._steps is None:
             return
@@ -210,16 +224,23 @@ class Session:
         self.step_begin()
 
     def step_begin(self) -> None:
-        """Begin a step; do nothing if one has begun."""
+        """Begin a step; do nothing if a step has begun.
+
+        Raises:
+            UsageError: the call comes from another thread or from inside a phase.
+        """
         if self._is_mine() and not self._in_step:
             self._in_step = True
             self._advance(None)
 
     def step_end(self, outcome: Any = None) -> None:
-        """Wait for the device, then end the current step.
+        """Wait for the device, then end the current step; do nothing outside of a step.
 
-        ``outcome`` is the result of the step, for JAX to wait for; by default it waits for all
-        arrays.
+        Args:
+            outcome: result of the step; JAX waits for it. If it is None, JAX waits for all arrays.
+
+        Raises:
+            UsageError: the call comes from another thread or from inside a phase.
         """
         if self._is_mine() and self._in_step:
             self._in_step = False
@@ -227,9 +248,13 @@ class Session:
             self._advance(outcome)
 
     def phase(self, name: str) -> ContextManager[Any]:
-        """Name a part of the step: ``with session.phase("input"):``.
+        """Return a context manager that names a part of the step: ``with session.phase("input"):``.
 
-        The phase is a range in the profile, and in NVTX if ``nvtx`` is installed.
+        The phase becomes a range in the profile. It also becomes an NVTX range if ``nvtx`` is
+        installed.
+
+        Raises:
+            UsageError: ``name`` is ``"step"``.
         """
         if self._steps is None or not self._in_step:
             return _NOTHING
@@ -249,10 +274,10 @@ class Session:
             self._phase = outer
 
     def _is_mine(self) -> bool:
-        """Whether steps are measured, and in this process.
+        """Return whether this process measures steps.
 
         Raises:
-            UsageError: a step begins or ends where none can; nothing is measured any more.
+            UsageError: a step begins or ends in another thread or inside a phase; measuring stops.
         """
         if self._steps is None or os.getpid() != self._pid:
             return False
@@ -271,21 +296,21 @@ class Session:
         raise UsageError(fault, next_step)
 
     def _advance(self, outcome: Any) -> None:
-        """Go on with the passes to the next begin or end of a step."""
+        """Run the passes until the next begin or end of a step."""
         assert self._steps is not None
         try:
             self._steps.send(outcome)
         except StopIteration:
             self._steps = None
         except Exception as error:
-            self.abandon("stopped while {}: {}".format(self._doing, _told(error)))
+            self.abandon("stopped while {}: {}".format(self._doing, _fault_in_a_line(error)))
 
     @property
     def _doing(self) -> str:
         return self._passes.doing if self._passes else "beginning"
 
     def abandon(self, reason: str = "the measurement was aborted") -> None:
-        """Stop measuring, keep nothing, and report why no run is written."""
+        """Stop measuring, write no run, and report ``reason``."""
         if os.getpid() != self._pid:
             return
         self._stop()
@@ -305,7 +330,9 @@ class Session:
     def end(self, error: Optional[Type[BaseException]] = None) -> None:
         """Stop measuring, and write the run if enough steps were measured.
 
-        ``error`` is the exception that ended the training, or None.
+        Args:
+            error: type of the exception that ended the training; None if the training ended
+                normally.
         """
         if os.getpid() != self._pid:
             return
@@ -324,7 +351,7 @@ class Session:
                 self.report(self._thin(passes))
             self._written(passes)
         except Exception as error:
-            self.abandon(_told(error))
+            self.abandon(_fault_in_a_line(error))
         finally:
             self._passes = None
             self._own.close()
@@ -341,7 +368,7 @@ class Session:
         return "{}; a run needs {} steps{}".format(ended, needs, "" if error else "; train longer")
 
     def _thin(self, passes: Passes) -> str:
-        """Say what a run has whose training ended before all steps were measured."""
+        """Return a line on a run whose training ended before all steps were measured."""
         timed = sum(not row.warmup for row in passes.rows)
         profiled = len(passes.profiled.walls_ns) if passes.profiled else 0
         enough = self._doing == TIMING_AGAIN or profiled >= USUAL.steps
@@ -351,7 +378,7 @@ class Session:
         )
 
     def _written(self, passes: Passes) -> None:
-        """Write the run by a child process, which reads the profile."""
+        """Write the run in a child process, which reads the profile."""
         folder = passes.folder
         with open(os.path.join(folder, RESULT), "w", encoding="utf-8") as file:
             json.dump(self._result(passes), file)
@@ -364,7 +391,7 @@ class Session:
             show_verdict(str(self.path), self.writer)
 
     def _result(self, passes: Passes) -> Dict[str, Any]:
-        """What the child writes the run of: as a worker leaves it, and where it shall be."""
+        """Return what the child process needs to write the run."""
         profiled = passes.profiled
         assert profiled is not None
         facts = {
@@ -392,19 +419,19 @@ class Session:
         }
 
     def _shapes(self, folder: str, steps: int) -> Optional[str]:
-        """The file of the inputs of ops in ``folder``; None without any."""
+        """Write the inputs of ops to a file in ``folder``; return None if there are none."""
         try:
             return shapes.written(self.op_inputs(steps), os.path.join(folder, shapes.FILE))
         except Exception as error:  # a module unlike any other: the run goes without its sizes
-            self.report("sizes of layers are unknown: {}".format(_told(error)))
+            self.report("sizes of layers are unknown: {}".format(_fault_in_a_line(error)))
             return None
 
 
 def write_in_child(folder: str, python: str) -> None:
-    """Write the run of the session that worked in ``folder``, by a process of ``python``.
+    """Write the run of the session in ``folder``, in a process of the interpreter ``python``.
 
     Raises:
-        LstmprofError: it could not.
+        LstmprofError: the run could not be written.
     """
     done = _ended([python, "-m", "lstmprof.capture.own.writing", folder])
     if done.returncode:
@@ -417,10 +444,10 @@ def write_in_child(folder: str, python: str) -> None:
 
 
 def show_verdict(place: str, python: str, since: Optional[str] = None) -> None:
-    """Print on stderr what ``lstmprof diagnose`` says of the run at ``place``; nothing if it fails.
+    """Print the verdict of ``lstmprof diagnose`` on the run at ``place``, on stderr.
 
-    The verdict is made by a process of ``python``. It ends with what the run gained ``since`` an
-    earlier one.
+    Print nothing if the diagnosis fails. A process of the interpreter ``python`` diagnoses the run.
+    The verdict ends with what the run gained since the earlier run ``since``, if that is given.
     """
     encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
     with contextlib.suppress(OSError):
@@ -432,7 +459,7 @@ def show_verdict(place: str, python: str, since: Optional[str] = None) -> None:
 
 
 def _ended(command: List[str], **environment: str) -> Any:
-    """The process of a ``command`` of this lstmprof, ended."""
+    """Run ``command`` with this lstmprof, and return the finished process."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(lstmprof.__file__)))
     paths = [package, os.environ.get("PYTHONPATH", "")]
     search = os.pathsep.join(p for p in paths if p)
@@ -444,8 +471,7 @@ def _ended(command: List[str], **environment: str) -> Any:
     )
 
 
-def _told(error: Exception) -> str:
-    """What went wrong, in one line."""
+def _fault_in_a_line(error: Exception) -> str:
     if isinstance(error, LstmprofError):
         return str(error)
     return "{}: {}".format(type(error).__name__, next(iter(str(error).splitlines()), ""))

@@ -59,7 +59,11 @@ CAUSE_SHARE = 0.3
 
 @dataclass(frozen=True)
 class Certainty:
-    """How certain a finding is; ``reasons`` say why not more, and are empty if it is measured."""
+    """How certain a finding is.
+
+    ``reasons`` say why the ``level`` is not higher; the tuple is empty if the level is
+    ``measured``.
+    """
 
     level: Level
     reasons: tuple[str, ...] = ()
@@ -67,7 +71,7 @@ class Certainty:
 
 @dataclass(frozen=True)
 class Doubt:
-    """What may have made a finding's time longer, by ``ns``; None is unknown."""
+    """A reason why a finding's time may be too long, by ``ns``; ``ns`` is None if unknown."""
 
     text: str
     remedy: str
@@ -78,10 +82,11 @@ class Doubt:
 class Outcome:
     """Whether a diagnosis has an answer.
 
-    ``state`` is ``found`` (there is a ``cause``), ``none`` (no difference beyond noise) or
-    ``unknown`` (the profile does not show the cause). ``reason`` explains the last two; it
-    continues a sentence that begins with the names of the runs. ``advice`` says what would help.
-    ``differs`` is whether the steps differ beyond noise. ``ratio`` is None for a run alone.
+    ``state`` is ``found`` (``cause`` is the finding), ``none`` (no difference beyond noise) or
+    ``unknown`` (the profile does not show the cause). ``cause`` is None unless ``state`` is
+    ``found``. ``reason`` explains the other states; it continues a sentence that begins with the
+    names of the runs. ``advice`` says what would help; it is empty if nothing would. ``differs`` is
+    True if the steps differ beyond noise. ``ratio`` is None for a single run.
     """
 
     state: State
@@ -93,12 +98,12 @@ class Outcome:
 
     @property
     def equal(self) -> bool:
-        """Whether both steps take equally long, within 2 %."""
+        """Return whether both steps take equally long, within 2 %."""
         return self.ratio is not None and self.ratio.value <= 1 + EQUAL_SHARE
 
     @property
     def words(self) -> str:
-        """The reason and the advice."""
+        """Return the reason and the advice as text; empty if the cause was found."""
         return "; ".join(part for part in (self.reason, self.advice) if part)
 
 

@@ -41,7 +41,7 @@ CELLS = {
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as long a step of the slow run takes: ``value``, with its 95 % interval.
+    """A ratio of two steps, slow over fast, with the ends of its 95 % interval.
 
     ``high`` is None if the interval has no upper end.
     """
@@ -52,7 +52,7 @@ class Ratio:
 
     @property
     def sure(self) -> bool:
-        """Whether the whole interval lies above 1.02: the slow step surely takes longer."""
+        """Return whether the whole interval lies above 1.02: the slow step surely takes longer."""
         return self.low > 1 + EQUAL_SHARE
 
 

@@ -50,7 +50,7 @@ HOST = "host"
 
 @dataclass(frozen=True)
 class Difference:
-    """Time of one kind in both steps; ``fast_ns`` is 0 for a run alone."""
+    """The time of one kind in both steps, in ns; ``fast_ns`` is 0 for a single run."""
 
     kind: str
     fast_ns: int
@@ -58,7 +58,7 @@ class Difference:
 
     @property
     def delta_ns(self) -> int:
-        """Time that the kind adds to the slow step, in ns."""
+        """Return the time that this kind adds to the slow step, in ns."""
         return self.slow_ns - self.fast_ns
 
 
@@ -76,14 +76,14 @@ def untimed(fast: StepProfile, slow: StepProfile) -> str:
 
 
 def lengths(fast: StepProfile, slow: StepProfile) -> tuple[int, int]:
-    """(fast, slow) lengths of a step in ns."""
+    """Return the lengths of the fast and the slow step in ns."""
     return fast.length_ns, slow.length_ns
 
 
 def waterfall(fast: StepProfile, slow: StepProfile) -> list[Difference]:
-    """One difference a kind that has time in either step, in the order of their findings.
+    """Return the time of each kind in both steps, in the order of the findings.
 
-    They sum to that of the ``lengths``.
+    The differences sum to the difference of the ``lengths``.
     """
     rows = _times(*_kinds(*slower_calls.marked(fast, slow)))
     return _ranked(rows, {row.kind: row.delta_ns for row in rows}, slow)
@@ -108,10 +108,10 @@ def _times(of_fast: _Kinds, of_slow: _Kinds) -> list[Difference]:
 
 
 def group_of(kind: str, profile: StepProfile) -> str:
-    """What a kind is told together with: the other waits of a device for its host, or itself.
+    """Return the group with which a kind is reported: ``host`` for waits of a device for its host.
 
-    While its host prepares the input or compiles, a device waits for it as well; where nothing of
-    the host was recorded that is no cause.
+    Every other kind is its own group. A device also waits for its host while the host prepares the
+    input or compiles; unknown host time is not in the group.
     """
     waits = kind in (*causes.WAITS, causes.INPUT, causes.COMPILE) and kind in CAUSES
     return HOST if profile.device is not None and waits else kind
@@ -145,7 +145,10 @@ def _ranked(
 
 @dataclass(frozen=True)
 class Change:
-    """A count in both steps; None is unknown, and ``fast`` is None for a run alone."""
+    """A count in both steps.
+
+    ``slow`` is None if unknown; ``fast`` is None if unknown, and for a single run.
+    """
 
     quantity: str
     fast: float | None
@@ -154,7 +157,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Culprit:
-    """One op, kernel or range of a finding: its time and calls in both steps."""
+    """One op, kernel or range of a finding: its time in ns and its calls in both steps."""
 
     name: str
     fast_ns: int
@@ -164,13 +167,13 @@ class Culprit:
 
     @property
     def delta_ns(self) -> int:
-        """Time that the op, kernel or range adds to the slow step, in ns."""
+        """Return the time that the op, kernel or range adds to the slow step, in ns."""
         return self.slow_ns - self.fast_ns
 
 
 @dataclass(frozen=True)
 class Held:
-    """Time of a finding in one part of the ledger, for both steps."""
+    """The time of a finding in one part of the ledger, in both steps, in ns."""
 
     state: str
     part: str
@@ -180,13 +183,14 @@ class Held:
 
 @dataclass(frozen=True)
 class Finding:
-    """One kind of time, such as dispatch or matmul, and how much of it a step has.
+    """One kind of time, such as dispatch or matmul, and how much of it the steps have.
 
-    ``slow_ns`` is its time in the slow step, ``fast_ns`` its time in the fast step (0 for a run
-    alone). ``rank`` 1 is the largest finding. ``share`` is the share of the difference between the
-    steps, or of the step of a run alone; None if there is no difference. ``saving`` is how much
-    shorter the step would be without this kind. ``changes`` are counts, ``largest`` the ops and
-    kernels with the largest difference, ``parts`` the parts of the ledger.
+    ``slow_ns`` is the time of this kind in the slow step, ``fast_ns`` in the fast step (0 for a
+    single run). The finding with ``rank`` 1 is reported first. ``share`` is the share of the
+    difference between the steps, or of the step of a single run; it is None if the steps are
+    equally long. ``saving`` is how much shorter the step would be without this kind. ``changes``
+    are counts. ``largest`` are the ops and kernels with the largest difference. ``parts`` are the
+    parts of the ledger. ``fast`` is None for a single run.
     """
 
     rank: int
@@ -208,23 +212,28 @@ class Finding:
 
     @property
     def delta_ns(self) -> int:
-        """Time that the kind adds to the slow step, in ns."""
+        """Return the time that this kind adds to the slow step, in ns."""
         return self.slow_ns - self.fast_ns
 
     @property
     def group(self) -> str:
-        """Kinds that are reported together: the waits of a device for its host are one group."""
+        """Return the name of the group of kinds that are reported together.
+
+        The waits of a device for its host form the group ``host``. Every other kind is its own
+        group.
+        """
         return group_of(self.kind, self.slow)
 
     def change(self, quantity: str) -> Change | None:
-        """Return the count ``quantity`` of both steps; None if this kind does not use it."""
+        """Return the count ``quantity`` of both steps, or None if this kind does not have it."""
         return next((c for c in self.changes if c.quantity == quantity), None)
 
     @property
     def repeated(self) -> Culprit | None:
-        """The largest op that the slow run calls over 1.5 times as often as the fast one.
+        """Return the largest op that the slow run calls over 1.5 times as often as the fast run.
 
-        None if the runs are of different implementations.
+        Return None if there is no such op, for a single run, and if the runs have different
+        implementations.
         """
         name = self.slow.implementation
         if self.fast is None or name is None or self.fast.implementation != name:
@@ -279,7 +288,7 @@ def _is_named(saves: Mapping[str, int], slow: StepProfile, whole_ns: int) -> boo
 
 
 def _parts(fast: list[Contributor], slow: list[Contributor]) -> tuple[Held, ...]:
-    """What the ledger calls the time of both, the largest difference first."""
+    """Return the times of both steps by part of the ledger, largest difference first."""
     times: dict[Part, list[int]] = {}
     for place, some in enumerate((fast, slow)):
         for contributor in some:
@@ -297,7 +306,7 @@ def _changes(kind: str, fast: StepProfile | None, slow: StepProfile) -> tuple[Ch
 
 
 def _largest(fast: list[Contributor], slow: list[Contributor]) -> tuple[Culprit, ...]:
-    """What adds most, by name."""
+    """Return the ops and kernels with the largest differences."""
     of_fast, of_slow = by_name(fast), by_name(slow)
     culprits = [
         Culprit(name, *_both(of_fast, of_slow, name))
@@ -308,6 +317,5 @@ def _largest(fast: list[Contributor], slow: list[Contributor]) -> tuple[Culprit,
 
 
 def _both(fast: Spent, slow: Spent, name: str) -> tuple[int, int, float, float]:
-    """(fast ns, slow ns, fast calls, slow calls)."""
     (fast_ns, fast_count), (slow_ns, slow_count) = (s.get(name, (0, 0.0)) for s in (fast, slow))
     return fast_ns, slow_ns, fast_count, slow_count

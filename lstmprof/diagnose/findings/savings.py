@@ -38,7 +38,7 @@ _MOST_EVENTS = 200_000
 
 @dataclass(frozen=True)
 class Saving:
-    """How much shorter a step would be, in ns, and how that is known (``by``)."""
+    """How much shorter a step would be, in ns, and how that was computed (``by``)."""
 
     ns: int
     by: str

@@ -1,10 +1,10 @@
-"""Whether what is new is slower than what was before: pass, fail, or that it cannot be told.
+"""Check whether new runs are slower than base runs: pass, fail or inconclusive.
 
 ::
 
-    two sides of runs ─ pairs ─┐
-    'slower > 3 %' ─── limits ─┴─ verdict ─▶ pass · fail · inconclusive
+    base runs, new runs ── pairs ─┐
+    'slower > 3 %' ────── limits ─┴─ verdict ─▶ pass · fail · inconclusive
 
-A limit is broken if the whole interval of the ratio (``certainty.pair``) lies above it, and kept if
-all of it lies below.
+A limit is exceeded if the whole 95 % interval of the ratio (``certainty.pair``) lies above it. It
+is kept if the whole interval lies below. Otherwise the result is inconclusive.
 """

@@ -1,10 +1,10 @@
-"""What must not be exceeded: the small language of ``lstmprof compare --fail-if``.
+"""The conditions of ``lstmprof compare --fail-if``.
 
 ::
 
-    slower > 3 %        a step of the new run takes over 3 % longer than one of the base
-    faster > 20 %       a step of the base takes over 20 % longer than one of the new run
-    step > 12 ms        a step of the new run takes over 12 ms, whatever the base takes
+    slower > 3 %        a step of the new run takes over 3 % longer than a step of the base run
+    faster > 20 %       a step of the base run takes over 20 % longer than a step of the new run
+    step > 12 ms        a step of the new run takes over 12 ms, whatever the base run takes
     slower > 3 % or step > 12 ms
 """
 
@@ -25,9 +25,11 @@ _EXAMPLE = "write 'slower > 3 %', 'faster > 20 %' or 'step > 12 ms', joined by '
 
 @dataclass(frozen=True)
 class Limit:
-    """One condition that fails the gate: ``word`` exceeds ``most``.
+    """One condition that fails the gate if the measured value is larger than ``most``.
 
-    ``most`` is in ns for the word ``step``, else a share: 0.03 for ``slower > 3 %``.
+    ``word`` is what is measured: ``slower``, ``faster`` or ``step``. ``most`` is in ns for
+    ``step``; for the others it is a share, such as 0.03 for ``slower > 3 %``. ``text`` is the
+    condition as it is printed.
     """
 
     word: Word
@@ -36,12 +38,12 @@ class Limit:
 
     @property
     def unit(self) -> Literal["share", "ns"]:
-        """Unit of ``most``: ``ns`` or ``share``."""
+        """Return the unit of ``most``: ``ns`` or ``share``."""
         return "ns" if self.word == "step" else "share"
 
 
 def limits(text: str) -> tuple[Limit, ...]:
-    """Parse ``text`` into conditions; each of them fails the gate.
+    """Parse ``text`` into conditions, each of which fails the gate.
 
     Raises:
         UsageError: ``text`` cannot be parsed.

@@ -1,8 +1,9 @@
-"""Which run of one side is held against which of the other.
+"""The pairs of base and new runs that the gate compares.
 
-By name where both sides have it, else by implementation and label, else by implementation: in each
-case with one workload, precision, mode, device, number of threads and seed. One run on each side
-is a pair in any case. A run that has no other, or several, stays without one.
+Two runs form a pair if they have the same name, else the same implementation and label, else the
+same implementation. In each case workload, precision, mode, device, threads and seed must agree. A
+single base run and a single new run always form a pair. A run with no or several candidates has no
+pair.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _Key = Callable[[StepProfile], Hashable]
 def paired(
     base: Sequence[StepProfile], new: Sequence[StepProfile], across: Collection[str] = ()
 ) -> tuple[list[Pair], list[StepProfile], list[StepProfile]]:
-    """The pairs in the order of ``base``, then what is left of ``base`` and of ``new``."""
+    """Return the pairs in the order of ``base``, then the base and new runs without a pair."""
     if len(base) == len(new) == 1:
         return [(base[0], new[0])], [], []
     pairs: list[Pair] = []
@@ -37,7 +38,7 @@ def paired(
 
 
 def _keys(across: Collection[str]) -> Sequence[_Key]:
-    """What must agree, the strictest first."""
+    """Return functions whose results must agree for two runs to form a pair, strictest first."""
 
     def conditions(profile: StepProfile) -> Hashable:
         agreeing = (name for name in names.CONDITIONS if name not in across)

@@ -1,4 +1,4 @@
-"""Verdicts of the gate: one per pair of runs; the worst one decides."""
+"""The verdicts of the gate: one per pair of runs; the worst verdict decides."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ _USUAL_ITERATIONS = 10
 
 @dataclass(frozen=True)
 class Judged:
-    """A limit with its measured value and its state; ``value`` is None if a step takes no time."""
+    """A limit with its measured value and its state.
+
+    ``value`` is None if the step of a run takes no time.
+    """
 
     limit: Limit
     value: Ratio | None
@@ -42,10 +45,12 @@ class Judged:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the run ``new`` keeps every limit against the run ``base``.
+    """Whether the run ``new`` keeps every limit, compared with the run ``base``.
 
-    ``advice`` says what would decide an inconclusive verdict. ``why`` is the diagnosis of a failed
-    one in one sentence. Both are empty otherwise. ``ratio`` is None if a step takes no time.
+    ``ratio`` is the step of ``new`` divided by the step of ``base``; it is None if a step takes no
+    time. ``judged`` has one entry per limit. ``advice`` says what to do about an inconclusive
+    verdict; it is empty for other verdicts. ``why`` is the diagnosis in one sentence if the verdict
+    is ``fail``; it is empty for other verdicts.
     """
 
     base: StepProfile
@@ -59,7 +64,7 @@ class Verdict:
 
     @property
     def title(self) -> str:
-        """Names of both runs and their workload."""
+        """Return the names of both runs and their workload."""
         return _title(self.base, self.new)
 
     def __repr__(self) -> str:
@@ -69,7 +74,10 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Gate:
-    """The verdicts of all pairs, and the runs without a pair; ``lp.gate`` returns it."""
+    """The verdicts on all pairs of runs, and the runs without a pair; ``lp.gate`` returns it.
+
+    ``only_base`` and ``only_new`` are the base runs and the new runs that have no pair.
+    """
 
     limits: tuple[Limit, ...]
     verdicts: tuple[Verdict, ...]
@@ -78,19 +86,22 @@ class Gate:
 
     @property
     def state(self) -> State:
-        """The worst state of the pairs; base runs without a pair make it inconclusive at least."""
+        """Return the worst state of the pairs: ``fail``, then ``inconclusive``, then ``pass``.
+
+        If a base run has no pair, ``pass`` becomes ``inconclusive``.
+        """
         states = {verdict.state for verdict in self.verdicts}
         states |= {"inconclusive"} if self.only_base else set()
         return next(state for state in _GRAVEST if state in states)
 
     @property
     def exit_status(self) -> int:
-        """Exit status of ``lstmprof compare``: 0 pass, 3 fail, 4 inconclusive."""
+        """Return the exit status of ``lstmprof compare``: 0 pass, 3 fail, 4 inconclusive."""
         return EXIT_STATUS[self.state]
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Lines that name the runs without a pair: one for the base, one for the new runs."""
+        """Return lines that name the runs without a pair: base runs first, then new runs."""
         sides = (("base", self.only_base), ("new", self.only_new))
         return tuple(
             f"only in {side}: {listed([p.name for p in profiles])}"
@@ -100,7 +111,7 @@ class Gate:
 
     @property
     def summary(self) -> tuple[str, ...]:
-        """Lines about the whole: the runs without a pair, and how many pairs decide."""
+        """Return the lines below the verdicts: runs without a pair, number of deciding pairs."""
         if len(self.verdicts) < 2 and not self.only_base:
             return self.lines
         decided = sum(verdict.state == self.state for verdict in self.verdicts)
@@ -110,7 +121,10 @@ class Gate:
         return "\n".join([*map(repr, self.verdicts), *self.summary])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the document of ``lstmprof compare --format json``; unknown is None."""
+        """Return the document that ``lstmprof compare --format json`` writes.
+
+        docs/compare.schema.json describes the fields. Unknown values are None.
+        """
         return {
             "schema_version": VERSION,
             "state": self.state,
@@ -128,11 +142,11 @@ def gate(
     limits: Sequence[Limit],
     across: Collection[str] = (),
 ) -> Gate:
-    """Check whether each new run keeps ``limits`` against its pair in ``base``.
+    """Return a verdict per pair of runs on whether the new run keeps ``limits``.
 
     Raises:
-        UsageError: a single pair differs in a condition that ``across`` does not name, or no run
-            has a pair.
+        UsageError: no pair of runs exists, or the runs of a pair differ in a condition that is not
+            in ``across``.
     """
     pairs, only_base, only_new = paired(base, new, across)
     if not pairs:
@@ -147,10 +161,10 @@ def gate(
 def verdict(
     base: StepProfile, new: StepProfile, limits: Sequence[Limit], across: Collection[str] = ()
 ) -> Verdict:
-    """Check whether ``new`` keeps ``limits`` against ``base``.
+    """Return the verdict on whether ``new`` keeps ``limits``, compared with ``base``.
 
     Raises:
-        UsageError: the runs differ in a condition that ``across`` does not name.
+        UsageError: the runs differ in a condition that is not in ``across``.
     """
     refuse_unless_comparable(base, new, across)
     if base.name == new.name:
@@ -177,7 +191,7 @@ def _judged(limit: Limit, ratio: Ratio | None, new: StepProfile) -> Judged:
 
 
 def _value(limit: Limit, ratio: Ratio | None, new: StepProfile) -> Ratio | None:
-    """What ``limit`` is about, in its unit."""
+    """Return the measured value of ``limit`` in its unit; None if a step takes no time."""
     if ratio is None:
         return None
     if limit.word == "step":

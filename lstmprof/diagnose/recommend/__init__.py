@@ -1,13 +1,13 @@
-"""Which implementation to use for a network on this machine: measured, ranked, with its code.
+"""The fastest implementation of a network on this machine: measured, ranked, with its code.
 
 ::
 
-    request ─ candidates ─ first look, one round each ─ the fastest, rounds in turns ─ ranking
+    request ─ candidates ─ first look, one round each ─ fastest, several rounds ─ ranking
 
-A first look at every row that runs here sorts out those that are far behind; the others are timed
-against each other, their processes taking turns, so that what differs by less than the machine's
-changes is told all the same. Each but the first is held against the first by ``diagnose``: the
-reason of its gap is that of the diagnosis, and where nothing can be told the two are a tie.
+A first look at every implementation that runs here sorts out the slow ones. The others are timed
+against each other: their processes take turns, so that changes of the machine affect all of them.
+``diagnose`` compares each with the fastest and gives the reason for its gap; if it finds no
+difference, the two are tied.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FIRST, TIE, MEASURED, UNSURE = "first", "tie", "measured", "unknown"
 
 @dataclass(frozen=True)
 class LeftOut:
-    """An implementation that was not measured, and why."""
+    """An implementation that was not measured, and the reason."""
 
     implementation: str
     reason: str
@@ -47,10 +47,12 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Ranked:
-    """One measured implementation; implementations that cannot be told apart share a ``rank``.
+    """One measured implementation and its rank; tied implementations share a ``rank``.
 
-    ``slowdown`` is its step over that of the first. ``reason`` says why it is slower; it is empty
-    for the first. ``first_look`` is whether it was timed in one round only.
+    ``slowdown`` is its step divided by the fastest step. ``certainty`` is ``first`` for the fastest
+    implementation, ``tie`` if it may be as fast, ``measured`` if it is surely slower, and
+    ``unknown`` if the profile does not decide. ``reason`` says why it is slower; it is empty for
+    the fastest. ``first_look`` is True if it was timed in one round only.
     """
 
     rank: int
@@ -65,16 +67,19 @@ class Ranked:
 
     @property
     def implementation(self) -> str:
-        """Name of the implementation."""
+        """Return the name of the implementation, or of the run if that is unknown."""
         return self.profile.implementation or self.profile.name
 
     @property
     def row(self) -> Implementation | None:
-        """Its row in the table of implementations; None for a file of the user's."""
+        """Return the implementation's row of ``lstmprof list``; None for your own file."""
         return implementations.ROWS.get(self.implementation)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record as JSON has it; None is unknown."""
+        """Return this entry as a dictionary with the fields of the JSON output.
+
+        Unknown values are None.
+        """
         span, info = span_of(self.profile), self.profile.info
         return {
             "rank": self.rank,
@@ -94,7 +99,11 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """Measured implementations, fastest first; ``lp.recommend`` returns it."""
+    """The measured implementations, fastest first; ``lp.recommend`` returns it.
+
+    ``left_out`` has the implementations that were not measured. ``framework`` is the framework of
+    the run given as ``like``; it is None if no run was given or its framework is unknown.
+    """
 
     workload: Workload
     ranking: tuple[Ranked, ...]
@@ -103,22 +112,22 @@ class Recommendation:
 
     @property
     def winner(self) -> Ranked:
-        """The fastest implementation."""
+        """Return the fastest implementation."""
         return self.ranking[0]
 
     @property
     def ties(self) -> tuple[Ranked, ...]:
-        """Implementations that are tied with the fastest."""
+        """Return the implementations that may be as fast as the fastest."""
         return tuple(r for r in self.ranking[1:] if r.certainty == TIE)
 
     @property
     def code(self) -> str:
-        """Python code that builds the network with the fastest implementation."""
+        """Return Python code that builds the network with the fastest implementation."""
         return code_of(self.winner.implementation, self.workload)
 
     @property
     def sentence(self) -> str:
-        """The fastest implementation, its ties, and how much slower the next one is."""
+        """Return the fastest implementation, its ties, and how much slower the next one is."""
         first = self.winner
         text = f"{first.implementation}, {milliseconds(first.profile.length_ns)} ms per step"
         if len(self.ranking) == 1:
@@ -135,7 +144,7 @@ class Recommendation:
         return f"{text}.{self._of_framework()}"
 
     def _of_framework(self) -> str:
-        """The best of the framework that the user has, where the winner is of another."""
+        """Return the fastest implementation of the user's framework, unless it is the winner."""
         own = self.framework
         if own is None or self.winner.profile.info.framework == own:
             return ""
@@ -148,13 +157,13 @@ class Recommendation:
         return "\n".join([self.sentence, *map(_in_a_line, self.ranking)])
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return the ranking as a DataFrame, one row per implementation."""
+        """Return the ranking as a DataFrame with one row per implementation."""
         import pandas
 
         return pandas.DataFrame.from_records([ranked.to_dict() for ranked in self.ranking])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the document of ``lstmprof recommend --format json``."""
+        """Return the document that ``lstmprof recommend --format json`` writes."""
         info = self.winner.profile.info
         return {
             "workload": vars(self.workload),
@@ -184,7 +193,7 @@ def _kind(info: RunInfo) -> str:
 def ranked(
     finals: Sequence[Breakdown], first_looks: Sequence[Breakdown] = ()
 ) -> tuple[Ranked, ...]:
-    """Return the runs sorted by their steps; ``first_looks`` were timed in one round only.
+    """Return the runs, sorted by step; ``first_looks`` were timed in one round only.
 
     Raises:
         RunError: no run was timed, or a file of a run is missing or damaged.
@@ -219,7 +228,7 @@ def _certainty(diagnosis: Diagnosis) -> str:
 
 
 def reason_of(diagnosis: Diagnosis) -> str:
-    """Why the slower of two is slower, in one line; why that is not told where it is not."""
+    """Return in one line why the slower run is slower, or why the cause is unknown."""
     if diagnosis.dominant is None:
         return diagnosis.outcome.reason
     return f"{diagnosis.dominant.finding.kind}: {diagnosis.dominant.sentence.rstrip('.')}"

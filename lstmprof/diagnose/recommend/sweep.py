@@ -1,4 +1,4 @@
-"""Captures behind a recommendation: a first look at all, then rounds in turns of the fastest."""
+"""The captures behind a recommendation: one round of all, then more rounds of the fastest."""
 
 from __future__ import annotations
 
@@ -49,7 +49,11 @@ TABLES = ("ledger", "collectives")
 
 @dataclass(frozen=True)
 class Limits:
-    """How much is done: ``quick`` is the first look alone; ``most_s`` begins nothing after it."""
+    """How much to measure.
+
+    ``quick`` stops after the first round. No capture starts after ``most_s`` seconds; None is no
+    limit.
+    """
 
     quick: bool = False
     most_s: float | None = None
@@ -57,13 +61,13 @@ class Limits:
 
 @dataclass(frozen=True)
 class Candidates:
-    """What could be used: requests by run name, one round each, and what cannot run, and why."""
+    """The captures to make, by run name, and the implementations that cannot run here."""
 
     requests: Mapping[str, CaptureRequest]
     left_out: tuple[LeftOut, ...]
 
     def words(self, quick: bool) -> str:
-        """What will be done, and about how long it takes."""
+        """Return a sentence on what will be measured, and about how long it takes."""
         looks = [_seconds(request, LOOK_S) for request in self.requests.values()]
         whole = sum(looks)
         text = f"timing {number_of(len(looks), 'implementation', 'implementations')} in one round"
@@ -81,10 +85,12 @@ def _seconds(request: CaptureRequest, timed_s: float) -> float:
 def candidates(
     chosen: Mapping[str, ImplementationFile | None], common: CaptureRequest, out: Path
 ) -> Candidates:
-    """Those of ``chosen`` that can run here; ``common`` has the network and its conditions.
+    """Return the implementations in ``chosen`` that can run here, and those that cannot.
+
+    ``common`` has the network and its conditions.
 
     Raises:
-        UsageError: none can.
+        UsageError: no implementation can run here.
     """
     todo: dict[str, CaptureRequest] = {}
     left: list[LeftOut] = []
@@ -104,7 +110,7 @@ def candidates(
 
 
 def _by_form(planned: plan.Planned) -> int:
-    """Layer ops first: what is left out for want of time is likely not the fastest."""
+    """Return the sort key of a capture: layer ops first, because they are likely the fastest."""
     row = planned.request.row
     return -FORMS.index(row.form) if row.form in FORMS else -len(FORMS)
 
@@ -119,10 +125,10 @@ def recommended(
     force: bool = False,
     progress: Progress = lambda line: None,
 ) -> Recommendation:
-    """Measure the candidates and rank them.
+    """Measure the candidates, and return their ranking.
 
     Raises:
-        RunError: none could be measured.
+        RunError: no candidate could be measured.
     """
     began_s = time.monotonic()
 
@@ -146,7 +152,7 @@ def _looked_at(
     force: bool,
     progress: Progress,
 ) -> tuple[dict[str, Breakdown], list[LeftOut]]:
-    """One round of each, one after the other, until the time is over."""
+    """Return the breakdown of one round of each candidate, until the time limit is reached."""
     looks: dict[str, Breakdown] = {}
     left: list[LeftOut] = []
     for name, request in requests.items():
@@ -166,9 +172,9 @@ def _captured(
     progress: Progress,
     left: list[LeftOut],
 ) -> Iterator[tuple[str, Breakdown]]:
-    """The breakdown of each run, kept or captured; what fails joins ``left``.
+    """Yield the breakdown of each run, kept or captured; add failed captures to ``left``.
 
-    What took turns is kept only where all of it is.
+    Runs whose processes took turns are kept only if all runs of their group are.
     """
     kept = [not force and all(_is_kept(r, out / n) for n, r in g.items()) for g in groups]
     todo = [group for group, is_kept in zip(groups, kept, strict=True) if not is_kept]
@@ -186,7 +192,7 @@ def _captured(
 
 
 def _is_kept(request: CaptureRequest, place: Path) -> bool:
-    """Whether the run is there, made here by this lstmprof of the same file of the user's."""
+    """Return whether the run exists and the same code made it on this machine."""
     if not is_run(place):
         return False
     info = open_run(place).info
@@ -199,7 +205,7 @@ def _is_kept(request: CaptureRequest, place: Path) -> bool:
 
 
 def _fastest(looks: Mapping[str, Breakdown]) -> list[str]:
-    """Those that are not far behind, as many as can take turns."""
+    """Return the names of the runs that are not far behind, at most ``MOST_IN_TURNS``."""
     lengths = {name: b.timings.step_ns for name, b in looks.items() if b.timings is not None}
     least = min(lengths.values(), default=0.0)
     near = [name for name, length in lengths.items() if length <= FAR_BEHIND * least]

@@ -1,13 +1,13 @@
-"""What to do about a finding: the catalogue of causes, each with its fix, in order.
+"""The catalogue of causes, each with its fix, in the order in which fixes are advised.
 
 ::
 
     starting  eager  keras  cells  cpu_layers  layers  sequences  launching  waiting  feeding
         work  modes ─▶ TABLE ─▶ remedies
 
-A row is advised if this profile shows its condition, if it is for the profile's framework, and if
-its fix saves enough. Of two runs of one implementation, the slower gets only the advice that the
-faster one alone would not get.
+A row is advised if the profile shows its condition, the row is for the profile's framework, and its
+fix saves enough time. If two runs of one implementation are compared, advice that the fast run
+would get as well is omitted.
 """
 
 from __future__ import annotations
@@ -125,13 +125,21 @@ TABLE: tuple[Remedy, ...] = (
 
 @dataclass(frozen=True)
 class Advice:
-    """A fix that fits a run: what to change, why, and the source of the claim.
+    """A fix that fits a run: what to change, why, and a source.
 
-    ``cause`` is what makes the step slow, ``seen`` the evidence for it (may be empty), ``fix`` what
-    to change. ``framework`` is None if the fix works in all frameworks. ``saves_ns`` is the time
-    that the fix addresses, at most; None is unknown. ``implementation`` is the implementation to
-    use instead, if any; ``measured_ns`` is its step in a run beside this one, and ``gain_ns`` the
-    difference. ``instead`` is new work that takes an unknown part of ``saves_ns``.
+    ``cause`` is what makes the step slow. ``seen`` is the evidence in the profile; it may be empty.
+    ``fix`` is what to change. ``condition`` is what a profile must show for this advice. ``source``
+    is the address of a page that explains it. ``framework`` is None if the fix works in every
+    framework.
+
+    ``saves_ns`` is the most time per step that the fix can save, in ns; it is None if unknown.
+    ``instead`` names new work that takes an unknown part of ``saves_ns``; it is None if there is no
+    such work.
+
+    ``implementation`` is the implementation of ``lstmprof list`` to use instead; it is None if the
+    fix is another change. ``measured_ns`` is the step of that implementation in a run that was
+    diagnosed together with this one, and ``gain_ns`` is how much shorter that step is. Both are
+    None if there is no such run.
     """
 
     name: str
@@ -152,12 +160,15 @@ class Advice:
 
     @property
     def worth_ns(self) -> int:
-        """Time that the fix saves, in ns: as measured, else at most, else 0 (unknown)."""
+        """Return the time per step that the fix saves, in ns.
+
+        The time is measured if possible, else an upper limit, else 0 (unknown).
+        """
         return self.gain_ns or self.saves_ns or 0
 
     @property
     def gain(self) -> str:
-        """How much the fix saves and how that is known; empty if unknown."""
+        """Return how much the fix saves and whether that was measured; empty if unknown."""
         if self.gain_ns is not None:
             return f"saves {milliseconds(self.gain_ns)} ms, measured with {self.implementation}"
         if self.saves_ns is None:
@@ -167,31 +178,34 @@ class Advice:
 
     @property
     def sentence(self) -> str:
-        """The evidence and the fix, as one sentence."""
+        """Return the evidence and the fix in one sentence."""
         return f"{self.seen}; {self.fix}" if self.seen else self.fix
 
     @property
     def text(self) -> str:
-        """The evidence, the fix and how much it saves, as one sentence."""
+        """Return the evidence, the fix and how much it saves, in one sentence."""
         return f"{self.sentence} ({self.gain})" if self.gain else self.sentence
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record as JSON has it."""
+        """Return this advice as a dictionary with the fields of the JSON output.
+
+        Unknown values are None.
+        """
         return asdict(self)
 
 
 def remedies(finding: Finding) -> tuple[Advice, ...]:
-    """Return the first ``MOST`` pieces of advice for a finding."""
+    """Return the advice for a finding, at most ``MOST`` pieces."""
     rows = (remedy for remedy in TABLE if finding.kind in remedy.kinds)
     advice = (_advice(remedy, finding) for remedy in rows)
     return tuple(one for one in advice if one is not None)[:MOST]
 
 
 def of_most(advice: Sequence[Advice], whole_ns: int, named: Finding | None) -> Advice | None:
-    """Return the advice whose cause is the verdict's; None if none qualifies.
+    """Return the advice whose cause becomes the verdict's cause, or None if no advice qualifies.
 
-    Its fix addresses half of ``whole_ns`` at least. A row that comes ``first`` may save an unknown
-    share, or half of the ``named`` finding, and precedes rows ``of_several`` kinds of time.
+    The fix must address at least half of ``whole_ns``, or an unknown share of it. Rows with
+    ``first`` precede rows with ``of_several``, and also qualify with half of the ``named`` finding.
     """
     wide = {row.name for row in TABLE if row.of_several}
     large = [a for a in advice if a.saves_ns is None or 2 * a.saves_ns >= whole_ns]
@@ -205,7 +219,7 @@ def of_most(advice: Sequence[Advice], whole_ns: int, named: Finding | None) -> A
 
 
 def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
-    """Return the advice of a row for a finding; None if it does not match or is not worth it."""
+    """Return the advice of a row for a finding; None if it does not match or saves too little."""
     framework = finding.slow.framework
     if remedy.frameworks and framework not in remedy.frameworks:
         return None
@@ -238,7 +252,7 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
 
 
 def _source(remedy: Remedy, framework: str | None) -> str:
-    """Return the first source that is of ``framework`` or of none; else the first of all."""
+    """Return the first source for ``framework`` or for all frameworks, else the first source."""
     others = [site for of, sites in _SITES.items() if of != framework for site in sites]
     own = (s for s in remedy.sources if not any(s.startswith(f"https://{o}") for o in others))
     return remedy.sources[0] if framework not in _SITES else next(own, remedy.sources[0])
@@ -262,7 +276,7 @@ def _is_worth(saves_ns: int | None, whole_ns: int) -> bool:
 
 
 def _whole_ns(finding: Finding) -> int:
-    """Return the step of a run alone, or the difference of two."""
+    """Return the step of a single run, or the difference between the steps of two runs."""
     if finding.fast is None:
         return finding.slow.length_ns
     ends = lengths(finding.fast, finding.slow)
@@ -270,7 +284,7 @@ def _whole_ns(finding: Finding) -> int:
 
 
 def _are_twins(finding: Finding) -> bool:
-    """Return whether two runs are of one implementation and framework, as far as is known."""
+    """Return whether two runs have the same implementation and framework, as far as is known."""
     fast, slow = finding.fast, finding.slow
     if fast is None:
         return False

@@ -1,4 +1,4 @@
-"""A row of the catalogue of causes, what it sees in a profile, and what several rows ask for."""
+"""A row of the catalogue of causes (``Remedy``), its match in a profile, and helpers for rows."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ _COMPILED_KERNEL = re.compile(r"^triton_|fusion")
 
 @dataclass(frozen=True)
 class Match:
-    """What a row sees in a profile: the evidence in a clause with its counts; may be empty.
+    """What a row sees in a profile, and what the fix can save there.
 
-    ``saves_ns`` is the time of the clean step that the fix addresses, None if unknown. ``fix``,
-    ``cause`` and ``source`` replace those of the row if this profile allows more precise ones.
-    ``implementation`` is the row of ``lstmprof list`` that the fix advises to use, if any.
+    ``seen`` is the evidence as a clause with counts; it may be empty. ``saves_ns`` is the time of
+    the clean step that the fix addresses, in ns; it is None if unknown. ``fix``, ``cause`` and
+    ``source`` replace those of the row if the profile allows more precise ones; otherwise they are
+    empty or None. ``implementation`` is the row of ``lstmprof list`` that the fix advises; it is
+    None if the fix is another change.
     """
 
     seen: str = ""
@@ -46,9 +48,9 @@ Decide = Callable[[Finding], Match | None]
 
 @dataclass(frozen=True)
 class Example:
-    """A real profile in which the cause was seen: what ran where, and the evidence.
+    """A real profile in which the cause was seen: what ran where (``of``), and the evidence.
 
-    ``gain`` is the step without and with the fix, if that was measured.
+    ``gain`` is the step without and with the fix; it is empty if that was not measured.
     """
 
     of: str
@@ -58,14 +60,18 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True)
 class Remedy:
-    """One cause of a slow step: how it shows, what to change, where to read about it.
+    """One cause of a slow step: how it shows in a profile, what to change, and sources.
 
-    ``decide`` returns a match if a finding of ``kinds`` shows the ``condition``. ``cause`` and
-    ``fix`` are clauses; ``saves`` names the time that the fix addresses, None if no profile tells.
-    ``of_several``: that time is of several kinds, not of the finding's alone. ``first``: the row
-    names the verdict's cause even if its saving is unknown. ``instead`` will take some of the
-    saved time, unknown how much. ``frameworks`` is empty if the row is for any. ``sources`` are
-    addresses. docs/causes.md is generated from all this.
+    ``decide`` returns a match if a finding of one of the ``kinds`` meets the ``condition``.
+    ``cause`` and ``fix`` are clauses. ``saves`` names the time that the fix addresses; it is None
+    if no profile shows that time. ``instead`` names new work that takes an unknown part of the
+    saved time; it is None if there is no such work. ``frameworks`` is empty if the row is for every
+    framework. ``sources`` are addresses of pages. ``example`` is None if no real profile is at
+    hand.
+
+    ``of_several`` is True if the saved time has several kinds, not only the finding's kind.
+    ``first`` is True if the row names the verdict's cause even if its saving is unknown.
+    docs/causes.md is generated from these fields.
     """
 
     name: str
@@ -112,29 +118,29 @@ def in_words(profile: StepProfile, seen: str, facts: Sequence[Fact]) -> str:
 
 
 def often(profile: StepProfile, number: float) -> str:
-    """``40 times per step``; ``40 times`` if no step is marked."""
+    """Return ``40 times per step``, or ``40 times`` if the profile has no step markers."""
     if profile.marked:
         return times_a_step(number)
     return "once" if number == 1 else f"{count(number)} times"
 
 
 def often_in_all(profile: StepProfile, facts: Iterable[Fact]) -> str:
-    """How ``often`` all ``facts`` together happen."""
+    """Return how often all ``facts`` together happen, as text."""
     return often(profile, sum(fact.count for fact in facts))
 
 
 def in_ms(profile: StepProfile, ns: float) -> str:
-    """``22.0 ms per step``."""
+    """Return a time as text, such as ``22.0 ms per step``."""
     return f"{milliseconds(ns)} ms{each(profile)}"
 
 
 def each(profile: StepProfile) -> str:
-    """`` per step``; empty if no step is marked."""
+    """Return `` per step``, or an empty text if the profile has no step markers."""
     return " per step" if profile.marked else ""
 
 
 def total(facts: Iterable[Fact]) -> int:
-    """Nanoseconds of ``facts`` per step."""
+    """Return the time of ``facts`` per step in ns."""
     return sum(fact.ns for fact in facts)
 
 

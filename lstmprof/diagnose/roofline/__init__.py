@@ -49,7 +49,7 @@ _EXAMPLE = "write it like 67e12,3.35e12 or 67TFLOP/s,3.35TB/s"
 
 @dataclass(frozen=True)
 class Peaks:
-    """Peak rates of a device: of matmuls, and of copies (bytes read plus bytes written)."""
+    """The peak rates of a device: matmuls in flop/s, copies in bytes/s (read plus written)."""
 
     gemm_flops_per_s: float
     copy_bytes_per_s: float
@@ -57,7 +57,11 @@ class Peaks:
 
 @dataclass(frozen=True)
 class Bound:
-    """Least time that a device needs for one part of the work, in ns, by compute and by memory."""
+    """The least time that a device needs for one part of the work, in ns.
+
+    ``compute_ns`` is the limit by matmul rate; it is None if the operations are unknown.
+    ``memory_ns`` is the limit by copy rate.
+    """
 
     cost: Cost
     compute_ns: float | None
@@ -65,20 +69,20 @@ class Bound:
 
     @property
     def ns(self) -> float:
-        """Least time in ns: the longer of compute and memory."""
+        """Return the least time in ns: the longer of compute and memory."""
         return max(self.compute_ns or 0.0, self.memory_ns)
 
     @property
     def limit(self) -> str:
-        """``compute`` or ``memory``, whichever takes longer."""
+        """Return ``compute`` or ``memory``, whichever takes longer."""
         return "compute" if (self.compute_ns or 0.0) > self.memory_ns else "memory"
 
 
 @dataclass(frozen=True)
 class Reach:
-    """How close some categories of work come to their least time: both times in ns.
+    """How close some categories of work come to their least time; both times are in ns.
 
-    ``bound_ns``, the least time, is None if the amount of work is unknown.
+    ``bound_ns`` is the least time; it is None if the amount of work is unknown.
     """
 
     categories: tuple[str, ...]
@@ -87,7 +91,10 @@ class Reach:
 
     @property
     def share(self) -> float | None:
-        """Least time over busy time; above 1 if data is cached or a peak was measured too low."""
+        """Return the least time divided by the busy time, or None if one of them is unknown or 0.
+
+        The share exceeds 1 if data is cached or a peak rate was measured too low.
+        """
         if self.bound_ns is None or not self.busy_ns:
             return None
         return self.bound_ns / self.busy_ns
@@ -95,7 +102,7 @@ class Reach:
 
 @dataclass(frozen=True)
 class Roofline:
-    """The least time of a step on its device, beside the clean step."""
+    """The least time of a step on its device, and the clean step beside it."""
 
     clean_ns: float
     peaks: Peaks
@@ -107,23 +114,23 @@ class Roofline:
 
     @property
     def step_ns(self) -> float:
-        """Least time of a step in ns: the sum of its parts."""
+        """Return the least time of a step in ns: the sum of its parts."""
         return sum(bound.ns for bound in self.bounds)
 
     @property
     def share(self) -> float | None:
-        """Least time over the clean step, 0–1; None if the step takes no time."""
+        """Return the least time divided by the clean step, or None if the step takes no time."""
         return self.step_ns / self.clean_ns if self.clean_ns else None
 
     @property
     def memory_share(self) -> float | None:
-        """Share of the least time that memory limits, 0–1."""
+        """Return the share of the least time that memory limits, or None if the least time is 0."""
         memory_ns = sum(bound.ns for bound in self.bounds if bound.limit == "memory")
         return memory_ns / self.step_ns if self.step_ns else None
 
     @property
     def gemm_flops_per_s(self) -> float | None:
-        """Rate of matmuls over the whole clean step, in flop/s."""
+        """Return the rate of matmuls over the clean step in flop/s, or None if it takes no time."""
         products = flops((bound.cost for bound in self.bounds), "gemm")
         return products / self.clean_ns * 1e9 if self.clean_ns else None
 

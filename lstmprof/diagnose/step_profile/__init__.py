@@ -82,14 +82,15 @@ _MOST_LISTED = 8
 class Contributor:
     """A part of the step: ``ns`` nanoseconds in ``count`` calls of one op or activity.
 
-    ``name`` is the op or activity, None for time between ops. ``purpose`` is the category of the
-    op. ``tiny`` is whether the calls compute next to nothing. ``call_overhead`` is whether the time
-    is between ops, just before the call. ``compiling`` is whether a compiler ran, ``starting``
-    whether a call initialised the runtime or loaded code. ``reading`` is whether the host read
-    values one by one. ``on_cpu`` is whether an op computed on the CPU while the device waited,
-    ``enqueues`` whether a call enqueued work. ``slower`` is whether the fast run makes as many such
-    calls, each shorter. ``recorded`` is the number of events recorded meanwhile, by which the cost
-    of recording is subtracted; each event counts half at its begin and half at its end.
+    ``state`` and ``part`` are those of the ledger. ``name`` is the op or activity; it is None for
+    time between ops. ``purpose`` is the category of the op, and ``family`` its family; each is None
+    if unknown. ``tiny`` is True if the calls compute next to nothing. ``call_overhead`` is True if
+    the time lies between ops, just before the call. ``compiling`` is True if a compiler ran, and
+    ``starting`` if a call initialised the runtime or loaded code. ``reading`` is True if the host
+    read values one by one. ``on_cpu`` is True if an op computed on the CPU while the device waited.
+    ``enqueues`` is True if a call enqueued work. ``slower`` is True if the fast run makes as many
+    such calls, each shorter. ``recorded`` is the number of events that were recorded in this time;
+    the cost of recording is subtracted for each.
     """
 
     state: str
@@ -112,21 +113,26 @@ class Contributor:
 
 @dataclass(frozen=True)
 class StepProfile:
-    """The step of one lane of a run: of a device of a rank, or of the host (``device`` None).
+    """The step of one device of a rank, or of the host if ``device`` is None.
 
-    ``contributors`` sum to the clean step; if there is none, to the mean profiled step. ``step_ns``
-    is its length if the run was timed, else None. ``span`` is the length with its interval, and
-    ``part_spans`` the same by (state, part); None and empty without a clean step. ``steps`` were
-    profiled. ``marked`` is False if the profile has no step markers: then the whole profile counts
-    as one step.
+    The ``ns`` of ``contributors`` sum to the clean step; if there is no clean step, to the mean
+    profiled step. ``step_ns`` is that length; it is None if no iteration was timed. ``span`` is the
+    length with its 95 % interval, and ``part_spans`` the same by (state, part); without a clean
+    step, ``span`` is None and ``part_spans`` is empty. ``steps`` is the number of profiled steps.
+    ``marked`` is False if the profile has no step markers; the profile then counts as one step.
+    ``rank`` is None if the profile has no ranks.
 
-    ``tables`` are breakdown tables of this lane alone. ``sync_calls`` is the number of blocking
-    runtime calls per step, None if no runtime call was recorded. ``doubts`` are reasons to doubt
-    the times. ``rounds`` is the number of timed processes. ``lanes`` is the number of lanes of the
-    run. ``straggler`` is the lane that the others wait for, None if there is one lane without
-    communication. ``lost_ns`` is what the median timed iteration took beyond the clean step.
-    ``rare`` are events of some steps only. ``lost_overhead_ns`` is waiting time beside work of the
-    profiler whose thread is unknown.
+    ``tables`` are the breakdown tables of this rank and device. ``sync_calls`` is the number of
+    blocking runtime calls per step; it is None if the profile has no runtime calls. ``doubts`` are
+    reasons to doubt the times. ``rounds`` is the number of timed processes, or 1 if no iteration
+    was timed. ``lost_ns`` is the time by which the median timed iteration exceeds the clean step,
+    and ``cpu_share`` the share of time in which the step's thread had a CPU; each is None if
+    unknown. ``rare`` are events of some steps only.
+
+    ``lanes`` is the number of devices and hosts in the run. ``straggler`` says which of them the
+    others wait for; it is None for a run with a single one that does not communicate. ``overlap``
+    is the communication of the step; it is None if there is no communication. ``lost_overhead_ns``
+    is waiting time during work of the profiler whose thread is unknown.
     """
 
     name: str
@@ -160,7 +166,7 @@ class StepProfile:
 
     @property
     def place(self) -> Place:
-        """Rank and device of the lane."""
+        """Return rank and device."""
         return self.rank, self.device
 
     @property
@@ -173,12 +179,12 @@ class StepProfile:
 
     @property
     def length_ns(self) -> int:
-        """Length of the step in ns."""
+        """Return the length of the step in ns."""
         return total_ns(self.contributors)
 
     @property
     def parts(self) -> dict[Part, int]:
-        """Time of each (state, part) of the step, in ns."""
+        """Return the time in ns of each (state, part) of the step."""
         parts: Counter[Part] = Counter()
         for contributor in self.contributors:
             parts[contributor.state, contributor.part] += contributor.ns
@@ -186,47 +192,47 @@ class StepProfile:
 
     @property
     def waits_for_host_ns(self) -> int:
-        """Time in which the device waits for its host, including input, in ns."""
+        """Return the time in which the device waits for its host, including input, in ns."""
         return waits_for_host_ns((c.part, c.ns) for c in self.contributors if c.state != "busy")
 
     @property
     def busy_ns(self) -> int:
-        """Busy time of the step in ns."""
+        """Return the busy time of the step in ns."""
         return total_ns(c for c in self.contributors if c.state == "busy")
 
     @property
     def time_steps(self) -> int | None:
-        """Time steps of a sequence; None is unknown."""
+        """Return the number of time steps of a sequence, or None if unknown."""
         return self.info.workload.time_steps
 
     @property
     def cells(self) -> int | None:
-        """Cells per step: time steps × layers × directions; None is unknown."""
+        """Return the cells per step (time steps × layers × directions), or None if unknown."""
         w = self.info.workload
         return (w.time_steps or 0) * (w.layers or 0) * (2 if w.bidirectional else 1) or None
 
     @property
     def implementation(self) -> str | None:
-        """Name of the implementation; None for a profile from elsewhere."""
+        """Return the name of the implementation, or None for a profile from another tool."""
         return self.info.implementation
 
     @property
     def framework(self) -> str | None:
-        """Framework of the run, from run.json or from names in the profile; None is unknown."""
+        """Return the framework by run.json or by names in the profile, or None if unknown."""
         return self.info.framework or self.seen.framework
 
     @property
     def label(self) -> str:
-        """Short name of the run: implementation and label, else its name."""
+        """Return a short name of the run: implementation and label, else the name of the run."""
         return self.info.called or self.name
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Reasons to doubt the times, as sentences."""
+        """Return the reasons to doubt the times, one sentence each."""
         return tuple(map(str, self.doubts))
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """Return the rows of ``table``; empty if the profile has no such table."""
+        """Return the rows of ``table``, or an empty list if the profile has no such table."""
         return list(self.tables[table].to_pylist()) if table in self.tables else []
 
 
@@ -336,14 +342,13 @@ def _named(asked: Place) -> str:
 
 
 def _instead(lanes: Sequence[MeanStep]) -> str:
-    """What to ask for."""
+    """Return what a user can ask for, for an error."""
     if len(lanes) == 1 and (lanes[0].rank, lanes[0].device) == (None, None):
         return "it has one process on a CPU; omit --rank and --device"
     return f"it has {_listed(lanes)}"
 
 
 def _listed(lanes: Sequence[MeanStep]) -> str:
-    """Its ranks and devices, a few by name."""
     named = [lane_words(lane.rank, lane.device) for lane in lanes]
     more = len(named) - _MOST_LISTED
     return numbers.listed(named if more <= 0 else [*named[:_MOST_LISTED], f"{more} more"])
@@ -421,12 +426,12 @@ def _communication(
 
 
 def total_ns(contributors: Iterable[Contributor]) -> int:
-    """Nanoseconds of ``contributors``."""
+    """Return the sum of the times of ``contributors`` in ns."""
     return sum(contributor.ns for contributor in contributors)
 
 
 def by_name(contributors: Iterable[Contributor]) -> Spent:
-    """Name → (ns, calls) of those that have a name."""
+    """Return, by name, the time in ns and the calls of the contributors that have a name."""
     spent: Spent = {}
     for contributor in contributors:
         if contributor.name is not None:
@@ -436,6 +441,6 @@ def by_name(contributors: Iterable[Contributor]) -> Spent:
 
 
 def labels(fast: StepProfile, slow: StepProfile) -> tuple[str, str]:
-    """What tells the two apart: what they are called where that is enough, else their names."""
+    """Return a name for each of two runs: implementation and label, or the runs' names if alike."""
     first, second = numbers.labels([fast.name, slow.name], [fast.label, slow.label])
     return first, second
