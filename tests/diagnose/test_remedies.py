@@ -17,7 +17,7 @@ from lstmprof.diagnose.diagnosis import alone, compare
 from lstmprof.diagnose.findings import findings
 from lstmprof.diagnose.ranks import Straggler, Waiter, WaitsFor
 from lstmprof.diagnose.remedies import TABLE, Advice, cells, keras, remedies
-from lstmprof.diagnose.seen import Fact, Gaps, Product, Seen, Slow, Small
+from lstmprof.diagnose.seen import DenseTable, Fact, Gaps, Product, Seen, Slow, Small
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
 
 WORKLOAD = {
@@ -823,10 +823,20 @@ CASES: dict[str, Case] = {
         )
         for name, facts in (
             ("float32", {"dtype": "float64"}),
+            ("float32 instead of bfloat16", {"dtype": "bfloat16"}),
             ("project afterwards", {"projection": 16}),
             ("LSTM on a CPU", {"cell": "gru"}),
         )
     },
+    "sparse gradient": Case(
+        "matmul",
+        run(MM, seen=replace(TORCH, dense_tables=(DenseTable(100, 10, 500),))),
+        450,
+        {
+            "few rows": run(MM, seen=replace(TORCH, dense_tables=(DenseTable(100, 30, 500),))),
+            "a dense gradient": run(MM, seen=TORCH),
+        },
+    ),
     "detach the state": Case(
         "matmul",
         run(MM, seen=replace(TORCH, growing=(44, 84))),

@@ -278,6 +278,17 @@ def off_library(kind: str, **options: Any) -> Build:
     return build
 
 
+def bfloat16_without_onednn() -> Step:
+    """As on a CPU for which oneDNN has no LSTM in bfloat16."""
+    step = off_library("LSTM", dtype=torch.bfloat16)()
+
+    def without() -> None:
+        with torch.backends.mkldnn.flags(enabled=False):
+            step()
+
+    return without
+
+
 def batch_first() -> Step:
     return forward_alone(torch.nn.LSTM(512, 2, batch_first=True), sequences(64, 60, 512))
 
@@ -358,6 +369,40 @@ def masked_at_once() -> Step:
     return training(model, lambda: (model(inputs) * mask).square().mean())
 
 
+def looked_up(rows: int, *, sparse: bool = False, tied: bool = False) -> Step:
+    """Adam on a table of ``rows`` rows and a layer; ``tied`` weights are the output's, too."""
+    table, model = torch.nn.Embedding(rows, HIDDEN, sparse=sparse), torch.nn.LSTM(HIDDEN, HIDDEN)
+    ids = torch.randint(0, rows, (TIME, BATCH))
+    of_table = torch.optim.SparseAdam if sparse else torch.optim.Adam
+    optimizers = (of_table(list(table.parameters())), torch.optim.Adam(model.parameters()))
+
+    def step() -> None:
+        outputs = model(table(ids))[0]
+        outputs = torch.nn.functional.linear(outputs, table.weight) if tied else outputs
+        outputs.square().mean().backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+
+    return step
+
+
+def large_table() -> Step:
+    return looked_up(20_000)
+
+
+def small_table() -> Step:
+    return looked_up(200)
+
+
+def sparse_table() -> Step:
+    return looked_up(20_000, sparse=True)
+
+
+def tied_table() -> Step:
+    return looked_up(20_000, tied=True)
+
+
 #: Remedy → (the mistake, what looks like it and is none).
 MISTAKES: dict[str, tuple[Build, tuple[Build, ...]]] = {
     "pad instead of pack": (packed, (packed_to_one_length, little_of_it_packed, padded)),
@@ -374,8 +419,13 @@ MISTAKES: dict[str, tuple[Build, tuple[Build, ...]]] = {
         (lambda: kept_state(detached=True), padded),
     ),
     "float32": (off_library("LSTM", dtype=torch.float64), (padded, packed)),
+    "float32 instead of bfloat16": (
+        bfloat16_without_onednn,
+        (padded, packed, off_library("GRU", dtype=torch.bfloat16)),
+    ),
     "project afterwards": (off_library("LSTM", proj_size=16), (padded, packed)),
     "LSTM on a CPU": (off_library("GRU"), (padded, packed, cells)),
+    "sparse gradient": (large_table, (small_table, sparse_table, tied_table)),
     "no gradient hooks": (hooked, (cells, anomalous)),
     "compute once": (checkpointed, (cells, differentiated_twice)),
     "no anomaly mode": (anomalous, (cells, looks_for_nan_once)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lstmprof.diagnose.causes import COPY
+from lstmprof.diagnose.causes import CAST, COPY
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.remedies.rows import HOST, TORCH, WORK, Example, Match, Remedy, each
 from lstmprof.implementations import LAYER_OP
@@ -45,6 +45,17 @@ def in_float64(finding: Finding) -> Match | None:
     return _off_library(finding, lambda row: row["dtype"] == "float64")
 
 
+def in_bfloat16(finding: Finding) -> Match | None:
+    """Match an LSTM in bfloat16 that a CPU with AVX-512 would run in one op."""
+    if finding.slow.seen.packed:
+        return None
+
+    def is_reason(row: dict[str, Any]) -> bool:
+        return row["dtype"] == "bfloat16" and row["cell"] == "lstm" and not row["projection"]
+
+    return _off_library(finding, is_reason)
+
+
 def projected(finding: Finding) -> Match | None:
     """Match an LSTM with a projection."""
     return _off_library(finding, lambda row: bool(row["projection"]))
@@ -59,7 +70,7 @@ FLOAT32 = Remedy(
     name="float32",
     cause="the layer computes in float64, for which a CPU has no LSTM op in PyTorch",
     fix="compute in float32: model.float(), and inputs.float()",
-    condition="on a CPU a layer of PyTorch in float64 in which no library's op was recorded",
+    condition="A CPU runs an LSTM of PyTorch in float64, and no library's op was recorded in it",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     saves="the layer, forward and backward",
@@ -73,11 +84,32 @@ FLOAT32 = Remedy(
         gain="15.7 → 2.4 ms per step",
     ),
 )
+FLOAT32_NOT_BFLOAT16 = Remedy(
+    name="float32 instead of bfloat16",
+    cause="the LSTM computes in bfloat16 without oneDNN's op, as on CPUs without AVX-512",
+    fix="compute in float32 on this CPU: oneDNN has an LSTM op for it on every CPU",
+    condition="A CPU runs an LSTM of PyTorch in bfloat16, and no op of a library was recorded in "
+    "it. It has no projection, and its sequences are not packed",
+    kinds=(*HOST, *WORK, COPY, CAST),
+    frameworks=TORCH,
+    saves="the layer, forward and backward",
+    of_several=True,
+    instead="the layer in float32",
+    decide=in_bfloat16,
+    sources=("https://github.com/pytorch/pytorch/issues/118499", _RNN),
+    example=Example(
+        of="nn.LSTM in bfloat16 over 20 time steps (256 units, batch 32), PyTorch 2.13 on a CPU "
+        "with ONEDNN_MAX_CPU_ISA=AVX2",
+        seen="each of 20 time steps of aten::lstm runs op by op, in 1 call per step",
+        gain="340.3 → 40.6 ms",
+    ),
+)
 PROJECT_AFTERWARDS = Remedy(
     name="project afterwards",
     cause="proj_size keeps nn.LSTM from running as one op on a CPU",
     fix="if your model may change, put nn.Linear after nn.LSTM (without projecting the state)",
-    condition="on a CPU an LSTM of PyTorch with a projection in which no library's op was recorded",
+    condition="A CPU runs an LSTM of PyTorch with a projection, and no library's op was recorded "
+    "in it",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     saves="the layer, forward and backward",
@@ -95,7 +127,7 @@ LSTM_ON_CPU = Remedy(
     name="LSTM on a CPU",
     cause="PyTorch has no CPU op for nn.GRU and nn.RNN: it runs their time steps op by op",
     fix="use nn.LSTM if your model may change; for inference, ONNX Runtime or OpenVINO",
-    condition="on a CPU a GRU or a plain RNN of PyTorch in which no library's op was recorded",
+    condition="A CPU runs a GRU or a plain RNN of PyTorch, and no library's op was recorded in it",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     saves="the layer, forward and backward",

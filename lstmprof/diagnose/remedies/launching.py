@@ -251,8 +251,8 @@ FUSE_ELEMENTWISE = Remedy(
     name="fuse elementwise ops",
     cause="each elementwise op reads its inputs from memory and writes its result there",
     fix="fuse them with torch.compile: fused ops read and write memory once",
-    condition="on a GPU ten elementwise kernels or more per step that are half of such work, none "
-    "compiled or traced",
+    condition="A GPU runs ten or more elementwise kernels per step, which are half of such work. "
+    "None is compiled or traced",
     kinds=(MEMORY,),
     frameworks=TORCH,
     saves="these kernels",

@@ -98,8 +98,8 @@ DETACH_THE_STATE = Remedy(
     name="detach the state",
     cause="each step's backward pass goes through all earlier batches",
     fix="detach the state between batches: h = h.detach(), or tuple(s.detach() for s in state)",
-    condition="in four steps or more the backward pass has as many more nodes in each as in the "
-    "one before, and the forward pass the same layers",
+    condition="The backward pass grows by as many nodes in each of four or more steps. The forward "
+    "pass has the same layers in all of them",
     kinds=(*HOST, *WORK, causes.COPY),
     frameworks=TORCH,
     first=True,

@@ -242,8 +242,8 @@ COMPUTE_ON_THE_DEVICE = Remedy(
     name="compute on the device",
     cause="the GPU waits for an op that computes on the CPU",
     fix="run it on the GPU, or before the step: in the DataLoader or once at the start",
-    condition="an op that computes, takes 0.1 ms or more, and neither calls the runtime nor "
-    "launches anything, while the device waits",
+    condition="While the device waits, an op computes for 0.1 ms or more. It neither calls the "
+    "runtime nor launches anything",
     kinds=(causes.CPU_OP,),
     saves="these ops",
     decide=computed_on_cpu,
@@ -261,8 +261,8 @@ RECORD_FRAMES = Remedy(
     name="record frames",
     cause="the GPU waits for Python that the profile does not show",
     fix="record Python frames to see it: torch.profiler.profile(with_stack=True), or lstmprof run",
-    condition="on a GPU a fifth of the step or more is Python, or time of the host without an "
-    "event, no Python frame was recorded, and the usual gaps before kernels are not most of it",
+    condition="A GPU waits a fifth of the step or more for Python, or for host time without an "
+    "event. No Python frame was recorded, and the usual gaps before kernels are not most of it",
     kinds=(PYTHON, causes.UNRECORDED),
     frameworks=TORCH,
     decide=hidden_python,

@@ -12,6 +12,7 @@ from lstmprof.diagnose.findings.because import may_be_copies
 from lstmprof.diagnose.findings.counts import counted
 from lstmprof.diagnose.remedies.cells import form_of
 from lstmprof.diagnose.remedies.rows import (
+    HOST,
     TORCH,
     WORK,
     Example,
@@ -47,6 +48,8 @@ _WITHOUT_TENSOR_CORES = re.compile(r"\bGTX 16\d\d")
 _SCALAR = re.compile(r"(?i)(?<![0-9])[sh]gemm(?!\w*(?:tensorop|hmma))|simt|magma_\w*gemm")
 #: CUTLASS's kernels for rows that begin anywhere: they read so many elements at once.
 _UNALIGNED = re.compile(r"align[124](?![0-9])")
+#: So small a share of a table's rows is a few. Chosen by hand.
+_FEW_ROWS = 0.25
 #: Elements of 16 bits in the 16 bytes that a tensor core is fed with at once.
 _ALIGNED = 8
 
@@ -170,6 +173,17 @@ def odd_sizes(f: Finding) -> Match | None:
     return Match(seen, sum(p.ns for p in odd), fix=f"pad {listed(pads)}")
 
 
+def dense_table(f: Finding) -> Match | None:
+    """Match an embedding table that is updated as a whole for a few of its rows."""
+    tables = [t for t in f.slow.seen.dense_tables if t.looked_up <= _FEW_ROWS * t.rows]
+    if not tables:
+        return None
+    table, saves = tables[0], sum(t.ns * (1 - t.looked_up / t.rows) for t in tables)
+    ids = f"{count(table.looked_up)} rows{each(f.slow)} are looked up in a table of"
+    seen = f"{ids} {table.rows:,}; ops over the whole table take {in_ms(f.slow, table.ns)}"
+    return Match(seen, round(saves))
+
+
 def _is_slow(product: Product) -> bool:
     return bool(_SCALAR.search(product.kernel) or _UNALIGNED.search(product.kernel))
 
@@ -178,6 +192,30 @@ def _odd(product: Product) -> list[int]:
     return [size for size in dict.fromkeys(product.sizes) if size % _ALIGNED]
 
 
+SPARSE_GRADIENT = Remedy(
+    name="sparse gradient",
+    cause="the gradient and the optimizer go over all rows of an embedding table for a few of them",
+    fix="use nn.Embedding(…, sparse=True) with SparseAdam, which skips the other rows, or SGD",
+    condition="The step runs aten::embedding_dense_backward. At most a quarter of the table's rows "
+    "are looked up per step, by the recorded shapes, and no matmul reads a tensor of the table's "
+    "shape",
+    kinds=(*HOST, *WORK, COPY),
+    frameworks=TORCH,
+    saves="the ops over the whole table, except the share of the rows that are looked up",
+    of_several=True,
+    instead="the update of these rows",
+    decide=dense_table,
+    sources=(
+        "https://docs.pytorch.org/docs/stable/generated/torch.nn.Embedding.html",
+        "https://github.com/pytorch/pytorch/issues/5309",
+    ),
+    example=Example(
+        of="Adam on nn.Embedding(100000, 64) and nn.LSTM, PyTorch 2.13 on a CPU",
+        seen="128 rows per step are looked up in a table of 100,000; ops over the whole table take "
+        "123.0 ms per step",
+        gain="149.1 → 1.3 ms",
+    ),
+)
 DO_IT_ONCE = Remedy(
     name="do it once",
     cause="an op runs more often than in the faster run",

@@ -37,11 +37,12 @@ from lstmprof.diagnose.seen.loading import RUNTIMES
 from lstmprof.diagnose.seen.pace import Slow
 from lstmprof.diagnose.seen.products import Product
 from lstmprof.diagnose.seen.waits import Gaps
+from lstmprof.diagnose.seen.work import DenseTable
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import RunInfo
 
-__all__ = ["RUNTIMES", "Fact", "Gaps", "Product", "Seen", "Slow", "Small", "seen_in"]
+__all__ = ["RUNTIMES", "DenseTable", "Fact", "Gaps", "Product", "Seen", "Slow", "Small", "seen_in"]
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class Seen:
     ``keras_frames``: whether Python functions of Keras's layers were recorded. ``half_products``:
     those of 16 bits an element on a device. ``peepholes``: products per step of a matrix with a
     vector, element by element. ``asked_between``: cells per step with a value asked for between.
+    ``dense_tables``: embedding tables with gradients as large as they are.
     ``small``: kernels with fewer blocks than their device has multiprocessors.
     """
 
@@ -113,6 +115,7 @@ class Seen:
     asked_between: float = 0.0
     paths: Mapping[str, float] = field(default_factory=dict)
     keras_frames: bool = False
+    dense_tables: tuple[DenseTable, ...] = ()
     small: tuple[Small, ...] = ()
 
 
@@ -163,5 +166,6 @@ def seen_in(
         asked_between=cells.asked_between(lane),
         paths=recurrence.paths(lane),
         keras_frames=recurrence.keras_frames(lane),
+        dense_tables=work.dense_tables(lane),
         small=grids.small(lane, info.device_facts),
     )
