@@ -11,8 +11,8 @@ import numpy as np
 
 from lstmprof.diagnose.seen.lane import Fact, Lane
 from lstmprof.events.groups import Groups
-from lstmprof.events.inputs import recorded_inputs
 from lstmprof.events.intervals import Flags
+from lstmprof.events.launch_config import recorded_inputs
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE
 
