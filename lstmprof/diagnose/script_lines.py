@@ -17,9 +17,10 @@ EXPLAINED_SHARE = 0.5
 #: that.
 _BESIDE_OPS = (causes.PYTHON, causes.UNRECORDED, causes.INPUT)
 _ASKS = re.compile(r"\.(item|tolist|numpy|cpu)|float|int|bool")
+_SLEEPS = re.compile(r"time\.sleep")
 #: What a call does, by its name. The first row that matches decides.
 _ACTIVITIES = (
-    (re.compile(r"time\.sleep"), "sleeps"),
+    (_SLEEPS, "sleeps"),
     (re.compile(r"gc\.collect"), "runs the garbage collector"),
     (re.compile(r"\.(debug|info|warning|error)|logging\..*|(builtins\.)?print"), "logs"),
     (re.compile(r"(os|posix|nt)\.(fsync|fdatasync|sync|write)|.*\.(write|flush)"), "writes a file"),
@@ -38,6 +39,8 @@ def line_of(finding: Finding) -> str:
     profile = finding.slow
     for line in profile.info.script_lines or ():
         ns = (line.share or 0.0) * profile.length_ns
+        if line.call is not None and _SLEEPS.fullmatch(line.call):
+            ns = line.ns or ns  # a busy machine makes the rest of a step longer, and no sleep
         if ns >= EXPLAINED_SHARE * finding.delta_ns and _fits(line, finding.kind):
             return in_words(line)
     return ""

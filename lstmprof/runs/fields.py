@@ -109,7 +109,7 @@ class Peaks(Record, frozen=True):
 
 
 class ScriptLine(Record, frozen=True):
-    """A place in the user's script, outside a framework, and its share of the sampled steps.
+    """A place in the user's script, outside a framework, with its share and ns per sampled step.
 
     ``call`` is the function that is called there; None if the function calls no framework. The
     garbage collector has no file.
@@ -120,6 +120,7 @@ class ScriptLine(Record, frozen=True):
     function: Text = None
     call: Text = None
     share: Real = None
+    ns: Int = None
 
 
 class ThreadTime(Record, frozen=True):

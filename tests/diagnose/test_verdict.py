@@ -329,3 +329,15 @@ def test_the_parts_of_two_samples_sum_to_the_difference_of_their_steps() -> None
         assert verdict.whole_ns == slow.length_ns - fast.length_ns >= 0
         assert all(part.fast_ns >= 0 <= part.slow_ns for part in verdict.where)
         assert (verdict.bottleneck_ns > 0) is (verdict.state == "found")
+
+
+@pytest.mark.parametrize(
+    ("call", "named"), [("time.sleep", True), ("tokenise", False)], ids=["sleeps", "computes"]
+)
+def test_a_sleep_is_named_though_a_busy_machine_made_the_rest_of_its_steps_longer(
+    call: str, named: bool
+) -> None:
+    place = {"file": "train.py", "line": 6, "function": "<module>", "call": call}
+    facts = {"script_lines": [{**place, "share": 0.3, "ns": 9_000_000}]}
+    slow = profile(contributor("idle", "python", 10), contributor("busy", "gemm", 2), facts=facts)
+    assert ("train.py:6" in alone(slow).verdict.why) == named

@@ -141,28 +141,27 @@ class LineSampler:
             if call is None:
                 functions[code] += ns
             else:
-                rows.append(_row(code, line, call, ns / self._ns))
+                rows.append(self._row(code, line, call, ns))
         rows += [
-            _row(code, code.co_firstlineno, None, ns / self._ns)
+            self._row(code, code.co_firstlineno, None, ns)
             for code, ns in functions.items()
             if code not in impure and code.co_name != "<module>"
         ]
-        share = self._collecting_ns / self._ns
-        rows.append({"file": None, "line": None, "function": None, "call": GARBAGE_COLLECTOR})
-        rows[-1]["share"] = share
+        rows.append(self._row(None, None, GARBAGE_COLLECTOR, self._collecting_ns))
         rows = [row for row in rows if row["share"] >= _LEAST_SHARE]
         return sorted(rows, key=lambda row: -row["share"])
 
-
-def _row(code: CodeType, line: int, call: Optional[str], share: float) -> Dict[str, Any]:
-    name = os.path.basename(code.co_filename)
-    return {
-        "file": name,
-        "line": line,
-        "function": code.co_name,
-        "call": call,
-        "share": min(share, 1.0),
-    }
+    def _row(
+        self, code: Optional[CodeType], line: Optional[int], call: Optional[str], ns: int
+    ) -> Dict[str, Any]:
+        return {
+            "file": code and os.path.basename(code.co_filename),
+            "line": line,
+            "function": code and code.co_name,
+            "call": call,
+            "share": min(ns / self._ns, 1.0),
+            "ns": round(ns / self.steps),
+        }
 
 
 def _is_of_framework(call: Optional[str], is_innermost: bool) -> bool:
