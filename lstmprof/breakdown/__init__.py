@@ -348,7 +348,7 @@ def rows_of(
     """Return the rows of ``table`` for all runs; unknown values are None.
 
     Args:
-        top: number of rows per run; None, and the tables ``timings`` and ``ledger``, mean all rows.
+        top: most rows per run; None returns all. ``timings`` and ``ledger`` always return all rows.
     """
     if table == TIMINGS:
         return _timing_rows(breakdowns)

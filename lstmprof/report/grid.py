@@ -92,7 +92,7 @@ VALUES: Mapping[str, Value] = {
     "slowdown": Value(
         lambda _, slowdown: "" if slowdown is None else f"{slowdown:.2f}×",
         {"slowdown": lambda _, slowdown: slowdown},
-        "×: as long as the fastest comparable run",
+        "×: step time divided by that of the fastest comparable run",
     ),
     "samples/s": Value(
         lambda t, _: "" if t.samples_per_s is None else f"{count(t.samples_per_s)} /s",

@@ -169,7 +169,7 @@ def _memory(part: Part) -> Answer:
         return NOT_RECORDED, f"memory use is unknown; {record}"
     events = counted(part.allocations, "allocation or free", "allocations and frees")
     sums = "totals of allocated memory" if part.memory else "no totals of allocated memory"
-    return OK, f"{events}, {sums}" if part.allocations else f"{sums}, but no single allocations"
+    return OK, f"{events}, {sums}" if part.allocations else f"{sums}, but no individual allocations"
 
 
 _NO_GPU_WORK = "no GPU activity; nothing shows that the program used a GPU"

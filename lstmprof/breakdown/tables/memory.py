@@ -30,7 +30,7 @@ from lstmprof.events.schema import RANK, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN
 
 _NO_TOTAL = "the profile does not record the allocated total"
-_NO_CHANGE = "the profile has no single allocations"
+_NO_CHANGE = "the profile has no individual allocations"
 COLUMNS = (
     RANK,
     Column(
@@ -68,7 +68,7 @@ COLUMNS = (
         pa.int64(),
         "bytes",
         "allocated memory at the end minus allocated memory at the beginning",
-        "the profile has neither totals nor single allocations",
+        "the profile has neither totals nor individual allocations",
     ),
     Column("allocations", pa.int64(), "", "number of allocations", _NO_CHANGE),
     Column("allocated_bytes", pa.int64(), "bytes", "total size of the allocations", _NO_CHANGE),

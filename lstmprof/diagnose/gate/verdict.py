@@ -111,7 +111,7 @@ class Gate:
 
     @property
     def summary(self) -> tuple[str, ...]:
-        """Return the lines below the verdicts: runs without a pair, number of deciding pairs."""
+        """Return the lines below the verdicts: unpaired runs, and how many pairs decide."""
         if len(self.verdicts) < 2 and not self.only_base:
             return self.lines
         decided = sum(verdict.state == self.state for verdict in self.verdicts)

@@ -278,7 +278,7 @@ UPGRADE_KERAS = Remedy(
     cause="Keras runs its own loop over the time steps",
     fix="upgrade Keras, or use torch.nn.LSTM or jax.experimental.rnn.lstm",
     condition="The step runs Keras's own layers, recognised by their frames (PyTorch) or by their "
-    "scope (JAX on a GPU). No op runs a whole layer, and no option explains why",
+    "scope (JAX on a GPU). No op runs a whole layer, and no option of a layer rules one out",
     kinds=(*HOST, *WORK),
     frameworks=(*TORCH, *JAX),
     decide=own_loop,

@@ -385,7 +385,8 @@ OVERLAP_COMMUNICATION = Remedy(
     condition="Collectives run while nothing computes, although there is work that could run at "
     "the same time",
     kinds=(COLLECTIVE,),
-    saves="the time of the collectives, up to that of such work, without waits for other ranks",
+    saves="the time of the collectives without waits for other ranks, or the time of that other "
+    "work if it is shorter",
     decide=collectives,
     sources=(
         "https://docs.pytorch.org/docs/stable/notes/ddp.html",
