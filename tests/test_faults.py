@@ -88,7 +88,7 @@ def test_a_full_disk_is_one_line_and_the_run_before_is_whole(tmp_path: Path) -> 
         assert [len(run.events()) for run in runs_in(disk / "out")] == [40]
         ran = lstmprof("breakdown", large, LSTMPROF_CACHE=disk / "cache")  # which warns
         assert (ran.returncode, len(ran.stderr.splitlines())) == (0, 1), ran.stderr
-        assert f"{disk}/cache: cannot be written" in ran.stderr
+        assert f"{disk}/cache: is not used" in ran.stderr
         assert left(disk) == before
         (disk / "filling").write_bytes(b"x" * 150_000)
         page = ("report", disk / "out", "-o", disk / "r.html")
@@ -213,7 +213,7 @@ def test_a_signal_is_handed_on_to_a_script(how: signal.Signals, tmp_path: Path) 
         time.sleep(0.01)
     process.send_signal(how)
     said = process.communicate(timeout=300)[1].decode()
-    assert process.returncode == 128 + how, said
-    assert "did not write" in said
+    assert process.returncode == -how, said
+    assert ("did not write" in said) == (how == signal.SIGINT)  # the others end Python at once
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)

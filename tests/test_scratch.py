@@ -89,18 +89,13 @@ def test_two_namespaces_that_share_a_folder_do_not_sweep_each_other(tmp_path: Pa
     assert scratch.left_in(tmp_path, "p-") == [tmp_path / dead]  # and not the other one's
 
 
-def test_a_file_is_written_whole_or_not_at_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "page.html"
     scratch.write_file(path, b"one")
 
-    def full(*_: object) -> None:
+    with pytest.raises(OSError, match="No space"), scratch.writing(path) as out:
+        out.write(b"another")
         raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fdopen", full)
-    with pytest.raises(OSError, match="No space"):
-        scratch.write_file(path, b"another")
     assert [p.read_bytes() for p in path.parent.iterdir()] == [b"one"]
 
 

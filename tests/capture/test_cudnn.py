@@ -139,7 +139,7 @@ def test_a_capture_says_what_nvml_told_of_its_iterations(
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{stand_in}:{nvml.parent}")
     request = CaptureRequest("cudnn-direct", MEAN, **ASKED)
     facts = capture(request, tmp_path / "capture", lambda line: None).metadata
-    assert facts["timing_gpu_energy_j"] == 1.0  # read twice
+    assert facts["timing_gpu_energy_j"] is None  # of less than a second
     assert facts["gpu_sm_clock_mhz"] == 1980
     assert facts["gpu_memory_clock_mhz"] is None
     assert facts["gpu_temperature_c"] == 61

@@ -404,7 +404,7 @@ def test_the_forecast_is_of_the_first_fix_of_the_earlier_verdict() -> None:
     before = SimpleNamespace(step=Span(44e6, 45e6, 46e6), fixes=(fix,))
     after = SimpleNamespace(step=Span(33e6, 34e6, 35e6), fixes=())
     assert gained(before, after) == (  # type: ignore[arg-type]
-        "forecast: up to 12.0 ms less; gained: 11.0 ms (45.0 to 34.0 ms per step)"
+        "forecast: saves up to 12.0 ms; gained: 11.0 ms (45.0 to 34.0 ms per step)"
     )
     after.step = Span(30e6, 44e6, 60e6)
     assert gained(before, after).endswith("; the 95 % intervals overlap)")  # type: ignore[arg-type]

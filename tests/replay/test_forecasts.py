@@ -120,7 +120,7 @@ def test_what_recurs_is_counted_from_the_network(mode: str, layers: int, share: 
 def test_a_forecast_says_how_far_such_were_off() -> None:
     prediction = forecast(ONE_STEP, compiled)
     unmeasured = of_what_if("compiled", prediction, "compiled")
-    assert "unknown error" in unmeasured
+    assert "error of this forecast is unknown" in unmeasured
     measured = of_what_if("compiled", prediction, "compiled", Error(3, 0.21, 0.4))
     assert all(words in measured for words in ("3 tests", "21 %", "40 %"))
     assert "forecast" not in of_what_if("without casts", prediction)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from lstmprof.events.annotate.calls import Answers
-from lstmprof.events.annotate.stored_annotation import deciding_events
 from lstmprof.events.annotate.tally import COUNTED, Columns, Reading, Tally
 from lstmprof.events.intervals import Ints
 from lstmprof.events.processes import in_turn
@@ -104,6 +103,8 @@ def _of_stored(events: StoredEvents) -> tuple[Recorded, ...]:
 
     All are in memory if a rank has processes that ran one after the other.
     """
+    from lstmprof.events.annotate.stored_annotation import deciding_events  # imports the rules
+
     deciding = events.once(deciding_events)
     ranks = deciding.ranks()
     if any(len(in_turn(deciding, deciding.of_rank(rank))) > 1 for rank in ranks):

@@ -25,7 +25,10 @@ def test_both_passes_have_what_was_asked_for_and_what_ran(tmp_path: Path) -> Non
     assert (row["hidden"], row["batch"], row["dtype"]) == (256, 60, "float16")
     for prefix in ("", "backward_"):
         assert row[f"{prefix}algorithm"] == row[f"{prefix}algorithm_seen"] == "standard"
-        assert "persist_static: batch a multiple of 8" in row[f"{prefix}algorithm_unmet"]
+        assert (
+            "persist_static: use a batch size that is a multiple of 8"
+            in row[f"{prefix}algorithm_unmet"]
+        )
     assert row["rung"] == "combined inputs"
     assert row["next_rung"] == "persistent kernel"
 

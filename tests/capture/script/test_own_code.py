@@ -219,7 +219,7 @@ def test_a_gan_with_a_worker_and_accumulated_gradients_is_measured(tmp_path: Pat
     assert lines == [
         "lstmprof: a step ends with Adam (the last in turn), not with SGD; if that is wrong, "
         "name the function that runs one step with --step-function",
-        "lstmprof: 5 backward passes per step",
+        "lstmprof: the script runs 5 backward passes per step",
         "lstmprof: wrote traces/gan; next: lstmprof diagnose traces/gan",
     ]
     assert sum(line.startswith("gan   ") for line in ended.stderr.splitlines()) == 1
