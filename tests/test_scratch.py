@@ -93,9 +93,13 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "page.html"
     scratch.write_file(path, b"one")
 
-    with pytest.raises(OSError, match="No space"), scratch.writing(path) as out:
-        out.write(b"another")
-        raise OSError(28, "No space left on device")
+    def write_half() -> None:
+        with scratch.writing(path) as out:
+            out.write(b"another")
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        write_half()
     assert [p.read_bytes() for p in path.parent.iterdir()] == [b"one"]
 
 
