@@ -79,7 +79,7 @@ def may_be_cell(ops: Sequence[Op]) -> bool:
 
 
 def unit_of(ops: Sequence[Op], named: str | None = None) -> Network:
-    """What the ops of one cell say of one direction of one layer; ``named`` by ``layer_named``."""
+    """Return one direction of a layer by the ops of one cell; ``named`` is from ``layer_named``."""
     tanhs = [op for op in ops if op.sort == TANH]
     weights = [op.weight for op in ops if op.sort == PRODUCT]
     dtype = next((op.dtype for op in ops if op.sort == PRODUCT), None)

@@ -74,7 +74,7 @@ class Plan:
         return timing.Share(self.timed, None if self.alike else MOST_TIMING_NS).halves()
 
 
-#: What a training of a few steps leaves: these passes come first, and are its run if it ends soon.
+#: Passes that come first. A training that ends soon leaves their steps as its run.
 EARLY = Plan(warmup=1, timed=2, steps=3)
 #: Steps without which there is no run: one before the first border, and one to profile.
 LEAST = 1 + EARLY.warmup + EARLY.timed + 1

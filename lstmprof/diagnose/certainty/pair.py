@@ -32,9 +32,9 @@ SAME_SHARE = 0.1
 SAME_SHARE_OF_EXECUTOR = 0.4
 #: A count that differs by so much is worth a sentence.
 TELLING_COUNT = 1.5
-#: A length is known too roughly if the ends of its interval are so many times apart, as a length
-#: that may be off by a third. Chosen by hand.
-WIDE = 2.0
+#: A verdict on one run is at most "likely" if the ends of a 95 % interval are more than this many
+#: times apart. Chosen by hand.
+_ROUGH = 2.0
 #: Kinds of time that no recurrent layer makes.
 _BESIDE_LAYERS = (
     *(causes.INPUT, causes.SYNC, causes.COLLECTIVE, causes.COMPILE, causes.START),
@@ -169,7 +169,7 @@ def rough_lengths(finding: Finding) -> str:
         ("the step", whole.low_ns, whole.high_ns),
         (finding.kind, low_ns, high_ns),
     ):
-        if high > WIDE * max(low, 0.0):
+        if high > _ROUGH * max(low, 0.0):
             interval = f"{milliseconds(max(low, 0.0))} to {milliseconds(high)} ms"
             return f"{what} takes {interval} (95 % interval)"
     return ""

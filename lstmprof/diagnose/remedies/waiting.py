@@ -214,7 +214,7 @@ def computed_on_cpu(f: Finding) -> Match | None:
 
 
 def hidden_python(f: Finding) -> Match | None:
-    """Match a device that waits for Python of which no frame was recorded."""
+    """Match a device that waits for Python without recorded frames."""
     profile = f.slow
     if f.fast is not None or profile.device is None or profile.implementation:
         return None

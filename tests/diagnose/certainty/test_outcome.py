@@ -226,3 +226,12 @@ def test_the_longest_of_what_was_recorded_may_be_on_the_host(host_ms: float, lon
     told = alone(profile(*parts, device=0, lacks=(lack,), tables=tables))
     assert told.outcome.state == "unknown"
     assert longest in told.outcome.reason
+
+
+@pytest.mark.parametrize(("error", "level"), [(0.2, "measured"), (0.5, "likely")])
+def test_a_run_whose_step_is_known_roughly_has_a_likely_cause(error: float, level: str) -> None:
+    made = ran("lstm", error=error)
+    verdict = alone(made).verdict
+    assert verdict.state == "found"
+    assert verdict.certainty == level
+    assert bool(verdict.reasons) == (level == "likely")

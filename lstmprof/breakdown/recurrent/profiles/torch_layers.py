@@ -48,7 +48,7 @@ _VENDORS = {
     "aten::miopen_rnn": "MIOpen",
     "aten::mkldnn_rnn_layer": "oneDNN",
 }
-#: What a layer of ATen's own computes with.
+#: Ops with which ATen's own layers compute.
 _MATMULS = ("aten::addmm", "aten::mm", "addmm", "mm")
 _PACKED = "long int"
 #: What stands before the states among the inputs of a vendor's op: input, weights and more.
