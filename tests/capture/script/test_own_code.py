@@ -67,6 +67,8 @@ class Case:
     """A program, how it is run, and what is to be seen of it.
 
     ``kind`` is the bottleneck that its mistake makes, ``remedy`` the first one of that finding.
+    Where the mistake makes two bottlenecks of about one size, ``kind`` is both with a comma
+    between them: the machine decides which of them is larger.
     ``network`` is of its recurrent layer: cell, time steps, batch, inputs, hidden, layers and
     directions; None if TensorFlow runs its loop eagerly, which no recogniser sees. ``cause`` is
     what the verdict says, if it names a line of the program.
@@ -86,7 +88,9 @@ CASES = [
     Case(
         "torch_words", "torch", "sync", "ask for no value", ("lstm", 40, 20, 16, 16, 2, 1), 20, 10
     ),
-    Case("torch_lbfgs", "torch", "Python", "layer in one op", ("lstm", 19, 6, 1, 16, 2, 1)),
+    Case(
+        "torch_lbfgs", "torch", "Python,dispatch", "layer in one op", ("lstm", 19, 6, 1, 16, 2, 1)
+    ),
     Case(
         "torch_accumulation", "torch", "elementwise", "no anomaly mode", ("gru", 6, 4, 5, 16, 1, 2)
     ),
@@ -120,7 +124,8 @@ def test_the_steps_layers_and_mistake_of_a_program_are_seen(case: Case, tmp_path
     if case.cause:
         assert diagnosed(tmp_path, case.name)["verdict"]["cause"] == case.cause
     remedies = [remedy["name"] for remedy in first["remedies"]]
-    assert (first["kind"], next(iter(remedies), None)) == (case.kind, case.remedy)
+    assert first["kind"] in case.kind.split(",")
+    assert next(iter(remedies), None) == case.remedy
     table = ran(
         *(tmp_path, "breakdown", f"traces/{case.name}", "--table", "layers", "--format", "json")
     )
