@@ -178,7 +178,7 @@ def of_system(fault: OSError) -> LstmprofError:
 
 
 def next_step_of(fault: OSError, otherwise: str) -> str:
-    """Return the next step for a fault of the operating system, else ``otherwise``."""
+    """Return what to do about a fault of the operating system; by default ``otherwise``."""
     return _NEXT_STEPS.get(fault.errno or 0, otherwise)
 
 
@@ -191,7 +191,7 @@ def _has_folder() -> bool:
 
 
 def one_line(text: str) -> str:
-    """Return ``text`` without line breaks and control characters, against forged output.
+    """Return ``text`` without line breaks and control characters: it cannot imitate other output.
 
     Bytes that are not valid text, as in file names, become U+FFFD.
     """

@@ -348,7 +348,8 @@ def rows_of(
     """Return the rows of ``table`` for all runs; unknown values are None.
 
     Args:
-        top: most rows per run; None returns all. ``timings`` and ``ledger`` always return all rows.
+        top: maximum number of rows per run; None returns all. ``timings`` and ``ledger`` always
+            return all rows.
     """
     if table == TIMINGS:
         return _timing_rows(breakdowns)
@@ -363,10 +364,10 @@ def rows_of(
 def account_rows(
     breakdowns: Sequence[Breakdown], *, profiled: bool = False
 ) -> list[dict[str, Any]]:
-    """Return the mean step of each run, rank and device, with one row per part, in whole ns.
+    """Return the step of each run, rank and device, with one row per part, in whole ns.
 
-    The parts sum to the step. ``steps`` of a row is ``clean`` or ``profiled``; ``profiled_steps``
-    is the number of profiled steps behind the mean.
+    The parts sum to the step. ``steps`` of a row says which step this is: the ``clean`` step, or
+    the mean of the ``profiled`` steps. ``profiled_steps`` is their number.
     """
     return [
         {
@@ -420,7 +421,7 @@ def comparable(breakdowns: Sequence[Breakdown]) -> list[list[int]]:
 
 
 def compared(breakdowns: Sequence[Breakdown]) -> dict[int, float]:
-    """Return, by position of the breakdown, its step divided by the fastest comparable step.
+    """Return a dictionary: index of a breakdown → its step divided by the fastest comparable step.
 
     A run without a comparable run is omitted.
     """

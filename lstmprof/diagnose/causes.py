@@ -54,7 +54,7 @@ KINDS = {
     UNRECORDED: "unrecorded host time",
     COLLECTIVE: "communication between ranks",
     CTC: "the CTC loss",
-    QUEUE: "queued work that the device did not start",
+    QUEUE: "an idle device although work is queued",
     SLOWER: "the same calls, each taking longer",
     PROFILER: "profiler overhead",
     UNKNOWN: "time without a known cause",
@@ -114,7 +114,7 @@ RULES = (
         "a call that initialises the runtime or loads code; later steps do not have it",
     ),
     Rule(SLOWER, lambda c, run: c.slower, "as many calls as in the faster run, each taking longer"),
-    Rule(SYNC, lambda c, run: c.reading, "a loop that reads values one by one"),
+    Rule(SYNC, lambda c, run: c.reading, "a loop that reads single values (.item())"),
     Rule(SYNC, _part("sync"), "a blocking runtime call"),
     Rule(
         QUEUE,
@@ -171,7 +171,9 @@ RULES = (
         lambda c, run: c.part == "rnn" and c.family == "pointwise",
         "elementwise work of a recurrent layer",
     ),
-    Rule(GEMM, _part("rnn"), "a recurrent layer in one op, which is mostly matmuls"),
+    Rule(
+        GEMM, _part("rnn"), "a recurrent layer that runs as one op, which mostly computes matmuls"
+    ),
     Rule(COPY, _part(*_MOVES), "work that moves elements and keeps their values"),
     Rule(COLLECTIVE, _part("collective"), "work that moves data between ranks"),
     Rule(EMBEDDING, _part("embedding"), "rows looked up in a table, and their gradients"),

@@ -106,7 +106,8 @@ class Diagnosis:
     ``verdict``, the result. The ``delta_ns`` of all ``findings`` sum to the difference between the
     two steps; for a single run they sum to its step. ``warnings`` are reasons to doubt the times.
     ``roofline`` is the least time of the slow step; it is None if the work of the step or the peak
-    rates of the device are unknown. ``what_ifs`` are the replays that were requested.
+    rates of the device are unknown. ``what_ifs`` are the requested predictions of the step after
+    a change.
     """
 
     fast: StepProfile | None
@@ -134,7 +135,7 @@ class Diagnosis:
 
     @property
     def sentence(self) -> str:
-        """Return the verdict in one sentence, without certainty and fixes."""
+        """Return the verdict in one sentence, without the fixes and without how certain it is."""
         return self.verdict.sentence
 
     @property
@@ -247,7 +248,10 @@ class Diagnosis:
         }
 
     def waterfall(self) -> Table:
-        """Return the time of each kind in both steps as a ``Table``, empty for a single run."""
+        """Return a ``Table``: the time of each kind, such as matmul, in the steps of both runs.
+
+        The table is empty for a single run.
+        """
         rows = [{**asdict(part), "delta_ns": part.delta_ns} for part in self.differences]
         return Table("waterfall", pa.Table.from_pylist(rows, schema(WATERFALL)), WATERFALL)
 

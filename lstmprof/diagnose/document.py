@@ -34,7 +34,7 @@ class Certainty(_Record, frozen=True):
 class Count(_Record, frozen=True):
     """One count or length that is evidence for a finding, per step."""
 
-    quantity: Annotated[str, _is("name of the count, such as launches or median_kernel_ns")]
+    quantity: Annotated[str, _is("name of the number, such as launches or median_kernel_ns")]
     unit: Annotated[str, _is("unit; empty for a plain number")]
     fast: Annotated[float | None, _is("value in the fast step; null: unknown, or a single run")]
     slow: Annotated[float | None, _is("value in the slow step; null: unknown")]

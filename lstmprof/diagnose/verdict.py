@@ -161,7 +161,7 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        """Return the verdict in one sentence, without certainty and fixes."""
+        """Return the verdict in one sentence, without the fixes and without how certain it is."""
         if self.state == "none":
             differ = f"; {self.cause}" if self.cause else ""
             runs = " and ".join(in_prose(run) for run in (self.subject, self.baseline) if run)

@@ -34,10 +34,10 @@ _OF_FORMAT = {
         "run under torch.autograd.profiler.emit_nvtx",
     ),
     "rocprofv3": Advice(
-        "record with rocprofv3 --runtime-trace (before ROCm 7 with --output-format json)",
-        "record with rocprofv3 --runtime-trace (before ROCm 7 with --output-format json)",
+        "record with rocprofv3 --runtime-trace (before ROCm 7, add --output-format json)",
+        "record with rocprofv3 --runtime-trace (before ROCm 7, add --output-format json)",
         "run under torch.autograd.profiler.emit_nvtx and record with rocprofv3 --runtime-trace "
-        "(before ROCm 7 with --output-format json)",
+        "(before ROCm 7, add --output-format json)",
     ),
     "xplane": Advice(
         "add libcupti to LD_LIBRARY_PATH, allow profiling for all users "

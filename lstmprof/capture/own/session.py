@@ -197,7 +197,7 @@ class Session:
 
     @property
     def is_over(self) -> bool:
-        """Return whether the run was written, or no run will be written."""
+        """Return True if the run was written, or if none will be."""
         return self._passes is None
 
     @property
@@ -448,8 +448,9 @@ def write_in_child(folder: str, python: str) -> None:
 def show_verdict(place: str, python: str, since: Optional[str] = None) -> None:
     """Print the verdict of ``lstmprof diagnose`` on the run at ``place``, on stderr.
 
-    Print nothing if the diagnosis fails. A process of the interpreter ``python`` diagnoses the run.
-    The verdict ends with what the run gained since the earlier run ``since``, if that is given.
+    Print nothing if the diagnosis fails. ``lstmprof diagnose`` runs in a new process of the
+    interpreter ``python``. If an earlier run ``since`` is given, the verdict ends with the gain
+    since then.
     """
     encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
     with contextlib.suppress(OSError):

@@ -81,7 +81,7 @@ def lengths(fast: StepProfile, slow: StepProfile) -> tuple[int, int]:
 
 
 def waterfall(fast: StepProfile, slow: StepProfile) -> list[Difference]:
-    """Return the time of each kind in both steps, in the order of the findings.
+    """Return the time of each kind in the steps of both runs, in the order of the findings.
 
     The differences sum to the difference of the ``lengths``.
     """

@@ -49,7 +49,9 @@ class Pair(_Record, frozen=True):
     advice: Annotated[
         str | None, _is("how to get a decision; null: not inconclusive, or no advice")
     ]
-    why: Annotated[str | None, _is("diagnosis of the new run in one sentence; null unless fail")]
+    why: Annotated[
+        str | None, _is("diagnosis of the new run in one sentence; null if it did not fail")
+    ]
     implementation: Annotated[str | None, _is("implementation of the new run; null: unknown")]
     label: Annotated[str | None, _is("label of the new run; null: it has none")]
     workload: Annotated[str | None, _is("workload of the new run; null: unknown")]

@@ -87,9 +87,9 @@ FLOAT32 = Remedy(
 FLOAT32_NOT_BFLOAT16 = Remedy(
     name="float32 instead of bfloat16",
     cause="the LSTM computes in bfloat16 without oneDNN's op, as on CPUs without AVX-512",
-    fix="compute in float32 on this CPU: oneDNN has an LSTM op for it on every CPU",
-    condition="A CPU runs an LSTM of PyTorch in bfloat16, and no op of a library was recorded in "
-    "it. It has no projection, and its sequences are not packed",
+    fix="compute in float32 on this CPU: oneDNN has a float32 LSTM op on every CPU",
+    condition="A CPU runs an LSTM of PyTorch in bfloat16, and the profile shows no oneDNN op "
+    "inside the layer. The layer has no projection (proj_size), and its sequences are not packed",
     kinds=(*HOST, *WORK, COPY, CAST),
     frameworks=TORCH,
     saves="the layer, forward and backward",
@@ -107,7 +107,7 @@ FLOAT32_NOT_BFLOAT16 = Remedy(
 PROJECT_AFTERWARDS = Remedy(
     name="project afterwards",
     cause="proj_size keeps nn.LSTM from running as one op on a CPU",
-    fix="if your model may change, put nn.Linear after nn.LSTM (without projecting the state)",
+    fix="if you can change the model, put nn.Linear after nn.LSTM (without projecting the state)",
     condition="A CPU runs an LSTM of PyTorch with a projection, and no library's op was recorded "
     "in it",
     kinds=(*HOST, *WORK, COPY),
@@ -126,7 +126,7 @@ PROJECT_AFTERWARDS = Remedy(
 LSTM_ON_CPU = Remedy(
     name="LSTM on a CPU",
     cause="PyTorch has no CPU op for nn.GRU and nn.RNN: it runs their time steps op by op",
-    fix="use nn.LSTM if your model may change; for inference, ONNX Runtime or OpenVINO",
+    fix="use nn.LSTM if you can change the model; for inference, ONNX Runtime or OpenVINO",
     condition="A CPU runs a GRU or a plain RNN of PyTorch, and no library's op was recorded in it",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,

@@ -260,7 +260,7 @@ FUSE_ELEMENTWISE = Remedy(
     decide=unfused,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.compile.html",),
     example=Example(
-        of="drawn by the tests' simulator: 12 elementwise ops in a row",
+        of="a simulated program: 12 elementwise ops in a row",
         seen="12 elementwise kernels per step, none of them compiled",
     ),
 )

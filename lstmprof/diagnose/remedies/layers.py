@@ -275,7 +275,7 @@ FLATTEN_PARAMETERS = Remedy(
         "https://github.com/pytorch/pytorch/issues/3751",
     ),
     example=Example(
-        of="drawn by the tests' simulator: nn.LSTM on cuDNN with eight weights apart",
+        of="a simulated program: nn.LSTM on cuDNN with eight weights apart",
         seen="aten::_cudnn_rnn copies weights 8 times per step",
     ),
 )
@@ -293,7 +293,7 @@ FLATTEN_ONCE = Remedy(
     ),
     sources=("https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/rnn.py",),
     example=Example(
-        of="drawn by the tests' simulator: flatten_parameters() in every forward pass",
+        of="a simulated program: flatten_parameters() in every forward pass",
         seen="weights are copied 8 times per step",
     ),
 )

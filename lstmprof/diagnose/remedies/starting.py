@@ -114,7 +114,7 @@ PROFILE_LATER = Remedy(
     decide=starts,
     sources=tuple(_ON_LOADING.values()),
     example=Example(
-        of="drawn by the tests' simulator: the first kernel launched in the profiled steps",
+        of="a simulated program: the first kernel launched in the profiled steps",
         seen="the first cudaLaunchKernel took 5.005 ms, later calls 4.0 µs",
     ),
 )

@@ -253,7 +253,7 @@ COMPUTE_ON_THE_DEVICE = Remedy(
         "https://docs.jax.dev/en/latest/async_dispatch.html",
     ),
     example=Example(
-        of="drawn by the tests' simulator: random numbers drawn on the CPU in each step",
+        of="a simulated program: random numbers drawn on the CPU in each step",
         seen="aten::normal_ computes on the CPU once per step",
     ),
 )
@@ -268,7 +268,7 @@ RECORD_FRAMES = Remedy(
     decide=hidden_python,
     sources=("https://docs.pytorch.org/docs/stable/profiler.html",),
     example=Example(
-        of="drawn by the tests' simulator: a step that sleeps before its kernels",
+        of="a simulated program: a step that sleeps before its kernels",
         seen="the profile has no Python frames",
     ),
 )
@@ -283,7 +283,7 @@ ASK_FOR_NO_VALUE = Remedy(
     decide=values_read,
     sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
     example=Example(
-        of="drawn by the tests' simulator: .item() in each of 20 time steps",
+        of="a simulated program: .item() in each of 20 time steps",
         seen="aten::item runs 20 times per step",
     ),
 )
@@ -326,7 +326,7 @@ PIN_MEMORY = Remedy(
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#use-pinned-memory-buffers",
     ),
     example=Example(
-        of="drawn by the tests' simulator: a batch copied from pageable memory",
+        of="a simulated program: a batch copied from pageable memory",
         seen="copies of pageable memory take 0.200 ms per step",
     ),
 )
@@ -367,11 +367,11 @@ EVEN_OUT_THE_RANKS = Remedy(
     cause="ranks wait for a late rank",
     fix="speed up what the late rank does, or give all ranks the same amount of work",
     condition="In the collectives that all ranks have in common, one rank arrives last and the "
-    "others wait for it; or another rank is late from step to step",
+    "others wait for it. It is the same rank in every step, or a different one in each step",
     kinds=tuple(causes.KINDS),
     of_several=True,
     first=True,
-    saves="what the others wait for it",
+    saves="the time that the other ranks wait for the late rank",
     decide=late_rank,
     sources=(
         "https://docs.pytorch.org/docs/stable/distributed.html",

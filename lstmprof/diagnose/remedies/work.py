@@ -196,9 +196,9 @@ SPARSE_GRADIENT = Remedy(
     name="sparse gradient",
     cause="the gradient and the optimizer go over all rows of an embedding table for a few of them",
     fix="use nn.Embedding(…, sparse=True) with SparseAdam, which skips the other rows, or SGD",
-    condition="The step runs aten::embedding_dense_backward. At most a quarter of the table's rows "
-    "are looked up per step, by the recorded shapes, and no matmul reads a tensor of the table's "
-    "shape",
+    condition="The step runs aten::embedding_dense_backward. The recorded shapes show that a step "
+    "looks up at most a quarter of the embedding's rows. No matmul reads a tensor of the "
+    "embedding's shape, so no output layer shares the weights",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     saves="the ops over the whole table, except the share of the rows that are looked up",
@@ -239,7 +239,7 @@ CAST_ONCE = Remedy(
     "capture: layers run cell by cell, with eight or more casts to half precision per step",
     kinds=(CAST,),
     frameworks=TORCH,
-    saves="the time of all casts, except those of one time step",
+    saves="the time of all casts, minus the casts of one time step, which remain",
     decide=casts_each_time_step,
     sources=(
         "https://docs.pytorch.org/docs/stable/amp.html",

@@ -9,7 +9,7 @@ shapes["head"] = ($hidden, $classes)
 keys = jax.random.split(jax.random.key(0), len(shapes))
 parameters = {n: 0.05 * jax.random.normal(k, s) for (n, s), k in zip(shapes.items(), keys)}
 
-def network(parameters, inputs):  # (time, batch, features); under jax.jit, with its gradient
+def network(parameters, inputs):  # (time, batch, features); call it in a jitted step
     def cell(state, x):
         h, c = state
         gates = x @ parameters["w"] + h @ parameters["u"] + parameters["b"]
