@@ -14,20 +14,36 @@ operators are linked to that: the one that NumPy has loaded already. What the us
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import sys
-from typing import Any, Dict, Iterator
+from typing import Any, Dict, Iterator, Optional
 
 import numpy as np
 
 from lstmprof.capture.worker.loops import _cpu, _symbolic
-from lstmprof.capture.worker.loops._openblas import linker_flags
 from lstmprof.errors import CaptureError
 from lstmprof.runs.directory import cache_folder
 
 #: read once, when Theano is imported
 FLAGS = "THEANO_FLAGS"
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
+
+
+def linker_flags(packages: str) -> Optional[str]:
+    """What links to the OpenBLAS of the NumPy in the folder ``packages``; None where none can.
+
+    The library is the one that NumPy has loaded, so that both share its threads. Since 1.22 its
+    functions have other names (``sgemm_64_``) and 64-bit sizes, which no other code expects.
+    """
+    place = os.path.join(packages, "numpy.libs")
+    if set(" ,") & set(place):  # such a flag is cut in two there
+        return None
+    for path in sorted(glob.glob(os.path.join(glob.escape(place), "libopenblas*.so"))):
+        name = os.path.basename(path)[len("lib") : -len(".so")]
+        if not name.startswith("openblas64"):
+            return "-L{} -l{}".format(place, name)
+    return None
 
 
 def _imported() -> Any:
