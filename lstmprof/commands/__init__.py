@@ -5,6 +5,7 @@ that `lstmprof --help` imports no command.
 """
 
 VERBS = {
+    "demo": "Diagnose two sample runs, to show what an answer looks like.",
     "list": "List the implementations, workloads and environments that capture can run.",
     "capture": "Time and profile LSTM implementations, each in its own process.",
     "run": "Run a training script unchanged, and profile a few of its steps.",

@@ -9,6 +9,7 @@ knows.
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 import time
@@ -60,3 +61,19 @@ class Readings(List[Reading]):
         header = {"schemaVersion": 1, "baseTimeNanoseconds": base_ns + since_epoch_ns}
         with open(path, "w", encoding="utf-8") as file:
             json.dump(dict(header, traceEvents=events), file)
+
+
+def linker_flags(packages: str) -> Optional[str]:
+    """What links to the OpenBLAS of the NumPy in the folder ``packages``; None where none can.
+
+    The library is the one that NumPy has loaded, so that both share its threads. Since 1.22 its
+    functions have other names (``sgemm_64_``) and 64-bit sizes, which no other code expects.
+    """
+    place = os.path.join(packages, "numpy.libs")
+    if set(" ,") & set(place):  # such a flag is cut in two there
+        return None
+    for path in sorted(glob.glob(os.path.join(glob.escape(place), "libopenblas*.so"))):
+        name = os.path.basename(path)[len("lib") : -len(".so")]
+        if not name.startswith("openblas64"):
+            return "-L{} -l{}".format(place, name)
+    return None

@@ -14,10 +14,9 @@ operators are linked to that: the one that NumPy has loaded already. What the us
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
 import sys
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Dict, Iterator
 
 import numpy as np
 
@@ -30,28 +29,12 @@ FLAGS = "THEANO_FLAGS"
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 
-def linker_flags(packages: str) -> Optional[str]:
-    """What links to the OpenBLAS of the NumPy in the folder ``packages``; None where none can.
-
-    The library is the one that NumPy has loaded, so that both share its threads. Since 1.22 its
-    functions have other names (``sgemm_64_``) and 64-bit sizes, which no other code expects.
-    """
-    place = os.path.join(packages, "numpy.libs")
-    if set(" ,") & set(place):  # such a flag is cut in two there
-        return None
-    for path in sorted(glob.glob(os.path.join(glob.escape(place), "libopenblas*.so"))):
-        name = os.path.basename(path)[len("lib") : -len(".so")]
-        if not name.startswith("openblas64"):
-            return "-L{} -l{}".format(place, name)
-    return None
-
-
 def _imported() -> Any:
     """Theano, imported with flags that are this process's alone."""
     given = os.environ.get(FLAGS)
     folder = os.path.abspath(str(cache_folder() / "theano"))
     flags = ["device=cpu", "floatX=float32", "base_compiledir=" + folder]
-    blas = linker_flags(os.path.dirname(os.path.dirname(np.__file__)))
+    blas = _cpu.linker_flags(os.path.dirname(os.path.dirname(np.__file__)))
     flags += ["blas.ldflags=" + blas] if blas else []
     os.environ[FLAGS] = ",".join(flags + ([given] if given else []))
     try:
