@@ -27,86 +27,60 @@ LEAST_LOST = 0.1
 _UNTOLD = "an older lstmprof wrote the run, or the machine does not report this value"
 
 COLUMNS = (
-    Column("iterations", pa.int64(), "", "number of timed iterations after warm-up"),
-    Column(
+    Column.integer("iterations", "number of timed iterations after warm-up"),
+    Column.real(
         "step_ns",
-        pa.float64(),
-        "ns",
         "the clean step: the time of a step if nothing disturbs it; typical_ns if no step was "
         "profiled",
     ),
-    Column("step_low_ns", pa.float64(), "ns", "low end of the 95 % interval of step_ns", _FEW),
-    Column("step_high_ns", pa.float64(), "ns", "high end of the 95 % interval of step_ns", _FEW),
-    Column(
+    Column.real("step_low_ns", "low end of the 95 % interval of step_ns", _FEW),
+    Column.real("step_high_ns", "high end of the 95 % interval of step_ns", _FEW),
+    Column.real(
         "lost_ns",
-        pa.float64(),
-        "ns",
         "time by which the median iteration exceeds the clean step: other "
         "processes, waiting threads and noise",
         "the median iteration is not longer",
     ),
-    Column(
+    Column.real(
         "cpu_share",
-        pa.float64(),
-        "share",
         "share of the time in which the thread that runs the steps did not wait for a CPU",
         f"{_UNTOLD}, or the capture has several threads or a device",
     ),
-    Column(
-        "preemptions",
-        pa.float64(),
-        "",
-        "number of involuntary context switches per iteration",
-        _UNTOLD,
-    ),
-    Column("typical_ns", pa.float64(), "ns", "10th percentile of the iterations' wall times"),
-    Column("median_ns", pa.float64(), "ns", "median of the iterations' wall times"),
-    Column("mean_ns", pa.float64(), "ns", "mean of the iterations' wall times"),
-    Column(
+    Column.real("preemptions", "number of involuntary context switches per iteration", _UNTOLD),
+    Column.real("typical_ns", "10th percentile of the iterations' wall times"),
+    Column.real("median_ns", "median of the iterations' wall times"),
+    Column.real("mean_ns", "mean of the iterations' wall times"),
+    Column.real(
         "std_ns",
-        pa.float64(),
-        "ns",
         "sample standard deviation of the wall times (n − 1)",
         "there is only one iteration",
     ),
-    Column("p95_ns", pa.int64(), "ns", "95th percentile of the wall times, nearest rank"),
-    Column(
-        "samples_per_s",
-        pa.float64(),
-        "1/s",
-        "sequences per second: batch divided by step_ns",
-        "the workload is unknown",
+    Column.integer("p95_ns", "95th percentile of the wall times, nearest rank"),
+    Column.real(
+        "samples_per_s", "sequences per second: batch divided by step_ns", "the workload is unknown"
     ),
-    Column(
+    Column.real(
         "words_per_s",
-        pa.float64(),
-        "1/s",
         "tokens per second: batch × time steps divided by step_ns",
         "the workload reads no tokens",
     ),
-    Column(
+    Column.integer(
         "compile_ns",
-        pa.int64(),
-        "ns",
         "length of the first step of the process, which includes compilation",
         "the run is not a capture",
     ),
-    Column(
+    Column.real(
         "inflation_share",
-        pa.float64(),
-        "share",
         "median profiled step divided by the median iteration, minus 1",
         "no step was profiled",
     ),
-    Column("cpu_energy_j", pa.float64(), "J", _ENERGY % "RAPL", "RAPL cannot be read"),
-    Column(
+    Column.real("cpu_energy_j", _ENERGY % "RAPL", "RAPL cannot be read"),
+    Column.real(
         "gpu_energy_j",
-        pa.float64(),
-        "J",
         _ENERGY % "NVML",
         "NVML cannot be read, MIG divides the GPU, or the iterations took less than 1 s",
     ),
-    Column("rounds", pa.int64(), "", "number of processes that ran the iterations"),
+    Column.integer("rounds", "number of processes that ran the iterations"),
     Column("warnings", pa.list_(pa.string()), "", "reasons to doubt the times, each with a remedy"),
 )
 

@@ -36,45 +36,28 @@ COLUMNS = (
     RANK,
     DEVICE,
     STEP,
-    Column(
-        "stream", pa.int64(), "", "number of the device's stream", "the profile does not record it"
+    Column.integer("stream", "number of the device's stream", "the profile does not record it"),
+    Column.text("name", "name of the kernel"),
+    Column.integer("collective", "number of the collective, the same on all of its ranks", _ALONE),
+    Column.integer("start_ns", "start of the kernel, by the clock of its rank"),
+    Column.integer("dur_ns", "duration of the kernel"),
+    Column.integer(
+        "overlapped_ns", "part of dur_ns in which a computing kernel also ran on the device"
     ),
-    Column("name", pa.string(), "", "name of the kernel"),
-    Column(
-        "collective",
-        pa.int64(),
-        "",
-        "number of the collective, the same on all of its ranks",
-        _ALONE,
-    ),
-    Column("start_ns", pa.int64(), "ns", "start of the kernel, by the clock of its rank"),
-    Column("dur_ns", pa.int64(), "ns", "duration of the kernel"),
-    Column(
-        "overlapped_ns",
-        pa.int64(),
-        "ns",
-        "part of dur_ns in which a computing kernel also ran on the device",
-    ),
-    Column(
+    Column.integer(
         "waits_ns",
-        pa.int64(),
-        "ns",
         "wait for the last rank: dur_ns minus the duration of the shortest kernel of the "
         "collective",
         _ALONE,
     ),
-    Column(
+    Column.integer(
         "last_rank",
-        pa.int64(),
-        "",
         "rank that arrived last: the rank of the shortest kernel",
         f"{_ALONE}; it names no rank",
     ),
-    Column("last_device", pa.int64(), "", "device that arrived last", _ALONE),
-    Column(
+    Column.integer("last_device", "device that arrived last", _ALONE),
+    Column.integer(
         "skew_ns",
-        pa.int64(),
-        "ns",
         "time between the first and the last end of the collective over all ranks, after "
         "aligning their clocks",
         _ALONE,

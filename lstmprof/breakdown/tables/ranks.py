@@ -30,72 +30,45 @@ _SILENT = "the rank has no collectives"
 COLUMNS = (
     RANK,
     DEVICE,
-    Column(
-        "steps", pa.int64(), "", "number of profiled steps; 1 if the profile has no step markers"
-    ),
-    Column("step_ns", pa.float64(), "ns", "mean length of a step"),
-    Column("longest_step_ns", pa.int64(), "ns", "length of the longest step"),
-    Column("busy_ns", pa.float64(), "ns", "busy time per mean step, including collectives"),
-    Column(
+    Column.integer("steps", "number of profiled steps; 1 if the profile has no step markers"),
+    Column.real("step_ns", "mean length of a step"),
+    Column.integer("longest_step_ns", "length of the longest step"),
+    Column.real("busy_ns", "busy time per mean step, including collectives"),
+    Column.real(
         "waits_for_host_ns",
-        pa.float64(),
-        "ns",
         "time per mean step in which a device waited for its host",
         "the work ran on the host (CPU)",
     ),
-    Column("work_ns", pa.float64(), "ns", "busy time per mean step, without collectives"),
-    Column(
+    Column.real("work_ns", "busy time per mean step, without collectives"),
+    Column.real(
         "imbalance_share",
-        pa.float64(),
-        "share",
         "work_ns divided by the mean over all ranks and devices, minus 1",
         "there is no other rank or device, or none does any work",
     ),
-    Column("collective_ns", pa.float64(), "ns", "time per mean step in which a collective ran"),
-    Column(
-        "exposed_ns",
-        pa.float64(),
-        "ns",
-        "part of collective_ns in which nothing else ran on the device",
-    ),
-    Column(
+    Column.real("collective_ns", "time per mean step in which a collective ran"),
+    Column.real("exposed_ns", "part of collective_ns in which nothing else ran on the device"),
+    Column.real(
         "overlapped_share",
-        pa.float64(),
-        "share",
         "share of the time in collectives during which a computing kernel also ran",
         _SILENT,
     ),
-    Column(
+    Column.real(
         "waits_ns",
-        pa.float64(),
-        "ns",
         "time per mean step in which the device waited for other ranks in collectives",
         _ALONE,
     ),
-    Column(
+    Column.integer(
         "waits_for_rank",
-        pa.int64(),
-        "",
         "rank that the device waited for the longest",
         f"it waited for no rank; {_ALONE}",
     ),
-    Column(
-        "waits_for_device",
-        pa.int64(),
-        "",
-        "device of waits_for_rank",
-        f"it waited for no rank; {_ALONE}",
+    Column.integer(
+        "waits_for_device", "device of waits_for_rank", f"it waited for no rank; {_ALONE}"
     ),
-    Column(
-        "last_in", pa.int64(), "", "number of collectives in which the device arrived last", _ALONE
-    ),
-    Column(
-        "collectives", pa.int64(), "", "number of collectives shared with all other ranks", _ALONE
-    ),
-    Column(
+    Column.integer("last_in", "number of collectives in which the device arrived last", _ALONE),
+    Column.integer("collectives", "number of collectives shared with all other ranks", _ALONE),
+    Column.real(
         "late_ns",
-        pa.float64(),
-        "ns",
         "mean time per step for which another rank waited for this device in collectives",
         _ALONE,
     ),
