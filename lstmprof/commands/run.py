@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from lstmprof.capture.request import FRAMEWORKS_OWN, PROFILERS
-from lstmprof.capture.script.request import GO_ON, STOP, THEN, ScriptRequest
+from lstmprof.capture.request import FRAMEWORKS_OWN, GO_ON, PROFILERS, STOP, THEN, ScriptRequest
 from lstmprof.commands import completion, options
 from lstmprof.errors import UsageError, command_line
 

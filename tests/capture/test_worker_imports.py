@@ -26,7 +26,6 @@ FILES = [
     PACKAGE / "capture" / "implementation_file.py",
     *sorted((PACKAGE / "capture" / "worker").rglob("*.py")),
     *(PACKAGE / "capture" / "own" / name for name in ("__init__.py", "session.py", "passes.py")),
-    PACKAGE / "capture" / "own" / "frameworks.py",
     PACKAGE / "runs" / "directory.py",
     PACKAGE / "scratch.py",
     *(

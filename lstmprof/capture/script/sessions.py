@@ -8,14 +8,12 @@ import os
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional
 
-from lstmprof.capture.own.frameworks import framework_of, profiler_of
 from lstmprof.capture.own.passes import Passes
 from lstmprof.capture.own.session import Session, plan_of
 from lstmprof.capture.own.watch import Watch
-from lstmprof.capture.request import NSYS, RESULT
+from lstmprof.capture.request import NSYS, RESULT, ScriptRequest
 from lstmprof.capture.script.ranks import Rank
-from lstmprof.capture.script.request import ScriptRequest
-from lstmprof.capture.worker.profilers.nsys import NsysProfiler
+from lstmprof.capture.worker.profilers import NsysProfiler, framework_of, profiler_of
 
 
 def session_of(

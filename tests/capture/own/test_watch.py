@@ -16,7 +16,8 @@ from capture.own.fake_profiler import FakeProfiler
 from in_process import lstmprof
 
 import lstmprof as lp
-from lstmprof.capture.own import session as own_session, watch as own_watch, writing
+from lstmprof.capture import captured_run
+from lstmprof.capture.own import session as own_session, watch as own_watch
 from lstmprof.capture.own.passes import Plan
 from lstmprof.capture.own.watch import LEAST_STEPS, SLOW_WINDOWS, Watch
 from lstmprof.capture.worker import profiling
@@ -50,7 +51,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.setattr(own_watch, "profiler_of", lambda framework: FakeProfiler())
     monkeypatch.setattr(profiling, "THROWAWAY_NS", 0)
     monkeypatch.setattr(
-        own_session, "write_in_child", lambda folder, _: writing.written(Path(folder))
+        own_session, "write_in_child", lambda folder, _: captured_run.written(Path(folder))
     )
     return made
 
