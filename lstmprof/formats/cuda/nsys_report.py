@@ -15,7 +15,7 @@ from lstmprof.errors import ForeignFileError, ProfileError
 from lstmprof.events import Profile
 from lstmprof.formats.cuda import nsys
 from lstmprof.formats.raw_file import OpenFile, RawFile
-from lstmprof.scratch import temporary_folder
+from lstmprof.host.scratch import temporary_folder
 
 NAMES = (".nsys-rep", ".qdrep")
 _BY_HAND = "run nsys export --type sqlite on a machine that has nsys, and give the .sqlite file"
