@@ -97,7 +97,7 @@ def export(folder: Path, place: str = ".") -> None:
         CaptureError: nothing was recorded, or a tool of Nsight Systems fails.
     """
     # imported here: it needs what reads profiles, which a machine that only captures may lack
-    from lstmprof.formats.cuda.nsys_report import export_command
+    from lstmprof.formats.cuda.nsys import export_command
 
     report = folder / f"{REPORT}.nsys-rep"
     stream = folder / f"{REPORT}.qdstrm"

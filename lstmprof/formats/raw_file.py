@@ -81,15 +81,11 @@ class OpenFile:
 
 @dataclass(frozen=True)
 class RawFile:
-    """A raw profile, unpacked: ``given`` is its bytes or the file that has them.
-
-    A profile of many files has no bytes, but a ``folder``.
-    """
+    """A raw profile, unpacked: ``given`` is its bytes or the file that has them."""
 
     path: Path | str  # where the user finds it: a file, an archive's member, a URL
     given: bytes | OpenFile
     packed_bytes: int | None = None  # of the gzip that it was in
-    folder: Path | None = None
 
     @property
     def length(self) -> int:
