@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from lstmprof.errors import PERMISSIONS, ProfileError
-from lstmprof.scratch import made_temporary_folder, remove, room_in, temporary_folder
+from lstmprof.host.scratch import made_temporary_folder, remove, room_in, temporary_folder
 
 GZIP_MAGIC = b"\x1f\x8b"
 #: The most that is read into memory; the largest traces that Perfetto still opens are half of it.

@@ -21,7 +21,7 @@ from lstmprof.capture import nsys
 from lstmprof.capture.request import LIFELINE, NSYS, ScriptRequest
 from lstmprof.capture.script import main
 from lstmprof.errors import CaptureError, LstmprofError, UsageError
-from lstmprof.scratch import made_temporary_folder, remove, temporary_folder
+from lstmprof.host.scratch import made_temporary_folder, remove, temporary_folder
 
 Report = Callable[[str], None]
 

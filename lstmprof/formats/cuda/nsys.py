@@ -33,7 +33,7 @@ from lstmprof.formats.cuda.database_tables import UNKNOWN, Database, Ints
 from lstmprof.formats.cuda.events import Batch, CudaEvents, constant, natural, positive
 from lstmprof.formats.cuda.nsys_events import devices_of, events_of, whole_graphs
 from lstmprof.formats.raw_file import OpenFile, RawFile
-from lstmprof.scratch import temporary_folder
+from lstmprof.host.scratch import temporary_folder
 
 _METRICS, _METRIC_NAMES = "GPU_METRICS", "TARGET_INFO_GPU_METRICS"
 _METRIC_COLUMNS = ("timestamp", "typeId", "metricId", "value")
