@@ -332,7 +332,7 @@ def gates_apart(f: Finding) -> Match | None:
     XLA calls each op of the loop from a table (thunks), which takes longer than a small op itself.
     """
     profile = f.slow
-    rows = [row for row in profile.rows("layers") if row["rung"] == SEPARATE_PRODUCTS]
+    rows = [row for row in profile.rows("layers") if row.get("rung") == SEPARATE_PRODUCTS]
     if profile.runs_on != "cpu" or not rows or 2 * f.slow_ns < profile.length_ns:
         return None
     steps = sum((row["time_steps"] or 0) * (row["calls"] or 0) for row in rows) / profile.steps
@@ -428,8 +428,7 @@ LAYER_IN_ONE_OP = Remedy(
 LAYER_OUTSIDE_COMPILED_CODE = Remedy(
     name="layer outside compiled code",
     cause="torch.compile or torch.export unrolls the recurrent layer into single time steps",
-    fix="run the layer as nn.LSTM or nn.GRU outside compiled code (torch.compiler.disable), and "
-    "leave torch._dynamo.config.allow_rnn off",
+    fix="run nn.LSTM or nn.GRU outside compiled code: torch.compiler.disable, without allow_rnn",
     condition="One call of compiled code runs eight or more matmuls of a state with the weights of "
     "all gates. Shapes must be recorded. On a CPU only an LSTM in float32 or bfloat16 counts",
     kinds=(*HOST, *WORK),
@@ -526,8 +525,7 @@ GATES_TOGETHER = Remedy(
 UNROLL_THE_LOOP = Remedy(
     name="unroll the loop",
     cause="XLA runs a loop with tiny kernels: the GPU waits between them",
-    fix="give lax.scan an unroll (unroll=4): a larger loop body has fewer gaps; or run so small a "
-    "network on a CPU",
+    fix="give lax.scan a larger body (unroll=4), or run so small a network on a CPU",
     condition="The GPU waits for launches (see above), and ops of a loop of XLA run eight or more "
     "times per step",
     kinds=HOST,

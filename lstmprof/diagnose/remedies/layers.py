@@ -226,7 +226,7 @@ def in_bfloat16_off_cudnn(f: Finding) -> Match | None:
     rows = [
         row
         for row in f.slow.rows("layers")
-        if (row["form"], row["library"], row["dtype"]) == (LAYER_OP, "ATen", "bfloat16")
+        if (row["form"], row["library"], row.get("dtype")) == (LAYER_OP, "ATen", "bfloat16")
     ]
     if f.slow.device is None or not rows:
         return None
@@ -323,8 +323,7 @@ FLATTEN_ONCE = Remedy(
 CAST_WEIGHTS_ONCE = Remedy(
     name="cast the layer's weights once",
     cause="autocast casts the weights of the layer on every call",
-    fix="keep the layer's weights in float16 (layer.half(), float32 copies in the optimizer), or "
-    "run the layer outside autocast in float32",
+    fix="keep the layer's weights in float16 (layer.half()), or run the layer outside autocast",
     condition="Each call of a cuDNN or MIOpen layer runs four or more casts inside its op. "
     "Autocast casts to float16 there, even if it casts to bfloat16 elsewhere",
     kinds=(CAST, COPY, MEMORY, LAUNCH, DISPATCH),
@@ -343,8 +342,7 @@ CAST_WEIGHTS_ONCE = Remedy(
 BFLOAT16_ON_CUDNN = Remedy(
     name="bfloat16 on cuDNN",
     cause="the layer computes in bfloat16, for which this version has no layer op",
-    fix="compute the layer in float16 or float32, or upgrade to cuDNN 9.13 or later and a PyTorch "
-    "that uses it (NVIDIA GPUs)",
+    fix="compute the layer in float16 or float32, or upgrade cuDNN to 9.13 (NVIDIA GPUs)",
     condition="A GPU runs a recurrent layer of PyTorch in bfloat16, and no op of cuDNN or MIOpen "
     "was recorded in it",
     kinds=(*HOST, *WORK, COPY),
