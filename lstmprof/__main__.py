@@ -32,7 +32,7 @@ def main() -> None:
     """Run the command line; exit 0 well, 1 failure, 2 usage, 128 and the number of a signal."""
     try:
         signals = _Signals()
-        from lstmprof import process
+        from lstmprof.host import process
 
         process.be_quick()
         sys.setswitchinterval(_TURN_S)
@@ -158,7 +158,7 @@ class _Signals:
 
     def _uncaught(self, *error: Any) -> None:
         """What a library prints because of a signal is no news."""
-        from lstmprof import streams
+        from lstmprof.host import streams
 
         if not self.number:
             with streams.guarded():

@@ -15,9 +15,10 @@ from typing import Any
 
 import click
 
-from lstmprof import __version__, streams
+from lstmprof import __version__
 from lstmprof.commands import VERBS
 from lstmprof.errors import CacheWarning, LstmprofError, of_system, one_line, unknown_name
+from lstmprof.host import streams
 
 _INTERRUPTED = "interrupted; no partial output was left"
 

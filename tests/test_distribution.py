@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from lstmprof.capture.environments import environment
+from lstmprof.errors import CaptureError
+from lstmprof.runs.directory import cache_folder
+
 pytest.importorskip("hatchling", reason="the build backend hatchling is not installed")
 
 ROOT = Path(__file__).resolve().parents[1]
 #: What comes of working in a clone.
 MADE = ("__pycache__", ".hypothesis")
-SAMPLE = "torch-nn-lstm"
+SAMPLE, SLOW = "torch-nn-lstm", "torch-lstmcell-basic"
 
 
 @dataclass(frozen=True)
@@ -97,10 +103,13 @@ def test_the_tests_of_the_sdist_run_in_it(built: Built) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_wheel_holds_the_package_and_nothing_else(built: Built) -> None:
+def test_the_wheel_holds_the_package_and_two_samples(built: Built) -> None:
     with zipfile.ZipFile(built.wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
-    assert names == _files(ROOT / "lstmprof")
+    samples = {name for name in names if name.startswith("lstmprof/samples/")}
+    assert names - samples == _files(ROOT / "lstmprof")
+    copied = {f"traces/{name.removeprefix('lstmprof/samples/')}" for name in samples}
+    assert copied == _files(ROOT / "traces" / SAMPLE) | _files(ROOT / "traces" / SLOW)
     for name in ("page.html", "page.css", "page.js"):
         assert f"lstmprof/report/page/{name}" in names
 
@@ -128,3 +137,32 @@ def test_the_wheel_draws_a_report(built: Built, tmp_path: Path) -> None:
     page = built.installed / "lstmprof" / "report" / "page"
     assert (page / "page.css").read_text("utf-8") in text
     assert 'id="timeline-canvas"' in text
+
+
+def test_the_wheel_and_its_dependencies_alone_answer(built: Built, tmp_path: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    needed = [requirement.partition(";")[0].strip() for requirement in project["dependencies"]]
+    try:
+        python = environment(needed, cache_folder() / "environments").made()
+    except CaptureError as fault:
+        pytest.skip(str(fault))
+
+    def answer(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(python), "-P", "-m", "lstmprof", *arguments],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(built.installed)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    samples = built.installed / "lstmprof" / "samples"
+    demo = answer("demo")
+    assert (demo.returncode, demo.stderr) == (0, "")
+    assert "a loop of 20 cells per step (baseline: 1 aten::lstm call)" in demo.stdout
+    (place,) = re.findall(r"^The two samples are in (.*)\. To look further:$", demo.stdout, re.M)
+    assert Path(place) == samples
+    alone = answer("diagnose", str(samples / SLOW))
+    assert (alone.returncode, alone.stderr) == (0, "")
+    assert "torch.nn.LSTM" in alone.stdout

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from lstmprof import scratch
 from lstmprof.errors import RunError
+from lstmprof.host import scratch
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 
-MAKE = "from lstmprof import scratch; print(scratch.own_prefix({!r}), end='')"
+MAKE = "from lstmprof.host import scratch; print(scratch.own_prefix({!r}), end='')"
 
 
 def of_a_dead_process(prefix: str) -> str:
@@ -80,7 +80,7 @@ def test_two_namespaces_that_share_a_folder_do_not_sweep_each_other(tmp_path: Pa
     for name in (own, dead):
         (tmp_path / name).mkdir()
     code = (
-        "from pathlib import Path; from lstmprof import scratch;"
+        "from pathlib import Path; from lstmprof.host import scratch;"
         f"folder = Path({str(tmp_path)!r}); (folder / (scratch.own_prefix('p-') + 'x')).mkdir();"
         "print(scratch.left_in(folder, 'p-'))"
     )

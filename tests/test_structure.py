@@ -18,8 +18,8 @@ from lstmprof.report.charts import CHARTS
 PACKAGE = Path(lstmprof.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 STAGES = (  # noqa: SIM905 - the order, as one reads it
-    "errors process scratch numbers names workloads implementations events formats runs capture "
-    "breakdown export replay diagnose report api streams commands cli"
+    "errors host numbers names workloads implementations events formats runs capture "
+    "breakdown export replay diagnose report api commands cli"
 ).split()
 
 

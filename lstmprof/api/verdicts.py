@@ -34,25 +34,20 @@ _NAME, _LINE = 32, 100
 #: When a column about the baseline is null.
 _SINGLE = "the run was not compared"
 VERDICTS = (
-    Column("subject", pa.string(), "", "name of the run"),
-    Column("baseline", pa.string(), "", "name of the run that it is compared with", _SINGLE),
-    Column("step_ns", pa.float64(), "ns", "clean step of the run"),
-    Column("baseline_ns", pa.int64(), "ns", "clean step of the baseline", _SINGLE),
-    Column("ratio", pa.float64(), "", "step_ns divided by baseline_ns", _SINGLE),
-    Column("bottleneck", pa.string(), "", "kind of time that adds most", "no cause is identified"),
-    Column(
-        "bottleneck_ns",
-        pa.int64(),
-        "ns",
-        "time of the bottleneck: what it adds, or takes of a single step",
+    Column.text("subject", "name of the run"),
+    Column.text("baseline", "name of the run that it is compared with", _SINGLE),
+    Column.real("step_ns", "clean step of the run"),
+    Column.integer("baseline_ns", "clean step of the baseline", _SINGLE),
+    Column.real("ratio", "step_ns divided by baseline_ns", _SINGLE),
+    Column.text("bottleneck", "kind of time that adds most", "no cause is identified"),
+    Column.integer(
+        "bottleneck_ns", "time of the bottleneck: what it adds, or takes of a single step"
     ),
-    Column("cause", pa.string(), "", "what in the code takes the time", "it is unknown"),
-    Column("fix", pa.string(), "", "what to change first", "no fix fits"),
-    Column(
-        "saves_ns", pa.int64(), "ns", "time per step that the fix saves, at most", "it is unknown"
-    ),
-    Column("certainty", pa.string(), "", "certainty of the cause: measured, likely or unknown"),
-    Column("sentence", pa.string(), "", "the verdict in one sentence"),
+    Column.text("cause", "what in the code takes the time", "it is unknown"),
+    Column.text("fix", "what to change first", "no fix fits"),
+    Column.integer("saves_ns", "time per step that the fix saves, at most", "it is unknown"),
+    Column.text("certainty", "certainty of the cause: measured, likely or unknown"),
+    Column.text("sentence", "the verdict in one sentence"),
 )
 
 

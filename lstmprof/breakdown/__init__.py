@@ -44,10 +44,8 @@ __all__ = ["TABLES", "Breakdown", "break_down"]
 CLEAN, PROFILED = names.STEPS
 #: The table of statistics of the timed iterations.
 TIMINGS = "timings"
-_SLOWDOWN = Column(
+_SLOWDOWN = Column.real(
     "slowdown",
-    pa.float64(),
-    "",
     "step_ns divided by step_ns of the fastest comparable run",
     "no other run can be compared with the run",
 )

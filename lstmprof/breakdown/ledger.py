@@ -37,14 +37,11 @@ COLUMNS = (
     RANK,
     STEP,
     DEVICE,
-    Column("state", pa.string(), "", "busy (something ran) or idle"),
-    Column(
-        "part",
-        pa.string(),
-        "",
-        "category of busy time, such as gemm, or cause of idle time, such as dispatch",
+    Column.text("state", "busy (something ran) or idle"),
+    Column.text(
+        "part", "category of busy time, such as gemm, or cause of idle time, such as dispatch"
     ),
-    Column("ns", pa.int64(), "ns", "time of the step in this part"),
+    Column.integer("ns", "time of the step in this part"),
 )
 SCHEMA = schema(COLUMNS)
 #: Columns of the events that it is made from.

@@ -30,11 +30,11 @@ from lstmprof.breakdown.tables.database import literally, quoted, reading
 from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.events.counters import SCHEMA as COUNTERS
 from lstmprof.events.schema import SCHEMA, schema
+from lstmprof.host.scratch import temporary_folder
 from lstmprof.numbers import UNKNOWN
 from lstmprof.runs.fields import ITERATIONS, SAMPLES
 from lstmprof.runs.metadata import facts_table
 from lstmprof.runs.run import Run
-from lstmprof.scratch import temporary_folder
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

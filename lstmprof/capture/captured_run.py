@@ -1,9 +1,16 @@
-"""The run that the rounds of a capture make: one table of all events, one of all iterations."""
+"""Write the run of finished rounds: one table of all events, one of all iterations.
+
+``python -m lstmprof.capture.captured_run FOLDER`` writes the run of a session of ``lp.profile`` or
+``lstmprof run`` from its result.json and profile. If that fails, it prints one line on stderr and
+exits with status 1.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,19 +22,22 @@ import pyarrow.compute as pc
 
 from lstmprof import formats
 from lstmprof.capture.op_inputs import with_inputs
-from lstmprof.capture.samples import samples_of, sampling_facts
+from lstmprof.capture.request import RESULT
 from lstmprof.capture.supervisor import CaptureResult
-from lstmprof.errors import CaptureError
+from lstmprof.capture.worker.profiling import compressed
+from lstmprof.errors import CaptureError, LstmprofError
 from lstmprof.events import Profile
-from lstmprof.events.annotate import CAPTURED, annotated
+from lstmprof.events.annotate import CAPTURED, OWN_CODE, annotated
+from lstmprof.events.annotate.sampled_stacks import WAITING, place_of, within_step
 from lstmprof.events.annotate.steps import windows, with_steps
 from lstmprof.events.processes import Process, joined
 from lstmprof.events.table import EventTable
 from lstmprof.formats import sources
+from lstmprof.formats.stacks import read_stacks
 from lstmprof.runs.directory import new_run
 from lstmprof.runs.ingest import described
 from lstmprof.runs.metadata import run_info
-from lstmprof.runs.run import TIMINGS_SCHEMA, Run, open_run, write_tables
+from lstmprof.runs.run import SAMPLES_SCHEMA, TIMINGS_SCHEMA, Run, open_run, write_tables
 
 #: Lists of run.json with an entry a profiled step.
 PER_STEP = (
@@ -229,3 +239,94 @@ def _timings(rounds: Sequence[CaptureResult]) -> pa.Table:
     iteration = pa.array(range(whole.num_rows), pa.int64())
     place = TIMINGS_SCHEMA.get_field_index("iteration")
     return whole.set_column(place, TIMINGS_SCHEMA.field("iteration"), iteration)
+
+
+def samples_of(rounds: Sequence[CaptureResult]) -> pa.Table | None:
+    """The rows of samples.parquet; None where no round was sampled.
+
+    Raises:
+        ProfileError: the file of a sampler cannot be read.
+    """
+    sampled = [(number, r) for number, r in enumerate(rounds) if r.samples is not None]
+    rows = [row for number, result in sampled for row in _rows(number, result)]
+    return pa.Table.from_pylist(rows, schema=SAMPLES_SCHEMA) if sampled else None
+
+
+def _rows(number: int, result: CaptureResult) -> list[dict[str, Any]]:
+    """Return the stacks of one round within its steps, each with its part of the ledger."""
+    assert result.samples is not None
+    framework = str(result.metadata["framework"])
+    rows = []
+    for stack in read_stacks(result.samples):
+        frames = within_step(stack.frames)
+        if frames is None or not frames:
+            continue
+        place = place_of(frames, framework)
+        rows.append(
+            {
+                "round": number,
+                "thread": stack.thread,
+                "part": place.part,
+                "rule": place.rule,
+                "line": place.line,
+                "count": stack.count,
+                "frames": list(frames),
+            }
+        )
+    return rows
+
+
+def sampling_facts(
+    rounds: Sequence[CaptureResult], samples: pa.Table | None
+) -> list[dict[str, Any]] | None:
+    """What run.json says of the sampled pass of each round; None where none was asked for."""
+    passes = [result.metadata.get("sampling") for result in rounds]
+    if not any(passes):
+        return None
+    counts: dict[int, int] = {}
+    for row in samples.select(["round", "part", "count"]).to_pylist() if samples else ():
+        if row["part"] != WAITING:
+            counts[row["round"]] = counts.get(row["round"], 0) + row["count"]
+    return [
+        {**(facts or {}), "samples": counts.get(number, 0) if samples else None}
+        for number, facts in enumerate(passes)
+    ]
+
+
+def written(folder: Path) -> Run:
+    """The run of the session that worked in ``folder``, or of the ranks that left parts in it.
+
+    Raises:
+        ProfileError: the profile cannot be read.
+        RunError: the run is there already and is not to be replaced, or cannot be written.
+    """
+    folders = [path.parent for path in folder.glob(f"rank-*/{RESULT}")] or [folder]
+    results = [json.loads((part / RESULT).read_text(encoding="utf-8")) for part in folders]
+    parts = {result.get("rank"): part for part, result in zip(folders, results, strict=True)}
+    measured = {}
+    for result in sorted(results, key=lambda result: int(result.get("rank", 0))):
+        files = [parts[result.get("rank")] / name for name in result["profiles"]]
+        measured[result.get("rank")] = CaptureResult(
+            result["metadata"],
+            result["timings"],
+            tuple(f if f.suffix == ".gz" else Path(compressed(str(f), f"{f}.gz")) for f in files),
+            result["pid"],
+            shapes=Path(result["shapes"]) if result["shapes"] else None,
+        )
+    place, force = Path(results[0]["place"]), bool(results[0]["force"])
+    return write_captured(
+        place.name,
+        list(measured.values()),
+        place.parent,
+        force=force,
+        source=OWN_CODE,
+        ranks=list(measured) if len(measured) > 1 else (),
+    )
+
+
+if __name__ == "__main__":
+    try:
+        written(Path(sys.argv[1]))
+    except LstmprofError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(1)

@@ -1,7 +1,7 @@
 """An implementation in a file of the user's: ``--impl mymodel.py:build``.
 
 Nothing of it runs here. What must be known before a worker starts, which framework trains it and
-whether the function is there, is read from its text; ``worker.files`` loads it.
+whether the function is there, is read from its text; ``worker.users_file`` loads it.
 
 Keeps to the standard library and Python 3.7, because capture workers import it.
 """

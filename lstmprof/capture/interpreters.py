@@ -1,24 +1,28 @@
 """Which interpreter runs an implementation: the one given, this one, or that of an environment.
 
-Nothing is installed here: an environment says where its interpreter is or will be.
+It also says which implementations this machine can run (``here``). Nothing is installed here: an
+environment says where its interpreter is or will be.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.metadata
+import importlib.util
 import re
 import shutil
 import sys
 from collections.abc import Sequence
 
 from lstmprof.capture import eras
-from lstmprof.capture.environments import Environment, environment_for
+from lstmprof.capture.environments import Environment, environment_for, python_at
 from lstmprof.capture.eras import Era
-from lstmprof.capture.pythons import python_at
-from lstmprof.errors import LstmprofError, UsageError
+from lstmprof.capture.worker.host import cuda_devices
+from lstmprof.errors import CaptureError, LstmprofError, UsageError
 from lstmprof.implementations import Implementation, version_numbers
 
+APART = "needs its own environment, which lstmprof capture installs"
 #: Libraries by the names under which they are imported, whose packages are called otherwise.
 _PACKAGES = {"haiku": "dm-haiku"}
 #: From 2.4 to 2.15 a version of Keras is the one of TensorFlow of the same number.
@@ -162,3 +166,41 @@ def _installed(package: str) -> str | None:
 def _names(package: str) -> tuple[str, str]:
     """TensorFlow without its GPU part has a name of its own."""
     return package, f"{package}-cpu"
+
+
+def here(row: Implementation) -> str:
+    """``yes`` where this machine can run ``row``, if apart from this interpreter; else why not."""
+    lacking = lacks(row)
+    if row.era and lacking == APART:
+        return in_era(row.era)
+    return lacking or "yes"
+
+
+def lacks(row: Implementation) -> str | None:
+    """Why ``row`` does not run in this interpreter; None where it does."""
+    if "cpu" in row.refusals() and not cuda_devices():
+        return "needs a GPU"
+    needed = [row.framework, *([row.library] if row.library else [])]
+    missing = [name for name in needed if not _can_be_imported(name)]
+    if missing and row.era:
+        return APART
+    return f"{missing[0]} is not installed" if missing else None
+
+
+def in_era(name: str) -> str:
+    """Whether the environment that the row names is there, or can be made."""
+    try:
+        environment = environment_for((), name)
+    except LstmprofError as fault:
+        return str(fault.fault)
+    return "yes, in its own environment" if environment.is_made else "yes, after installation"
+
+
+def _can_be_imported(name: str) -> bool:
+    if name != "cudnn":
+        return importlib.util.find_spec(name) is not None
+    from lstmprof.implementations.cudnn._runtime import CUDNN, loaded
+
+    with contextlib.suppress(CaptureError):
+        return bool(loaded(*CUDNN))
+    return False

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lstmprof.capture.request import RESULT
-from lstmprof.capture.worker.profilers.nsys import RANGE
+from lstmprof.capture.worker.profilers import NSYS_RANGE
 from lstmprof.capture.worker.profiling import DOMAIN, compressed
 from lstmprof.errors import CaptureError
 
@@ -56,7 +56,11 @@ def around(command: Sequence[str], folder: Path) -> list[str]:
     return [
         *(found(), "profile", "--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none"),
         "--wait=primary",  # and not for what the process leaves behind
-        *("--capture-range=nvtx", f"--nvtx-capture={RANGE}@{DOMAIN}", "--capture-range-end=stop"),
+        *(
+            "--capture-range=nvtx",
+            f"--nvtx-capture={NSYS_RANGE}@{DOMAIN}",
+            "--capture-range-end=stop",
+        ),
         # the range's name is no registered string
         *("--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0", "--force-overwrite=true"),
         *(f"--output={folder / REPORT}", *command),
@@ -93,7 +97,7 @@ def export(folder: Path, place: str = ".") -> None:
         CaptureError: nothing was recorded, or a tool of Nsight Systems fails.
     """
     # imported here: it needs what reads profiles, which a machine that only captures may lack
-    from lstmprof.formats.cuda.nsys_report import export_command
+    from lstmprof.formats.cuda.nsys import export_command
 
     report = folder / f"{REPORT}.nsys-rep"
     stream = folder / f"{REPORT}.qdstrm"

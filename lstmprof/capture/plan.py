@@ -22,7 +22,7 @@ from lstmprof.capture.implementation_file import (
     is_file,
 )
 from lstmprof.capture.interpreters import Interpreter, Wish, interpreters
-from lstmprof.capture.kept import KeptRounds
+from lstmprof.capture.kept_rounds import KeptRounds
 from lstmprof.capture.request import CaptureRequest, refusal, run_name
 from lstmprof.capture.worker.host import cuda_devices
 from lstmprof.errors import LstmprofError, UsageError, unknown_name

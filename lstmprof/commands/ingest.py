@@ -12,7 +12,7 @@ import click
 
 from lstmprof.commands import completion, options
 from lstmprof.errors import UsageError
-from lstmprof.streams import write_over
+from lstmprof.host.streams import write_over
 
 if TYPE_CHECKING:
     from lstmprof.runs.ingest import Ingested

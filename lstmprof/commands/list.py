@@ -12,7 +12,7 @@ import click
 
 from lstmprof.capture import eras
 from lstmprof.capture.eras import Era
-from lstmprof.capture.here import here, in_era
+from lstmprof.capture.interpreters import here, in_era
 from lstmprof.capture.templates import TEMPLATES, template_text
 from lstmprof.commands import completion, options, terminal
 from lstmprof.errors import UsageError

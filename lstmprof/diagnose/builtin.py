@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 from lstmprof import __version__, implementations
 from lstmprof.breakdown import Breakdown, break_down
-from lstmprof.capture.here import lacks
-from lstmprof.capture.interpreters import Interpreter, Wish, interpreters
+from lstmprof.capture.interpreters import Interpreter, Wish, interpreters, lacks
 from lstmprof.capture.request import CaptureRequest, refusal, run_name
 from lstmprof.capture.rounds import capture_run
 from lstmprof.capture.worker import host

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lstmprof.breakdown.now_and_then import Rare
-from lstmprof.breakdown.spans import Span
+from lstmprof.breakdown.slot_times import Span
 from lstmprof.diagnose import causes, settings
 from lstmprof.diagnose.certainty import Level, Outcome, State, of_finding
 from lstmprof.diagnose.certainty.pair import (

@@ -48,20 +48,13 @@ ALLOCATOR = Column(
 )
 #: The columns of counters.parquet.
 COLUMNS = (
-    Column(
-        "time_ns",
-        pa.int64(),
-        "ns",
-        "time from which the counter had the value, in ns since base_ns of run.json",
+    Column.integer(
+        "time_ns", "time from which the counter had the value, in ns since base_ns of run.json"
     ),
     RANK,
-    Column("pid", pa.int64(), "", "id of the host process", "the profile does not record it"),
-    Column(
-        "device",
-        pa.int64(),
-        "",
-        "number of the device",
-        "the counter belongs to the host or to no device",
+    Column.integer("pid", "id of the host process", "the profile does not record it"),
+    Column.integer(
+        "device", "number of the device", "the counter belongs to the host or to no device"
     ),
     Column(
         "name",
@@ -71,7 +64,7 @@ COLUMNS = (
         "the size of a single allocation (negative for a free)",
     ),
     Column("unit", _TEXT, "", "unit of the value", "the profile does not record it"),
-    Column("value", pa.float64(), "", "the value", "the profile has no number"),
+    Column.real("value", "the value", "the profile has no number"),
     ALLOCATOR,
 )
 SCHEMA = schema(COLUMNS).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})

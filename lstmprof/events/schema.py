@@ -62,12 +62,22 @@ PHASES = ("input", "forward", "loss", "backward", "optimizer")
 PROGRAM = "program"
 
 
+#: Ending of a column's name → its unit.
+_UNITS = {
+    "bytes_per_s": "bytes/s",
+    **dict.fromkeys(("per_s", "per_second"), "1/s"),
+    **{unit: unit for unit in ("ns", "bytes", "share")},
+    "j": "J",
+}
+
+
 @dataclass(frozen=True)
 class Column:
     """One column of a table: name, type, unit, meaning, and when a value is null.
 
     ``null_when`` is empty if the column is never null. ``derived`` is True for a column of the
-    events table that is computed from other columns.
+    events table that is computed from other columns. ``integer``, ``real``, ``text`` and ``flag``
+    make a column whose unit is stated by the ending of its name.
     """
 
     name: str
@@ -76,6 +86,34 @@ class Column:
     meaning: str
     null_when: str = ""
     derived: bool = False
+
+    @classmethod
+    def of_type(
+        cls, type_: pa.DataType, name: str, meaning: str, null_when: str = "", derived: bool = False
+    ) -> Column:
+        """Return a column of ``type_``; its unit is stated by the ending of its name."""
+        endings = (unit for end, unit in _UNITS.items() if f"_{name}".endswith(f"_{end}"))
+        return cls(name, type_, next(endings, ""), meaning, null_when, derived)
+
+    @classmethod
+    def integer(cls, name: str, meaning: str, null_when: str = "") -> Column:
+        """Return a column of integers."""
+        return cls.of_type(pa.int64(), name, meaning, null_when)
+
+    @classmethod
+    def real(cls, name: str, meaning: str, null_when: str = "") -> Column:
+        """Return a column of floats."""
+        return cls.of_type(pa.float64(), name, meaning, null_when)
+
+    @classmethod
+    def text(cls, name: str, meaning: str, null_when: str = "") -> Column:
+        """Return a column of strings."""
+        return cls.of_type(pa.string(), name, meaning, null_when)
+
+    @classmethod
+    def flag(cls, name: str, meaning: str, null_when: str = "") -> Column:
+        """Return a column of booleans."""
+        return cls.of_type(pa.bool_(), name, meaning, null_when)
 
 
 def schema(columns: Sequence[Column]) -> pa.Schema:
@@ -86,13 +124,11 @@ def schema(columns: Sequence[Column]) -> pa.Schema:
 #: When a column about a device is null, in several result tables.
 NO_ACTIVITIES = "the rank has no device activities"
 #: Columns that many result tables have.
-RANK = Column("rank", pa.int64(), "", "rank of the distributed job", "the profile names no rank")
-DEVICE = Column("device", pa.int64(), "", "number of the device", "the work ran on the host (CPU)")
-STEP = Column("step", pa.int64(), "", "number of the step", "the profile has no step markers")
-PER_STEP = Column(
+RANK = Column.integer("rank", "rank of the distributed job", "the profile names no rank")
+DEVICE = Column.integer("device", "number of the device", "the work ran on the host (CPU)")
+STEP = Column.integer("step", "number of the step", "the profile has no step markers")
+PER_STEP = Column.real(
     "per_step",
-    pa.float64(),
-    "",
     "mean number per step, counting only what ran in a step or was launched in one",
     "the profile has no step markers",
 )
@@ -101,59 +137,56 @@ _INT, _TEXT = pa.int64(), pa.dictionary(pa.int32(), pa.string())
 _ABSENT = "it does not apply, or the profile does not record it"
 
 
+def _always(name: str, type_: pa.DataType, meaning: str) -> Column:
+    return Column.of_type(type_, name, meaning)
+
+
+def _recorded(name: str, type_: pa.DataType, meaning: str, absent: str = _ABSENT) -> Column:
+    return Column.of_type(type_, name, meaning, absent)
+
+
 def _derived(name: str, type_: pa.DataType, meaning: str) -> Column:
-    return Column(name, type_, "", meaning, _ABSENT, derived=True)
+    return Column.of_type(type_, name, meaning, _ABSENT, derived=True)
 
 
 #: The columns of the events table.
 COLUMNS = (
-    Column("event_id", _INT, "", "row number, unique in the run"),
-    Column("kind", _TEXT, "", "kind of event: " + ", ".join(KINDS)),
-    Column("name", _TEXT, "", "name, as the profiler wrote it"),
-    Column("start_ns", _INT, "ns", "start, in ns since base_ns of run.json"),
-    Column("dur_ns", _INT, "ns", "duration, 0 or more"),
-    Column("rank", _INT, "", "rank of the distributed job", _ABSENT),
-    Column("pid", _INT, "", "id of the host process", _ABSENT),
-    Column("tid", _INT, "", "id of the host thread; null for activities of a device", _ABSENT),
-    Column("device", _INT, "", "number of the device; null for events of the host", _ABSENT),
-    Column("stream", _INT, "", "number of the device's stream", _ABSENT),
-    Column(
-        "correlation_id", _INT, "", "number that a runtime call and its activities share", _ABSENT
+    _always("event_id", _INT, "row number, unique in the run"),
+    _always("kind", _TEXT, "kind of event: " + ", ".join(KINDS)),
+    _always("name", _TEXT, "name, as the profiler wrote it"),
+    _always("start_ns", _INT, "start, in ns since base_ns of run.json"),
+    _always("dur_ns", _INT, "duration, 0 or more"),
+    _recorded("rank", _INT, "rank of the distributed job"),
+    _recorded("pid", _INT, "id of the host process"),
+    _recorded("tid", _INT, "id of the host thread; null for activities of a device"),
+    _recorded("device", _INT, "number of the device; null for events of the host"),
+    _recorded("stream", _INT, "number of the device's stream"),
+    _recorded("correlation_id", _INT, "number that a runtime call and its activities share"),
+    _recorded("external_id", _INT, "the profiler's number of the op, as written"),
+    _recorded("graph_node_id", _INT, "node of the CUDA graph that replayed the activity"),
+    _recorded(
+        "op_name", _TEXT, "name of the framework op that an activity records (XPlane: tf_op)"
     ),
-    Column("external_id", _INT, "", "the profiler's number of the op, as written", _ABSENT),
-    Column("graph_node_id", _INT, "", "node of the CUDA graph that replayed the activity", _ABSENT),
-    Column(
-        "op_name",
-        _TEXT,
-        "",
-        "name of the framework op that an activity records (XPlane: tf_op)",
-        _ABSENT,
-    ),
-    Column("shapes", _TEXT, "", "shapes of the op's inputs, JSON", _ABSENT),
-    Column("dtypes", _TEXT, "", "element types of the op's inputs, JSON", _ABSENT),
-    Column("bytes", _INT, "bytes", "size of the copy", _ABSENT),
-    Column(
+    _recorded("shapes", _TEXT, "shapes of the op's inputs, JSON"),
+    _recorded("dtypes", _TEXT, "element types of the op's inputs, JSON"),
+    _recorded("bytes", _INT, "size of the copy"),
+    _recorded(
         "launch_config",
         _TEXT,
-        "",
         "launch of a kernel, JSON: grid (blocks) and block (threads) by x, y, z; "
         "registers per thread; shared_bytes per block, dynamic_shared_bytes of "
         "these; estimated_occupancy, theoretical_occupancy (shares)",
         f"{_ABSENT}, or an older lstmprof wrote the run: ingest the profile again",
     ),
-    Column(
+    _recorded(
         "sequence_number",
         _INT,
-        "",
         "number of the autograd node that the op creates (forward) or runs (backward)",
-        _ABSENT,
     ),
-    Column(
+    _recorded(
         "forward_thread",
         _INT,
-        "",
         "for a backward op, the profiler's number of the thread of its forward op",
-        _ABSENT,
     ),
     _derived(
         "parent_id",

@@ -25,7 +25,7 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.narrow import narrowed, with_own_texts
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import NONE, EventTable, cast, parquet_writer
-from lstmprof.scratch import made_temporary_folder, remove, room_in
+from lstmprof.host.scratch import made_temporary_folder, remove, room_in
 
 _TYPES = {field.name: field.type for field in SCHEMA}
 #: Columns of texts, which lie on disk as places among ``Texts``.

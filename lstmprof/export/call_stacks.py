@@ -22,8 +22,8 @@ from lstmprof.events.groups import Forest, own_time
 from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, EventTable
+from lstmprof.host.scratch import check_file, write_file
 from lstmprof.names import STACKS
-from lstmprof.scratch import check_file, write_file
 
 #: The node that is around all others, of no stack.
 ROOT = 0

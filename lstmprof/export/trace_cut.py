@@ -37,8 +37,8 @@ from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.formats.kineto.event_fields import COUNTER, INSTANT, PROFILER_SPAN, interval
 from lstmprof.formats.raw_file import GZIP_MAGIC, last_border
+from lstmprof.host.scratch import writing
 from lstmprof.numbers import listed
-from lstmprof.scratch import writing
 
 _LINKS = ("launch_id", "op_id", "parent_id", "forward_id")
 #: Columns of the events that it is told from.

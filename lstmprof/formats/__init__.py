@@ -34,10 +34,7 @@ FORMATS = (
     "xplane",
     "rocpd",
     "cuda.nvprof",
-    "cuda.nsys",
-    "cuda.parquet",
-    "cuda.nvprof_csv",
-    "cuda.nsys_report",  # by its name: the one whose content is its maker's alone
+    "cuda.nsys",  # last: it also takes reports of Nsight Systems, by their name
 )
 
 

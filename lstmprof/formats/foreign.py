@@ -14,8 +14,7 @@ from lstmprof.formats.raw_file import RawFile, is_tar
 
 _NOT_YET = (
     "lstmprof reads JSON of torch.profiler, TensorFlow, ONNX Runtime, MXNet and rocprofv3; XPlane;"
-    " Perfetto; SQLite of Nsight Systems, nvprof and rocprofv3; Parquet of Nsight Systems; CSV of"
-    " nvprof"
+    " Perfetto; SQLite of Nsight Systems, nvprof and rocprofv3"
 )
 _RECORD = "give a torch.profiler JSON, an .xplane.pb or an Nsight Systems SQLite export"
 
@@ -35,7 +34,7 @@ _MAGIC: tuple[tuple[bytes, str, str], ...] = (
     (
         b"PAR1",
         "is a Parquet file",
-        "give the folder that nsys export --type parquetdir wrote, or a torch.profiler JSON",
+        "give a profile, such as a torch.profiler JSON or the output of nsys export --type sqlite",
     ),
 )
 _ROCPROF = (
@@ -93,9 +92,7 @@ def refusal(raw: RawFile) -> ForeignFileError:
         )
     if b"NVPROF is profiling process" in raw.content[: 2**16]:
         return ForeignFileError(
-            raw.path,
-            "is nvprof's text summary, not a trace",
-            "record with nvprof -o FILE, or with --print-gpu-trace --print-api-trace --csv",
+            raw.path, "is text that nvprof printed, not a profile", "record with nvprof -o FILE"
         )
     head = raw.content[:256].decode("utf-8", errors="replace").rstrip("\ufffd")
     start = head.strip()[:24]

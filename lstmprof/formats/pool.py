@@ -22,7 +22,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import IO, Any, ParamSpec, TypeVar
 
-from lstmprof import process
+from lstmprof.host import process
 
 _Given = ParamSpec("_Given")
 _Made = TypeVar("_Made")

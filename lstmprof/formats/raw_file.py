@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from lstmprof.errors import PERMISSIONS, ProfileError
-from lstmprof.scratch import made_temporary_folder, remove, room_in, temporary_folder
+from lstmprof.host.scratch import made_temporary_folder, remove, room_in, temporary_folder
 
 GZIP_MAGIC = b"\x1f\x8b"
 #: The most that is read into memory; the largest traces that Perfetto still opens are half of it.
@@ -81,15 +81,11 @@ class OpenFile:
 
 @dataclass(frozen=True)
 class RawFile:
-    """A raw profile, unpacked: ``given`` is its bytes or the file that has them.
-
-    A profile of many files has no bytes, but a ``folder``.
-    """
+    """A raw profile, unpacked: ``given`` is its bytes or the file that has them."""
 
     path: Path | str  # where the user finds it: a file, an archive's member, a URL
     given: bytes | OpenFile
     packed_bytes: int | None = None  # of the gzip that it was in
-    folder: Path | None = None
 
     @property
     def length(self) -> int:

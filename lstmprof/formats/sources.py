@@ -3,7 +3,7 @@
 ::
 
     a file ───────────────────────────▶ one file
-    a folder, a tar archive ──────────▶ its files, in groups; Parquet tables of nsys are one
+    a folder, a tar archive ──────────▶ its files, in groups
     a URL (fsspec: s3, gs, http …) ───▶ as what it points to
 
 Files of one folder are ranks of one job where their names differ in digits alone
@@ -15,7 +15,6 @@ In a folder names say what is tried, and only the content what it is.
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,7 +40,6 @@ from lstmprof.events.schema import COLUMNS
 from lstmprof.events.spool import Chunks, Spool
 from lstmprof.events.table import events_table
 from lstmprof.formats import raw_file, rows
-from lstmprof.formats.cuda.parquet import is_table
 from lstmprof.formats.raw_file import Member, RawFile
 
 #: What profiles are called; a file given by itself may have any name.
@@ -123,8 +121,7 @@ def groups(word: Path | str) -> list[list[Source]]:
         return _of_file(_local(path), _head(path))
     listed, locked = _listed(path)
     every = [f for f in listed if _may_be_profile(f.relative_to(path).as_posix())]
-    of_tables = dict.fromkeys(f.parent for f in listed if is_table(f))
-    if not every and not of_tables:
+    if not every:
         if locked:
             raise _permission_denied(locked[0])
         raise ProfileError(path, "has no run and no profile in it", _GIVE)
@@ -132,7 +129,7 @@ def groups(word: Path | str) -> list[list[Source]]:
     heads = {str(f): raw_file.unpacked_head(_head(f)) for f in files}
     archives = [f for f in files if raw_file.is_tar(heads[str(f)])]
     alone = [_local(f) for f in files if f not in archives]
-    loose = _of_whole_jobs(_grouped([*alone, *map(_of_tables, of_tables)]), heads)
+    loose = _of_whole_jobs(_grouped(alone), heads)
     of_archives = [group for f in archives for group in _grouped(_members_or_fault(_local(f)))]
     shut = [[_refused(_local(f), _permission_denied(f))] for f in locked]
     return [*loose, *of_archives, *shut, *_beyond(_local(path), len(every))]
@@ -167,14 +164,6 @@ def are_hosts(group: Iterable[Source]) -> bool:
 
 def _local(path: Path) -> Source:
     return Source(path, functools.partial(raw_file.load, path), _stamp(path), str(path.parent))
-
-
-def _of_tables(folder: Path) -> Source:
-    """Return the profile whose tables are the files of ``folder``."""
-    load = functools.partial(RawFile, folder, b"", folder=folder)
-    stamps = [_stamp(file) for file in sorted(folder.iterdir()) if is_table(file)]
-    digest = hashlib.sha256("".join(stamps).encode()).hexdigest()
-    return Source(folder, load, f"{_encodable(folder.resolve())}|{digest}", str(folder.parent))
 
 
 def _head(path: Path) -> bytes:

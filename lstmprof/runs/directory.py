@@ -21,7 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from lstmprof.errors import CacheWarning, RunError, UsageError, next_step_of
-from lstmprof.scratch import left_in, made_temporary_folder, own_prefix, remove
+from lstmprof.host.scratch import left_in, made_temporary_folder, own_prefix, remove
 
 PARTIAL = ".partial-"
 #: Of a component of a path: NAME_MAX of Linux's file systems.

@@ -260,114 +260,67 @@ _OTHERS = f"the run is not of your own code, or {OLDER}"
 
 #: The columns of timings.parquet, one row per iteration without a profiler.
 ITERATIONS = (
-    Column("round", pa.int64(), "", "number of the process that ran the iteration, from 0"),
-    Column("iteration", pa.int64(), "", "number of the iteration in the run, counting warm-up"),
-    Column("warmup", pa.bool_(), "", "whether the iteration is warm-up, which statistics ignore"),
-    Column(
+    Column.integer("round", "number of the process that ran the iteration, from 0"),
+    Column.integer("iteration", "number of the iteration in the run, counting warm-up"),
+    Column.flag("warmup", "whether the iteration is warm-up, which statistics ignore"),
+    Column.integer(
         "turn",
-        pa.int64(),
-        "",
         "number of the turn in the round, from 0, if the processes of several runs took turns; "
         "turns with the same number follow each other directly",
         "the iteration is warm-up, or the run was captured alone",
     ),
-    Column(
-        "after_profile",
-        pa.bool_(),
-        "",
-        "whether the iteration ran after the profile of its round",
-        OLDER,
-    ),
-    Column(
-        "wall_ns", pa.int64(), "ns", "length by the host's clock, until the device has finished"
-    ),
-    Column(
+    Column.flag("after_profile", "whether the iteration ran after the profile of its round", OLDER),
+    Column.integer("wall_ns", "length by the host's clock, until the device has finished"),
+    Column.integer(
         "device_ns",
-        pa.int64(),
-        "ns",
         "length by events on the device",
         "the run used a CPU, or is a run of your own code",
     ),
-    Column(
+    Column.integer(
         "cpu_ns",
-        pa.int64(),
-        "ns",
         "CPU time of all threads of the process, about 1 µs too long; a thread that still runs on "
         "another CPU counts up to its last clock tick",
         OLDER,
     ),
-    Column(
+    Column.integer(
         "voluntary_switches",
-        pa.int64(),
-        "",
         "number of voluntary context switches: a thread of the process gave up its CPU to wait",
         OLDER,
     ),
-    Column(
+    Column.integer(
         "preemptions",
-        pa.int64(),
-        "",
         "number of involuntary context switches: a thread of the process lost its CPU",
         OLDER,
     ),
-    Column(
-        "minor_faults",
-        pa.int64(),
-        "",
-        "number of page faults without a disk read",
-        OLDER,
+    Column.integer("minor_faults", "number of page faults without a disk read", OLDER),
+    Column.integer("major_faults", "number of page faults with a disk read", OLDER),
+    Column.integer("thread_cpu_ns", "CPU time of the thread that ran the step", _OTHERS),
+    Column.integer(
+        "waited_ns", "time in which the thread that ran the step was ready but had no CPU", _OTHERS
     ),
-    Column("major_faults", pa.int64(), "", "number of page faults with a disk read", OLDER),
-    Column("thread_cpu_ns", pa.int64(), "ns", "CPU time of the thread that ran the step", _OTHERS),
-    Column(
-        "waited_ns",
-        pa.int64(),
-        "ns",
-        "time in which the thread that ran the step was ready but had no CPU",
-        _OTHERS,
-    ),
-    Column(
+    Column.integer(
         "others_waited_ns",
-        pa.int64(),
-        "ns",
         "sum of the times in which other threads of the process were ready but had no CPU",
         _OTHERS,
     ),
-    Column(
+    Column.integer(
         "children_waited_ns",
-        pa.int64(),
-        "ns",
         "the same sum for the processes that load data (multiprocessing)",
         _OTHERS,
     ),
-    Column(
-        "loss",
-        pa.float64(),
-        "",
-        "loss of the step",
-        "the step has no loss, or the run is of your own code",
-    ),
+    Column.real("loss", "loss of the step", "the step has no loss, or the run is of your own code"),
 )
 
 #: The columns of samples.parquet.
 SAMPLES = (
-    Column("round", pa.int64(), "", "number of the sampled process, from 0"),
-    Column("thread", pa.string(), "", "name of the thread, as the sampler reports it"),
-    Column(
-        "part",
-        pa.string(),
-        "",
-        "part of the ledger that the stack belongs to; or waiting, compiled or unknown",
+    Column.integer("round", "number of the sampled process, from 0"),
+    Column.text("thread", "name of the thread, as the sampler reports it"),
+    Column.text(
+        "part", "part of the ledger that the stack belongs to; or waiting, compiled or unknown"
     ),
-    Column("rule", pa.string(), "", "name of the rule that decided the part"),
-    Column(
-        "line",
-        pa.string(),
-        "",
-        "innermost Python function and its line",
-        "the stack has no Python frame",
-    ),
-    Column("count", pa.int64(), "", "number of samples with this stack"),
+    Column.text("rule", "name of the rule that decided the part"),
+    Column.text("line", "innermost Python function and its line", "the stack has no Python frame"),
+    Column.integer("count", "number of samples with this stack"),
     Column(
         "frames",
         pa.list_(pa.string()),

@@ -18,15 +18,16 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lstmprof import __version__, process
+from lstmprof import __version__
 from lstmprof.errors import LstmprofError, ProfileError, RunError, is_url
 from lstmprof.formats.pool import KilledError, Pool
+from lstmprof.host import process
+from lstmprof.host.scratch import remove, temporary_folder
 from lstmprof.runs import remote
 from lstmprof.runs.border import border
 from lstmprof.runs.cluster import cluster, killed_worker, other_version
 from lstmprof.runs.directory import staging, sweep
 from lstmprof.runs.ingest import Ingested, Task, read, tasks
-from lstmprof.scratch import remove, temporary_folder
 
 
 @dataclass(frozen=True)

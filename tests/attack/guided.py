@@ -25,7 +25,6 @@ with atheris.instrument_imports(include=_WATCHED, enable_loader_override=False):
     import lstmprof.formats.autograd
     import lstmprof.formats.cuda.nsys
     import lstmprof.formats.cuda.nvprof
-    import lstmprof.formats.cuda.nvprof_csv
     import lstmprof.formats.kineto
     import lstmprof.formats.mxnet
     import lstmprof.formats.onnxruntime

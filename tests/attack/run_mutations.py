@@ -1,7 +1,5 @@
 """Run directories with a file changed, lost, exchanged or of other columns; a folder is an archive.
 
-So are folders of Parquet tables.
-
 The folder travels as a tar archive of its files, so that an input is bytes like every other.
 """
 
@@ -59,19 +57,6 @@ def mutated(content: bytes, draw: Random) -> bytes:
             files[name] = _parquet_bytes(file, draw)
         else:
             files[name] = _table(file, draw)
-    return tar(files)
-
-
-def tables_mutated(content: bytes, draw: Random) -> bytes:
-    """``content``, a folder of Parquet files, with a change in one or two of them."""
-    files = unpacked(content)
-    for _ in range(draw.choice((1, 1, 2))):
-        name = draw.choice([*files])
-        if draw.random() < 0.04 and len(files) > 1:
-            files.pop(name)
-        else:
-            change = _parquet_bytes if draw.random() < 0.3 else _table
-            files[name] = change(files[name], draw)
     return tar(files)
 
 

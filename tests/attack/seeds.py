@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from formats import perfetto_traces as traces, rocpd_databases
 from simulator.write_profiles import FOLDER
 
@@ -229,24 +228,6 @@ def nsys() -> list[bytes]:
     return [_database(tables)]
 
 
-def nsys_parquet() -> list[bytes]:
-    """The same tables as Parquet files, the folder as an archive."""
-    with closing(sqlite3.connect(":memory:")) as connection:
-        connection.deserialize(nsys()[0])
-        listed = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        names = [name for (name,) in listed.fetchall()]
-        return [tar({f"{name}.parquet": _parquet(connection, name) for name in names})]
-
-
-def _parquet(connection: sqlite3.Connection, table: str) -> bytes:
-    cursor = connection.execute(f'SELECT * FROM "{table}"')
-    names = [described[0] for described in cursor.description]
-    columns = zip(*cursor.fetchall(), strict=True)
-    buffer = io.BytesIO()
-    pq.write_table(pa.table(dict(zip(names, map(list, columns), strict=True))), buffer)
-    return buffer.getvalue()
-
-
 def nvprof() -> list[bytes]:
     """nvprof's database: a call, a kernel, a marker's two ends, overhead."""
     kind = "CUPTI_ACTIVITY_KIND_"
@@ -330,28 +311,6 @@ def rocpd() -> list[bytes]:
     other = {**process, "metadata": {"pid": 10}}
     tables = [rocpd_databases.tables(of) for of in (process, other)]
     return [rocpd_databases.database(tables[0]), rocpd_databases.database(*tables)]
-
-
-def nvprof_csv() -> list[bytes]:
-    """What nvprof prints as CSV: a copy, a memset and two kernels, with their calls and without."""
-    head = "==9== NVPROF is profiling process 9, command: python\n==9== Profiling result:\n"
-    with_calls = (
-        '"Start","Duration","Size","SrcMemType","DstMemType","Device","Stream","Name",'
-        '"Correlation_ID"\n'
-        "ms,us,MB,,,,,,\n"
-        '1.000000,9.000000,,,,,,"cudaMemcpyAsync",1\n'
-        '1.010000,1.536000,0.000125,"Pageable","Device","V100 (0)","7","[CUDA memcpy HtoD]",1\n'
-        '1.026000,1.888000,0.000980,"Device",,"V100 (0)","7","[CUDA memset]",2\n'
-        '1.030000,7.000000,,,,,,"cudaLaunchKernel",3\n'
-        '1.040000,62.50000,,,,"V100 (0)","13","void gemm<float, 4>(int)",3\n'
-    )
-    alone = (
-        '"Start","Duration","Size","Device","Stream","Name"\n'
-        "s,us,KB,,,\n"
-        '0.205000,48.100000,,"GTX 680 (0)","7","void sgemm(float*) [115]"\n'
-        '0.205050,2.100000,,"GTX 680 (0)","7","pointwise(float*) [118]"\n'
-    )
-    return [(head + with_calls).encode(), alone.encode()]
 
 
 def packed() -> list[bytes]:

@@ -124,19 +124,6 @@ def _read_sources(content: bytes, tally: Tally, folder: Path) -> None:
         tally.accept(content, profile)
 
 
-def _read_tables(content: bytes, tally: Tally, folder: Path) -> None:
-    """As a folder of Parquet files that a user gives."""
-    place = folder / f"{LABEL}_pqtdir"
-    run_mutations.write(content, place)
-    try:
-        groups = sources.groups(place)
-    except LstmprofError as error:
-        tally.refuse(error, LABEL)
-        return
-    for source in (source for group in groups for source in group):
-        _tell(content, tally, functools.partial(formats.read_raw, source.label, source.load))
-
-
 def _open(content: bytes, tally: Tally, folder: Path) -> None:
     """As a run's directory: its record, then each of its tables."""
     place = folder / "attacked.run"
@@ -171,10 +158,6 @@ def _json(content: bytes, draw: random.Random) -> bytes:
     return json_mutations.mutated(content, draw, _tokens())
 
 
-def _bytes(content: bytes, draw: random.Random) -> bytes:
-    return bytes_mutations.mutated(content, draw, seeds.nvprof_csv())
-
-
 @functools.cache
 def _plain() -> tuple[bytes, ...]:
     makers = (seeds.kineto, seeds.onnxruntime, seeds.trace_viewer, seeds.xplane, seeds.foreign)
@@ -207,9 +190,7 @@ TARGETS = {
         Target("xplane", seeds.xplane, wire_mutations.mutated, _read),
         Target("rocpd", seeds.rocpd, sqlite_mutations.mutated, _read_file),
         Target("cuda.nvprof", seeds.nvprof, sqlite_mutations.mutated, _read_file),
-        Target("cuda.nvprof_csv", seeds.nvprof_csv, _bytes, _read),
         Target("cuda.nsys", seeds.nsys, sqlite_mutations.mutated, _read_file),
-        Target("cuda.parquet", seeds.nsys_parquet, run_mutations.tables_mutated, _read_tables),
         Target("packed", seeds.packed, _packed, _read_sources),
         Target("foreign", seeds.foreign, _foreign, _read),
         Target("run directory", seeds.runs, run_mutations.mutated, _open),

@@ -12,7 +12,7 @@ import pytest
 from capture.rows import captured_once
 from tries import EARLIER_TRIES
 
-from lstmprof.capture import pythons
+from lstmprof.capture import environments
 from lstmprof.capture.supervisor import CaptureResult
 
 STAND_IN = Path(__file__).parent / "nsys_stand_in.py"
@@ -45,7 +45,7 @@ def of_row(
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine's interpreters answer late."""
-    monkeypatch.setattr(pythons, "ANSWERS_WITHIN_S", 600.0)
+    monkeypatch.setattr(environments, "ANSWERS_WITHIN_S", 600.0)
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lstmprof.capture import eras, pythons
+from lstmprof.capture import environments, eras
 from lstmprof.capture.environments import environment_for
 from lstmprof.errors import CaptureError, UsageError
 from lstmprof.implementations import TABLE, version_numbers
@@ -84,21 +84,21 @@ def test_two_that_no_python_has_are_refused() -> None:
 
 def test_this_python_comes_first_then_path_then_pyenvs_newest(machine: Path) -> None:
     here = "{}.{}".format(*sys.version_info)
-    assert pythons.python_of(["2.5", here], "it").path == str(Path(sys.executable).resolve())
+    assert environments.python_of(["2.5", here], "it").path == str(Path(sys.executable).resolve())
     for number in ("9", "10"):
         script(machine / "pyenv" / "versions" / f"2.5.{number}" / "bin", "python", "2.5", number)
-    assert pythons.python_of(["2.5"], "it") == pythons.Python("2.5", "10")
+    assert environments.python_of(["2.5"], "it") == environments.Python("2.5", "10")
     script(machine / "bin", "python2.5")  # a shim that leads nowhere
-    pythons.found.cache_clear()
-    assert pythons.python_of(["2.5"], "it").path == "10"
-    pythons.found.cache_clear()
+    environments.found.cache_clear()
+    assert environments.python_of(["2.5"], "it").path == "10"
+    environments.found.cache_clear()
     script(machine / "bin", "python2.5", "2.5", "/on/path")
-    assert pythons.python_of(["2.5"], "it").path == "/on/path"
+    assert environments.python_of(["2.5"], "it").path == "/on/path"
 
 
 def test_a_python_that_is_not_to_be_had_is_one_line_with_the_next_step(machine: Path) -> None:
     with pytest.raises(CaptureError) as raised:
-        pythons.python_of(["2.5", "2.4"], "it")
+        environments.python_of(["2.5", "2.4"], "it")
     assert raised.value.fault == (
         "it needs Python 2.5 or 2.4, which neither PATH nor pyenv nor uv has"
     )
@@ -108,9 +108,9 @@ def test_a_python_that_is_not_to_be_had_is_one_line_with_the_next_step(machine: 
 def test_an_interpreter_older_than_the_workers_code_is_refused_in_words(machine: Path) -> None:
     old = script(machine / "bin", "python3.6", "3.6", "/usr/bin/python3.6")
     with pytest.raises(UsageError, match=r"is Python 3\.6, but lstmprof needs Python 3\.7"):
-        pythons.python_at(str(old))
+        environments.python_at(str(old))
     with pytest.raises(UsageError, match="no such interpreter"):
-        pythons.python_at(str(script(machine / "bin", "broken")))
+        environments.python_at(str(script(machine / "bin", "broken")))
 
 
 def test_an_environment_says_what_it_takes_and_lies_by_its_pins(machine: Path) -> None:
@@ -125,4 +125,4 @@ def test_an_environment_says_what_it_takes_and_lies_by_its_pins(machine: Path) -
     assert by_era.place != environment_for(["torch==1.2.0"]).place
     plain = environment_for(["tiny"])
     assert plain.packages == ("numpy", "tiny")
-    assert plain.python == pythons.this_python()
+    assert plain.python == environments.this_python()

@@ -134,15 +134,15 @@ def test_a_file_is_compared_with_the_reference_in_strict_float32(
 ) -> None:
     """With TF32, which TensorFlow allows from the start, the comparison would fail on a GPU."""
     library = pytest.importorskip(framework)
-    from lstmprof.capture.worker import files
-    from lstmprof.capture.worker.files.held import held
+    from lstmprof.capture.worker import users_file
+    from lstmprof.capture.worker.held_file import held
 
     if framework == "torch":
         library.backends.cuda.matmul.allow_tf32 = True
     else:
         library.config.experimental.enable_tensor_float_32_execution(True)
     request = asked(written(tmp_path, template_text(framework)))
-    users, seen = files.implementation_of(request), []
+    users, seen = users_file.implementation_of(request), []
 
     class Network(users.module.Network):  # type: ignore[misc, name-defined]
         def __call__(self, *inputs: Any) -> Any:
@@ -228,19 +228,19 @@ def test_what_is_wrong_in_the_file_is_one_line_with_its_place(
 
 def failure(request: CaptureRequest) -> str:
     """What a worker says of the first step, in this process."""
-    from lstmprof.capture.worker import files
-    from lstmprof.capture.worker.files.held import held
+    from lstmprof.capture.worker import users_file
+    from lstmprof.capture.worker.held_file import held
     from lstmprof.capture.worker.loops.torch import Trainer
     from lstmprof.capture.worker.profiling import no_ranges
 
     assert request.file is not None
     try:
-        held(files.implementation_of(request), request.workload, "cpu", lambda line: None)
+        held(users_file.implementation_of(request), request.workload, "cpu", lambda line: None)
         Trainer(request, "cpu").step(no_ranges)
     except CaptureError as error:
         return str(error)
     except Exception as error:
-        return "; ".join(files.explained(error, request.file))
+        return "; ".join(users_file.explained(error, request.file))
     return "nothing"
 
 

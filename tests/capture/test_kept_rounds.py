@@ -19,12 +19,12 @@ import pytest
 from kineto_documents import document, op
 
 from lstmprof.breakdown import break_down
-from lstmprof.capture import kept, plan, rounds
-from lstmprof.capture.pace import Pace
+from lstmprof.capture import kept_rounds, plan, rounds
 from lstmprof.capture.request import PROFILED, RESULT, CaptureRequest
+from lstmprof.capture.rounds import Pace
 from lstmprof.capture.supervisor import CaptureResult, Progress, result_in
 from lstmprof.capture.turns import Seat
-from lstmprof.capture.worker.threads import Waiting
+from lstmprof.capture.worker.usage import Waiting
 from lstmprof.errors import CaptureError, LstmprofError
 from lstmprof.runs.fields import Counters
 from lstmprof.runs.run import Run, open_run, runs_in
@@ -132,10 +132,10 @@ def sweep(
 
 
 def kept_in(out: Path) -> list[str]:
-    return sorted(p.parent.relative_to(out / kept.ROUNDS).as_posix() for p in out.glob(KEPT))
+    return sorted(p.parent.relative_to(out / kept_rounds.ROUNDS).as_posix() for p in out.glob(KEPT))
 
 
-KEPT = f"{kept.ROUNDS}/*/*/{kept.KEPT}"
+KEPT = f"{kept_rounds.ROUNDS}/*/*/{kept_rounds.KEPT}"
 
 
 def test_every_round_is_profiled_and_the_run_tells_step_by_step(
@@ -221,7 +221,7 @@ def test_what_stops_a_sweep_costs_the_worker_in_progress(
         with pytest.raises(kind) as stop:
             sweep(tmp_path, both)
         (note,) = stop.value.__notes__
-        assert note.startswith(f"kept 3 rounds of 2 runs in {tmp_path / kept.ROUNDS}; the same")
+        assert note.startswith(f"kept 3 rounds of 2 runs in {tmp_path / '.rounds'}; the same")
     there = ["a/0"] if isinstance(error, CaptureError) else ["a/0", "b/0", "b/1"]
     assert kept_in(tmp_path) == there
     assert not list(tmp_path.glob(".partial*"))
@@ -266,11 +266,11 @@ def test_rounds_of_another_request_version_or_machine_are_not_used(
         elif number == 2:
             not_used("--force is given", force=True)
         elif number == 3:
-            (out / kept.ROUNDS / "a" / "0" / RESULT).write_text("{", encoding="utf-8")
+            (out / kept_rounds.ROUNDS / "a" / "0" / RESULT).write_text("{", encoding="utf-8")
             not_used("these rounds are damaged, or from another lstmprof version")
         elif number == 4:
             with monkeypatch.context() as patch:
-                patch.setattr(kept, "__version__", "9")
+                patch.setattr(kept_rounds, "__version__", "9")
                 not_used("the version of lstmprof has changed")
         else:
             with monkeypatch.context() as patch:

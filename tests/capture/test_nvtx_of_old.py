@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from lstmprof.capture.worker import profiling
-from lstmprof.capture.worker.profilers import Profiler
-from lstmprof.capture.worker.profilers.nsys import NsysProfiler
+from lstmprof.capture.worker.profilers import NsysProfiler, Profiler
 from lstmprof.errors import CaptureError
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from events.rows import Row, row
 
 from lstmprof.capture.op_inputs import with_inputs
-from lstmprof.capture.worker.loops._nodes import inputs_of
-from lstmprof.capture.worker.shapes import of_tensors, of_trace, written
+from lstmprof.capture.worker.shapes import inputs_of, of_tensors, of_trace, written
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import EventTable, events_table
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lstmprof.capture import plan
-from lstmprof.capture.kept import ROUNDS
+from lstmprof.capture.kept_rounds import ROUNDS
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker.host import cuda_devices
 from lstmprof.errors import LstmprofError, UsageError

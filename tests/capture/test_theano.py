@@ -13,7 +13,7 @@ from lstmprof.breakdown.tables import TABLES
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.supervisor import capture
 from lstmprof.capture.worker import reference
-from lstmprof.capture.worker.loops._openblas import linker_flags
+from lstmprof.capture.worker.loops._cpu import linker_flags
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 from lstmprof.workloads import Workload

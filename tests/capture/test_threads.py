@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 from capture.processes import LIMIT_S
 
-from lstmprof.capture.worker import host, threads
-from lstmprof.capture.worker.threads import ThreadTimes, Times
+from lstmprof.capture.worker import host, usage
+from lstmprof.capture.worker.usage import ThreadTimes, Times
 
 BLOCK = b"x" * 100_000  # hashed without the interpreter's lock
 
@@ -23,9 +23,9 @@ def hash_for(cpu_s: float) -> None:
 
 
 def between(work: Callable[[], None]) -> list[dict[str, object]]:
-    times, before = ThreadTimes(), threads.times()
+    times, before = ThreadTimes(), usage.times()
     work()
-    times.add(before, threads.times())
+    times.add(before, usage.times())
     facts = times.facts()
     assert facts is not None
     return facts

@@ -7,7 +7,6 @@ import time
 import pytest
 
 from lstmprof.capture.worker import profiling
-from lstmprof.capture.worker.threads import Waiting
 from lstmprof.capture.worker.timing import (
     LEAST_ITERATIONS,
     MOST_WARM_UP,
@@ -22,7 +21,7 @@ from lstmprof.capture.worker.timing import (
     timed,
     warmed,
 )
-from lstmprof.capture.worker.usage import SELF, Counts, difference, usage
+from lstmprof.capture.worker.usage import SELF, Counts, Waiting, difference, usage
 from lstmprof.errors import CaptureError
 
 

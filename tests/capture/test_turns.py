@@ -15,8 +15,7 @@ from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.rounds import MOST_IN_TURNS, _can_take_turns, capture_rounds
 from lstmprof.capture.supervisor import capture
 from lstmprof.capture.turns import Turns
-from lstmprof.capture.worker.timing import Loop, Share, shared
-from lstmprof.capture.worker.turns import TURN_NS
+from lstmprof.capture.worker.timing import TURN_NS, Loop, Share, shared
 from lstmprof.errors import CaptureError, LstmprofError
 from lstmprof.workloads import with_overrides
 from lstmprof.workloads.studies import named

@@ -26,9 +26,9 @@ FILES = [
     PACKAGE / "capture" / "implementation_file.py",
     *sorted((PACKAGE / "capture" / "worker").rglob("*.py")),
     *(PACKAGE / "capture" / "own" / name for name in ("__init__.py", "session.py", "passes.py")),
-    PACKAGE / "capture" / "own" / "frameworks.py",
     PACKAGE / "runs" / "directory.py",
-    PACKAGE / "scratch.py",
+    PACKAGE / "host" / "__init__.py",
+    PACKAGE / "host" / "scratch.py",
     *(
         path
         for path in sorted((PACKAGE / "capture" / "script").glob("*.py"))

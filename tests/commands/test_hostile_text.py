@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 from report import runs
 
-from lstmprof import streams
 from lstmprof.cli import run as lstmprof
 from lstmprof.errors import RunError
+from lstmprof.host import streams
 from lstmprof.names import TABLES
 from lstmprof.runs.metadata import decoded
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from lstmprof.capture.worker import reference
-from lstmprof.capture.worker.reference import cells as reference_cells
 
 _MAKERS = ("asarray", "zeros", "zeros_like", "full_like", "empty", "empty_like")
 
@@ -66,7 +65,6 @@ class CountingNumpy:
 def counting(patch: pytest.MonkeyPatch) -> CountingNumpy:
     """The NumPy on which the reference runs from now on."""
     counted = CountingNumpy()
-    for module in (reference, reference_cells):
-        patch.setattr(module, "np", counted)
-    patch.setattr(reference_cells, "sigmoid", counted.sigmoid)
+    patch.setattr(reference, "np", counted)
+    patch.setattr(reference, "sigmoid", counted.sigmoid)
     return counted

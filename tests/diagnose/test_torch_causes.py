@@ -13,7 +13,8 @@ import pytest
 from diagnose.torch_profiles import advice, profiled, reads_like_its_example
 
 import lstmprof as lp
-from lstmprof.capture.own import session as own_session, writing
+from lstmprof.capture import captured_run
+from lstmprof.capture.own import session as own_session
 from lstmprof.capture.worker import profiling
 from lstmprof.diagnose.remedies import Advice
 
@@ -550,7 +551,7 @@ def test_more_threads_than_cpus_are_named_where_a_program_was_measured_by_itself
     """As advice, or beside an unknown cause if they took too much of each other's CPU."""
     monkeypatch.setattr(profiling, "THROWAWAY_NS", 0)
     monkeypatch.setattr(
-        own_session, "write_in_child", lambda folder, _: writing.written(Path(folder))
+        own_session, "write_in_child", lambda folder, _: captured_run.written(Path(folder))
     )
 
     def words(threads: int) -> str:

@@ -14,8 +14,8 @@ from diagnose.made import contributor, profile, span, table
 
 from benchmarks.samples import TRACES, samples
 from lstmprof.breakdown import Breakdown, break_down
-from lstmprof.breakdown.doubts import GOVERNOR, Warning
 from lstmprof.breakdown.now_and_then import Rare
+from lstmprof.breakdown.timings import GOVERNOR, Warning
 from lstmprof.diagnose.certainty import Outcome
 from lstmprof.diagnose.diagnosis import Diagnosis, alone, compare, diagnose, diagnose_all
 from lstmprof.diagnose.document import Document

@@ -32,3 +32,13 @@ def test_what_contributors_are_told_to_run_is_there() -> None:
 def test_the_files_that_contributors_are_told_of_are_there() -> None:
     for path in re.findall(r"`?((?:lstmprof|tests)/[\w/.]+\w)", TOLD):
         assert (ROOT / path).exists(), path
+
+
+def test_the_files_and_tables_that_the_architecture_names_are_there() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    paths = re.findall(r"`([\w/<>]+/[\w/.]*)`", text)
+    assert len(paths) > 30
+    for path in (path.partition("<")[0] for path in paths):
+        assert (ROOT / path).exists() or (ROOT / "lstmprof" / path).exists(), path
+    for name, path in re.findall(r"`([A-Z_]{4,})` of `([\w/.]+)`", text):
+        assert re.search(rf"^{name}\b", (ROOT / "lstmprof" / path).read_text("utf-8"), re.MULTILINE)

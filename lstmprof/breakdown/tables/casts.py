@@ -42,21 +42,16 @@ _UNRECORDED = "the profile does not record element types"
 COLUMNS = (
     RANK,
     DEVICE,
-    Column("op", pa.string(), "", "name of the op that casts", "no op is known"),
-    Column("within", pa.string(), "", "name of the op that called that op", "no op called it"),
-    Column("from_dtype", pa.string(), "", "element type before the cast", _UNRECORDED),
-    Column("to_dtype", pa.string(), "", "element type after the cast", _UNRECORDED),
-    Column("count", pa.int64(), "", "number of casts: activities on a device, ops on a host"),
+    Column.text("op", "name of the op that casts", "no op is known"),
+    Column.text("within", "name of the op that called that op", "no op called it"),
+    Column.text("from_dtype", "element type before the cast", _UNRECORDED),
+    Column.text("to_dtype", "element type after the cast", _UNRECORDED),
+    Column.integer("count", "number of casts: activities on a device, ops on a host"),
     PER_STEP,
-    Column(
-        "total_ns",
-        pa.int64(),
-        "ns",
-        "time of the casts: durations on a device, self times of ops on a host",
+    Column.integer(
+        "total_ns", "time of the casts: durations on a device, self times of ops on a host"
     ),
-    Column(
-        "bytes",
-        pa.int64(),
+    Column.integer(
         "bytes",
         "bytes that the casts read and wrote",
         "the profile does not record a shape or element type",

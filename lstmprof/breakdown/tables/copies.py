@@ -22,32 +22,20 @@ from lstmprof.runs.invariants import check_sums
 COLUMNS = (
     RANK,
     DEVICE,
-    Column("kind", pa.string(), "", "memcpy or memset"),
-    Column(
+    Column.text("kind", "memcpy or memset"),
+    Column.text(
         "direction",
-        pa.string(),
-        "",
         "direction of the copy: " + ", ".join(DIRECTIONS) + " (H host, D device, P peer device)",
         "it is a memset, or the name does not show it",
     ),
-    Column(
-        "host_memory",
-        pa.string(),
-        "",
-        "kind of host memory: " + ", ".join(MEMORIES),
-        "the name does not show it",
+    Column.text(
+        "host_memory", "kind of host memory: " + ", ".join(MEMORIES), "the name does not show it"
     ),
-    Column("count", pa.int64(), "", "number of copies or memsets"),
+    Column.integer("count", "number of copies or memsets"),
     PER_STEP,
-    Column("bytes", pa.int64(), "bytes", "bytes that were copied or set", "a size is unknown"),
-    Column("total_ns", pa.int64(), "ns", "sum of the durations"),
-    Column(
-        "bytes_per_s",
-        pa.float64(),
-        "bytes/s",
-        "bytes divided by total_ns",
-        "bytes is unknown, or total_ns is 0",
-    ),
+    Column.integer("bytes", "bytes that were copied or set", "a size is unknown"),
+    Column.integer("total_ns", "sum of the durations"),
+    Column.real("bytes_per_s", "bytes divided by total_ns", "bytes is unknown, or total_ns is 0"),
 )
 
 #: Columns of the events that it is made from.

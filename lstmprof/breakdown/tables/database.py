@@ -30,9 +30,9 @@ from lstmprof.events.annotate import calls
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.schema import ACTIVITY_KINDS, SCHEMA, Column, schema
 from lstmprof.events.table import EventTable
+from lstmprof.host.scratch import temporary_folder
 from lstmprof.runs.metadata import AGAIN
 from lstmprof.runs.run import check_file
-from lstmprof.scratch import temporary_folder
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

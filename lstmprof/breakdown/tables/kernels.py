@@ -27,57 +27,35 @@ _UNTOLD = "the row is not a kernel, or the profile does not record this value"
 COLUMNS = (
     RANK,
     DEVICE,
-    Column(
-        "name", pa.string(), "", "name of the kernel, copy or memset; on a host, name of the op"
-    ),
-    Column(
-        "category",
-        pa.string(),
-        "",
-        "category of work, such as gemm",
-        "the op computes nothing itself",
-    ),
-    Column(
+    Column.text("name", "name of the kernel, copy or memset; on a host, name of the op"),
+    Column.text("category", "category of work, such as gemm", "the op computes nothing itself"),
+    Column.text(
         "family",
-        pa.string(),
-        "",
         "kind of work within category rnn: gemm, pointwise or persistent",
         "category is not rnn",
     ),
-    Column("count", pa.int64(), "", "number of runs"),
-    Column("total_ns", pa.int64(), "ns", "sum of the durations; for ops, of the self times"),
-    Column("mean_ns", pa.float64(), "ns", "mean duration"),
-    Column("p50_ns", pa.int64(), "ns", "median duration, nearest rank"),
-    Column("p95_ns", pa.int64(), "ns", "95th percentile of the durations, nearest rank"),
-    Column("max_ns", pa.int64(), "ns", "longest duration"),
-    Column(
-        "share",
-        pa.float64(),
-        "share",
-        "total_ns divided by the sum of total_ns for this rank and device",
-        "the sum is 0",
+    Column.integer("count", "number of runs"),
+    Column.integer("total_ns", "sum of the durations; for ops, of the self times"),
+    Column.real("mean_ns", "mean duration"),
+    Column.integer("p50_ns", "median duration, nearest rank"),
+    Column.integer("p95_ns", "95th percentile of the durations, nearest rank"),
+    Column.integer("max_ns", "longest duration"),
+    Column.real(
+        "share", "total_ns divided by the sum of total_ns for this rank and device", "the sum is 0"
     ),
     PER_STEP,
-    Column(
+    Column.text(
         "rule",
-        pa.string(),
-        "",
         "name of the rule that decided the category (of most runs)",
         "an older lstmprof wrote the run; ingest the profile again",
     ),
-    Column(
+    Column.integer(
         "launch_configs",
-        pa.int64(),
-        "",
         "number of different launch configurations: grid, block, registers, shared memory",
         _UNTOLD,
     ),
-    Column(
-        "launch_config",
-        pa.string(),
-        "",
-        "launch configuration with the most time, as JSON (see events)",
-        _UNTOLD,
+    Column.text(
+        "launch_config", "launch configuration with the most time, as JSON (see events)", _UNTOLD
     ),
 )
 

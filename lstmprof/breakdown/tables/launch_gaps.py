@@ -10,25 +10,18 @@ window would hold its own.
 
 from __future__ import annotations
 
-import pyarrow as pa
-
 from lstmprof.events.schema import DEVICE, RANK, Column
 
 COLUMNS = (
     RANK,
     DEVICE,
-    Column("name", pa.string(), "", "name of the kernel, copy or memset"),
-    Column("category", pa.string(), "", "category of work, such as gemm"),
-    Column("count", pa.int64(), "", "number of runs, without the first activity of each step"),
-    Column("dur_p50_ns", pa.int64(), "ns", "median duration, nearest rank"),
-    Column(
-        "gap_p50_ns",
-        pa.int64(),
-        "ns",
-        "median idle time of the device before the run, nearest rank",
-    ),
-    Column("dur_total_ns", pa.int64(), "ns", "sum of the durations"),
-    Column("gap_total_ns", pa.int64(), "ns", "sum of the idle times of the device before the runs"),
+    Column.text("name", "name of the kernel, copy or memset"),
+    Column.text("category", "category of work, such as gemm"),
+    Column.integer("count", "number of runs, without the first activity of each step"),
+    Column.integer("dur_p50_ns", "median duration, nearest rank"),
+    Column.integer("gap_p50_ns", "median idle time of the device before the run, nearest rank"),
+    Column.integer("dur_total_ns", "sum of the durations"),
+    Column.integer("gap_total_ns", "sum of the idle times of the device before the runs"),
 )
 
 SELECT = """

@@ -10,81 +10,60 @@ had not ended, its own included. Percentiles are the nearest rank.
 
 from __future__ import annotations
 
-import pyarrow as pa
-
 from lstmprof.events.schema import ACTIVITY_KINDS, PER_STEP, RANK, Column
 
 _UNLINKED = "no activity in the profile belongs to these calls"
 
 COLUMNS = (
     RANK,
-    Column("name", pa.string(), "", "name of the runtime or driver call"),
-    Column(
+    Column.text("name", "name of the runtime or driver call"),
+    Column.text(
         "kind",
-        pa.string(),
-        "",
         f"kind of work that the calls enqueued: {', '.join(ACTIVITY_KINDS)}, or mixed",
         _UNLINKED,
     ),
-    Column("count", pa.int64(), "", "number of calls"),
-    Column("linked", pa.int64(), "", "number of calls whose activity is in the profile"),
-    Column(
-        "activities",
-        pa.int64(),
-        "",
-        "number of activities that the calls enqueued; a graph launch enqueues many",
+    Column.integer("count", "number of calls"),
+    Column.integer("linked", "number of calls whose activity is in the profile"),
+    Column.integer(
+        "activities", "number of activities that the calls enqueued; a graph launch enqueues many"
     ),
     PER_STEP,
-    Column(
+    Column.real(
         "per_time_step",
-        pa.float64(),
-        "",
         "per_step divided by the workload's time steps",
         "the profile has no step markers, or the workload is unknown",
     ),
-    Column(
+    Column.real(
         "per_second",
-        pa.float64(),
-        "1/s",
         "calls within steps, divided by the length of all steps",
         "the rank has no steps",
     ),
-    Column("call_total_ns", pa.int64(), "ns", "total time in the calls"),
-    Column("call_mean_ns", pa.float64(), "ns", "mean time in a call"),
-    Column("call_p50_ns", pa.int64(), "ns", "median time in a call"),
-    Column("call_p95_ns", pa.int64(), "ns", "95th percentile of the time in a call"),
-    Column(
+    Column.integer("call_total_ns", "total time in the calls"),
+    Column.real("call_mean_ns", "mean time in a call"),
+    Column.integer("call_p50_ns", "median time in a call"),
+    Column.integer("call_p95_ns", "95th percentile of the time in a call"),
+    Column.real(
         "latency_mean_ns",
-        pa.float64(),
-        "ns",
         "mean launch latency: from the return of the call to the start of the activity",
         _UNLINKED,
     ),
-    Column("latency_p50_ns", pa.int64(), "ns", "median launch latency", _UNLINKED),
-    Column("latency_p95_ns", pa.int64(), "ns", "95th percentile of the launch latency", _UNLINKED),
-    Column(
+    Column.integer("latency_p50_ns", "median launch latency", _UNLINKED),
+    Column.integer("latency_p95_ns", "95th percentile of the launch latency", _UNLINKED),
+    Column.integer(
         "latency_negative",
-        pa.int64(),
-        "",
         "number of calls with a negative latency: the activity started before the call returned",
     ),
-    Column(
+    Column.integer(
         "started_before_call",
-        pa.int64(),
-        "",
         "number of calls whose activity started before the call itself: the clocks disagree",
     ),
-    Column(
+    Column.real(
         "queue_mean",
-        pa.float64(),
-        "",
         "mean number of enqueued activities that had not started when a call returned",
         _UNLINKED,
     ),
-    Column(
+    Column.integer(
         "queue_max",
-        pa.int64(),
-        "",
         "largest number of enqueued activities that had not started when a call returned",
         _UNLINKED,
     ),

@@ -8,45 +8,48 @@ a time is from the start of its first activity to the end of its last, else of i
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from lstmprof.breakdown.recurrent.call import Call, Spent, spent
-from lstmprof.breakdown.recurrent.cudnn_algorithm import STANDARD
-from lstmprof.breakdown.recurrent.cudnn_calls import Passes, passes_of, told
+from lstmprof.breakdown.recurrent.call import Call, Spent, of_work, owners, spent
+from lstmprof.breakdown.recurrent.cudnn_algorithm import (
+    CUDNN,
+    STANDARD,
+    Choice,
+    Layer,
+    algorithm,
+    gpu_of,
+    seen_in,
+)
 from lstmprof.breakdown.recurrent.ladder import RUNGS, Work, floor_ns, standing, works
 from lstmprof.breakdown.recurrent.network import Network
 from lstmprof.events.annotate.steps import Window
+from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import PER_STEP, RANK, Column, schema
-from lstmprof.events.table import EventTable
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import FORMS
 from lstmprof.runs.metadata import RunInfo
 
 _UNTOLD = "the profile has no input shapes, or several sizes fit them"
 _NO_STEPS = "the number of time steps is unknown"
 _NETWORK = (
-    Column("cell", pa.string(), "", "kind of cell: lstm, gru, rnn_tanh or rnn_relu", _UNTOLD),
-    Column("time_steps", pa.int64(), "", "time steps of the longest sequence in a call", _UNTOLD),
-    Column("batch", pa.int64(), "", "number of sequences per call", _UNTOLD),
-    Column("inputs", pa.int64(), "", "number of inputs of the first layer per time step", _UNTOLD),
-    Column("hidden", pa.int64(), "", "number of units per layer and direction", _UNTOLD),
-    Column("layers", pa.int64(), "", "number of stacked layers in a call", _UNTOLD),
-    Column("directions", pa.int64(), "", "2 if the layer is bidirectional, else 1", _UNTOLD),
-    Column("dtype", pa.string(), "", "element type of the inputs", _UNTOLD),
-    Column(
-        "packed",
-        pa.bool_(),
-        "",
-        "whether sequences of different lengths are packed without padding",
-        _UNTOLD,
+    Column.text("cell", "kind of cell: lstm, gru, rnn_tanh or rnn_relu", _UNTOLD),
+    Column.integer("time_steps", "time steps of the longest sequence in a call", _UNTOLD),
+    Column.integer("batch", "number of sequences per call", _UNTOLD),
+    Column.integer("inputs", "number of inputs of the first layer per time step", _UNTOLD),
+    Column.integer("hidden", "number of units per layer and direction", _UNTOLD),
+    Column.integer("layers", "number of stacked layers in a call", _UNTOLD),
+    Column.integer("directions", "2 if the layer is bidirectional, else 1", _UNTOLD),
+    Column.text("dtype", "element type of the inputs", _UNTOLD),
+    Column.flag(
+        "packed", "whether sequences of different lengths are packed without padding", _UNTOLD
     ),
-    Column(
+    Column.integer(
         "projection",
-        pa.int64(),
-        "",
         "width of the projected output",
         "there is no projection, or the profile does not show it",
     ),
@@ -58,56 +61,42 @@ _ALGORITHM = tuple(
     column
     for prefix, way in (("", "forward"), ("backward_", "backward"))
     for column in (
-        Column(
+        Column.text(
             f"{prefix}algorithm",
-            pa.string(),
-            "",
             f"algorithm that the framework requests from cuDNN for the {way} pass",
             _NOT_CUDNN,
         ),
-        Column(
+        Column.text(
             f"{prefix}algorithm_seen",
-            pa.string(),
-            "",
             f"algorithm whose kernels ran in the {way} pass, by their names",
             _UNSEEN,
         ),
-        Column(
+        Column.text(
             f"{prefix}algorithm_unmet",
-            pa.string(),
-            "",
             "for each algorithm that is not requested, a change for its first unmet condition",
             _NOT_CUDNN,
         ),
     )
 )
 _LADDER = (
-    Column(
+    Column.text(
         "rung",
-        pa.string(),
-        "",
         f"last optimization in this order that the forward pass has: {', '.join(RUNGS)}",
         "its matmuls and elementwise ops cannot be separated, or its cells are unknown",
     ),
-    Column(
+    Column.text(
         "next_rung",
-        pa.string(),
-        "",
         "next optimization in that order, which is missing",
         "rung is null, or nothing is missing",
     ),
-    Column(
+    Column.real(
         "next_rung_saves_ns",
-        pa.float64(),
-        "ns",
         "least time per forward pass that the optimization of next_rung saves: the ops or "
         "kernels that it omits, and the gaps before them",
         "it is unknown",
     ),
-    Column(
+    Column.real(
         "floor_ns",
-        pa.float64(),
-        "ns",
         "least time of a call for the work that cannot run in parallel over time steps, at the "
         "measured peak rates: time steps × (state matmul + elementwise work), forward and backward",
         f"the peak rates were not measured, or {_UNTOLD}",
@@ -116,73 +105,45 @@ _LADDER = (
 
 COLUMNS = (
     RANK,
-    Column("form", pa.string(), "", f"how a layer runs: {', '.join(FORMS)}"),
-    Column("framework", pa.string(), "", "framework of the ops"),
-    Column(
-        "op", pa.string(), "", "name of the op; for a loop, the ops that each time step repeats"
-    ),
-    Column(
+    Column.text("form", f"how a layer runs: {', '.join(FORMS)}"),
+    Column.text("framework", "framework of the ops"),
+    Column.text("op", "name of the op; for a loop, the ops that each time step repeats"),
+    Column.text(
         "library",
-        pa.string(),
-        "",
         "library that computes the layer, such as cuDNN",
         "no library op was recorded inside",
     ),
     *_NETWORK,
-    Column(
+    Column.integer(
         "calls",
-        pa.int64(),
-        "",
         "number of calls of this layer in the profile",
         "only kernels show the layer; the row then covers all calls of a step",
     ),
     PER_STEP,
-    Column(
-        "cells",
-        pa.int64(),
-        "",
-        "number of cells per call: time steps × layers × directions",
-        _UNTOLD,
-    ),
-    Column(
+    Column.integer("cells", "number of cells per call: time steps × layers × directions", _UNTOLD),
+    Column.real(
         "ops_per_time_step",
-        pa.float64(),
-        "",
         "number of computing ops on the host per time step, in the forward pass",
         f"the work ran on a device, or {_NO_STEPS}",
     ),
-    Column(
+    Column.real(
         "kernels_per_time_step",
-        pa.float64(),
-        "",
         "number of kernels per time step, in the forward pass",
         f"the work ran on the host (CPU), or {_NO_STEPS}",
     ),
-    Column(
-        "forward_ns",
-        pa.float64(),
-        "ns",
-        "mean length of a forward pass",
-        "the layer launched nothing",
-    ),
-    Column(
+    Column.real("forward_ns", "mean length of a forward pass", "the layer launched nothing"),
+    Column.real(
         "backward_ns",
-        pa.float64(),
-        "ns",
         "mean length of a backward pass",
         "there is no backward pass, or the profile does not link it",
     ),
-    Column(
+    Column.integer(
         "flops",
-        pa.int64(),
-        "",
         "least number of operations that the matmuls of a call need, forward and backward",
         _UNTOLD,
     ),
-    Column(
+    Column.real(
         "roofline_share",
-        pa.float64(),
-        "share",
         "time of flops at the peak rate of the device, divided by the time of the call",
         "the peak rate was not measured, or flops or the time is unknown",
     ),
@@ -289,3 +250,90 @@ def _share(
     if not flops or not rate or not forward:
         return None
     return flops / rate * 1e9 / (forward + (backward or 0.0))
+
+
+@dataclass(frozen=True)
+class Pass:
+    """The forward or the backward pass of a call: what was ``asked`` for, what its kernels are of.
+
+    ``seen`` is empty where their names do not tell.
+    """
+
+    asked: Choice
+    seen: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Both passes of a call of cuDNN; None where no kernel of it was recorded."""
+
+    forward: Pass | None = None
+    backward: Pass | None = None
+
+
+def layer_of(call: Call) -> Layer | None:
+    """The layer as its framework gave it to cuDNN; None where it gave it to none."""
+    network = call.network
+    if call.library != CUDNN:
+        return None
+    unprojected = None if network.hidden is None else 0
+    return Layer(
+        framework=call.framework,
+        mode=network.cell,
+        dtype=network.dtype,
+        time_steps=network.time_steps,
+        batch=network.batch,
+        inputs=network.inputs,
+        hidden=network.hidden,
+        layers=network.layers,
+        directions=network.directions,
+        packed=network.packed,
+        projection=network.projection or unprojected,
+        op=call.op,
+    )
+
+
+def passes_of(events: EventTable, calls: Sequence[Call], info: RunInfo) -> list[Passes]:
+    """The passes of each call."""
+    layers = [layer_of(call) for call in calls]
+    if not any(layers):
+        return [Passes()] * len(calls)
+    both = zip(owners(events, calls), (True, False), strict=True)
+    forward, backward = (dict(_passes(events, layers, owner, info, way)) for owner, way in both)
+    return [Passes(forward.get(i), backward.get(i)) for i in range(len(calls))]
+
+
+def _passes(
+    events: EventTable, layers: Sequence[Layer | None], owner: Ints, info: RunInfo, forward: bool
+) -> Iterator[tuple[int, Pass]]:
+    """(number of the call, its pass) where one of cuDNN's launched a kernel in it."""
+    of_call = of_work(events, owner)
+    rows = np.flatnonzero(events.is_kind("kernel") & (of_call != NONE))
+    rows = rows[np.argsort(of_call[rows], kind="stable")]
+    names, texts = events.texts("name")
+    device = events.ints("device", UNKNOWN)
+    for number in np.unique(of_call[rows]).tolist():
+        layer = layers[number]
+        if layer is None:
+            continue
+        own = rows[slice(*np.searchsorted(of_call[rows], [number, number + 1]))]
+        gpu = gpu_of(info.device_facts.get(str(int(device[own[0]]))))
+        kernels = [texts[code] for code in np.unique(names[own]).tolist()]
+        yield number, Pass(algorithm(layer, gpu, forward), seen_in(kernels))
+
+
+def told(passes: Sequence[Passes]) -> dict[str, str | None]:
+    """What the calls of one layer say of its algorithm, by the layer table's columns."""
+    ways = (
+        ("", [both.forward for both in passes if both.forward]),
+        ("backward_", [both.backward for both in passes if both.backward]),
+    )
+    row: dict[str, str | None] = {}
+    for prefix, some in ways:
+        asked = some[0].asked if some else None
+        seen = dict.fromkeys(name for one in some for name in one.seen)
+        unmet = [f"{r.algorithm}: {r.need}" for r in asked.refusals] if asked else []
+        row[f"{prefix}algorithm"] = asked.algorithm if asked else None
+        row[f"{prefix}algorithm_seen"] = " or ".join(seen) or None
+        row[f"{prefix}algorithm_unmet"] = "; ".join(unmet) or None
+    return row

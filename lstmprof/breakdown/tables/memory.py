@@ -33,47 +33,31 @@ _NO_TOTAL = "the profile does not record the allocated total"
 _NO_CHANGE = "the profile has no individual allocations"
 COLUMNS = (
     RANK,
-    Column(
-        "device",
-        pa.int64(),
-        "",
-        "number of the device",
-        "it is host memory, or the allocator names no device",
+    Column.integer(
+        "device", "number of the device", "it is host memory, or the allocator names no device"
     ),
     replace(ALLOCATOR, type=pa.string()),
-    Column("step", pa.int64(), "", "number of the step", "the row covers the whole profile"),
-    Column(
-        "phase",
-        pa.string(),
-        "",
-        "phase of the step",
-        "the row covers a whole step or the whole profile",
-    ),
-    Column(
+    Column.integer("step", "number of the step", "the row covers the whole profile"),
+    Column.text("phase", "phase of the step", "the row covers a whole step or the whole profile"),
+    Column.integer(
         "peak_allocated_bytes",
-        pa.int64(),
-        "bytes",
         "largest memory that was allocated at the same time, including memory from before",
         _NO_TOTAL,
     ),
-    Column(
+    Column.integer(
         "peak_reserved_bytes",
-        pa.int64(),
-        "bytes",
         "largest memory that the allocator had reserved on the device",
         "the profile does not record it, or the allocator reserves nothing",
     ),
-    Column(
+    Column.integer(
         "grown_bytes",
-        pa.int64(),
-        "bytes",
         "allocated memory at the end minus allocated memory at the beginning",
         "the profile has neither totals nor individual allocations",
     ),
-    Column("allocations", pa.int64(), "", "number of allocations", _NO_CHANGE),
-    Column("allocated_bytes", pa.int64(), "bytes", "total size of the allocations", _NO_CHANGE),
-    Column("frees", pa.int64(), "", "number of frees", _NO_CHANGE),
-    Column("freed_bytes", pa.int64(), "bytes", "total size of the frees", _NO_CHANGE),
+    Column.integer("allocations", "number of allocations", _NO_CHANGE),
+    Column.integer("allocated_bytes", "total size of the allocations", _NO_CHANGE),
+    Column.integer("frees", "number of frees", _NO_CHANGE),
+    Column.integer("freed_bytes", "total size of the frees", _NO_CHANGE),
 )
 #: Columns of the events.
 READS = ("start_ns", "dur_ns", "rank", "device", "step", "phase")

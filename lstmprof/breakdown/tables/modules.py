@@ -27,48 +27,30 @@ _UNLINKED = "the profile links no backward op with its forward op"
 
 COLUMNS = (
     RANK,
-    Column(
-        "sort",
-        pa.string(),
-        "",
-        "kind of entry: module (nn.Module), python (frame with file and line) or range",
+    Column.text(
+        "sort", "kind of entry: module (nn.Module), python (frame with file and line) or range"
     ),
-    Column("name", pa.string(), "", "name, as the profiler wrote it, without the prefix nn.Module"),
-    Column("count", pa.int64(), "", "number of times that the entry ran"),
-    Column(
-        "host_total_ns", pa.int64(), "ns", "host time in the entry, including everything inside it"
+    Column.text("name", "name, as the profiler wrote it, without the prefix nn.Module"),
+    Column.integer("count", "number of times that the entry ran"),
+    Column.integer("host_total_ns", "host time in the entry, including everything inside it"),
+    Column.integer(
+        "host_self_ns", "host time in the entry, without entries of the same sort inside it"
     ),
-    Column(
-        "host_self_ns",
-        pa.int64(),
-        "ns",
-        "host time in the entry, without entries of the same sort inside it",
+    Column.integer(
+        "device_total_ns", "duration of the activities launched in the entry", NO_ACTIVITIES
     ),
-    Column(
-        "device_total_ns",
-        pa.int64(),
-        "ns",
-        "duration of the activities launched in the entry",
-        NO_ACTIVITIES,
-    ),
-    Column(
+    Column.integer(
         "device_self_ns",
-        pa.int64(),
-        "ns",
         "duration of the activities launched in the entry, without entries of the same sort",
         NO_ACTIVITIES,
     ),
-    Column(
+    Column.integer(
         "backward_host_ns",
-        pa.int64(),
-        "ns",
         "host time of the backward ops whose forward op ran in the entry",
         _UNLINKED,
     ),
-    Column(
+    Column.integer(
         "backward_device_ns",
-        pa.int64(),
-        "ns",
         "duration of the activities that these backward ops launched",
         f"{_UNLINKED}, or {NO_ACTIVITIES}",
     ),

@@ -24,39 +24,25 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
 COLUMNS = (
     RANK,
-    Column("name", pa.string(), "", "name of the op, as the profiler wrote it"),
-    Column("count", pa.int64(), "", "number of calls"),
+    Column.text("name", "name of the op, as the profiler wrote it"),
+    Column.integer("count", "number of calls"),
     PER_STEP,
-    Column("host_total_ns", pa.int64(), "ns", "host time in the op, including the ops inside it"),
-    Column("host_self_ns", pa.int64(), "ns", "host time in the op, without the events inside it"),
-    Column(
+    Column.integer("host_total_ns", "host time in the op, including the ops inside it"),
+    Column.integer("host_self_ns", "host time in the op, without the events inside it"),
+    Column.integer(
         "device_total_ns",
-        pa.int64(),
-        "ns",
         "duration of the activities that the op, or an op inside it, launched",
         NO_ACTIVITIES,
     ),
-    Column(
-        "device_self_ns",
-        pa.int64(),
-        "ns",
-        "duration of the activities that the op itself launched",
-        NO_ACTIVITIES,
+    Column.integer(
+        "device_self_ns", "duration of the activities that the op itself launched", NO_ACTIVITIES
     ),
-    Column(
+    Column.integer(
         "kernels_total",
-        pa.int64(),
-        "",
         "number of kernels that the op, or an op inside it, launched",
         NO_ACTIVITIES,
     ),
-    Column(
-        "kernels_self",
-        pa.int64(),
-        "",
-        "number of kernels that the op itself launched",
-        NO_ACTIVITIES,
-    ),
+    Column.integer("kernels_self", "number of kernels that the op itself launched", NO_ACTIVITIES),
 )
 
 

@@ -24,23 +24,19 @@ _NUMBERED = re.compile(r"#\d+$")
 
 COLUMNS = (
     RANK,
-    Column("name", pa.string(), "", "name of the range; for a step, without its number"),
-    Column("kind", pa.string(), "", "step, phase (" + ", ".join(PHASES) + ") or range"),
-    Column("count", pa.int64(), "", "number of times that the range was entered"),
-    Column("total_ns", pa.int64(), "ns", "host time in the range, including everything inside it"),
-    Column("mean_ns", pa.float64(), "ns", "mean host time per entry"),
-    Column("self_ns", pa.int64(), "ns", "host time in the range, without the events inside it"),
-    Column(
+    Column.text("name", "name of the range; for a step, without its number"),
+    Column.text("kind", "step, phase (" + ", ".join(PHASES) + ") or range"),
+    Column.integer("count", "number of times that the range was entered"),
+    Column.integer("total_ns", "host time in the range, including everything inside it"),
+    Column.real("mean_ns", "mean host time per entry"),
+    Column.integer("self_ns", "host time in the range, without the events inside it"),
+    Column.integer(
         "device_total_ns",
-        pa.int64(),
-        "ns",
         "duration of the activities launched in the range or in a range inside it",
         NO_ACTIVITIES,
     ),
-    Column(
+    Column.integer(
         "device_self_ns",
-        pa.int64(),
-        "ns",
         "duration of the activities launched in the range, but not in a range inside it",
         NO_ACTIVITIES,
     ),

@@ -26,37 +26,26 @@ COLUMNS = (
     RANK,
     STEP,
     DEVICE,
-    Column("start_ns", pa.int64(), "ns", "start of the step, in ns since base_ns of run.json"),
-    Column("dur_ns", pa.int64(), "ns", "length of the step"),
-    Column("busy_ns", pa.int64(), "ns", "time in which at least one activity ran"),
-    Column("idle_ns", pa.int64(), "ns", "time in which no activity ran: dur_ns − busy_ns"),
-    Column(
+    Column.integer("start_ns", "start of the step, in ns since base_ns of run.json"),
+    Column.integer("dur_ns", "length of the step"),
+    Column.integer("busy_ns", "time in which at least one activity ran"),
+    Column.integer("idle_ns", "time in which no activity ran: dur_ns − busy_ns"),
+    Column.integer(
         "overlapped_ns",
-        pa.int64(),
-        "ns",
         "sum of the activities' durations in the step − busy_ns: above 0 if activities overlap",
         _ON_HOST,
     ),
-    Column(
+    Column.integer(
         "spilled_ns",
-        pa.int64(),
-        "ns",
         "time after the end of the step in which activities of this step still ran",
         _ON_HOST,
     ),
-    Column("activities", pa.int64(), "", "number of activities that the step launched", _ON_HOST),
-    Column(
+    Column.integer("activities", "number of activities that the step launched", _ON_HOST),
+    Column.integer(
         "launches",
-        pa.int64(),
-        "",
         "number of launch calls in the step; for a device, launches of an activity on it",
     ),
-    Column(
-        "host_ops",
-        pa.int64(),
-        "",
-        "number of ops that started in the step, on any thread of the rank",
-    ),
+    Column.integer("host_ops", "number of ops that started in the step, on any thread of the rank"),
 )
 SCHEMA = schema(COLUMNS)
 

@@ -17,26 +17,18 @@ from lstmprof.events.table import UNKNOWN, EventTable
 COLUMNS = (
     RANK,
     DEVICE,
-    Column(
-        "stream", pa.int64(), "", "number of the device's stream", "the profile does not record it"
-    ),
-    Column("activities", pa.int64(), "", "number of kernels, copies and memsets"),
-    Column("kernels", pa.int64(), "", "number of kernels"),
-    Column("busy_ns", pa.int64(), "ns", "time in which at least one activity ran"),
-    Column("total_ns", pa.int64(), "ns", "sum of the activities' durations"),
-    Column(
+    Column.integer("stream", "number of the device's stream", "the profile does not record it"),
+    Column.integer("activities", "number of kernels, copies and memsets"),
+    Column.integer("kernels", "number of kernels"),
+    Column.integer("busy_ns", "time in which at least one activity ran"),
+    Column.integer("total_ns", "sum of the activities' durations"),
+    Column.real(
         "window_share",
-        pa.float64(),
-        "share",
         "busy time within steps, divided by the length of all steps",
         "the rank has no steps",
     ),
-    Column(
-        "first_ns", pa.int64(), "ns", "start of the first activity, in ns since base_ns of run.json"
-    ),
-    Column(
-        "last_ns", pa.int64(), "ns", "end of the last activity, in ns since base_ns of run.json"
-    ),
+    Column.integer("first_ns", "start of the first activity, in ns since base_ns of run.json"),
+    Column.integer("last_ns", "end of the last activity, in ns since base_ns of run.json"),
 )
 SCHEMA = schema(COLUMNS)
 

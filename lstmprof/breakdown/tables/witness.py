@@ -31,35 +31,15 @@ _MAY_BE_COMPILED = ("pointwise", "layout", "reduction", "cast", "rng", "softmax_
 
 _NOT_THERE = "the breakdown has no such part or covers a device, or the row is a line of code"
 COLUMNS = (
-    Column(
-        "kind",
-        pa.string(),
-        "",
-        "part (a part of the ledger) or line (a Python line that no event shows)",
-    ),
-    Column("name", pa.string(), "", "name of the part; for a line, its function and line number"),
-    Column("samples", pa.int64(), "", "number of samples in the part or line"),
-    Column(
-        "share",
-        pa.float64(),
-        "share",
-        "samples of the row, divided by all samples in which no thread waited",
-    ),
+    Column.text("kind", "part (a part of the ledger) or line (a Python line that no event shows)"),
+    Column.text("name", "name of the part; for a line, its function and line number"),
+    Column.integer("samples", "number of samples in the part or line"),
+    Column.real("share", "samples of the row, divided by all samples in which no thread waited"),
     Column("error", pa.float64(), "share", "half of the 95 % interval of share (binomial)"),
-    Column(
-        "ledger_share",
-        pa.float64(),
-        "share",
-        "share of the part in the clean step, by the breakdown",
-        _NOT_THERE,
+    Column.real(
+        "ledger_share", "share of the part in the clean step, by the breakdown", _NOT_THERE
     ),
-    Column(
-        "difference_points",
-        pa.float64(),
-        "",
-        "share minus ledger_share, in percentage points",
-        _NOT_THERE,
-    ),
+    Column.real("difference_points", "share minus ledger_share, in percentage points", _NOT_THERE),
 )
 
 

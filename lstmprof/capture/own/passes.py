@@ -21,12 +21,11 @@ from lstmprof.capture.worker import (
     meters,
     profiling,
     settings,
-    threads,
     timing,
 )
 from lstmprof.capture.worker.profilers import Profiler
 from lstmprof.capture.worker.profiling import Profiled, Ranges, both, no_ranges
-from lstmprof.capture.worker.usage import SELF, difference, usage
+from lstmprof.capture.worker.usage import SELF, difference, usage, waiting_between, waits
 
 #: Of the undisturbed steps before the profile and of those after it, together: no more is begun.
 MOST_TIMING_NS = 60_000_000_000
@@ -201,18 +200,18 @@ class Passes:
                 self.profiler.find_device()
             wait()  # for what was begun between steps
             self.ranges = self.nvtx
-            waits, before = threads.waits(), usage(SELF)
+            waiting, before = waits(), usage(SELF)
             start_ns = clock()
             with self.nvtx("step"):
                 outcome = yield
                 wait(outcome)
             end_ns = clock()
             counts = difference(before, usage(SELF))
-            waiting = threads.waiting_between(waits, threads.waits(ends=True))
+            waited = waiting_between(waiting, waits(ends=True))
             self.ranges = no_ranges
             took_ns, number_of_row = end_ns - start_ns, len(self.rows)
             row = timing.Iteration(
-                number_of_row, warmup, after_profile, took_ns, None, counts, None, None, waiting
+                number_of_row, warmup, after_profile, took_ns, None, counts, None, None, waited
             )
             self.rows.append(row)
             enough = share.most_ns is not None and number + 1 >= share.least

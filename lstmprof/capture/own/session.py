@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any, Callable, ContextManager, Dict, Iterable, List, Optional, Type, Union
 
 import lstmprof
-from lstmprof.capture.own.frameworks import framework_of, profiler_of
 from lstmprof.capture.own.passes import PROFILING, SAMPLING, TIMING_AGAIN, Passes, Plan, Steps
 from lstmprof.capture.request import RESULT
 from lstmprof.capture.worker import host, shapes, timing
 from lstmprof.capture.worker.metadata import now, worker_facts
-from lstmprof.capture.worker.profilers import Profiler
+from lstmprof.capture.worker.profilers import Profiler, framework_of, profiler_of
 from lstmprof.errors import LstmprofError, RunError, UsageError, command_line, one_line
 from lstmprof.runs.directory import check_name, staging
 
@@ -435,7 +434,7 @@ def write_in_child(folder: str, python: str) -> None:
     Raises:
         LstmprofError: the run could not be written.
     """
-    done = _ended([python, "-m", "lstmprof.capture.own.writing", folder])
+    done = _ended([python, "-m", "lstmprof.capture.captured_run", folder])
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise LstmprofError(
@@ -452,13 +451,21 @@ def show_verdict(place: str, python: str, since: Optional[str] = None) -> None:
     interpreter ``python``. If an earlier run ``since`` is given, the verdict ends with the gain
     since then.
     """
+    text = verdict_of([place], python, since)
+    if text:
+        sys.stderr.write(text)
+
+
+def verdict_of(places: List[str], python: str, since: Optional[str] = None) -> Optional[str]:
+    """Return what ``lstmprof diagnose`` prints of the runs at ``places``; None if it fails."""
     encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
     with contextlib.suppress(OSError):
-        command = [python, "-m", "lstmprof", "diagnose", place]
+        command = [python, "-m", "lstmprof", "diagnose", *places]
         command += [] if since is None else ["--since", since]
         done = _ended(command, PYTHONIOENCODING=encoding)
         if not done.returncode:
-            sys.stderr.write(done.stdout.decode(encoding, "replace"))
+            return str(done.stdout.decode(encoding, "replace"))
+    return None
 
 
 def _ended(command: List[str], **environment: str) -> Any:

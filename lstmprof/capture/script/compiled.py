@@ -13,7 +13,7 @@ import sys
 import threading
 from typing import Any, Callable, Dict, List, Union
 
-from lstmprof.capture.script.marking import Seen
+from lstmprof.capture.script.program import Seen
 from lstmprof.capture.script.sizes import GraphSizes
 from lstmprof.capture.script.steps import Steps, rank
 

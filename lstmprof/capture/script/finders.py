@@ -14,9 +14,9 @@ import re
 import sys
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 
+from lstmprof.capture.request import ScriptRequest
 from lstmprof.capture.script import compiled
-from lstmprof.capture.script.marking import mark_attribute, placed
-from lstmprof.capture.script.request import ScriptRequest
+from lstmprof.capture.script.program import mark_attribute, placed
 from lstmprof.capture.script.sizes import GraphSizes
 from lstmprof.capture.script.steps import Steps
 

@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from lstmprof.capture import nsys
-from lstmprof.capture.request import LIFELINE, NSYS
+from lstmprof.capture.request import LIFELINE, NSYS, ScriptRequest
 from lstmprof.capture.script import main
-from lstmprof.capture.script.request import ScriptRequest
 from lstmprof.errors import CaptureError, LstmprofError, UsageError
-from lstmprof.scratch import made_temporary_folder, remove, temporary_folder
+from lstmprof.host.scratch import made_temporary_folder, remove, temporary_folder
 
 Report = Callable[[str], None]
 
@@ -131,8 +130,8 @@ def _forwarding(command: Sequence[str], pid: Path) -> int:
 
 def _write_run(request: ScriptRequest, folder: Path, report: Report) -> None:
     """Write the run of what Nsight Systems recorded, if the script had enough steps."""
+    from lstmprof.capture.captured_run import written
     from lstmprof.capture.own.session import show_verdict
-    from lstmprof.capture.own.writing import written
 
     if not nsys.was_measured(folder):
         return  # the script's process reported why

@@ -36,7 +36,7 @@ def watch(path: str) -> None:
 
 
 def _request(path: str) -> Any:
-    from lstmprof.capture.script.request import ScriptRequest
+    from lstmprof.capture.request import ScriptRequest
 
     with open(path, encoding="utf-8") as file:
         request = ScriptRequest.from_json(file.read())

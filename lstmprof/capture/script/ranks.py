@@ -19,7 +19,7 @@ import tempfile
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from lstmprof.capture.script.request import ScriptRequest
+from lstmprof.capture.request import ScriptRequest
 
 #: Variables with a process's rank and the number of ranks, by launcher: torchrun, Open MPI, MPICH,
 #: srun. Slurm's batch script has a SLURM_PROCID, too, but no number of tasks of a step.

@@ -75,7 +75,7 @@ class GraphSizes:
 
     def inputs(self) -> List[OpInputs]:
         """Return those on which the function's graphs agree: it may be traced several times."""
-        from lstmprof.capture.worker.loops._nodes import inputs_of, nodes_of
+        from lstmprof.capture.worker.shapes import inputs_of, nodes_of
 
         traced: List[Any] = getattr(self.function, "_list_all_concrete_functions", list)()
         listed = [self.graph] if self.graph is not None else [each.graph for each in traced]

@@ -1,7 +1,8 @@
 """What measures a script while it runs: finders tell steps, steps drive a session.
 
 A fault of lstmprof ends the measurement, never the script: ``Steps.safely`` catches it. All lines
-are printed once the script is over.
+are printed once the script is over. ``ImportWatch`` looks at each module that the script imports.
+Source: PEP 302, "Import Hook Registration".
 """
 
 from __future__ import annotations
@@ -9,21 +10,26 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import importlib.abc
+import importlib.util
 import os
 import shlex
 import sys
 import threading
+import time
 import traceback
-from typing import Any, Callable, ContextManager, Dict, List, Optional
+from typing import Any, Callable, ContextManager, Dict, List, Optional, Sequence
 
+from lstmprof.capture.request import STOP, ScriptRequest
 from lstmprof.capture.script import finders
-from lstmprof.capture.script.imports import Watch
 from lstmprof.capture.script.ranges import OPTIMIZER, TorchRanges
 from lstmprof.capture.script.ranks import Job
-from lstmprof.capture.script.request import STOP, ScriptRequest
 from lstmprof.capture.script.sizes import GraphSizes
 from lstmprof.capture.script.steps import Steps
 from lstmprof.errors import LstmprofError, one_line
+
+Attach = Callable[[Any], None]
+
 
 #: The folder of lstmprof.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -56,11 +62,28 @@ class Watching:
         )
         attach.update(self.job.attachments(lambda: self.session is None, self.steps.safely))
         attach["multiprocessing.util"] = self._watch_forks
+        if self.request.watch:
+            attach["torch.utils.data.dataloader"] = self._time_input
         careful = {name: self._careful(do) for name, do in attach.items()}
         for name in [name for name in careful if name in sys.modules]:
             careful.pop(name)(sys.modules[name])
-        Watch(careful).install()
+        ImportWatch(careful).install()
         atexit.register(self._at_exit)
+
+    def _time_input(self, loader: Any) -> None:
+        """Tell the watch how long each batch of a DataLoader took to come."""
+        following = loader._BaseDataLoaderIter.__next__
+
+        @functools.wraps(following)
+        def timed(iterator: Any) -> Any:
+            began_ns = time.perf_counter_ns()
+            try:
+                return following(iterator)
+            finally:
+                if self.session is not None and self.steps.here:
+                    self.session.waited(time.perf_counter_ns() - began_ns)
+
+        loader._BaseDataLoaderIter.__next__ = timed
 
     def _watch_forks(self, util: Any) -> None:
         """Have processes that multiprocessing forks take part, if there was no step before."""
@@ -113,7 +136,10 @@ class Watching:
 
         try:
             rank = self.job.rank()
-            part = None if rank is None else self.job.place(rank)
+            if self.request.watch and rank is not None and rank[0] != 0:
+                self._reported = True  # rank 0 watches
+                return None
+            part = None if rank is None or self.request.watch else self.job.place(rank)
             self.session = session_of(self.request, source, self.facts, self.report, part, rank)
             self.session.found_by = self.steps.observed
             self.session.begin()
@@ -274,3 +300,44 @@ def _place_of(error: Exception) -> str:
     if not own:
         return ""
     return " ({}:{})".format(os.path.relpath(own[-1].filename, _PACKAGE), own[-1].lineno)
+
+
+class ImportWatch(importlib.abc.MetaPathFinder):
+    """Calls ``attach[name]`` with each module of that name, once, after it was executed."""
+
+    def __init__(self, attach: Dict[str, Attach]) -> None:
+        self._attach = dict(attach)
+
+    def install(self) -> None:
+        """Look at every import from now on."""
+        sys.meta_path.insert(0, self)
+
+    def find_spec(
+        self, name: str, path: Optional[Sequence[str]], target: Any = None
+    ) -> Optional[Any]:
+        """The spec that the other finders have, its loader watched; None of other modules."""
+        attach = self._attach.pop(name, None)
+        if attach is None:
+            return None
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        spec.loader = _Watched(spec.loader, attach)
+        return spec
+
+
+class _Watched(importlib.abc.Loader):
+    """A loader, and what follows it."""
+
+    def __init__(self, loader: Any, attach: Attach) -> None:
+        self._loader, self._attach = loader, attach
+
+    def create_module(self, spec: Any) -> Any:
+        """As the loader does."""
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: Any) -> None:
+        """Execute the module under its own loader, then look at it."""
+        module.__loader__ = module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        self._attach(module)

@@ -20,7 +20,6 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from lstmprof import implementations
 from lstmprof.capture.request import MARK, NSYS, RESULT, CaptureRequest, refusal
 from lstmprof.capture.worker import (
-    files,
     host,
     loops,
     meters,
@@ -29,10 +28,10 @@ from lstmprof.capture.worker import (
     sampling,
     settings,
     timing,
+    users_file,
 )
 from lstmprof.capture.worker.counters import Counters
 from lstmprof.capture.worker.metadata import Passes, now, pass_facts, request_facts, worker_facts
-from lstmprof.capture.worker.turns import Turn, turn_of
 from lstmprof.errors import CaptureError, LstmprofError, one_line
 from lstmprof.implementations import Implementation, version_numbers
 
@@ -122,13 +121,13 @@ def outcome(request: CaptureRequest, folder: str, report: Report) -> Dict[str, A
 
         traceback.print_exc()
         if request.file is not None and not _is_known(error):
-            return {"failure": files.explained(error, request.file)}
+            return {"failure": users_file.explained(error, request.file)}
         return {"failure": explained(error, request.row.era)}
 
 
 def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, Any]:
     """Both passes: metadata for run.json, columns for timings.parquet, raw profiles."""
-    turn = turn_of(request, report)
+    turn = timing.turn_of(request, report)
     if turn is not None:
         turn()
     conditions = {"load_average_before": host.load_average(), "started_at": now()}
@@ -176,9 +175,9 @@ def _held(request: CaptureRequest, device: str, report: Report) -> Optional[bool
     """Whether the user's file was found to compute the workload; None of a row of the table."""
     if request.file is None:
         return None
-    from lstmprof.capture.worker.files.held import held
+    from lstmprof.capture.worker.held_file import held
 
-    return held(files.implementation_of(request), request.workload, device, report)
+    return held(users_file.implementation_of(request), request.workload, device, report)
 
 
 def _refuse_unless_possible(request: CaptureRequest) -> None:
@@ -204,7 +203,7 @@ def run_passes(
     place: Place,
     report: Report,
     counters: Counters,
-    turn: Optional[Turn] = None,
+    turn: Optional[timing.Turn] = None,
 ) -> Passes:
     """The timing pass, and amid it the profile pass, whose files go into ``place``'s folder.
 

@@ -14,9 +14,8 @@ import os
 import time
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple
 
-from lstmprof.capture.worker import threads
 from lstmprof.capture.worker.profiling import Ranges
-from lstmprof.capture.worker.usage import SELF, Counts, difference, usage
+from lstmprof.capture.worker.usage import SELF, Counts, ThreadTimes, difference, times, usage
 
 POWERCAP = "/sys/class/powercap"
 NVML, CUDA = "libnvidia-ml.so.1", "libcuda.so.1"
@@ -54,16 +53,16 @@ class Meters:
         self.packages_uj: Optional[int] = 0
         self.gpu_mj: Optional[int] = 0
         self.state: Dict[str, Any] = {}
-        self.threads = threads.ThreadTimes()
+        self.threads = ThreadTimes()
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
         """Count what is used within."""
         packages, gpu = self._counters()
-        before, began_s = threads.times(), self.clock()
+        before, began_s = times(), self.clock()
         yield
         self.read_s += self.clock() - began_s
-        self.threads.add(before, threads.times())
+        self.threads.add(before, times())
         packages_after, gpu_after = self._counters()
         self.packages_uj = _sum(self.packages_uj, _difference(packages_after, packages))
         self.gpu_mj = _sum(self.gpu_mj, _difference(gpu_after, gpu))
@@ -178,6 +177,22 @@ class Gpu:
         call = getattr(self.nvml, "nvmlDeviceGetMigMode", None)  # since driver 450
         answered = call is not None and call(self.handle, *map(ctypes.byref, modes)) == 0
         return answered and modes[0].value == 1
+
+    def load(self) -> Dict[str, Any]:
+        """Share of the last moment in which a kernel ran, and memory in use by all processes."""
+        utilisation, memory = (ctypes.c_uint * 2)(), (ctypes.c_ulonglong * 3)()  # total free used
+        calls = (
+            getattr(self.nvml, "nvmlDeviceGetUtilizationRates", None),
+            getattr(self.nvml, "nvmlDeviceGetMemoryInfo", None),
+        )
+        read = [
+            call is not None and call(self.handle, into) == 0
+            for call, into in zip(calls, (utilisation, memory))
+        ]
+        return {
+            "gpu_share": utilisation[0] / 100 if read[0] else None,
+            "gpu_memory_bytes": int(memory[2]) if read[1] else None,
+        }
 
     def state(self) -> Dict[str, Any]:
         """Clocks, temperature and what holds the clocks down, now."""

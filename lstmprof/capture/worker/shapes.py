@@ -2,13 +2,14 @@
 
 Recording shapes slows a Python loop of small ops (by 35 to 101 % with flops, torch 2.13 on a CPU),
 so that the profile itself is made without. They come from one step more, or from the graph that the
-framework compiled, and are joined to the profile's ops by name and order when it is read.
+framework compiled, and are joined to the profile's ops by name and order when it is read. Source of
+what TensorFlow fuses: grappler/optimizers/remapper.cc.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any, Iterable, List, Optional, Sequence, Tuple, Union
+from typing import Any, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
 #: Name of an op, shapes of its inputs, their element types.
 OpInputs = Tuple[str, List[Any], List[str]]
@@ -18,6 +19,8 @@ StepInputs = Tuple[str, List[Any], List[str], int]
 FILE = "shapes.json"
 #: Behind the name of a node into which TensorFlow's remapper may fuse the product before it.
 FUSED = ":_FusedMatMul"
+#: What the remapper fuses a product before it into.
+FUSED_INTO = ("BiasAdd", "Add", "AddV2", "Tanh", "Sigmoid", "Relu", "Elu", "LeakyRelu")
 
 
 def of_trace(path: str) -> List[OpInputs]:
@@ -50,3 +53,55 @@ def written(inputs: Iterable[Union[OpInputs, StepInputs]], path: str) -> Optiona
     with open(path, "w", encoding="utf-8") as file:
         json.dump(listed, file)
     return path
+
+
+def inputs_of(nodes: Iterable[Any], batch: Optional[int] = None) -> Iterator[OpInputs]:
+    """Yield those of each node, and of the product that may be fused into it.
+
+    ``batch`` is the first dimension of tensors in the body of a loop, if the graph leaves it open.
+    """
+    for op in nodes:
+        yield _inputs(op, op.name, batch)
+        product = _fused_product(op)
+        if product is not None:
+            yield _inputs(product, op.name + FUSED, batch)
+
+
+def nodes_of(graph: Any, seen: Optional[Set[str]] = None) -> Iterator[Any]:
+    """Yield the nodes of ``graph`` and of the functions that it calls, such as those of loops."""
+    seen = set() if seen is None else seen
+    for node in graph.get_operations():
+        yield node
+    for name, function in getattr(graph, "_functions", {}).items():
+        if name not in seen and hasattr(function, "graph"):
+            seen.add(name)
+            for node in nodes_of(function.graph, seen):
+                yield node
+
+
+def _inputs(op: Any, name: str, batch: Optional[int]) -> OpInputs:
+    if "while" not in getattr(getattr(op, "graph", None), "name", ""):
+        batch = None  # elsewhere a reshape may have joined batch and time
+    inputs = getattr(op, "inputs", ())  # a condition's placeholders have no such list in 2.8
+    tensors = [(_static(each.shape, batch), each.dtype.base_dtype.name) for each in inputs]
+    return of_tensors(name, tensors)
+
+
+def _fused_product(op: Any) -> Optional[Any]:
+    """The MatMul whose sum with a bias, or that under an activation, the node is."""
+    for _ in range(2):
+        if op.type not in FUSED_INTO or not op.inputs:
+            return None
+        op = op.inputs[0].op
+        if op.type == "MatMul":
+            return op
+    return None
+
+
+def _static(shape: Any, batch: Optional[int]) -> Optional[List[Optional[int]]]:
+    if shape.ndims is None:
+        return None
+    dimensions: List[Optional[int]] = shape.as_list()
+    if dimensions[:1] == [None]:
+        dimensions[0] = batch
+    return dimensions

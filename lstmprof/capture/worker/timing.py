@@ -3,6 +3,10 @@
 Everything but the step itself (counts, loss values, rows, progress) happens while the clock is
 stopped. A round that is profiled is timed before its profile and after it, so that what changed
 meanwhile shows.
+
+Workers that take turns on one CPU see the same machine, whose speed changes within seconds (clocks,
+what else runs on the same core). A worker that asks for a turn gives up its own; the parent
+(``capture.turns``) answers with a byte on stdin when all others wait too.
 """
 
 from __future__ import annotations
@@ -11,15 +15,19 @@ import contextlib
 import dataclasses
 import gc
 import math
+import os
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from lstmprof.capture.worker.threads import Waiting
-from lstmprof.capture.worker.turns import TURN_NS, Turn
-from lstmprof.capture.worker.usage import SELF, Counts, Usage, difference, usage
+from lstmprof.capture.request import TURN, CaptureRequest
+from lstmprof.capture.worker.usage import SELF, Counts, Usage, Waiting, difference, usage
 from lstmprof.errors import CaptureError
 
 Clock = Callable[[], int]
+Turn = Callable[[], None]
 
+#: A turn lasts for one iteration, and for as many more as begin within this time: what the others
+#: left in the caches is soon gone, and the first iteration of several does not count.
+TURN_NS = 20_000_000
 #: a progress line at most this often: the parent that shows it shares the machine
 REPORT_EVERY_NS = 1_000_000_000
 
@@ -212,3 +220,16 @@ def columns(rows: List[Iteration]) -> Dict[str, List[Any]]:
         **{name: [getattr(row.counts, name) for row in rows] for name in Counts._fields},
         **{name: [getattr(row.waiting, name) for row in rows] for name in Waiting._fields},
     }
+
+
+def turn_of(request: CaptureRequest, report: Callable[[str], None]) -> Optional[Turn]:
+    """A call that returns when it is this worker's turn again; None where it has no others."""
+    if not request.turn_with:
+        return None
+
+    def ask() -> None:
+        report(TURN)
+        if not os.read(0, 1):  # the parent is gone
+            raise SystemExit(1)
+
+    return ask

@@ -1,15 +1,24 @@
-"""What the kernel did with this process so far, by one getrusage(2) of all its threads.
+"""What the kernel did with this process so far, and with each of its threads.
 
-One call tells CPU time, context switches and page faults, in 0.7 µs (CPython 3.11, Linux 6.18; a
-quarter more beside 8 threads). ``time.process_time_ns`` takes 0.4 µs for the CPU time alone; that
-it tells nanoseconds, not microseconds, is nothing beside a step of a tenth of a millisecond. Of a
-thread that runs on another CPU both know the time up to its last clock tick only (1 to 10 ms, as
-the kernel is built), so that what one iteration lacks is the next one's: sums are right.
+One getrusage(2) tells CPU time, context switches and page faults, in 0.7 µs (CPython 3.11, Linux
+6.18; a quarter more beside 8 threads). ``time.process_time_ns`` takes 0.4 µs for the CPU time
+alone; that it tells nanoseconds, not microseconds, is nothing beside a step of a tenth of a
+millisecond. Of a thread that runs on another CPU both know the time up to its last clock tick only
+(1 to 10 ms, as the kernel is built), so that what one iteration lacks is the next one's: sums are
+right.
+
+CPU time of a thread comes from its clock (clock_getcpuclockid(3); linux/posix-timers.h has the
+numbers of these clocks), waiting from schedstat (Documentation/scheduler/sched-stats.rst). A pool's
+thread that spins while it has no work counts as running.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple, Optional
+import os
+import re
+import sys
+import time
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 try:
     import resource
@@ -17,6 +26,10 @@ except ImportError:  # no Unix
     resource = None  # type: ignore[assignment]
 
 Usage = Any  # a struct_rusage, or None
+_TASKS = "/proc/self/task"
+#: run.json lists so many threads, those that ran most.
+MOST_THREADS = 16
+_PER_THREAD_SCHED = 6  # linux/posix-timers.h: CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED
 
 
 class Counts(NamedTuple):
@@ -52,3 +65,175 @@ def difference(before: Usage, after: Usage) -> Counts:
         after[6] - before[6],
         after[7] - before[7],
     )
+
+
+class Times(NamedTuple):
+    """What one thread had since it began."""
+
+    cpu_ns: int
+    waited_ns: Optional[int]  # ready, with no CPU; None if the kernel does not count it
+
+
+Readings = Dict[int, Times]  # by thread id
+
+
+class Waiting(NamedTuple):
+    """How long the thread that runs a step ran, and who waited for a CPU; None is unknown.
+
+    ``waited_ns`` is of that thread, ``others_waited_ns`` of all others of its process,
+    ``children_waited_ns`` of the processes that ``multiprocessing`` started, to load data.
+    """
+
+    thread_cpu_ns: Optional[int] = None
+    waited_ns: Optional[int] = None
+    others_waited_ns: Optional[int] = None
+    children_waited_ns: Optional[int] = None
+
+
+class Waits(NamedTuple):
+    """CPU time of the calling thread; waits by folder of a process's threads, then by thread."""
+
+    cpu_ns: int
+    waited_ns: Dict[str, Dict[str, int]]
+
+
+def _this_thread() -> Optional[int]:
+    """Return the system's number of the calling thread; None if /proc does not have it."""
+    try:
+        return int(os.path.basename(os.readlink("/proc/thread-self")))
+    except (OSError, ValueError):
+        return None
+
+
+def waits(*, ends: bool = False) -> Optional[Waits]:
+    """Read how long each thread and each child has waited; None if the kernel does not count.
+
+    The calling thread is read last, or first if the measured stretch ``ends`` here: it may lose its
+    CPU while the others are read.
+    """
+    this = _this_thread()
+    own = os.path.join(_TASKS, str(this), "schedstat")
+    cpu_ns, own_ns = time.thread_time_ns(), _waited_of(own)
+    by_folder = {folder: _waits_in(folder) for folder in (_TASKS, *_children())}
+    if not ends:
+        own_ns, cpu_ns = _waited_of(own), time.thread_time_ns()
+    if own_ns is None:
+        return None
+    by_folder[_TASKS][str(this)] = own_ns
+    return Waits(cpu_ns, by_folder)
+
+
+def _waits_in(folder: str) -> Dict[str, int]:
+    """Return how long each thread of one process waited; empty if the process has ended."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return {}
+    of_threads = {name: _waited_of(os.path.join(folder, name, "schedstat")) for name in names}
+    return {name: ns for name, ns in of_threads.items() if ns is not None}
+
+
+def waiting_between(before: Optional[Waits], after: Optional[Waits]) -> Waiting:
+    """Return the difference of two readings by one thread, without threads that ended meanwhile."""
+    if before is None or after is None:
+        return Waiting()
+    more = {}
+    for folder, of_threads in after.waited_ns.items():
+        began = before.waited_ns.get(folder, {})
+        more[folder] = {name: ns - began.get(name, 0) for name, ns in of_threads.items()}
+    others = more.pop(_TASKS)
+    own = others.pop(str(_this_thread()))
+    of_children = sum(sum(some.values()) for some in more.values())
+    return Waiting(after.cpu_ns - before.cpu_ns, own, sum(others.values()), of_children)
+
+
+def _children() -> List[str]:
+    """Return the thread folders of all processes that ``multiprocessing`` started."""
+    processes = getattr(sys.modules.get("multiprocessing.process"), "_children", ())
+    return [f"/proc/{process.pid}/task" for process in tuple(processes) if process.pid]
+
+
+def _waited_of(path: str) -> Optional[int]:
+    """Return a thread's wait; None if it has ended, or the kernel counts nothing (0 0 0)."""
+    try:
+        with open(path, encoding="ascii") as line:
+            words = line.read().split()
+    except OSError:
+        return None
+    return int(words[1]) if len(words) == 3 and words[2] != "0" else None
+
+
+def times() -> Optional[Readings]:
+    """Read the times of every thread; None without /proc."""
+    try:
+        threads = [int(name) for name in os.listdir(_TASKS)]
+    except OSError:
+        return None
+    readings = {}
+    for thread in threads:
+        try:
+            cpu_ns = time.clock_gettime_ns(~thread << 3 | _PER_THREAD_SCHED)
+        except OSError:  # it ended meanwhile
+            continue
+        readings[thread] = Times(cpu_ns, _waited_ns(thread))
+    return readings
+
+
+def _waited_ns(thread: int) -> Optional[int]:
+    words = _text(thread, "schedstat").split()
+    return int(words[1]) if len(words) == 3 else None
+
+
+def _text(thread: int, file: str) -> str:
+    try:
+        with open(os.path.join(_TASKS, str(thread), file), encoding="utf-8") as lines:
+            return lines.read().strip()
+    except OSError:
+        return ""
+
+
+def _allowed(status: str) -> Optional[str]:
+    """Return the CPUs that a thread may run on, as 0-1,4."""
+    line = re.search(r"^Cpus_allowed_list:\s*(\S+)", status, re.MULTILINE)
+    return line.group(1) if line else None
+
+
+class ThreadTimes:
+    """The times of all threads, summed over pairs of readings."""
+
+    def __init__(self) -> None:
+        self.sums: Optional[Readings] = {}
+
+    def add(self, before: Optional[Readings], after: Optional[Readings]) -> None:
+        """Add what each thread had between two readings, without threads that ended meanwhile."""
+        if self.sums is None or before is None or after is None:
+            self.sums = None
+            return
+        for thread, ended in after.items():
+            began = before.get(thread, Times(0, 0))
+            total = self.sums.get(thread, Times(0, 0))
+            self.sums[thread] = Times(
+                total.cpu_ns + ended.cpu_ns - began.cpu_ns,
+                _more(total.waited_ns, began.waited_ns, ended.waited_ns),
+            )
+
+    def facts(self) -> Optional[List[Dict[str, Any]]]:
+        """Return ``timing_threads`` of run.json: the threads that ran, longest first."""
+        if self.sums is None:
+            return None
+        ran = sorted(self.sums.items(), key=lambda entry: -entry[1].cpu_ns)
+        return [
+            {
+                "name": _text(thread, "comm") or None,
+                "main": thread == os.getpid(),
+                "cpu_ns": sums.cpu_ns,
+                "waited_ns": sums.waited_ns,
+                "cpus": _allowed(_text(thread, "status")),
+            }
+            for thread, sums in ran[:MOST_THREADS]
+            if sums.cpu_ns
+        ]
+
+
+def _more(total: Optional[int], began: Optional[int], ended: Optional[int]) -> Optional[int]:
+    return None if total is None or began is None or ended is None else total + ended - began

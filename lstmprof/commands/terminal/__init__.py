@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from lstmprof.errors import one_line
+from lstmprof.host.streams import CONTROL, styled
 from lstmprof.numbers import bare, cropped, with_short_names
-from lstmprof.streams import CONTROL, styled
 
 #: Of work or of less, of waiting or of more; 3:1 and more on white and on black.
 BLUE, ORANGE = "#3b7dd8", "#c8710a"

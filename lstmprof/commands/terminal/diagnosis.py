@@ -62,10 +62,13 @@ def show(diagnosis: Diagnosis) -> None:
     show_all([diagnosis])
 
 
-def show_all(diagnoses: Sequence[Diagnosis], details: Collection[str] = ()) -> None:
+def show_all(
+    diagnoses: Sequence[Diagnosis], details: Collection[str] = (), *, more: bool = True
+) -> None:
     """Print the verdicts and the ``details`` (``names.DETAILS``) that are asked for.
 
     Many diagnoses begin with one line each, worst first, and only the first few follow in full.
+    With ``more`` the last line names the options that show more.
     """
     ordered = worst_first(diagnoses)
     names = _Labels(diagnoses)
@@ -84,9 +87,10 @@ def show_all(diagnoses: Sequence[Diagnosis], details: Collection[str] = ()) -> N
     terminal.write_line()
     _show_machine(diagnoses, names)
     _show_warnings(diagnoses, full="warnings" in details)
-    hidden = [name for name in DETAILS if name not in details]
-    more = "  ".join(f"--{name}" for name in (*hidden, "open"))
-    terminal.write_line(f"More: {more}", style="dim")
+    if more:
+        hidden = [name for name in DETAILS if name not in details]
+        switches = "  ".join(f"--{name}" for name in (*hidden, "open"))
+        terminal.write_line(f"More: {switches}", style="dim")
 
 
 def worst_first(diagnoses: Sequence[Diagnosis]) -> list[Diagnosis]:

@@ -12,11 +12,10 @@ from typing import Any
 from lstmprof import __version__
 from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.capture import plan
-from lstmprof.capture.here import lacks
 from lstmprof.capture.implementation_file import ImplementationFile
-from lstmprof.capture.pace import span
+from lstmprof.capture.interpreters import lacks
 from lstmprof.capture.request import ROUNDS, CaptureRequest
-from lstmprof.capture.rounds import MOST_IN_TURNS, captured_runs
+from lstmprof.capture.rounds import MOST_IN_TURNS, captured_runs, span
 from lstmprof.capture.worker import host
 from lstmprof.diagnose.recommend import LeftOut, Recommendation, ranked
 from lstmprof.errors import LstmprofError, UsageError

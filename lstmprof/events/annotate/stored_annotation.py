@@ -27,7 +27,7 @@ from lstmprof.events.schema import ACTIVITY_KINDS, KINDS
 from lstmprof.events.stored import StoredEvents, read_columns
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
-from lstmprof.scratch import room_in
+from lstmprof.host.scratch import room_in
 
 _OF_WINDOWS = ("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device")
 

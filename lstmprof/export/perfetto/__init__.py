@@ -37,8 +37,8 @@ from lstmprof.events.table import NONE, UNKNOWN
 from lstmprof.export.perfetto import run_slices
 from lstmprof.export.perfetto.run_slices import Arrows, Phases, Slices, activities
 from lstmprof.export.perfetto.trace_tracks import Packets, Tracks
+from lstmprof.host.scratch import check_file, writing
 from lstmprof.runs.run import Run
-from lstmprof.scratch import check_file, writing
 
 #: [start, end) of what is written of a run.
 Span = tuple[int, int]

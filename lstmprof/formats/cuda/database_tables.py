@@ -1,4 +1,4 @@
-"""The tables of a profile that is a database, read as columns; those of SQLite files.
+"""The tables of a profile that is an SQLite database, read as columns.
 
 Profiles are untrusted. Only ordinary SQLite tables are read, by full scans or by row number: never
 a view, trigger, virtual or generated column or index, so that no expression of the file runs
@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import sqlite3
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,24 +30,25 @@ Ints = NDArray[np.int64]
 UNKNOWN = int(np.iinfo(np.int64).min)
 
 
-class Tables(ABC):
-    """The tables of a profile; ``columns`` has the readable columns of each."""
+MAGIC = b"SQLite format 3\x00"
+#: The longest value that is read; names are shorter (a template's may have 100,000 characters).
+MAX_VALUE_BYTES = 2**24
+#: A row takes four bytes at least: its place, length, number and header.
+_MIN_ROW_BYTES = 4
+_CHUNK_ROWS = 65_536
+#: What the key of a row is called beside the columns of the row that it points to.
+_KEY = "pointing_key"
+#: https://sqlite.org/fileformat2.html, section 1.3: where the page size and count of pages stand.
+_PAGE_SIZE, _PAGES = (16, 18), (28, 32)
 
-    @property
-    @abstractmethod
-    def columns(self) -> Mapping[str, frozenset[str]]:
-        """The columns of each table."""
 
-    @abstractmethod
-    def int_chunks(self, table: str, *names: str) -> Iterator[dict[str, Ints]]:
-        """Yield these columns, some rows at a time, like ``ints``."""
+@dataclass(frozen=True)
+class Database:
+    """An open database; ``columns`` has the readable columns of each table."""
 
-    @abstractmethod
-    def text_chunks(self, table: str, name: str) -> Iterator[pa.Array]:
-        """Yield one column as Arrow arrays in the chunks of ``int_chunks``.
-
-        Other values than texts are null. A missing column yields nothing.
-        """
+    connection: sqlite3.Connection
+    columns: Mapping[str, frozenset[str]]
+    most_rows: int
 
     def ints(self, table: str, *names: str) -> dict[str, Ints]:
         """Return these columns; ``UNKNOWN`` for missing columns and other values than integers."""
@@ -67,32 +67,6 @@ class Tables(ABC):
         keys = self.ints(table, key)[key].tolist()
         pairs = zip(keys, self.texts(table, value), strict=True)
         return {number: text for number, text in pairs if text is not None}
-
-
-MAGIC = b"SQLite format 3\x00"
-#: The longest value that is read; names are shorter (a template's may have 100,000 characters).
-MAX_VALUE_BYTES = 2**24
-#: A row takes four bytes at least: its place, length, number and header.
-_MIN_ROW_BYTES = 4
-_CHUNK_ROWS = 65_536
-#: What the key of a row is called beside the columns of the row that it points to.
-_KEY = "pointing_key"
-#: https://sqlite.org/fileformat2.html, section 1.3: where the page size and count of pages stand.
-_PAGE_SIZE, _PAGES = (16, 18), (28, 32)
-
-
-@dataclass(frozen=True)
-class Database(Tables):
-    """An open database; ``own_columns`` has the readable columns of each table."""
-
-    connection: sqlite3.Connection
-    own_columns: Mapping[str, frozenset[str]]
-    most_rows: int
-
-    @property
-    def columns(self) -> Mapping[str, frozenset[str]]:
-        """The columns of each table."""
-        return self.own_columns
 
     def int_chunks(self, table: str, *names: str) -> Iterator[dict[str, Ints]]:
         """Yield these columns, some rows at a time, like ``ints``."""
@@ -161,7 +135,10 @@ class Database(Tables):
             yield {name: read.get(name, absent) for name in names}
 
     def text_chunks(self, table: str, name: str) -> Iterator[pa.Array]:
-        """Yield one column as Arrow arrays in the chunks of ``int_chunks``."""
+        """Yield one column as Arrow arrays in the chunks of ``int_chunks``.
+
+        Other values than texts are null. A missing column yields nothing.
+        """
         return (pa.array(chunk, pa.string()) for chunk in self._values(table, name, "text"))
 
     def blobs(self, table: str, name: str) -> list[bytes | None]:

@@ -16,7 +16,7 @@ from lstmprof.events import DeviceFacts, launch_config
 from lstmprof.events.groups import Groups
 from lstmprof.events.spool import Chunks, Spool
 from lstmprof.formats import rows
-from lstmprof.formats.cuda.database_tables import UNKNOWN, Ints, Tables
+from lstmprof.formats.cuda.database_tables import UNKNOWN, Database, Ints
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 _INTS = (
@@ -231,7 +231,7 @@ def _last_ns(batch: Batch) -> int:
 
 
 def device_facts(
-    database: Tables, table: str, columns: tuple[str, str, str, str]
+    database: Database, table: str, columns: tuple[str, str, str, str]
 ) -> dict[int, DeviceFacts]:
     """Return a device table's facts by ``id``; empty if the table is missing.
 

@@ -1,4 +1,4 @@
-"""Read Nsight Systems' SQLite database (``nsys export --type sqlite``).
+"""Read Nsight Systems' SQLite database (``nsys export --type sqlite``), and reports through nsys.
 
 ::
 
@@ -15,6 +15,8 @@ Source: https://docs.nvidia.com/nsight-systems/UserGuide/index.html, "SQLite Sch
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,15 +24,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.errors import ProfileError, one_line
+from lstmprof.errors import ForeignFileError, ProfileError, one_line
 from lstmprof.events import Profile
 from lstmprof.events.counters import BYTES, CHANGE, READ, Collected, sorted_by_time
 from lstmprof.formats import rows
 from lstmprof.formats.cuda import database_tables
-from lstmprof.formats.cuda.database_tables import UNKNOWN, Ints, Tables
+from lstmprof.formats.cuda.database_tables import UNKNOWN, Database, Ints
 from lstmprof.formats.cuda.events import Batch, CudaEvents, constant, natural, positive
 from lstmprof.formats.cuda.nsys_events import devices_of, events_of, whole_graphs
-from lstmprof.formats.raw_file import RawFile
+from lstmprof.formats.raw_file import OpenFile, RawFile
+from lstmprof.host.scratch import temporary_folder
 
 _METRICS, _METRIC_NAMES = "GPU_METRICS", "TARGET_INFO_GPU_METRICS"
 _METRIC_COLUMNS = ("timestamp", "typeId", "metricId", "value")
@@ -39,7 +42,7 @@ _GPU_BITS = 0xFF
 _Metric = tuple[int, int]
 
 
-def add_gpu_metrics(database: Tables, devices: Mapping[int, int], collected: Collected) -> int:
+def add_gpu_metrics(database: Database, devices: Mapping[int, int], collected: Collected) -> int:
     """Add metric values with unshifted times; return how many were left out.
 
     ``devices`` maps GPU numbers. Values of other GPUs, or without name or number, are left out.
@@ -66,7 +69,7 @@ def add_gpu_metrics(database: Tables, devices: Mapping[int, int], collected: Col
     return left_out
 
 
-def _metric_names(database: Tables) -> dict[_Metric, str]:
+def _metric_names(database: Database) -> dict[_Metric, str]:
     if not {"typeId", "metricId", "metricName"} <= database.columns.get(_METRIC_NAMES, frozenset()):
         return {}
     read = database.ints(_METRIC_NAMES, "typeId", "metricId")
@@ -97,7 +100,9 @@ _ALLOCATION, _FREE = 0, 1
 _OF_HOST = (0, 1)  # pageable, pinned
 
 
-def add_memory(database: Tables, renumbered: Callable[[Batch], Batch], collected: Collected) -> int:
+def add_memory(
+    database: Database, renumbered: Callable[[Batch], Batch], collected: Collected
+) -> int:
     """Add memory changes with unshifted times; return how many are unusable.
 
     ``renumbered`` corrects device numbers.
@@ -134,6 +139,10 @@ def _changes(read: Mapping[str, Ints], renumbered: Callable[[Batch], Batch]) -> 
     return sorted_by_time(pa.table(columns, schema=READ))
 
 
+#: How reports are named: their format is NVIDIA's alone, and an installed ``nsys`` exports them.
+REPORTS = (".nsys-rep", ".qdrep")
+_BY_HAND = "run nsys export --type sqlite on a machine that has nsys, and give the .sqlite file"
+_NEWER = "run nsys export --type sqlite with the nsys version that recorded it, or a newer one"
 _NEXT_STEP = "profile with nsys profile --trace=cuda,nvtx"
 _META_DATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 _OWN = (*_META_DATA, "StringIds", "NVTX_EVENTS")
@@ -150,62 +159,82 @@ _ABOUT_CUDA = ("CUDA", "CUPTI", "NVTX")
 _MAX_COMPLAINTS = 3
 
 
-def is_own_table(name: str) -> bool:
-    """Return whether Nsight Systems has a table of this name; nvprof may have it too."""
-    return name in _OWN or name.startswith(_CUPTI)
-
-
 def recognises(raw: RawFile) -> bool:
-    """Whether ``raw`` is an SQLite database with tables of Nsight Systems, not of nvprof."""
+    """Return whether ``raw`` has tables of Nsight Systems, not of nvprof, or is named a report."""
     tables = database_tables.names(raw, _KNOWN)
-    return any(map(is_own_table, tables)) and "StringTable" not in tables
+    if any(name in _OWN or name.startswith(_CUPTI) for name in tables):
+        return "StringTable" not in tables
+    return str(raw.path).removesuffix(".gz").endswith(REPORTS) and not raw.looks_like_json
 
 
 def read(raw: RawFile) -> Profile:
-    """The profile in an export of Nsight Systems.
+    """Return the profile in an SQLite export of Nsight Systems, or in a report.
 
     Raises:
+        ForeignFileError: it is a report, and nsys is not on the PATH.
         ProfileError: it is damaged, or holds neither a CUDA call or activity nor an NVTX range.
     """
+    return _of_export(raw) if database_tables.is_sqlite(raw) else _of_report(raw)
+
+
+def _of_report(raw: RawFile) -> Profile:
+    tool = shutil.which("nsys")
+    if tool is None:
+        what = "is an Nsight Systems report, and nsys, which must export it, is not on the PATH"
+        raise ForeignFileError(raw.path, what, _BY_HAND)
+    with raw.on_disk() as given, temporary_folder() as folder:
+        report, database = folder / "report.nsys-rep", folder / "report.sqlite"
+        report.symlink_to(given.resolve())  # nsys goes by the ending
+        done = subprocess.run(
+            export_command(tool, report, database),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+        if done.returncode or not database.is_file():
+            printed = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
+            why = f" ({printed[-1]})" if printed else ""
+            raise ProfileError(raw.path, f"nsys could not export the report{why}", _NEWER)
+        return _of_export(RawFile(raw.path, OpenFile(database)))
+
+
+def export_command(tool: str, report: Path, database: Path) -> list[str]:
+    """Return the command that exports ``report`` to the SQLite file ``database``."""
+    switches = ["--type=sqlite", "--force-overwrite=true", f"--output={database}"]
+    return [tool, "export", *switches, str(report)]
+
+
+def _of_export(raw: RawFile) -> Profile:
     with database_tables.opened(raw) as database:
-        return profile(raw.path, database)
-
-
-def profile(path: Path | str, database: Tables) -> Profile:
-    """The profile in the tables of an export at ``path``.
-
-    Raises:
-        ProfileError: they hold neither a CUDA call or activity nor an NVTX range.
-    """
-    devices = devices_of(database)
-    recorded = events_of(database, devices)
-    complaints = _complaints(database)
-    graphs = whole_graphs(database)
-    started_ns = _started_ns(database)
-    counted = Collected()
-    odd = add_memory(database, devices.renumbered, counted)
-    unplaced = add_gpu_metrics(database, devices.of_gpus, counted)
-    origin_ns = recorded.origin_ns
-    if origin_ns is None or recorded.columns is None:
-        why = f" ({complaints[0]})" if complaints else ""
-        raise ProfileError(path, f"has no CUDA call and no NVTX range{why}", _NEXT_STEP)
-    return Profile(
-        format="nsys",
-        base_ns=None if started_ns is None else rows.positive(started_ns + origin_ns),
-        events=rows.moved(recorded.columns, origin_ns),
-        device_names=devices.names,
-        device_facts=devices.facts,
-        accelerators=tuple(dict.fromkeys(devices.names.values())),
-        gpu_complaint=next(iter(complaints), None) if not recorded.activities else None,
-        notes=(
-            *recorded.notes(),
-            *_missing(recorded, graphs, complaints),
-            *_without_size(odd),
-            *_without_place(unplaced),
-        ),
-        metadata=_metadata(database),
-        counters=counted.counters().shifted(-origin_ns),
-    )
+        devices = devices_of(database)
+        recorded = events_of(database, devices)
+        complaints = _complaints(database)
+        graphs = whole_graphs(database)
+        started_ns = _started_ns(database)
+        counted = Collected()
+        odd = add_memory(database, devices.renumbered, counted)
+        unplaced = add_gpu_metrics(database, devices.of_gpus, counted)
+        origin_ns = recorded.origin_ns
+        if origin_ns is None or recorded.columns is None:
+            why = f" ({complaints[0]})" if complaints else ""
+            raise ProfileError(raw.path, f"has no CUDA call and no NVTX range{why}", _NEXT_STEP)
+        return Profile(
+            format="nsys",
+            base_ns=None if started_ns is None else rows.positive(started_ns + origin_ns),
+            events=rows.moved(recorded.columns, origin_ns),
+            device_names=devices.names,
+            device_facts=devices.facts,
+            accelerators=tuple(dict.fromkeys(devices.names.values())),
+            gpu_complaint=next(iter(complaints), None) if not recorded.activities else None,
+            notes=(
+                *recorded.notes(),
+                *_missing(recorded, graphs, complaints),
+                *_without_size(odd),
+                *_without_place(unplaced),
+            ),
+            metadata=_metadata(database),
+            counters=counted.counters().shifted(-origin_ns),
+        )
 
 
 def _missing(recorded: CudaEvents, graphs: int, complaints: list[str]) -> Iterator[str]:
@@ -232,7 +261,7 @@ def _without_place(values: int) -> Iterator[str]:
         )
 
 
-def _started_ns(database: Tables) -> int | None:
+def _started_ns(database: Database) -> int | None:
     """Return when the session began, since 1970; other times count from it."""
     table = "TARGET_INFO_SESSION_START_TIME"
     if table not in database.columns:
@@ -241,7 +270,7 @@ def _started_ns(database: Tables) -> int | None:
     return rows.positive(started[0]) if started else None
 
 
-def _complaints(database: Tables) -> list[str]:
+def _complaints(database: Database) -> list[str]:
     table = "DIAGNOSTIC_EVENT"
     if table not in database.columns:
         return []
@@ -252,7 +281,7 @@ def _complaints(database: Tables) -> list[str]:
     return list(dict.fromkeys(about))[:_MAX_COMPLAINTS]
 
 
-def _metadata(database: Tables) -> dict[str, Any]:
+def _metadata(database: Database) -> dict[str, Any]:
     """Return the versions of Nsight Systems and of the export's schema."""
     for table in _META_DATA:
         if {"name", "value"} <= database.columns.get(table, frozenset()):

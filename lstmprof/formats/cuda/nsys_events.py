@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof.events import DeviceFacts
-from lstmprof.formats.cuda.database_tables import UNKNOWN, Ints, Tables
+from lstmprof.formats.cuda.database_tables import UNKNOWN, Database, Ints
 from lstmprof.formats.cuda.events import (
     OF_LAUNCH,
     Batch,
@@ -65,7 +65,7 @@ class Devices:
         return batch.with_ints(device=natural(renamed)[codes.reshape(-1)])
 
 
-def devices_of(database: Tables) -> Devices:
+def devices_of(database: Database) -> Devices:
     """Return an export's devices; names may be missing."""
     listed = database.strings(_GPUS, "id", "name")
     gpu_names = {number: name for number, name in listed.items() if number >= 0}
@@ -94,7 +94,7 @@ def _by_number(gpus: Mapping[int, int], of_gpus: Mapping[int, _Of]) -> dict[int,
     return {n: of_gpus[gpu] for n, gpu in gpus.items() if gpu in of_gpus and n >= 0}
 
 
-def _ordinals(database: Tables) -> dict[int, int]:
+def _ordinals(database: Database) -> dict[int, int]:
     """Map CUDA's device number to Nsight's, or to itself if the table lacks it."""
     if _GPUS not in database.columns:
         return {}
@@ -157,7 +157,7 @@ _USUAL_RANGE_TYPES = (59, 60, 70, 71)
 _UNNAMED = "unnamed"
 
 
-def events_of(database: Tables, devices: Devices) -> CudaEvents:
+def events_of(database: Database, devices: Devices) -> CudaEvents:
     """Return every event of an export with its real device number."""
     strings = database.strings("StringIds", "id", "value")
     contexts = Contexts()
@@ -178,7 +178,7 @@ def events_of(database: Tables, devices: Devices) -> CudaEvents:
     )
 
 
-def _activities(database: Tables, strings: Mapping[int, str]) -> Iterator[Batch]:
+def _activities(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
     """Yield kernels, whole CUDA graphs, copies and memsets."""
     known = np.array(list(strings), np.int64)
     for table, kind in _ACTIVITIES.items():
@@ -231,7 +231,7 @@ def _first_present(read: Mapping[str, Ints], known: Ints) -> Ints:
     return chosen
 
 
-def _synchronizations(database: Tables, contexts: Contexts) -> Iterator[Batch]:
+def _synchronizations(database: Database, contexts: Contexts) -> Iterator[Batch]:
     """Yield waits on the device on which their context has its activities.
 
     The second process of a report writes its own device 1 as 0 here (seen in 2026.2).
@@ -245,7 +245,7 @@ def _synchronizations(database: Tables, contexts: Contexts) -> Iterator[Batch]:
         yield Batch(ints, {"kind": kind, "name": sync_names(read["syncType"])})
 
 
-def _calls(database: Tables, strings: Mapping[int, str]) -> Iterator[Batch]:
+def _calls(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
     columns = ("start", "end", "globalTid", "correlationId", "nameId")
     for table in _CALLS:
         for read in database.int_chunks(table, *columns) if table in database.columns else ():
@@ -256,7 +256,7 @@ def _calls(database: Tables, strings: Mapping[int, str]) -> Iterator[Batch]:
             yield Batch(ints, {"kind": constant("runtime", len(name)), "name": name})
 
 
-def _overheads(database: Tables, strings: Mapping[int, str]) -> Iterator[Batch]:
+def _overheads(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
     """Yield the profiler's own work; CUDA's own work (a full command buffer) belongs to a call."""
     columns = ("start", "end", "globalTid", "nameId")
     for table in _OVERHEADS:
@@ -269,7 +269,7 @@ def _overheads(database: Tables, strings: Mapping[int, str]) -> Iterator[Batch]:
             yield Batch(_threaded(read), {"kind": kind, "name": name})
 
 
-def _ranges(database: Tables, strings: Mapping[int, str]) -> Iterator[Batch]:
+def _ranges(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
     """Yield NVTX ranges; ``UNKNOWN`` ends a range still open when the capture ended."""
     if _RANGES not in database.columns:
         return
@@ -283,7 +283,7 @@ def _ranges(database: Tables, strings: Mapping[int, str]) -> Iterator[Batch]:
         yield nvtx_ranges(_threaded(read), text).only(_is_range(read, types))
 
 
-def _range_times(database: Tables) -> Iterator[Batch]:
+def _range_times(database: Database) -> Iterator[Batch]:
     if _RANGES in database.columns:
         types = _range_types(database)
         for read in database.int_chunks(_RANGES, *_OF_RANGE):
@@ -298,7 +298,7 @@ def _is_range(read: Mapping[str, Ints], types: list[int]) -> np.ndarray:
     return np.asarray(of_type & (read["start"] != UNKNOWN), dtype=np.bool_)
 
 
-def _range_types(database: Tables) -> list[int]:
+def _range_types(database: Database) -> list[int]:
     listed = database.strings("ENUM_NSYS_EVENT_TYPE", "id", "name")
     types = [number for number, name in listed.items() if name in _RANGE_TYPES]
     return types or list(_USUAL_RANGE_TYPES)
@@ -318,6 +318,6 @@ def _threaded(read: Mapping[str, Ints]) -> dict[str, Ints]:
     }
 
 
-def whole_graphs(database: Tables) -> int:
+def whole_graphs(database: Database) -> int:
     """Count runs of CUDA graphs that were recorded as one activity each."""
     return len(database.ints(_GRAPHS, "start")["start"]) if _GRAPHS in database.columns else 0

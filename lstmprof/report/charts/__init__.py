@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lstmprof.errors import RunError
+from lstmprof.host.scratch import check_file, write_file
 from lstmprof.report.model import Figure, Report, Spec
-from lstmprof.scratch import check_file, write_file
 
 #: The charts in reading order; one module each, imported on use.
 CHARTS = (

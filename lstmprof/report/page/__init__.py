@@ -20,6 +20,7 @@ from typing import Any
 from lstmprof.breakdown.mean_step import WAITS_FOR_HOST, lane_words
 from lstmprof.diagnose import causes
 from lstmprof.errors import RunError
+from lstmprof.host.scratch import check_file, write_file
 from lstmprof.numbers import listed, milliseconds, shown_name
 from lstmprof.report.cards import blocks
 from lstmprof.report.charts import figures, waterfall
@@ -34,7 +35,6 @@ from lstmprof.report.page.sent import (
 )
 from lstmprof.report.palette import FAMILIES, PARTS, families_of, order_of
 from lstmprof.runs.directory import cache_folder
-from lstmprof.scratch import check_file, write_file
 
 #: Sections in reading order: (id, heading). The key of a figure begins with the id of its section.
 SECTIONS = (

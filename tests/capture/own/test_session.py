@@ -18,10 +18,11 @@ import pytest
 from capture.own.fake_profiler import FakeProfiler, Recorded
 
 import lstmprof as lp
-from lstmprof.capture.own import frameworks, passes, session as own_session, writing
+from lstmprof.capture import captured_run
+from lstmprof.capture.own import passes, session as own_session
 from lstmprof.capture.own.passes import LEAST, Plan
 from lstmprof.capture.own.session import Session, plan_of
-from lstmprof.capture.worker import profiling
+from lstmprof.capture.worker import profilers, profiling
 from lstmprof.errors import RunError, UsageError
 
 PLAN = Plan(warmup=1, timed=4, steps=2, lines=0)
@@ -32,7 +33,7 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Throw away no more steps than are profiled, and write the run in this process."""
     monkeypatch.setattr(profiling, "THROWAWAY_NS", 0)
     monkeypatch.setattr(
-        own_session, "write_in_child", lambda folder, _: writing.written(Path(folder))
+        own_session, "write_in_child", lambda folder, _: captured_run.written(Path(folder))
     )
 
 
@@ -393,15 +394,15 @@ def test_the_framework_is_the_one_that_is_imported(monkeypatch: pytest.MonkeyPat
     for name in ("torch", "tensorflow", "jax", "keras"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     with pytest.raises(UsageError, match="no framework is imported yet"):
-        frameworks.framework_of()
+        profilers.framework_of()
     monkeypatch.setitem(sys.modules, "jax", Module())
-    assert frameworks.framework_of() == "jax"
+    assert profilers.framework_of() == "jax"
     monkeypatch.setitem(sys.modules, "torch", Module())
     with pytest.raises(UsageError, match=r"torch, jax; .*framework='torch'"):
-        frameworks.framework_of()
-    assert frameworks.framework_of("jax") == "jax"
+        profilers.framework_of()
+    assert profilers.framework_of("jax") == "jax"
     with pytest.raises(UsageError, match="unknown framework 'pytorch'; did you mean 'torch'"):
-        frameworks.framework_of("pytorch")
+        profilers.framework_of("pytorch")
 
 
 class Module:

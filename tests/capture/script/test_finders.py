@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lstmprof.capture.script import compiled, finders, marking
-from lstmprof.capture.script.request import ScriptRequest
+from lstmprof.capture.request import ScriptRequest
+from lstmprof.capture.script import compiled, finders, program
 from lstmprof.capture.script.sizes import GraphSizes
 
 
@@ -228,9 +228,9 @@ def test_a_method_that_is_marked_is_still_a_method() -> None:
             return self.size * value
 
     module = types.SimpleNamespace(Trainer=Trainer)
-    assert marking.mark_attribute(module, "Trainer.step", steps) == 1
+    assert program.mark_attribute(module, "Trainer.step", steps) == 1
     assert Trainer().step(2) == 6
-    assert marking.mark_attribute(module, "Trainer.missing", steps) == 0
+    assert program.mark_attribute(module, "Trainer.missing", steps) == 0
 
 
 @pytest.mark.parametrize(

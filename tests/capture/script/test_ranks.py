@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import lstmprof as lp
+from lstmprof.capture.request import ScriptRequest
 from lstmprof.capture.script import ranks
-from lstmprof.capture.script.request import ScriptRequest
 
 PROGRAM = str(Path(__file__).parent / "ddp.py")
 TORCHRUN = ("torch.distributed.run", "--nproc-per-node", "2")

@@ -11,7 +11,6 @@ from diagnose.counting import CountingNumpy, counting
 
 from lstmprof import workloads
 from lstmprof.capture.worker import reference
-from lstmprof.capture.worker.reference import cells as reference_cells
 from lstmprof.diagnose.roofline.work import CELLS, OPTIMIZERS, Cost, costs, flops
 from lstmprof.workloads import GATES, Workload
 from lstmprof.workloads.studies import named
@@ -89,11 +88,11 @@ def test_a_cell_has_these_operations(cell: str, monkeypatch: pytest.MonkeyPatch)
     weights = {name: counted.asarray(x) for name, x in workloads.weights(w, 0).items()}
     batch: Any = workloads.batch(w, 0)
 
-    trace = reference_cells.forward(cell, weights, "l0", counted.asarray(batch.inputs))
+    trace = reference.forward(cell, weights, "l0", counted.asarray(batch.inputs))
     assert counted.counts.pop("pointwise") == rows["forward"]
 
     d_hiddens = counted.zeros((w.time_steps, w.batch, w.hidden))
-    reference_cells.backward(cell, weights, "l0", trace, d_hiddens, {})
+    reference.backward(cell, weights, "l0", trace, d_hiddens, {})
     adding_nothing = 0 if cell == "gru" else w.time_steps * w.batch * w.hidden  # + 0.0
     assert counted.counts["pointwise"] - adding_nothing == rows["backward_data"]
 

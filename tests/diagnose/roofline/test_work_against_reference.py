@@ -14,8 +14,7 @@ from diagnose.roofline.test_work import SEED, WORKLOADS, by_name
 
 from lstmprof import workloads
 from lstmprof.capture.worker import reference
-from lstmprof.capture.worker.reference import cells as reference_cells
-from lstmprof.capture.worker.reference.cells import Trace
+from lstmprof.capture.worker.reference import Trace
 from lstmprof.diagnose.roofline.work import OPTIMIZERS, costs
 from lstmprof.workloads import Workload
 
@@ -61,7 +60,7 @@ def watched(w: Workload, patch: pytest.MonkeyPatch) -> Watched:
     """The reference's step of ``w``, counted."""
     counts = counting(patch).counts
     seen = Watched(workloads.weights(w, SEED), workloads.batch(w, SEED))
-    forward, backward = reference_cells.forward, reference_cells.backward
+    forward, backward = reference.forward, reference.backward
 
     def counted(name: str, function: Callable[..., Any], *given: Any) -> Any:
         before = counts["pointwise"]
@@ -74,16 +73,16 @@ def watched(w: Workload, patch: pytest.MonkeyPatch) -> Watched:
         seen.traces.setdefault(slot, []).append(trace)
         return trace
 
-    cell, cell_back = reference_cells.CELLS[w.cell]
+    cell, cell_back = reference.CELLS[w.cell]
 
     def watched_cell(x: Any, u: Any, h: Any, c: Any) -> Any:
         found = cell(x, u, h, c)
         seen.hiddens |= {id(h): h, id(found[0]): found[0]}
         return found
 
-    patch.setitem(reference_cells.CELLS, w.cell, (watched_cell, cell_back))
-    patch.setattr(reference_cells, "forward", watched_forward)
-    patch.setattr(reference_cells, "backward", lambda *given: counted("backward", backward, *given))
+    patch.setitem(reference.CELLS, w.cell, (watched_cell, cell_back))
+    patch.setattr(reference, "forward", watched_forward)
+    patch.setattr(reference, "backward", lambda *given: counted("backward", backward, *given))
     seen.outcome = reference.outcome(w, seen.weights, seen.batch)
     return seen
 

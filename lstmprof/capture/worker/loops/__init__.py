@@ -9,9 +9,8 @@ import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from lstmprof.capture.request import NSYS, CaptureRequest
-from lstmprof.capture.worker import calibration, files
-from lstmprof.capture.worker.profilers import Profiler
-from lstmprof.capture.worker.profilers.nsys import NsysProfiler
+from lstmprof.capture.worker import calibration, users_file
+from lstmprof.capture.worker.profilers import NsysProfiler, Profiler
 from lstmprof.capture.worker.profiling import (
     Profiled,
     Ranges,
@@ -35,7 +34,7 @@ class Trainer(Profiler):
         self.row = request.row
         self.title = self.row.name
         self.workload, self.forward_only = request.workload, request.mode == "forward"
-        self.implementation: Any = files.implementation_of(request)
+        self.implementation: Any = users_file.implementation_of(request)
         self.is_users = request.file is not None
         self.recorder: Profiler = NsysProfiler(self) if request.profiler == NSYS else self
 

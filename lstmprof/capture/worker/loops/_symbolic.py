@@ -3,12 +3,19 @@
 A training step is one compiled function whose updates are the optimizer's. The first step compiles
 what the library's own cache (``base_compiledir``) does not have. The host's only range is ``step``:
 arrays of NumPy need no transfer, and the phases of the merged graph are those of its Scans.
+
+Both libraries have sums per operator (``profile=True``) and no timeline. Their virtual machine
+calls one thunk per operator, within a Scan too. In the profile pass the clock is read before and
+after each. That needs the machine written in Python where the libraries' own is C
+(``use_cloop=False``), so that the compiled function is another one than the timed; the inflation of
+the profile pass says what both cost.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import time
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
@@ -17,9 +24,8 @@ from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import loops
 from lstmprof.capture.worker.host import cpu_facts
-from lstmprof.capture.worker.loops._thunks import clocked_linker
+from lstmprof.capture.worker.loops._cpu import Readings
 from lstmprof.capture.worker.profiling import Ranges
-from lstmprof.capture.worker.readings import Readings
 from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
 
@@ -206,3 +212,50 @@ class Adam:
             updates += [(self.means[name], mean), (self.squares[name], square)]
             updates.append((parameter, parameter - change))
         return updates
+
+
+#: Operators whose inputs' shapes are read, at their first call: the products of matrices.
+PRODUCTS = ("Dot22", "Dot22Scalar", "Gemm", "Dot", "BatchedDot")
+
+
+def clocked_linker(machine: Any, library: str, readings: Readings) -> Any:
+    """A linker like ``machine``, ``VMLinker`` of ``library``, whose thunks leave ``readings``.
+
+    Its class knows the readings: a library that links another graph, as that within a Scan, makes
+    another linker of the class with options of its own.
+    """
+
+    class ClockedLinker(machine):  # type: ignore[misc]
+        """A machine in Python whose thunks leave readings."""
+
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**dict(options, use_cloop=False))
+
+        def make_vm(self, nodes: Any, thunks: Any, *rest: Any, **more: Any) -> Any:
+            """The machine, around thunks that are read."""
+            clocked = [_clocked(node, run, library, readings) for node, run in zip(nodes, thunks)]
+            return super().make_vm(nodes, clocked, *rest, **more)
+
+    return ClockedLinker()
+
+
+def _clocked(node: Any, thunk: Any, library: str, readings: Readings) -> Any:
+    name = "{}::{}".format(library, node.op)
+    clock, keep = time.perf_counter_ns, readings.append
+    is_product = type(node.op).__name__ in PRODUCTS
+    args: Optional[Dict[str, Any]] = None
+
+    def run() -> Any:
+        nonlocal args
+        if is_product and args is None:
+            args = {
+                "Input Dims": [list(np.shape(cell[0])) for cell in thunk.inputs],
+                "Input type": [str(each.type.dtype) for each in node.inputs],
+            }
+        start_ns = clock()
+        answer = thunk()
+        keep(("cpu_op", name, start_ns, clock(), args))
+        return answer
+
+    run.__dict__.update(thunk.__dict__)
+    return run

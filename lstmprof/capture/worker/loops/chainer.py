@@ -27,8 +27,8 @@ from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker import loops
 from lstmprof.capture.worker.host import cpu_facts
 from lstmprof.capture.worker.loops import _cpu
+from lstmprof.capture.worker.loops._cpu import Readings
 from lstmprof.capture.worker.profiling import Ranges
-from lstmprof.capture.worker.readings import Readings
 from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
 

@@ -19,7 +19,7 @@ can own it.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +32,7 @@ from lstmprof.capture.worker.host import thread_count
 from lstmprof.capture.worker.peaks import Run
 from lstmprof.capture.worker.profilers import jax as profilers
 from lstmprof.capture.worker.profiling import Ranges
+from lstmprof.capture.worker.users_file import Arrays, Step, UsersFile
 from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
 
@@ -39,7 +40,7 @@ from lstmprof.workloads import Workload
 PRODUCTS = {"fp32": "highest", "tf32": "tensorfloat32"}
 
 Parameters = Dict[str, Any]
-Arrays = Tuple[Any, ...]
+Data = Tuple[Any, ...]
 
 
 def device_of(requested: str) -> str:
@@ -85,7 +86,7 @@ class Trainer(profilers.JaxProfiler, loops.Trainer):
         body = self._forward_step if self.forward_only else self._train_step
         self.function = jax.jit(body, donate_argnums=0)
 
-    def _data(self, seed: int) -> Tuple[Arrays, Arrays]:
+    def _data(self, seed: int) -> Tuple[Data, Data]:
         """What ``apply`` takes, in its layout, and what the loss compares with; NumPy, 32 bits."""
         batch: Any = workloads.batch(self.workload, seed)
         time_major = self.implementation.TIME_MAJOR
@@ -94,16 +95,16 @@ class Trainer(profilers.JaxProfiler, loops.Trainer):
         lengths = (batch.lengths.astype(np.int32),) if self.workload.variable_length else ()
         return (inputs, *lengths), targets_of(self.workload, batch, time_major)
 
-    def _loss(self, parameters: Parameters, inputs: Arrays, targets: Arrays) -> Any:
+    def _loss(self, parameters: Parameters, inputs: Data, targets: Data) -> Any:
         with jax.named_scope("forward"):
             outputs = self.implementation.apply(self.module, parameters, *inputs)
         with jax.named_scope("loss"):
             return self.loss_of(self.workload, outputs, targets, self.implementation.TIME_MAJOR)
 
-    def _forward_step(self, state: Any, inputs: Arrays, targets: Arrays) -> Any:
+    def _forward_step(self, state: Any, inputs: Data, targets: Data) -> Any:
         return state, self._loss(state["parameters"], inputs, targets)
 
-    def _train_step(self, state: Any, inputs: Arrays, targets: Arrays) -> Any:
+    def _train_step(self, state: Any, inputs: Data, targets: Data) -> Any:
         loss, gradients = jax.value_and_grad(self._loss)(state["parameters"], inputs, targets)
         with jax.named_scope("optimizer"):
             return updated(self.workload, state, gradients), loss
@@ -249,3 +250,73 @@ def _after_adam(workload: Workload, state: Any, gradients: Parameters) -> Dict[s
         change = workload.learning_rate * mean / (root + EPSILON)
         parameters[name] = state["parameters"][name] - change
     return {"parameters": parameters, "means": means, "squares": squares, "count": count}
+
+
+class UsersNetwork:
+    """``leaves`` of the tree of parameters by their paths, and how to put them together again."""
+
+    def __init__(self, parameters: Any, function: Any) -> None:
+        self.function = function
+        self.set(parameters)
+
+    def set(self, parameters: Any) -> None:
+        """Take other parameters."""
+        paths, self.structure = jax.tree_util.tree_flatten_with_path(parameters)
+        self.leaves = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in paths}
+
+    def tree(self, arrays: Mapping[str, Any]) -> Any:
+        """The tree in which each leaf is the array of its path."""
+        return jax.tree_util.tree_unflatten(self.structure, [arrays[name] for name in self.leaves])
+
+
+class File(UsersFile):
+    """The loop calls ``apply``."""
+
+    def fault(self, network: Any) -> Optional[str]:
+        """Where it is no pair."""
+        if isinstance(network, (tuple, list)) and len(network) == 2 and callable(network[1]):
+            return None
+        return "a {}, not a pair: parameters, and a function of parameters and inputs".format(
+            type(network).__name__
+        )
+
+    def build(self, workload: Workload) -> UsersNetwork:
+        """The pair as the loop takes it."""
+        return UsersNetwork(*super().build(workload))
+
+    def load(self, network: UsersNetwork, weights: Mapping[str, Any]) -> None:
+        """Set what the file's ``load`` returns."""
+        if self.claims:
+            network.set(self.module.load(network.tree(network.leaves), weights))
+
+    def parameters(self, network: UsersNetwork) -> Arrays:
+        """Path -> array."""
+        return dict(network.leaves)
+
+    values = parameters
+
+    def apply(self, network: UsersNetwork, arrays: Arrays, inputs: Any, lengths: Any = None) -> Any:
+        """The outputs as a pure function of ``arrays``."""
+        told = () if lengths is None else (lengths,)
+        return network.function(network.tree(arrays), inputs, *told)
+
+    def first_step(
+        self, network: UsersNetwork, workload: Workload, batch: Any, device: str
+    ) -> Step:
+        """Jitted, in JAX's strictest float32."""
+        targets = targets_of(workload, batch, self.TIME_MAJOR)
+        inputs = batch.inputs.astype(np.int32 if workload.vocabulary else np.float32)
+        lengths = (batch.lengths.astype(np.int32),) if workload.variable_length else ()
+
+        def loss_and_outputs(arrays: Arrays) -> Any:
+            outputs = self.apply(network, arrays, inputs, *lengths)
+            self.refuse_unless_shaped(workload, outputs)
+            return loss_of(workload, outputs, targets, self.TIME_MAJOR), outputs
+
+        with jax.default_matmul_precision("highest"):
+            step = jax.jit(jax.value_and_grad(loss_and_outputs, has_aux=True))
+            (loss, outputs), gradients = step(network.leaves)
+        outputs = np.asarray(outputs)
+        if workload.every_step and not self.TIME_MAJOR:
+            outputs = outputs.swapaxes(0, 1)
+        return float(loss), outputs, {name: np.asarray(g) for name, g in gradients.items()}

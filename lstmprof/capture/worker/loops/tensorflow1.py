@@ -19,10 +19,10 @@ from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest, wanted
 from lstmprof.capture.worker import loops, shapes
 from lstmprof.capture.worker.host import cuda_devices
-from lstmprof.capture.worker.loops._nodes import inputs_of
 from lstmprof.capture.worker.peaks import Run
 from lstmprof.capture.worker.profilers import tensorflow1 as profilers
 from lstmprof.capture.worker.profiling import Ranges
+from lstmprof.capture.worker.shapes import inputs_of
 from lstmprof.errors import CaptureError
 from lstmprof.implementations import FRAMEWORKS
 from lstmprof.workloads import Workload

@@ -21,7 +21,6 @@ from typing import Any, Dict, Iterator
 import numpy as np
 
 from lstmprof.capture.worker.loops import _cpu, _symbolic
-from lstmprof.capture.worker.loops._openblas import linker_flags
 from lstmprof.errors import CaptureError
 from lstmprof.runs.directory import cache_folder
 
@@ -35,7 +34,7 @@ def _imported() -> Any:
     given = os.environ.get(FLAGS)
     folder = os.path.abspath(str(cache_folder() / "theano"))
     flags = ["device=cpu", "floatX=float32", "base_compiledir=" + folder]
-    blas = linker_flags(os.path.dirname(os.path.dirname(np.__file__)))
+    blas = _cpu.linker_flags(os.path.dirname(os.path.dirname(np.__file__)))
     flags += ["blas.ldflags=" + blas] if blas else []
     os.environ[FLAGS] = ",".join(flags + ([given] if given else []))
     try:

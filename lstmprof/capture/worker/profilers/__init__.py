@@ -4,18 +4,23 @@
 
     recording ─ annotated ─▶ written        wait, find_device        settings, facts
 
-The loops of a capture drive one around their own steps, ``capture.own`` around a user's.
+The loops of a capture drive one around their own steps, ``capture.own`` around a user's. Nsight
+Systems (``NsysProfiler``) looks on from outside, and is told by NVTX; what a framework tells of
+itself is still asked of that framework's own profiler.
 """
 
 from __future__ import annotations
 
+import contextlib
 import glob
+import importlib
 import os
 import sys
-from typing import Any, Callable, ContextManager, Dict, Optional, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple
 
 from lstmprof.capture.worker import calibration
-from lstmprof.capture.worker.profiling import Ranges, both, no_ranges
+from lstmprof.capture.worker.profiling import Ranges, both, domain_ranges, no_ranges
+from lstmprof.errors import CaptureError, UsageError, unknown_name
 
 
 class Profiler:
@@ -95,3 +100,114 @@ def keras_version() -> Optional[str]:
     keras = getattr(taken, "keras", None) or sys.modules.get("keras")
     version: Optional[str] = getattr(keras, "__version__", None)
     return version
+
+
+#: Nsight Systems records from the begin of this range to its end.
+NSYS_RANGE = "profile"
+
+
+class NsysProfiler(Profiler):
+    """Ranges that Nsight Systems records; all else is ``framework``'s."""
+
+    profiler = "nsys"
+    is_outside = True
+
+    def __init__(self, framework: Profiler) -> None:
+        self._framework = framework
+        ranges = domain_ranges()
+        if ranges is None:
+            raise CaptureError(
+                "the Python package nvtx is not installed where the steps run",
+                "pip install nvtx there; nsys finds the steps through it",
+            )
+        self._ranges: Ranges = ranges
+        self._sessions = 0
+
+    def find_device(self) -> None:
+        """As the framework does."""
+        self._framework.find_device()
+
+    def wait(self, outcome: Any = None) -> None:
+        """As the framework does."""
+        self._framework.wait(outcome)
+
+    def settings(self) -> Dict[str, Any]:
+        """The framework's."""
+        return self._framework.settings()
+
+    def facts(self) -> Dict[str, Any]:
+        """The framework's."""
+        return self._framework.facts()
+
+    @contextlib.contextmanager
+    def recording(self, folder: str) -> Iterator[None]:
+        """The range in which it records; the session to throw away has none."""
+        self._sessions += 1
+        with (self._ranges if self._sessions > 1 else no_ranges)(NSYS_RANGE):
+            yield
+
+    def annotated(self, number: int) -> Ranges:
+        """None: the steps have NVTX ranges in any case."""
+        return no_ranges
+
+    def trivial_readings(self) -> calibration.Readings:
+        """None: what recording costs is not known of it."""
+        return calibration.Readings([], [])
+
+    def recording_cost(self, profiled: calibration.Readings) -> Dict[str, Any]:
+        """Not known."""
+        return {}
+
+
+#: Framework -> the module and the class of its profiler.
+PROFILERS = {
+    "torch": ("lstmprof.capture.worker.profilers.torch", "TorchProfiler"),
+    "tensorflow": ("lstmprof.capture.worker.profilers.tensorflow", "TensorflowProfiler"),
+    "jax": ("lstmprof.capture.worker.profilers.jax", "JaxProfiler"),
+}
+KERAS = "keras"
+
+
+def framework_of(asked: Optional[str] = None) -> str:
+    """``asked``, else the one framework that is imported; of Keras its backend.
+
+    Raises:
+        UsageError: there is none, there are several, or ``asked`` is not known.
+    """
+    if asked == KERAS:
+        return _checked(str(importlib.import_module(KERAS).config.backend()))
+    if asked is not None:
+        return _checked(asked)
+    imported = _imported()
+    keras = sys.modules.get(KERAS)
+    if keras is not None and hasattr(keras, "config"):  # Keras 3; it may have imported others too
+        return _checked(str(keras.config.backend()))
+    if len(imported) == 1:
+        return imported[0]
+    if not imported:
+        raise UsageError(
+            "no framework is imported yet",
+            "import torch, tensorflow or jax first, or pass framework=",
+        )
+    raise UsageError(
+        "several frameworks are imported: {}".format(", ".join(imported)),
+        f"pass the one that runs the steps: framework='{imported[0]}'",
+    )
+
+
+def _imported() -> List[str]:
+    """Frameworks that are imported, and not only begun to be."""
+    return [name for name in PROFILERS if hasattr(sys.modules.get(name), "__version__")]
+
+
+def _checked(framework: str) -> str:
+    if framework not in PROFILERS:
+        raise unknown_name("framework", framework, [*PROFILERS, KERAS])
+    return framework
+
+
+def profiler_of(framework: str) -> Profiler:
+    """The profiler of ``framework``, which is imported where it is not yet."""
+    module, name = PROFILERS[framework]
+    profiler: Profiler = getattr(importlib.import_module(module), name)()
+    return profiler

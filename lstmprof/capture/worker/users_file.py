@@ -9,7 +9,7 @@ The file has
     outputs: (batch, classes), or one a time step (``Workload.every_step``)
 ``load(network, weights)``, if it likes
     sets the shared weights (names and layout of ``workloads.parameter_shapes``), of JAX it returns
-    the parameters; a file that has it claims to compute the workload, and is held to it (``held``)
+    the parameters; a file that has it claims to compute the workload, which ``held_file`` checks
 ``TIME_MAJOR``, if it likes
     whether inputs and outputs of every step are (time, batch, …); by default (batch, time, …)
 ``FRAMEWORK``, if it likes
@@ -142,7 +142,7 @@ def implementation_of(request: CaptureRequest) -> Any:
         return importlib.import_module(request.row.module)
     name = "lstmprof_users_{}_{}".format(request.file.name, request.file.sha256[:8])
     module = sys.modules.get(name) or _loaded(request.file, name)
-    own = importlib.import_module("{}.{}".format(__name__, request.file.framework))
+    own = importlib.import_module("lstmprof.capture.worker.loops." + request.file.framework)
     return own.File(request.file, module)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from lstmprof import workloads
 from lstmprof.capture.worker import reference
-from lstmprof.capture.worker.files import UsersFile
+from lstmprof.capture.worker.users_file import UsersFile
 from lstmprof.errors import CaptureError
 from lstmprof.workloads import Batch, Workload
 
