@@ -1,9 +1,10 @@
-"""What ``lp.profile`` costs a training: its steps beside those of the same loop without it.
+"""What ``lp.profile`` and ``lp.watch`` cost a training: steps beside those of the same loop alone.
 
 One torch process on one thread trains nn.LSTM, about 1 ms per step, with two phases a step; bare
 loops and measured ones alternate. After everything is measured a step may cost 1 % more at most,
 by wall time and by CPU time; the calls alone are timed too, which tells it to the nanosecond. Of
-the timed steps the rows of timings.parquet are held against the bare ones.
+the timed steps the rows of timings.parquet are held against the bare ones. The same limit holds for
+a watch that profiles nothing, with a row of its log per second.
 
 Example: ``python benchmarks/own_code.py``
 """
@@ -22,6 +23,7 @@ import torch
 
 from lstmprof.capture.own.passes import Plan
 from lstmprof.capture.own.session import Session
+from lstmprof.capture.own.watch import Watch
 from lstmprof.capture.worker import host
 
 ROUNDS, STEPS, WARMUP = 60, 50, 50
@@ -66,6 +68,38 @@ def beside(session: Session, step: Callable[[Callable[[str], Any]], None]) -> Co
     return _each(began)
 
 
+def watched(watch: Watch, step: Callable[[Callable[[str], Any]], None]) -> Cost:
+    """(wall, CPU) ns of a step that is watched."""
+    began = time.perf_counter_ns(), time.process_time_ns()
+    for _ in range(STEPS):
+        step(watch.phase)
+        watch.step()
+    return _each(began)
+
+
+def watch_ns(watch: Watch) -> float:
+    """CPU time of a watch's calls in a step of a loop over batches: the least of some loops."""
+    best = float("inf")
+    for _ in range(LOOPS):
+        watch._batches = range(CALLS)
+        began = time.thread_time_ns()
+        for _ in watch:
+            pass
+        best = min(best, (time.thread_time_ns() - began) / CALLS)
+    return best
+
+
+def row_ns(watch: Watch, steps: int) -> float:
+    """CPU time of a row of the log about so many steps: the least of some rows."""
+    best = float("inf")
+    for _ in range(LOOPS):
+        watch._walls, watch._waits = [*range(steps)], [*range(steps)]
+        began = time.thread_time_ns()
+        watch._write_window(None)
+        best = min(best, time.thread_time_ns() - began)
+    return best
+
+
 def _each(began: tuple[int, int]) -> Cost:
     wall, cpu = time.perf_counter_ns() - began[0], time.process_time_ns() - began[1]
     return wall / STEPS, cpu / STEPS
@@ -101,19 +135,39 @@ def main() -> None:
             pairs = [(bare(step), beside(session, step)) for _ in range(ROUNDS)]
             alone = calls_ns(session)
             rows = session.rows
+        with Watch(Path(folder) / "watch", framework="torch", quiet=True) as watch:
+            watch._cannot_profile = True  # what profiles cost is measured above
+            watch_pairs = [(bare(step), watched(watch, step)) for _ in range(ROUNDS)]
+            watch_alone = watch_ns(watch)
+            each_s = int(1e9 / statistics.median(p[0][0] for p in watch_pairs))
+            row_alone = row_ns(watch, each_s)
+    tell_ratios(watch_pairs, "a watch")
+    watch_each = watch_alone + row_alone / each_s
+    watch_share = watch_each / statistics.median(p[0][1] for p in watch_pairs)
+    print(
+        f"a watch alone: {watch_alone:.0f} ns of CPU per step and {row_alone / 1e3:.0f} µs per "
+        f"second, {watch_share:.3%} of a step's"
+    )
+    if watch_share > MOST_SHARE:
+        raise SystemExit(f"a watch takes more than {MOST_SHARE:.0%} of a step")
     tell(pairs, alone, statistics.median(row.wall_ns for row in rows if not row.warmup))
 
 
-def tell(pairs: list[tuple[Cost, Cost]], alone_ns: float, timed_ns: float) -> None:
-    """Print the medians; ``pairs`` are of a round without the session and with it."""
+def tell_ratios(pairs: list[tuple[Cost, Cost]], beside_what: str) -> None:
+    """Print the medians; ``pairs`` are of a round without it and with it."""
     for place, clock in enumerate(("wall", "CPU")):
         without, beside_ns = (statistics.median(p[n][place] for p in pairs) for n in range(2))
         ratios = [p[1][place] / p[0][place] for p in pairs]
         low, middle, high = statistics.quantiles(ratios, n=4)
         print(
             f"a step by {clock} time: {without / 1e6:.3f} ms bare, {beside_ns / 1e6:.3f} ms with "
-            f"the session done; ratio {middle:.4f} (middle half {low:.4f} to {high:.4f})"
+            f"{beside_what}; ratio {middle:.4f} (middle half {low:.4f} to {high:.4f})"
         )
+
+
+def tell(pairs: list[tuple[Cost, Cost]], alone_ns: float, timed_ns: float) -> None:
+    """Print what a session costs that has measured everything."""
+    tell_ratios(pairs, "the session done")
     bare_ns, bare_cpu_ns = (statistics.median(p[0][n] for p in pairs) for n in range(2))
     share = alone_ns / bare_cpu_ns
     print(f"step() and two phase() alone: {alone_ns:.0f} ns of CPU, {share:.3%} of a step's")

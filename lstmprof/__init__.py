@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         report,
         sql,
         table,
+        watch,
     )
 
 __all__ = [
@@ -74,6 +75,7 @@ __all__ = [
     "report",
     "sql",
     "table",
+    "watch",
 ]
 
 
@@ -84,6 +86,10 @@ def __getattr__(name: str) -> object:
         from lstmprof.capture.own import session
 
         return session.profile
+    if name == "watch":
+        from lstmprof.capture.own import watch
+
+        return watch.watch
     from lstmprof import api
 
     return getattr(api, name)

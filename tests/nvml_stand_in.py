@@ -53,6 +53,13 @@ int nvmlDeviceGetCurrentClocksEventReasons(Device d, unsigned long long *bits) {
     *bits = 0x1 | 0x80; return 0;
 }
 #endif
+int nvmlDeviceGetUtilizationRates(Device d, unsigned rates[2]) {
+    rates[0] = 87; rates[1] = 12; return 0;
+}
+int nvmlDeviceGetMemoryInfo(Device d, unsigned long long memory[3]) {
+    memory[0] = 80000000000; memory[1] = 75000000000; memory[2] = 5000000000;
+    return d == (Device)2L;
+}
 int nvmlDeviceGetTemperature(Device d, int sensor, unsigned *celsius) { *celsius = 61; return 0; }
 int nvmlDeviceGetClockInfo(Device d, int clock, unsigned *mhz) {
     *mhz = clock == 1 ? 1980 : 3201; return clock == 2 ? 999 : 0;

@@ -17,6 +17,7 @@ from lstmprof.api.runs import Run, ingest, read, read_all
 from lstmprof.api.verdicts import Diagnoses, check, compare, diagnose, gate, history
 from lstmprof.breakdown.result import Table
 from lstmprof.capture.own.session import profile
+from lstmprof.capture.own.watch import watch
 from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnose.gate.verdict import Gate
 from lstmprof.diagnose.recommend import Recommendation
@@ -46,4 +47,5 @@ __all__ = [
     "report",
     "sql",
     "table",
+    "watch",
 ]

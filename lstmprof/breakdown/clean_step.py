@@ -24,20 +24,21 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.breakdown.attribution import Stretches, attributed
-from lstmprof.breakdown.iterations import QUANTILE, cpu_share, timed_ns
 from lstmprof.breakdown.mean_step import MeanStep, Recording, in_reading_order
 from lstmprof.breakdown.now_and_then import Rare, now_and_then
 from lstmprof.breakdown.recording import costs_of, recorded
-from lstmprof.breakdown.slot_times import Floats, SlotTimes
-from lstmprof.breakdown.spans import (
+from lstmprof.breakdown.slot_times import (
     BETWEEN_PROCESSES,
     BETWEEN_THREADED,
     Disturbance,
     Estimate,
+    Floats,
     Parts,
+    SlotTimes,
     Span,
     spans_of,
 )
+from lstmprof.breakdown.timings import QUANTILE, cpu_share, timed_ns
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import EventTable

@@ -233,6 +233,7 @@ class ScriptRequest:
     ``target`` is the path of a file, of a ``module`` its name. ``step_function`` is ``name`` of a
     function in the script, or ``module:name``; None has the framework's steps found. ``writer`` is
     the interpreter that writes the run; ``folder`` is for the recording of Nsight Systems.
+    ``watch`` times every step until the script ends, and profiles when steps slow down.
     ``parts`` is the folder for the parts of ranks, in the request of a process of a job.
     """
 
@@ -250,6 +251,7 @@ class ScriptRequest:
     profiler: str = FRAMEWORKS_OWN
     force: bool = False
     quiet: bool = False
+    watch: bool = False
     parts: str = ""
     compare_with: Optional[str] = None
     writer: str = sys.executable

@@ -9,6 +9,7 @@ VERBS = {
     "list": "List the implementations, workloads and environments that capture can run.",
     "capture": "Time and profile LSTM implementations, each in its own process.",
     "run": "Run a training script unchanged, and profile a few of its steps.",
+    "attach": "Profile a few steps of a training that is being watched.",
     "ingest": "Convert existing profiles to runs.",
     "check": "Check what a profile lacks, and show how to record a better one.",
     "breakdown": "Show where every nanosecond of a step goes, busy and idle.",

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from lstmprof.capture.request import FRAMEWORKS_OWN, GO_ON, PROFILERS, THEN, ScriptRequest
+from lstmprof.capture.request import FRAMEWORKS_OWN, GO_ON, PROFILERS, STOP, THEN, ScriptRequest
 from lstmprof.commands import completion, options
 from lstmprof.errors import UsageError, command_line
 
@@ -121,6 +121,11 @@ def _is_launcher(word: str) -> bool:
     metavar="RUN",
     help="Run from before a fix: at the end, compare its forecast gain with the real gain.",
 )
+@click.option(
+    "--watch",
+    is_flag=True,
+    help="Time every step to the end, and profile only when steps become 1.3 times as long.",
+)
 @click.option("--quiet", is_flag=True, help="Do not print the verdict at the end.")
 def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any) -> int:
     """Run a training script unchanged, and profile a few of its steps.
@@ -132,11 +137,16 @@ def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any)
     on stderr. The processes that torchrun, accelerate or torch.multiprocessing starts become one
     run of several ranks.
 
+    With --watch, a line of the terminal and FOLDER/NAME.jsonl show step time, data wait, memory and
+    GPU utilisation about once per second. lstmprof profiles typical steps, then steps that became
+    slower, and says why they did.
+
     \b
     Example:
       lstmprof run train.py -- --epochs 1
       lstmprof run -m package.train --steps 5 --then stop -- data/
       lstmprof run train_jax.py --step-function train_step
+      lstmprof run --watch train.py
       lstmprof run --compare-with traces/train faster.py
       lstmprof run torchrun --nproc-per-node 2 train.py
     """
@@ -145,6 +155,13 @@ def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any)
     from lstmprof.runs.directory import check_name, staging
     from lstmprof.runs.run import open_run
 
+    if asked["watch"] and (
+        asked["then"] == STOP or asked["profiler"] != FRAMEWORKS_OWN or asked["compare_with"]
+    ):
+        raise UsageError(
+            "--watch cannot be combined with --then stop, --profiler or --compare-with",
+            "leave one of them out",
+        )
     if not script and not module:
         raise UsageError("no script is given", "give a file, or -m MODULE")
     if not module and _is_launcher(script[0]):

@@ -18,7 +18,7 @@ from lstmprof.breakdown.clean_step import (
     Measured,
     clean_lane,
 )
-from lstmprof.breakdown.spans import BETWEEN_THREADED, Z95, Span
+from lstmprof.breakdown.slot_times import BETWEEN_THREADED, Z95, Span
 from lstmprof.events.annotate import CAPTURED
 from lstmprof.events.annotate.links import linked
 from lstmprof.events.annotate.steps import Window

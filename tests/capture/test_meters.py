@@ -87,6 +87,14 @@ def test_a_gpu_is_found_by_its_bus_and_read(library: str) -> None:
     }
 
 
+def test_the_load_of_a_gpu_is_read_and_what_is_not_answered_is_none(library: str) -> None:
+    loads = [gpu.load() for n in (0, 1) for gpu in [Gpu.of(f"cuda:{n}", library, library)] if gpu]
+    assert loads == [
+        {"gpu_share": 0.87, "gpu_memory_bytes": 5_000_000_000},
+        {"gpu_share": 0.87, "gpu_memory_bytes": None},  # NVML answered with an error
+    ]
+
+
 @pytest.mark.parametrize(("each_s", "joules"), [(0.4, None), (0.5, 2.0)])
 def test_energy_of_a_gpu_in_less_than_a_second_is_unknown(
     each_s: float, joules: float | None, library: str, monkeypatch: pytest.MonkeyPatch

@@ -121,7 +121,14 @@ def test_every_snippet_about_own_code_is_a_loop_or_a_file() -> None:
     loops = [code for code in snippets("docs/own_code.md") if "lp.profile(" in code]
     assert len(loops) == 4  # test_own_code runs them
     assert set(files("docs/own_code.md")) == {"mymodel.py", "train.py"}  # test_own_script: train.py
-    assert len(snippets("docs/own_code.md")) == 6
+    assert len(snippets("docs/own_code.md")) == 7
+
+
+def test_the_watched_loop_writes_its_log(tmp_path: Path) -> None:
+    (watched,) = (code for code in snippets("docs/own_code.md") if "lp.watch(" in code)
+    with contextlib.chdir(tmp_path):
+        run_snippet(f"import lstmprof as lp\n{watched}", GIVEN)
+    assert (tmp_path / "traces" / "watch.jsonl").is_file()
 
 
 def test_the_model_builds_the_network_of_a_workload(tmp_path: Path) -> None:

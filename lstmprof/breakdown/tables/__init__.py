@@ -17,7 +17,6 @@ from lstmprof.breakdown import ledger
 from lstmprof.breakdown.mean_step import MeanStep
 from lstmprof.breakdown.tables import (
     casts,
-    collectives,
     copies,
     kernels,
     launch_gaps,
@@ -286,14 +285,14 @@ _ALL = (
     TableKind(
         "collectives",
         "time of each rank in each collective, and how long it waits for the last rank",
-        collectives.COLUMNS,
+        ranks.COLLECTIVE_COLUMNS,
         (),
         (
             *("rank", "device", "step", "collective", "dur_ns", "waits_ns", "last_rank"),
             *("last_device", "overlapped_ns", "name"),
         ),
-        pack=collectives.collectives,
-        reads=collectives.READS,
+        pack=ranks.collectives,
+        reads=ranks.COLLECTIVE_READS,
     ),
     TableKind(
         "ranks",

@@ -451,13 +451,21 @@ def show_verdict(place: str, python: str, since: Optional[str] = None) -> None:
     interpreter ``python``. If an earlier run ``since`` is given, the verdict ends with the gain
     since then.
     """
+    text = verdict_of([place], python, since)
+    if text:
+        sys.stderr.write(text)
+
+
+def verdict_of(places: List[str], python: str, since: Optional[str] = None) -> Optional[str]:
+    """Return what ``lstmprof diagnose`` prints of the runs at ``places``; None if it fails."""
     encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
     with contextlib.suppress(OSError):
-        command = [python, "-m", "lstmprof", "diagnose", place]
+        command = [python, "-m", "lstmprof", "diagnose", *places]
         command += [] if since is None else ["--since", since]
         done = _ended(command, PYTHONIOENCODING=encoding)
         if not done.returncode:
-            sys.stderr.write(done.stdout.decode(encoding, "replace"))
+            return str(done.stdout.decode(encoding, "replace"))
+    return None
 
 
 def _ended(command: List[str], **environment: str) -> Any:

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Optional
 
 from lstmprof.capture.own.passes import Passes
 from lstmprof.capture.own.session import Session, plan_of
+from lstmprof.capture.own.watch import Watch
 from lstmprof.capture.request import NSYS, RESULT, ScriptRequest
 from lstmprof.capture.script.ranks import Rank
 from lstmprof.capture.worker.profilers import NsysProfiler, framework_of, profiler_of
@@ -22,8 +23,10 @@ def session_of(
     report: Callable[[str], None],
     part: Optional[str] = None,
     rank: Optional[Rank] = None,
-) -> Session:
-    """A session that is not begun yet; of a ``rank`` that leaves its ``part`` of a run there.
+) -> Any:
+    """Return a session or a watch that is not begun yet.
+
+    A ``rank`` of a job leaves its ``part`` of a run in that folder.
 
     Raises:
         UsageError: a number of steps is too small, or no framework or several are imported.
@@ -33,6 +36,15 @@ def session_of(
     framework = request.framework or seen
     if seen is not None:
         facts["mode"] = "train"
+    if request.watch:
+        chosen = framework_of(framework)
+        return Watch(
+            request.place,
+            framework=chosen,
+            quiet=request.quiet,
+            writer=request.writer,
+            facts=facts,
+        )
     options: Dict[str, Any] = {
         "framework": framework,
         "plan": plan_of(request.warmup, request.timed, request.steps),

@@ -16,6 +16,7 @@ import os
 import shlex
 import sys
 import threading
+import time
 import traceback
 from typing import Any, Callable, ContextManager, Dict, List, Optional, Sequence
 
@@ -61,11 +62,28 @@ class Watching:
         )
         attach.update(self.job.attachments(lambda: self.session is None, self.steps.safely))
         attach["multiprocessing.util"] = self._watch_forks
+        if self.request.watch:
+            attach["torch.utils.data.dataloader"] = self._time_input
         careful = {name: self._careful(do) for name, do in attach.items()}
         for name in [name for name in careful if name in sys.modules]:
             careful.pop(name)(sys.modules[name])
         ImportWatch(careful).install()
         atexit.register(self._at_exit)
+
+    def _time_input(self, loader: Any) -> None:
+        """Tell the watch how long each batch of a DataLoader took to come."""
+        following = loader._BaseDataLoaderIter.__next__
+
+        @functools.wraps(following)
+        def timed(iterator: Any) -> Any:
+            began_ns = time.perf_counter_ns()
+            try:
+                return following(iterator)
+            finally:
+                if self.session is not None and self.steps.here:
+                    self.session.waited(time.perf_counter_ns() - began_ns)
+
+        loader._BaseDataLoaderIter.__next__ = timed
 
     def _watch_forks(self, util: Any) -> None:
         """Have processes that multiprocessing forks take part, if there was no step before."""
@@ -118,7 +136,10 @@ class Watching:
 
         try:
             rank = self.job.rank()
-            part = None if rank is None else self.job.place(rank)
+            if self.request.watch and rank is not None and rank[0] != 0:
+                self._reported = True  # rank 0 watches
+                return None
+            part = None if rank is None or self.request.watch else self.job.place(rank)
             self.session = session_of(self.request, source, self.facts, self.report, part, rank)
             self.session.found_by = self.steps.observed
             self.session.begin()

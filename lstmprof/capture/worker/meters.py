@@ -178,6 +178,22 @@ class Gpu:
         answered = call is not None and call(self.handle, *map(ctypes.byref, modes)) == 0
         return answered and modes[0].value == 1
 
+    def load(self) -> Dict[str, Any]:
+        """Share of the last moment in which a kernel ran, and memory in use by all processes."""
+        utilisation, memory = (ctypes.c_uint * 2)(), (ctypes.c_ulonglong * 3)()  # total free used
+        calls = (
+            getattr(self.nvml, "nvmlDeviceGetUtilizationRates", None),
+            getattr(self.nvml, "nvmlDeviceGetMemoryInfo", None),
+        )
+        read = [
+            call is not None and call(self.handle, into) == 0
+            for call, into in zip(calls, (utilisation, memory))
+        ]
+        return {
+            "gpu_share": utilisation[0] / 100 if read[0] else None,
+            "gpu_memory_bytes": int(memory[2]) if read[1] else None,
+        }
+
     def state(self) -> Dict[str, Any]:
         """Clocks, temperature and what holds the clocks down, now."""
         reasons = self._read(CLOCKS_REASONS[0], ctypes.c_ulonglong)

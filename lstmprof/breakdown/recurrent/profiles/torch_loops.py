@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lstmprof.breakdown.recurrent.call import Call
+from lstmprof.breakdown.recurrent.call import Call, Loop, calls_of, in_words
 from lstmprof.breakdown.recurrent.cells import (
     BOUNDARY,
     CELL,
@@ -34,10 +34,8 @@ from lstmprof.breakdown.recurrent.cells import (
     may_be_cell,
     unit_of,
 )
-from lstmprof.breakdown.recurrent.loop import Loop, calls_of, in_words
 from lstmprof.breakdown.recurrent.network import GATES, Network, Shape, dtype_named
-from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, shape_at
-from lstmprof.breakdown.recurrent.profiles.repeats import Repeat, repeats
+from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, Repeat, repeats, shape_at
 from lstmprof.breakdown.recurrent.profiles.torch_compiled import (
     compiled_regions,
     gated_units,
