@@ -279,6 +279,33 @@ def off_library(kind: str, **options: Any) -> Build:
     return build
 
 
+def large_rnn() -> Step:
+    """Most of its time is matmuls."""
+    model, inputs = torch.nn.RNN(256, 256), sequences(8, 512, 256)
+    return training(model, lambda: model(inputs)[0].square().mean())
+
+
+def compiled() -> Step:
+    """nn.LSTM in code that torch.compile made, as if without oneDNN; quick to compile."""
+    model, inputs = layer(), sequences(8, BATCH, FEATURES)
+    forward = torch.compile(model, backend="aot_eager")
+    step = training(model, lambda: forward(inputs)[0].square().mean())
+
+    def traced() -> None:
+        allow = torch._dynamo.config.patch(allow_rnn=True)
+        with torch.backends.mkldnn.flags(enabled=False), allow:
+            step()
+
+    return traced
+
+
+def compiled_around() -> Step:
+    """torch.compile leaves nn.LSTM as it is."""
+    model, inputs = layer(), sequences(8, BATCH, FEATURES)
+    forward = torch.compile(lambda: model(inputs)[0].square().mean(), backend="aot_eager")
+    return training(model, forward)
+
+
 def bfloat16_without_onednn() -> Step:
     """As on a CPU for which oneDNN has no LSTM in bfloat16."""
     step = off_library("LSTM", dtype=torch.bfloat16)()
@@ -425,7 +452,8 @@ MISTAKES: dict[str, tuple[Build, tuple[Build, ...]]] = {
         (padded, packed, off_library("GRU", dtype=torch.bfloat16)),
     ),
     "project afterwards": (off_library("LSTM", proj_size=16), (padded, packed)),
-    "LSTM on a CPU": (off_library("GRU"), (padded, packed, cells)),
+    "LSTM on a CPU": (off_library("GRU"), (padded, packed, cells, large_rnn)),
+    "layer outside compiled code": (compiled, (compiled_around, off_library("LSTM", proj_size=16))),
     "sparse gradient": (large_table, (small_table, sparse_table, tied_table)),
     "no gradient hooks": (hooked, (cells, anomalous)),
     "compute once": (checkpointed, (cells, differentiated_twice)),
@@ -441,6 +469,7 @@ MISTAKES: dict[str, tuple[Build, tuple[Build, ...]]] = {
 NOT_FIRST = {
     "flush denormals",
     "time first",
+    "layer outside compiled code",
     "unbind before the loop",
 }
 

@@ -63,6 +63,32 @@ def test_of_a_run_alone_it_has_what_the_bottleneck_takes() -> None:
 
 
 @pytest.mark.parametrize(
+    ("device", "parts", "then"),
+    [
+        (None, {}, ""),
+        (None, {("input", "input"): 3}, "input takes 21 % (3.0 ms)"),
+        (None, {("input", "input"): 1}, ""),
+        (None, {("idle", "dispatch"): 5}, ""),
+        (0, {("idle", "dispatch"): 5}, "dispatch takes 31 % (5.0 ms)"),
+        (
+            0,
+            {("idle", "dispatch"): 2, ("idle", "python"): 2, ("idle", "sync"): 4},
+            "waiting for the host takes 21 % (4.0 ms) and sync takes 21 % (4.0 ms)",
+        ),
+        (0, {("busy", "pointwise"): 8}, ""),
+    ],
+)
+def test_of_a_run_alone_it_names_other_waits_of_a_tenth_of_the_step(
+    device: int | None, parts: dict[tuple[str, str], int], then: str
+) -> None:
+    given = {("busy", "gemm"): 10, **parts}
+    times = [contributor(*part, ms * MS, f"n{i}") for i, (part, ms) in enumerate(given.items())]
+    verdict = alone(profile(contributor("busy", "layout", MS, "c"), *times, device=device)).verdict
+    assert (verdict.kind, verdict.then) == ("matmul", then)
+    assert verdict.sentence.endswith(f"; then {then}.") == bool(then)
+
+
+@pytest.mark.parametrize(
     ("diagnosis", "amount"),
     [
         (compare(ran("a", 1), ran("b", 12)), "adds 11.0 of 11.0 ms"),
