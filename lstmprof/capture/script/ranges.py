@@ -32,8 +32,8 @@ Safely = Callable[..., Any]
 class TorchRanges:
     """The ranges of the steps that are profiled; ``set`` puts the hooks there or takes them off.
 
-    ``backwards`` counts the backward passes of the profiled steps, ``steps`` these, ``ended`` those of
-    them that ended.
+    ``steps`` counts the profiled steps that began, ``ended`` those that ended, and ``backwards``
+    their backward passes.
     """
 
     def __init__(self, torch: Any, phase: Phase, safely: Safely) -> None:
