@@ -384,7 +384,7 @@ CASES: dict[str, Case] = {
             "a matmul per gate": with_paths(JAX, APART, layers=[{**SEPARATE, "rung": None}]),
             "a CPU": with_paths(JAX, APART, device=0, layers=[SEPARATE]),
             "several per time step": with_paths(JAX, APART, layers=[{**SEPARATE, "calls": 8}]),
-            "mostly dispatch": with_paths(JAX, APART, MM, MM, layers=[SEPARATE]),
+            "mostly dispatch": with_paths(JAX, APART, *[MM] * 4, layers=[SEPARATE]),
         },
     ),
     "unroll the loop": Case(
@@ -414,6 +414,27 @@ CASES: dict[str, Case] = {
             "faster on a CPU": run(MM, seen=replace(TORCH, unrolled=Unrolled("gru", 16, "float"))),
             "a type with an op": run(
                 MM, seen=replace(TORCH, unrolled=Unrolled("lstm", 16, "double"))
+            ),
+        },
+    ),
+    "loop without the host": Case(
+        "sync",
+        run(SYNC, device=0, seen=replace(TORCH, read_in_compiled=17)),
+        None,
+        {
+            "a GPU": run(SYNC, seen=replace(TORCH, read_in_compiled=17)),
+            "eight values": run(SYNC, device=0, seen=replace(TORCH, read_in_compiled=7)),
+        },
+    ),
+    "parallel form": Case(
+        "dispatch",
+        run(DISPATCH, seen=replace(TORCH, looped_module=("mLSTMCell", 256))),
+        None,
+        {
+            "a loop": run(DISPATCH, seen=TORCH),
+            "a form for a CPU": run(DISPATCH, seen=replace(TORCH, looped_module=("Mamba", 256))),
+            "launches on a GPU": run(
+                DISPATCH, device=0, seen=replace(TORCH, looped_module=("mLSTMCell", 256))
             ),
         },
     ),

@@ -76,6 +76,8 @@ TABLE: tuple[Remedy, ...] = (
     keras.KERAS_OUT_OF_ITS_LOOP,
     keras.UPGRADE_KERAS,
     cells.CUDNN_FOR_JAX,
+    cells.LOOP_WITHOUT_THE_HOST,
+    cells.PARALLEL_FORM,
     cells.VALUES_IN_LOOP,
     cells.LAYER_OUTSIDE_COMPILED_CODE,
     cells.LAYER_IN_ONE_OP,
