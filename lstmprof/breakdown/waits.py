@@ -19,6 +19,7 @@ from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Covered, Flags, Ints, Segments, foremost, places_among
 from lstmprof.events.narrow import Packed
 from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.sorts import sorts
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import content_order
 from lstmprof.runs.invariants import MOST_NS
@@ -57,7 +58,9 @@ def _lane(events: EventTable, device: int, rows: Ints) -> Lane:
     start, end = starts[rows], ends[rows]
     correlation = events.ints("correlation_id", np.iinfo(np.int64).max)[rows]
     tie = content_order(events, rows)
-    first = np.lexsort((tie, end, correlation, start, _class_of(events)[rows]))
+    first = np.lexsort(
+        (tie, end, correlation, start, events.once(_classes, "kind", "category")[rows])
+    )
     busy = foremost(start, end, first)
     runs = np.flatnonzero(end > start)
     order = runs[np.lexsort((tie[runs], correlation[runs], end[runs], start[runs]))]
@@ -65,10 +68,6 @@ def _lane(events: EventTable, device: int, rows: Ints) -> Lane:
     launch = events.rows_named("launch_id")[row]
     owned = Segments(busy.start_ns, busy.end_ns, rows[busy.owner])
     return Lane(device, start[order], end[order], row, launch, starts[launch], ends[launch], owned)
-
-
-def _class_of(events: EventTable) -> Ints:
-    return events.once(_classes, "kind", "category")
 
 
 def _classes(events: EventTable) -> Ints:
@@ -101,6 +100,10 @@ class Waits:
     def since(self, until_ns: Ints) -> Ints:
         """When the device had fallen idle that began to work at each instant."""
         return self.since_ns[np.searchsorted(self.until_ns, until_ns)]
+
+
+#: Rank → device → its waits.
+AllWaits = Mapping[int | None, Mapping[int, Waits]]
 
 
 def waits_of(lane: Lane) -> Waits:
@@ -188,16 +191,22 @@ def _packed_lane(packed: Packed, device: int, rows: Ints) -> Lane:
     )
 
 
-def asked_about(
-    packed: Packed, windows: Sequence[Window], waits: Mapping[int, Waits]
-) -> Flags | None:
-    """A boolean a row: it may tell of what a device waited for; None where nearly all may.
+def asked_about(packed: Packed, windows: Sequence[Window], waits: AllWaits) -> Flags | None:
+    """Return a boolean per row: whether the row may show what a device waited for.
 
-    Of host threads a device asks only while it is idle and until the launch is called that it
-    waits for. ``waits`` are those of all devices, ``windows`` those of the only rank; ``packed``
-    is sorted by start.
+    Return None for all rows: if there are several ranks, or if nearly all rows may show it. A host
+    thread matters only while a device is idle and until the launch is called that it waits for.
+    ``packed`` is sorted by start.
     """
-    begins, ends = _asked_intervals(windows, waits.values())
+    of = sorts(packed)
+    active = [kind in ACTIVITY_KINDS for kind in of.kind]
+    devices = {*of.place[3][active].tolist()} - {UNKNOWN}
+    if len(waits) != 1 or len(of.ranks) > 1 or not devices:
+        return None
+    (of_rank,) = waits.values()
+    if devices != of_rank.keys():
+        return None  # no activity of one device has a duration
+    begins, ends = _asked_intervals(windows, of_rank.values())
     rows = [kind in (*ACTIVITY_KINDS, "step", "range") for kind in packed.texts("kind")]
     always = np.array([*rows, False])
     asked = np.empty(len(packed), dtype=np.bool_)

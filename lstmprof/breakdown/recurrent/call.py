@@ -16,7 +16,7 @@ from lstmprof.breakdown.host import computing
 from lstmprof.breakdown.recurrent.cells import PRODUCT, SIGMOID, TANH
 from lstmprof.breakdown.recurrent.network import Network, stack
 from lstmprof.events.groups import inherited
-from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
@@ -67,7 +67,7 @@ def spent(events: EventTable, calls: Sequence[Call]) -> list[Spent]:
     forward, backward = (of_work(events, owner) if devices else owner for owner in passes)
     lengths = [_extents(events, owner, count) for owner in (forward, backward)]
     work = events.is_kind("kernel") if devices else computing(events)
-    counts = _counts(forward, work, count).tolist()
+    counts = np.bincount(forward[work & (forward != NONE)], minlength=count).tolist()
     return [
         Spent(
             forward_ns=lengths[0][number],
@@ -109,10 +109,6 @@ def _extents(events: EventTable, owner: Ints, count: int) -> list[int | None]:
     np.minimum.at(start, owner[rows], events.start_ns[rows])
     np.maximum.at(end, owner[rows], events.end_ns[rows])
     return [int(b - a) if b >= a else None for a, b in zip(start, end, strict=True)]
-
-
-def _counts(owner: Ints, which: Flags, count: int) -> Ints:
-    return np.bincount(owner[which & (owner != NONE)], minlength=count)
 
 
 #: Loops of one network: 32 layers of both directions.

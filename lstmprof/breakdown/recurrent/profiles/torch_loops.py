@@ -81,7 +81,7 @@ class _Tokens:
 
 def loop_calls(events: EventTable) -> Iterator[Call]:
     """A call of each loop of cells that PyTorch ran op by op."""
-    sorts = _sorts(events)
+    sorts = np.where(events.is_kind("op"), events.mapped("name", _sort, NONE), NONE)
     rows = _outermost(events, sorts)
     reader = _Reader(events, Inputs(events), sorts)
     if not np.isin(sorts[rows], (CELL, SIGMOID)).any() and not reader.gates(
@@ -102,11 +102,6 @@ def loop_calls(events: EventTable) -> Iterator[Call]:
             reader,
             _Tokens(tokens, sorts[tokens], codes, of_thread, places, regions[tokens]),
         )
-
-
-def _sorts(events: EventTable) -> Ints:
-    """What each event is to a loop: one of the sorts above, ``NONE`` for nothing."""
-    return np.where(events.is_kind("op"), events.mapped("name", _sort, NONE), NONE)
 
 
 def _sort(name: str) -> int:
