@@ -58,8 +58,8 @@ USUAL_TIMES = 2.0
 #: The profiler that needs no such factor. Chosen by hand: an eager step showed 0.1.
 TENSORFLOWS = "tf.profiler"
 #: If the thread of the timed steps ran for less than this share of them, even one step in ten may
-#: be disturbed, and the shortest counts. Chosen by hand, from scripts beside four spinning processes
-#: per core: 2 of 20 steps took 2.4 ms, the 10th percentile was 18 ms.
+#: be disturbed, and the shortest counts. Chosen by hand, from scripts beside four spinning
+#: processes per core: 2 of 20 steps took 2.4 ms, the 10th percentile was 18 ms.
 STARVED = 0.5
 #: How much longer a thread takes if others share its core all the time, in logarithms: 16 %. Chosen
 #: by hand, from eight programs beside four spinning processes per core.
