@@ -155,8 +155,13 @@ def one_thread(info: RunInfo) -> bool:
     return info.device == "cpu" and alone and info.source != OWN_CODE
 
 
-def cpu_share(table: pa.Table, info: RunInfo) -> float | None:
-    """Return the share of the timed iterations in which their thread did not wait for a CPU."""
+def cpu_share(table: pa.Table | None, info: RunInfo) -> float | None:
+    """Return the share of the timed iterations in which their thread did not wait for a CPU.
+
+    None if unknown.
+    """
+    if table is None:
+        return None
     counted = table.filter(pc.invert(table.column("warmup")))
     wall_ns = known(counted, "wall_ns")
     if wall_ns is None or not wall_ns.sum():

@@ -321,6 +321,22 @@ def test_a_run_without_its_cpus_may_be_shorter_by_its_threads() -> None:
     assert two.low_ns / three.low_ns == pytest.approx(1.5**0.9)
 
 
+@pytest.mark.parametrize(("waited", "expected"), [(0.9, 1.0), (0.1, 9.1)])
+def test_the_shortest_timed_step_counts_if_the_others_waited_for_a_cpu(
+    waited: float, expected: float
+) -> None:
+    lengths_ns = [10 * STEP_NS] * 18 + [STEP_NS] * 2
+    walls = timings(lengths_ns)
+    for name, share in (("waited_ns", waited), ("thread_cpu_ns", 1 - waited)):
+        place = walls.schema.get_field_index(name)
+        values = pa.array([round(share * ns) for ns in lengths_ns], pa.int64())
+        walls = walls.set_column(place, name, values)
+    facts = {"source": CAPTURED, "device": "cpu", "threads": 2, "affinity": [0, 1]}
+    events, windows = steps_of(lambda step, op: 12 * OP_NS)
+    lane = clean_lane(events, windows, None, Measured(run_info(facts), walls))
+    assert lane.span.ns == pytest.approx(expected * STEP_NS, rel=0.01)
+
+
 def test_one_process_of_several_threads_may_differ_from_the_next_by_more() -> None:
     one, two = (span_of_threads(timings([STEP_NS] * 20), threads) for threads in (1, 2))
     assert one.high_ns / one.ns < 1.1

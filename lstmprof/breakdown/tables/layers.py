@@ -116,7 +116,7 @@ COLUMNS = (
     *_NETWORK,
     Column.integer(
         "calls",
-        "number of calls of this layer in the profile",
+        "number of calls of this layer in the profiled steps",
         "only kernels show the layer; the row then covers all calls of a step",
     ),
     PER_STEP,
@@ -164,10 +164,17 @@ class _Member:
 
 
 def layers(events: EventTable, windows: list[Window], info: RunInfo) -> pa.Table:
-    """One row a recurrent layer or loop of cells; ``SCHEMA``."""
+    """Return one row per recurrent layer or loop of cells; ``SCHEMA``.
+
+    If steps are marked, a call outside of them does not count, such as a profiler's warm-up step.
+    """
     groups: dict[tuple[Any, ...], list[_Member]] = {}
-    for member in _members(events, info):
+    members = list(_members(events, info))
+    within = {member.call.rank for member in members if member.call.step is not None}
+    for member in members:
         call = member.call
+        if call.rank in within and call.step is None:
+            continue
         key = (call.rank, call.form, call.framework, call.op, call.library, call.network)
         groups.setdefault(key, []).append(member)
     steps = {rank: sum(w.rank == rank for w in windows) for rank in {w.rank for w in windows}}
