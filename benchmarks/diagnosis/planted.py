@@ -37,7 +37,7 @@ import numpy as np
 from null_pairs import spinning
 from planted_cases import CASES, KINDS, Case, Sweep, sweeps
 
-from lstmprof.breakdown.iterations import QUANTILE
+from lstmprof.breakdown.timings import QUANTILE
 from lstmprof.capture.request import ROUNDS, CaptureRequest
 from lstmprof.capture.rounds import capture_rounds, capture_run
 from lstmprof.capture.worker.host import hardware

@@ -22,14 +22,13 @@ from lstmprof.breakdown import host
 from lstmprof.breakdown.clean_step import LEAST_STEPS, MOST_EVENTS, CleanLane, Measured, clean_lane
 from lstmprof.breakdown.lacks import Lack, lacks_of
 from lstmprof.breakdown.mean_step import MeanStep, mean_steps
-from lstmprof.breakdown.tables import TABLES, Gathered, TableKind, table_of
+from lstmprof.breakdown.tables import TABLES, TableKind, table_of
 from lstmprof.breakdown.tables.database import database
 from lstmprof.breakdown.timings import COLUMNS as STATISTICS, Timings, slowdowns, timings
 from lstmprof.errors import RunError
 from lstmprof.events.annotate import MEASURED
 from lstmprof.events.annotate.recorded import Recorded, recorded
 from lstmprof.events.annotate.steps import Window, windows, with_markers, with_steps
-from lstmprof.events.batches import Batches
 from lstmprof.events.intervals import Ints
 from lstmprof.events.narrow import Packed, packed
 from lstmprof.events.schema import SCHEMA, Column
@@ -301,26 +300,16 @@ def _marked(events: EventTable, step_range: str) -> EventTable:
 def _computed(
     kinds: Sequence[TableKind], events: Packed, step_windows: list[Window], info: RunInfo
 ) -> dict[str, pa.Table]:
-    """Return the tables of these ``kinds``; large profiles are read in batches where possible."""
-    tables = {
-        kind.name: kind.ordered(kind.pack(events, step_windows)) for kind in kinds if kind.pack
-    }
-    events.forget("step", "family", "rule", "launch_config")
-    gathered: dict[str, Gathered] = {}
-    gathering = {kind.name: kind.gather for kind in kinds if kind.gather}
-    reads = [name for kind in kinds if kind.gather for name in kind.reads]
-    if gathering and (batches := Batches(events, columns=reads)).divisible:
-        gathered = {name: gather(events, step_windows) for name, gather in gathering.items()}
-        asked = [table.asked for table in gathered.values()]
-        some = [rows for rows in asked if rows is not None]
-        for batch in batches.about(np.logical_or.reduce(some) if len(some) == len(asked) else None):
-            for table in gathered.values():
-                table.add(batch)
-    for kind in kinds:
-        if kind.name in gathered:
-            tables[kind.name] = kind.ordered(gathered[kind.name].table())
-        elif kind.name not in tables:
+    """Return the tables of ``kinds``; columns that no later table reads leave the memory."""
+    tables = {}
+    later = sorted(kinds, key=lambda kind: len(kind.reads))
+    while later:
+        kind = later.pop()
+        if kind.pack:
+            tables[kind.name] = kind.ordered(kind.pack(events, step_windows))
+        else:
             tables[kind.name] = kind.of(events.table(kind.reads), step_windows, info)
+        events.forget(*{*kind.reads}.difference(*(other.reads for other in later)))
     return tables
 
 

@@ -14,8 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from lstmprof.breakdown import host
-from lstmprof.breakdown.devices import Lane, device_lanes
-from lstmprof.breakdown.waits import Waits, waits_of
+from lstmprof.breakdown.waits import Lane, Waits, device_lanes, waits_of
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import (

@@ -10,7 +10,8 @@ What one recorded event costs is solved so that the clean step equals a low perc
 iterations, or their median if the profiled steps vary, up to ``MOST_TIMES`` the cost in a loop
 (``recording``). To this is added what some of the steps do beside it, as far as the mean iteration
 is longer. A step that is still longer is scaled down to them. On a busy machine the timed
-iterations are longer than the clean step; then an event costs ``USUAL_TIMES`` the loop.
+iterations are longer than the clean step; then an event costs ``USUAL_TIMES`` the loop. If the
+timed steps waited for a CPU most of the time, the shortest of them counts, not a percentile.
 """
 
 from __future__ import annotations
@@ -24,20 +25,21 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.breakdown.attribution import Stretches, attributed
-from lstmprof.breakdown.iterations import QUANTILE, cpu_share, timed_ns
 from lstmprof.breakdown.mean_step import MeanStep, Recording, in_reading_order
 from lstmprof.breakdown.now_and_then import Rare, now_and_then
 from lstmprof.breakdown.recording import costs_of, recorded
-from lstmprof.breakdown.slot_times import Floats, SlotTimes
-from lstmprof.breakdown.spans import (
+from lstmprof.breakdown.slot_times import (
     BETWEEN_PROCESSES,
     BETWEEN_THREADED,
     Disturbance,
     Estimate,
+    Floats,
     Parts,
+    SlotTimes,
     Span,
     spans_of,
 )
+from lstmprof.breakdown.timings import QUANTILE, cpu_share, timed_ns
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import EventTable
@@ -55,6 +57,10 @@ MOST_EVENTS = 2_000_000
 USUAL_TIMES = 2.0
 #: The profiler that needs no such factor. Chosen by hand: an eager step showed 0.1.
 TENSORFLOWS = "tf.profiler"
+#: If the thread of the timed steps ran for less than this share of them, even one step in ten may
+#: be disturbed, and the shortest counts. Chosen by hand, from scripts beside four spinning
+#: processes per core: 2 of 20 steps took 2.4 ms, the 10th percentile was 18 ms.
+STARVED = 0.5
 #: How much longer a thread takes if others share its core all the time, in logarithms: 16 %. Chosen
 #: by hand, from eight programs beside four spinning processes per core.
 SHARED_CORE = 0.15
@@ -179,11 +185,13 @@ def clean_lane(
     rounds: Sequence[int] | None = None
     if measured is not None:
         cost = _Cost(slots, measured.info, device is not None)
-        usual = 0.5 if slots.vary else QUANTILE
+        share = cpu_share(measured.timings, measured.info)
+        starved = share is not None and share < STARVED and not slots.vary
+        usual = 0.5 if slots.vary else 0.0 if starved else QUANTILE
         timed = timed_ns(measured.timings, usual, slots.of_some_steps_ns(times))
-        off, recording = cost.off(times, timed)
+        off, recording = cost.off(times, timed, only_bound=starved)
         rounds = measured.info.profiled_rounds
-        disturbance = _disturbance(measured, timed, float((times - off) @ slots.share))
+        disturbance = _disturbance(measured, share, timed, float((times - off) @ slots.share))
     stalls = slots.stalls(times, of_input=measured is not None)
     left = np.maximum(np.where(stalls, slots.means(), times) - off, 0.0)
     left_ns = slots.spread(left)
@@ -215,8 +223,10 @@ def clean_lane(
     )
 
 
-def _disturbance(measured: Measured, timed: float | None, clean_ns: float) -> Disturbance:
-    """Return what the timed iterations say of a run's CPUs.
+def _disturbance(
+    measured: Measured, share: float | None, timed: float | None, clean_ns: float
+) -> Disturbance:
+    """Return what the timed iterations say of a run's CPUs, which its thread had for ``share``.
 
     A run that lacks CPUs for a share of its time shares cores and caches in the rest, and its
     threads wait for each other: with two threads an op that both compute takes up to twice as long.
@@ -227,7 +237,6 @@ def _disturbance(measured: Measured, timed: float | None, clean_ns: float) -> Di
     between = BETWEEN_THREADED if threaded else BETWEEN_PROCESSES
     if table is None or timed is None:
         return Disturbance(between=between)
-    share = cpu_share(table, info)
     down = 0.0 if share is None else (1 - share) * (math.log(max(threads, 1)) + SHARED_CORE)
     if clean_ns < 0.99 * timed:  # on a busy machine the timed iterations bound nothing
         return Disturbance(down, between=between)
@@ -255,10 +264,12 @@ class _Cost:
         sums = np.bincount(self._slots.slot, weights=values, minlength=self._slots.count)
         return np.asarray(sums / np.maximum(self._slots.present, 1))
 
-    def off(self, times: Floats, timed: float | None) -> tuple[Floats, Recording]:
+    def off(
+        self, times: Floats, timed: float | None, *, only_bound: bool
+    ) -> tuple[Floats, Recording]:
         """Return what recording took of each slot's ``times``, and a summary.
 
-        ``timed`` is the low percentile of the timed iterations, None unknown.
+        The rest is as long as ``timed`` (None: unknown); with ``only_bound`` it may be shorter.
         """
         share, steps = self._slots.share, self._slots.steps
 
@@ -270,7 +281,8 @@ class _Cost:
 
         cost_ns = self._usual
         if timed is not None and timed < left(0.0):
-            cost_ns = _solved(left, timed, self._costs.most_ns)
+            solved_ns = _solved(left, timed, self._costs.most_ns)
+            cost_ns = max(solved_ns, cost_ns) if only_bound else solved_ns
         off = taken(cost_ns)
         recorded_ns = round(float(off @ share))
         rest = float((times - off) @ share)

@@ -7,7 +7,7 @@ are its devices, else its host threads, with ``device`` null.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -23,14 +23,13 @@ from lstmprof.breakdown.attribution import (
     Attribution,
     Stretches,
 )
-from lstmprof.breakdown.waits import Waits, all_waits, asked_about
+from lstmprof.breakdown.waits import AllWaits, all_waits, asked_about
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.batches import Batch
-from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.batches import BATCH_EVENTS, Batches
+from lstmprof.events.intervals import Ints
 from lstmprof.events.narrow import Packed
-from lstmprof.events.schema import ACTIVITY_KINDS, DEVICE, RANK, STEP, Column, schema
-from lstmprof.events.sorts import sorts
-from lstmprof.events.table import UNKNOWN, EventTable
+from lstmprof.events.schema import DEVICE, RANK, STEP, Column, schema
+from lstmprof.events.table import EventTable
 from lstmprof.events.threads import HOST, STATES
 
 COLUMNS = (
@@ -54,12 +53,8 @@ READS = (
 _Place = tuple[int, int | None, int]
 
 
-#: Of each rank those of its devices.
-AllWaits = Mapping[int | None, Mapping[int, Waits]]
-
-
 def ledger(
-    events: EventTable, windows: list[Window], waits: AllWaits = MappingProxyType({})
+    events: EventTable, windows: Sequence[Window], waits: AllWaits = MappingProxyType({})
 ) -> pa.Table:
     """The ledger of ``windows``: one row a part that has time in it, ``SCHEMA``.
 
@@ -70,43 +65,25 @@ def ledger(
     return sums.table()
 
 
-class GatheredLedger:
-    """The ledger of ``windows``, gathered from the batches of ``packed``.
+def packed_ledger(packed: Packed, windows: Sequence[Window], size: int = BATCH_EVENTS) -> pa.Table:
+    """Return the ledger of ``packed``, batch by batch if it has more than ``size`` events.
 
     A batch has its part of every window that it overlaps; a part's times sum to the whole. When a
-    device fell idle, and how long its launches take, is known of the whole beforehand.
+    device fell idle, and how long its launches take, is computed of the whole profile first.
     """
-
-    def __init__(self, packed: Packed, windows: list[Window]) -> None:
-        self._sums = _Sums(windows)
-        self._waits = all_waits(packed, self._sums.ranks)
-        self.asked = self._asked(packed, windows)
-
-    def _asked(self, packed: Packed, windows: list[Window]) -> Flags | None:
-        """A boolean a row: it may tell where time went; None of several ranks, or where most do."""
-        of = sorts(packed)
-        active = [kind in ACTIVITY_KINDS for kind in of.kind]
-        devices = {*of.place[3][active].tolist()} - {UNKNOWN}
-        if len(self._waits) != 1 or len(of.ranks) > 1 or not devices:
-            return None
-        (waits,) = self._waits.values()
-        if devices != waits.keys():
-            return None  # nothing of one takes time
-        return asked_about(packed, windows, waits)
-
-    def add(self, batch: Batch) -> None:
-        """Account for the time of ``batch``."""
-        self._sums.add(batch.events, (batch.start_ns, batch.end_ns), self._waits)
-
-    def table(self) -> pa.Table:
-        """The ledger so far, ``SCHEMA``: by rank, device and step, busy before idle."""
-        return self._sums.table()
+    batches, sums = Batches(packed, size, READS), _Sums(windows)
+    if not batches.divisible:
+        return ledger(packed.table(READS), windows)
+    waits = all_waits(packed, sums.ranks)
+    for batch in batches.about(asked_about(packed, windows, waits)):
+        sums.add(batch.events, (batch.start_ns, batch.end_ns), waits)
+    return sums.table()
 
 
 class _Sums:
     """Nanoseconds by rank, device, window and part."""
 
-    def __init__(self, windows: list[Window]) -> None:
+    def __init__(self, windows: Sequence[Window]) -> None:
         self._windows = windows
         self._of_rank: dict[int | None, list[int]] = {}
         for number, window in enumerate(windows):

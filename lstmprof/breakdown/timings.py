@@ -1,24 +1,201 @@
-"""The step of a run and how its timed iterations lie about it.
+"""The step of a run, the statistics of its timed iterations, and reasons to doubt them.
 
 Reads timings.parquet, run.json and the clean step (``clean_step``), by which runs are compared.
-What the timed iterations took beyond it was lost to other processes, threads and noise.
+Time of the iterations beyond the clean step was lost to other processes, threads and noise. Load,
+preemptions and drift are no reasons for doubt, because the clean step does not contain them.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from lstmprof.breakdown.doubts import Warning, warnings
-from lstmprof.breakdown.iterations import cpu_share, iterations_of, known
-from lstmprof.breakdown.spans import Span
+from lstmprof.breakdown.slot_times import Span
+from lstmprof.events.annotate import OWN_CODE
+from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import Column
 from lstmprof.numbers import milliseconds, percent
 from lstmprof.runs.metadata import RunInfo
+
+#: Fewer iterations before and after the profile say nothing about a change.
+LEAST = 5
+#: A step that takes so much longer after the profile changes with its state. Chosen by hand: above
+#: what rounds of one process differ by on a quiet machine.
+STATE_SHARE, LEAST_ROUNDS = 0.25, 2
+
+#: Kinds of ``Warning``.
+GOVERNOR, LOSS, THROTTLED, STATE = "governor", "loss", "clocks", "state"
+
+
+@dataclass(frozen=True)
+class Warning:
+    """A reason to doubt the times of a run (``fault``), and what to do about it (``remedy``)."""
+
+    kind: str
+    fault: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.fault}; {self.remedy}"
+
+
+def warnings(iterations: Iterations, info: RunInfo) -> Iterator[Warning]:
+    """Yield every reason not to trust the ``iterations`` of a run with run.json ``info``."""
+    governor = info.hardware.cpu_governor
+    if governor not in (None, "performance") and info.device == "cpu":
+        yield Warning(
+            GOVERNOR, f"the CPU governor is '{governor}'", "set the governor to 'performance'"
+        )
+    if info.loss_fell is False and len(iterations) >= 2 * LEAST:
+        yield Warning(LOSS, "the loss did not fall", "check that the network learns")
+    for reason in info.gpu_throttle_reasons or ():
+        yield Warning(
+            THROTTLED, f"the GPU was throttled: {reason}", "cool the GPU, or lock its clocks"
+        )
+    change = _change_of_state(iterations.before_and_after())
+    if change is not None:
+        yield Warning(
+            STATE,
+            f"steps took {1 + change:.2f}× as long after profiling, in every round",
+            "look for denormal numbers (see --keep-denormals), and for memory use, hooks or logs "
+            "that grow from step to step",
+        )
+
+
+def _change_of_state(pairs: list[tuple[Ints, Ints]]) -> float | None:
+    """Return by how much steps take longer after the profile; None if not in each of some rounds.
+
+    The fastest iterations after it must be slower than all before. In one round that may be the
+    machine; each round is a process of its own.
+    """
+    some = [(before, after) for before, after in pairs if min(len(before), len(after)) >= LEAST]
+    if len(some) < max(len(pairs), LEAST_ROUNDS):
+        return None
+    changes = [math.log(np.min(after) / np.max(before)) for before, after in some]
+    if min(changes) <= 0:
+        return None
+    medians = [float(np.median(after) / np.median(before)) for before, after in some]
+    change = float(np.mean(medians)) - 1
+    return change if change >= STATE_SHARE else None
+
+
+Bools = NDArray[np.bool_]
+
+#: The quantile of the timed iterations, and of a slot's times, that counts as clean.
+QUANTILE = 0.1
+
+
+@dataclass(frozen=True)
+class Iterations:
+    """The iterations after warm-up, in order; arrays of one length.
+
+    ``late``: timed after the round's profile.
+    """
+
+    round: Ints
+    late: Bools
+    wall_ns: Ints
+
+    def __len__(self) -> int:
+        return len(self.wall_ns)
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of the rounds, in order."""
+        return [int(number) for number in np.unique(self.round)]
+
+    @property
+    def typical_ns(self) -> float:
+        """The low percentile of all iterations: what one takes that little disturbs."""
+        return float(np.quantile(self.wall_ns, QUANTILE))
+
+    def before_and_after(self) -> list[tuple[Ints, Ints]]:
+        """Return the wall times before and after the profile, for each round that has both."""
+        some = [
+            (self.wall_ns[mine & ~self.late], self.wall_ns[mine & self.late])
+            for mine in (self.round == number for number in self.numbers)
+        ]
+        return [(before, after) for before, after in some if len(before) and len(after)]
+
+
+def iterations_of(table: pa.Table) -> Iterations:
+    """Return the iterations of ``timings.parquet`` that count."""
+    counted = table.filter(pc.invert(table.column("warmup")))
+    wall_ns = known(counted, "wall_ns")
+    assert wall_ns is not None
+    rounds, late = known(counted, "round"), known(counted, "after_profile")
+    return Iterations(
+        np.zeros(len(wall_ns), np.int64) if rounds is None else rounds,
+        np.zeros(len(wall_ns), bool) if late is None else late.astype(bool),
+        wall_ns,
+    )
+
+
+def known(table: pa.Table, name: str) -> Ints | None:
+    """Return a column as int64, None if the table lacks it or it has a null."""
+    if name not in table.column_names or table.column(name).null_count:
+        return None
+    values: Ints = table.column(name).to_numpy().astype(np.int64)
+    return values
+
+
+def one_thread(info: RunInfo) -> bool:
+    """Return whether one thread of a CPU did all the work, so that CPU time is the step's time.
+
+    Own code is left out: it may wait for data, and have threads of its own.
+    """
+    alone = info.threads == 1 and len(info.affinity or (0,)) == 1
+    return info.device == "cpu" and alone and info.source != OWN_CODE
+
+
+def cpu_share(table: pa.Table | None, info: RunInfo) -> float | None:
+    """Return the share of the timed iterations in which their thread did not wait for a CPU.
+
+    None if unknown.
+    """
+    if table is None:
+        return None
+    counted = table.filter(pc.invert(table.column("warmup")))
+    wall_ns = known(counted, "wall_ns")
+    if wall_ns is None or not wall_ns.sum():
+        return None
+    if one_thread(info):
+        cpu_ns = known(counted, "cpu_ns")
+        return None if cpu_ns is None else min(float(cpu_ns.sum() / wall_ns.sum()), 1.0)
+    waited_ns, ran_ns = known(counted, "waited_ns"), known(counted, "thread_cpu_ns")
+    if waited_ns is None or ran_ns is None:
+        return None
+    # A wait between the end of an iteration and the reading of the wait belongs to none.
+    within_ns = np.minimum(waited_ns, np.maximum(wall_ns - ran_ns, 0))
+    return 1 - float(within_ns.sum() / wall_ns.sum())
+
+
+def timed_ns(
+    timings: pa.Table | None,
+    quantile: float = QUANTILE,
+    of_some_steps_ns: float = 0.0,
+) -> float | None:
+    """Return this quantile of the timed iterations.
+
+    ``of_some_steps_ns`` is the mean time of what only some profiled steps do. It is added as far as
+    the mean iteration exceeds the quantile, because some timed iterations did it as well.
+    """
+    if timings is None:
+        return None
+    counted = timings.filter(pc.invert(timings.column("warmup")))
+    if not len(counted):
+        return None
+    times = counted.column("wall_ns").to_numpy()
+    usual = float(np.quantile(times, quantile))
+    return usual + min(of_some_steps_ns, max(float(times.mean()) - usual, 0.0))
+
 
 _FEW = "the run has no profile of its steps"
 _ENERGY = "energy per step by %s, over the counted iterations of the first round"

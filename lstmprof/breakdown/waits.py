@@ -1,8 +1,10 @@
-"""When the devices of a profile were idle before an activity, and what tells why.
+"""The devices of a profile as lanes, when each was idle before an activity, and why.
 
-Reads the lanes of devices, of a profile that is too large for that the packed columns. What a gap
-waited for (``attribution``) hangs on the whole profile: the device may have fallen idle before the
-window, and how long a launch usually takes to reach it is a median of all.
+Of activities that run at once, compute comes before collectives, these before copies, these before
+memsets; among equals the one that started first, then the lower correlation id (docs/ledger.md).
+Reads all events, or the packed columns of a large profile: what a gap waited for depends on the
+whole profile, since the device may have fallen idle before the window, and the usual time from a
+launch to its activity is a median over all of them.
 """
 
 from __future__ import annotations
@@ -12,14 +14,67 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lstmprof.breakdown.devices import Lane
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.groups import Groups
-from lstmprof.events.intervals import Covered, Flags, Ints, Segments, places_among
+from lstmprof.events.intervals import Covered, Flags, Ints, Segments, foremost, places_among
 from lstmprof.events.narrow import Packed
 from lstmprof.events.schema import ACTIVITY_KINDS
-from lstmprof.events.table import NONE, UNKNOWN
+from lstmprof.events.sorts import sorts
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
+from lstmprof.events.threads import content_order
 from lstmprof.runs.invariants import MOST_NS
+
+#: The order among activities that run at once: compute, collective, copy, memset.
+_KIND_CLASS = {"memcpy": 2, "memset": 3}
+_COLLECTIVE_CLASS = 1
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One device of one rank: its activities and who has each instant."""
+
+    device: int
+    start_ns: Ints  # of the activities that take time, by (start, end, correlation id)
+    end_ns: Ints
+    row: Ints
+    launch: Ints  # row of the launch, ``NONE`` unknown
+    called_ns: Ints  # when that was called, where it is known
+    returned_ns: Ints  # when it returned
+    busy: Segments  # owner: row of events
+
+
+def device_lanes(events: EventTable, rank: int | None) -> Iterator[Lane]:
+    """The devices of ``rank`` that have activities, by number."""
+    rows = events.of_rank(rank)
+    rows = rows[events.is_kind(*ACTIVITY_KINDS)[rows]]
+    device = events.ints("device", UNKNOWN)
+    for number in np.unique(device[rows]).tolist():
+        if number != UNKNOWN:
+            yield _lane(events, number, rows[device[rows] == number])
+
+
+def _lane(events: EventTable, device: int, rows: Ints) -> Lane:
+    starts, ends = events.start_ns, events.end_ns
+    start, end = starts[rows], ends[rows]
+    correlation = events.ints("correlation_id", np.iinfo(np.int64).max)[rows]
+    tie = content_order(events, rows)
+    first = np.lexsort(
+        (tie, end, correlation, start, events.once(_classes, "kind", "category")[rows])
+    )
+    busy = foremost(start, end, first)
+    runs = np.flatnonzero(end > start)
+    order = runs[np.lexsort((tie[runs], correlation[runs], end[runs], start[runs]))]
+    row = rows[order]
+    launch = events.rows_named("launch_id")[row]
+    owned = Segments(busy.start_ns, busy.end_ns, rows[busy.owner])
+    return Lane(device, start[order], end[order], row, launch, starts[launch], ends[launch], owned)
+
+
+def _classes(events: EventTable) -> Ints:
+    collective = events.is_one_of("category", "collective")
+    by_kind = events.mapped("kind", lambda kind: _KIND_CLASS.get(kind, 0), 0)
+    return np.where((by_kind == 0) & collective, _COLLECTIVE_CLASS, by_kind)
+
 
 #: A launch reaches an idle device within so many times the median of the profile, and this time at
 #: least; what is later the host could not have helped (docs/ledger.md).
@@ -45,6 +100,10 @@ class Waits:
     def since(self, until_ns: Ints) -> Ints:
         """When the device had fallen idle that began to work at each instant."""
         return self.since_ns[np.searchsorted(self.until_ns, until_ns)]
+
+
+#: Rank → device → its waits.
+AllWaits = Mapping[int | None, Mapping[int, Waits]]
 
 
 def waits_of(lane: Lane) -> Waits:
@@ -132,16 +191,22 @@ def _packed_lane(packed: Packed, device: int, rows: Ints) -> Lane:
     )
 
 
-def asked_about(
-    packed: Packed, windows: Sequence[Window], waits: Mapping[int, Waits]
-) -> Flags | None:
-    """A boolean a row: it may tell of what a device waited for; None where nearly all may.
+def asked_about(packed: Packed, windows: Sequence[Window], waits: AllWaits) -> Flags | None:
+    """Return a boolean per row: whether the row may show what a device waited for.
 
-    Of host threads a device asks only while it is idle and until the launch is called that it
-    waits for. ``waits`` are those of all devices, ``windows`` those of the only rank; ``packed``
-    is sorted by start.
+    Return None for all rows: if there are several ranks, or if nearly all rows may show it. A host
+    thread matters only while a device is idle and until the launch is called that it waits for.
+    ``packed`` is sorted by start.
     """
-    begins, ends = _asked_intervals(windows, waits.values())
+    of = sorts(packed)
+    active = [kind in ACTIVITY_KINDS for kind in of.kind]
+    devices = {*of.place[3][active].tolist()} - {UNKNOWN}
+    if len(waits) != 1 or len(of.ranks) > 1 or not devices:
+        return None
+    (of_rank,) = waits.values()
+    if devices != of_rank.keys():
+        return None  # no activity of one device has a duration
+    begins, ends = _asked_intervals(windows, of_rank.values())
     rows = [kind in (*ACTIVITY_KINDS, "step", "range") for kind in packed.texts("kind")]
     always = np.array([*rows, False])
     asked = np.empty(len(packed), dtype=np.bool_)

@@ -25,6 +25,8 @@ FRAMEWORKS = ("torch", "tensorflow", "jax")
 _TOLD_BY = {name: name for name in FRAMEWORKS}
 _TOLD_BY.update({"flax": "jax", "equinox": "jax", "haiku": "jax", "keras": "tensorflow"})
 BUILD = "build"
+#: Files in ``templates`` to begin an implementation of one's own with; each runs as it is.
+TEMPLATES = ("torch", "tensorflow", "keras", "jax")
 _TEMPLATE = "`lstmprof list --template torch` prints a template"
 
 
@@ -169,3 +171,10 @@ def _imported(tree: ast.Module) -> Iterator[str]:
                 yield alias.name.partition(".")[0]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module.partition(".")[0]
+
+
+def template_text(name: str) -> str:
+    """The template ``name``, one of ``TEMPLATES``."""
+    path = os.path.join(os.path.dirname(__file__), "templates", name + ".py")
+    with open(path, encoding="utf-8") as file:
+        return file.read()

@@ -12,7 +12,7 @@ from lstmprof import implementations
 from lstmprof.capture.implementation_file import ImplementationFile
 from lstmprof.errors import UsageError, unknown_name
 from lstmprof.implementations import Implementation
-from lstmprof.workloads import Workload
+from lstmprof.workloads import Workload, checked
 
 MODES = ("train", "forward")
 #: fp32 is strict; tf32 lets GEMMs round their inputs to TF32; amp-* is the framework's own mixed
@@ -192,6 +192,7 @@ def check(request: CaptureRequest) -> None:
             raise unknown_name(field, getattr(request, field), choices)
     if request.sampler is not None and request.sampler not in SAMPLERS:
         raise unknown_name("sampler", request.sampler, SAMPLERS)
+    checked(request.workload)
     refused = refusal(request)
     if refused:
         raise UsageError(refused, "'lstmprof list' shows what each supports")

@@ -25,8 +25,7 @@ from lstmprof.capture.request import (
     check,
     run_name,
 )
-from lstmprof.capture.supervisor import CaptureResult, capture
-from lstmprof.capture.turns import Seat, Turns
+from lstmprof.capture.supervisor import CaptureResult, Seat, Turns, capture
 from lstmprof.capture.worker import host
 from lstmprof.errors import LstmprofError, RunError, UsageError
 from lstmprof.numbers import number_of

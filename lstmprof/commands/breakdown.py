@@ -118,11 +118,11 @@ def _show(
 ) -> None:
     """The ``tables`` of all runs in one of the formats; of one alone more rows are for reading."""
     from lstmprof.breakdown import account_rows, columns, lacking, rows_of
-    from lstmprof.commands.terminal import breakdown, side_by_side
+    from lstmprof.commands.terminal import breakdown
 
     alone = tables[0] if len(tables) == 1 else None
     if format_ == "table" and alone is None and top is None and len(breakdowns) > 1:
-        side_by_side.show(breakdowns, profiled=profiled)
+        breakdown.show_side_by_side(breakdowns, profiled=profiled)
         return
     if format_ == "table" and alone is None:
         breakdown.show(breakdowns, _TOP if top is None else top, profiled=profiled)

@@ -91,7 +91,7 @@ def _show(run: Checked) -> None:
 
 
 def _show_recipes(names: Sequence[str]) -> None:
-    from lstmprof.breakdown.check.recipes import RECIPES
+    from lstmprof.breakdown.lacks.advice import RECIPES
 
     wanted = [name for name in RECIPES if name in names]
     if wanted:

@@ -146,12 +146,12 @@ def command(
 
 
 def _show(diagnoses: Sequence[Diagnosis], format_: str, details: Sequence[str]) -> None:
-    from lstmprof.commands.terminal import diagnosis, markdown
+    from lstmprof.commands.terminal import diagnosis
 
     if format_ == "json":
         terminal.write_json([comparison.to_dict() for comparison in diagnoses])
     elif format_ == "markdown":
-        print(markdown.of_all(diagnoses))
+        print(diagnosis.markdown_of_all(diagnoses))
     else:
         diagnosis.show_all(diagnoses, details)
 
@@ -174,7 +174,7 @@ def _show_against(
     breakdowns: Sequence[Breakdown], asked: Asked, format_: str, left_out: options.LeftOut
 ) -> None:
     """What the layer op would take, then the difference or what the run alone is bound by."""
-    from lstmprof.commands.terminal import diagnosis, markdown
+    from lstmprof.commands.terminal import diagnosis
     from lstmprof.diagnose.builtin import tried
     from lstmprof.diagnose.diagnosis import diagnose_all
 
@@ -190,7 +190,7 @@ def _show_against(
                 shown = diagnose_all([breakdown], asked=asked)
         if format_ == "markdown":
             print(f"**{escaped(verdict.sentence)}**\n")
-            print("".join(f"{markdown.of_one(each)}\n" for each in shown))
+            print("".join(f"{diagnosis.markdown(each)}\n" for each in shown))
             continue
         terminal.write_line(verdict.sentence, style="bold")
         terminal.write_line()

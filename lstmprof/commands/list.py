@@ -12,8 +12,8 @@ import click
 
 from lstmprof.capture import eras
 from lstmprof.capture.eras import Era
+from lstmprof.capture.implementation_file import TEMPLATES, template_text
 from lstmprof.capture.interpreters import here, in_era
-from lstmprof.capture.templates import TEMPLATES, template_text
 from lstmprof.commands import completion, options, terminal
 from lstmprof.errors import UsageError
 from lstmprof.implementations import (

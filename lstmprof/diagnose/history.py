@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lstmprof import names
 from lstmprof.breakdown.result import Table
-from lstmprof.breakdown.spans import Span
+from lstmprof.breakdown.slot_times import Span
 from lstmprof.diagnose.certainty.pair import EQUAL_SHARE, Ratio, ratio_of, span_of
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.schema import Column, schema

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lstmprof.breakdown.now_and_then import Rare
-from lstmprof.breakdown.spans import Span
+from lstmprof.breakdown.slot_times import Span
 from lstmprof.diagnose import causes, settings
 from lstmprof.diagnose.certainty import Level, Outcome, State, of_finding
 from lstmprof.diagnose.certainty.pair import (
@@ -23,12 +23,12 @@ from lstmprof.diagnose.certainty.pair import (
     span_of,
     structure_in_words,
 )
-from lstmprof.diagnose.findings import NAMED_SHARE, Difference, Finding, lengths, wait_of
+from lstmprof.diagnose.findings import HOST, NAMED_SHARE, Difference, Finding, lengths, wait_of
 from lstmprof.diagnose.findings.because import because, pace
 from lstmprof.diagnose.remedies import Advice, of_most
 from lstmprof.diagnose.script_lines import line_of
 from lstmprof.diagnose.step_profile import StepProfile, labels
-from lstmprof.numbers import in_prose, milliseconds, percent
+from lstmprof.numbers import in_prose, listed, milliseconds, percent
 
 #: The sentence gives the ratio's interval if its ends are so many times apart.
 WIDE = 1.25
@@ -43,6 +43,13 @@ _WHOLE = 100
 WAITS_FOR_HOST = "waiting for the host"
 #: Other waits are part of the bottleneck from this share of the named one on. Chosen by hand.
 _OTHER_WAITS = 0.1
+#: Waits that are no part of ``WAITS_FOR_HOST``. The sentence names each from this share of the step
+#: on, even if another kind of time takes more. Chosen by hand.
+_OWN_WAITS = (
+    *(causes.INPUT, causes.SYNC, causes.COMPILE, causes.START),
+    *(causes.COLLECTIVE, causes.QUEUE),
+)
+_THEN_SHARE = 0.1
 #: The kinds of time that are plural nouns.
 _PLURALS = ("ranges", "calls")
 
@@ -86,6 +93,7 @@ class Verdict:
     whole_ns: int
     cause: str
     evidence: str
+    then: str
     words: str
     fixes: tuple[Advice, ...]
     where: tuple[Difference, ...]
@@ -136,11 +144,15 @@ class Verdict:
 
     @property
     def why(self) -> str:
-        """Return the cause, the bottleneck with its time, and the counts, without a full stop."""
+        """Return the cause, the bottleneck with its time, the counts, and other waits.
+
+        The text has no full stop.
+        """
         if self.bottleneck is None:
             return "; ".join(part for part in (self.cause, self.words) if part)
         takes = f"{self.bottleneck} {self.amount}"
         takes = f"{takes}: {self.evidence}" if self.evidence else takes
+        takes = f"{takes}; then {self.then}" if self.then else takes
         return f"{self.cause}; {takes}" if self.cause else takes
 
     @property
@@ -248,6 +260,7 @@ def verdict_of(
         whole_ns=whole_ns,
         cause=cause,
         evidence=evidence,
+        then="" if named is None or fast is not None else _then(findings, waits, whole_ns),
         words=outcome.words,
         fixes=fixes,
         where=tuple(Difference(f.kind, f.fast_ns, f.slow_ns) for f in findings),
@@ -268,6 +281,25 @@ def _bottleneck(named: Finding, waits: Sequence[Finding]) -> str:
         return named.kind
     others = sum(f.delta_ns for f in waits) - named.delta_ns
     return WAITS_FOR_HOST if others > _OTHER_WAITS * named.delta_ns else named.kind
+
+
+def _then(findings: Sequence[Finding], named: Sequence[Finding], whole_ns: int) -> str:
+    """Return the waits beside those ``named`` with their times, the longest first."""
+    waits: dict[str, list[Finding]] = {}
+    for finding in findings:
+        on_host = finding.group == HOST and wait_of(finding.kind) == HOST
+        if finding not in named and (on_host or finding.kind in _OWN_WAITS):
+            waits.setdefault(wait_of(finding.kind), []).append(finding)
+    times = sorted(
+        ((sum(f.slow_ns for f in some), _bottleneck(some[0], some)) for some in waits.values()),
+        reverse=True,
+    )
+    texts = [
+        f"{name} takes {percent(ns / whole_ns)} ({milliseconds(ns)} ms)"
+        for ns, name in times
+        if whole_ns and ns >= _THEN_SHARE * whole_ns
+    ]
+    return listed(texts)
 
 
 def _evidence(named: Finding, slow: StepProfile) -> str:

@@ -175,7 +175,8 @@ def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
         if verdict.cause:
             yield Line(1, "Differ", verdict.cause)
         return
-    yield Line(0, "Why", verdict.cause or verdict.why)
+    then = f"; then {verdict.then}" if verdict.cause and verdict.then else ""
+    yield Line(0, "Why", f"{verdict.cause or verdict.why}{then}")
     first_of = {
         fix.fix: fix for fix in reversed(verdict.fixes)
     }  # one fix may mend two kinds of time

@@ -134,7 +134,10 @@ class _OfRank:
     def batches(self) -> Iterator[pa.Table]:
         if isinstance(self.read, SortedFiles):
             for first_ns, end_ns in itertools.pairwise(self.read.borders(BATCH_ROWS)):
-                parts = [_typed(part) for part in self.read.between(first_ns, end_ns)]
+                parts = [
+                    pa.Table.from_batches([part]).cast(READ)
+                    for part in self.read.between(first_ns, end_ns)
+                ]
                 yield self._told(sorted_by_time(pa.concat_tables(parts).unify_dictionaries()))
         elif len(self.read):
             yield self._told(self.read)
@@ -144,10 +147,6 @@ class _OfRank:
         columns = columns.set_column(0, "time_ns", time)
         rank = pa.repeat(pa.scalar(self.rank, pa.int64()), len(columns))
         return columns.append_column("rank", rank).select(SCHEMA.names).cast(SCHEMA)
-
-
-def _typed(part: pa.RecordBatch) -> pa.Table:
-    return pa.Table.from_batches([part]).cast(READ)
 
 
 @dataclass(frozen=True)

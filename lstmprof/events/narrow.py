@@ -277,7 +277,7 @@ class _Numbers:
     def add(self, chunk: pa.Array) -> None:
         """Take in the next rows."""
         if self._values is None:  # not before: a file may say that it has any number of rows
-            self._values = np.empty(self._count, dtype=self._type.to_pandas_dtype())
+            self._values = np.empty(self._count, dtype=str(self._type))  # int8, uint32…
         numbers = chunk.cast(self._type)
         rows = slice(self._filled, self._filled + len(numbers))
         if numbers.null_count:

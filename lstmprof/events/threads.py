@@ -118,13 +118,11 @@ def _depths(events: EventTable) -> Ints:
 
 def content_order(events: EventTable, rows: Ints) -> Ints:
     """Return a last tie-break of ``rows`` by name, category and stream, not by place."""
-    keys = [places[events.texts(column)[0][rows]] for column, places in _text_places(events)]
+    keys = [
+        places[events.texts(column)[0][rows]]
+        for column, places in events.once(_ordered_texts, "name", "category")
+    ]
     return numbered(*keys, events.ints("stream", UNKNOWN)[rows])
-
-
-def _text_places(events: EventTable) -> list[tuple[str, Ints]]:
-    """Return the sort place of each name and category, nulls included."""
-    return events.once(_ordered_texts, "name", "category")
 
 
 def _ordered_texts(events: EventTable) -> list[tuple[str, Ints]]:

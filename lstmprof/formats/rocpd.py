@@ -81,7 +81,10 @@ class Process:
             return
         scans = self._database.int_chunks(own, *columns, "event_id")
         if not self._points_to(own, events):
-            yield from ({**dict.fromkeys(_OF_EVENT, _unknown(read)), **read} for read in scans)
+            yield from (
+                {**dict.fromkeys(_OF_EVENT, np.full(len(read["event_id"]), UNKNOWN)), **read}
+                for read in scans
+            )
             return
         found = self._database.pointed_ints(own, "event_id", events, "id", *_OF_EVENT)
         for read, event in zip(scans, found, strict=True):
@@ -146,10 +149,6 @@ class Process:
 
     def _texts(self, table: str, column: str) -> list[tuple[int, str]]:
         return list(self._database.strings(table, "id", column).items())
-
-
-def _unknown(read: Mapping[str, Ints]) -> Ints:
-    return np.full(len(read["event_id"]), UNKNOWN)
 
 
 def message(extdata: str | None) -> str | None:

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lstmprof.errors import ProfileError
-from lstmprof.events import DeviceFacts, Profile, launch_config
+from lstmprof.events import Profile, launch_config
 from lstmprof.formats import rows
 from lstmprof.formats.cuda.names import nvtx_range
 from lstmprof.formats.raw_file import RawFile
@@ -101,7 +101,12 @@ class _Process:
         gpus.sort(key=lambda agent: rows.natural(agent.get("node_id")) or 0)
         self._devices = {_handle(agent.get("id")): n for n, agent in enumerate(gpus)}
         self.names = {number: _name_of(agent) for number, agent in enumerate(gpus)}
-        self.facts = {number: _facts_of(agent) for number, agent in enumerate(gpus)}
+        self.facts = {
+            number: rows.device_facts(
+                None, None, agent.get("cu_count"), agent.get("wave_front_size")
+            )
+            for number, agent in enumerate(gpus)
+        }
         for known in (self._texts, self._kernels, self._devices):
             known.pop(None, None)  # what has no number cannot be meant by one
         self.left_out = 0
@@ -256,7 +261,3 @@ def _three(value: Any) -> list[int] | None:
 
 def _name_of(agent: Mapping[str, Any]) -> str:
     return _text(agent.get("product_name")) or _text(agent.get("name")) or "AMD GPU"
-
-
-def _facts_of(agent: Mapping[str, Any]) -> DeviceFacts:
-    return rows.device_facts(None, None, agent.get("cu_count"), agent.get("wave_front_size"))

@@ -204,11 +204,9 @@ def _may_be_profile(name: str) -> bool:
 
 def _of_file(source: Source, head: bytes) -> list[list[Source]]:
     """Group the members of an archive; any other file is a group by itself."""
-    return _grouped(_members(source)) if _is_archive(head) else [[source]]
-
-
-def _is_archive(head: bytes) -> bool:
-    return raw_file.is_tar(raw_file.unpacked_head(head))
+    return (
+        _grouped(_members(source)) if raw_file.is_tar(raw_file.unpacked_head(head)) else [[source]]
+    )
 
 
 def _members(archive: Source) -> Iterator[Source]:

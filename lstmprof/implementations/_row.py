@@ -1,5 +1,6 @@
-"""A row of the table of implementations: what one is called, where it lies, what it cannot do.
+"""A row of the table of implementations: its name, its file, and what it cannot do.
 
+Users are shown the reasons as they stand here.
 Keeps to the standard library and Python 3.7.
 """
 
@@ -9,7 +10,160 @@ import dataclasses
 import re
 from typing import Dict, Mapping, Optional, Tuple
 
-from lstmprof.implementations._refusals import FRAMEWORKS, UNUSUAL
+LATER = "not implemented yet"
+ANOMALY = "only PyTorch has an anomaly mode"
+
+#: What a workload may ask for beyond an LSTM of features under a head trained by Adam; refused with
+#: this reason by every row that does not say that it ``knows`` it.
+UNUSUAL: Mapping[str, str] = {
+    "gru": "it has LSTM cells only",
+    "rnn": "it has LSTM cells only",
+    **dict.fromkeys(("mean", "no head", "each step", "tokens", "sgd"), LATER),
+    "variable length": "it always computes the padded length of every sequence",
+}
+
+#: What no engine can do that is given a graph to run it forward on a CPU.
+_OF_ENGINES: Mapping[str, str] = {
+    "train": "it computes no gradients; use --mode forward",
+    "cuda": LATER,
+    "ctc": "ONNX has no CTC loss",
+    "cuda-graph": "only NVIDIA GPUs have CUDA graphs",
+    "xla": "only TensorFlow and JAX compile with XLA",
+    "tf32": "only NVIDIA GPUs have TF32",
+    "anomaly": ANOMALY,
+}
+
+
+def _of_theano(name: str, no_gpu: str) -> Mapping[str, str]:
+    """What Theano and its heir cannot do, as ``name``."""
+    return {
+        **dict.fromkeys(("cuda", "cuda-graph"), no_gpu),
+        "ctc": name + " has no CTC loss",
+        "xla": "only TensorFlow and JAX compile with XLA",
+        "tf32": "only NVIDIA GPUs have TF32",
+        **dict.fromkeys(("amp-fp16", "amp-bf16"), name + " has no automatic mixed precision"),
+        "no-onednn": name + " does not use oneDNN",
+        "anomaly": ANOMALY,
+        "deterministic": name + " has no deterministic mode",
+    }
+
+
+#: What no implementation of a framework can do, and why.
+FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
+    "torch": {
+        "xla": "only TensorFlow and JAX compile with XLA",
+        "tf32 on cpu": "only NVIDIA GPUs have TF32",
+        "cuda-graph on cpu": "only NVIDIA GPUs have CUDA graphs",
+        "cuda-graph of ctc": "torch's CTC loss copies lengths from the host and waits, which a "
+        "graph cannot do",
+        "cuda-graph of variable length": "every step copies lengths from the host, which a "
+        "graph cannot do",
+        "cuda-graph of anomaly": "the check for NaN reads gradients back, which a graph cannot do",
+    },
+    "tensorflow": {
+        "cuda-graph": "TensorFlow does not capture CUDA graphs",
+        "tf32 on cpu": "only NVIDIA GPUs have TF32",
+        "xla of ctc": "XLA does not compile TensorFlow's CTCLoss",
+        "keep-denormals": "TensorFlow's threads always flush denormals",
+        "anomaly": ANOMALY,
+    },
+    "tensorflow1": {
+        "cuda-graph": "TensorFlow does not capture CUDA graphs",
+        "xla": LATER,
+        "tf32": "TensorFlow 1 has no TF32",
+        **dict.fromkeys(("amp-fp16", "amp-bf16"), LATER),
+        "keep-denormals": "TensorFlow's threads always flush denormals",
+        "no-onednn": "it needs TensorFlow 2.5 or newer",
+        "anomaly": ANOMALY,
+        "deterministic": "it needs TensorFlow 2.9 or newer",
+    },
+    "jax": {
+        "cuda-graph on cpu": "only NVIDIA GPUs have CUDA graphs",
+        "xla": "JAX always compiles with XLA; omit the option",
+        "tf32 on cpu": "only NVIDIA GPUs have TF32",
+        **dict.fromkeys(
+            ("amp-fp16", "amp-bf16"),
+            "JAX has no automatic mixed precision",
+        ),
+        "keep-denormals": "XLA's threads always flush denormals",
+        "no-onednn": "no switch for oneDNN works in all versions of XLA",
+        "anomaly": ANOMALY,
+        "deterministic": "XLA has a flag for it; set it in XLA_FLAGS",
+    },
+    "pytensor": _of_theano("PyTensor", "PyTensor runs on CPUs only"),
+    "theano": _of_theano("Theano", "its environment lacks libgpuarray, which it needs on a GPU"),
+    "mxnet": {
+        "cuda": LATER,
+        "cuda-graph": "MXNet does not capture CUDA graphs",
+        "xla": "only TensorFlow and JAX compile with XLA",
+        "tf32": "only NVIDIA GPUs have TF32",
+        **dict.fromkeys(("amp-fp16", "amp-bf16", "no-onednn"), LATER),
+        "anomaly": ANOMALY,
+        "deterministic": "MXNet has no deterministic mode on a CPU",
+    },
+    "chainer": {
+        "cuda": LATER,
+        "cuda-graph": "Chainer does not capture CUDA graphs",
+        "xla": "only TensorFlow and JAX compile with XLA",
+        "tf32": "only NVIDIA GPUs have TF32",
+        **dict.fromkeys(("amp-fp16", "amp-bf16"), LATER),
+        "no-onednn": "Chainer computes with NumPy on a CPU",
+        "anomaly": ANOMALY,
+        "deterministic": "Chainer has no deterministic mode on a CPU",
+    },
+    "caffe2": {
+        **dict.fromkeys(("cuda", "bidirectional", "ctc", "no-onednn"), LATER),
+        "cuda-graph": "Caffe2 does not capture CUDA graphs",
+        "xla": "only TensorFlow and JAX compile with XLA",
+        "tf32": "only NVIDIA GPUs have TF32",
+        **dict.fromkeys(("amp-fp16", "amp-bf16"), "Caffe2 has no automatic mixed precision"),
+        "anomaly": ANOMALY,
+        "deterministic": "Caffe2 has no deterministic mode on a CPU",
+    },
+    "onnxruntime": {
+        **_OF_ENGINES,
+        **dict.fromkeys(
+            ("amp-fp16", "amp-bf16"), "ONNX Runtime has no 16-bit LSTM kernel for CPUs"
+        ),
+        "no-onednn": "its CPU package is built without oneDNN",
+    },
+    "openvino": {
+        **_OF_ENGINES,
+        "amp-fp16": "OpenVINO has float16 on few CPUs; use --precision amp-bf16",
+        "no-onednn": "all its CPU kernels are oneDNN's",
+        "deterministic": "OpenVINO has no deterministic mode",
+    },
+    "cudnn": {
+        "head": "cuDNN's recurrent layers have no output layer",
+        **dict.fromkeys(("ce", "ctc"), "it needs an output layer, which cuDNN lacks"),
+        "tokens": "cuDNN has no embedding",
+        "adam": "cuDNN has no division, which Adam needs",
+        "cuda-graph": LATER,
+        "xla": "only TensorFlow and JAX compile with XLA",
+        **dict.fromkeys(("amp-fp16", "amp-bf16"), "cuDNN has no automatic mixed precision"),
+        **dict.fromkeys(("keep-denormals", "no-onednn"), "cuDNN runs on GPUs only"),
+        "anomaly": ANOMALY,
+        "deterministic": LATER,
+    },
+}
+
+#: Source: aten/src/ATen/cudnn/AutocastRNN.cpp, which casts to kHalf for every dtype of autocast.
+FLOAT16_CUDNN = {
+    "amp-bf16 on cuda": "torch.autocast runs cuDNN's LSTM in float16; use --precision amp-fp16"
+}
+NN_LSTM = {
+    "amp-fp16 on cpu": "oneDNN, which runs nn.LSTM there, has no float16 LSTM on most CPUs",
+    **FLOAT16_CUDNN,
+}
+
+#: Rows of TensorFlow operators: no autocast, but a rewrite of the graph (Keras has its policy).
+GRAPH_REWRITE = {
+    "amp-fp16 on cpu": "TensorFlow converts graphs to float16 on NVIDIA GPUs only",
+    "amp-bf16 on cuda": "TensorFlow converts graphs to bfloat16 on CPUs only",
+    "xla of amp-fp16": "TensorFlow does not convert XLA-compiled graphs to float16",
+    "xla of amp-bf16": "TensorFlow does not convert XLA-compiled graphs to bfloat16",
+}
+
 
 #: How a layer is computed: a cell written in the framework's operators, time step after time step;
 #: one operator, or one compiled region, a time step; one operator a layer.

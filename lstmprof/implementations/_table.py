@@ -7,8 +7,16 @@ from __future__ import annotations
 
 from typing import Tuple
 
-from lstmprof.implementations._refusals import FLOAT16_CUDNN, GRAPH_REWRITE, LATER, NN_LSTM
-from lstmprof.implementations._row import CELL_OP, LAYER_OP, LOOP, Implementation
+from lstmprof.implementations._row import (
+    CELL_OP,
+    FLOAT16_CUDNN,
+    GRAPH_REWRITE,
+    LATER,
+    LAYER_OP,
+    LOOP,
+    NN_LSTM,
+    Implementation,
+)
 
 _OTHER_NETWORKS = ("mean", "no head", "each step", "tokens", "sgd")
 _OTHER_NETWORKS_AND_LENGTHS = (*_OTHER_NETWORKS, "variable length")

@@ -153,7 +153,9 @@ def grid(
         raise UsageError(
             "none of these runs has timings", "give runs of lstmprof capture or lstmprof run"
         )
-    chosen = row_names or (_usual_row(column_names),)
+    chosen = row_names or (
+        next(n for n in ("implementation", "workload", "run") if n not in column_names),
+    )
     row_names = _separating(timed, chosen, column_names, sizes=row_names is not None)
     keys = [(_key(b, row_names), _key(b, column_names)) for b in timed]
     row_keys, column_keys = (_ordered([key[side] for key in keys]) for side in (0, 1))
@@ -208,10 +210,6 @@ def values_of(text: str) -> list[Value]:
 def _key(breakdown: Breakdown, names: Sequence[str]) -> tuple[Any, ...]:
     run = breakdown.run
     return tuple(run.name if name == "run" else FIELDS[name](run.info) for name in names)
-
-
-def _usual_row(columns: Sequence[str]) -> str:
-    return next(n for n in ("implementation", "workload", "run") if n not in columns)
 
 
 def _separating(

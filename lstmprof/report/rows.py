@@ -237,19 +237,17 @@ def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
         every = math.comb(len(members), 2) <= MOST_PAIRS
         two = itertools.combinations(members, 2)
         of_group = [_pair(*p) for p in two if every or group.baseline in (p[0].name, p[1].name)]
-        ordered += sorted(of_group, key=lambda pair: _order(pair, group.baseline))
+        ordered += sorted(
+            of_group,
+            key=lambda pair: (
+                group.baseline not in (pair.fast.name, pair.slow.name),
+                -sum(row["slow_ns"] - row["fast_ns"] for row in pair.rows),
+            ),
+        )
     return ordered
-
-
-def _order(pair: Pair, baseline: str | None) -> tuple[bool, int]:
-    return baseline not in (pair.fast.name, pair.slow.name), -sum(_deltas(pair))
 
 
 def _pair(first: StepProfile, second: StepProfile) -> Pair:
     ends = lengths(first, second)
     fast, slow = (first, second) if ends[0] <= ends[1] else (second, first)
     return Pair(fast, slow, [dataclasses.asdict(part) for part in waterfall(fast, slow)])
-
-
-def _deltas(pair: Pair) -> Iterator[int]:
-    return (row["slow_ns"] - row["fast_ns"] for row in pair.rows)

@@ -139,7 +139,11 @@ def missing(report: Report, runs: Sequence[RunReport], empty: Sequence[str]) -> 
         if (straggler := run.profile.straggler) and straggler.state == UNKNOWN:
             yield f"{run.facts.run}: {of_straggler(straggler)}."
     pictured = {icicle.run for icicle in report.icicles}
-    if unpictured := [r.facts.run for r in runs if _frames(r) and r.facts.run not in pictured]:
+    if unpictured := [
+        r.facts.run
+        for r in runs
+        if sum(has.python_frames for has in r.breakdown.recorded) and r.facts.run not in pictured
+    ]:
         yield f"To keep the page small, it has no call stacks of {', '.join(unpictured)}."
     undrawn = len(runs) - len({timeline.run for timeline in report.timelines})
     if undrawn:
@@ -149,10 +153,6 @@ def missing(report: Report, runs: Sequence[RunReport], empty: Sequence[str]) -> 
     cut = dict.fromkeys(timeline.run for timeline in report.timelines if timeline.left_out)
     if cut:
         yield f"To keep the page small, timelines omit the shortest events of {', '.join(cut)}."
-
-
-def _frames(run: RunReport) -> int:
-    return sum(has.python_frames for has in run.breakdown.recorded)
 
 
 def _listed(some: Sequence[str], runs: Sequence[RunReport]) -> str:

@@ -29,7 +29,7 @@ def latex(grid: Grid) -> str:
     """Return a LaTeX table for the package booktabs."""
     lines = [r"\begin{table}", r"\centering", rf"\caption{{{_tex(grid.caption)}}}"]
     lines += [rf"\begin{{tabular}}{{l{'r' * len(grid.columns)}}}", r"\toprule"]
-    lines += [_tex_row([grid.corner, *grid.columns]), r"\midrule"]
+    lines += [(" & ".join(map(_tex, [grid.corner, *grid.columns])) + r" \\"), r"\midrule"]
     for row, name in enumerate(grid.rows):
         cells = [_tex_cell(grid.cells.get((row, c))) for c in range(len(grid.columns))]
         lines.append(" & ".join([_tex(name), *cells]) + r" \\")
@@ -38,10 +38,6 @@ def latex(grid: Grid) -> str:
 
 def _tex(text: str) -> str:
     return _SPECIAL.sub(lambda sign: _LATEX[sign[0]], one_line(text))
-
-
-def _tex_row(texts: list[str]) -> str:
-    return " & ".join(map(_tex, texts)) + r" \\"
 
 
 def _tex_cell(cell: Cell | None) -> str:

@@ -134,18 +134,16 @@ def _check_place(place: Path, *, force: bool) -> None:
     if not place.exists():
         return
     if not force:
-        raise _is_there(place)
+        raise (
+            RunError(
+                f"{place}: already exists",
+                "add --force to overwrite it, or choose another --out or --name",
+            )
+        )
     if not place.is_dir() or (any(place.iterdir()) and not (place / "run.json").exists()):
         raise RunError(
             f"{place}: already exists and is not a run", "choose another --out or --name"
         )
-
-
-def _is_there(place: Path) -> RunError:
-    return RunError(
-        f"{place}: already exists",
-        "add --force to overwrite it, or choose another --out or --name",
-    )
 
 
 def _cannot(out: Path, what: str, fault: OSError) -> RunError:

@@ -124,7 +124,7 @@ class ScriptLine(Record, frozen=True):
 
 
 class ThreadTime(Record, frozen=True):
-    """The CPU time of one thread in the timed iterations of a round (``capture.worker.threads``).
+    """The CPU time of one thread in the timed iterations of a round (``capture.worker.usage``).
 
     ``waited_ns`` is the time in which the thread was ready but had no CPU. ``main`` is True for the
     thread that calls the steps. ``cpus`` are the CPUs that it may use, such as ``0-1,4``. A field

@@ -24,6 +24,7 @@ from lstmprof.errors import UsageError, unknown_name
 from lstmprof.workloads import corpora
 
 LOSSES = ("ce", "ctc", "mse", "mean")
+OPTIMIZERS = ("adam", "sgd")  # without momentum
 #: Gates of each cell, in PyTorch's order: i f g o; r z n; one
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 
@@ -53,7 +54,7 @@ class Workload:
     loss: str
     labels: Optional[int] = None  # target length of one sequence; CTC only
     shortest: Optional[int] = None  # least sequence length, the longest being time_steps
-    optimizer: str = "adam"  # or sgd, without momentum
+    optimizer: str = "adam"  # one of OPTIMIZERS
     learning_rate: float = 1e-3
     cell: str = "lstm"  # a key of GATES; gru multiplies by the reset gate after the product
     head: bool = True  # without one the outputs are the last layer's, and classes their number
@@ -150,9 +151,9 @@ def checked(w: Workload) -> Workload:
     for field in ("layers", "hidden", "batch", "time_steps", "features", "classes"):
         if getattr(w, field) < 1:
             raise UsageError("{} must be at least 1, not {}".format(field, getattr(w, field)))
-    for kind, name, choices in (("loss", w.loss, LOSSES), ("cell", w.cell, tuple(GATES))):
-        if name not in choices:
-            raise unknown_name(kind, name, choices)
+    for kind, choices in (("loss", LOSSES), ("cell", tuple(GATES)), ("optimizer", OPTIMIZERS)):
+        if getattr(w, kind) not in choices:
+            raise unknown_name(kind, getattr(w, kind), choices)
     if w.loss == "ctc" and not w.head:
         raise UsageError("CTC needs an output layer, which this workload lacks")
     if w.data and (not w.vocabulary or w.variable_length):

@@ -18,7 +18,7 @@ from lstmprof.breakdown.clean_step import (
     Measured,
     clean_lane,
 )
-from lstmprof.breakdown.spans import BETWEEN_THREADED, Z95, Span
+from lstmprof.breakdown.slot_times import BETWEEN_THREADED, Z95, Span
 from lstmprof.events.annotate import CAPTURED
 from lstmprof.events.annotate.links import linked
 from lstmprof.events.annotate.steps import Window
@@ -319,6 +319,22 @@ def test_a_run_without_its_cpus_may_be_shorter_by_its_threads() -> None:
         walls = walls.set_column(place, name, pa.array([ns] * 20, pa.int64()))
     two, three = (span_of_threads(walls, threads) for threads in (2, 3))
     assert two.low_ns / three.low_ns == pytest.approx(1.5**0.9)
+
+
+@pytest.mark.parametrize(("waited", "expected"), [(0.9, 1.0), (0.1, 9.1)])
+def test_the_shortest_timed_step_counts_if_the_others_waited_for_a_cpu(
+    waited: float, expected: float
+) -> None:
+    lengths_ns = [10 * STEP_NS] * 18 + [STEP_NS] * 2
+    walls = timings(lengths_ns)
+    for name, share in (("waited_ns", waited), ("thread_cpu_ns", 1 - waited)):
+        place = walls.schema.get_field_index(name)
+        values = pa.array([round(share * ns) for ns in lengths_ns], pa.int64())
+        walls = walls.set_column(place, name, values)
+    facts = {"source": CAPTURED, "device": "cpu", "threads": 2, "affinity": [0, 1]}
+    events, windows = steps_of(lambda step, op: 12 * OP_NS)
+    lane = clean_lane(events, windows, None, Measured(run_info(facts), walls))
+    assert lane.span.ns == pytest.approx(expected * STEP_NS, rel=0.01)
 
 
 def test_one_process_of_several_threads_may_differ_from_the_next_by_more() -> None:

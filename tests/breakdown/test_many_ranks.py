@@ -17,11 +17,10 @@ from events.rows import Row, row, table
 
 from lstmprof.breakdown import break_down
 from lstmprof.breakdown.check import checked
-from lstmprof.breakdown.ledger import GatheredLedger, ledger
+from lstmprof.breakdown.ledger import ledger, packed_ledger
 from lstmprof.breakdown.waits import all_waits
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
-from lstmprof.events.batches import Batches
 from lstmprof.events.narrow import Packed, packed
 from lstmprof.events.table import EventTable
 
@@ -72,10 +71,7 @@ def looks(
 
 def in_batches(events: EventTable) -> object:
     held, of_ranks = packed(events.arrow), windows(events, captured=False)
-    gathered = GatheredLedger(held, of_ranks)
-    for batch in Batches(held, len(events) - 1):
-        gathered.add(batch)
-    return gathered.table()
+    return packed_ledger(held, of_ranks, len(events) - 1)
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,15 @@ import pytest
 
 from lstmprof import implementations
 from lstmprof.capture import plan
-from lstmprof.capture.implementation_file import implementation_file, is_file
+from lstmprof.capture.implementation_file import (
+    TEMPLATES,
+    implementation_file,
+    is_file,
+    template_text,
+)
 from lstmprof.capture.request import CaptureRequest, run_name
 from lstmprof.capture.rounds import capture_run
 from lstmprof.capture.supervisor import CaptureResult, capture
-from lstmprof.capture.templates import TEMPLATES, template_text
 from lstmprof.errors import CaptureError, UsageError
 from lstmprof.workloads import Workload
 

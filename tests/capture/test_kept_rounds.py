@@ -22,8 +22,7 @@ from lstmprof.breakdown import break_down
 from lstmprof.capture import kept_rounds, plan, rounds
 from lstmprof.capture.request import PROFILED, RESULT, CaptureRequest
 from lstmprof.capture.rounds import Pace
-from lstmprof.capture.supervisor import CaptureResult, Progress, result_in
-from lstmprof.capture.turns import Seat
+from lstmprof.capture.supervisor import CaptureResult, Progress, Seat, result_in
 from lstmprof.capture.worker.usage import Waiting
 from lstmprof.errors import CaptureError, LstmprofError
 from lstmprof.runs.fields import Counters

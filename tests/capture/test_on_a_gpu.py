@@ -32,7 +32,7 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Captured:
     out = tmp_path_factory.mktemp("runs")
 
     @functools.cache
-    def run(name: str, precision: str = "fp32", cuda_graph: bool = False) -> Run:
+    def run_once(name: str, precision: str, cuda_graph: bool) -> Run:
         if not cuda_devices():
             pytest.skip("the driver shows no CUDA device")
         framework = pytest.importorskip(name.partition("-")[0])
@@ -41,6 +41,9 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Captured:
         asked = CaptureRequest(name, SMALL, "cuda:0", precision, iterations=30, peaks=False)
         fields: dict[str, Any] = {"profile_steps": STEPS, "cuda_graph": cuda_graph}
         return capture_run(CaptureRequest(**{**vars(asked), **fields}), out, rounds=1)
+
+    def run(name: str, precision: str = "fp32", cuda_graph: bool = False) -> Run:
+        return run_once(name, precision, cuda_graph)
 
     return run
 
@@ -223,7 +226,7 @@ def test_nvml_tells_clocks_temperature_and_energy(captured: Captured) -> None:
     assert info.gpu_memory_clock_mhz > 100
     assert 10 < info.gpu_temperature_c < 110
     assert info.gpu_throttle_reasons is not None
-    assert info.timing_gpu_energy_j >= 0
+    assert info.timing_gpu_energy_j is None  # of less than LEAST_ENERGY_S it says nothing
     assert len(info.profiled_preemptions) == STEPS
 
 

@@ -57,6 +57,12 @@ def test_time_for_timing_is_above_zero() -> None:
         check(CaptureRequest("torch-nn-lstm", named("1x320-ce-short"), timing_s=0.0))
 
 
+def test_a_network_that_cannot_be_is_refused_before_a_worker_starts() -> None:
+    network = dataclasses.replace(named("1x320-ce-short"), optimizer="adamw")
+    with pytest.raises(UsageError, match="unknown optimizer 'adamw'"):
+        check(CaptureRequest("torch-nn-lstm", network))
+
+
 def test_cuda_is_the_first_gpu() -> None:
     request = CaptureRequest("torch-nn-lstm", named("1x320-ce-short"), device="cuda")
     assert request.device == "cuda:0"

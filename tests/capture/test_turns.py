@@ -13,8 +13,7 @@ import pytest
 from lstmprof.capture.captured_run import write_captured
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.rounds import MOST_IN_TURNS, _can_take_turns, capture_rounds
-from lstmprof.capture.supervisor import capture
-from lstmprof.capture.turns import Turns
+from lstmprof.capture.supervisor import Turns, capture
 from lstmprof.capture.worker.timing import TURN_NS, Loop, Share, shared
 from lstmprof.errors import CaptureError, LstmprofError
 from lstmprof.workloads import with_overrides

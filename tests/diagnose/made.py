@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lstmprof.breakdown.spans import Span
+from lstmprof.breakdown.slot_times import Span
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
 from lstmprof.runs.metadata import run_info
 

@@ -14,7 +14,17 @@ from pathlib import Path
 
 import pytest
 from diagnose.torch_profiles import advice, reads_like_its_example
-from simulator.gpu_programs import Call, Gap, Instruction, Launch, Stream, Sync, Within, Work
+from simulator.gpu_programs import (
+    Call,
+    Gap,
+    Instruction,
+    Launch,
+    Machine,
+    Stream,
+    Sync,
+    Within,
+    Work,
+)
 from simulator.gpu_simulator import simulated
 from simulator.lstm_programs import MACHINE, MAIN
 from simulator.recording import Recording
@@ -29,6 +39,7 @@ STREAM: Stream = (0, 7)
 TICK_NS = 1000
 PRODUCT = Work("kernel", "ampere_sgemm_128x64_nn", "gemm", 60)
 BETWEEN = Work("memcpy", "Memcpy DtoD (Device -> Device)", "layout", 20)
+CAST = Work("kernel", "void at::native::float16_copy_kernel_cuda(TensorIterator&)", "cast", 20)
 FLATTENS = "torch/nn/modules/rnn.py(288): flatten_parameters"
 
 
@@ -50,14 +61,14 @@ def layer(*before: Instruction) -> Body:
     return (op("aten::lstm", op("aten::_cudnn_rnn", *before, *products, category="rnn")), Gap(20))
 
 
-def profile_of(path: Path, *steps: Body) -> lp.Run:
+def profile_of(path: Path, *steps: Body, machine: Machine = MACHINE) -> lp.Run:
     """A profile of these steps, as torch.profiler writes it today."""
     program: Body = tuple(
         instruction
         for number, body in enumerate(steps, start=1)
         for instruction in (Within("step", f"ProfilerStep#{number}", 3, body, 8), Gap(5))
     )
-    recording = Recording(simulated([(MAIN, program)], MACHINE), TICK_NS, MAIN, first_step=1)
+    recording = Recording(simulated([(MAIN, program)], machine), TICK_NS, MAIN, first_step=1)
     path.write_bytes(kineto.of_today(recording))
     return lp.read(path)
 
@@ -81,6 +92,14 @@ def tied() -> Body:
 def flattened_each_time() -> Body:
     laid_out = op("aten::_cudnn_rnn_flatten_weight", *copies(8))
     return (Within("python", FLATTENS, 4, (laid_out,), 1), *flat())
+
+
+def cast_each_time(number: int) -> Body:
+    """Autocast: casts in the op that computes in float32, and the op again, in float16."""
+    casts = tuple(op("aten::copy_", launched(CAST)) for _ in range(number))
+    inner = op("aten::_cudnn_rnn", *(launched(PRODUCT) for _ in range(2)), category="rnn")
+    outer = op("aten::_cudnn_rnn", *casts, inner, category="rnn")
+    return (op("aten::lstm", outer), Gap(20))
 
 
 def fetched(memory: str) -> Body:
@@ -159,6 +178,10 @@ MISTAKES: dict[str, tuple[Callable[[], list[Body]], tuple[Callable[[], list[Body
         lambda: [flattened_each_time()] * STEADY,
         (lambda: [scattered()] * STEADY, lambda: [flat()] * STEADY),
     ),
+    "cast the layer's weights once": (
+        lambda: [cast_each_time(8)] * STEADY,
+        (lambda: [cast_each_time(1)] * STEADY, lambda: [scattered()] * STEADY),
+    ),
     "time first": (
         lambda: [batch_first()] * STEADY,
         (lambda: [scattered()] * STEADY, lambda: [flat()] * STEADY),
@@ -225,6 +248,18 @@ def test_two_long_first_calls_lead_the_verdict(tmp_path: Path) -> None:
     assert (verdict.bottleneck, verdict.kind) == ("initialisation", "initialisation")
     assert verdict.cause == "CUDA starts up, or loads code, inside the profiled steps"
     assert verdict.fixes[0].saves_ns == verdict.bottleneck_ns == 9_810 * TICK_NS
+
+
+@pytest.mark.parametrize(("waits", "launches"), [(True, 20), (False, 20), (True, 3)])
+def test_launches_that_wait_for_their_kernels_are_named(
+    waits: bool, launches: int, tmp_path: Path
+) -> None:
+    machine = replace(MACHINE, blocks_launches=waits)
+    steps = [elementwise(launches)] * STEADY
+    run = profile_of(tmp_path / "profile.pt.trace.json", *steps, machine=machine)
+    (diagnosis,) = lp.diagnose([run])
+    given = {a.name: a for a in diagnosis.remedies}
+    assert ("no debugging settings" in given) == (waits and launches * STEADY >= 10 > 3)
 
 
 def test_weights_that_are_shared_get_another_fix(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from diagnose.layer_documents import (
     Document,
     training,
 )
+from diagnose.torch_profiles import reads_like_its_example
 
 PERSISTENT = "persistent kernels"
 
@@ -158,3 +159,107 @@ def test_miopen_compiles_kernels_in_the_steps(tmp_path: Path) -> None:
 
 def test_a_layer_on_miopen_is_many_kernels(tmp_path: Path) -> None:
     assert "aten::miopen_rnn" in on_miopen().advice(tmp_path)["cells instead of MIOpen"].seen
+
+
+def op_by_op(dtype: str, device: dict[str, Any] = A100) -> Document:
+    """nn.LSTM without an op of a library: a product and a fused cell per time step."""
+    document, time_steps, hidden = Document(device), 10, 64
+    sizes = [[4 * hidden], [32, hidden], [hidden, 4 * hidden]]
+    cell = [
+        {
+            "name": "aten::addmm",
+            "shapes": sizes,
+            "dtypes": [dtype] * 3,
+            "kernels": [("ampere_bf16_s16816gemm_bf16_64x64_ldg8_f2f_stages_64x5_tn", 8.0)],
+        },
+        {"name": "aten::_thnn_fused_lstm_cell", "kernels": [("lstm_cell_forward", 4.0)]},
+    ]
+    state = [1, 32, hidden]
+    weights = [[4 * hidden, hidden], [4 * hidden, hidden], [4 * hidden], [4 * hidden]]
+    for number in (1, 2):
+        since_us = document.host_us
+        shapes = [[time_steps, 32, hidden], [state, state], weights]
+        types = [dtype, "TensorList", "TensorList"]
+        document.op("aten::lstm", shapes, types, inside=cell * time_steps)
+        document.step(number, since_us=since_us)
+    return document
+
+
+@pytest.mark.parametrize(
+    ("document", "named"),
+    [
+        (op_by_op("c10::BFloat16"), True),
+        (op_by_op("c10::BFloat16", MI300), True),
+        (op_by_op("float"), False),
+        (training(A100, hidden=128, batch=64, dtype="c10::BFloat16"), False),
+    ],
+)
+def test_a_layer_in_bfloat16_without_a_library(
+    document: Document, named: bool, tmp_path: Path
+) -> None:
+    given = document.advice(tmp_path)
+    assert ("bfloat16 on cuDNN" in given) == named
+    assert not named or reads_like_its_example(given["bfloat16 on cuDNN"])
+
+
+def compiled(cells: int, weight: list[int], region: str = "Torch-Compiled Region: 0/0") -> Document:
+    """A call of compiled code with so many products of a state (8, 32) with these weights."""
+    document = Document(A100)
+    product = {
+        "name": "aten::addmm",
+        "shapes": [[weight[1]], [8, 32], weight],
+        "dtypes": ["float"] * 3,
+        "kernels": [
+            ("ampere_sgemm_32x32_sliced1x4_nn", 6.0),
+            ("triton_poi_fused_sigmoid_tanh_3", 3.0),
+        ],
+    }
+    for number in (1, 2):
+        since_us = document.host_us
+        document.op(region, inside=[product] * cells)
+        document.step(number, since_us=since_us)
+    return document
+
+
+def looping(turns: int, region: str = "Torch-Compiled Region: 0/0") -> Document:
+    """A while_loop in compiled code: before each turn the host reads whether to go on."""
+    document = Document(A100)
+    wait = [("cudaStreamSynchronize", 9.0)]
+    read = {"name": "aten::_local_scalar_dense", "calls": wait}
+    read = {"name": "aten::is_nonzero", "inside": [{"name": "aten::item", "inside": [read]}]}
+    product = {"name": "aten::addmm", "kernels": [("ampere_sgemm_32x32_sliced1x4_nn", 6.0)]}
+    for number in (1, 2):
+        since_us = document.host_us
+        document.op(region, inside=[*[read, product] * turns, read])
+        document.step(number, since_us=since_us)
+    return document
+
+
+@pytest.mark.parametrize(
+    ("document", "named"),
+    [(looping(16), True), (looping(5), False), (looping(16, "forward"), False)],
+)
+def test_a_loop_of_torch_that_asks_the_host(
+    document: Document, named: bool, tmp_path: Path
+) -> None:
+    given = document.advice(tmp_path)
+    assert ("loop without the host" in given) == named
+    assert not named or reads_like_its_example(given["loop without the host"])
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        (compiled(16, [32, 128]), "16 LSTM cells"),
+        (compiled(12, [32, 96]), "12 GRU cells"),
+        (compiled(16, [32, 32]), ""),
+        (compiled(4, [32, 128]), ""),
+        (compiled(16, [32, 128], "forward"), ""),
+    ],
+)
+def test_compiled_code_that_runs_a_layer_cell_by_cell(
+    document: Document, words: str, tmp_path: Path
+) -> None:
+    advice = document.advice(tmp_path).get("layer outside compiled code")
+    assert words in (advice.seen if advice else "")
+    assert (advice is not None) == bool(words)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from diagnose.torch_profiles import reads_like_its_example
 from simulator.gpu_programs import Gap, Instruction, Launch, Machine, Within, Work
 from simulator.gpu_simulator import simulated
 from simulator.recording import Recording
@@ -222,6 +223,21 @@ def test_other_loops_of_jax_and_its_layer_on_cudnn_are_not_taken_for_an_lstm(
     found = diagnosis(tmp_path, "jax.xplane.pb", xplane.of_jax, program)
     assert found.slow.framework == "jax"
     assert not names(found) & OF_LAYERS
+
+
+@pytest.mark.parametrize(
+    ("ops", "named"),
+    [(["mul", "add"], True), (["tanh", "dot_general"], True), (["reduce_sum"], False)],
+)
+def test_a_loop_of_tiny_kernels_on_a_gpu_is_named(
+    ops: list[str], named: bool, tmp_path: Path
+) -> None:
+    loop = "jit(step)/jvp()/while/body" if named else "jit(step)/jvp()/dense"
+    program = _program("train#{0}", ["PjitFunction(step)", *(f"{loop}/{op}" for op in ops)])
+    found = diagnosis(tmp_path, "jax.xplane.pb", xplane.of_jax, program)
+    given = {advice.name: advice for advice in found.remedies}
+    assert ("unroll the loop" in given) == named
+    assert not named or reads_like_its_example(given["unroll the loop"])
 
 
 def test_a_mask_keeps_keras_on_jax_from_cudnn(tmp_path: Path) -> None:

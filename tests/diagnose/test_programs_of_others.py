@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from diagnose.torch_profiles import reads_like_its_example
 
 import lstmprof as lp
 from lstmprof.diagnose.diagnosis import Diagnosis
@@ -28,6 +29,7 @@ MISTAKES = {
     "Keras on cuDNN",
     "Keras off its standard loop",
     "cuDNN for JAX",
+    "gates together",
 }
 
 
@@ -122,6 +124,12 @@ def test_a_layer_of_keras_that_masks_is_named(tensorflow: Path) -> None:
 @pytest.mark.parametrize("program", ["jit", "unmarked-jit"])
 def test_a_step_that_is_one_program_has_no_mistake(program: str, jax: Path) -> None:
     assert mistakes(diagnosis(jax, program)) == {}
+
+
+def test_a_loop_with_a_matmul_for_each_gate_is_named(jax: Path) -> None:
+    found = diagnosis(jax, "gates-apart")
+    assert set(mistakes(found)) == {"gates together"}
+    assert reads_like_its_example(mistakes(found)["gates together"])
 
 
 @pytest.mark.parametrize("program", ["no-jit", "unmarked-no-jit"])

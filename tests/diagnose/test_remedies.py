@@ -18,6 +18,7 @@ from lstmprof.diagnose.findings import findings
 from lstmprof.diagnose.ranks import Straggler, Waiter, WaitsFor
 from lstmprof.diagnose.remedies import TABLE, Advice, cells, keras, remedies
 from lstmprof.diagnose.seen import DenseTable, Fact, Gaps, Product, Seen, Slow, Small
+from lstmprof.diagnose.seen.recurrent import Unrolled
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
 
 WORKLOAD = {
@@ -201,6 +202,12 @@ LAYER |= {"kernels_per_time_step": None}
 #: … and twenty calls of a layer op, one time step each.
 ONE_STEP = {**LAYER, "form": "layer op", "op": "aten::lstm", "cell": "lstm", "cells": 1}
 ONE_STEP |= {"time_steps": 1, "calls": 20, "forward_ns": 9, "backward_ns": 9}
+IN_BFLOAT16 = {**ONE_STEP, "time_steps": 20, "library": "ATen", "dtype": "bfloat16"}
+IN_BFLOAT16 |= {"hidden": None, "projection": None}
+#: A loop of XLA with eight matmuls in each of five time steps.
+APART = {"jit(f)/jvp()/while/body/dot_general": 40}
+SEPARATE = {"form": "loop", "op": "while", "cell": "lstm", "cells": 5, "time_steps": 5}
+SEPARATE |= {"calls": 1, "rung": "separate products", "library": "XLA"}
 SINGLE_LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter"
 WORKERS = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
@@ -369,6 +376,68 @@ CASES: dict[str, Case] = {
             ),
         },
     ),
+    "gates together": Case(
+        "dispatch",
+        with_paths(JAX, APART, layers=[SEPARATE]),
+        None,
+        {
+            "a matmul per gate": with_paths(JAX, APART, layers=[{**SEPARATE, "rung": None}]),
+            "a CPU": with_paths(JAX, APART, device=0, layers=[SEPARATE]),
+            "several per time step": with_paths(JAX, APART, layers=[{**SEPARATE, "calls": 8}]),
+            "mostly dispatch": with_paths(JAX, APART, *[MM] * 4, layers=[SEPARATE]),
+        },
+    ),
+    "unroll the loop": Case(
+        "launch",
+        series(seen=replace(JAX, gaps=SERIES, paths={"jit(f)/while/body/mul": 8})),
+        700,
+        {
+            "a loop": series(seen=replace(JAX, gaps=SERIES, paths={"jit(f)/mul": 8})),
+            "eight times": series(
+                seen=replace(JAX, gaps=SERIES, paths={"jit(f)/while/body/mul": 7})
+            ),
+            "usual gaps": series(
+                seen=replace(
+                    JAX,
+                    gaps=replace(SERIES, usual_ns=440),
+                    paths={"jit(f)/while/body/mul": 8},
+                )
+            ),
+        },
+    ),
+    "layer outside compiled code": Case(
+        "matmul",
+        run(MM, seen=replace(TORCH, unrolled=Unrolled("lstm", 16, "float"))),
+        None,
+        {
+            "compiled code": run(MM, seen=TORCH),
+            "faster on a CPU": run(MM, seen=replace(TORCH, unrolled=Unrolled("gru", 16, "float"))),
+            "a type with an op": run(
+                MM, seen=replace(TORCH, unrolled=Unrolled("lstm", 16, "double"))
+            ),
+        },
+    ),
+    "loop without the host": Case(
+        "sync",
+        run(SYNC, device=0, seen=replace(TORCH, read_in_compiled=17)),
+        None,
+        {
+            "a GPU": run(SYNC, seen=replace(TORCH, read_in_compiled=17)),
+            "eight values": run(SYNC, device=0, seen=replace(TORCH, read_in_compiled=7)),
+        },
+    ),
+    "parallel form": Case(
+        "dispatch",
+        run(DISPATCH, seen=replace(TORCH, looped_module=("mLSTMCell", 256))),
+        None,
+        {
+            "a loop": run(DISPATCH, seen=TORCH),
+            "a form for a CPU": run(DISPATCH, seen=replace(TORCH, looped_module=("Mamba", 256))),
+            "launches on a GPU": run(
+                DISPATCH, device=0, seen=replace(TORCH, looped_module=("mLSTMCell", 256))
+            ),
+        },
+    ),
     "no value in the loop": Case(
         "dispatch",
         run(DISPATCH, seen=replace(TORCH, asked_between=24), ops=ops(aten__lstm_cell=25)),
@@ -439,6 +508,29 @@ CASES: dict[str, Case] = {
             "copies in the layer": run(COPY, seen=TORCH, ops=[op("aten::_cudnn_rnn", 2)]),
             "four a call": run(
                 COPY, seen=replace(TORCH, weights=(WEIGHTS,)), ops=[op("aten::_cudnn_rnn", 8)]
+            ),
+        },
+    ),
+    "cast the layer's weights once": Case(
+        "copy",
+        run(COPY, seen=replace(TORCH, recast=(WEIGHTS,)), ops=[op("aten::_cudnn_rnn", 2)]),
+        400,
+        {
+            "casts in the layer": run(COPY, seen=TORCH, ops=[op("aten::_cudnn_rnn", 2)]),
+            "four a call": run(
+                COPY, seen=replace(TORCH, recast=(WEIGHTS,)), ops=[op("aten::_cudnn_rnn", 8)]
+            ),
+        },
+    ),
+    "bfloat16 on cuDNN": Case(
+        "matmul",
+        run(MM, device=0, seen=TORCH, layers=[IN_BFLOAT16]),
+        None,
+        {
+            "a GPU": run(MM, seen=TORCH, layers=[IN_BFLOAT16]),
+            "bfloat16": run(MM, device=0, seen=TORCH, layers=[{**IN_BFLOAT16, "dtype": "float16"}]),
+            "no library": run(
+                MM, device=0, seen=TORCH, layers=[{**IN_BFLOAT16, "library": "cuDNN"}]
             ),
         },
     ),
@@ -561,7 +653,7 @@ CASES: dict[str, Case] = {
             "usual gaps": series(seen=with_gaps(usual_ns=440)),
             "no long call": series(contributor("idle", "launch call", 600, "cudaLaunchKernel")),
             "no graph": series(seen=replace(with_gaps(), graph=True)),
-            "no value asked for": series(ops=ops(aten__item=1)),
+            "few values asked for": series(ops=ops(aten__item=10)),
             "no size asked for": series(ops=ops(aten__nonzero=1)),
             "no tracing": series(seen=replace(with_gaps(), compiled=(Fact("compile_fx", 1, 1),))),
             "one shape": series(seen=replace(with_gaps(), shapes=SHAPES)),
@@ -919,6 +1011,17 @@ CASES: dict[str, Case] = {
         {
             "every node": run(TANH, seen=TORCH, ops=[GRADIENTS[0], op("aten::isnan", 29, 400)]),
             "a backward pass": run(TANH, seen=TORCH, ops=GRADIENTS[1:]),
+        },
+    ),
+    "no debugging settings": Case(
+        "matmul",
+        run(MM, SYNC, device=0, seen=replace(TORCH, blocking_launches=20)),
+        900,
+        {
+            "launches that wait": run(MM, SYNC, device=0, seen=TORCH),
+            "a setting that slows": run(
+                MM, device=0, seen=TORCH, facts={"settings": {"environment": {"LD_PRELOAD": "x"}}}
+            ),
         },
     ),
     "leave memory unfilled": Case(
@@ -1432,6 +1535,38 @@ def test_how_not_to_trace_again_depends_on_the_framework() -> None:
         assert all(part in given.seen for part in ("in 3 steps", "aten::mm", "[[2,3]] and [[4,3]]"))
         once = run(COMPILING, seen=replace(compiled, compiled_steps=1))
         assert "warm-up" in the("trace once", "compile", once).fix
+
+
+def test_a_graph_needs_the_few_values_that_a_step_reads_outside_it() -> None:
+    asked = series(ops=ops(aten__is_nonzero=1, aten__item=1, aten___local_scalar_dense=1))
+    assert (
+        "read no value inside the step (aten::is_nonzero)" in the("CUDA graph", "launch", asked).fix
+    )
+
+
+@pytest.mark.parametrize(
+    ("variables", "device", "words"),
+    [
+        ({"CUDA_LAUNCH_BLOCKING": "1"}, 0, "CUDA_LAUNCH_BLOCKING=1 is set"),
+        ({"CUDA_LAUNCH_BLOCKING": "0"}, 0, ""),
+        ({"CUDA_LAUNCH_BLOCKING": "1"}, None, ""),
+        ({"LD_PRELOAD": "/usr/lib/libasan.so.8"}, None, "LD_PRELOAD=/usr/lib/libasan.so.8 is set"),
+        ({"LD_PRELOAD": "/usr/lib/libjemalloc.so.2"}, None, ""),
+        (
+            {"PYTHONMALLOC": "debug", "PYTHONDEVMODE": "1"},
+            None,
+            "PYTHONDEVMODE=1 and PYTHONMALLOC=debug are set",
+        ),
+    ],
+)
+def test_variables_of_debuggers_are_named(
+    variables: dict[str, str], device: int | None, words: str
+) -> None:
+    facts = {"settings": {"environment": variables}}
+    given = advice("matmul", run(MM, device=device, seen=TORCH, facts=facts))
+    assert [a.seen for a in given if a.name == "no debugging settings"] == (
+        [words] if words else []
+    )
 
 
 def test_steps_are_mentioned_only_if_steps_are_marked() -> None:

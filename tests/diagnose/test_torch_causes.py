@@ -279,6 +279,33 @@ def off_library(kind: str, **options: Any) -> Build:
     return build
 
 
+def large_rnn() -> Step:
+    """Most of its time is matmuls."""
+    model, inputs = torch.nn.RNN(256, 256), sequences(8, 512, 256)
+    return training(model, lambda: model(inputs)[0].square().mean())
+
+
+def compiled() -> Step:
+    """nn.LSTM in code that torch.compile made, as if without oneDNN; quick to compile."""
+    model, inputs = layer(), sequences(8, BATCH, FEATURES)
+    forward = torch.compile(model, backend="aot_eager")
+    step = training(model, lambda: forward(inputs)[0].square().mean())
+
+    def traced() -> None:
+        allow = torch._dynamo.config.patch(allow_rnn=True)
+        with torch.backends.mkldnn.flags(enabled=False), allow:
+            step()
+
+    return traced
+
+
+def compiled_around() -> Step:
+    """torch.compile leaves nn.LSTM as it is."""
+    model, inputs = layer(), sequences(8, BATCH, FEATURES)
+    forward = torch.compile(lambda: model(inputs)[0].square().mean(), backend="aot_eager")
+    return training(model, forward)
+
+
 def bfloat16_without_onednn() -> Step:
     """As on a CPU for which oneDNN has no LSTM in bfloat16."""
     step = off_library("LSTM", dtype=torch.bfloat16)()
@@ -425,7 +452,8 @@ MISTAKES: dict[str, tuple[Build, tuple[Build, ...]]] = {
         (padded, packed, off_library("GRU", dtype=torch.bfloat16)),
     ),
     "project afterwards": (off_library("LSTM", proj_size=16), (padded, packed)),
-    "LSTM on a CPU": (off_library("GRU"), (padded, packed, cells)),
+    "LSTM on a CPU": (off_library("GRU"), (padded, packed, cells, large_rnn)),
+    "layer outside compiled code": (compiled, (compiled_around, off_library("LSTM", proj_size=16))),
     "sparse gradient": (large_table, (small_table, sparse_table, tied_table)),
     "no gradient hooks": (hooked, (cells, anomalous)),
     "compute once": (checkpointed, (cells, differentiated_twice)),
@@ -441,6 +469,7 @@ MISTAKES: dict[str, tuple[Build, tuple[Build, ...]]] = {
 NOT_FIRST = {
     "flush denormals",
     "time first",
+    "layer outside compiled code",
     "unbind before the loop",
 }
 
@@ -508,6 +537,46 @@ def test_a_mistake_is_not_named_in_a_profile_of_its_like(
     name: str, like: Build, advice_on: Callable[[Build], dict[str, Advice]]
 ) -> None:
     assert name not in advice_on(like)
+
+
+class mLSTMCell(torch.nn.Module):  # noqa: N801 as its authors call it
+    """The cell with a matrix as memory (arXiv:2405.04517), time step by time step or at once."""
+
+    def __init__(self, *, at_once: bool) -> None:
+        super().__init__()
+        self.at_once = at_once
+
+    def forward(self, q: Any, k: Any, v: Any, i: Any, f: Any) -> Any:
+        """Attend from q to k and v (batch, time, units) with log gates (batch, time, 1)."""
+        if self.at_once:
+            decay = f.cumsum(1)
+            gates = (decay - decay.transpose(1, 2) + i.transpose(1, 2)).exp().tril()
+            scores = (q @ k.transpose(1, 2)) * gates
+            return scores @ v / scores.sum(2, keepdim=True).abs().clamp(min=1)
+        memory, norm, outputs = (
+            torch.zeros(*q.shape[::2], q.shape[2]),
+            q.new_zeros(q[:, 0].shape),
+            [],
+        )
+        for t in range(q.shape[1]):
+            keep, write = f[:, t].exp(), i[:, t].exp()
+            memory = keep[..., None] * memory + write[..., None] * k[:, t, :, None] * v[:, t, None]
+            norm = keep * norm + write * k[:, t]
+            size = (norm * q[:, t]).sum(1, keepdim=True).abs().clamp(min=1)
+            outputs.append((q[:, t, None] @ memory)[:, 0] / size)
+        return torch.stack(outputs, 1)
+
+
+def test_a_network_with_a_parallel_form_that_runs_step_by_step(tmp_path: Path) -> None:
+    q, k, v = (sequences(4, 64, 16) for _ in range(3))
+    i, f = sequences(4, 64, 1), torch.nn.functional.logsigmoid(sequences(4, 64, 1))
+    looped, at_once = mLSTMCell(at_once=False), mLSTMCell(at_once=True)
+    assert torch.allclose(looped(q, k, v, i, f), at_once(q, k, v, i, f), atol=1e-3)
+    for cell in (looped, at_once):
+        path = tmp_path / f"{cell.at_once}.pt.trace.json"
+        given = advice(profiled(path, lambda cell=cell: cell(q, k, v, i, f), with_stack=True))
+        assert ("parallel form" in given) != cell.at_once
+        assert cell.at_once or reads_like_its_example(given["parallel form"])
 
 
 def test_hooks_of_a_module_are_hooks_on_gradients(

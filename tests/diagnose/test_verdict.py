@@ -14,8 +14,8 @@ from diagnose.made import contributor, profile, span, table
 
 from benchmarks.samples import TRACES, samples
 from lstmprof.breakdown import Breakdown, break_down
-from lstmprof.breakdown.doubts import GOVERNOR, Warning
 from lstmprof.breakdown.now_and_then import Rare
+from lstmprof.breakdown.timings import GOVERNOR, Warning
 from lstmprof.diagnose.certainty import Outcome
 from lstmprof.diagnose.diagnosis import Diagnosis, alone, compare, diagnose, diagnose_all
 from lstmprof.diagnose.document import Document
@@ -60,6 +60,32 @@ def test_of_a_run_alone_it_has_what_the_bottleneck_takes() -> None:
     assert (verdict.kind, verdict.bottleneck) == ("matmul", "matmul")
     assert (verdict.bottleneck_ns, verdict.whole_ns) == (10 * MS, 11 * MS)
     assert [(d.kind, d.slow_ns) for d in verdict.where] == [("matmul", 10 * MS), ("Python", MS)]
+
+
+@pytest.mark.parametrize(
+    ("device", "parts", "then"),
+    [
+        (None, {}, ""),
+        (None, {("input", "input"): 3}, "input takes 21 % (3.0 ms)"),
+        (None, {("input", "input"): 1}, ""),
+        (None, {("idle", "dispatch"): 5}, ""),
+        (0, {("idle", "dispatch"): 5}, "dispatch takes 31 % (5.0 ms)"),
+        (
+            0,
+            {("idle", "dispatch"): 2, ("idle", "python"): 2, ("idle", "sync"): 4},
+            "waiting for the host takes 21 % (4.0 ms) and sync takes 21 % (4.0 ms)",
+        ),
+        (0, {("busy", "pointwise"): 8}, ""),
+    ],
+)
+def test_of_a_run_alone_it_names_other_waits_of_a_tenth_of_the_step(
+    device: int | None, parts: dict[tuple[str, str], int], then: str
+) -> None:
+    given = {("busy", "gemm"): 10, **parts}
+    times = [contributor(*part, ms * MS, f"n{i}") for i, (part, ms) in enumerate(given.items())]
+    verdict = alone(profile(contributor("busy", "layout", MS, "c"), *times, device=device)).verdict
+    assert (verdict.kind, verdict.then) == ("matmul", then)
+    assert verdict.sentence.endswith(f"; then {then}.") == bool(then)
 
 
 @pytest.mark.parametrize(

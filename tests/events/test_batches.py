@@ -1,4 +1,4 @@
-"""What is gathered from batches of events equals what is made of all at once, row by row.
+"""The ledger of batches of events equals the ledger of all events at once, row by row.
 
 ::
 
@@ -22,7 +22,8 @@ from events.rows import Row, row, table
 from hypothesis import given, settings, strategies as st
 
 from lstmprof import formats
-from lstmprof.breakdown import TABLES, ledger, waits
+from lstmprof.breakdown import waits
+from lstmprof.breakdown.ledger import ledger, packed_ledger
 from lstmprof.errors import ProfileError
 from lstmprof.events import narrow, sorts
 from lstmprof.events.annotate import annotated
@@ -30,17 +31,7 @@ from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.batches import Batches
 from lstmprof.events.narrow import Packed, packed
 
-GATHERED = [name for name, table in TABLES.items() if table.gather]
 ranks = st.sampled_from((None, 0, 1))
-
-
-def gathered(name: str, held: Packed, found: list[Window], size: int) -> pa.Table:
-    known = TABLES[name]
-    assert known.gather is not None
-    made = known.gather(held, found)
-    for batch in Batches(held, size).about(made.asked):
-        made.add(batch)
-    return known.ordered(made.table())
 
 
 def decided(held: Packed) -> list[Window]:
@@ -56,9 +47,7 @@ def check(events: pa.Table, size: int) -> None:
         patch.setattr(narrow, "PIECE", size)
         patch.setattr(waits, "MOST_ASKED", 2.0)
         assert decided(held) == found
-        for name in GATHERED:
-            made = gathered(name, held, found, size)
-            assert made.equals(TABLES[name].of(events, found, {})), name
+        assert packed_ledger(held, found, size).equals(ledger(events, found))
 
 
 def marked(rows: list[Row], steps: list[int]) -> list[Row]:
@@ -111,12 +100,12 @@ TOGETHER = [
 )
 def test_what_a_host_did_is_told_where_a_device_waits_for_it(events: pa.Table, end: int) -> None:
     steps = [Window(None, None, 0, end, 0)]
-    whole = TABLES["ledger"].of(events, steps)
+    whole = ledger(events, steps)
     assert any("dispatch" in part for part in whole.column("part").to_pylist())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(waits, "MOST_ASKED", 2.0)
         for size in (1, 2, 3):
-            assert gathered("ledger", packed(events), steps, size).equals(whole)
+            assert packed_ledger(packed(events), steps, size).equals(whole)
 
 
 def test_what_a_host_did_while_its_device_was_busy_is_in_no_batch_of_the_ledger() -> None:
@@ -125,7 +114,8 @@ def test_what_a_host_did_while_its_device_was_busy_is_in_no_batch_of_the_ledger(
     last = [row("op", "aten::mm", 1100, 1200, **HOST)]
     events = annotated(table([*TAIL[1:2], *busy, *ops, *last]), captured=False)
     held = packed(events)
-    asked = ledger.GatheredLedger(held, windows(events, captured=False)).asked
+    found = windows(events, captured=False)
+    asked = waits.asked_about(held, found, waits.all_waits(held, [None]))
     rows = [batch.rows.tolist() for batch in Batches(held, 10).about(asked)]
     # of each batch what is there whatever is asked about: the first op, the launch, the kernel
     assert {row for of_batch in rows for row in of_batch} == {0, 1, 2, len(events) - 1}

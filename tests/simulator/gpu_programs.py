@@ -124,4 +124,5 @@ class Machine:
     return_ns: int = 0  # from the end of the awaited work to the return of a sync
     queue_depth: int | None = None  # activities of a stream that wait; a launch beyond blocks
     reports_syncs: bool = True  # the profiler names the stream of a sync
+    blocks_launches: bool = False  # a launch returns once its work has ended
     event_ns: int = 0  # from the end of an event's work to what waits for it on another stream

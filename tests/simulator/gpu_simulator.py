@@ -18,7 +18,7 @@ import heapq
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from events.rows import Row, row
@@ -166,6 +166,13 @@ class Simulation:
             name = {"memcpy": "cudaMemcpyAsync", "memset": "cudaMemsetAsync"}[launch.work.kind]
         began = self._enter(tid, "runtime", None)
         yield from self._spend(tid, launch.call_ns)
+        if self.machine.blocks_launches:
+            ready = self.now + self.machine.latency_ns
+            end = self._run(tid, launch.stream, launch.work, correlation, ready, (began, began))
+            yield from self._spend(tid, end + self.machine.return_ns - self.now)
+            self._leave(tid, "runtime", name, began, correlation_id=correlation)
+            self.ran[-1] = replace(self.ran[-1], call_end_ns=self.now)
+            return
         while (room := self._room_at(launch.stream)) > self.now:
             yield from self._spend(tid, room - self.now)
         self._leave(tid, "runtime", name, began, correlation_id=correlation)

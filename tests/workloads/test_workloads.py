@@ -46,6 +46,7 @@ def test_variable_length_changes_the_lengths_and_the_name_and_padding_is_zero() 
     [
         ({"hidden": 0}, "hidden must be at least 1"),
         ({"loss": "ctcc"}, "did you mean 'ctc'"),
+        ({"optimizer": "adamw"}, "did you mean 'adam'"),
         ({"labels": 3}, "--labels sets the length of CTC targets"),
         ({"loss": "ctc", "time_steps": 20, "labels": 9}, "may need 17 time steps"),
         ({"variable_length": True, "each_step": True}, "needs sequences of one length"),

@@ -12,10 +12,16 @@ from collections.abc import Sequence
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.check import document
 from lstmprof.breakdown.check.document import FAIL, OK, WARN, Checked, Document, Row, State
-from lstmprof.breakdown.check.part import Part, parts_of
-from lstmprof.breakdown.check.questions import QUESTIONS, Question, is_counted, state_of
-from lstmprof.breakdown.check.recipes import recipes_for
+from lstmprof.breakdown.check.questions import (
+    QUESTIONS,
+    Part,
+    Question,
+    is_counted,
+    parts_of,
+    state_of,
+)
 from lstmprof.breakdown.lacks import NOTE
+from lstmprof.breakdown.lacks.advice import recipes_for
 from lstmprof.breakdown.lacks.rules import RULES
 from lstmprof.events.annotate import MEASURED
 

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lstmprof.breakdown.lacks.recording import Recording
-from lstmprof.breakdown.lacks.rules import RULES, Rule
+from lstmprof.breakdown.lacks.rules import RULES, Recording, Rule
 from lstmprof.events.annotate.recorded import Recorded
 from lstmprof.numbers import listed
 from lstmprof.runs.metadata import RunInfo

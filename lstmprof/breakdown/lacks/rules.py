@@ -1,12 +1,212 @@
-"""What can be missing from a profile: one ordered table, the gravest first."""
+"""What can be missing from a profile, and the sentence about it: one ordered table, worst first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lstmprof.breakdown.lacks import sentences
-from lstmprof.breakdown.lacks.recording import Recording
+from lstmprof.breakdown.lacks.advice import Advice, advice_for
+from lstmprof.breakdown.mean_step import device_word
+from lstmprof.events.annotate import MEASURED
+from lstmprof.events.annotate.recorded import Recorded
+from lstmprof.numbers import count, cropped, listed, milliseconds
+from lstmprof.runs.metadata import RunInfo
+
+_ACTS = "activities"
+#: Characters of what a profiler logged.
+_MOST_LOGGED = 120
+
+
+def counted(number: int, noun: str, nouns: str = "") -> str:
+    """``1 step``, ``2 steps``."""
+    return f"{count(number)} {noun if number == 1 else nouns or noun + 's'}"
+
+
+_STACKS = "Python stacks"
+SHAPES = "input shapes"
+ALLOCATIONS = "allocations"
+#: Settings of ``torch.profiler`` that cost the host time at each op.
+_COSTLY = {
+    "with_stack": _STACKS,
+    "with_modules": "modules",
+    "profile_memory": ALLOCATIONS,
+    "record_shapes": SHAPES,
+    "with_flops": "FLOP counts",
+}
+#: Formats of frameworks in which an op runs on a GPU that is there, unless it is told otherwise.
+_GPU_BY_DEFAULT = ("xplane", "trace_viewer", "tf1_timeline")
+#: Characters of an accelerator's name.
+_WIDTH = 60
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What was recorded of one rank, run.json, and how many ranks the run has."""
+
+    has: Recorded
+    info: RunInfo
+    ranks: int = 1
+
+    @property
+    def advice(self) -> Advice:
+        """How to record what is missing with the profiler that was used."""
+        return advice_for(self.info.profile_format)
+
+    @property
+    def launches(self) -> str:
+        """Return the number of kernel launches in words."""
+        return counted(self.has.kernel_launches, "kernel launch", "kernel launches")
+
+    @property
+    def calls(self) -> str:
+        """Return the number of runtime calls in words."""
+        return counted(self.has.runtime_calls, "runtime call")
+
+    @property
+    def captured(self) -> bool:
+        """Whether lstmprof captured the run: what profiling changed is measured there."""
+        return self.info.source in MEASURED
+
+    @property
+    def silent(self) -> bool:
+        """Whether no device has an activity."""
+        return not self.has.activities
+
+    @property
+    def tpu(self) -> str | None:
+        """The first TPU that the profile names."""
+        return next((name for name in self.info.accelerators if "TPU" in name), None)
+
+    @property
+    def used_gpu(self) -> bool:
+        """Whether the host says that it gave a GPU work, or its like; on a CPU it did not."""
+        has, info = self.has, self.info
+        if info.device == "cpu":
+            return False
+        is_default = bool(info.accelerators) and info.profile_format in _GPU_BY_DEFAULT
+        asked_for = info.device not in (None, "cpu")
+        return bool(has.handed_over or has.gpu_ops or (has.host_events and is_default) or asked_for)
+
+    @property
+    def model(self) -> str:
+        """The first accelerator that the profile names."""
+        return cropped(next(iter(self.info.accelerators), "a GPU"), _WIDTH)
+
+    @property
+    def device_word(self) -> str:
+        """``device`` where the accelerator that is named is no GPU, else ``GPU``."""
+        return device_word(self.model)
+
+    @property
+    def settings(self) -> list[str]:
+        """What the profiler recorded that costs the host time, as far as the profile tells."""
+        metadata = self.info.profile_metadata or {}
+        on = [text for key, text in _COSTLY.items() if metadata.get(key) in (1, "1")]
+        if not self.has.python_frames:
+            return on
+        return [f"{_STACKS} ({self.has.python_frames:,} frames)", *(t for t in on if t != _STACKS)]
+
+    @property
+    def ops(self) -> int:
+        """The ops that are accounted for: those of the marked steps, where any is."""
+        return self.has.ops_in_steps if self.has.steps else self.has.ops
+
+    @property
+    def lost_between(self) -> int:
+        """Launches without an activity between such that have one."""
+        return self.has.lost - self.has.lost_first - self.has.lost_last
+
+    @property
+    def missing_steps(self) -> int:
+        """Numbers between those of the first and the last step that no step has."""
+        first, last = self.has.first_step, self.has.last_step
+        return 0 if first is None or last is None else last - first + 1 - self.has.steps
+
+
+def _no_gpu(r: Recording) -> str:
+    seen, why = _signs_of_gpu(r)
+    complaint = r.info.gpu_complaint
+    why = f"the profiler logged: {cropped(complaint, _MOST_LOGGED)}" if complaint else why
+    return (
+        f"no {r.device_word} activity was recorded, although {seen} ({why}), so busy and idle time "
+        f"of the {r.device_word} are unknown; {r.advice.gpu}"
+    )
+
+
+def _signs_of_gpu(r: Recording) -> tuple[str, str]:
+    """What the host did with a GPU, and why that may be all there is."""
+    if r.has.kernel_launches:
+        if r.has.device_ranges:
+            return f"the host made {r.launches}", "only hardware counters were recorded"
+        return f"the host made {r.launches}", (
+            "possible reasons: another profiler used CUPTI, the permission was missing, or the "
+            "profiler stopped too early"
+        )
+    if r.has.handed_over:
+        calls = counted(r.has.handed_over, "call")
+        return f"{calls} started work on {r.model}", "the file does not contain this work"
+    if r.has.gpu_ops:
+        ops = counted(r.has.gpu_ops, "call")
+        return f"{ops} went to GPU-only libraries such as cuDNN or NCCL", (
+            "the profiler was set to record only the CPU, or libcupti was not found"
+        )
+    return (
+        f"the program could use {r.model}",
+        "usual reasons: libcupti is missing, or profiling is not permitted",
+    )
+
+
+def _nothing_of_program(r: Recording) -> str:
+    both = ", and ".join(dict.fromkeys((r.advice.host, r.advice.gpu)))
+    return (
+        f"the profile has {r.calls} but no op and no GPU activity, so the program's work is "
+        f"unknown; {both}"
+    )
+
+
+def _unused(r: Recording) -> str:
+    if r.has.runtime_calls:
+        return (
+            f"no {r.device_word} activity was recorded, and none of the {r.calls} starts work on "
+            f"{r.model}, so the program probably ran on the CPU; if the program used the "
+            f"{r.device_word}, {r.advice.gpu}"
+        )
+    return (
+        f"the profile names {r.model} but has no {r.device_word} activity and no runtime call; if "
+        f"the program ran on the CPU, nothing is missing; if it used the {r.device_word}, "
+        f"{r.advice.gpu}"
+    )
+
+
+def _lost_sentence(r: Recording, lost: int, where: str, why: str, remedy: str) -> str:
+    have = "has" if lost == 1 else "have"
+    return (
+        f"{lost:,} of {r.launches} {have} no recorded kernel, {where} ({why}); the device may have "
+        f"been busy where the profile shows idle time; {remedy}"
+    )
+
+
+def _unlaunched(r: Recording) -> str:
+    share = f"{r.has.unlaunched:,} of {r.has.launchable:,} GPU activities"
+    if r.has.launched_before == r.has.unlaunched:
+        return (
+            f"{share} were launched before the profile begins, so the causes of idle time before "
+            "them are unknown; synchronise before the profiler starts"
+        )
+    return (
+        f"{share} have no launch call in this file (a trimmed profile, or lost events), so the "
+        f"causes of idle time before them are unknown; {r.advice.links}"
+    )
+
+
+def _ranges_alone(r: Recording) -> str:
+    ranges = counted(r.has.ranges + r.has.steps, "range")
+    where = " in the marked steps" if r.has.ops else ""
+    return (
+        f"no op was recorded{where}, only {ranges}, so it is unknown whether Python, the framework "
+        f"or waiting fills a range; {r.advice.ops}"
+    )
+
 
 #: Less of a whole than this changes no percent that is printed.
 LEAST_SHARE = 0.005
@@ -62,21 +262,24 @@ RULES = (
     Rule(
         TPU_UNREAD,
         lambda r: r.silent and r.tpu,
-        sentences.tpu_not_read,
+        lambda r: (
+            f"lstmprof reads only the host events of this profile, not those of {r.tpu}, so the "
+            "TPU's busy and idle time are unknown; open the file in XProf"
+        ),
         hides=_IDLE,
         blinds=True,
     ),
     Rule(
         NO_GPU,
         lambda r: r.silent and not r.tpu and r.used_gpu,
-        sentences.no_gpu,
+        _no_gpu,
         hides=_IDLE,
         blinds=True,
     ),
     Rule(
         "nothing of the program",
         lambda r: r.silent and not r.used_gpu and r.has.runtime_calls and not r.has.host_events,
-        sentences.nothing_of_program,
+        _nothing_of_program,
         hides=_IDLE,
         blinds=True,
     ),
@@ -88,12 +291,15 @@ RULES = (
             and r.has.host_events
             and not (r.used_gpu or r.tpu or r.captured)
         ),
-        sentences.unused,
+        _unused,
     ),
     Rule(
         "no kernels",
         lambda r: not r.silent and not r.has.kernels and r.has.kernel_launches,
-        sentences.no_kernels,
+        lambda r: (
+            "only copies and memsets were recorded on the device, although the host made "
+            f"{r.launches}; kernel times are unknown; {r.advice.gpu}"
+        ),
         hides=_IDLE,
         blinds=True,
     ),
@@ -102,12 +308,19 @@ RULES = (
         lambda r: (
             not r.silent and not r.has.kernels and r.has.runtime_calls and not r.has.kernel_launches
         ),
-        sentences.only_copies,
+        lambda r: (
+            "the device only copied or set memory "
+            f"({counted(r.has.activities, 'activity', _ACTS)}), and no kernel was launched; either "
+            "the program computes nothing on the device, or its kernels were not recorded"
+        ),
     ),
     Rule(
         "no host",
         lambda r: not r.silent and not r.has.host_events and not r.has.runtime_calls,
-        sentences.no_host,
+        lambda r: (
+            "GPU activities were recorded, but nothing on the host, so the causes of idle time are "
+            f"unknown; {r.advice.host}"
+        ),
         share=lambda r: 1.0,
         hides=_WAITS,
         blinds=True,
@@ -119,7 +332,10 @@ RULES = (
             and r.has.unlaunched == r.has.launchable
             and (r.has.host_events or r.has.runtime_calls)
         ),
-        sentences.no_launches,
+        lambda r: (
+            "the file has no launch call of any GPU activity, so the causes of idle time are "
+            f"unknown; {r.advice.links}"
+        ),
         share=lambda r: 1.0,
         hides=_WAITS,
         blinds=True,
@@ -127,21 +343,39 @@ RULES = (
     Rule(
         "activities lost at the start",
         lambda r: _lost(r.has.lost_first, r.has.lost_first_ns, r),
-        sentences.lost_first,
+        lambda r: _lost_sentence(
+            r,
+            r.has.lost_first,
+            f"all in the first {milliseconds(r.has.lost_first_ns)} ms",
+            "the profiler was not ready yet",
+            "add a warm-up step to the profiler's schedule",
+        ),
         share=lambda r: share_of(r.has.lost_first_ns, r.has.length_ns),
         hides=f"{_IDLE} at the start",
     ),
     Rule(
         "activities lost at the end",
         lambda r: _lost(r.has.lost_last, r.has.lost_last_ns, r),
-        sentences.lost_last,
+        lambda r: _lost_sentence(
+            r,
+            r.has.lost_last,
+            f"all in the last {milliseconds(r.has.lost_last_ns)} ms of launches",
+            "the kernels ran after the profiler stopped, or the profiler did not write them",
+            "synchronise before the profiler stops",
+        ),
         share=lambda r: share_of(r.has.lost_last_ns, r.has.length_ns),
         hides=f"{_IDLE} at the end",
     ),
     Rule(
         "activities lost",
         lambda r: r.has.kernels and is_large(r.lost_between, r.has.kernel_launches),
-        sentences.lost_between,
+        lambda r: _lost_sentence(
+            r,
+            r.lost_between,
+            "between recorded launches",
+            "the profiler lost these events",
+            "record fewer steps",
+        ),
         share=lambda r: share_of(r.lost_between, r.has.kernel_launches),
         hides=_IDLE,
     ),
@@ -150,44 +384,64 @@ RULES = (
         lambda r: (
             r.has.unlaunched < r.has.launchable and is_large(r.has.unlaunched, r.has.launchable)
         ),
-        sentences.unlaunched,
+        _unlaunched,
         share=lambda r: share_of(r.has.unlaunched, r.has.launchable),
         hides=f"some {_WAITS}",
     ),
     Rule(
         "activities that overlap",
         lambda r: is_large(r.has.overlap_ns, r.has.activity_ns),
-        sentences.overlaps,
+        lambda r: (
+            f"{counted(r.has.overlaps, 'GPU activity', 'GPU activities')} overlap others on the "
+            f"same stream, by {milliseconds(r.has.overlap_ns)} ms in total; a stream runs one "
+            "activity at a time (except kernels launched to start early), so some durations are "
+            "wrong; busy time counts overlapping activities once"
+        ),
         share=lambda r: share_of(r.has.overlap_ns, r.has.activity_ns),
         hides="durations of overlapping activities",
     ),
     Rule(
         "calls without ops",
         lambda r: not r.silent and r.has.runtime_calls and not r.has.host_events,
-        sentences.calls_alone,
+        lambda r: (
+            "no op and no range was recorded, so the ops that launch GPU activities and the host's "
+            f"work between runtime calls are unknown; {r.advice.ops}"
+        ),
         hides=_HOST,
     ),
     Rule(
         RANGES_WITHOUT_OPS,
         lambda r: not r.ops and not r.has.python_frames and (r.has.ranges or r.has.steps),
-        sentences.ranges_alone,
+        _ranges_alone,
         hides=_HOST,
     ),
     Rule(
         "costly recording",
         lambda r: not r.captured and r.settings and r.has.host_events,
-        sentences.costly,
+        lambda r: (
+            f"recording {listed(r.settings)} costs host time per op, so dispatch, Python and waits "
+            "for the host are longer than in a plain run; record without them to measure the "
+            "difference"
+        ),
     ),
     Rule(
         "steps without activities",
         lambda r: r.has.bare_steps,
-        sentences.bare_steps,
+        lambda r: (
+            f"{r.has.bare_steps:,} of {counted(r.has.steps, 'marked step')} (first: step "
+            f"{r.has.first_bare}) launched no recorded activity; these steps are empty or cut off, "
+            "and distort means over all steps"
+        ),
         share=lambda r: share_of(r.has.bare_steps, r.has.steps),
     ),
     Rule(
         "missing steps",
         lambda r: r.missing_steps > 0,
-        sentences.missing_steps,
+        lambda r: (
+            f"{counted(r.missing_steps, 'step')} between step {r.has.first_step} and step "
+            f"{r.has.last_step} have no marker; their time may count as part of the step before "
+            "them"
+        ),
         share=lambda r: share_of(r.missing_steps, r.missing_steps + r.has.steps),
     ),
     Rule(
@@ -198,14 +452,28 @@ RULES = (
             and r.info.profiled_wall_ns
             and len(r.info.profiled_wall_ns) != r.has.steps
         ),
-        sentences.other_steps,
+        lambda r: (
+            f"{counted(len(r.info.profiled_wall_ns or ()), 'step')} ran under the profiler, but "
+            f"the profile marks {r.has.steps:,}, so breakdown and step times cover different "
+            "steps; capture again"
+        ),
     ),
     Rule(
         "separate clocks",
         lambda r: r.ranks > 1 and r.info.base_ns is None,
-        sentences.separate_clocks,
+        lambda r: (
+            "the ranks have separate clocks, so their times cannot be compared; record all ranks "
+            "with a profiler that writes its start time"
+        ),
         hides="waits between ranks",
         of_run=True,
     ),
-    Rule("no step markers", lambda r: not r.has.steps, sentences.no_markers),
+    Rule(
+        "no step markers",
+        lambda r: not r.has.steps,
+        lambda r: (
+            "no step is marked, so the whole profile counts as one step; use --step-range to name "
+            "the ranges that are steps"
+        ),
+    ),
 )

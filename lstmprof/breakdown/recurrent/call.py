@@ -1,22 +1,24 @@
-"""One run of a recurrent layer or of a loop of cells, and when it ran.
+"""One run of a recurrent layer or of a loop of cells, when it ran, and how loops form a network.
 
-A recogniser names the outermost events of the forward pass. All beneath them is theirs, and so is
-the backward pass of each op among those, and the device's work that any of them launched.
+A recogniser names the outermost events of the forward pass. Everything inside them belongs to the
+call, and so do the backward pass of each op inside and the device work that any of them launched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lstmprof.breakdown.host import computing
-from lstmprof.breakdown.recurrent.network import Network
+from lstmprof.breakdown.recurrent.cells import PRODUCT, SIGMOID, TANH
+from lstmprof.breakdown.recurrent.network import Network, stack
 from lstmprof.events.groups import inherited
-from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
-from lstmprof.events.table import NONE, EventTable
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
 _LATEST = np.iinfo(np.int64).max
 
@@ -65,7 +67,7 @@ def spent(events: EventTable, calls: Sequence[Call]) -> list[Spent]:
     forward, backward = (of_work(events, owner) if devices else owner for owner in passes)
     lengths = [_extents(events, owner, count) for owner in (forward, backward)]
     work = events.is_kind("kernel") if devices else computing(events)
-    counts = _counts(forward, work, count).tolist()
+    counts = np.bincount(forward[work & (forward != NONE)], minlength=count).tolist()
     return [
         Spent(
             forward_ns=lengths[0][number],
@@ -109,5 +111,113 @@ def _extents(events: EventTable, owner: Ints, count: int) -> list[int | None]:
     return [int(b - a) if b >= a else None for a, b in zip(start, end, strict=True)]
 
 
-def _counts(owner: Ints, which: Flags, count: int) -> Ints:
-    return np.bincount(owner[which & (owner != NONE)], minlength=count)
+#: Loops of one network: 32 layers of both directions.
+MOST = 64
+
+
+@dataclass(frozen=True)
+class Loop:
+    """``count`` repetitions of the cells ``units``, each one direction of one layer.
+
+    ``rows`` are its outermost events, ``backward`` those of its backward pass where links do not
+    tell them. ``time_steps_told``: a repetition is a time step for certain, and no layer's turn.
+    ``batch_varies``: sequences end before others. ``reads_after`` is the width that the first
+    product after it reads. ``layer`` names the layer that it and its reverse direction are of.
+    """
+
+    form: str
+    op: str
+    count: int | None
+    units: tuple[Network, ...]
+    rows: Ints
+    backward: Ints
+    time_steps_told: bool
+    batch_varies: bool = False
+    reads_after: int | None = None
+    library: str | None = None
+    layer: str | None = None
+
+
+def calls_of(events: EventTable, framework: str, loops: Sequence[Loop]) -> Iterator[Call]:
+    """A call of each stack of ``loops``, those of one step in the order in which they ran.
+
+    Loops that follow each other are joined, as many as can be one network.
+    """
+    rank, step = (events.ints(name, UNKNOWN) for name in ("rank", "step"))
+    first = 0
+    while first < len(loops):
+        for last in range(min(len(loops), first + MOST), first, -1):
+            members = loops[first:last]
+            if last == first + 1 or _is_stack(members):
+                at = int(members[0].rows[0])
+                yield _call(framework, members, int(rank[at]), int(step[at]))
+                first = last
+                break
+
+
+def _is_stack(members: Sequence[Loop]) -> bool:
+    alike = len({(member.form, member.count) for member in members}) == 1
+    steady = not any(member.batch_varies for member in members)
+    return alike and steady and _whole(members) is not None
+
+
+def _whole(members: Sequence[Loop]) -> Network | None:
+    units = [unit for member in members for unit in member.units]
+    names = {member.layer for member in members}
+    if len(members) == 2 == len(units) and None not in names and len(names) == 1:
+        first, second = (replace(unit, inputs=None) for unit in units)
+        return replace(units[0], layers=1, directions=2) if first == second else None
+    hidden = units[0].projection or units[0].hidden
+    # side by side, a loop's last op may end when what reads both has begun
+    after = next((m.reads_after for m in reversed(members) if m.reads_after is not None), None)
+    beside = hidden is not None and after == 2 * hidden
+    return stack(units, side_by_side=beside)
+
+
+def network_of(members: Sequence[Loop]) -> Network:
+    """The network of one stack; time steps where nothing leaves them open."""
+    units = [unit for member in members for unit in member.units]
+    whole = _whole(members)
+    told = members[0].time_steps_told or (whole is not None and len(units) > 1)
+    if whole is None or not told:
+        kinds = {unit.cell for unit in units}
+        alone = Network(cell=kinds.pop()) if len(kinds) == 1 else Network()
+        whole = units[0] if len(set(units)) == 1 else alone
+    counts = [member.count * len(member.units) for member in members if member.count]
+    steps = members[0].count if told else None
+    batch = None if any(member.batch_varies for member in members) else whole.batch
+    return replace(
+        whole,
+        time_steps=steps,
+        batch=batch,
+        rows=None if steps is None or batch is None else steps * batch,
+        cells=sum(counts) if len(counts) == len(members) else None,
+        packed=False if batch else None,
+    )
+
+
+def _call(framework: str, members: Sequence[Loop], rank: int, step: int) -> Call:
+    rows = np.concatenate([member.rows for member in members])
+    backward = np.concatenate([member.backward for member in members])
+    first = members[0]
+    return Call(
+        form=first.form,
+        framework=framework,
+        op=first.op,
+        library=first.library,
+        network=network_of(members),
+        rank=None if rank == UNKNOWN else rank,
+        step=None if step == UNKNOWN else step,
+        rows=tuple(rows.tolist()),
+        backward=tuple(backward.tolist()),
+    )
+
+
+def in_words(sorts: Sequence[int]) -> str:
+    """What a repetition does: ``2 products, 3 sigmoid, 2 tanh``."""
+    counts = Counter(sorts)
+    products = counts[PRODUCT]
+    words = [f"{products} product" + "s" * (products != 1)]
+    activations = ((SIGMOID, "sigmoid"), (TANH, "tanh"))
+    words += [f"{counts[sort]} {word}" for sort, word in activations if counts[sort]]
+    return ", ".join(words)

@@ -1,7 +1,6 @@
 """The tables of a breakdown, in the order in which a reader needs them.
 
-Each is made by one function of the events and their windows; none is made before it is asked for.
-Those that every breakdown shows are also gathered from batches of events, for runs of many.
+Each is made by one function of the events and their windows, when it is first used.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from lstmprof.breakdown import ledger
 from lstmprof.breakdown.mean_step import MeanStep
 from lstmprof.breakdown.tables import (
     casts,
-    collectives,
     copies,
     kernels,
     launch_gaps,
@@ -35,8 +33,6 @@ from lstmprof.breakdown.tables import (
 from lstmprof.breakdown.tables.database import Database, database
 from lstmprof.errors import unknown_name
 from lstmprof.events.annotate.steps import Window
-from lstmprof.events.batches import Batch
-from lstmprof.events.intervals import Flags
 from lstmprof.events.narrow import Packed, packed
 from lstmprof.events.schema import Column, schema
 from lstmprof.events.table import EventTable
@@ -45,21 +41,6 @@ from lstmprof.runs.run import Run
 
 #: events, their windows, run.json → the table
 Make = Callable[[pa.Table, list[Window], RunInfo], pa.Table]
-
-
-class Gathered(Protocol):
-    """A table that is gathered from batches.
-
-    ``asked`` is a boolean a row: it is asked about for its own sake; None of all.
-    """
-
-    asked: Flags | None
-
-    def add(self, batch: Batch) -> None:
-        """Take in one batch."""
-
-    def table(self) -> pa.Table:
-        """The table of all batches taken in."""
 
 
 class Account(Protocol):
@@ -86,8 +67,6 @@ Beside = Callable[[Account], pa.Table]
 Pack = Callable[[Packed, Sequence[Window]], pa.Table]
 #: tables, the windows → the table that is made of them
 Join = Callable[..., pa.Table]
-#: all events, their windows → the table that batches are added to
-Gather = Callable[[Packed, list[Window]], Gathered]
 
 
 @dataclass(frozen=True)
@@ -95,8 +74,7 @@ class TableKind:
     """One table: what it is, its columns, how it is made, sorted and shown.
 
     ``select`` makes it in a ``Database``; where there is none ``make`` does of the columns
-    ``reads`` of the events, or ``pack``, which looks at some of them at once. ``gather`` makes it
-    of batches, equal in every row; None where it is made of all events at once. ``beside``: it is
+    ``reads`` of the events, or ``pack``, which looks at some of them at once. ``beside``: it is
     made of the run's samples or counters, and its account; ``record`` says how they come into it.
     ``join`` makes it of the tables ``joined`` alone.
 
@@ -112,7 +90,6 @@ class TableKind:
     select: str = ""
     make: Make | None = None
     reads: tuple[str, ...] = ()
-    gather: Gather | None = None
     pack: Pack | None = None
     beside: Beside | None = None
     join: Join | None = None
@@ -166,9 +143,8 @@ _ALL = (
         ledger.COLUMNS,
         (),
         ("rank", "step", "device", "state", "part", "ns"),
-        make=_plain(ledger.ledger),
+        pack=ledger.packed_ledger,
         reads=ledger.READS,
-        gather=ledger.GatheredLedger,
     ),
     TableKind(
         "steps",
@@ -286,14 +262,14 @@ _ALL = (
     TableKind(
         "collectives",
         "time of each rank in each collective, and how long it waits for the last rank",
-        collectives.COLUMNS,
+        ranks.COLLECTIVE_COLUMNS,
         (),
         (
             *("rank", "device", "step", "collective", "dur_ns", "waits_ns", "last_rank"),
             *("last_device", "overlapped_ns", "name"),
         ),
-        pack=collectives.collectives,
-        reads=collectives.READS,
+        pack=ranks.collectives,
+        reads=ranks.COLLECTIVE_READS,
     ),
     TableKind(
         "ranks",

@@ -101,7 +101,8 @@ def _asked_by(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
     """(codes, texts) of ``op`` and of ``within``, a code −1 where it is null."""
     names, name_texts = events.texts("name")
     is_op = events.is_kind("op")
-    around = _around(inherited(events.rows_named("parent_id"), _rows_where(is_op)), events)
+    parent = events.rows_named("parent_id")
+    around = _at(inherited(parent, _rows_where(is_op)), parent)
     converts = is_op & events.is_one_of("name", *_CONVERSIONS)
     inner = converts & converts[around] & (around != NONE)
     op = inherited(np.where(is_op, around, NONE), _rows_where(is_op & ~inner))
@@ -115,11 +116,6 @@ def _asked_by(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
 
 def _rows_where(flags: Flags) -> Ints:
     return np.where(flags, np.arange(len(flags)), NONE)
-
-
-def _around(nearest: Ints, events: EventTable) -> Ints:
-    """``nearest`` of each row's parent: the op around it that it is not itself."""
-    return _at(nearest, events.rows_named("parent_id"))
 
 
 def _at(values: Ints, rows: Ints) -> Ints:

@@ -8,20 +8,29 @@ a time is from the start of its first activity to the end of its last, else of i
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from lstmprof.breakdown.recurrent.call import Call, Spent, spent
-from lstmprof.breakdown.recurrent.cudnn_algorithm import STANDARD
-from lstmprof.breakdown.recurrent.cudnn_calls import Passes, passes_of, told
+from lstmprof.breakdown.recurrent.call import Call, Spent, of_work, owners, spent
+from lstmprof.breakdown.recurrent.cudnn_algorithm import (
+    CUDNN,
+    STANDARD,
+    Choice,
+    Layer,
+    algorithm,
+    gpu_of,
+    seen_in,
+)
 from lstmprof.breakdown.recurrent.ladder import RUNGS, Work, floor_ns, standing, works
 from lstmprof.breakdown.recurrent.network import Network
 from lstmprof.events.annotate.steps import Window
+from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import PER_STEP, RANK, Column, schema
-from lstmprof.events.table import EventTable
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import FORMS
 from lstmprof.runs.metadata import RunInfo
 
@@ -107,7 +116,7 @@ COLUMNS = (
     *_NETWORK,
     Column.integer(
         "calls",
-        "number of calls of this layer in the profile",
+        "number of calls of this layer in the profiled steps",
         "only kernels show the layer; the row then covers all calls of a step",
     ),
     PER_STEP,
@@ -155,10 +164,17 @@ class _Member:
 
 
 def layers(events: EventTable, windows: list[Window], info: RunInfo) -> pa.Table:
-    """One row a recurrent layer or loop of cells; ``SCHEMA``."""
+    """Return one row per recurrent layer or loop of cells; ``SCHEMA``.
+
+    If steps are marked, a call outside of them does not count, such as a profiler's warm-up step.
+    """
     groups: dict[tuple[Any, ...], list[_Member]] = {}
-    for member in _members(events, info):
+    members = list(_members(events, info))
+    within = {member.call.rank for member in members if member.call.step is not None}
+    for member in members:
         call = member.call
+        if call.rank in within and call.step is None:
+            continue
         key = (call.rank, call.form, call.framework, call.op, call.library, call.network)
         groups.setdefault(key, []).append(member)
     steps = {rank: sum(w.rank == rank for w in windows) for rank in {w.rank for w in windows}}
@@ -241,3 +257,90 @@ def _share(
     if not flops or not rate or not forward:
         return None
     return flops / rate * 1e9 / (forward + (backward or 0.0))
+
+
+@dataclass(frozen=True)
+class Pass:
+    """The forward or the backward pass of a call: what was ``asked`` for, what its kernels are of.
+
+    ``seen`` is empty where their names do not tell.
+    """
+
+    asked: Choice
+    seen: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Both passes of a call of cuDNN; None where no kernel of it was recorded."""
+
+    forward: Pass | None = None
+    backward: Pass | None = None
+
+
+def layer_of(call: Call) -> Layer | None:
+    """The layer as its framework gave it to cuDNN; None where it gave it to none."""
+    network = call.network
+    if call.library != CUDNN:
+        return None
+    unprojected = None if network.hidden is None else 0
+    return Layer(
+        framework=call.framework,
+        mode=network.cell,
+        dtype=network.dtype,
+        time_steps=network.time_steps,
+        batch=network.batch,
+        inputs=network.inputs,
+        hidden=network.hidden,
+        layers=network.layers,
+        directions=network.directions,
+        packed=network.packed,
+        projection=network.projection or unprojected,
+        op=call.op,
+    )
+
+
+def passes_of(events: EventTable, calls: Sequence[Call], info: RunInfo) -> list[Passes]:
+    """The passes of each call."""
+    layers = [layer_of(call) for call in calls]
+    if not any(layers):
+        return [Passes()] * len(calls)
+    both = zip(owners(events, calls), (True, False), strict=True)
+    forward, backward = (dict(_passes(events, layers, owner, info, way)) for owner, way in both)
+    return [Passes(forward.get(i), backward.get(i)) for i in range(len(calls))]
+
+
+def _passes(
+    events: EventTable, layers: Sequence[Layer | None], owner: Ints, info: RunInfo, forward: bool
+) -> Iterator[tuple[int, Pass]]:
+    """(number of the call, its pass) where one of cuDNN's launched a kernel in it."""
+    of_call = of_work(events, owner)
+    rows = np.flatnonzero(events.is_kind("kernel") & (of_call != NONE))
+    rows = rows[np.argsort(of_call[rows], kind="stable")]
+    names, texts = events.texts("name")
+    device = events.ints("device", UNKNOWN)
+    for number in np.unique(of_call[rows]).tolist():
+        layer = layers[number]
+        if layer is None:
+            continue
+        own = rows[slice(*np.searchsorted(of_call[rows], [number, number + 1]))]
+        gpu = gpu_of(info.device_facts.get(str(int(device[own[0]]))))
+        kernels = [texts[code] for code in np.unique(names[own]).tolist()]
+        yield number, Pass(algorithm(layer, gpu, forward), seen_in(kernels))
+
+
+def told(passes: Sequence[Passes]) -> dict[str, str | None]:
+    """What the calls of one layer say of its algorithm, by the layer table's columns."""
+    ways = (
+        ("", [both.forward for both in passes if both.forward]),
+        ("backward_", [both.backward for both in passes if both.backward]),
+    )
+    row: dict[str, str | None] = {}
+    for prefix, some in ways:
+        asked = some[0].asked if some else None
+        seen = dict.fromkeys(name for one in some for name in one.seen)
+        unmet = [f"{r.algorithm}: {r.need}" for r in asked.refusals] if asked else []
+        row[f"{prefix}algorithm"] = asked.algorithm if asked else None
+        row[f"{prefix}algorithm_seen"] = " or ".join(seen) or None
+        row[f"{prefix}algorithm_unmet"] = "; ".join(unmet) or None
+    return row

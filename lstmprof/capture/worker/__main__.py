@@ -367,9 +367,11 @@ def _is_of_import(error: Exception) -> bool:
 
 
 def _out_of_memory(error: Exception) -> bool:
-    names = [LOOPS + framework for framework in implementations.FRAMEWORKS]
-    loaded = [sys.modules.get(name) for name in names]
-    return isinstance(error, MemoryError) or any(m and m.out_of_memory(error) for m in loaded)
+    if isinstance(error, MemoryError):  # of NumPy, and of all that computes by it
+        return True
+    loaded = [sys.modules.get(LOOPS + framework) for framework in implementations.FRAMEWORKS]
+    asked = [getattr(loop, "out_of_memory", None) for loop in loaded]
+    return any(says_so(error) for says_so in asked if says_so is not None)
 
 
 def process(arguments: List[str]) -> int:

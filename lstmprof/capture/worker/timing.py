@@ -6,7 +6,7 @@ meanwhile shows.
 
 Workers that take turns on one CPU see the same machine, whose speed changes within seconds (clocks,
 what else runs on the same core). A worker that asks for a turn gives up its own; the parent
-(``capture.turns``) answers with a byte on stdin when all others wait too.
+(``capture.supervisor``) answers with a byte on stdin when all others wait too.
 """
 
 from __future__ import annotations

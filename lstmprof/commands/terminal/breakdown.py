@@ -1,14 +1,18 @@
-"""The text of ``lstmprof breakdown``: times, where the step goes, the largest kernels, warnings."""
+"""The text of ``lstmprof breakdown``: times, where the step goes, the largest kernels, warnings.
+
+Of several runs, or several lanes of a run (a device of a rank), each is a line of one table.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
-from lstmprof.breakdown import Breakdown
+from lstmprof.breakdown import Breakdown, comparable
 from lstmprof.breakdown.mean_step import MeanStep, lane_words
 from lstmprof.breakdown.timings import lost_in_words
 from lstmprof.commands import terminal
-from lstmprof.commands.terminal import lanes, tables, timings, warned
+from lstmprof.commands.terminal import tables, timings, warned
 from lstmprof.names import PART_WORDS
 from lstmprof.numbers import milliseconds, number_of, percent
 
@@ -19,6 +23,9 @@ _LANES_EACH = 3
 #: Parts of a step that have a line each, and the share of the smallest; ``--table ledger`` has all.
 _PARTS, _LEAST_SHARE = 6, 0.01
 _OTHER = "other"
+#: Parts that are a smaller share of every step have no column in a table of lanes.
+_LEAST_COLUMN_SHARE = 0.02
+_OTHER_WORK, _OTHER_IDLE = "other busy", "other idle"
 
 #: State, part, ns of all windows.
 Part = tuple[str, str, int]
@@ -87,8 +94,8 @@ def _show_lanes(breakdown: Breakdown, steps: Sequence[MeanStep]) -> None:
     named = [(lane_words(step.rank, step.device), step) for step in steps if step.total_ns]
     if named:
         marked = has_steps(breakdown)
-        title = f"{breakdown.run.name}: {lanes.title(steps, marked=marked)}"
-        lanes.show(title, "of", named, marked=marked)
+        title = f"{breakdown.run.name}: {lanes_title(steps, marked=marked)}"
+        show_lanes(title, "of", named, marked=marked)
 
 
 def _joined(step: MeanStep) -> list[Part]:
@@ -171,3 +178,107 @@ def _heading(breakdown: Breakdown, step: MeanStep) -> str:
     facts += [f"{percent(waits)} waiting for the host"] if waits is not None else []
     whose = "clean step" if step.clean else "step" if marked else "profile's time"
     return f"{breakdown.run.name}: where the {whose} goes, " + ", ".join(facts)
+
+
+def show_side_by_side(breakdowns: list[Breakdown], *, profiled: bool) -> None:
+    """Print the times, and a table for each network and machine; a lane of a run is a line."""
+    timings.show(breakdowns)
+    timed = [place for group in comparable(breakdowns) for place in group]
+    groups: dict[str, list[Breakdown]] = {}
+    for place in dict.fromkeys([*timed, *range(len(breakdowns))]):
+        what = timings.conditions(breakdowns[place].run.info)
+        groups.setdefault(what, []).append(breakdowns[place])
+    if len(groups) == 1 and timed:  # the times have the same heading
+        groups = {"": breakdowns}
+    for heading, members in groups.items():
+        _show_group(heading, sorted(members, key=timings.step_ns), profiled)
+    show_end(breakdowns)
+
+
+def _show_group(heading: str, breakdowns: list[Breakdown], profiled: bool) -> None:
+    lanes = [
+        (_called(label, step, breakdown, alone=len(steps) == 1), step)
+        for label, breakdown in zip(timings.labels_of(breakdowns), breakdowns, strict=True)
+        for steps in [breakdown.steps(profiled=profiled)]
+        for step in steps
+        if step.total_ns
+    ]
+    if not lanes:
+        return
+    title = lanes_title([step for _, step in lanes]).replace("where", "Where", 1)
+    show_lanes(f"{title}: {heading}" if heading else title, "run", lanes)
+
+
+def _called(label: str, step: MeanStep, breakdown: Breakdown, *, alone: bool) -> str:
+    where = "" if alone else f", {lane_words(step.rank, step.device)}"
+    whole = "" if has_steps(breakdown) else " (whole profile)"
+    return f"{label}{where}{whole}"
+
+
+def lanes_title(steps: Sequence[MeanStep], *, marked: bool = True) -> str:
+    """What the table of these steps shows, in its units; not ``marked`` are whole profiles."""
+    clean = "clean " if all(step.clean for step in steps) else ""
+    whose = f"{clean}step" if marked else "profile's time"
+    return f"where the {whose} goes, in ms (busy parts, then causes of idle time)"
+
+
+def show_lanes(
+    heading: str, of: str, lanes: Sequence[tuple[str, MeanStep]], *, marked: bool = True
+) -> None:
+    """Print a table of the steps under their names; ``of`` is what is named.
+
+    Those that are not ``marked`` are whole profiles.
+    """
+    steps = [step for _, step in lanes]
+    busy, idle = (_columns(steps, state) for state in ("busy", "idle"))
+    spare = (_OTHER_IDLE, _OTHER_WORK, *idle[::-1], *busy[::-1])
+    digits = _column_digits(max(step.mean_ns for step in steps))
+    rows = [[label, *_cells(step, busy, idle, digits)] for label, step in lanes]
+    heads = [of, *busy, _OTHER_WORK, "idle", *idle, _OTHER_IDLE, "step" if marked else "profile"]
+    empty = {name for name in (_OTHER_WORK, _OTHER_IDLE) if _is_empty(rows, heads.index(name))}
+    empty |= set() if idle else {_OTHER_IDLE}
+    kept = [i for i, name in enumerate(heads) if name not in empty]
+    heads = [PART_WORDS.get(name, name) for name in heads]
+    terminal.write_table(
+        heading,
+        [of, *(f">{heads[i]}" for i in kept[1:])],
+        [[row[i] for i in kept] for row in rows],
+        crop=of if sys.stdout.isatty() else (),
+        spare=[f">{PART_WORDS.get(name, name)}" for name in spare],
+    )
+
+
+def _column_digits(longest_ns: float) -> int:
+    """Of milliseconds, so that a column takes about as many characters whatever the step."""
+    return 3 if longest_ns < 1e7 else 2 if longest_ns < 1e8 else 1
+
+
+def _columns(steps: Sequence[MeanStep], state: str) -> list[str]:
+    """The parts of ``state`` that are worth a column, the largest over all steps first."""
+    shares: dict[str, float] = {}
+    large = set()
+    for step in steps:
+        for own_state, part, ns in step.parts:
+            if own_state == state:
+                shares[part] = shares.get(part, 0.0) + ns / step.total_ns
+                large |= {part} if ns >= _LEAST_COLUMN_SHARE * step.total_ns else set()
+    return sorted(large, key=lambda part: -shares[part])
+
+
+def _cells(step: MeanStep, busy: Sequence[str], idle: Sequence[str], digits: int) -> list[str]:
+    """ms of each part, of what has no column, of all idle time, and of the step; they add up."""
+    ms = {(state, part): ns / step.steps / 1e6 for state, part, ns in step.parts}
+    parts = []
+    for state, named in (("busy", busy), ("idle", idle)):
+        whole = sum(value for (own, _), value in ms.items() if own == state)
+        shown = [ms.get((state, part), 0.0) for part in named]
+        parts += [*shown, whole - sum(shown)]
+    texts = terminal.parts_that_add_up(parts, step.mean_ns / 1e6, digits)
+    of_idle = len(busy) + 1
+    whole_idle = sum(float(text.replace(",", "")) for text in texts[of_idle:])
+    sums = [f"{value:,.{digits}f}" for value in (whole_idle, step.mean_ns / 1e6)]
+    return [*texts[:of_idle], sums[0], *texts[of_idle:], sums[1]]
+
+
+def _is_empty(rows: Sequence[Sequence[str]], place: int) -> bool:
+    return not any(float(row[place].replace(",", "")) for row in rows)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lstmprof.breakdown.spans import BETWEEN_PROCESSES, Z95, Span
+from lstmprof.breakdown.slot_times import BETWEEN_PROCESSES, Z95, Span
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.certainty import short_ops
 from lstmprof.diagnose.findings import Finding, lengths, slower_calls

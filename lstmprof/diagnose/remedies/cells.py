@@ -11,7 +11,8 @@ import re
 from collections import Counter
 
 from lstmprof import implementations
-from lstmprof.diagnose.causes import DISPATCH, GEMM, LAUNCH, MEMORY
+from lstmprof.breakdown.recurrent.ladder import SEPARATE_PRODUCTS
+from lstmprof.diagnose.causes import DISPATCH, GEMM, LAUNCH, MEMORY, SYNC
 from lstmprof.diagnose.certainty.pair import layer_in_words
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.findings.counts import counted
@@ -28,13 +29,14 @@ from lstmprof.diagnose.remedies.rows import (
     Remedy,
     each,
     often,
+    series_of_launches,
     times_called,
 )
 from lstmprof.diagnose.seen.cells import ONE_CELL
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.annotate.rules.graphs import SCAN
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
-from lstmprof.numbers import count
+from lstmprof.numbers import count, cropped, quantity
 
 #: A value must be read after so many of the cells: of T time steps it is after T - 1.
 _LEAST_READ = 0.5
@@ -83,6 +85,26 @@ _COMPILED = {
 #: Measured with torch 2.13 on a CPU, an LSTM of operators with LayerNorm over its gates, eager and
 #: compiled: 3.0 and 9.7 ms (32 units, batch 8), 29.5 and 18.2 ms (128 units, batch 32).
 _ON_TORCH_CPU = "try torch.compile(cell), which took 0.6 and 3 times as long in two tests on a CPU"
+#: Modules by name → whether the fix helps on a CPU, the fix. mLSTM with 128 time
+#: steps: 175 → 9.4 ms with its parallel form, PyTorch 2.13 on a CPU (batch 8, 64 units).
+_KERNELS = (
+    (
+        re.compile(r"(?i)mlstm|xlstm"),
+        True,
+        "compute all time steps at once: mlstm_kernels (its parallel or chunkwise form)",
+    ),
+    (re.compile(r"(?i)slstm"), False, "run the time steps in one kernel: flashrnn"),
+    (
+        re.compile(r"(?i)mamba|selective_scan"),
+        False,
+        "install the kernels of mamba-ssm and causal-conv1d: one call runs all time steps",
+    ),
+    (
+        re.compile(r"(?i)min_?(?:gru|lstm)"),
+        True,
+        "compute all time steps at once by a parallel scan (accelerated-scan on a GPU)",
+    ),
+)
 #: As many calls as time steps, but for a few before or after the loop.
 _EACH = 0.9
 _PRODUCT = re.compile(r"while/body/.*dot_general$")
@@ -97,7 +119,7 @@ def layer_in_one_op(f: Finding) -> Match | None:
     row, word, cells = _ONE_OP.get(place, ("", "", ()))
     if not row or form_of(profile) not in (LOOP, CELL_OP):
         return None
-    if extra_in_cell(profile) or is_masked(profile):
+    if extra_in_cell(profile) or is_masked(profile) or profile.seen.unrolled:
         return None
     ours = profile.implementation is not None
     if ours and cell != "lstm" and profile.framework != "torch":
@@ -107,6 +129,42 @@ def layer_in_one_op(f: Finding) -> Match | None:
     fix = f"use {word.format(_LAYERS[cell])}: one call runs all time steps of a layer"
     fix += "" if ours else ", unless each output is the next input"
     return Match(layer_in_words(profile), fix=fix, implementation=row if ours else None)
+
+
+def unrolled_layer(f: Finding) -> Match | None:
+    """Match a layer that compiled code runs cell by cell although PyTorch has a faster op for it.
+
+    On a CPU only float32 and bfloat16 have such an op, and of the cells only the LSTM.
+    """
+    seen = f.slow.seen.unrolled
+    if seen is None or f.slow.implementation or f.slow.runs_on is None:
+        return None
+    on_cpu = f.slow.runs_on == "cpu"
+    if on_cpu and (seen.cell != "lstm" or seen.dtype not in ("float", "c10::BFloat16")):
+        return None
+    return Match(f"compiled code runs {count(seen.cells)} {_LAYERS[seen.cell]} cells one by one")
+
+
+def loop_asks_host(f: Finding) -> Match | None:
+    """Match a loop of torch (while_loop, scan) whose condition the host reads after each turn."""
+    reads = f.slow.seen.read_in_compiled
+    if f.slow.device is None or reads < _SERIES:
+        return None
+    return Match(f"one call of compiled code reads {count(reads)} values")
+
+
+def reference_form(f: Finding) -> Match | None:
+    """Match a module that loops over time steps although it has a form for all at once."""
+    profile, found = f.slow, f.slow.seen.looped_module
+    if found is None or profile.implementation:
+        return None
+    if profile.device is not None and series_of_launches(f) is None:
+        return None
+    name, calls = found
+    fixes = (fix for pattern, on_cpu, fix in _KERNELS if pattern.search(name)
+             and (on_cpu or profile.device is not None))  # fmt: skip
+    fix = next(fixes, "")
+    return Match(f"{cropped(name)} calls one op {count(calls)} times", fix=fix) if fix else None
 
 
 def one_time_step_per_call(f: Finding) -> Match | None:
@@ -288,6 +346,50 @@ def scanned(profile: StepProfile) -> str | None:
     return "what is likely an LSTM" if recurrent and not named_otherwise else None
 
 
+def small_loop(f: Finding) -> Match | None:
+    """Match a loop of XLA on a GPU whose kernels are shorter than the gaps between them."""
+    profile = f.slow
+    saves_ns = series_of_launches(f)
+    gaps, times = profile.seen.gaps, max(_loops(profile).values(), default=0.0)
+    if saves_ns is None or gaps is None or times < _SERIES:
+        return None
+    kernel, gap = quantity(gaps.kernel_ns, "ns"), quantity(gaps.gap_ns, "ns")
+    seen = f"a loop runs {often(profile, times)}: the median kernel takes {kernel}, the median gap "
+    return Match(f"{seen}before a kernel {gap}", saves_ns)
+
+
+def _loops(profile: StepProfile) -> dict[str, float]:
+    """Return by loop of XLA how often per step its body runs, by the op that runs most often."""
+    times: dict[str, float] = {}
+    for path, number in profile.seen.paths.items():
+        loop, body, _ = path.partition("while/body")
+        if body:
+            times[loop] = max(times.get(loop, 0.0), number)
+    return times
+
+
+def gates_apart(f: Finding) -> Match | None:
+    """Match a loop of XLA on a CPU that multiplies the state with each gate's weights apart.
+
+    XLA calls each op of the loop from a table (thunks), which takes longer than a small op itself.
+    """
+    profile = f.slow
+    rows = [row for row in profile.rows("layers") if row.get("rung") == SEPARATE_PRODUCTS]
+    if profile.runs_on != "cpu" or not rows or 4 * f.slow_ns < profile.length_ns:
+        return None
+    steps = sum((row["time_steps"] or 0) * (row["calls"] or 0) for row in rows) / profile.steps
+    forward = sum(
+        times
+        for path, times in profile.seen.paths.items()
+        if _PRODUCT.search(path) and "transpose(" not in path
+    )
+    if not steps or forward <= steps:
+        return None
+    return Match(
+        f"{count(steps)} time steps run {count(forward)} matmuls, where one each is enough"
+    )
+
+
 def _products_in_loop(profile: StepProfile) -> float:
     return sum(times for path, times in profile.seen.paths.items() if _PRODUCT.search(path))
 
@@ -365,6 +467,28 @@ LAYER_IN_ONE_OP = Remedy(
         gain="2.25 → 0.49 ms per step",
     ),
 )
+LAYER_OUTSIDE_COMPILED_CODE = Remedy(
+    name="layer outside compiled code",
+    cause="torch.compile or torch.export unrolls the recurrent layer into single time steps",
+    fix="run nn.LSTM or nn.GRU outside compiled code: torch.compiler.disable, without allow_rnn",
+    condition="One call of compiled code runs eight or more matmuls of a state with the weights of "
+    "all gates. Shapes must be recorded. On a CPU only an LSTM in float32 or bfloat16 counts",
+    kinds=(*HOST, *WORK),
+    frameworks=TORCH,
+    decide=unrolled_layer,
+    sources=(
+        "https://github.com/pytorch/pytorch/issues/140845",
+        "https://github.com/pytorch/pytorch/issues/185135",
+        "https://github.com/pytorch/pytorch/pull/185163",
+        "https://github.com/pytorch/pytorch/issues/186091",
+    ),
+    example=Example(
+        of="nn.LSTM compiled with allow_rnn over 16 time steps (32 units, batch 8), PyTorch 2.13 "
+        "on a CPU without oneDNN",
+        seen="compiled code runs 16 LSTM cells one by one",
+        gain="2.3 → 1.0 ms per step; compiling took 170 s",
+    ),
+)
 WHOLE_SEQUENCE = Remedy(
     name="whole sequence in one call",
     cause="a recurrent layer is called once per time step",
@@ -417,5 +541,88 @@ FUSED_CELL = Remedy(
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTMCell.html",
         "https://arxiv.org/abs/1604.01946",
+    ),
+)
+GATES_TOGETHER = Remedy(
+    name="gates together",
+    cause="the loop over time steps runs many small ops: one matmul for each gate",
+    fix="keep the weights of all gates in one array: one matmul per time step, then jnp.split",
+    condition="A CPU runs a recurrent layer of JAX as a loop with several matmuls per time step, "
+    "each narrower than all gates. Dispatch takes a quarter of the step or more",
+    kinds=(DISPATCH,),
+    frameworks=JAX,
+    decide=gates_apart,
+    sources=(
+        "https://github.com/jax-ml/jax/issues/36799",
+        "https://github.com/jax-ml/jax/issues/40150",
+        "https://github.com/jax-ml/jax/issues/26145",
+    ),
+    example=Example(
+        of="an LSTM in lax.scan with eight weight matrices over 50 time steps (32 units, batch 8), "
+        "JAX 0.10 on a CPU",
+        seen="50 time steps run 400 matmuls, where one each is enough",
+        gain="1.51 → 0.85 ms per step; unroll=5 took 2.06 ms",
+    ),
+)
+UNROLL_THE_LOOP = Remedy(
+    name="unroll the loop",
+    cause="XLA runs a loop with tiny kernels: the GPU waits between them",
+    fix="give lax.scan a larger body (unroll=4), or run so small a network on a CPU",
+    condition="The GPU waits for launches (see above), and ops of a loop of XLA run eight or more "
+    "times per step",
+    kinds=HOST,
+    frameworks=JAX,
+    saves="the usual gaps",
+    decide=small_loop,
+    sources=(
+        "https://github.com/jax-ml/jax/issues/2491",
+        "https://github.com/jax-ml/jax/issues/29946",
+        "https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html",
+    ),
+    example=Example(
+        of="a simulated program: lax.scan over 8 time steps on a GPU",
+        seen="a loop runs 16 times per step: the median kernel takes 3.0 µs, the median gap before "
+        "a kernel 30.0 µs",
+    ),
+)
+LOOP_WITHOUT_THE_HOST = Remedy(
+    name="loop without the host",
+    cause="a while_loop or scan of torch asks the host after each turn whether to go on",
+    fix="run the loop a fixed number of times in Python, and replay the step as a CUDA graph",
+    condition="A GPU runs compiled code, one call of which reads eight or more values",
+    kinds=(SYNC, *HOST),
+    frameworks=TORCH,
+    decide=loop_asks_host,
+    sources=(
+        "https://github.com/pytorch/pytorch/issues/166516",
+        "https://github.com/pytorch/rl/pull/4217",
+        "https://github.com/pytorch/rl/pull/4160",
+    ),
+    example=Example(
+        of="a simulated program: a compiled while_loop of 16 turns",
+        seen="one call of compiled code reads 17 values",
+        gain="204 → 11 ms with a CUDA graph in pytorch/rl#4217",
+    ),
+)
+PARALLEL_FORM = Remedy(
+    name="parallel form",
+    cause="a recurrent network that can run all time steps at once runs them one by one",
+    fix="install the network's kernels, or use its form for all time steps at once",
+    condition="A module, function or range named mLSTM, sLSTM, xLSTM, Mamba, selective_scan, "
+    "minGRU or minLSTM calls one op 32 or more times, and no kernel of these networks ran. On a "
+    "GPU, the GPU must wait for launches. On a CPU, only mLSTM, xLSTM, minGRU and minLSTM count",
+    kinds=(*HOST, *WORK),
+    frameworks=TORCH,
+    decide=reference_form,
+    sources=(
+        "https://github.com/NX-AI/mlstm_kernels",
+        "https://github.com/NX-AI/xlstm/issues/61",
+        "https://github.com/huggingface/transformers/issues/40765",
+        "https://arxiv.org/abs/2410.01201",
+    ),
+    example=Example(
+        of="mLSTM time step by time step (64 time steps, 16 units, batch 4), PyTorch 2.13 on a CPU",
+        seen="mLSTMCell calls one op 256 times",
+        gain="38.5 → 0.4 ms per step with the parallel form",
     ),
 )

@@ -31,7 +31,7 @@ from lstmprof.diagnose.remedies.rows import (
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.threads import ASKS
 from lstmprof.implementations import LOOP
-from lstmprof.numbers import count, number_of, quantity
+from lstmprof.numbers import count, listed, number_of, quantity
 
 #: A category whose kernels are as many and as large whatever the batch.
 _NOT_OF_THE_BATCH = "optimizer"
@@ -42,7 +42,12 @@ INDUCTOR = re.compile(
 )
 #: Ops of torch whose result's size is asked of the device: no graph can be captured over them.
 SIZED_BY_DATA = re.compile(r"aten::(?:nonzero|masked_select|_?unique\w*)$")
-_ASKS = re.compile("|".join(f"^{name}$" for name in ASKS))
+#: Ops of PyTorch that read a value, and what each calls.
+_NESTED = (
+    ("aten::item", "aten::_local_scalar_dense"),
+    ("aten::is_nonzero", "aten::item"),
+)
+_GRAPH = "torch.compile(mode='reduce-overhead')"
 _COLLECTIVE = "collective"
 #: Ops of TensorFlow that XLA does not compile.
 _NOT_XLA = re.compile(r":(?:CTCLoss|CudnnRNN|BlockLSTM|LSTMBlockCell|GRUBlockCell)\w*$")
@@ -65,11 +70,26 @@ def cuda_graph(f: Finding) -> Match | None:
         first = f.largest[0]
         of_inductor = first.name and INDUCTOR.search(first.name) and f.kind == causes.PYTHON
         saves = first.slow_ns if of_inductor else None
-    if saves is None or not _can_be_captured(f.slow):
+    launches, reads = counted(f.slow, "launches"), _reads(f.slow)
+    few = launches < SERIES * (sum(reads.values()) + 1)
+    if saves is None or not _can_be_captured(f.slow) or (reads and (ours or few)):
         return None
-    seen = f"{count(counted(f.slow, 'launches'))} kernel launches{each(f.slow)}"
+    seen = f"{count(launches)} kernel launches{each(f.slow)}"
     fix = "replay the step as one CUDA graph (capture --cuda-graph)" if ours else ""
+    if reads:
+        names = listed(sorted(reads))
+        fix = f"read no value inside the step ({names}), then replay it as a CUDA graph: {_GRAPH}"
     return Match(seen, saves, fix)
+
+
+def _reads(profile: StepProfile) -> dict[str, float]:
+    """Return the ops that read values, and how often per step; an op inside another is left out."""
+    times = {
+        r["name"]: r["count"] / profile.steps for r in profile.rows("ops") if r["name"] in ASKS
+    }
+    for outer, inner in _NESTED:
+        times[inner] = times.get(inner, 0) - times.get(outer, 0)
+    return {name: number for name, number in times.items() if number > 0}
 
 
 def _can_be_captured(profile: StepProfile) -> bool:
@@ -79,7 +99,7 @@ def _can_be_captured(profile: StepProfile) -> bool:
         return False
     if workload.loss == "ctc" or workload.variable_length:
         return False
-    asks = times_called(profile, _ASKS) + times_called(profile, SIZED_BY_DATA)
+    asks = times_called(profile, SIZED_BY_DATA)
     shared = any(c.part == _COLLECTIVE for c in profile.contributors)
     row = implementations.ROWS.get(profile.implementation or "")
     return not asks and not shared and (row is None or "cuda-graph" not in row.refusals())
@@ -203,11 +223,10 @@ def fill_the_device(f: Finding) -> Match | None:
 CUDA_GRAPH = Remedy(
     name="CUDA graph",
     cause="the GPU waits for each kernel launch",
-    fix="replay the step as a CUDA graph, if its shapes are constant: "
-    "torch.compile(mode='reduce-overhead')",
+    fix=f"replay the step as a CUDA graph, if its shapes are constant: {_GRAPH}",
     condition="The GPU waits for launches (see above), or for Inductor's Python. The step replays "
-    "no graph, reads no value or size, traces nothing, runs no CTC loss and no communication, and "
-    "has constant shapes and lengths",
+    "no graph, reads no size, traces nothing, runs no CTC loss and no communication, and has "
+    "constant shapes and lengths. If it reads values, ten or more launches per read remain",
     kinds=HOST,
     frameworks=TORCH,
     saves="the usual gaps",

@@ -11,7 +11,7 @@ every call (aten/src/ATen/native/miopen/RNN_miopen.cpp).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ from lstmprof.breakdown.recurrent.cudnn_algorithm import (
     algorithm,
     gpu_of,
 )
-from lstmprof.diagnose.causes import COPY, DISPATCH, GEMM, LAUNCH, MEMORY
+from lstmprof.diagnose.causes import CAST, COPY, DISPATCH, GEMM, LAUNCH, MEMORY
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.remedies.rows import (
     HOST,
@@ -48,6 +48,7 @@ from lstmprof.diagnose.remedies.rows import (
 )
 from lstmprof.diagnose.seen import Fact
 from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.implementations import LAYER_OP
 from lstmprof.numbers import count, listed
 
 _DTYPES = {"fp32": FLOAT32, "tf32": FLOAT32, "amp-fp16": FLOAT16, "amp-bf16": BFLOAT16}
@@ -200,7 +201,7 @@ def layer_on_miopen(f: Finding) -> Match | None:
 
 def weights_apart(f: Finding) -> Match | None:
     """Match weights that are copied together inside the layer's op."""
-    copies = _copies(f)
+    copies = _of_weights(f, [h for h in f.slow.seen.weights if h.within != _FLATTENS])
     if not copies:
         return None
     fix = ""
@@ -212,9 +213,31 @@ def weights_apart(f: Finding) -> Match | None:
     return Match(seen, total(copies), fix)
 
 
-def _copies(f: Finding) -> list[Fact]:
-    """Return the copies of all weights in a layer's op; none if there are fewer per call."""
-    copies = [h for h in f.slow.seen.weights if h.within and h.within != _FLATTENS]
+def weights_cast(f: Finding) -> Match | None:
+    """Match weights that autocast casts on every call of a layer."""
+    casts = _of_weights(f, f.slow.seen.recast)
+    if not casts:
+        return None
+    return Match(f"{casts[0].within} casts {often_in_all(f.slow, casts)}", total(casts))
+
+
+def in_bfloat16_off_cudnn(f: Finding) -> Match | None:
+    """Match a layer in bfloat16 that no library runs as a whole on a GPU."""
+    rows = [
+        row
+        for row in f.slow.rows("layers")
+        if (row["form"], row["library"], row.get("dtype")) == (LAYER_OP, "ATen", "bfloat16")
+    ]
+    if f.slow.device is None or not rows:
+        return None
+    row = max(rows, key=lambda row: row["calls"] or 0)
+    steps = f"each of {count(row['time_steps'])} time steps of " if row["time_steps"] else ""
+    return Match(f"{steps}{row['op']} runs op by op")
+
+
+def _of_weights(f: Finding, facts: Sequence[Fact]) -> list[Fact]:
+    """Return those of ``facts`` in a layer's op; none if there are fewer per call than weights."""
+    copies = [fact for fact in facts if fact.within]
     calls = sum(
         r["count"] for r in f.slow.rows("ops") if r["name"] in {h.within for h in copies}
     ) / max(f.slow.steps, 1)
@@ -295,5 +318,42 @@ FLATTEN_ONCE = Remedy(
     example=Example(
         of="a simulated program: flatten_parameters() in every forward pass",
         seen="weights are copied 8 times per step",
+    ),
+)
+CAST_WEIGHTS_ONCE = Remedy(
+    name="cast the layer's weights once",
+    cause="autocast casts the weights of the layer on every call",
+    fix="keep the layer's weights in float16 (layer.half()), or run the layer outside autocast",
+    condition="Each call of a cuDNN or MIOpen layer runs four or more casts inside its op. "
+    "Autocast casts to float16 there, even if it casts to bfloat16 elsewhere",
+    kinds=(CAST, COPY, MEMORY, LAUNCH, DISPATCH),
+    frameworks=TORCH,
+    saves="the time of these casts",
+    decide=weights_cast,
+    sources=(
+        "https://github.com/pytorch/pytorch/issues/42385",
+        "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/cudnn/AutocastRNN.cpp",
+    ),
+    example=Example(
+        of="a simulated program: nn.LSTM under autocast on cuDNN",
+        seen="aten::_cudnn_rnn casts 8 times per step",
+    ),
+)
+BFLOAT16_ON_CUDNN = Remedy(
+    name="bfloat16 on cuDNN",
+    cause="the layer computes in bfloat16, for which this version has no layer op",
+    fix="compute the layer in float16 or float32, or upgrade cuDNN to 9.13 (NVIDIA GPUs)",
+    condition="A GPU runs a recurrent layer of PyTorch in bfloat16, and no op of cuDNN or MIOpen "
+    "was recorded in it",
+    kinds=(*HOST, *WORK, COPY),
+    frameworks=TORCH,
+    decide=in_bfloat16_off_cudnn,
+    sources=(
+        "https://github.com/pytorch/pytorch/pull/164411",
+        "https://github.com/pytorch/pytorch/issues/116925",
+    ),
+    example=Example(
+        of="a simulated program: nn.LSTM in bfloat16 without cuDNN",
+        seen="each of 10 time steps of aten::lstm runs op by op",
     ),
 )

@@ -15,6 +15,7 @@ from lstmprof.diagnose.remedies.rows import (
     Example,
     Match,
     Remedy,
+    each,
     from_facts,
     often,
 )
@@ -24,6 +25,14 @@ from lstmprof.numbers import count, cropped, listed, quantity
 
 #: What anomaly mode calls for each gradient.
 _CHECK = "aten::isnan"
+#: Variable → its values that make a program slower to debug it.
+_DEBUGGING = {
+    "CUDA_LAUNCH_BLOCKING": re.compile("1"),
+    "TORCH_SHOW_CPP_STACKTRACES": re.compile("1"),
+    "LD_PRELOAD": re.compile(r"lib(?:a|t|ub|m|l)san"),
+    "PYTHONDEVMODE": re.compile("."),
+    "PYTHONMALLOC": re.compile("debug"),
+}
 _NODE = re.compile(r"autograd::engine::evaluate_function: (?!torch::autograd::AccumulateGrad)")
 
 
@@ -83,6 +92,29 @@ def faster_settings(f: Finding) -> Match | None:
     return Match(fix=f"use the settings of {labels(f.fast, f.slow)[0]}: {values}")
 
 
+def debugging(f: Finding) -> Match | None:
+    """Match launches that wait for their kernels, and variables that debuggers set.
+
+    At best host and device work at the same time: the shorter of the two is saved.
+    """
+    profile = f.slow
+    variables = profile.info.settings.environment or {}
+    found = [
+        f"{name}={cropped(value)}"
+        for name, pattern in _DEBUGGING.items()
+        if (value := variables.get(name)) and pattern.search(value)
+    ]
+    launches = profile.seen.blocking_launches
+    if launches:
+        seen = f"{count(launches)} launches{each(profile)} return only after their kernel has ended"
+        saves_ns = min(profile.busy_ns, profile.length_ns - profile.busy_ns)
+        cause = "each launch waits for its kernel, as CUDA_LAUNCH_BLOCKING=1 makes it do"
+        return Match(seen, saves_ns, "unset CUDA_LAUNCH_BLOCKING, and run no debugger", cause)
+    if not found or (profile.device is None and found[0].startswith("CUDA")):
+        return None
+    return Match(f"{listed(found)} {'is' if len(found) == 1 else 'are'} set")
+
+
 def undetached(f: Finding) -> Match | None:
     """Match backward passes that go through all batches before."""
     grown = f.slow.seen.growing
@@ -128,6 +160,26 @@ NO_ANOMALY_MODE = Remedy(
         of="nn.LSTMCell in torch.autograd.set_detect_anomaly, PyTorch 2.13 on a CPU",
         seen="autograd checks for NaN 1,077 times per step (aten::isnan)",
         gain="80.3 → 17.7 ms per step",
+    ),
+)
+NO_DEBUGGING = Remedy(
+    name="no debugging settings",
+    cause="a setting for debugging is on",
+    fix="unset it for training",
+    condition="95 % or more of ten or more launches return after their kernel has ended; or "
+    "run.json has CUDA_LAUNCH_BLOCKING, TORCH_SHOW_CPP_STACKTRACES, PYTHONDEVMODE, "
+    "PYTHONMALLOC=debug, or LD_PRELOAD with a sanitizer",
+    kinds=(*HOST, *WORK, SYNC, COPY, causes.RUNTIME),
+    saves="the busy or the idle time of the GPU, whichever is shorter, if launches wait",
+    of_several=True,
+    decide=debugging,
+    sources=(
+        "https://docs.pytorch.org/docs/stable/torch_environment_variables.html",
+        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
+    ),
+    example=Example(
+        of="a simulated program: launches that wait for their kernels",
+        seen="22 launches per step return only after their kernel has ended",
     ),
 )
 FLUSH_DENORMALS = Remedy(

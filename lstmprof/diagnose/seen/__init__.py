@@ -36,6 +36,7 @@ from lstmprof.diagnose.seen.lane import Fact, Lane
 from lstmprof.diagnose.seen.loading import RUNTIMES
 from lstmprof.diagnose.seen.pace import Slow
 from lstmprof.diagnose.seen.products import Product
+from lstmprof.diagnose.seen.recurrent import Unrolled
 from lstmprof.diagnose.seen.waits import Gaps
 from lstmprof.diagnose.seen.work import DenseTable
 from lstmprof.events.annotate.steps import Window
@@ -58,19 +59,24 @@ class Seen:
     between them. ``later_allocs``: calls that allocate or free after the
     first step, or in the later half of an unmarked profile. ``moved``: work that moves elements, by
     op. ``weights``: copies inside a recurrent layer's op; ``flattens``: whether someone tried in
-    vain to lay these out once; ``relaid``: copies there into another layout. ``filled``: memory
+    vain to lay these out once; ``recast``: casts inside a recurrent layer's op;
+    ``relaid``: copies there into another layout. ``filled``: memory
     that was filled as it was allocated. ``shapes``: (op, its shapes) that differ from step to step.
     ``indexed``: backward passes of indexing, with their forward ops; ``selected``: the largest
     number of those of tensors of one shape in a step, None where there are some and shapes were not
     recorded;
     ``sliced``: those of slices in a loop. ``packed``: recurrent layers over packed sequences, time
     step by time step; ``one_by_one``: those called for one sequence after the other; both with
-    their backward passes. ``hooked``: ops of hooks on gradients; ``recomputed``: ops of a forward
+    their backward passes. ``unrolled``: cells that compiled code runs one by one.
+    ``read_in_compiled``: values that one call of compiled code reads, at most.
+    ``looped_module``: a module that runs time step by time step, although it need not.
+    ``hooked``: ops of hooks on gradients; ``recomputed``: ops of a forward
     pass in the backward one; ``scripted``: TorchScript's backward passes.
     ``growing``: nodes of the first and the last step's backward pass, if each step has as many
     more. ``slowing``: products
     that are slower at one place of every step. ``graph``: whether CUDA graphs were launched;
     ``captured``: launches per step that ran nothing, as a graph was captured.
+    ``blocking_launches``: launches per step, if each returns after its kernel has ended.
     ``paths``: those of loops and recurrent layers, and how often a step each runs.
     ``keras_frames``: whether Python functions of Keras's layers were recorded. ``half_products``:
     those of 16 bits an element on a device. ``peepholes``: products per step of a matrix with a
@@ -95,6 +101,7 @@ class Seen:
     moved: tuple[Fact, ...] = ()
     weights: tuple[Fact, ...] = ()
     flattens: bool = False
+    recast: tuple[Fact, ...] = ()
     relaid: tuple[Fact, ...] = ()
     filled: tuple[Fact, ...] = ()
     shapes: tuple[str, tuple[str, ...]] | None = None
@@ -103,6 +110,9 @@ class Seen:
     sliced: tuple[Fact, ...] = ()
     packed: tuple[Fact, ...] = ()
     one_by_one: tuple[Fact, ...] = ()
+    unrolled: Unrolled | None = None
+    read_in_compiled: int = 0
+    looped_module: tuple[str, int] | None = None
     hooked: tuple[Fact, ...] = ()
     recomputed: tuple[Fact, ...] = ()
     scripted: tuple[Fact, ...] = ()
@@ -110,6 +120,7 @@ class Seen:
     slowing: Slow | None = None
     graph: bool = False
     captured: float = 0.0
+    blocking_launches: float = 0.0
     half_products: tuple[Product, ...] = ()
     peepholes: float = 0.0
     asked_between: float = 0.0
@@ -146,6 +157,7 @@ def seen_in(
         moved=work.moved(lane),
         weights=recurrent.weights(lane),
         flattens=recurrent.flattens(lane),
+        recast=recurrent.recast(lane),
         relaid=recurrent.relaid(lane),
         filled=work.filled(lane),
         shapes=work.shapes(lane),
@@ -154,6 +166,9 @@ def seen_in(
         sliced=slices.sliced(lane),
         packed=recurrent.packed(lane),
         one_by_one=recurrent.one_by_one(lane),
+        unrolled=recurrent.unrolled(lane),
+        read_in_compiled=recurrent.read_in_compiled(lane),
+        looped_module=recurrence.looped_module(lane),
         hooked=autograd.hooked(lane),
         recomputed=autograd.recomputed(lane),
         scripted=autograd.scripted(lane),
@@ -161,6 +176,7 @@ def seen_in(
         slowing=pace.slowing(lane),
         graph=waits.graph(lane),
         captured=waits.captured(lane),
+        blocking_launches=waits.blocking_launches(lane),
         half_products=products.half_products(lane),
         peepholes=cells.peepholes(lane),
         asked_between=cells.asked_between(lane),

@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
+from lstmprof.breakdown.recurrent.network import GATES
+from lstmprof.breakdown.recurrent.profiles.torch_compiled import compiled_regions
 from lstmprof.diagnose.seen.lane import Fact, Lane
+from lstmprof.events.annotate.rules import kernel_rule
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Flags
 from lstmprof.events.launch_config import recorded_inputs
@@ -28,8 +33,65 @@ _READS_SEQUENCES = re.compile(
     r"aten::(?:lstm|gru|rnn_tanh|rnn_relu|(?:mkldnn_rnn_layer|_cudnn_rnn|miopen_rnn)(?:_backward)?)$"
 )
 _FLATTENING = re.compile(r"nn/modules/rnn\.py\(\d+\): flatten_parameters$")
+_MATMUL = re.compile(r"aten::(?:addmm|mm|linear)$")
 #: So many calls per step for one sequence each are a loop over the sequences of a batch.
 _LOOPED = 8
+
+
+@dataclass(frozen=True)
+class Unrolled:
+    """Cells of a recurrent layer that one call of compiled code runs one after the other.
+
+    ``cell`` is ``lstm`` or ``gru``; ``cells`` is how many, in the call that runs most of them.
+    """
+
+    cell: str
+    cells: int
+    dtype: str
+
+
+def unrolled(lane: Lane) -> Unrolled | None:
+    """Return the cells inside compiled code; None if there are too few.
+
+    A cell's state (batch, hidden) is multiplied with weights (hidden, gates · hidden). Other
+    matmuls are of all time steps at once, or of the backward pass.
+    """
+    events = lane.events
+    products = _ops(lane, _MATMUL)
+    region = compiled_regions(events)
+    shapes, texts = events.texts("shapes")
+    dtypes, types = events.texts("dtypes")
+    rows = np.flatnonzero(products & (region != NONE) & (shapes != NONE) & (dtypes != NONE))
+    if not len(rows):
+        return None
+    groups = Groups(region[rows], shapes[rows], dtypes[rows])
+    found = []
+    for first, size in zip(rows[groups.first].tolist(), groups.sizes().tolist(), strict=True):
+        cell = _cell_of(texts[shapes[first]]) if size >= _LOOPED else None
+        if cell is not None:
+            named = (str(one) for one in recorded_inputs(types[dtypes[first]]) if one)
+            found.append(Unrolled(cell, size, next(named, "")))
+    return max(found, key=lambda one: one.cells, default=None)
+
+
+def read_in_compiled(lane: Lane) -> int:
+    """Count the values that one call of compiled code reads, in the call that reads most."""
+    reads = lane.here & lane.events.is_one_of("name", "aten::_local_scalar_dense")
+    region = compiled_regions(lane.events)[reads]
+    region = region[region != NONE]
+    return int(np.unique(region, return_counts=True)[1].max(initial=0))
+
+
+def _cell_of(shapes: str) -> str | None:
+    """Return the cell whose state and weights these are; None if the shapes fit no cell."""
+    matrices = [s for s in recorded_inputs(shapes) if isinstance(s, list) and len(s) == 2]
+    cells = {gates: cell for cell, gates in GATES.items() if gates > 1}
+    fits = (
+        cells.get(outer // hidden)
+        for (_, hidden), (inner, outer) in pairwise(matrices)
+        if inner == hidden and hidden and outer % hidden == 0
+    )
+    return next(fits, None)
 
 
 def layers(lane: Lane) -> Flags:
@@ -80,6 +142,21 @@ def weights(lane: Lane) -> tuple[Fact, ...]:
     for_layout = lane.inside(_asks_for_layout(lane) & (roots != NONE)) != NONE
     rows = np.flatnonzero(lane.copies & (roots != NONE) & ~for_layout)
     return lane.by_name(rows, roots[rows], lane.busy)
+
+
+def recast(lane: Lane) -> tuple[Fact, ...]:
+    """Casts inside the op of a recurrent layer of cuDNN or MIOpen: autocast's, of its weights."""
+    roots = lane.inside(_ops(lane, _READS_WEIGHTS))
+    issuer = lane.events.rows_named("op_id")
+    by_op = lane.events.is_one_of("category", "cast")[issuer] & (issuer != NONE)
+    casts = lane.activity & (by_op | lane.events.where_name(_is_cast))
+    rows = np.flatnonzero(casts & (roots != NONE))
+    return lane.by_name(rows, roots[rows], lane.busy)
+
+
+def _is_cast(kernel: str) -> bool:
+    rule = kernel_rule(kernel)
+    return rule is not None and rule.category == "cast"
 
 
 def relaid(lane: Lane) -> tuple[Fact, ...]:

@@ -16,6 +16,8 @@ from lstmprof.events.threads import STATES, state_codes, thread_ids
 
 #: A gap so many times the median one is none of the usual ones.
 UNUSUAL = 10
+#: Fewer launches, or a smaller share of them, are no setting of the program. Chosen by hand.
+_LEAST_LAUNCHES, _NEARLY_ALL = 10, 0.95
 _EVENT_WAIT = re.compile(r"StreamWait(?:Event|Value)")
 _BEGIN_CAPTURE, _END_CAPTURE = (re.compile(f"Stream{which}Capture") for which in ("Begin", "End"))
 _HOST_FUNCTION = re.compile(r"LaunchHostFunc|StreamAddCallback")
@@ -57,6 +59,21 @@ def gaps(lane: Lane) -> Gaps | None:
         usual_ns=round(int(gap[gap <= UNUSUAL * middle].sum()) / lane.steps),
         all_ns=round(int(gap.sum()) / lane.steps),
     )
+
+
+def blocking_launches(lane: Lane) -> float:
+    """Count the launches per step, if each returns only after its kernel has ended; else 0.
+
+    A kernel that begins before its launch has another clock than the host, which says nothing.
+    """
+    events = lane.events
+    kernels = np.flatnonzero(lane.activity & events.is_kind("kernel"))
+    launch = events.rows_named("launch_id")[kernels]
+    kernels, launch = kernels[launch != NONE], launch[launch != NONE]
+    in_order = events.start_ns[kernels] >= events.start_ns[launch]
+    waited = in_order & (events.end_ns[kernels] <= events.end_ns[launch])
+    few = len(kernels) < _LEAST_LAUNCHES or waited.sum() < _NEARLY_ALL * len(kernels)
+    return 0.0 if few else len(kernels) / lane.steps
 
 
 def asked(lane: Lane) -> tuple[Fact, ...]:

@@ -25,7 +25,6 @@ import pyarrow.compute as pc
 from lstmprof import numbers
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.attribution import Stretches, attributed
-from lstmprof.breakdown.doubts import Warning
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.lacks.rules import CLOCKS, GPU_UNSEEN, NO_GPU, TPU_UNREAD
 from lstmprof.breakdown.mean_step import (
@@ -36,9 +35,10 @@ from lstmprof.breakdown.mean_step import (
     waits_for_host_ns,
 )
 from lstmprof.breakdown.now_and_then import Rare
-from lstmprof.breakdown.spans import Span
+from lstmprof.breakdown.slot_times import Span
 from lstmprof.breakdown.tables import tables_of
 from lstmprof.breakdown.tables.ranks import in_common
+from lstmprof.breakdown.timings import Warning
 from lstmprof.diagnose.meanwhile import Meanwhile, meanwhile_of, waits_of
 from lstmprof.diagnose.ranks import (
     FOUND,

@@ -47,17 +47,13 @@ def linked(events: EventTable) -> EventTable:
     events = events.with_columns({"op_id": _ids(events, op)})
     del op
     phase = phases(events, parent, launch)
-    named = pa.DictionaryArray.from_arrays(_nullable(phase), pa.array(PHASES))
+    named = pa.DictionaryArray.from_arrays(pa.array(phase, mask=phase == NONE), pa.array(PHASES))
     return events.with_columns({"phase": named})
 
 
 def small(rows: Ints) -> Codes:
     """``rows`` in half the memory, where they are few enough: profiles have millions."""
     return rows.astype(np.int32) if len(rows) < 2**31 else rows
-
-
-def _nullable(rows: Codes) -> pa.Array:
-    return pa.array(rows, mask=rows == NONE)
 
 
 def _ids(events: EventTable, rows: Ints) -> pa.Array:

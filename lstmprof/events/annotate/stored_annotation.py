@@ -21,7 +21,7 @@ from lstmprof.events.annotate.categories import categorised
 from lstmprof.events.annotate.links import forwards, launches, linked, ops_by_external_id
 from lstmprof.events.annotate.steps import windows, with_steps
 from lstmprof.events.groups import numbered
-from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.intervals import Ints
 from lstmprof.events.narrow import LINKS
 from lstmprof.events.schema import ACTIVITY_KINDS, KINDS
 from lstmprof.events.stored import StoredEvents, read_columns
@@ -296,7 +296,10 @@ def _pieces(events: StoredEvents, joined: _Joined) -> Iterator[_Piece]:
         table = _numbered_anew(events, coded)
         yield _Piece(number, table, rows)
         if number + 1 < len(events.batches):
-            runs = _runs_at(table, events.batches[number + 1].start_ns)
+            runs = np.asarray(
+                (thread_ids(table) >= 0) & (table.end_ns >= events.batches[number + 1].start_ns),
+                dtype=np.bool_,
+            )
             running = coded.filter(pa.array(runs))
 
 
@@ -304,10 +307,6 @@ def _numbered_anew(events: StoredEvents, coded: pa.Table) -> EventTable:
     place = coded.column_names.index("event_id")
     local = coded.set_column(place, "event_id", pa.array(np.arange(len(coded))))
     return events.table(local, own_texts=True)
-
-
-def _runs_at(events: EventTable, at_ns: int) -> Flags:
-    return np.asarray((thread_ids(events) >= 0) & (events.end_ns >= at_ns), dtype=np.bool_)
 
 
 class _Derived:

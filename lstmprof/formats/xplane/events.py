@@ -119,7 +119,9 @@ class _Operands:
         if products:
             return self._listed(*products[0])
         tanhs = self._found(instruction, computation, _DEEPEST, products=False)
-        narrowest = min(tanhs, key=lambda placed: _elements(placed[0].shape), default=None)
+        narrowest = min(
+            tanhs, key=lambda placed: math.prod(placed[0].shape.dimensions), default=None
+        )
         return self._listed(*narrowest) if narrowest else None
 
     def _listed(self, instruction: Any, computation: Any) -> str | None:
@@ -151,10 +153,6 @@ class _Operands:
 def _is_product(instruction: Any) -> bool:
     library = _LIBRARY_CALL.search(instruction.custom_call_target)
     return instruction.opcode == b"dot" or bool(library)
-
-
-def _elements(shape: Any) -> int:
-    return math.prod(shape.dimensions)
 
 
 def _shape(shape: Any) -> str:

@@ -99,18 +99,18 @@ def parameters(module: Network) -> Dict[str, Any]:
 def load(module: Network, weights: Mapping[str, Any]) -> None:
     """Set the shared weights."""
     for variable, name in _shared_names(module):
-        own.assign(variable, _native(weights[name], name, module.workload.cell))
+        own.assign(variable, native(weights[name], name, module.workload.cell))
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
     """``arrays``, one a parameter by its own path, in the shared names and layout."""
     return {
-        name: _shared(np.asarray(arrays[own.own_name(variable)]), name, module.workload.cell)
+        name: from_native(np.asarray(arrays[own.own_name(variable)]), name, module.workload.cell)
         for variable, name in _shared_names(module)
     }
 
 
-def _native(weight: Any, name: str, cell: str) -> Any:
+def native(weight: Any, name: str, cell: str) -> Any:
     """The shared weight ``name`` as Keras holds it."""
     if name == "embedding":
         return weight
@@ -118,11 +118,11 @@ def _native(weight: Any, name: str, cell: str) -> Any:
         weight = reordered(weight, GATES[cell])
     if name.startswith("bias") and cell == "gru":
         return np.stack([weight, np.zeros_like(weight)])
-    return weight.T
+    return np.ascontiguousarray(weight.T)
 
 
-def _shared(array: Any, name: str, cell: str) -> Any:
-    """The way back."""
+def from_native(array: Any, name: str, cell: str) -> Any:
+    """The parameter of Keras's as the shared weight ``name``."""
     if name == "embedding":
         return array
     if name.startswith("bias") and cell == "gru":

@@ -23,8 +23,9 @@ from typing import Any, Dict, Iterator, Mapping, Tuple
 import keras
 import numpy as np
 
+from lstmprof.implementations.keras import from_native, native
 from lstmprof.implementations.theano import KERNELS, last, mask_of
-from lstmprof.workloads import Workload, reordered
+from lstmprof.workloads import Workload
 
 __all__ = ["KERNELS", "TIME_MAJOR", "Network", "apply", "build", "canonical", "load", "parameters"]
 
@@ -35,8 +36,6 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "gru": {"recurrent_activation": "sigmoid", "reset_after": True},
     "rnn": {},
 }
-#: Keras's own gates by their place in the shared order; its own inverse
-GATES = {"lstm": (0, 1, 2, 3), "gru": (1, 0, 2), "rnn": (0,)}
 
 
 class Network:
@@ -117,32 +116,12 @@ def parameters(module: Network) -> Dict[str, Any]:
 def load(module: Network, weights: Mapping[str, Any]) -> None:
     """Set the shared weights."""
     for shared, _, variable in _own_names(module):
-        variable.set_value(_native(weights[shared], shared, module.cell))
+        variable.set_value(native(weights[shared], shared, module.cell))
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
     """``arrays``, one a parameter by its own name, in the shared names and layout."""
     return {
-        shared: _shared(np.asarray(arrays[own]), shared, module.cell)
+        shared: from_native(np.asarray(arrays[own]), shared, module.cell)
         for shared, own, _ in _own_names(module)
     }
-
-
-def _native(weight: Any, name: str, cell: str) -> Any:
-    """The shared weight ``name`` as Keras holds it."""
-    if name == "embedding":
-        return weight
-    if name != "head":
-        weight = reordered(weight, GATES[cell])
-    if name.startswith("bias") and cell == "gru":
-        return np.stack([weight, np.zeros_like(weight)])
-    return np.ascontiguousarray(weight.T)
-
-
-def _shared(array: Any, name: str, cell: str) -> Any:
-    """The way back."""
-    if name == "embedding":
-        return array
-    if name.startswith("bias") and cell == "gru":
-        array = array[0]
-    return array.T if name == "head" else reordered(array.T, GATES[cell])

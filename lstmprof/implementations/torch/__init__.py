@@ -9,9 +9,9 @@ forward one first, are the next layer's input. The head has no bias. Of a sequen
 h_t and c_t are 0: a mask multiplies them, as a framework without packed sequences has to.
 
 Torch keeps the layout of ``workloads``: gates i f g o, ``weight_ih`` (4·hidden, inputs),
-``weight_hh`` (4·hidden, hidden); only the names differ. ``names`` maps a parameter's own name to
-the shared one, or to None where the framework has a second bias, which holds zeros and whose
-gradient equals the first one's.
+``weight_hh`` (4·hidden, hidden); only the names differ. ``shared_names`` maps a parameter's own
+name to the shared one, or to None where the framework has a second bias, which holds zeros and
+whose gradient equals the first one's.
 """
 
 from __future__ import annotations
@@ -80,6 +80,15 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
             outputs.append(state[0])
         return outputs[::-1] if slot.endswith("_reverse") else outputs
 
+    def shared_names(self) -> Names:
+        """Own name -> shared name: ``weight_ih_l0`` for ``cells.l0.weight_ih``."""
+        names: Dict[str, Optional[str]] = {}
+        for name, _ in self.cells.named_parameters():
+            slot, kind = name.split(".")
+            shared = kind.replace("bias_ih", "bias") + "_" + slot
+            names["cells." + name] = None if kind == "bias_hh" else shared
+        return names
+
 
 def _masks(steps: List[torch.Tensor], lengths: torch.Tensor) -> List[torch.Tensor]:
     """For every time step (batch, 1): 1 where a sequence has not ended, else 0."""
@@ -87,17 +96,6 @@ def _masks(steps: List[torch.Tensor], lengths: torch.Tensor) -> List[torch.Tenso
     times = torch.arange(len(steps), device=device)[:, None, None]
     alive = times < lengths.to(device)[None, :, None]
     return list(alive.to(steps[0].dtype).unbind(0))
-
-
-def shared_names(module: Layers) -> Dict[str, Any]:
-    """Own name -> shared name: ``cells.l0.weight_ih`` is ``weight_ih_l0``; ``bias_hh`` has none."""
-    names: Dict[str, Any] = end_names(module)
-    for name, _ in module.cells.named_parameters():
-        slot, kind = name.split(".")
-        names["cells." + name] = (
-            None if kind == "bias_hh" else kind.replace("bias_ih", "bias") + "_" + slot
-        )
-    return names
 
 
 def parameters(module: torch.nn.Module) -> Dict[str, Any]:
@@ -132,14 +130,14 @@ def last(outputs: torch.Tensor, lengths: Optional[torch.Tensor]) -> torch.Tensor
     return outputs[lengths.to(outputs.device) - 1, torch.arange(outputs.shape[1])]
 
 
-def end_names(module: torch.nn.Module) -> Dict[str, Optional[str]]:
-    """Own name -> shared name of ``embedding`` and ``head``, where the module has them."""
-    names = {"embedding.weight": "embedding", "head.weight": "head"}
-    return {name: names[name] for name, _ in module.named_parameters() if name in names}
+def _names(module: torch.nn.Module) -> Names:
+    """Own name -> shared name of every parameter: of the layers, ``embedding`` and ``head``."""
+    return {"embedding.weight": "embedding", "head.weight": "head", **module.shared_names()}
 
 
-def load(module: torch.nn.Module, weights: Mapping[str, Any], names: Names) -> None:
-    """Set every parameter to the shared weight that ``names`` gives it, or to zero."""
+def load(module: torch.nn.Module, weights: Mapping[str, Any]) -> None:
+    """Set the shared weights, and a parameter without a shared name to zero."""
+    names = _names(module)
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             shared = names[name]
@@ -149,6 +147,7 @@ def load(module: torch.nn.Module, weights: Mapping[str, Any], names: Names) -> N
                 parameter.copy_(torch.from_numpy(weights[shared]))
 
 
-def canonical(arrays: Mapping[str, Any], names: Names) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, under the shared names."""
-    return {shared: arrays[name] for name, shared in names.items() if shared is not None}
+def canonical(module: torch.nn.Module, arrays: Mapping[str, Any]) -> Dict[str, Any]:
+    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    shared = {_names(module)[name]: array for name, array in arrays.items()}
+    return {name: array for name, array in shared.items() if name is not None}

@@ -14,13 +14,13 @@ Source: the hand-written PyTorch cell of the ASR study (arXiv:1806.01818); F. Ge
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Tuple
+from typing import Tuple
 
 import torch
 import torch.nn.functional as F
 
 from lstmprof.implementations import torch as layers
-from lstmprof.implementations.torch import parameters
+from lstmprof.implementations.torch import canonical, load, parameters
 from lstmprof.workloads import Workload
 
 __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
@@ -52,13 +52,3 @@ class Cell(torch.nn.Module):  # type: ignore[misc]
 def build(workload: Workload) -> layers.Layers:
     """The network of ``workload``, weights not yet set."""
     return layers.Layers(workload, Cell)
-
-
-def load(module: layers.Layers, weights: Mapping[str, Any]) -> None:
-    """Set the shared weights."""
-    layers.load(module, weights, layers.shared_names(module))
-
-
-def canonical(module: layers.Layers, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
-    return layers.canonical(arrays, layers.shared_names(module))

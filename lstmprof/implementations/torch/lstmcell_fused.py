@@ -14,12 +14,10 @@ has it. Source: the documentation of torch.nn.LSTMCell; the ASR study (arXiv:180
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping
-
 import torch
 
 from lstmprof.implementations import torch as layers
-from lstmprof.implementations.torch import parameters
+from lstmprof.implementations.torch import canonical, load, parameters
 from lstmprof.workloads import Workload
 
 __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
@@ -34,13 +32,3 @@ KERNELS = (
 def build(workload: Workload) -> layers.Layers:
     """The network of ``workload``, weights not yet set."""
     return layers.Layers(workload, torch.nn.LSTMCell)
-
-
-def load(module: layers.Layers, weights: Mapping[str, Any]) -> None:
-    """Set the shared weights."""
-    layers.load(module, weights, layers.shared_names(module))
-
-
-def canonical(module: layers.Layers, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
-    return layers.canonical(arrays, layers.shared_names(module))

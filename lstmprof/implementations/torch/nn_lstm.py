@@ -22,13 +22,13 @@ Source: the documentation of torch.nn.LSTM, GRU and RNN; the ASR study (arXiv:18
 from __future__ import annotations
 
 import inspect
-from typing import Any, Dict, Mapping, Optional
+from typing import Optional
 
 import torch
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from lstmprof.implementations import torch as layers
-from lstmprof.implementations.torch import parameters
+from lstmprof.implementations.torch import canonical, load, parameters
 from lstmprof.workloads import Workload
 
 __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
@@ -84,24 +84,14 @@ class Network(torch.nn.Module):  # type: ignore[misc]
         outputs, _ = pad_packed_sequence(self.lstm(packed)[0], total_length=len(inputs))
         return outputs[:, longest_first.sort()[1]]
 
-
-def _shared_names(module: Network) -> Dict[str, Any]:
-    names: Dict[str, Any] = layers.end_names(module)
-    for key, _ in module.lstm.named_parameters():
-        names["lstm." + key] = None if key.startswith("bias_hh") else key.replace("bias_ih", "bias")
-    return names
+    def shared_names(self) -> layers.Names:
+        """Own name -> shared name of the layers' parameters; ``bias_hh`` has none."""
+        return {
+            "lstm." + key: None if key.startswith("bias_hh") else key.replace("bias_ih", "bias")
+            for key, _ in self.lstm.named_parameters()
+        }
 
 
 def build(workload: Workload) -> Network:
     """The network of ``workload``, weights not yet set."""
     return Network(workload)
-
-
-def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Set the shared weights."""
-    layers.load(module, weights, _shared_names(module))
-
-
-def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
-    return layers.canonical(arrays, _shared_names(module))

@@ -16,13 +16,13 @@ Source: the cell of ``torch_lstmcell_basic``; PyTorch's benchmarks/fastrnns/cust
 from __future__ import annotations
 
 import warnings
-from typing import Any, List, Mapping, Optional
+from typing import Any, List, Optional
 
 import torch
 import torch.nn.functional as F
 
 from lstmprof.implementations import torch as layers
-from lstmprof.implementations.torch import parameters
+from lstmprof.implementations.torch import canonical, load, parameters
 from lstmprof.workloads import Workload
 
 __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
@@ -75,13 +75,3 @@ def _scripted(inputs: int, hidden: int) -> Any:
     with warnings.catch_warnings():  # deprecated: DeprecationWarning in 2.13, FutureWarning in 2.14
         warnings.simplefilter("ignore")
         return torch.jit.script(Loop(inputs, hidden))
-
-
-def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Set the shared weights."""
-    layers.load(module, weights, layers.shared_names(module))
-
-
-def canonical(module: Network, arrays: Mapping[str, Any]) -> Any:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
-    return layers.canonical(arrays, layers.shared_names(module))

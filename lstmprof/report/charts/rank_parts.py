@@ -32,10 +32,6 @@ def figures(report: Report) -> list[Figure]:
     ]
 
 
-def _family(row: Row) -> str:
-    return family_of(part_of(row["state"], row["part"])).name
-
-
 def sentence(rows: Rows, diagnosed: str = "") -> str:
     """Say how long who is ``diagnosed`` works and communicates, then who does so longest.
 
@@ -69,7 +65,7 @@ def bars(rows: Rows) -> list[Row]:
     spent: Counter[tuple[str, str]] = Counter()
     whole: Counter[str] = Counter()
     for row in rows:
-        spent[row["lane"], _family(row)] += row["ns"]
+        spent[row["lane"], family_of(part_of(row["state"], row["part"])).name] += row["ns"]
         whole[row["lane"]] += row["ns"]
     return [
         {"label": lane, "family": family, "order": order_of(family), "ms": ns / 1e6}

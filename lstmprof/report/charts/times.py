@@ -54,7 +54,15 @@ def chart(rows: Rows) -> drawing.Drawn:
     """Draw bars with their intervals, labelled with the time and its ratio to the baseline."""
     largest = max(row["high_ns"] or row["step_ns"] for row in rows) / 1e6
     x = alt.X("ms:Q", title="ms per step", scale=alt.Scale(domain=[0, 1.02 * largest], nice=False))
-    values = [{**{name: row[name] for name in COLUMNS}, "said": _said(row)} for row in rows]
+    values = [
+        {
+            **{name: row[name] for name in COLUMNS},
+            "said": " · ".join(
+                text for text in (f"{milliseconds(row['step_ns'])} ms", row["times"]) if text
+            ),
+        }
+        for row in rows
+    ]
     base = (
         alt.Chart(drawing.inline(values))
         .transform_calculate(
@@ -82,8 +90,3 @@ def chart(rows: Rows) -> drawing.Drawn:
         height=drawing.height(len(rows)),
         padding={"left": 5, "top": 5, "right": _MARGIN, "bottom": 5},
     )
-
-
-def _said(row: Row) -> str:
-    """Return ``44.8 ms · 2.01×``; for the baseline, the time alone."""
-    return " · ".join(text for text in (f"{milliseconds(row['step_ns'])} ms", row["times"]) if text)

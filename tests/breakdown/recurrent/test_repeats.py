@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lstmprof.breakdown.recurrent.profiles.repeats import repeats
+from lstmprof.breakdown.recurrent.profiles.recorded import repeats
 from lstmprof.events.intervals import Ints
 
 

@@ -8,7 +8,7 @@ from events.rows import row, table
 
 from lstmprof.breakdown.ledger import ledger
 from lstmprof.breakdown.mean_step import mean_steps
-from lstmprof.breakdown.spans import Span
+from lstmprof.breakdown.slot_times import Span
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.breakdown.timings import slowdowns, timings
 from lstmprof.events.annotate import annotated

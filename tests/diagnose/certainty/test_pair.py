@@ -10,7 +10,7 @@ import pytest
 from diagnose.made import contributor, profile, span, table
 
 from lstmprof.breakdown.now_and_then import Rare
-from lstmprof.breakdown.spans import BETWEEN_PROCESSES, Span
+from lstmprof.breakdown.slot_times import BETWEEN_PROCESSES, Span
 from lstmprof.diagnose.certainty.pair import (
     layer_in_words,
     ratio_of,

@@ -11,7 +11,7 @@ import pytest
 from commands.written_runs import step, write_run
 
 from lstmprof.breakdown import Breakdown, break_down
-from lstmprof.breakdown.spans import Span
+from lstmprof.breakdown.slot_times import Span
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.diagnose.recommend import LeftOut, Recommendation, ranked, sweep
 from lstmprof.diagnose.recommend.request import request_of

@@ -1,8 +1,8 @@
 """Steps of JAX as its users write them, each profiled into a folder: one argument, where to.
 
 ``no-jit`` calls operator by operator, ``no-jit-scan`` has a scan outside of any jit, ``anew`` makes
-a jit in every step, ``first`` profiles the step that compiles, ``jit`` is right; ``unmarked-*``
-have no step markers.
+a jit in every step, ``first`` profiles the step that compiles, ``gates-apart`` has a weight for
+each gate, ``jit`` is right; ``unmarked-*`` have no step markers.
 """
 
 import os
@@ -45,9 +45,23 @@ def scanned(weights):
     return jnp.mean(state[0] ** 2)
 
 
+def apart(weights):
+    """The loss of a scan that multiplies input and state with each gate's own weights."""
+
+    def step(state, now):
+        hidden, memory = state
+        i, f, g, o = (now @ w[:FEATURES] + hidden @ w[FEATURES:] for w in weights)
+        memory = jax.nn.sigmoid(f) * memory + jax.nn.sigmoid(i) * jnp.tanh(g)
+        hidden = jax.nn.sigmoid(o) * jnp.tanh(memory)
+        return (hidden, memory), hidden
+
+    state, _ = jax.lax.scan(step, STATE, INPUTS)
+    return jnp.mean(state[0] ** 2)
+
+
 def train(loss, weights):
     """One step of gradient descent."""
-    return weights - 0.1 * jax.grad(loss)(weights)
+    return jax.tree.map(lambda w, gradient: w - 0.1 * gradient, weights, jax.grad(loss)(weights))
 
 
 def small(weights):
@@ -63,30 +77,30 @@ PROGRAMS = {
     "no-jit-scan": lambda weights: train(scanned, weights),
     "anew": lambda weights: jax.jit(lambda w: train(small, w))(weights),
     "first": FIRST,
+    "gates-apart": jax.jit(lambda weights: train(apart, weights)),
 }
 
 
-def profile(step, folder, marked):
+def profile(step, weights, folder, marked):
     """Profile steps of this program."""
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0
     jax.profiler.start_trace(folder, profiler_options=options)
-    weights = WEIGHTS
     for number in range(PROFILED):
         if marked:
             with jax.profiler.StepTraceAnnotation("train", step_num=number):
-                weights = step(weights).block_until_ready()
+                weights = jax.block_until_ready(step(weights))
         else:
-            weights = step(weights).block_until_ready()
+            weights = jax.block_until_ready(step(weights))
     jax.profiler.stop_trace()
 
 
 if __name__ == "__main__":
     FOLDER = Path(sys.argv[1])
     for name, step in PROGRAMS.items():
-        weights = WEIGHTS
+        weights = jnp.split(WEIGHTS, 4, axis=1) if name == "gates-apart" else WEIGHTS
         for _ in range(0 if name == "first" else WARM):
-            weights = step(weights).block_until_ready()
-        profile(step, str(FOLDER / name), marked=True)
+            weights = jax.block_until_ready(step(weights))
+        profile(step, weights, str(FOLDER / name), marked=True)
         if name in ("jit", "no-jit", "no-jit-scan"):
-            profile(step, str(FOLDER / ("unmarked-" + name)), marked=False)
+            profile(step, weights, str(FOLDER / ("unmarked-" + name)), marked=False)

@@ -7,23 +7,101 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lstmprof.breakdown.recurrent.call import Call
-from lstmprof.breakdown.recurrent.profiles.kernels import kernel_calls
+from lstmprof.breakdown.recurrent.network import Network
 from lstmprof.breakdown.recurrent.profiles.onnx import onnx_calls
 from lstmprof.breakdown.recurrent.profiles.pytensor import pytensor_calls
 from lstmprof.breakdown.recurrent.profiles.tensorflow import tensorflow_calls
-from lstmprof.breakdown.recurrent.profiles.torch_exported import exported_calls
+from lstmprof.breakdown.recurrent.profiles.torch_compiled import exported_calls
 from lstmprof.breakdown.recurrent.profiles.torch_layers import layer_calls
 from lstmprof.breakdown.recurrent.profiles.torch_loops import loop_calls
 from lstmprof.breakdown.recurrent.profiles.xla import xla_calls
+from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Ints
-from lstmprof.events.table import KEPT_ROWS, UNKNOWN, EventTable
+from lstmprof.events.table import KEPT_ROWS, NONE, UNKNOWN, EventTable
+from lstmprof.implementations import CELL_OP, LAYER_OP
 
-#: How recurrent layers are told in a profile, each by events that no other takes.
+
+@dataclass(frozen=True)
+class _Family:
+    """Recurrent kernels of one library, by how their names begin; ``a_cell``: one is one cell.
+
+    Nsight Systems, nvprof and GPU-only traces have kernels alone. Their names show the cell and the
+    pass (``_fp``, ``_bp``), but not where a call begins, nor the network.
+    """
+
+    form: str
+    framework: str
+    library: str | None
+    pattern: re.Pattern[str]
+    a_cell: bool = False
+
+
+_FAMILIES = (
+    _Family(
+        LAYER_OP,
+        "cudnn",
+        "cuDNN",
+        re.compile(
+            r"\b(?:(?:LSTM|GRU|RNN)_elementWise|elemWiseRNNcell|RNN_(?:block)?[pP]ersist)\w*"
+        ),
+    ),
+    _Family(
+        CELL_OP,
+        "torch",
+        None,
+        re.compile(r"\b(?:lstm|gru)_cell_(?:forward|backward)"),
+        a_cell=True,
+    ),
+)
+_CELL = re.compile(r"(?i)lstm|gru")
+_BACKWARD = re.compile(r"(?i)_bp|backward")
+
+
+def kernel_calls(events: EventTable) -> Iterator[Call]:
+    """A call of each step's recurrent kernels that no op of the profile issued."""
+    kernels = events.is_kind("kernel") & (events.rows_named("op_id") == NONE)
+    for family in _FAMILIES:
+        named = events.where_name(family.pattern.search)
+        rows = np.flatnonzero(kernels & named)
+        keys = (events.ints(name, UNKNOWN)[rows] for name in ("rank", "device", "step"))
+        for members in Groups(*keys).members() if len(rows) else ():
+            yield from _call(events, family, rows[members])
+
+
+def _call(events: EventTable, family: _Family, rows: Ints) -> Iterator[Call]:
+    """Those of one step on one device; none without a forward pass."""
+    codes, texts = events.texts("name")
+    names = [texts[code] for code in codes[rows].tolist()]
+    back = np.array([bool(_BACKWARD.search(name)) for name in names])
+    if back.all():
+        return
+    first = names[int(np.flatnonzero(~back)[0])]
+    cells = {cell[0].lower() for name in names if (cell := _CELL.search(name))}
+    short = family.pattern.search(first)
+    rank, step = (events.ints(name, UNKNOWN)[rows[0]] for name in ("rank", "step"))
+    yield Call(
+        form=family.form,
+        framework=family.framework,
+        op=short[0] if short else first,
+        library=family.library,
+        network=Network(
+            cell=cells.pop() if len(cells) == 1 else None,
+            cells=int((~back).sum()) if family.a_cell else None,
+        ),
+        rank=None if rank == UNKNOWN else int(rank),
+        step=None if step == UNKNOWN else int(step),
+        rows=tuple(rows[~back].tolist()),
+        backward=tuple(rows[back].tolist()),
+        counted=False,
+    )
+
+
+#: What finds recurrent layers in a profile, each by events that no other finds them by.
 RECOGNISERS: tuple[Callable[[EventTable], Iterator[Call]], ...] = (
     layer_calls,
     loop_calls,

@@ -20,8 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lstmprof.breakdown.recurrent.call import Call
-from lstmprof.breakdown.recurrent.loop import Loop, calls_of
+from lstmprof.breakdown.recurrent.call import Call, Loop, calls_of
 from lstmprof.breakdown.recurrent.network import Network, Shape, dtype_named
 from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, shape_at
 from lstmprof.events.groups import Groups

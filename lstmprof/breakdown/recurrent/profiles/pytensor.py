@@ -16,12 +16,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lstmprof.breakdown.recurrent.call import Call
+from lstmprof.breakdown.recurrent.call import Call, Loop, calls_of
 from lstmprof.breakdown.recurrent.cells import unit_of_products
-from lstmprof.breakdown.recurrent.loop import Loop, calls_of
 from lstmprof.breakdown.recurrent.network import Network, Shape, dtype_named
-from lstmprof.breakdown.recurrent.profiles.recorded import Inputs
-from lstmprof.breakdown.recurrent.profiles.repeats import Repeat, repeats
+from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, Repeat, repeats
 from lstmprof.events.annotate.rules.graphs import GRADIENT, scan_label
 from lstmprof.events.groups import Groups, inherited
 from lstmprof.events.intervals import Ints

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lstmprof.breakdown.host import computing
-from lstmprof.breakdown.recurrent.call import Call
+from lstmprof.breakdown.recurrent.call import Call, Loop, calls_of, in_words
 from lstmprof.breakdown.recurrent.cells import (
     CELL,
     PRODUCT,
@@ -35,7 +35,6 @@ from lstmprof.breakdown.recurrent.cells import (
     layer_named,
     unit_of,
 )
-from lstmprof.breakdown.recurrent.loop import Loop, calls_of, in_words
 from lstmprof.breakdown.recurrent.network import Network, by_length, dtype_named
 from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, shape_at
 from lstmprof.breakdown.recurrent.profiles.torch_compiled import gated_units

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lstmprof.breakdown.recurrent.call import Call
+from lstmprof.breakdown.recurrent.call import Call, Loop, calls_of, in_words
 from lstmprof.breakdown.recurrent.cells import (
     BOUNDARY,
     CELL,
@@ -34,10 +34,8 @@ from lstmprof.breakdown.recurrent.cells import (
     may_be_cell,
     unit_of,
 )
-from lstmprof.breakdown.recurrent.loop import Loop, calls_of, in_words
 from lstmprof.breakdown.recurrent.network import GATES, Network, Shape, dtype_named
-from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, shape_at
-from lstmprof.breakdown.recurrent.profiles.repeats import Repeat, repeats
+from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, Repeat, repeats, shape_at
 from lstmprof.breakdown.recurrent.profiles.torch_compiled import (
     compiled_regions,
     gated_units,
@@ -83,7 +81,7 @@ class _Tokens:
 
 def loop_calls(events: EventTable) -> Iterator[Call]:
     """A call of each loop of cells that PyTorch ran op by op."""
-    sorts = _sorts(events)
+    sorts = np.where(events.is_kind("op"), events.mapped("name", _sort, NONE), NONE)
     rows = _outermost(events, sorts)
     reader = _Reader(events, Inputs(events), sorts)
     if not np.isin(sorts[rows], (CELL, SIGMOID)).any() and not reader.gates(
@@ -104,11 +102,6 @@ def loop_calls(events: EventTable) -> Iterator[Call]:
             reader,
             _Tokens(tokens, sorts[tokens], codes, of_thread, places, regions[tokens]),
         )
-
-
-def _sorts(events: EventTable) -> Ints:
-    """What each event is to a loop: one of the sorts above, ``NONE`` for nothing."""
-    return np.where(events.is_kind("op"), events.mapped("name", _sort, NONE), NONE)
 
 
 def _sort(name: str) -> int:

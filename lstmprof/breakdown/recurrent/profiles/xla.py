@@ -18,12 +18,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lstmprof.breakdown.recurrent.call import Call
+from lstmprof.breakdown.recurrent.call import Call, Loop, calls_of
 from lstmprof.breakdown.recurrent.cells import layer_named, unit_beside_tanh, unit_of_products
-from lstmprof.breakdown.recurrent.loop import Loop, calls_of
 from lstmprof.breakdown.recurrent.network import GATES, Network, Shape, dtype_named
-from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, shape_at
-from lstmprof.breakdown.recurrent.profiles.repeats import repeats
+from lstmprof.breakdown.recurrent.profiles.recorded import Inputs, repeats, shape_at
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS

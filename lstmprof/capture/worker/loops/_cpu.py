@@ -15,7 +15,11 @@ import os
 import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
+from lstmprof.capture.request import CaptureRequest
+from lstmprof.capture.worker import loops
+from lstmprof.capture.worker.host import cpu_facts
 from lstmprof.capture.worker.peaks import numpy_copy, numpy_product
+from lstmprof.capture.worker.profiling import Ranges
 
 product, copy = numpy_product, numpy_copy
 
@@ -61,6 +65,33 @@ class Readings(List[Reading]):
         header = {"schemaVersion": 1, "baseTimeNanoseconds": base_ns + since_epoch_ns}
         with open(path, "w", encoding="utf-8") as file:
             json.dump(dict(header, traceEvents=events), file)
+
+
+class ClockedTrainer(loops.Trainer):
+    """A trainer whose profile pass reads a clock around operators: ``recording`` fills readings."""
+
+    def __init__(self, request: CaptureRequest) -> None:
+        super().__init__(request)
+        self.readings = Readings()
+
+    def annotated(self, number: int) -> Ranges:
+        """Ranges among the readings."""
+        return self.readings.range
+
+    def written(self, session: Readings, folder: str) -> Tuple[str, str]:
+        """The readings as a trace."""
+        raw = os.path.join(folder, "trace.json")
+        session.write(raw)
+        return raw, self.row.framework + ".trace.json"
+
+    def facts(self) -> Dict[str, Any]:
+        """What run.json says of the framework and the device; a loop's own adds ``backend``."""
+        versions = {self.row.framework: self.version(), "cuda": None}
+        return dict(cpu_facts(), versions=versions)
+
+    def version(self) -> str:
+        """The framework's."""
+        raise NotImplementedError
 
 
 def linker_flags(packages: str) -> Optional[str]:

@@ -14,7 +14,6 @@ the profile pass says what both cost.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
@@ -22,11 +21,9 @@ import numpy as np
 
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import loops
-from lstmprof.capture.worker.host import cpu_facts
+from lstmprof.capture.worker.loops import _cpu
 from lstmprof.capture.worker.loops._cpu import Readings
 from lstmprof.capture.worker.profiling import Ranges
-from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
 
 Updates = List[Tuple[Any, Any]]  # (shared variable, its next value)
@@ -77,20 +74,11 @@ class Library(NamedTuple):
         )
 
     def optimizer_of(self, workload: Workload, parameters: Dict[str, Any]) -> Any:
-        """The workload's optimizer over ``parameters``.
-
-        Raises:
-            CaptureError: the optimizer is neither Adam nor SGD.
-        """
-        if workload.optimizer == "sgd":
-            return Sgd(self, workload, parameters)
-        if workload.optimizer != "adam":
-            fault = "unknown optimizer '{}'".format(workload.optimizer)
-            raise CaptureError(fault, "use adam or sgd")
-        return Adam(self, workload, parameters)
+        """The workload's optimizer over ``parameters``."""
+        return (Sgd if workload.optimizer == "sgd" else Adam)(self, workload, parameters)
 
 
-class Trainer(loops.Trainer):
+class Trainer(_cpu.ClockedTrainer):
     """One implementation with its weights, data and optimizer; a loop's own has ``library``."""
 
     library: Library
@@ -99,7 +87,6 @@ class Trainer(loops.Trainer):
         self.library.package.config.floatX = "float32"
         self.profiler = "clock around {}'s thunks".format(self.library.title)
         super().__init__(request)
-        self.readings: Optional[Readings] = None
         self.module = self.implementation.build(self.workload)
         self.implementation.load(self.module, workloads.weights(self.workload, request.seed))
         parameters = self.implementation.parameters(self.module)
@@ -137,8 +124,7 @@ class Trainer(loops.Trainer):
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[Readings]:
         """The clocked function in place of the timed one, with no reading yet."""
-        if self.readings is None:
-            self.readings = Readings()
+        if self.clocked is None:
             linker = clocked_linker(self.library.machine, self.library.name, self.readings)
             with self.library.clocked(linker) as mode:
                 self.clocked = self._compiled(mode)
@@ -149,23 +135,9 @@ class Trainer(loops.Trainer):
         finally:
             self.function = plain
 
-    def annotated(self, number: int) -> Ranges:
-        """Ranges among the readings."""
-        assert self.readings is not None
-        return self.readings.range
-
-    def written(self, session: Readings, folder: str) -> Tuple[str, str]:
-        """The readings as a trace."""
-        raw = os.path.join(folder, "trace.json")
-        session.write(raw)
-        return raw, self.library.name + ".trace.json"
-
-    def facts(self) -> Dict[str, Any]:
-        """What run.json says of the framework and the device; the loop's own adds ``backend``."""
-        return {
-            **cpu_facts(),
-            "versions": {self.library.name: self.library.package.__version__, "cuda": None},
-        }
+    def version(self) -> str:
+        """The library's."""
+        return str(self.library.package.__version__)
 
 
 #: Adam's decay of the mean and of the square, and its epsilon: the defaults of torch.optim.Adam

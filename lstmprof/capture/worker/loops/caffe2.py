@@ -11,7 +11,6 @@ torch.profiler's, which every reader of lstmprof and Perfetto knows.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
@@ -21,19 +20,16 @@ from caffe2.python import core, optimizer, workspace
 
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import loops
-from lstmprof.capture.worker.host import cpu_facts
 from lstmprof.capture.worker.loops import _cpu
 from lstmprof.capture.worker.loops._cpu import Readings
 from lstmprof.capture.worker.profiling import Ranges
-from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
 
 #: Caffe2 computes products by the BLAS in torch; NumPy's is taken for the measurement.
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 
-class Trainer(loops.Trainer):
+class Trainer(_cpu.ClockedTrainer):
     """One implementation with its weights, data and optimizer."""
 
     profiler = "clock around Caffe2's operators"
@@ -51,7 +47,6 @@ class Trainer(loops.Trainer):
         workspace.CreateNet(self.net)
         self.run: Callable[[], None] = self._run
         self.operators: List[Tuple[str, str]] = []  # net, name in the trace
-        self.readings = Readings()
 
     def _feed(self) -> None:
         for name, array in self.blobs.items():
@@ -91,23 +86,13 @@ class Trainer(loops.Trainer):
                     keep(("cpu_op", name, start_ns, clock(), None))
                 keep(("cpu_op", NET, begin_ns, clock(), None))
 
-    def annotated(self, number: int) -> Ranges:
-        """Ranges among the readings."""
-        return self.readings.range
-
-    def written(self, session: Readings, folder: str) -> Tuple[str, str]:
-        """The readings as a trace."""
-        raw = os.path.join(folder, "trace.json")
-        session.write(raw)
-        return raw, "caffe2.trace.json"
+    def version(self) -> str:
+        """That of torch, which Caffe2 is part of."""
+        return str(torch.__version__)
 
     def facts(self) -> Dict[str, Any]:
         """What run.json says of the framework and the device."""
-        return {
-            **cpu_facts(),
-            "versions": {"caffe2": torch.__version__, "cuda": None},
-            "backend": self.net.Proto().type or "simple",
-        }
+        return dict(super().facts(), backend=self.net.Proto().type or "simple")
 
 
 #: The blob of the mean loss.
@@ -169,17 +154,9 @@ def loss_of(workload: Workload, net: Any, outputs: Any) -> None:
 
 
 def add_optimizer(workload: Workload, model: Any) -> None:
-    """Add the workload's optimizer over every parameter of ``model``.
-
-    Raises:
-        CaptureError: the optimizer is neither Adam nor SGD.
-    """
-    if workload.optimizer == "sgd":
-        optimizer.build_sgd(model, workload.learning_rate)
-    elif workload.optimizer == "adam":
-        optimizer.build_adam(model, workload.learning_rate)
-    else:
-        raise CaptureError("unknown optimizer '{}'".format(workload.optimizer), "use adam or sgd")
+    """Add the workload's optimizer over every parameter of ``model``."""
+    build = optimizer.build_sgd if workload.optimizer == "sgd" else optimizer.build_adam
+    build(model, workload.learning_rate)
 
 
 def out_of_memory(error: BaseException) -> bool:

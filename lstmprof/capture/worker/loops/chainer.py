@@ -13,7 +13,6 @@ before that is corrected, as TensorFlow's has.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
@@ -24,12 +23,9 @@ from chainer.function import FunctionAdapter
 
 from lstmprof import workloads
 from lstmprof.capture.request import CaptureRequest
-from lstmprof.capture.worker import loops
-from lstmprof.capture.worker.host import cpu_facts
 from lstmprof.capture.worker.loops import _cpu
 from lstmprof.capture.worker.loops._cpu import Readings
 from lstmprof.capture.worker.profiling import Ranges
-from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
 
 #: Chainer leaves both to NumPy.
@@ -39,7 +35,7 @@ device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.p
 PRODUCTS = ("LinearFunction", "LinearGradData", "LinearGradWeight", "MatMul")
 
 
-class Trainer(loops.Trainer):
+class Trainer(_cpu.ClockedTrainer):
     """One implementation with its weights, data and optimizer."""
 
     profiler = "clock in a FunctionHook of Chainer"
@@ -56,7 +52,6 @@ class Trainer(loops.Trainer):
         self.inputs, self.targets = np.ascontiguousarray(inputs), batch.targets
         self.lengths = batch.lengths
         self.known_lengths = (self.lengths,) if self.workload.variable_length else ()
-        self.readings = Readings()
 
     def step(self, ranges: Ranges) -> Any:
         """One step; the loss."""
@@ -91,28 +86,18 @@ class Trainer(loops.Trainer):
             for rule in rules:
                 del rule.update_core
 
-    def annotated(self, number: int) -> Ranges:
-        """Ranges among the readings."""
-        return self.readings.range
-
-    def written(self, session: Readings, folder: str) -> Tuple[str, str]:
-        """The readings as a trace."""
-        raw = os.path.join(folder, "trace.json")
-        session.write(raw)
-        return raw, "chainer.trace.json"
-
     def trivial(self) -> Tuple[Callable[[], Any], int]:
         """A view of an array of one element: one function."""
         one = np.zeros((1,), np.float32)
         return lambda: functions.reshape(one, (1, 1)), 1
 
+    def version(self) -> str:
+        """Chainer's."""
+        return str(chainer.__version__)
+
     def facts(self) -> Dict[str, Any]:
         """What run.json says of the framework and the device."""
-        return {
-            **cpu_facts(),
-            "versions": {"chainer": chainer.__version__, "cuda": None},
-            "backend": "NumPy",
-        }
+        return dict(super().facts(), backend="NumPy")
 
 
 class ClockedFunctions(chainer.FunctionHook):  # type: ignore[misc]
@@ -188,18 +173,6 @@ def loss_of(workload: Workload, outputs: Any, targets: Any, lengths: Any, time_m
 
 
 def optimizer_of(workload: Workload, module: Any) -> Any:
-    """The workload's optimizer over every parameter of ``module``.
-
-    Raises:
-        CaptureError: the optimizer is neither Adam nor SGD.
-    """
-    if workload.optimizer == "sgd":
-        return chainer.optimizers.SGD(workload.learning_rate).setup(module)
-    if workload.optimizer != "adam":
-        raise CaptureError("unknown optimizer '{}'".format(workload.optimizer), "use adam or sgd")
-    return chainer.optimizers.Adam(workload.learning_rate).setup(module)
-
-
-def out_of_memory(error: BaseException) -> bool:
-    """Whether ``error`` says so: NumPy raises MemoryError, which is known."""
-    return False
+    """The workload's optimizer over every parameter of ``module``."""
+    name = "SGD" if workload.optimizer == "sgd" else "Adam"
+    return getattr(chainer.optimizers, name)(workload.learning_rate).setup(module)

@@ -33,7 +33,6 @@ from lstmprof.capture.worker.peaks import Run
 from lstmprof.capture.worker.profilers import jax as profilers
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.users_file import Arrays, Step, UsersFile
-from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
 
 #: Precision -> JAX's for matmuls: TF32 where the GPU has it (jax.lax.Precision.HIGH)
@@ -217,16 +216,10 @@ MEAN_DECAY, SQUARE_DECAY, EPSILON = 0.9, 0.999, 1e-8
 
 
 def initial_state(workload: Workload, parameters: Parameters) -> Dict[str, Any]:
-    """Copies of the parameters, and the state of the workload's optimizer before the first step.
-
-    Raises:
-        CaptureError: the optimizer is neither Adam nor SGD.
-    """
+    """Copies of the parameters, and the state of the workload's optimizer before the first step."""
     copies = {name: np.array(array) for name, array in parameters.items()}
     if workload.optimizer == "sgd":
         return {"parameters": copies}
-    if workload.optimizer != "adam":
-        raise CaptureError("unknown optimizer '{}'".format(workload.optimizer), "use adam or sgd")
     zeros = {name: np.zeros_like(array) for name, array in copies.items()}
     return {"parameters": copies, "means": zeros, "squares": zeros, "count": np.float32(0)}
 

@@ -30,7 +30,6 @@ from lstmprof.capture.worker.loops import _cpu
 from lstmprof.capture.worker.peaks import Run, faster, numpy_copy, numpy_product
 from lstmprof.capture.worker.profiling import DOMAIN, Ranges
 from lstmprof.capture.worker.settings import denormals, tried
-from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
 
 ENGINE = "MXNET_ENGINE_TYPE"
@@ -282,13 +281,7 @@ def loss_of(
 
 
 def optimizer_of(workload: Workload) -> Tuple[str, Dict[str, Any]]:
-    """The name of the workload's optimizer in MXNet, and its options.
-
-    Raises:
-        CaptureError: the optimizer is neither Adam nor SGD.
-    """
-    if workload.optimizer not in ("adam", "sgd"):
-        raise CaptureError("unknown optimizer '{}'".format(workload.optimizer), "use adam or sgd")
+    """The name of the workload's optimizer in MXNet, and its options."""
     return workload.optimizer, {"learning_rate": workload.learning_rate}
 
 

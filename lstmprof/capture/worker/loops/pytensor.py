@@ -23,11 +23,6 @@ BACKEND = "CVM"
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 
-def out_of_memory(error: BaseException) -> bool:
-    """Whether ``error`` says so: PyTensor raises MemoryError, which is known."""
-    return False
-
-
 def _variable(name: str, dtype: str, dimensions: int) -> Any:
     return pt.tensor(name, dtype=dtype, shape=(None,) * dimensions)
 

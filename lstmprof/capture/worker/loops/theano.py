@@ -51,11 +51,6 @@ theano = _imported()
 tt = theano.tensor
 
 
-def out_of_memory(error: BaseException) -> bool:
-    """Whether ``error`` says so: Theano raises MemoryError, which is known."""
-    return False
-
-
 def _variable(name: str, dtype: str, dimensions: int) -> Any:
     return tt.TensorType(dtype, (False,) * dimensions)(name)
 

@@ -32,7 +32,6 @@ from lstmprof.capture.worker.peaks import Run, faster
 from lstmprof.capture.worker.profilers import torch as profilers
 from lstmprof.capture.worker.profiling import Ranges, no_ranges
 from lstmprof.capture.worker.users_file import SEED, Arrays, Step, UsersFile
-from lstmprof.errors import CaptureError
 from lstmprof.workloads import Workload
 
 #: PyTorch's documentation warms up for three iterations before it captures a graph
@@ -225,14 +224,9 @@ def optimizer_of(
     """The workload's optimizer over every parameter of ``module``.
 
     ``capturable`` keeps its step count on the device, as a CUDA graph needs it.
-
-    Raises:
-        CaptureError: the optimizer is neither Adam nor SGD.
     """
     if workload.optimizer == "sgd":
         return torch.optim.SGD(module.parameters(), lr=workload.learning_rate)
-    if workload.optimizer != "adam":
-        raise CaptureError("unknown optimizer '{}'".format(workload.optimizer), "use adam or sgd")
     options = {"capturable": True} if capturable else {}
     return torch.optim.Adam(module.parameters(), lr=workload.learning_rate, **options)
 

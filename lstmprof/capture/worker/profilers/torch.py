@@ -10,6 +10,7 @@ import contextlib
 import gc
 import os
 import statistics
+import warnings
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
@@ -64,7 +65,7 @@ class TorchProfiler(Profiler):
             if _graphs_are_alive():
                 keep_profiler_attached()
         session = torch.profiler.profile(activities=activities, record_shapes=self.with_shapes)
-        with _without_marks(), session:
+        with _quiet(session):
             yield session
 
     @contextlib.contextmanager
@@ -76,7 +77,7 @@ class TorchProfiler(Profiler):
             return
         activities = [torch.profiler.ProfilerActivity.CPU]
         session = torch.profiler.profile(activities=activities, record_shapes=True)
-        with _without_marks(), session:
+        with _quiet(session):
             yield inputs
         raw = os.path.join(folder, "shapes.trace.json")
         session.export_chrome_trace(raw)
@@ -141,21 +142,26 @@ class TorchProfiler(Profiler):
 
 
 @contextlib.contextmanager
-def _without_marks() -> Iterator[None]:
-    """Keep the marks of each session, which PyTorch 2.13 logs above errors, off the terminal.
+def _quiet(session: Any) -> Iterator[None]:
+    """Enter ``session`` and print nothing of what PyTorch says about each session.
 
-    They are lines like ``USDT:… profiler_start``. A build for GPUs keeps them: the level that stops
-    them would stop what CUPTI says of its errors, too. A level that the user has set stays.
+    PyTorch 2.13 logs lines like ``USDT:… profiler_start`` above errors. A build for GPUs keeps
+    them, because the level that stops them would also stop CUPTI's errors. A level that the user
+    has set stays. PyTorch 2.9 to 2.12 warns that a second cycle would clear the events.
     """
     for_gpus = (getattr(torch.version, name, None) for name in ("cuda", "hip", "xpu"))
-    if _LOG_LEVEL in os.environ or any(for_gpus):
-        yield
-        return
-    os.environ[_LOG_LEVEL] = _SILENT
+    level_is_ours = _LOG_LEVEL not in os.environ and not any(for_gpus)
+    if level_is_ours:
+        os.environ[_LOG_LEVEL] = _SILENT
     try:
-        yield
+        with contextlib.ExitStack() as stack:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Warning: Profiler clears events")
+                stack.enter_context(session)
+            yield
     finally:
-        os.environ.pop(_LOG_LEVEL, None)
+        if level_is_ours:
+            os.environ.pop(_LOG_LEVEL, None)
 
 
 def _gpus_in_use() -> List[int]:
