@@ -40,6 +40,7 @@ TF_BY_HAND = {**OURS, "framework": "tensorflow", "implementation": "tf-lstmcell"
 MM = contributor("busy", "gemm", 900, "aten::mm", count=100)
 TANH = contributor("busy", "pointwise", 900, "aten::tanh", count=200)
 COPY = contributor("busy", "layout", 900, "aten::copy_")
+TRANSFER = contributor("busy", "transfer", 900, "Memcpy HtoD (Pinned -> Device)")
 CAST = contributor("busy", "cast", 900, "aten::copy_")
 DISPATCH = contributor("idle", "dispatch", 900, "aten::empty")
 LAUNCH = contributor("idle", "launch call", 900, "cudaLaunchKernel", count=100)
@@ -84,6 +85,10 @@ def kernels(category: str, count: int, name: str = "k", ns: int = 9) -> dict[str
 
 def copies(memory: str, ns: int = 900) -> list[dict[str, Any]]:
     return [{"host_memory": memory, "total_ns": ns, "count": 1, "bytes": None}]
+
+
+def moved(memory: str) -> list[dict[str, Any]]:
+    return [{**row, "direction": "HtoD", "bytes": 9_000} for row in copies(memory)]
 
 
 def casts(count: int = 60, ns: int = 900) -> list[dict[str, Any]]:
@@ -1011,6 +1016,18 @@ CASES: dict[str, Case] = {
         {
             "every node": run(TANH, seen=TORCH, ops=[GRADIENTS[0], op("aten::isnan", 29, 400)]),
             "a backward pass": run(TANH, seen=TORCH, ops=GRADIENTS[1:]),
+        },
+    ),
+    "keep data on the GPU": Case(
+        "copy",
+        run(TRANSFER, device=0, seen=TORCH, copies=moved("pinned")),
+        900,
+        {
+            "a GPU": run(TRANSFER, seen=TORCH, copies=moved("pinned")),
+            "not pageable": run(TRANSFER, device=0, seen=TORCH, copies=moved("pageable")),
+            "most of the copies": run(
+                TRANSFER, COPY, COPY, device=0, seen=TORCH, copies=moved("pinned")
+            ),
         },
     ),
     "no debugging settings": Case(

@@ -107,6 +107,7 @@ TABLE: tuple[Remedy, ...] = (
     waiting.ASK_FOR_NO_SIZE,
     waiting.SYNCHRONISE_ONCE,
     waiting.PIN_MEMORY,
+    waiting.KEEP_ON_THE_GPU,
     work.NO_TENSOR_CORES,
     work.MULTIPLES_OF_8,
     work.CAST_ONCE,
