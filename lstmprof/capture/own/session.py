@@ -451,17 +451,16 @@ def show_verdict(place: str, python: str, since: Optional[str] = None) -> None:
     interpreter ``python``. If an earlier run ``since`` is given, the verdict ends with the gain
     since then.
     """
-    text = verdict_of([place], python, since)
+    text = verdict_of([place], python, *([] if since is None else ["--since", since]))
     if text:
         sys.stderr.write(text)
 
 
-def verdict_of(places: List[str], python: str, since: Optional[str] = None) -> Optional[str]:
+def verdict_of(places: List[str], python: str, *options: str) -> Optional[str]:
     """Return what ``lstmprof diagnose`` prints of the runs at ``places``; None if it fails."""
     encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
     with contextlib.suppress(OSError):
-        command = [python, "-m", "lstmprof", "diagnose", *places]
-        command += [] if since is None else ["--since", since]
+        command = [python, "-m", "lstmprof", "diagnose", *places, *options]
         done = _ended(command, PYTHONIOENCODING=encoding)
         if not done.returncode:
             return str(done.stdout.decode(encoding, "replace"))
