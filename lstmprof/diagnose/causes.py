@@ -74,12 +74,14 @@ _MOVES = ("layout", "transfer", "memset")
 class Comparison:
     """What a contributor is judged by besides itself.
 
-    On what lane it is; whether no op was recorded, only ranges; and the names of step markers.
+    On what lane it is; whether no op was recorded, only ranges; the names of step markers; and
+    whether PyTorch's forward ops were recorded without those of the backward pass.
     """
 
     on_device: bool
     ranges_only: bool = False
     markers: frozenset[str] = frozenset()
+    no_backward: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,10 @@ class Rule:
     kind: str
     holds: Callable[[Contributor, Comparison], bool]
     reason: str
+
+
+def _is_backward(name: str | None) -> bool:
+    return re.fullmatch(r"(?i)\W*backward\W*", name or "") is not None
 
 
 def _part(*parts: str) -> Callable[[Contributor, Comparison], bool]:
@@ -159,6 +165,11 @@ RULES = (
         "a marked step in which nothing was recorded",
     ),
     Rule(
+        UNRECORDED,
+        lambda c, run: c.part == "python" and run.no_backward and _is_backward(c.name),
+        "a range of PyTorch's backward pass, whose thread was not recorded",
+    ),
+    Rule(
         RANGE,
         lambda c, run: c.part == "python" and run.ranges_only,
         "a range of a profile without ops: it may be Python, a framework or waiting",
@@ -208,4 +219,7 @@ def comparison_of(slow: StepProfile) -> Comparison:
     """How the contributors of ``slow`` and of what it is compared with are judged, both alike."""
     lacks_ops = any(lack.kind == RANGES_WITHOUT_OPS for lack in slow.lacks)
     markers = frozenset(row["name"] for row in slow.rows("ranges") if row["kind"] == "step")
-    return Comparison(slow.device is not None, lacks_ops, markers)
+    names = [row["name"] for row in slow.rows("ops")]
+    torch = any(name.startswith("aten::") for name in names)
+    no_backward = torch and not any("Backward" in name for name in names)
+    return Comparison(slow.device is not None, lacks_ops, markers, no_backward)

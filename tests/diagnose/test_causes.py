@@ -176,3 +176,29 @@ def test_a_profile_without_ops_is_judged_as_one() -> None:
         "ranges": 80,
         "unrecorded": 20,
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "ops", "kind"),
+    [
+        ("## backward ##", ["aten::mm"], UNRECORDED),
+        ("backward", ["aten::mm"], UNRECORDED),
+        (
+            "## backward ##",
+            ["aten::mm", "autograd::engine::evaluate_function: MmBackward0"],
+            PYTHON,
+        ),
+        ("## forward ##", ["aten::mm"], PYTHON),
+        ("## backward ##", [], PYTHON),
+    ],
+)
+def test_a_backward_pass_of_which_nothing_was_recorded_is_no_python(
+    name: str, ops: list[str], kind: str
+) -> None:
+    rows = [
+        {"name": op, "count": 1, "host_total_ns": 1, "device_total_ns": 0, "host_self_ns": 1}
+        for op in ops
+    ]
+    tables = {"ops": table(*rows)} if rows else {}
+    (finding,) = findings(None, profile(contributor("idle", "python", 9, name), tables=tables))
+    assert finding.kind == kind

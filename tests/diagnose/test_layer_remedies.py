@@ -221,6 +221,32 @@ def compiled(cells: int, weight: list[int], region: str = "Torch-Compiled Region
     return document
 
 
+def looping(turns: int, region: str = "Torch-Compiled Region: 0/0") -> Document:
+    """A while_loop in compiled code: before each turn the host reads whether to go on."""
+    document = Document(A100)
+    wait = [("cudaStreamSynchronize", 9.0)]
+    read = {"name": "aten::_local_scalar_dense", "calls": wait}
+    read = {"name": "aten::is_nonzero", "inside": [{"name": "aten::item", "inside": [read]}]}
+    product = {"name": "aten::addmm", "kernels": [("ampere_sgemm_32x32_sliced1x4_nn", 6.0)]}
+    for number in (1, 2):
+        since_us = document.host_us
+        document.op(region, inside=[*[read, product] * turns, read])
+        document.step(number, since_us=since_us)
+    return document
+
+
+@pytest.mark.parametrize(
+    ("document", "named"),
+    [(looping(16), True), (looping(5), False), (looping(16, "forward"), False)],
+)
+def test_a_loop_of_torch_that_asks_the_host(
+    document: Document, named: bool, tmp_path: Path
+) -> None:
+    given = document.advice(tmp_path)
+    assert ("loop without the host" in given) == named
+    assert not named or reads_like_its_example(given["loop without the host"])
+
+
 @pytest.mark.parametrize(
     ("document", "words"),
     [

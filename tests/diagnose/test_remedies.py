@@ -40,6 +40,7 @@ TF_BY_HAND = {**OURS, "framework": "tensorflow", "implementation": "tf-lstmcell"
 MM = contributor("busy", "gemm", 900, "aten::mm", count=100)
 TANH = contributor("busy", "pointwise", 900, "aten::tanh", count=200)
 COPY = contributor("busy", "layout", 900, "aten::copy_")
+TRANSFER = contributor("busy", "transfer", 900, "Memcpy HtoD (Pinned -> Device)")
 CAST = contributor("busy", "cast", 900, "aten::copy_")
 DISPATCH = contributor("idle", "dispatch", 900, "aten::empty")
 LAUNCH = contributor("idle", "launch call", 900, "cudaLaunchKernel", count=100)
@@ -84,6 +85,10 @@ def kernels(category: str, count: int, name: str = "k", ns: int = 9) -> dict[str
 
 def copies(memory: str, ns: int = 900) -> list[dict[str, Any]]:
     return [{"host_memory": memory, "total_ns": ns, "count": 1, "bytes": None}]
+
+
+def moved(memory: str) -> list[dict[str, Any]]:
+    return [{**row, "direction": "HtoD", "bytes": 9_000} for row in copies(memory)]
 
 
 def casts(count: int = 60, ns: int = 900) -> list[dict[str, Any]]:
@@ -384,7 +389,7 @@ CASES: dict[str, Case] = {
             "a matmul per gate": with_paths(JAX, APART, layers=[{**SEPARATE, "rung": None}]),
             "a CPU": with_paths(JAX, APART, device=0, layers=[SEPARATE]),
             "several per time step": with_paths(JAX, APART, layers=[{**SEPARATE, "calls": 8}]),
-            "mostly dispatch": with_paths(JAX, APART, MM, MM, layers=[SEPARATE]),
+            "mostly dispatch": with_paths(JAX, APART, *[MM] * 4, layers=[SEPARATE]),
         },
     ),
     "unroll the loop": Case(
@@ -414,6 +419,27 @@ CASES: dict[str, Case] = {
             "faster on a CPU": run(MM, seen=replace(TORCH, unrolled=Unrolled("gru", 16, "float"))),
             "a type with an op": run(
                 MM, seen=replace(TORCH, unrolled=Unrolled("lstm", 16, "double"))
+            ),
+        },
+    ),
+    "loop without the host": Case(
+        "sync",
+        run(SYNC, device=0, seen=replace(TORCH, read_in_compiled=17)),
+        None,
+        {
+            "a GPU": run(SYNC, seen=replace(TORCH, read_in_compiled=17)),
+            "eight values": run(SYNC, device=0, seen=replace(TORCH, read_in_compiled=7)),
+        },
+    ),
+    "parallel form": Case(
+        "dispatch",
+        run(DISPATCH, seen=replace(TORCH, looped_module=("mLSTMCell", 256))),
+        None,
+        {
+            "a loop": run(DISPATCH, seen=TORCH),
+            "a form for a CPU": run(DISPATCH, seen=replace(TORCH, looped_module=("Mamba", 256))),
+            "launches on a GPU": run(
+                DISPATCH, device=0, seen=replace(TORCH, looped_module=("mLSTMCell", 256))
             ),
         },
     ),
@@ -990,6 +1016,18 @@ CASES: dict[str, Case] = {
         {
             "every node": run(TANH, seen=TORCH, ops=[GRADIENTS[0], op("aten::isnan", 29, 400)]),
             "a backward pass": run(TANH, seen=TORCH, ops=GRADIENTS[1:]),
+        },
+    ),
+    "keep data on the GPU": Case(
+        "copy",
+        run(TRANSFER, device=0, seen=TORCH, copies=moved("pinned")),
+        900,
+        {
+            "a GPU": run(TRANSFER, seen=TORCH, copies=moved("pinned")),
+            "not pageable": run(TRANSFER, device=0, seen=TORCH, copies=moved("pageable")),
+            "most of the copies": run(
+                TRANSFER, COPY, COPY, device=0, seen=TORCH, copies=moved("pinned")
+            ),
         },
     ),
     "no debugging settings": Case(

@@ -26,7 +26,7 @@ def told(name: str) -> set[str]:
         ("kineto/kineto2021-resnet50-v100-nw0.pt.trace.json.gz", {"workers"}),
         ("kineto/hta-mi250-rocm62.json.gz", {"profile later"}),
         ("nvprof/lm-transformer-a.sql", {"profile later"}),
-        ("nsys/h100-2gpu-1s.sqlite", set()),
+        ("nsys/h100-2gpu-1s.sqlite", {"keep data on the GPU"}),
         ("kineto/hta-large-int.json.gz", set()),
         ("more/kineto/hta-mtia-inference.json.gz", set()),
         ("kineto/tl-vllm-cudagraph.json.gz", set()),

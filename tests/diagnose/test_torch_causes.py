@@ -539,6 +539,46 @@ def test_a_mistake_is_not_named_in_a_profile_of_its_like(
     assert name not in advice_on(like)
 
 
+class mLSTMCell(torch.nn.Module):  # noqa: N801 as its authors call it
+    """The cell with a matrix as memory (arXiv:2405.04517), time step by time step or at once."""
+
+    def __init__(self, *, at_once: bool) -> None:
+        super().__init__()
+        self.at_once = at_once
+
+    def forward(self, q: Any, k: Any, v: Any, i: Any, f: Any) -> Any:
+        """Attend from q to k and v (batch, time, units) with log gates (batch, time, 1)."""
+        if self.at_once:
+            decay = f.cumsum(1)
+            gates = (decay - decay.transpose(1, 2) + i.transpose(1, 2)).exp().tril()
+            scores = (q @ k.transpose(1, 2)) * gates
+            return scores @ v / scores.sum(2, keepdim=True).abs().clamp(min=1)
+        memory, norm, outputs = (
+            torch.zeros(*q.shape[::2], q.shape[2]),
+            q.new_zeros(q[:, 0].shape),
+            [],
+        )
+        for t in range(q.shape[1]):
+            keep, write = f[:, t].exp(), i[:, t].exp()
+            memory = keep[..., None] * memory + write[..., None] * k[:, t, :, None] * v[:, t, None]
+            norm = keep * norm + write * k[:, t]
+            size = (norm * q[:, t]).sum(1, keepdim=True).abs().clamp(min=1)
+            outputs.append((q[:, t, None] @ memory)[:, 0] / size)
+        return torch.stack(outputs, 1)
+
+
+def test_a_network_with_a_parallel_form_that_runs_step_by_step(tmp_path: Path) -> None:
+    q, k, v = (sequences(4, 64, 16) for _ in range(3))
+    i, f = sequences(4, 64, 1), torch.nn.functional.logsigmoid(sequences(4, 64, 1))
+    looped, at_once = mLSTMCell(at_once=False), mLSTMCell(at_once=True)
+    assert torch.allclose(looped(q, k, v, i, f), at_once(q, k, v, i, f), atol=1e-3)
+    for cell in (looped, at_once):
+        path = tmp_path / f"{cell.at_once}.pt.trace.json"
+        given = advice(profiled(path, lambda cell=cell: cell(q, k, v, i, f), with_stack=True))
+        assert ("parallel form" in given) != cell.at_once
+        assert cell.at_once or reads_like_its_example(given["parallel form"])
+
+
 def test_hooks_of_a_module_are_hooks_on_gradients(
     advice_on: Callable[[Build], dict[str, Advice]],
 ) -> None:

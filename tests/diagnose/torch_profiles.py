@@ -17,8 +17,11 @@ _NUMBER = re.compile(r"\d[\d.,]*")
 _UNIT = re.compile(r"# (?:ns|µs|ms|s)\b")
 
 
-def profiled(path: Path, step: Callable[[], object]) -> lp.Run:
-    """``STEPS`` marked steps in torch.profiler, with shapes, exported as a Chrome trace."""
+def profiled(path: Path, step: Callable[[], object], *, with_stack: bool = False) -> lp.Run:
+    """``STEPS`` marked steps in torch.profiler, with shapes, exported as a Chrome trace.
+
+    ``with_stack`` records modules and functions of Python.
+    """
     from torch.profiler import ProfilerActivity, profile, schedule
 
     def export(profiler: Any) -> None:
@@ -32,6 +35,7 @@ def profiled(path: Path, step: Callable[[], object]) -> lp.Run:
             activities=[ProfilerActivity.CPU],
             schedule=schedule(wait=0, warmup=1, active=STEPS),
             record_shapes=True,
+            with_stack=with_stack,
             on_trace_ready=export,
         ) as profiler:
             for _ in range(STEPS + 1):

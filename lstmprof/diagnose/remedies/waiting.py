@@ -16,6 +16,7 @@ from lstmprof.diagnose.remedies.rows import (
     Example,
     Match,
     Remedy,
+    each,
     from_facts,
     in_ms,
     in_words,
@@ -28,7 +29,7 @@ from lstmprof.diagnose.seen import Fact
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.events.schema import PHASES
 from lstmprof.events.threads import ASKS
-from lstmprof.numbers import cropped, listed
+from lstmprof.numbers import cropped, listed, number_of
 
 #: Hidden Python is worth recording from this share of the step on. Chosen by hand.
 _MUCH = 0.2
@@ -100,6 +101,21 @@ def pageable_copies(f: Finding) -> Match | None:
     waits = total(_asked_in(f, _COPIES.match))
     seen = f"the host waits {in_ms(f.slow, waits)} for copies of pageable memory"
     return Match(seen, waits, fix) if waits else None
+
+
+def transfers(f: Finding) -> Match | None:
+    """Match copies between host and GPU of which most do not wait for pageable memory."""
+    rows = [r for r in f.slow.rows("copies") if r.get("direction") in ("HtoD", "DtoH")]
+    rows = [r for r in rows if r.get("host_memory") != "pageable"]
+    spent = sum(c.ns for c in f.contributors if c.part == "transfer")
+    total_ns = sum(r["total_ns"] for r in rows)
+    if f.slow.device is None or 2 * spent < f.slow_ns or not total_ns:
+        return None
+    moved = sum(r["bytes"] or 0 for r in rows)
+    number = number_of(sum(r["count"] for r in rows) / f.slow.steps, "copy", "copies")
+    speed = f" at {moved / total_ns:.1f} GB/s" if moved else ""
+    seen = f"{number}{each(f.slow)} between host and GPU{speed}"
+    return Match(seen, spent)
 
 
 def device_synchronised(f: Finding) -> Match | None:
@@ -328,6 +344,23 @@ PIN_MEMORY = Remedy(
     example=Example(
         of="a simulated program: a batch copied from pageable memory",
         seen="copies of pageable memory take 0.200 ms per step",
+    ),
+)
+KEEP_ON_THE_GPU = Remedy(
+    name="keep data on the GPU",
+    cause="the GPU waits for copies from and to the host's memory",
+    fix="keep what each step copies on the GPU, or copy it on a second stream while kernels run",
+    condition="Copies between host and GPU take half of the time of all copies or more, in which "
+    "no kernel runs. Copies of pageable memory do not count",
+    kinds=(COPY,),
+    saves="the time of these copies",
+    decide=transfers,
+    sources=(
+        "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#data-transfer-between-host-and-device",
+    ),
+    example=Example(
+        of="a PyTorch program on two H100 GPUs",
+        seen="225 copies between host and GPU at 27.7 GB/s",
     ),
 )
 EVENT_SOONER = Remedy(

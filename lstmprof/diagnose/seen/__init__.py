@@ -68,6 +68,8 @@ class Seen:
     ``sliced``: those of slices in a loop. ``packed``: recurrent layers over packed sequences, time
     step by time step; ``one_by_one``: those called for one sequence after the other; both with
     their backward passes. ``unrolled``: cells that compiled code runs one by one.
+    ``read_in_compiled``: values that one call of compiled code reads, at most.
+    ``looped_module``: a module that runs time step by time step, although it need not.
     ``hooked``: ops of hooks on gradients; ``recomputed``: ops of a forward
     pass in the backward one; ``scripted``: TorchScript's backward passes.
     ``growing``: nodes of the first and the last step's backward pass, if each step has as many
@@ -109,6 +111,8 @@ class Seen:
     packed: tuple[Fact, ...] = ()
     one_by_one: tuple[Fact, ...] = ()
     unrolled: Unrolled | None = None
+    read_in_compiled: int = 0
+    looped_module: tuple[str, int] | None = None
     hooked: tuple[Fact, ...] = ()
     recomputed: tuple[Fact, ...] = ()
     scripted: tuple[Fact, ...] = ()
@@ -163,6 +167,8 @@ def seen_in(
         packed=recurrent.packed(lane),
         one_by_one=recurrent.one_by_one(lane),
         unrolled=recurrent.unrolled(lane),
+        read_in_compiled=recurrent.read_in_compiled(lane),
+        looped_module=recurrence.looped_module(lane),
         hooked=autograd.hooked(lane),
         recomputed=autograd.recomputed(lane),
         scripted=autograd.scripted(lane),

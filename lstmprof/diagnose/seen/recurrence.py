@@ -1,4 +1,4 @@
-"""The names under which a recurrent layer shows: nodes and paths of its loop, frames of Keras.
+"""The names under which a recurrent layer shows: nodes and paths of its loop, frames, modules.
 
 A node of TensorFlow is ``encoder/lstm/while/body/_1/encoder/lstm/while/lstm_cell/MatMul:MatMul``,
 an instruction of XLA has a path like ``jit(step)/jvp(lstm)/while/body/lstm_cell/dot_general``.
@@ -11,11 +11,51 @@ import re
 import numpy as np
 
 from lstmprof.diagnose.seen.lane import Lane
+from lstmprof.events.groups import Groups
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE
 
 _RECURRENT = re.compile(r"/.*while|while/|(?i:lstm|gru|rnn)")
 _FRAMES = re.compile(r"(?:.*/)?keras/src/(?:layers/rnn|backend/\w+/rnn\.py)")
+
+#: Modules and functions of recurrent networks that have a form for all time steps at once: modules
+#: by PyTorch's profiler, functions of Python, ranges.
+_PARALLEL = re.compile(
+    r"(?:nn\.Module: |.*\.py\(\d+\): )?_?(?i:(?P<family>[msx]lstm|min_?gru|min_?lstm|mamba"
+    r"|selective_scan))\w*"
+)
+#: Ops and kernels that compute all time steps of such a network at once.
+_KERNELS = re.compile(
+    r"(?i)selective_scan_(?:fwd|bwd|cuda)|chunk_(?:scan|state)|mamba_\w*kernel|mlstm_(?:chunk|par|sig)"
+    r"|flashrnn|forward_scan|warpscan"
+)
+#: Calls of one op in one module that are a loop over time steps. Chosen by hand.
+_LOOPED = 32
+
+
+def looped_module(lane: Lane) -> tuple[str, int] | None:
+    """Return a module of a parallel network that loops over time, and how often it calls one op.
+
+    None if there is none, or if kernels compute all time steps at once.
+    """
+    events = lane.events
+    named = lane.here & events.is_kind("python", "range") & events.where_name(_PARALLEL.fullmatch)
+    if not named.any() or (lane.here & events.where_name(_KERNELS.search)).any():
+        return None
+    module = lane.inside(np.asarray(named, np.bool_))
+    rows = np.flatnonzero(lane.here & events.is_kind("op") & (module != NONE))
+    if not len(rows):
+        return None
+    calls = Groups(module[rows], lane.names[rows])
+    most = int(np.argmax(calls.sizes()))
+    number = int(calls.sizes()[most])
+    name = str(lane.text(int(module[rows[calls.first[most]]])))
+    return (_short(name), number) if number >= _LOOPED else None
+
+
+def _short(name: str) -> str:
+    """``mLSTMCell`` of ``nn.Module: mLSTMCell_0``."""
+    return re.sub(r"_\d+$", "", name.rpartition(": ")[2])
 
 
 def paths(lane: Lane) -> dict[str, float]:

@@ -74,6 +74,14 @@ def unrolled(lane: Lane) -> Unrolled | None:
     return max(found, key=lambda one: one.cells, default=None)
 
 
+def read_in_compiled(lane: Lane) -> int:
+    """Count the values that one call of compiled code reads, in the call that reads most."""
+    reads = lane.here & lane.events.is_one_of("name", "aten::_local_scalar_dense")
+    region = compiled_regions(lane.events)[reads]
+    region = region[region != NONE]
+    return int(np.unique(region, return_counts=True)[1].max(initial=0))
+
+
 def _cell_of(shapes: str) -> str | None:
     """Return the cell whose state and weights these are; None if the shapes fit no cell."""
     matrices = [s for s in recorded_inputs(shapes) if isinstance(s, list) and len(s) == 2]
