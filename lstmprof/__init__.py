@@ -78,8 +78,15 @@ __all__ = [
     "watch",
 ]
 
+#: Modules with a callback ``Profile`` for a framework of their name: ``lp.keras.Profile``.
+CALLBACKS = ("keras", "lightning", "transformers")
+
 
 def __getattr__(name: str) -> object:
+    if name in CALLBACKS:
+        import importlib
+
+        return importlib.import_module("lstmprof.capture.callbacks." + name)
     if name not in __all__:
         raise AttributeError("module 'lstmprof' has no attribute '{}'".format(name))
     if name == "profile":  # in a training no table library is imported
@@ -96,7 +103,7 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list:  # type: ignore[type-arg]
-    return sorted(__all__)
+    return sorted((*__all__, *CALLBACKS))
 
 
 class _Package(types.ModuleType):

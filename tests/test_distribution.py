@@ -83,7 +83,7 @@ def test_the_sdist_holds_code_tests_docs_and_samples(built: Built) -> None:
         for path in built.unpacked.rglob("*")
         if path.is_file()
     }
-    for name in ("lstmprof", "analyses", "benchmarks", "docs", "tests", ".github"):
+    for name in ("lstmprof", "analyses", "benchmarks", "docs", "skills", "tests", ".github"):
         assert not _files(ROOT / name) - held, name
     for name in ("CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "Makefile"):
         assert name in held
@@ -103,11 +103,14 @@ def test_the_tests_of_the_sdist_run_in_it(built: Built) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_wheel_holds_the_package_and_two_samples(built: Built) -> None:
+def test_the_wheel_holds_the_package_two_samples_and_pages(built: Built) -> None:
     with zipfile.ZipFile(built.wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     samples = {name for name in names if name.startswith("lstmprof/samples/")}
-    assert names - samples == _files(ROOT / "lstmprof")
+    pages = {name for name in names if name.startswith("lstmprof/docs/")}
+    assert names - samples - pages == _files(ROOT / "lstmprof")
+    assert "lstmprof/docs/agents.md" in pages
+    assert {name.removeprefix("lstmprof/") for name in pages} <= _files(ROOT / "docs")
     copied = {f"traces/{name.removeprefix('lstmprof/samples/')}" for name in samples}
     assert copied == _files(ROOT / "traces" / SAMPLE) | _files(ROOT / "traces" / SLOW)
     for name in ("page.html", "page.css", "page.js"):

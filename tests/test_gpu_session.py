@@ -368,7 +368,7 @@ def test_the_machine_is_shown_once(
 ) -> None:
     from benchmarks.gpu import __main__ as command
 
-    lines = [system.Line("driver", system.OK, "CUDA 13.0"), system.Line("nsys", "", "none", "go")]
+    lines = [system.Probe("driver", system.OK, "CUDA 13.0"), system.Probe("nsys", "", "none", "go")]
     monkeypatch.setattr(system, "lines", lambda: iter(lines))
     for _ in range(2):
         command._show_machine(tmp_path / "system.txt")

@@ -74,7 +74,7 @@ OF_EXTRAS = {
     *("torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "equinox", "haiku", "pytensor"),
     *("onnx", "onnxruntime", "openvino", "polars"),
     *("theano", "lasagne", "chainer", "mxnet", "caffe2"),  # of other interpreters
-    *("dask", "distributed"),
+    *("dask", "distributed", "lightning", "pytorch_lightning", "transformers", "mcp"),
 }
 
 

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lstmprof.capture.worker.meters import Gpu
+from lstmprof.capture.worker.meters import NvmlGpu
 
 ROOT = Path(__file__).resolve().parents[2]
 #: One question, at most. Eight of them fit into seven minutes.
@@ -87,7 +87,7 @@ def algorithm(torch: Any, device: str) -> Answer:
 
 def energy(torch: Any, device: str) -> Answer:
     """Return watts by the energy counter, over loads of 0.2 to 5 s."""
-    gpu = Gpu.of(device) if device != "cpu" else None
+    gpu = NvmlGpu.of(device) if device != "cpu" else None
     data, answer = torch.randn(2048, 2048, device=device), {}
     for length_s in (0.2, 0.5, 1.0, 2.0, 5.0):
         before, began_s = gpu and gpu.energy_mj(), time.perf_counter()
@@ -102,7 +102,7 @@ def energy(torch: Any, device: str) -> Answer:
 
 def warm_up(torch: Any, device: str) -> Answer:
     """Return step times and the clock from the first step on, after 2 s of idleness."""
-    step, gpu = lstm_step(torch, device), Gpu.of(device) if device != "cpu" else None
+    step, gpu = lstm_step(torch, device), NvmlGpu.of(device) if device != "cpu" else None
     time.sleep(2)
     rows, began_s = [], time.perf_counter()
     while time.perf_counter() - began_s < 3:

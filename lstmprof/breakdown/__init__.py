@@ -22,8 +22,7 @@ from lstmprof.breakdown import host
 from lstmprof.breakdown.clean_step import LEAST_STEPS, MOST_EVENTS, CleanLane, Measured, clean_lane
 from lstmprof.breakdown.lacks import Lack, lacks_of
 from lstmprof.breakdown.mean_step import MeanStep, mean_steps
-from lstmprof.breakdown.tables import TABLES, TableKind, table_of
-from lstmprof.breakdown.tables.database import database
+from lstmprof.breakdown.tables import TABLES, Source, TableKind, table_of
 from lstmprof.breakdown.timings import COLUMNS as STATISTICS, Timings, slowdowns, timings
 from lstmprof.errors import RunError
 from lstmprof.events.annotate import MEASURED
@@ -34,7 +33,7 @@ from lstmprof.events.narrow import Packed, packed
 from lstmprof.events.schema import SCHEMA, Column
 from lstmprof.events.sorts import OF_WINDOWS, sorts, windows_of
 from lstmprof.events.table import NONE, EventTable
-from lstmprof.runs.metadata import RunInfo, alike, facts
+from lstmprof.runs.metadata import alike, facts
 from lstmprof.runs.run import Run
 
 __all__ = ["TABLES", "Breakdown", "break_down"]
@@ -81,14 +80,13 @@ class Breakdown:
             RunError: the events are missing, damaged or of another schema version.
         """
         wanted = table_of(name)
-        if wanted.beside and name not in self._made:
-            self._made[name] = wanted.beside(self)
-        elif wanted.join and name not in self._made:
-            of = map(self.table, wanted.joined)
-            self._made[name] = wanted.ordered(wanted.join(*of, self.windows))
-        elif name not in self._made:
+        if name not in self._made and not (wanted.beside or wanted.joined):
             self._made.update(_tables_and_windows(self.run, self.step_range, [wanted])[0])
-        return self._made[name]
+        for needed in wanted.joined:
+            self.table(needed)
+        nothing = EventTable(SCHEMA.empty_table())
+        with Source(nothing, self.windows, self.run.info, account=self, made=self._made) as source:
+            return source.table(name)
 
     def events(self) -> EventTable:
         """Return the events of the run; ``step_range``, if set, decides which ranges are steps.
@@ -261,22 +259,25 @@ def _tables_and_windows(
     marked = _marked(run.events(), step_range) if step_range else None
     reads = {*OF_WINDOWS, *(name for kind in wanted for name in kind.reads)}
     columns = [name for name in SCHEMA.names if name in reads]
-    held = packed(marked.select(columns)) if marked else run.packed(columns)
+    held = run.packed(columns) if marked is None else packed(marked.select(columns))
     ranges = host.framework_ranges(run.info)
     step_windows = [
         replace(window, framework_ranges=ranges) for window in windows_of(held, captured=captured)
     ]
+    tables: dict[str, pa.Table] = {}
+    stored = run.events_file if marked is None else marked
+    later = sorted(wanted, key=lambda kind: len(kind.reads))
     try:
-        tables = _computed([k for k in wanted if not k.select], held, step_windows, run.info)
+        with Source(held, step_windows, run.info, stored=stored, made=tables) as source:
+            while later:
+                kind = later.pop()
+                source.table(kind.name)
+                # columns that no later table reads leave the memory
+                held.forget(*{*kind.reads}.difference(*(other.reads for other in later)))
     except RunError as fault:
         if str(run.path) in fault.fault:
             raise
         raise RunError(f"{run.name}: {fault.fault}", fault.next_step) from fault
-    selected = [kind for kind in wanted if kind.select]
-    if selected:
-        with database(run.events_file if marked is None else marked) as events:
-            events.account_for(step_windows, run.info.workload.time_steps)
-            tables |= {kind.name: kind.selected(events) for kind in selected}
     return tables, step_windows
 
 
@@ -295,22 +296,6 @@ def _recorded(run: Run, step_range: str | None) -> tuple[Recorded, ...]:
 def _marked(events: EventTable, step_range: str) -> EventTable:
     marked = with_markers(events, step_range)
     return with_steps(marked, windows(marked, captured=False))
-
-
-def _computed(
-    kinds: Sequence[TableKind], events: Packed, step_windows: list[Window], info: RunInfo
-) -> dict[str, pa.Table]:
-    """Return the tables of ``kinds``; columns that no later table reads leave the memory."""
-    tables = {}
-    later = sorted(kinds, key=lambda kind: len(kind.reads))
-    while later:
-        kind = later.pop()
-        if kind.pack:
-            tables[kind.name] = kind.ordered(kind.pack(events, step_windows))
-        else:
-            tables[kind.name] = kind.of(events.table(kind.reads), step_windows, info)
-        events.forget(*{*kind.reads}.difference(*(other.reads for other in later)))
-    return tables
 
 
 def timing_columns() -> tuple[Column, ...]:

@@ -53,7 +53,7 @@ class Planned:
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class PlanOutcome:
     """What came of one planned capture."""
 
     planned: Planned
@@ -189,7 +189,7 @@ def run(
     rounds: int | None = None,
     force: bool = False,
     progress: Callable[[str], None] = lambda line: None,
-) -> Iterator[Outcome]:
+) -> Iterator[PlanOutcome]:
     """Run what is not skipped, group by group; yields each outcome as soon as it is known.
 
     Environments that are missing are made first.
@@ -199,11 +199,11 @@ def run(
         if entry.is_there and entry.name not in todo:  # it was killed before it cleared these away
             KeptRounds(out, entry.name).discard()
     for name, fault in list(_without_interpreter(todo, progress)):
-        yield Outcome(todo.pop(name), fault)
+        yield PlanOutcome(todo.pop(name), fault)
     groups = [{p.name: p.request for p in group} for group in _groups(list(todo.values()))]
     results = captures.captured_runs(groups, out, rounds=rounds, force=force, progress=progress)
     for name, result in results:
-        yield Outcome(todo[name], result)
+        yield PlanOutcome(todo[name], result)
 
 
 def make_ready(
@@ -259,7 +259,7 @@ def _groups(planned: Sequence[Planned]) -> list[list[Planned]]:
     return list(groups.values())
 
 
-def counted(outcomes: Sequence[Outcome]) -> Mapping[str, int]:
+def counted(outcomes: Sequence[PlanOutcome]) -> Mapping[str, int]:
     """How many captures came out well and how many did not."""
     failed = sum(isinstance(o.result, LstmprofError) for o in outcomes)
     return {"captured": len(outcomes) - failed, "failed": failed}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from lstmprof.capture.worker.driver import SEES, Driver, Seen, driver, wheel_for, why_no_gpu
+from lstmprof.capture.worker.driver import SEES, Driver, GpuView, driver, wheel_for, why_no_gpu
 
 OK, MISSING = "ok", "missing"
 #: A framework that is not imported by then hangs.
@@ -25,7 +25,7 @@ _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 
 
 @dataclass(frozen=True)
-class Line:
+class Probe:
     """One thing of the machine; ``next_step`` is empty if nothing is to do."""
 
     name: str
@@ -34,7 +34,7 @@ class Line:
     next_step: str = ""
 
 
-def lines() -> Iterator[Line]:
+def lines() -> Iterator[Probe]:
     """Yield the driver, each framework, then what a profile needs."""
     found = driver()
     yield _driver(found)
@@ -46,43 +46,43 @@ def lines() -> Iterator[Line]:
     yield from _counters()
 
 
-def _driver(found: Driver) -> Line:
+def _driver(found: Driver) -> Probe:
     if not found.gpus:
-        return Line("driver", MISSING, found.fault)
+        return Probe("driver", MISSING, found.fault)
     allowed = "an unknown CUDA" if found.cuda is None else "CUDA {}.{}".format(*found.cuda)
     gpus = ", ".join(found.gpus)
-    return Line("driver", OK, f"NVIDIA driver {found.version} allows {allowed}; {gpus}")
+    return Probe("driver", OK, f"NVIDIA driver {found.version} allows {allowed}; {gpus}")
 
 
-def _framework(name: str, found: Driver) -> Line:
+def _framework(name: str, found: Driver) -> Probe:
     if importlib.util.find_spec(name) is None:
         step = wheel_for(name, found) if found.gpus else f'pip install "lstmprof[{name}]"'
-        return Line(name, MISSING, "not installed", step)
+        return Probe(name, MISSING, "not installed", step)
     command = [sys.executable, "-m", "lstmprof.capture.worker.driver", name]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_IMPORT_S)
-        seen = Seen(**json.loads(done.stdout.splitlines()[-1]))
+        seen = GpuView(**json.loads(done.stdout.splitlines()[-1]))
     except (subprocess.TimeoutExpired, IndexError, ValueError):
-        return Line(name, MISSING, "it cannot be imported", f'python -c "import {name}" says why')
+        return Probe(name, MISSING, "it cannot be imported", f'python -c "import {name}" says why')
     build = f"built for CUDA {seen.built_for}" if seen.built_for else "built without CUDA"
     if seen.gpus:
         sees = f"{seen.version}, {build}, sees {seen.gpus} GPU(s)"
         if seen.profiles is False:
-            return Line(name, MISSING, f"{sees}; its profiler records no kernels", "use nsys")
-        return Line(name, OK, sees)
+            return Probe(name, MISSING, f"{sees}; its profiler records no kernels", "use nsys")
+        return Probe(name, OK, sees)
     if not found.gpus:
-        return Line(name, OK, f"{seen.version}, {build}; it runs on the CPU")
+        return Probe(name, OK, f"{seen.version}, {build}; it runs on the CPU")
     fault, step = why_no_gpu(seen, found)
-    return Line(name, MISSING, f"{fault}; it sees no GPU", step)
+    return Probe(name, MISSING, f"{fault}; it sees no GPU", step)
 
 
-def _shared_files() -> Iterator[Line]:
+def _shared_files() -> Iterator[Probe]:
     """Yield a line if two CUDA versions of one library overwrite each other's files."""
     installed = {d.name.lower() for d in metadata.distributions() if d.name}
     for library in ("cudnn", "nccl"):
         both = [f"nvidia-{library}-cu{major}" for major in (12, 13)]
         if installed.issuperset(both):
-            yield Line(
+            yield Probe(
                 library,
                 MISSING,
                 f"{both[0]} and {both[1]} own the same files",
@@ -90,7 +90,7 @@ def _shared_files() -> Iterator[Line]:
             )
 
 
-def _cupti(found: Driver) -> Line:
+def _cupti(found: Driver) -> Probe:
     places = [Path(folder) for folder in sys.path if folder] + [
         Path("/usr/local/cuda/extras/CUPTI")
     ]
@@ -98,26 +98,26 @@ def _cupti(found: Driver) -> Line:
     libraries = (path for place in places for pattern in patterns for path in place.glob(pattern))
     first = next(libraries, None)
     if first is not None:
-        return Line("CUPTI", OK, str(first))
+        return Probe("CUPTI", OK, str(first))
     step = "install a wheel for CUDA, which brings it" if found.gpus else ""
-    return Line("CUPTI", MISSING, "libcupti.so was not found, so no kernels are recorded", step)
+    return Probe("CUPTI", MISSING, "libcupti.so was not found, so no kernels are recorded", step)
 
 
-def _nsys() -> Line:
+def _nsys() -> Probe:
     path = shutil.which("nsys")
     if path:
-        return Line("nsys", OK, path)
-    return Line("nsys", MISSING, "not on the PATH; only --profiler nsys needs it")
+        return Probe("nsys", OK, path)
+    return Probe("nsys", MISSING, "not on the PATH; only --profiler nsys needs it")
 
 
-def _counters() -> Iterator[Line]:
+def _counters() -> Iterator[Probe]:
     if _PARAMETERS.is_file():
         restricted = "RmProfilingAdminOnly: 1" in _PARAMETERS.read_text(encoding="utf-8")
         words = "only root may read them" if restricted else "every user may read them"
         step = "load the driver with NVreg_RestrictProfilingToAdminUsers=0" if restricted else ""
-        yield Line("GPU counters", MISSING if restricted else OK, words, step)
+        yield Probe("GPU counters", MISSING if restricted else OK, words, step)
     if _PARANOID.is_file():
         level = int(_PARANOID.read_text(encoding="utf-8"))
         step = "sysctl kernel.perf_event_paranoid=2" if level > 2 else ""
         words = f"kernel.perf_event_paranoid is {level}"
-        yield Line("CPU counters", MISSING if level > 2 else OK, words, step)
+        yield Probe("CPU counters", MISSING if level > 2 else OK, words, step)

@@ -22,5 +22,6 @@ VERBS = {
     "report": "Write an HTML page with verdicts, charts and tables.",
     "cut": "Cut a large profile to a few of its steps.",
     "export": "Export a run to Perfetto or speedscope.",
+    "mcp": "Serve lstmprof's answers to agents, over the Model Context Protocol.",
     "query": "Query the tables of all runs with SQL.",
 }

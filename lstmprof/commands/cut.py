@@ -15,7 +15,7 @@ from lstmprof.numbers import file_size
 if TYPE_CHECKING:
     from lstmprof.breakdown import Breakdown
     from lstmprof.events.table import EventTable
-    from lstmprof.export.trace_cut import Kept
+    from lstmprof.export.trace_cut import Cut
 
 _STEPS = re.compile(r"(\d{1,18})\.\.(\d{1,18})", re.ASCII)
 _RANGE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\.\.(\d{1,12}(?:\.\d{1,6})?)", re.ASCII)
@@ -115,7 +115,7 @@ def _asked(
     return ((first, last), None) if steps else (None, (first, last))
 
 
-def _as_kineto(breakdown: Breakdown, events: EventTable, of: Kept, path: str, out: Path) -> str:
+def _as_kineto(breakdown: Breakdown, events: EventTable, of: Cut, path: str, out: Path) -> str:
     from lstmprof.export import trace_cut
     from lstmprof.export.trace_cut import last_before
 
@@ -128,7 +128,7 @@ def _as_kineto(breakdown: Breakdown, events: EventTable, of: Kept, path: str, ou
     return f"{written.kept:,} of {written.events:,} entries, {file_size(written.size_bytes)}"
 
 
-def _over_the_edge(of: Kept, *, is_json: bool) -> str:
+def _over_the_edge(of: Cut, *, is_json: bool) -> str:
     """Return the line that counts kept events outside the cut."""
     crossing = f"kept whole: {of.crossing:,} events that cross the edge"
     if not is_json:

@@ -20,7 +20,7 @@ _LAUNCHERS = {
 }
 
 
-class _Run(click.Command):
+class _RunCommand(click.Command):
     """The command, whose users first give it their script's options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -47,7 +47,7 @@ def _is_launcher(word: str) -> bool:
     return word in _LAUNCHERS and not Path(word).exists()
 
 
-@click.command(name="run", cls=_Run)
+@click.command(name="run", cls=_RunCommand)
 @click.argument(
     "script",
     nargs=-1,

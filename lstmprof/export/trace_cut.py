@@ -50,7 +50,7 @@ _MOST_LISTED = 12
 
 
 @dataclass(frozen=True)
-class Kept:
+class Cut:
     """``rows`` of the events: ``inside`` of them overlap the span, ``crossing`` of these over its
     edge; the others are what is linked to them.
     """
@@ -81,7 +81,7 @@ def steps_chosen(windows: Sequence[Window], first: int, last: int) -> list[Windo
     return chosen
 
 
-def kept(events: EventTable, windows: Sequence[Window], span: tuple[int, int] | None) -> Kept:
+def kept(events: EventTable, windows: Sequence[Window], span: tuple[int, int] | None) -> Cut:
     """What is kept of linked ``events`` for ``windows``; of all of ``span`` where that is given.
 
     Raises:
@@ -101,7 +101,7 @@ def kept(events: EventTable, windows: Sequence[Window], span: tuple[int, int] | 
     markers = _next_markers(events, chosen)
     rows = np.union1d(rows, np.concatenate([_neighbours(events, first, until), markers]))
     steps = tuple(sorted({_step(events, row) for row in markers.tolist()} - {NONE}))
-    return Kept((first, until), chosen, rows, int(inside.sum()), int(crossing.sum()), steps)
+    return Cut((first, until), chosen, rows, int(inside.sum()), int(crossing.sum()), steps)
 
 
 def last_before(counters: Iterable[pa.Table], at_ns: int) -> frozenset[int]:
@@ -222,7 +222,7 @@ class Written:
 
 
 def write(
-    events: EventTable, kept: Kept, source: Path, path: Path, values_ns: Set[int] = frozenset()
+    events: EventTable, kept: Cut, source: Path, path: Path, values_ns: Set[int] = frozenset()
 ) -> Written:
     """Write to ``path`` what is ``kept`` of the trace at ``source``, of which ``events`` are.
 
@@ -255,7 +255,7 @@ def write(
 class _Chosen:
     """Which events are kept, by their times counted as in the file."""
 
-    def __init__(self, events: EventTable, kept: Kept, origin_ns: int, values_ns: Set[int]) -> None:
+    def __init__(self, events: EventTable, kept: Cut, origin_ns: int, values_ns: Set[int]) -> None:
         self._values = {ns + origin_ns for ns in values_ns}
         start, dur = events.start_ns[kept.rows] + origin_ns, events.dur_ns[kept.rows]
         self._timed = set(zip(start.tolist(), dur.tolist(), strict=True))

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from lstmprof.capture.worker import counters
-from lstmprof.capture.worker.counters import Counters, Event, fp_assists, since
+from lstmprof.capture.worker.counters import CpuCounters, CpuEvent, fp_assists, since
 
 SOFTWARE, TASK_CLOCK_NS = 1, 1  # perf_event.h
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="perf and /proc are Linux's")
@@ -27,7 +27,7 @@ def spin(seconds: float, spent_s: list[float]) -> None:
 
 @pytest.mark.measured
 def test_what_happens_in_a_reading_is_counted_in_threads_that_it_starts_too() -> None:
-    counting = Counters([Event("cycles", SOFTWARE, TASK_CLOCK_NS)])
+    counting = CpuCounters([CpuEvent("cycles", SOFTWARE, TASK_CLOCK_NS)])
     if counting.reason:
         pytest.skip(counting.reason)
     within_s, besides_s = list[float](), list[float]()
@@ -53,11 +53,11 @@ def test_what_happens_in_a_reading_is_counted_in_threads_that_it_starts_too() ->
 def test_what_cannot_be_counted_has_no_number_and_a_reason(
     number: int, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(event: Event) -> int:
+    def refused(event: CpuEvent) -> int:
         raise OSError(number, "")
 
     monkeypatch.setattr(counters, "_opened", refused)
-    counting = Counters()
+    counting = CpuCounters()
     with counting.reading():
         pass
     assert counting.facts() == {"reason": reason}
@@ -66,12 +66,12 @@ def test_what_cannot_be_counted_has_no_number_and_a_reason(
 def test_the_kernel_s_refusal_names_its_setting(
     monkeypatch: pytest.MonkeyPatch, tmp_path: object
 ) -> None:
-    def refused(event: Event) -> int:
+    def refused(event: CpuEvent) -> int:
         raise PermissionError(errno.EACCES, "")
 
     monkeypatch.setattr(counters, "_opened", refused)
     monkeypatch.setattr(counters, "_paranoid", lambda: "3")
-    assert Counters().reason == "the kernel forbids it (perf_event_paranoid is 3)"
+    assert CpuCounters().reason == "the kernel forbids it (perf_event_paranoid is 3)"
 
 
 @pytest.mark.parametrize(

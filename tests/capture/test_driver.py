@@ -11,7 +11,7 @@ from in_process import lstmprof
 
 from lstmprof.capture import system
 from lstmprof.capture.worker import driver
-from lstmprof.capture.worker.driver import Driver, Seen, wheel_for, why_no_gpu
+from lstmprof.capture.worker.driver import Driver, GpuView, wheel_for, why_no_gpu
 from lstmprof.errors import CaptureError
 
 H100 = Driver(version="580.65.06", cuda=(13, 0), gpus=("NVIDIA H100", "NVIDIA H200"))
@@ -44,7 +44,7 @@ def test_a_driver_without_a_gpu_says_why(tmp_path: Path) -> None:
 def test_what_keeps_a_framework_from_a_gpu_is_named_with_the_wheel_to_take(
     built_for: str | None, found: Driver, words: str, step: str
 ) -> None:
-    fault, advice = why_no_gpu(Seen("torch", "2.11.0", built_for, 0), found)
+    fault, advice = why_no_gpu(GpuView("torch", "2.11.0", built_for, 0), found)
     assert words in fault
     assert advice.endswith(step)
 
@@ -69,7 +69,7 @@ def test_the_device_is_the_one_that_the_framework_sees(
     requested: str, gpus: int, found: Driver, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(driver, "driver", lambda: found)
-    assert driver.chosen(requested, lambda: Seen("jax", "0.11", "13", gpus)) == device
+    assert driver.chosen(requested, lambda: GpuView("jax", "0.11", "13", gpus)) == device
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_auto_does_not_measure_the_cpu_of_a_machine_with_a_gpu(
 ) -> None:
     monkeypatch.setattr(driver, "driver", lambda: H100)
     with pytest.raises(CaptureError, match=message):
-        driver.chosen(requested, lambda: Seen("jax", "0.11", None, gpus))
+        driver.chosen(requested, lambda: GpuView("jax", "0.11", None, gpus))
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 from capture.processes import LIMIT_S
 
 from lstmprof.capture.worker import host
-from lstmprof.capture.worker.meters import Gpu, Meters, StepCounts, packages_uj
+from lstmprof.capture.worker.meters import Meters, NvmlGpu, StepCounts, packages_uj
 from lstmprof.capture.worker.profiling import no_ranges
 
 ALWAYS_BUSY = "import os; os.sched_setaffinity(0, [{}]); [0 for _ in iter(int, 1)]"
@@ -68,13 +68,13 @@ def test_what_holds_the_clocks_down_is_asked_for_by_the_newer_name_first(
     since_535: bool, reasons: list[str], tmp_path: Path
 ) -> None:
     library = str(nvml_stand_in.built(tmp_path, *["SINCE_535"] * since_535))
-    gpu = Gpu.of("cuda:0", library, library)
+    gpu = NvmlGpu.of("cuda:0", library, library)
     assert gpu is not None
     assert gpu.state()["gpu_throttle_reasons"] == reasons
 
 
 def test_a_gpu_is_found_by_its_bus_and_read(library: str) -> None:
-    gpu = Gpu.of("cuda:1", library, library)
+    gpu = NvmlGpu.of("cuda:1", library, library)
     assert gpu is not None
     first = gpu.energy_mj()
     assert first is not None
@@ -88,7 +88,9 @@ def test_a_gpu_is_found_by_its_bus_and_read(library: str) -> None:
 
 
 def test_the_load_of_a_gpu_is_read_and_what_is_not_answered_is_none(library: str) -> None:
-    loads = [gpu.load() for n in (0, 1) for gpu in [Gpu.of(f"cuda:{n}", library, library)] if gpu]
+    loads = [
+        gpu.load() for n in (0, 1) for gpu in [NvmlGpu.of(f"cuda:{n}", library, library)] if gpu
+    ]
     assert loads == [
         {"gpu_share": 0.87, "gpu_memory_bytes": 5_000_000_000},
         {"gpu_share": 0.87, "gpu_memory_bytes": None},  # NVML answered with an error
@@ -100,8 +102,8 @@ def test_energy_of_a_gpu_in_less_than_a_second_is_unknown(
     each_s: float, joules: float | None, library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stand-in's counter grows by 1 J a reading; the clock by ``each_s``."""
-    gpu = Gpu.of("cuda:0", library, library)
-    monkeypatch.setattr(Gpu, "of", lambda device: gpu)
+    gpu = NvmlGpu.of("cuda:0", library, library)
+    monkeypatch.setattr(NvmlGpu, "of", lambda device: gpu)
     meters = Meters("cuda:0", clock=itertools.count(0, each_s).__next__)
     for _ in range(2):
         with meters.reading():
@@ -111,15 +113,15 @@ def test_energy_of_a_gpu_in_less_than_a_second_is_unknown(
 
 def test_the_energy_of_a_gpu_that_is_divided_is_unknown(tmp_path: Path) -> None:
     library = str(nvml_stand_in.built(tmp_path, "MIG"))
-    gpu = Gpu.of("cuda:0", library, library)
+    gpu = NvmlGpu.of("cuda:0", library, library)
     assert gpu is not None
     assert gpu.energy_mj() is None
     assert gpu.state()["gpu_sm_clock_mhz"] == 1980
 
 
 def test_what_is_not_there_is_none(library: str) -> None:
-    assert Gpu.of("cuda:7", library, library) is None
-    assert Gpu.of("cuda:0", "libno-such.so", library) is None
+    assert NvmlGpu.of("cuda:7", library, library) is None
+    assert NvmlGpu.of("cuda:0", "libno-such.so", library) is None
 
 
 def test_page_faults_are_counted_step_by_step() -> None:

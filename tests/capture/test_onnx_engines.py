@@ -102,12 +102,12 @@ def info(name: str, mean_us: int) -> SimpleNamespace:
 
 
 def test_a_run_of_openvinos_is_the_difference_of_its_means_and_ends_with_its_call() -> None:
-    counters = loop_of("openvino-lstm").Counters()
-    from lstmprof.capture.worker.loops._onnx import RANGE, Event
+    counters = loop_of("openvino-lstm").NodeCounters()
+    from lstmprof.capture.worker.loops._onnx import RANGE, NodeEvent
 
     counters.begin([info("A", 100), info("B", 40), info("C", 0)], 2)
     # of three runs A's mean is 80: the third took 3·80 − 2·100 = 40 µs; B's 3·50 − 2·40 = 70
-    call = Event(RANGE, "program", 1_000_000, 1_100_000, {})
+    call = NodeEvent(RANGE, "program", 1_000_000, 1_100_000, {})
     counters.read([info("A", 80), info("B", 50), info("C", 0)], call)
     spans = [(event.name, event.start_ns, event.end_ns) for event in counters.events]
     assert spans == [
@@ -121,13 +121,13 @@ def test_a_run_of_openvinos_is_the_difference_of_its_means_and_ends_with_its_cal
 
 def test_phases_end_with_their_call_though_it_has_no_node_of_the_loss() -> None:
     loop_of("onnxruntime-lstm")
-    from lstmprof.capture.worker.loops._onnx import OP, RANGE, Event, phases
+    from lstmprof.capture.worker.loops._onnx import OP, RANGE, NodeEvent, phases
 
-    calls = [Event(RANGE, "program", at, at + 90, {}) for at in (0, 100)]
+    calls = [NodeEvent(RANGE, "program", at, at + 90, {}) for at in (0, 100)]
     nodes = [
-        Event(OP, "onnxruntime::LSTM", 5, 80, {"node": "forward/l0"}),
-        Event(OP, "onnxruntime::LSTM", 105, 150, {"node": "forward/l0"}),
-        Event(OP, "onnxruntime::Neg", 160, 170, {"node": "loss/negated"}),
+        NodeEvent(OP, "onnxruntime::LSTM", 5, 80, {"node": "forward/l0"}),
+        NodeEvent(OP, "onnxruntime::LSTM", 105, 150, {"node": "forward/l0"}),
+        NodeEvent(OP, "onnxruntime::Neg", 160, 170, {"node": "loss/negated"}),
     ]
     found = [(event.name, event.start_ns, event.end_ns) for event in phases(nodes, calls)]
     assert found == [("forward", 5, 80), ("forward", 105, 150), ("loss", 160, 170)]

@@ -13,7 +13,7 @@ from lstmprof.capture.worker.timing import (
     REPORT_EVERY_NS,
     Iteration,
     Loop,
-    Share,
+    Quota,
     after_profile,
     collector_frozen,
     columns,
@@ -232,7 +232,7 @@ def test_what_comes_after_a_profile_is_marked_and_numbered_on() -> None:
 def test_a_profile_comes_amid_the_counted_iterations(
     iterations: int, halves: tuple[int, int]
 ) -> None:
-    first, rest = Share(iterations, 101).halves()
+    first, rest = Quota(iterations, 101).halves()
     assert (first.iterations, rest.iterations) == halves
     assert (first.most_ns, rest.most_ns) == (50, 50)
     assert first.least + rest.least == LEAST_ITERATIONS

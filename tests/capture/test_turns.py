@@ -14,7 +14,7 @@ from lstmprof.capture.captured_run import write_captured
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.rounds import MOST_IN_TURNS, _can_take_turns, capture_rounds
 from lstmprof.capture.supervisor import Turns, capture
-from lstmprof.capture.worker.timing import TURN_NS, Loop, Share, shared
+from lstmprof.capture.worker.timing import TURN_NS, Loop, Quota, shared
 from lstmprof.errors import CaptureError, LstmprofError
 from lstmprof.workloads import with_overrides
 from lstmprof.workloads.studies import named
@@ -100,7 +100,7 @@ def test_the_first_of_several_iterations_of_a_turn_does_not_count(
         clock.now_ns += 10 * TURN_NS  # the others run
 
     loop = Loop(step, float, lambda: None, lambda whose: None)
-    rows = shared(loop, Share(3), turn, lambda line: None, clock, 7)
+    rows = shared(loop, Quota(3), turn, lambda line: None, clock, 7)
     assert [row.warmup for row in rows] == warm
     assert [row.turn for row in rows] == [n for n in (7, 8, 9) for _ in range(len(warm) // 3)]
     assert [row.iteration for row in rows] == list(range(len(warm)))
@@ -119,7 +119,7 @@ def test_a_share_of_time_is_its_own_and_not_that_of_others() -> None:
         clock.now_ns += 100 * TURN_NS
 
     loop = Loop(step, float, lambda: None, lambda whose: None)
-    rows = shared(loop, Share(9, 4 * TURN_NS, least=1), turn, lambda line: None, clock)
+    rows = shared(loop, Quota(9, 4 * TURN_NS, least=1), turn, lambda line: None, clock)
     assert len(rows) == 4
 
 

@@ -121,7 +121,10 @@ def test_every_snippet_about_own_code_is_a_loop_or_a_file() -> None:
     loops = [code for code in snippets("docs/own_code.md") if "lp.profile(" in code]
     assert len(loops) == 4  # test_own_code runs them
     assert set(files("docs/own_code.md")) == {"mymodel.py", "train.py"}  # test_own_script: train.py
-    assert len(snippets("docs/own_code.md")) == 7
+    (callbacks,) = (code for code in snippets("docs/own_code.md") if "lp.keras" in code)
+    for name in lp.CALLBACKS:  # test_callbacks trains with them
+        assert f"lp.{name}.Profile(" in callbacks
+    assert len(snippets("docs/own_code.md")) == 8
 
 
 def test_the_watched_loop_writes_its_log(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def relative_error(found: Any, expected: Any) -> float:
 
 
 @functools.cache
-def expected(workload: Workload) -> reference.Outcome:
+def expected(workload: Workload) -> reference.ReferenceStep:
     return reference.outcome(
         workload, workloads.weights(workload, SEED), workloads.batch(workload, SEED)
     )

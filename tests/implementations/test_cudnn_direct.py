@@ -69,7 +69,7 @@ def on_the_host(stand_in: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @functools.cache
-def expected(workload: Workload) -> reference.Outcome:
+def expected(workload: Workload) -> reference.ReferenceStep:
     return reference.outcome(
         workload, workloads.weights(workload, SEED), workloads.batch(workload, SEED)
     )

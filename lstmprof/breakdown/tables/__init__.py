@@ -1,12 +1,15 @@
 """The tables of a breakdown, in the order in which a reader needs them.
 
-Each is made by one function of the events and their windows, when it is first used.
+Each is made of one ``Source``, when it is first used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
@@ -34,17 +37,14 @@ from lstmprof.breakdown.tables.database import Database, database
 from lstmprof.errors import unknown_name
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.narrow import Packed, packed
-from lstmprof.events.schema import Column, schema
+from lstmprof.events.schema import SCHEMA, Column, schema
 from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import RunInfo
 from lstmprof.runs.run import Run
 
-#: events, their windows, run.json → the table
-Make = Callable[[pa.Table, list[Window], RunInfo], pa.Table]
-
 
 class Account(Protocol):
-    """What a table beside the events is made of: a breakdown."""
+    """The breakdown of a run, for tables that need more than its events."""
 
     @property
     def run(self) -> Run:
@@ -61,25 +61,79 @@ class Account(Protocol):
         """These columns of its events."""
 
 
-#: what a run has beside its events, and its account → the table
-Beside = Callable[[Account], pa.Table]
-#: all events, their windows → the table, made piece by piece
-Pack = Callable[[Packed, Sequence[Window]], pa.Table]
-#: tables, the windows → the table that is made of them
-Join = Callable[..., pa.Table]
+class Source(ExitStack):
+    """What tables are made of: events with their steps and run.json, and the account of a run.
+
+    ``stored`` is what DuckDB reads: the events themselves, or the file that has them. ``made`` are
+    the tables that were made before, by name; each table is made once. DuckDB is opened for the
+    first table that needs it, until the context ends: opening it takes as long as a table.
+    """
+
+    def __init__(
+        self,
+        events: EventTable | Packed,
+        windows: list[Window],
+        info: RunInfo | None = None,
+        *,
+        stored: EventTable | Path | None = None,
+        account: Account | None = None,
+        made: dict[str, pa.Table] | None = None,
+    ) -> None:
+        super().__init__()
+        self._events, self.windows, self.info = events, windows, info or RunInfo()
+        self._stored, self.account = stored, account
+        self._made = {} if made is None else made
+
+    def events(self, columns: Sequence[str]) -> EventTable:
+        """Return the events, with ``columns`` at least."""
+        return self._events.table(columns) if isinstance(self._events, Packed) else self._events
+
+    def packed(self, columns: Sequence[str]) -> Packed:
+        """Return the events in narrow types, with ``columns`` at least."""
+        if isinstance(self._events, Packed):
+            return self._events
+        return packed(self._events.select(columns))
+
+    def selected(self, select: str, columns: Sequence[Column]) -> pa.Table:
+        """Return the rows of the SELECT ``select``, which have these columns."""
+        return self._database.table(select, columns)
+
+    @cached_property
+    def _database(self) -> Database:
+        stored = self.events(SCHEMA.names) if self._stored is None else self._stored
+        opened = self.enter_context(database(stored))
+        opened.account_for(self.windows, self.info.workload.time_steps)
+        return opened
+
+    def table(self, name: str) -> pa.Table:
+        """Return the table ``name``, sorted; a table that needs an account is empty without one.
+
+        Raises:
+            UsageError: no table has this name.
+            RunError: the events are damaged, or their times exceed 64 bits.
+        """
+        kind = table_of(name)
+        if kind.beside and self.account is None:
+            return schema(kind.columns).empty_table()
+        if name not in self._made:
+            self._made[name] = kind.ordered(kind.make(self, kind.reads))
+        return self._made[name]
+
+
+#: source, the columns that the table reads → the table, in any order of its rows
+Make = Callable[[Source, Sequence[str]], pa.Table]
 
 
 @dataclass(frozen=True)
 class TableKind:
     """One table: what it is, its columns, how it is made, sorted and shown.
 
-    ``select`` makes it in a ``Database``; where there is none ``make`` does of the columns
-    ``reads`` of the events, or ``pack``, which looks at some of them at once. ``beside``: it is
-    made of the run's samples or counters, and its account; ``record`` says how they come into it.
-    ``join`` makes it of the tables ``joined`` alone.
+    ``make`` makes it of a ``Source``; ``reads`` are the columns of the events that it needs, and
+    ``joined`` the tables. A table ``beside`` the events needs a run; ``record`` says how its data
+    come into a run.
 
-    ``order`` names columns, the largest first where one begins with ``-``; empty: as made.
-    ``shown`` are the columns that a terminal has room for, the others are in JSON and CSV.
+    ``order`` names the columns that sort it, with ``-`` for descending order; empty: as made.
+    ``shown`` are the columns that a terminal shows; JSON and CSV have all of them.
     """
 
     name: str
@@ -87,36 +141,21 @@ class TableKind:
     columns: tuple[Column, ...]
     order: tuple[str, ...]
     shown: tuple[str, ...]
-    select: str = ""
-    make: Make | None = None
+    make: Make
     reads: tuple[str, ...] = ()
-    pack: Pack | None = None
-    beside: Beside | None = None
-    join: Join | None = None
     joined: tuple[str, ...] = ()
+    beside: bool = False
     record: str = ""
 
     def of(
         self, events: EventTable, windows: list[Window], info: RunInfo | None = None
     ) -> pa.Table:
-        """This table of annotated ``events``, sorted; ``info`` is run.json, where there is one."""
-        if self.beside:
-            return schema(self.columns).empty_table()  # events tell nothing of it
-        if self.join:
-            of = (table_of(name).of(events, windows, info) for name in self.joined)
-            return self.ordered(self.join(*of, windows))
-        if self.pack:
-            return self.ordered(self.pack(packed(events.select(self.reads)), windows))
-        if self.make:
-            return self.ordered(self.make(events, windows, info or RunInfo()))
-        return tables_of([self.name], events, windows, info)[self.name]
-
-    def selected(self, events: Database) -> pa.Table:
-        """This table of ``events`` whose windows the database knows."""
-        return events.table(self.select, self.columns, self.order)
+        """Return this table of annotated ``events``, sorted; ``info`` is run.json, if known."""
+        with Source(events, windows, info) as source:
+            return source.table(self.name)
 
     def ordered(self, table: pa.Table) -> pa.Table:
-        """The rows of ``table`` as this kind sorts them."""
+        """Return ``table`` sorted; rows that agree in the columns of ``order`` stay as they are."""
         keys = [
             (name.removeprefix("-"), "descending" if name.startswith("-") else "ascending")
             for name in self.order
@@ -124,8 +163,20 @@ class TableKind:
         return table.sort_by(keys) if keys else table
 
 
-def _plain(make: Callable[[pa.Table, list[Window]], pa.Table]) -> Make:
-    return lambda events, windows, info: make(events, windows)
+def _of_events(make: Callable[[EventTable, list[Window]], pa.Table]) -> Make:
+    return lambda source, reads: make(source.events(reads), source.windows)
+
+
+def _of_packed(make: Callable[[Packed, list[Window]], pa.Table]) -> Make:
+    return lambda source, reads: make(source.packed(reads), source.windows)
+
+
+def _of_account(make: Callable[[Account], pa.Table]) -> Make:
+    def made(source: Source, reads: Sequence[str]) -> pa.Table:
+        assert source.account is not None  # else ``Source.table`` returns an empty table
+        return make(source.account)
+
+    return made
 
 
 def _memory(account: Account) -> pa.Table:
@@ -143,7 +194,7 @@ _ALL = (
         ledger.COLUMNS,
         (),
         ("rank", "step", "device", "state", "part", "ns"),
-        pack=ledger.packed_ledger,
+        make=_of_packed(ledger.packed_ledger),
         reads=ledger.READS,
     ),
     TableKind(
@@ -155,7 +206,7 @@ _ALL = (
             *("rank", "step", "device", "dur_ns", "busy_ns", "idle_ns", "overlapped_ns"),
             *("spilled_ns", "activities", "launches", "host_ops"),
         ),
-        make=_plain(steps.steps),
+        make=_of_events(steps.steps),
         reads=(*_LANES, "parent_id", "launch_id", "step", "category"),
     ),
     TableKind(
@@ -164,7 +215,7 @@ _ALL = (
         kernels.COLUMNS,
         ("-total_ns", "name"),
         ("rank", "device", "total_ns", "share", "count", "p50_ns", "category", "rule", "name"),
-        pack=kernels.kernels,
+        make=_of_packed(kernels.kernels),
         reads=kernels.READS,
     ),
     TableKind(
@@ -176,7 +227,7 @@ _ALL = (
             *("rank", "device_total_ns", "device_self_ns", "host_total_ns", "host_self_ns"),
             *("kernels_total", "count", "per_step", "name"),
         ),
-        make=_plain(ops.ops),
+        make=_of_events(ops.ops),
         reads=("event_id", "kind", "name", "dur_ns", "rank", "parent_id", "op_id", "step"),
     ),
     TableKind(
@@ -189,7 +240,7 @@ _ALL = (
             *("cells", "ops_per_time_step", "kernels_per_time_step", "forward_ns", "backward_ns"),
             *("roofline_share", "algorithm_seen", "backward_algorithm_seen", "rung", "op"),
         ),
-        make=layers.layers,
+        make=lambda source, reads: layers.layers(source.events(reads), source.windows, source.info),
         reads=(
             *(*_LANES, "op_name", "shapes", "dtypes", "parent_id", "op_id", "forward_id", "step"),
             *("category", "family"),
@@ -204,7 +255,7 @@ _ALL = (
             *("rank", "sort", "device_total_ns", "device_self_ns", "host_total_ns"),
             *("host_self_ns", "backward_device_ns", "backward_host_ns", "count", "name"),
         ),
-        make=_plain(modules.modules),
+        make=_of_events(modules.modules),
         reads=(*_LANES, "parent_id", "launch_id", "op_id", "forward_id"),
     ),
     TableKind(
@@ -216,7 +267,7 @@ _ALL = (
             *("rank", "call_total_ns", "latency_p50_ns", "latency_negative", "queue_mean"),
             *("count", "per_step", "per_time_step", "kind", "name"),
         ),
-        launches.SELECT,
+        lambda source, reads: source.selected(launches.SELECT, launches.COLUMNS),
     ),
     TableKind(
         "launch_gaps",
@@ -224,7 +275,7 @@ _ALL = (
         launch_gaps.COLUMNS,
         ("-dur_total_ns", "name"),
         tuple(c.name for c in launch_gaps.COLUMNS),
-        launch_gaps.SELECT,
+        lambda source, reads: source.selected(launch_gaps.SELECT, launch_gaps.COLUMNS),
     ),
     TableKind(
         "casts",
@@ -235,7 +286,7 @@ _ALL = (
             *("rank", "device", "total_ns", "count", "per_step", "bytes", "from_dtype"),
             *("to_dtype", "op", "within"),
         ),
-        make=_plain(casts.casts),
+        make=_of_events(casts.casts),
         reads=(
             *("event_id", "kind", "name", "dur_ns", "rank", "device", "op_name", "shapes"),
             *("dtypes", "parent_id", "op_id", "step", "category"),
@@ -247,7 +298,7 @@ _ALL = (
         copies.COLUMNS,
         ("-total_ns", "kind", "direction"),
         tuple(c.name for c in copies.COLUMNS),
-        pack=copies.copies,
+        make=_of_packed(copies.copies),
         reads=copies.READS,
     ),
     TableKind(
@@ -256,7 +307,7 @@ _ALL = (
         streams.COLUMNS,
         ("rank", "device", "stream"),
         tuple(c.name for c in streams.COLUMNS[:-2]),
-        make=_plain(streams.streams),
+        make=_of_events(streams.streams),
         reads=("kind", "start_ns", "dur_ns", "rank", "device", "stream"),
     ),
     TableKind(
@@ -268,7 +319,7 @@ _ALL = (
             *("rank", "device", "step", "collective", "dur_ns", "waits_ns", "last_rank"),
             *("last_device", "overlapped_ns", "name"),
         ),
-        pack=ranks.collectives,
+        make=_of_packed(ranks.collectives),
         reads=ranks.COLLECTIVE_READS,
     ),
     TableKind(
@@ -281,7 +332,9 @@ _ALL = (
             *("collective_ns", "overlapped_share", "waits_ns", "waits_for_rank", "last_in"),
             *("late_ns",),
         ),
-        join=ranks.ranks,
+        make=lambda source, reads: ranks.ranks(
+            source.table("ledger"), source.table("collectives"), source.windows
+        ),
         joined=("ledger", "collectives"),
         reads=(*ledger.READS, "step"),
     ),
@@ -294,7 +347,7 @@ _ALL = (
             *("rank", "total_ns", "self_ns", "device_total_ns", "device_self_ns", "count"),
             *("mean_ns", "kind", "name"),
         ),
-        make=_plain(ranges.ranges),
+        make=_of_events(ranges.ranges),
         reads=(*_TIMED, "device", "parent_id", "launch_id", "op_id"),
     ),
     TableKind(
@@ -303,7 +356,8 @@ _ALL = (
         memory.COLUMNS,
         (),
         tuple(c.name for c in memory.COLUMNS),
-        beside=_memory,
+        make=_of_account(_memory),
+        beside=True,
         record="record with profile_memory=True (torch.profiler) or --cuda-memory-usage=true "
         "(Nsight Systems); TensorFlow and JAX need no option: they record memory use if their "
         "allocator reports it",
@@ -314,7 +368,8 @@ _ALL = (
         witness.COLUMNS,
         (),
         tuple(c.name for c in witness.COLUMNS),
-        beside=lambda account: witness.witness(account.run.samples(), account.steps()),
+        make=_of_account(lambda account: witness.witness(account.run.samples(), account.steps())),
+        beside=True,
         record="record samples with lstmprof capture --sampler",
     ),
 )
@@ -339,16 +394,10 @@ def table_of(name: str) -> TableKind:
 def tables_of(
     named: Sequence[str], events: EventTable, windows: list[Window], info: RunInfo | None = None
 ) -> dict[str, pa.Table]:
-    """These tables of annotated ``events``, by one database: opening it costs as much as a table.
+    """Return these tables of annotated ``events``.
 
     Raises:
         UsageError: no table has one of these names.
     """
-    info = info or RunInfo()
-    kinds = [table_of(name) for name in named]
-    made = {kind.name: kind.of(events, windows, info) for kind in kinds if not kind.select}
-    if len(made) < len(kinds):
-        with database(events) as opened:
-            opened.account_for(windows, info.workload.time_steps)
-            made |= {kind.name: kind.selected(opened) for kind in kinds if kind.select}
-    return made
+    with Source(events, windows, info) as source:
+        return {name: source.table(name) for name in named}

@@ -113,19 +113,15 @@ class Database:
         with self._run_errors():
             self.connection.execute(_RANKS)
 
-    def table(self, select: str, columns: Sequence[Column], order: Sequence[str]) -> pa.Table:
-        """The rows of ``select``, which has these columns, sorted by those of ``order``.
-
-        The largest first where one begins with ``-``, unknown ones last; of rows that agree in
-        them all, by the other columns.
+    def table(self, select: str, columns: Sequence[Column]) -> pa.Table:
+        """Return the rows of ``select``, which has these columns, sorted by them from the left.
 
         Raises:
             RunError: the events are damaged, or take too long to be summed.
         """
         wanted = schema(columns)
         values = [_INTEGER.format(f.name) if f.type == pa.int64() else f.name for f in wanted]
-        keys = [f"{n.removeprefix('-')} {'DESC' if n[0] == '-' else ''} NULLS LAST" for n in order]
-        keys += [f"{name} NULLS FIRST" for name in wanted.names]
+        keys = [f"{name} NULLS FIRST" for name in wanted.names]
         rows = f"SELECT {', '.join(values)} FROM ({select}) ORDER BY {', '.join(keys)}"
         return self._rows(rows).cast(wanted)
 

@@ -68,9 +68,9 @@ class Plan:
         warmup = max(self.warmup, EARLY.warmup + EARLY.timed)
         return 1 + warmup + EARLY.steps + -(-self.timed // 2) + away + self.steps
 
-    def shares(self) -> Tuple[timing.Share, timing.Share]:
+    def shares(self) -> Tuple[timing.Quota, timing.Quota]:
         """The steps that are timed before the profile, and after it."""
-        return timing.Share(self.timed, None if self.alike else MOST_TIMING_NS).halves()
+        return timing.Quota(self.timed, None if self.alike else MOST_TIMING_NS).halves()
 
 
 #: Passes that come first. A training that ends soon leaves their steps as its run.
@@ -89,7 +89,7 @@ class _Recorded:
     counts: meters.StepCounts
 
 
-class Passes:
+class StepPasses:
     """The passes around a user's steps, and what they have brought so far."""
 
     def __init__(self, plan: Plan, profiler: Profiler, folder: str) -> None:
@@ -102,7 +102,7 @@ class Passes:
         self.shapes_cost: Optional[float] = None
         self.doing = "waiting for the first step"
         self._latest: Optional[_Recorded] = None
-        self._readings: Optional[calibration.Readings] = None  # of sessions like the latest
+        self._readings: Optional[calibration.LoopTimes] = None  # of sessions like the latest
 
     @property
     def fewest(self) -> int:
@@ -114,15 +114,15 @@ class Passes:
         """All passes; it returns when the last step is measured."""
         self.doing = "warming up"
         first, rest = self.plan.shares()
-        yield from self._timed(timing.Share(EARLY.warmup), warmup=True)
+        yield from self._timed(timing.Quota(EARLY.warmup), warmup=True)
         if not self.profiler.is_outside:  # it can record once only
             self.doing = "timing"
-            yield from self._timed(timing.Share(EARLY.timed))
+            yield from self._timed(timing.Quota(EARLY.timed))
             self.doing = PROFILING
             yield from self._thrown_away(range(EARLY.steps))
             self.doing = "warming up"
         early = len(self.rows)
-        yield from self._timed(timing.Share(max(self.plan.warmup - early, 0)), warmup=True)
+        yield from self._timed(timing.Quota(max(self.plan.warmup - early, 0)), warmup=True)
         self.doing = "timing"
         energy = meters.Meters(str(self.profiler.facts()["device"]))
         with energy.reading():
@@ -132,7 +132,7 @@ class Passes:
         self.doing = PROFILING
         yield from self._profile()
         self.doing = TIMING_AGAIN
-        yield from self._timed(timing.Share(1 if rest.iterations else 0), True, True)
+        yield from self._timed(timing.Quota(1 if rest.iterations else 0), True, True)
         with energy.reading():
             yield from self._timed(rest, after_profile=True)
         self.cost.update(energy.facts())
@@ -189,7 +189,7 @@ class Passes:
         gc.collect()
 
     def _timed(
-        self, share: timing.Share, warmup: bool = False, after_profile: bool = False
+        self, share: timing.Quota, warmup: bool = False, after_profile: bool = False
     ) -> Steps:
         """Add a row for each step of ``share``; none begins after its time."""
         clock, wait = time.perf_counter_ns, self.profiler.wait

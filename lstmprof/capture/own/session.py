@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Callable, ContextManager, Dict, Iterable, List, Optional, Type, Union
 
 import lstmprof
-from lstmprof.capture.own.passes import PROFILING, SAMPLING, TIMING_AGAIN, Passes, Plan, Steps
+from lstmprof.capture.own.passes import PROFILING, SAMPLING, TIMING_AGAIN, Plan, StepPasses, Steps
 from lstmprof.capture.request import RESULT
 from lstmprof.capture.worker import host, shapes, timing
 from lstmprof.capture.worker.metadata import now, worker_facts
@@ -147,7 +147,7 @@ class Session:
         #: the inputs of ops, by how many steps the profile has
         self.op_inputs: Callable[[int], Iterable[Any]] = lambda count: ()
         self._steps: Optional[Steps] = None  # the passes, while they go on
-        self._passes: Optional[Passes] = None
+        self._passes: Optional[StepPasses] = None
         self._in_step = False
         self._phase: Optional[str] = None
         self._pid, self._thread = os.getpid(), None  # type: int, Optional[int]
@@ -181,7 +181,7 @@ class Session:
             scratch = Path(self._own.enter_context(staging(out)))
             self._conditions = {"load_average_before": host.load_average(), "started_at": now()}
             profiler = self.profiler or profiler_of(self.framework)
-            self._passes = Passes(self.plan, profiler, str(scratch))
+            self._passes = StepPasses(self.plan, profiler, str(scratch))
             self._steps = self._passes.around_steps()
             next(self._steps)
         except BaseException:
@@ -368,7 +368,7 @@ class Session:
         needs = fewest + max(self.found_by - 1, 0)  # the last of these is the first border
         return "{}; a run needs {} steps{}".format(ended, needs, "" if error else "; train longer")
 
-    def _thin(self, passes: Passes) -> str:
+    def _thin(self, passes: StepPasses) -> str:
         """Return a line on a run whose training ended before all steps were measured."""
         timed = sum(not row.warmup for row in passes.rows)
         profiled = len(passes.profiled.walls_ns) if passes.profiled else 0
@@ -378,7 +378,7 @@ class Session:
             self._doing, timed, profiled, doubt
         )
 
-    def _written(self, passes: Passes) -> None:
+    def _written(self, passes: StepPasses) -> None:
         """Write the run in a child process, which reads the profile."""
         folder = passes.folder
         with open(os.path.join(folder, RESULT), "w", encoding="utf-8") as file:
@@ -391,7 +391,7 @@ class Session:
         if not self.quiet:
             show_verdict(str(self.path), self.writer)
 
-    def _result(self, passes: Passes) -> Dict[str, Any]:
+    def _result(self, passes: StepPasses) -> Dict[str, Any]:
         """Return what the child process needs to write the run."""
         profiled = passes.profiled
         assert profiled is not None
@@ -451,17 +451,16 @@ def show_verdict(place: str, python: str, since: Optional[str] = None) -> None:
     interpreter ``python``. If an earlier run ``since`` is given, the verdict ends with the gain
     since then.
     """
-    text = verdict_of([place], python, since)
+    text = verdict_of([place], python, *([] if since is None else ["--since", since]))
     if text:
         sys.stderr.write(text)
 
 
-def verdict_of(places: List[str], python: str, since: Optional[str] = None) -> Optional[str]:
+def verdict_of(places: List[str], python: str, *options: str) -> Optional[str]:
     """Return what ``lstmprof diagnose`` prints of the runs at ``places``; None if it fails."""
     encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
     with contextlib.suppress(OSError):
-        command = [python, "-m", "lstmprof", "diagnose", *places]
-        command += [] if since is None else ["--since", since]
+        command = [python, "-m", "lstmprof", "diagnose", *places, *options]
         done = _ended(command, PYTHONIOENCODING=encoding)
         if not done.returncode:
             return str(done.stdout.decode(encoding, "replace"))

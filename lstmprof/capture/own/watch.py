@@ -23,7 +23,7 @@ import lstmprof
 from lstmprof.capture.own.passes import Plan
 from lstmprof.capture.own.session import Session, to_stderr, verdict_of
 from lstmprof.capture.worker.metadata import now
-from lstmprof.capture.worker.meters import Gpu
+from lstmprof.capture.worker.meters import NvmlGpu
 from lstmprof.capture.worker.profilers import framework_of, profiler_of
 from lstmprof.errors import LstmprofError, UsageError, command_line, one_line
 from lstmprof.runs.directory import cache_folder
@@ -131,7 +131,7 @@ class Watch:
         self._base: Optional[str] = None  # the run of typical steps
         self._cannot_profile = False
         self._writing: Optional[threading.Thread] = None
-        self._gpu: Optional[Gpu] = None
+        self._gpu: Optional[NvmlGpu] = None
         self._pid = os.getpid()
         self._undo: List[Callable[[], Any]] = []
         self._file: Any = None
@@ -249,7 +249,7 @@ class Watch:
             profiler = profiler_of(framework_of(self.framework))
             profiler.find_device()
             device = str(profiler.facts()["device"])
-            self._gpu = Gpu.of(device) if device.startswith("cuda") else None
+            self._gpu = NvmlGpu.of(device) if device.startswith("cuda") else None
         atexit.register(self.close)
         self._undo.append(lambda: atexit.unregister(self.close))
         is_main = threading.current_thread() is threading.main_thread()

@@ -13,7 +13,7 @@ import sys
 import threading
 from typing import Any, Callable, Dict, List, Union
 
-from lstmprof.capture.script.program import Seen
+from lstmprof.capture.script.program import WatchedCallable
 from lstmprof.capture.script.sizes import GraphSizes
 from lstmprof.capture.script.steps import Steps, rank
 
@@ -24,7 +24,7 @@ _LIBRARIES = (
 )
 
 
-class Calls(threading.local):
+class CompiledCalls(threading.local):
     """The compiled functions that run in a thread, by name, outermost first."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Program:
 
     def __init__(self, steps: Steps, is_abstract: Callable[[Any], bool]) -> None:
         self._steps, self._is_abstract = steps, is_abstract
-        self._calls = Calls()
+        self._calls = CompiledCalls()
         self._trained_by: Dict[str, str] = {}
 
     def call(self, name: str, function: Any, args: Any, kwargs: Any) -> Any:
@@ -90,7 +90,7 @@ class Program:
         return computed
 
 
-class _Jitted(Seen):
+class _Jitted(WatchedCallable):
     """A function that ``jax.jit`` or ``jax.pmap`` compiled."""
 
     def __init__(self, program: Program, function: Any) -> None:

@@ -177,7 +177,7 @@ def mark_attribute(module: Any, name: str, steps: Any) -> int:
     return 1
 
 
-class Seen:
+class WatchedCallable:
     """A callable that is another one, looked at from outside: all but its calls is the other's."""
 
     def __init__(self, function: Any) -> None:
@@ -200,7 +200,7 @@ class Seen:
         return self if instance is None else functools.partial(self, instance)
 
 
-class Marked(Seen):
+class Marked(WatchedCallable):
     """A function whose calls are the steps."""
 
     def __init__(self, steps: Any, function: Any) -> None:

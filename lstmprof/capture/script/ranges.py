@@ -125,25 +125,25 @@ class TorchRanges:
             of = self._torch.nn.modules.loss._Loss
             name = LOSS if isinstance(module, of) else FORWARD
             self._names.update((id(m), path) for path, m in module.named_modules())
-            self.open(_Call(module), name)
+            self.open(_ModuleCall(module), name)
         self._calls[id(module)] += 1
         before = self.steps - 1
         if before and self._calls_before[id(module)] <= MOST_CALLS * before:
             path = self._names.get(id(module), "")
             name = "nn.Module: {} {}".format(type(module).__name__, path).strip()
-            self.open(_Call(module), name)
+            self.open(_ModuleCall(module), name)
 
     def _module_ends(self, module: Any, *_: Any) -> None:
         if self._is_compiling() or threading.get_ident() != self._thread:
             return
-        while self._open and isinstance(self._open[-1][0], _Call):
+        while self._open and isinstance(self._open[-1][0], _ModuleCall):
             call = self._open[-1][0]
             if call.module is not module:
                 return
             self.close(call)
 
 
-class _Call:
+class _ModuleCall:
     """One call of a module."""
 
     __slots__ = ("module",)

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional
 
-from lstmprof.capture.own.passes import Passes
+from lstmprof.capture.own.passes import StepPasses
 from lstmprof.capture.own.session import Session, plan_of
 from lstmprof.capture.own.watch import Watch
 from lstmprof.capture.request import NSYS, RESULT, ScriptRequest
@@ -54,14 +54,14 @@ def session_of(
         "writer": request.writer,
     }
     if part is not None and rank is not None:
-        return _OfRank(part, request, rank, options)
+        return _RankSession(part, request, rank, options)
     if request.profiler != NSYS:
         return Session(request.place, **options)
     profiler = NsysProfiler(profiler_of(framework_of(framework)))
     return _ByNsys(request.place, request.folder, profiler=profiler, **options)
 
 
-class _OfRank(Session):
+class _RankSession(Session):
     """A session that leaves its part of the run of a job, which another process writes.
 
     Ranks measure the same steps: no pass lasts until a clock says so.
@@ -74,7 +74,7 @@ class _OfRank(Session):
         super().__init__(part, **dict(options, plan=plan, force=True))
         self._of, self._rank = request, rank
 
-    def _written(self, passes: Passes) -> None:
+    def _written(self, passes: StepPasses) -> None:
         result = self._result(passes)
         result.update(rank=self._rank[0], ranks=self._rank[1], force=self._of.force)
         result["place"] = str(Path(self._of.place).resolve())
@@ -90,6 +90,6 @@ class _ByNsys(Session):
         super().__init__(place, **options)
         self._folder = folder
 
-    def _written(self, passes: Passes) -> None:
+    def _written(self, passes: StepPasses) -> None:
         with open(os.path.join(self._folder, RESULT), "w", encoding="utf-8") as file:
             json.dump(self._result(passes), file)

@@ -17,7 +17,7 @@ from lstmprof.capture.worker.shapes import OpInputs, StepInputs
 _BATCH_SIZES = "long int"
 
 
-class _Call(NamedTuple):
+class _LayerCall(NamedTuple):
     """One call of a recurrent module in the profiled step of this number."""
 
     step: int
@@ -34,7 +34,7 @@ class ModuleSizes:
         self._torch = torch
         rnn = torch.nn.modules.rnn
         self._recurrent = (rnn.RNNBase, rnn.RNNCellBase)
-        self._calls: List[_Call] = []
+        self._calls: List[_LayerCall] = []
 
     def note(self, step: int, module: Any, arguments: Any) -> None:
         """Note that ``module`` is called with these arguments, if it is recurrent."""
@@ -43,7 +43,7 @@ class ModuleSizes:
         data, batch_sizes = arguments[0], None
         if isinstance(data, self._torch.nn.utils.rnn.PackedSequence):
             data, batch_sizes = data.data, data.batch_sizes
-        self._calls.append(_Call(step, module, data.shape, batch_sizes, self._dtype(data)))
+        self._calls.append(_LayerCall(step, module, data.shape, batch_sizes, self._dtype(data)))
 
     def of_last(self, steps: int, count: int) -> Iterator[StepInputs]:
         """Yield the inputs of the ops of the last ``count`` of so many steps, numbered from 0."""
@@ -88,7 +88,7 @@ class GraphSizes:
         ]
 
 
-def _of_layer(call: _Call) -> OpInputs:
+def _of_layer(call: _LayerCall) -> OpInputs:
     """Return the inputs of ``aten::lstm`` and its like: data, states, weights."""
     module, data = call.module, list(call.shape)
     weights = [list(weight.shape) for layer in module.all_weights for weight in layer]
@@ -110,7 +110,7 @@ def _of_layer(call: _Call) -> OpInputs:
     return "aten::" + module.mode.lower(), shapes, dtypes
 
 
-def _of_cell(call: _Call) -> OpInputs:
+def _of_cell(call: _LayerCall) -> OpInputs:
     """Return the inputs of ``aten::lstm_cell`` and its like: data, state, two weights."""
     module, data = call.module, list(call.shape)
     if len(data) == 1:  # the op gets a batch of it

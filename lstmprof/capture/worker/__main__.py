@@ -30,8 +30,8 @@ from lstmprof.capture.worker import (
     timing,
     users_file,
 )
-from lstmprof.capture.worker.counters import Counters
-from lstmprof.capture.worker.metadata import Passes, now, pass_facts, request_facts, worker_facts
+from lstmprof.capture.worker.counters import CpuCounters
+from lstmprof.capture.worker.metadata import TwoPasses, now, pass_facts, request_facts, worker_facts
 from lstmprof.errors import CaptureError, LstmprofError, one_line
 from lstmprof.implementations import Implementation, version_numbers
 
@@ -133,7 +133,7 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     conditions = {"load_average_before": host.load_average(), "started_at": now()}
     framework = request.row.framework
     cpus = _take_cpus(request)
-    counters = Counters()
+    counters = CpuCounters()
     os.environ.update(sampling.NAME_GENERATED_CODE if request.sampler else {})
     report("importing {} in process {}".format(framework, os.getpid()))
     if request.file is None:
@@ -202,9 +202,9 @@ def run_passes(
     request: CaptureRequest,
     place: Place,
     report: Report,
-    counters: Counters,
+    counters: CpuCounters,
     turn: Optional[timing.Turn] = None,
-) -> Passes:
+) -> TwoPasses:
     """The timing pass, and amid it the profile pass, whose files go into ``place``'s folder.
 
     Half of the counted iterations come before the profile, half after it and one step that is not
@@ -224,7 +224,7 @@ def run_passes(
     is_short = request.warmup is None and device != "cpu"  # a number of steps may be no time at all
     warm_up_ns = timing.GPU_WARM_UP_NS if is_short else 0
 
-    def timed(warmup: int, share: timing.Share, place: int) -> List[timing.Iteration]:
+    def timed(warmup: int, share: timing.Quota, place: int) -> List[timing.Iteration]:
         least_ns = 0 if place else warm_up_ns
         rows = timing.warmed(loop, warmup, least_ns, report, time.perf_counter_ns)
         with energy.reading(), counters.reading():
@@ -247,14 +247,14 @@ def run_passes(
             rows = timing.joined(rows, timing.after_profile(again))
         found = settings.recorded(trainer.settings())
     cost = {**energy.facts(), **counts.facts(), "counters": counters.facts(), "settings": found}
-    return Passes(rows, cost, profiled)
+    return TwoPasses(rows, cost, profiled)
 
 
-def _shares(request: CaptureRequest) -> Tuple[timing.Share, timing.Share]:
+def _shares(request: CaptureRequest) -> Tuple[timing.Quota, timing.Quota]:
     """What is counted before the profile, and after it."""
     most_ns = None if request.timing_s is None else round(request.timing_s * 1e9)
-    whole = timing.Share(request.iterations, most_ns)
-    return whole.halves() if request.steps_to_profile else (whole, timing.Share(0))
+    whole = timing.Quota(request.iterations, most_ns)
+    return whole.halves() if request.steps_to_profile else (whole, timing.Quota(0))
 
 
 def _sampled(

@@ -31,7 +31,7 @@ Call = Callable[[], Any]
 
 
 @dataclasses.dataclass(frozen=True)
-class Readings:
+class LoopTimes:
     """CPU time of one call and of one range, ns, of each repeat."""
 
     call_ns: List[float]
@@ -39,7 +39,7 @@ class Readings:
 
 
 @dataclasses.dataclass(frozen=True)
-class Places:
+class EventParts:
     """Where in a call that records one event inside another each of its parts lies, ns.
 
     ``before_ns`` from the outer begin to the inner one, ``after_ns`` from end to end; ``range_ns``
@@ -52,9 +52,9 @@ class Places:
     range_ns: float
 
 
-def readings(call: Call, ranges: Ranges) -> Readings:
+def readings(call: Call, ranges: Ranges) -> LoopTimes:
     """Of ``call`` and of a range of ``ranges``."""
-    return Readings(_each_ns(call, CALLS), _each_ns(range_call(ranges), RANGES))
+    return LoopTimes(_each_ns(call, CALLS), _each_ns(range_call(ranges), RANGES))
 
 
 def _each_ns(call: Call, calls: int) -> List[float]:
@@ -78,7 +78,7 @@ def range_call(ranges: Ranges) -> Call:
 
 
 def facts(
-    profiled: Readings, plain: Readings, events: int, places: Optional[Places] = None
+    profiled: LoopTimes, plain: LoopTimes, events: int, places: Optional[EventParts] = None
 ) -> Dict[str, Any]:
     """What run.json says of the loops, a call of which recorded ``events``; ns."""
     event_ns, event_error_ns = _difference(profiled.call_ns, plain.call_ns, events)
@@ -113,7 +113,7 @@ def _middle_half(lengths: Sequence[float]) -> float:
 
 
 def _placed(
-    event_ns: Optional[float], range_ns: Optional[float], places: Optional[Places]
+    event_ns: Optional[float], range_ns: Optional[float], places: Optional[EventParts]
 ) -> Tuple[Optional[float], Optional[float], Optional[float]]:
     """(before, inside) of an event and (inside) of a range: their shares of the lengths seen."""
     if places is None or event_ns is None:

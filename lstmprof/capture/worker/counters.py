@@ -39,7 +39,7 @@ FP_ASSISTS: Tuple[Tuple[Tuple[int, ...], int], ...] = (
 )
 
 
-class Event(NamedTuple):
+class CpuEvent(NamedTuple):
     """One thing to count."""
 
     name: str
@@ -47,10 +47,10 @@ class Event(NamedTuple):
     config: int
 
 
-class Counters:
+class CpuCounters:
     """Counters of this thread and of all that it will start; to be made before any is."""
 
-    def __init__(self, events: Optional[List[Event]] = None) -> None:
+    def __init__(self, events: Optional[List[CpuEvent]] = None) -> None:
         self.descriptors: Dict[str, int] = {}
         self.counted: Dict[str, Optional[int]] = {}
         self.reason: Optional[str] = None
@@ -89,11 +89,11 @@ def since(began: Tuple[int, int, int], ended: Tuple[int, int, int]) -> Optional[
     return round(count * enabled / running) if running > 0 else None
 
 
-def usual_events() -> List[Event]:
+def usual_events() -> List[CpuEvent]:
     """What is counted on this CPU."""
-    events = [Event(name, HARDWARE, number) for name, number in GENERIC.items()]
+    events = [CpuEvent(name, HARDWARE, number) for name, number in GENERIC.items()]
     raw = fp_assists(*_processor())
-    return events if raw is None else [*events, Event("fp_assists", RAW, raw)]
+    return events if raw is None else [*events, CpuEvent("fp_assists", RAW, raw)]
 
 
 def fp_assists(vendor: str, family: int, model: int) -> Optional[int]:
@@ -118,7 +118,7 @@ def _processor() -> Tuple[str, int, int]:
     return told.get("vendor_id", ""), int(told.get("cpu family", 0)), int(told.get("model", 0))
 
 
-def _opened(event: Event) -> int:
+def _opened(event: CpuEvent) -> int:
     """The descriptor of a counter of this thread and those that it starts, on any CPU.
 
     Raises:

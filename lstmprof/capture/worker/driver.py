@@ -81,7 +81,7 @@ def _name(library: Any, place: int) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class Seen:
+class GpuView:
     """What one framework says: ``built_for`` is its CUDA, None if it was built without."""
 
     framework: str
@@ -91,7 +91,7 @@ class Seen:
     profiles: Optional[bool] = None  # whether its profiler records kernels; None if it does not say
 
 
-def why_no_gpu(seen: Seen, found: Driver) -> Tuple[str, str]:
+def why_no_gpu(seen: GpuView, found: Driver) -> Tuple[str, str]:
     """Return why the framework sees no GPU, and the next step."""
     name = "{} {}".format(seen.framework, seen.version)
     if not found.gpus:
@@ -113,7 +113,7 @@ def wheel_for(framework: str, found: Driver) -> str:
     return command or "update the NVIDIA driver to 525 or newer, for CUDA 12"
 
 
-def chosen(requested: str, ask: Callable[[], Seen]) -> str:
+def chosen(requested: str, ask: Callable[[], GpuView]) -> str:
     """Return the device to run on, ``cpu`` or ``cuda:N``.
 
     Raises:
@@ -141,17 +141,17 @@ def chosen(requested: str, ask: Callable[[], Seen]) -> str:
     raise CaptureError("device {} is not available: {}".format(requested, fault), step)
 
 
-def torch_sees() -> Seen:
+def torch_sees() -> GpuView:
     """Ask torch."""
     import torch
 
     kinds: Any = getattr(getattr(torch, "profiler", None), "supported_activities", set)()
     profiles = any(str(kind).endswith("CUDA") for kind in kinds)
     gpus = torch.cuda.device_count()
-    return Seen("torch", torch.__version__, torch.version.cuda, gpus, profiles)
+    return GpuView("torch", torch.__version__, torch.version.cuda, gpus, profiles)
 
 
-def jax_sees() -> Seen:
+def jax_sees() -> GpuView:
     """Ask JAX, whose plugin for a GPU is a package of its own."""
     import jax
 
@@ -159,7 +159,7 @@ def jax_sees() -> Seen:
         gpus = len(jax.devices("gpu"))
     except RuntimeError:  # no such platform
         gpus = 0
-    return Seen("jax", jax.__version__, _plugin_of_jax(), gpus)
+    return GpuView("jax", jax.__version__, _plugin_of_jax(), gpus)
 
 
 def _plugin_of_jax() -> Optional[str]:
@@ -176,16 +176,16 @@ def _plugin_of_jax() -> Optional[str]:
     return None
 
 
-def tensorflow_sees() -> Seen:
+def tensorflow_sees() -> GpuView:
     """Ask TensorFlow."""
     import tensorflow as tf
 
     built: Dict[str, Any] = getattr(tf.sysconfig, "get_build_info", dict)()  # since 2.3
     gpus = tf.config.list_physical_devices("GPU")
-    return Seen("tensorflow", tf.__version__, built.get("cuda_version"), len(gpus))
+    return GpuView("tensorflow", tf.__version__, built.get("cuda_version"), len(gpus))
 
 
-SEES: Dict[str, Callable[[], Seen]] = {
+SEES: Dict[str, Callable[[], GpuView]] = {
     "torch": torch_sees,
     "jax": jax_sees,
     "tensorflow": tensorflow_sees,

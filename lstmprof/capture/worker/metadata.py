@@ -17,7 +17,7 @@ from lstmprof.capture.worker.timing import Iteration
 
 
 @dataclasses.dataclass(frozen=True)
-class Passes:
+class TwoPasses:
     """What the two passes brought."""
 
     rows: List[Iteration]
@@ -66,7 +66,7 @@ def worker_facts(trainer: Any, cpus: Optional[List[int]]) -> Dict[str, Any]:
     )
 
 
-def pass_facts(passes: Passes, request: CaptureRequest) -> Dict[str, Any]:
+def pass_facts(passes: TwoPasses, request: CaptureRequest) -> Dict[str, Any]:
     """What run.json says of the two passes; whether the loss fell is null in forward mode."""
     first, last = passes.rows[0], passes.rows[-1]
     return {

@@ -49,7 +49,7 @@ class Meters:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.powercap, self.clock, self.read_s = powercap, clock, 0.0
-        self.gpu = Gpu.of(device) if device.startswith("cuda") else None
+        self.gpu = NvmlGpu.of(device) if device.startswith("cuda") else None
         self.packages_uj: Optional[int] = 0
         self.gpu_mj: Optional[int] = 0
         self.state: Dict[str, Any] = {}
@@ -138,14 +138,14 @@ def packages_uj(powercap: str) -> Optional[int]:
     return sum(readings) if readings else None
 
 
-class Gpu:
+class NvmlGpu:
     """One GPU through NVML."""
 
     def __init__(self, nvml: Any, handle: ctypes.c_void_p) -> None:
         self.nvml, self.handle = nvml, handle
 
     @classmethod
-    def of(cls, device: str, nvml: str = NVML, cuda: str = CUDA) -> Optional[Gpu]:
+    def of(cls, device: str, nvml: str = NVML, cuda: str = CUDA) -> Optional[NvmlGpu]:
         """The GPU that CUDA calls ``cuda:N``, found by its PCI bus; None without a driver."""
         try:
             library, driver = ctypes.CDLL(nvml), ctypes.CDLL(cuda)

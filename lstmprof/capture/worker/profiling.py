@@ -29,7 +29,7 @@ PROFILE = "profile"
 Ranges = Callable[[str], ContextManager[Any]]
 
 
-class NvtxRange:
+class DomainRange:
     """One named range, entered again and again."""
 
     __slots__ = ("_attributes", "_pop", "_push")
@@ -103,15 +103,15 @@ class _TorchRange:
         self._nvtx.range_pop()
 
 
-class _NvtxRanges(Dict[str, NvtxRange]):
+class _NvtxRanges(Dict[str, DomainRange]):
     """The ranges of one domain by name: those of a step, and any other once it was asked for."""
 
     def __init__(self, domain: Any) -> None:
-        super().__init__({name: NvtxRange(domain, name) for name in NAMES})
+        super().__init__({name: DomainRange(domain, name) for name in NAMES})
         self._domain = domain
 
-    def __missing__(self, name: str) -> NvtxRange:
-        self[name] = made = NvtxRange(self._domain, name)
+    def __missing__(self, name: str) -> DomainRange:
+        self[name] = made = DomainRange(self._domain, name)
         return made
 
 

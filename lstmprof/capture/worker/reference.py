@@ -33,7 +33,7 @@ Array = Any  # of float64
 
 
 @dataclass(frozen=True)
-class Trace:
+class DirectionTrace:
     """One direction, kept for the way back; leading axis time, in running order."""
 
     inputs: Array
@@ -108,7 +108,7 @@ CELLS: Dict[str, Tuple[Callable[..., Any], Callable[..., Any]]] = {
 }
 
 
-def forward(cell: str, w: Dict[str, Array], slot: str, inputs: Array) -> Trace:
+def forward(cell: str, w: Dict[str, Array], slot: str, inputs: Array) -> DirectionTrace:
     """The layer's direction ``slot`` over ``inputs`` (time, batch, features)."""
     h = c = np.zeros((inputs.shape[1], w[f"weight_hh_{slot}"].shape[1]))
     hiddens, steps = [h], []
@@ -117,14 +117,14 @@ def forward(cell: str, w: Dict[str, Array], slot: str, inputs: Array) -> Trace:
         h, c, kept = CELLS[cell][0](into, h @ w[f"weight_hh_{slot}"].T, h, c)
         hiddens.append(h)
         steps.append(kept)
-    return Trace(inputs, steps, np.stack(hiddens))
+    return DirectionTrace(inputs, steps, np.stack(hiddens))
 
 
 def backward(
     cell: str,
     w: Dict[str, Array],
     slot: str,
-    trace: Trace,
+    trace: DirectionTrace,
     d_hiddens: Array,
     gradients: Dict[str, Array],
 ) -> Array:
@@ -142,7 +142,7 @@ def backward(
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ReferenceStep:
     """Loss, head outputs, and the gradient of the loss by every weight's shared name."""
 
     loss: float
@@ -150,7 +150,7 @@ class Outcome:
     gradients: Dict[str, Array]
 
 
-def outcome(workload: Workload, weights: Mapping[str, Any], batch: Batch) -> Outcome:
+def outcome(workload: Workload, weights: Mapping[str, Any], batch: Batch) -> ReferenceStep:
     """The reference for one step of ``workload``."""
     w = {name: np.asarray(value, np.float64) for name, value in weights.items()}
     inputs = np.asarray(batch.inputs)
@@ -175,7 +175,7 @@ def outcome(workload: Workload, weights: Mapping[str, Any], batch: Batch) -> Out
     if workload.vocabulary:
         gradients["embedding"] = np.zeros_like(w["embedding"])
         np.add.at(gradients["embedding"], inputs, d_embedded)
-    return Outcome(loss, outputs, gradients)
+    return ReferenceStep(loss, outputs, gradients)
 
 
 def _parts(workload: Workload, batch: Batch) -> List[Tuple[slice, slice]]:
@@ -189,7 +189,7 @@ def _parts(workload: Workload, batch: Batch) -> List[Tuple[slice, slice]]:
 def _back(
     workload: Workload,
     w: Dict[str, Array],
-    layers: List[Dict[str, Trace]],
+    layers: List[Dict[str, DirectionTrace]],
     d_hidden: Array,
     gradients: Dict[str, Array],
 ) -> Array:
@@ -204,7 +204,7 @@ def _back(
 
 def _forward(
     workload: Workload, w: Dict[str, Array], inputs: Array
-) -> Tuple[List[Dict[str, Trace]], Array]:
+) -> Tuple[List[Dict[str, DirectionTrace]], Array]:
     layers = []
     for layer in range(workload.layers):
         traces = {
@@ -227,7 +227,7 @@ def _layer_back(
     cell: str,
     w: Dict[str, Array],
     layer: int,
-    traces: Dict[str, Trace],
+    traces: Dict[str, DirectionTrace],
     d_outputs: Array,
     gradients: Dict[str, Array],
 ) -> Array:

@@ -69,18 +69,18 @@ class Loop:
 
 
 @dataclasses.dataclass(frozen=True)
-class Share:
+class Quota:
     """So many iterations; after ``most_ns`` none is begun, but ``least`` are counted before."""
 
     iterations: int
     most_ns: Optional[int] = None
     least: int = LEAST_ITERATIONS
 
-    def halves(self) -> Tuple[Share, Share]:
+    def halves(self) -> Tuple[Quota, Quota]:
         """Those before a profile and those after it; the first are never fewer."""
         return (
-            Share(-(-self.iterations // 2), self._half_ns(), -(-self.least // 2)),
-            Share(self.iterations // 2, self._half_ns(), self.least // 2),
+            Quota(-(-self.iterations // 2), self._half_ns(), -(-self.least // 2)),
+            Quota(self.iterations // 2, self._half_ns(), self.least // 2),
         )
 
     def _half_ns(self) -> Optional[int]:
@@ -144,7 +144,7 @@ def warmed(
 
 def shared(
     loop: Loop,
-    share: Share,
+    share: Quota,
     turn: Optional[Turn],
     report: Callable[[str], None],
     clock: Clock,

@@ -90,7 +90,7 @@ class Waiting(NamedTuple):
     children_waited_ns: Optional[int] = None
 
 
-class Waits(NamedTuple):
+class ThreadWaits(NamedTuple):
     """CPU time of the calling thread; waits by folder of a process's threads, then by thread."""
 
     cpu_ns: int
@@ -105,7 +105,7 @@ def _this_thread() -> Optional[int]:
         return None
 
 
-def waits(*, ends: bool = False) -> Optional[Waits]:
+def waits(*, ends: bool = False) -> Optional[ThreadWaits]:
     """Read how long each thread and each child has waited; None if the kernel does not count.
 
     The calling thread is read last, or first if the measured stretch ``ends`` here: it may lose its
@@ -120,7 +120,7 @@ def waits(*, ends: bool = False) -> Optional[Waits]:
     if own_ns is None:
         return None
     by_folder[_TASKS][str(this)] = own_ns
-    return Waits(cpu_ns, by_folder)
+    return ThreadWaits(cpu_ns, by_folder)
 
 
 def _waits_in(folder: str) -> Dict[str, int]:
@@ -133,7 +133,7 @@ def _waits_in(folder: str) -> Dict[str, int]:
     return {name: ns for name, ns in of_threads.items() if ns is not None}
 
 
-def waiting_between(before: Optional[Waits], after: Optional[Waits]) -> Waiting:
+def waiting_between(before: Optional[ThreadWaits], after: Optional[ThreadWaits]) -> Waiting:
     """Return the difference of two readings by one thread, without threads that ended meanwhile."""
     if before is None or after is None:
         return Waiting()

@@ -35,7 +35,7 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.narrow import Packed
 from lstmprof.events.table import NONE, UNKNOWN
 from lstmprof.export.perfetto import run_slices
-from lstmprof.export.perfetto.run_slices import Arrows, Phases, Slices, activities
+from lstmprof.export.perfetto.run_slices import Arrows, Phases, RunSlices, activities
 from lstmprof.export.perfetto.trace_tracks import Packets, Tracks
 from lstmprof.host.scratch import check_file, writing
 from lstmprof.runs.run import Run
@@ -106,7 +106,7 @@ def _write(
         packets.clocks(0, info.base_ns + origin_ns)
     tracks = Tracks(packets, info, breakdown.run.name, _main_pids(packed))
     tracks.facts(origin_ns)
-    written = Slices(packets, tracks, Arrows(packed), origin_ns)
+    written = RunSlices(packets, tracks, Arrows(packed), origin_ns)
     phases, account = Phases(), _Ledgers(packets, tracks, packed, list(windows), origin_ns)
     account.add_steps()
     for batch in _batches(packed):

@@ -50,7 +50,7 @@ class Arrows:
         return [self._activity[a:b].tolist() if b > a else [] for a, b in pairs]
 
 
-class Slices:
+class RunSlices:
     """Writes events as slices of ``tracks``; times are counted from ``origin_ns``."""
 
     def __init__(self, packets: Packets, tracks: Tracks, arrows: Arrows, origin_ns: int) -> None:
@@ -185,7 +185,7 @@ PARTS, LEAST_PART_NS = 1000, 10_000
 
 
 @dataclass(frozen=True)
-class Counter:
+class CounterSamples:
     """A counter of one device."""
 
     name: str
@@ -195,7 +195,7 @@ class Counter:
 
 
 @dataclass(frozen=True)
-class Activities:
+class DeviceRows:
     """The activities of one device; ``returned_ns`` of the launch, where it is ``launched``."""
 
     rank: int | None
@@ -206,17 +206,17 @@ class Activities:
     returned_ns: Ints
     copied_bytes: Ints  # ``NONE``: it is no copy, or its size unknown
 
-    def counters(self) -> Iterator[Counter]:
+    def counters(self) -> Iterator[CounterSamples]:
         """Those of which something is known."""
         if self.launched.any():
-            yield Counter("queue length", "activities", *_queue(self))
+            yield CounterSamples("queue length", "activities", *_queue(self))
         if (self.copied_bytes > 0).any():
-            yield Counter("bandwidth of copies", "GB/s", *_bandwidth(self))
+            yield CounterSamples("bandwidth of copies", "GB/s", *_bandwidth(self))
         if (self.end_ns > self.start_ns).any():
-            yield Counter("busy share", "%", *_busy_share(self))
+            yield CounterSamples("busy share", "%", *_busy_share(self))
 
 
-def activities(packed: Packed) -> Iterator[Activities]:
+def activities(packed: Packed) -> Iterator[DeviceRows]:
     """Those of each device of each rank."""
     rows = np.flatnonzero(packed.is_kind(*ACTIVITY_KINDS) & packed.known("device"))
     ranked, rank, device = packed.known("rank"), packed.values("rank"), packed.values("device")
@@ -228,7 +228,7 @@ def activities(packed: Packed) -> Iterator[Activities]:
     for place in range(int(group.max(initial=NONE)) + 1):
         own = np.flatnonzero(group == place)
         first, begins = rows[own[0]], start[rows[own]].astype(np.int64)
-        yield Activities(
+        yield DeviceRows(
             int(rank[first]) if ranked[first] else None,
             int(device[first]),
             begins,
@@ -239,14 +239,14 @@ def activities(packed: Packed) -> Iterator[Activities]:
         )
 
 
-def _queue(of: Activities) -> tuple[Ints, Ints]:
+def _queue(of: DeviceRows) -> tuple[Ints, Ints]:
     """Count enqueued activities that have not ended, like the launches table."""
     enqueued = of.returned_ns[of.launched]
     done = np.maximum(of.end_ns[of.launched], enqueued)
     return _summed(enqueued, done, np.ones(len(done), dtype=np.int64))
 
 
-def _bandwidth(of: Activities) -> tuple[Ints, NDArray[np.float64]]:
+def _bandwidth(of: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
     """Return the summed bandwidth of the running copies in GB/s."""
     told = (of.copied_bytes > 0) & (of.end_ns > of.start_ns)
     start, end = of.start_ns[told], of.end_ns[told]
@@ -256,7 +256,7 @@ def _bandwidth(of: Activities) -> tuple[Ints, NDArray[np.float64]]:
     return at_ns, values / 1e9
 
 
-def _busy_share(of: Activities) -> tuple[Ints, NDArray[np.float64]]:
+def _busy_share(of: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
     """Return the busy share of each stretch of time in percent."""
     first, last = int(of.start_ns.min()), int(of.end_ns.max())
     length = max(-(-(last - first) // PARTS), LEAST_PART_NS)

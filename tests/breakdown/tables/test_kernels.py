@@ -19,7 +19,6 @@ from lstmprof.events import narrow
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.calls import is_kernel_launch
 from lstmprof.events.annotate.steps import Window, windows
-from lstmprof.events.narrow import packed
 from lstmprof.events.schema import ACTIVITY_KINDS
 
 KINDS = TABLES["kernels"]
@@ -145,7 +144,7 @@ def test_of_two_rules_that_decided_as_often_it_is_the_one_of_an_op() -> None:
 def test_times_that_are_more_than_a_number_are_refused() -> None:
     rows = [row("kernel", "k", i, i + 2**62, **GPU) for i in range(3)]
     with pytest.raises(RunError, match=r"kernels: .* exceeds 64 bits"):
-        KINDS.pack(packed(annotated(table(rows), captured=False)), [])  # type: ignore[misc]
+        KINDS.of(annotated(table(rows), captured=False), [])
 
 
 def test_a_kernel_that_is_launched_in_several_ways_tells_how_many_and_the_most() -> None:

@@ -112,7 +112,7 @@ def test_a_table_has_the_columns_the_registry_says(name: str) -> None:
     assert all(column.meaning for column in known.columns)
 
 
-@pytest.mark.parametrize("name", [name for name, kind in TABLES.items() if kind.make])
+@pytest.mark.parametrize("name", [name for name, kind in TABLES.items() if kind.reads])
 def test_a_table_is_made_of_the_columns_that_it_reads(name: str) -> None:
     known, events = TABLES[name], annotated(table(ROWS), captured=False)
     found = windows(events, captured=False)
@@ -121,7 +121,7 @@ def test_a_table_is_made_of_the_columns_that_it_reads(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, kind in TABLES.items() if kind.select or kind.pack]
+    "name", [name for name, kind in TABLES.items() if not (kind.beside or kind.joined)]
 )
 def test_a_table_of_a_stored_run_is_that_of_its_events(name: str, run: Path) -> None:
     (opened,) = open_runs([run])

@@ -14,7 +14,7 @@ from diagnose.roofline.test_work import SEED, WORKLOADS, by_name
 
 from lstmprof import workloads
 from lstmprof.capture.worker import reference
-from lstmprof.capture.worker.reference import Trace
+from lstmprof.capture.worker.reference import DirectionTrace
 from lstmprof.diagnose.roofline.work import OPTIMIZERS, costs
 from lstmprof.workloads import Workload
 
@@ -35,17 +35,17 @@ class Watched:
 
     weights: dict[str, Any]
     batch: Any
-    traces: dict[str, list[Trace]] = field(default_factory=dict)
+    traces: dict[str, list[DirectionTrace]] = field(default_factory=dict)
     hiddens: dict[int, Any] = field(default_factory=dict)  # by id, initial states among them
     operations: Counter[str] = field(default_factory=Counter)
     outcome: Any = None
 
-    def of(self, layer: int, size: Callable[[Trace], int]) -> int:
+    def of(self, layer: int, size: Callable[[DirectionTrace], int]) -> int:
         """The sum of ``size`` over both directions of a layer and all its sequences."""
         found = [self.traces.get(f"l{layer}{s}", []) for s in ("", "_reverse")]
         return sum(size(trace) for traces in found for trace in traces)
 
-    def saved(self, trace: Trace) -> int:
+    def saved(self, trace: DirectionTrace) -> int:
         """Elements kept for the way back, each once, but for states that come in or go out."""
         kept = {id(array): array for step in trace.steps for array in step}
         return sum(array.size for key, array in kept.items() if key not in self.hiddens)
@@ -68,8 +68,8 @@ def watched(w: Workload, patch: pytest.MonkeyPatch) -> Watched:
         seen.operations[name] += counts["pointwise"] - before
         return result
 
-    def watched_forward(cell: str, weights: Any, slot: str, inputs: Any) -> Trace:
-        trace: Trace = counted("forward", forward, cell, weights, slot, inputs)
+    def watched_forward(cell: str, weights: Any, slot: str, inputs: Any) -> DirectionTrace:
+        trace: DirectionTrace = counted("forward", forward, cell, weights, slot, inputs)
         seen.traces.setdefault(slot, []).append(trace)
         return trace
 
@@ -87,11 +87,11 @@ def watched(w: Workload, patch: pytest.MonkeyPatch) -> Watched:
     return seen
 
 
-def inputs(trace: Trace) -> int:
+def inputs(trace: DirectionTrace) -> int:
     return trace.inputs.size
 
 
-def outputs(trace: Trace) -> int:
+def outputs(trace: DirectionTrace) -> int:
     return trace.hiddens[1:].size
 
 

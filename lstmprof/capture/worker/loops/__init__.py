@@ -94,7 +94,7 @@ class Trainer(Profiler):
 
     def _recording_cost(self, steps: Iterable[int], folder: str) -> Optional[Dict[str, Any]]:
         """The session to throw away, and what run.json says of recording an event in it."""
-        profiled: List[calibration.Readings] = []
+        profiled: List[calibration.LoopTimes] = []
         trivial = self.recorder.trivial_readings
         self._session(no_ranges, steps, folder, lambda: profiled.append(trivial()))
         return self.recorder.recording_cost(profiled[0])

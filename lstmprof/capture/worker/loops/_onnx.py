@@ -32,7 +32,7 @@ SETTLING = 2
 RANGE, OP = "user_annotation", "cpu_op"
 
 
-class Event(NamedTuple):
+class NodeEvent(NamedTuple):
     """One event of a trace; times of time.time_ns."""
 
     category: str  # RANGE or OP
@@ -90,13 +90,13 @@ class Trainer(loops.Trainer):
         self.loss_name = loss_nodes(self.workload, graph, self.outputs)
         self.model = onnx.serialized(graph, self.fed, [self.outputs, self.loss_name])
         self.running: Any = None  # the first step builds it, as elsewhere
-        self.ranges: List[Event] = []
+        self.ranges: List[NodeEvent] = []
 
     def engine(self, profiled: bool) -> Any:
         """The graph, ready to run."""
         raise NotImplementedError
 
-    def nodes(self, engine: Any) -> Sequence[Event]:
+    def nodes(self, engine: Any) -> Sequence[NodeEvent]:
         """What ``engine`` recorded."""
         raise NotImplementedError
 
@@ -116,13 +116,13 @@ class Trainer(loops.Trainer):
                 return self.run(self.running, [self.loss_name])[0]
 
     @contextlib.contextmanager
-    def recording(self, folder: str) -> Iterator[List[Event]]:
+    def recording(self, folder: str) -> Iterator[List[NodeEvent]]:
         """A profiled engine in place of the timed one; the events that it has at the end."""
         plain, self.running = self.running, self.engine(True)
         for _ in range(SETTLING):
             self.run(self.running, [self.loss_name])
         self.settled(self.running)
-        events: List[Event] = []
+        events: List[NodeEvent] = []
         self.ranges = []
         began_ns = time.time_ns()
         try:
@@ -136,13 +136,13 @@ class Trainer(loops.Trainer):
     def _range(self, name: str) -> Iterator[None]:
         start_ns = time.time_ns()
         yield
-        self.ranges.append(Event(RANGE, name, start_ns, time.time_ns(), {}))
+        self.ranges.append(NodeEvent(RANGE, name, start_ns, time.time_ns(), {}))
 
     def annotated(self, number: int) -> Ranges:
         """Ranges among the events."""
         return self._range
 
-    def written(self, session: List[Event], folder: str) -> Tuple[str, str]:
+    def written(self, session: List[NodeEvent], folder: str) -> Tuple[str, str]:
         """The events as a trace."""
         raw = os.path.join(folder, "trace.json")
         write(session, raw)
@@ -153,7 +153,7 @@ class Trainer(loops.Trainer):
         return cpu_facts()
 
 
-def phases(nodes: Sequence[Event], ranges: Sequence[Event]) -> List[Event]:
+def phases(nodes: Sequence[NodeEvent], ranges: Sequence[NodeEvent]) -> List[NodeEvent]:
     """In each call, of ``ranges``, a range around the network's nodes and one around the loss's.
 
     Engines rename and add nodes: what is not called by the loss is the network's.
@@ -162,22 +162,22 @@ def phases(nodes: Sequence[Event], ranges: Sequence[Event]) -> List[Event]:
     return [phase for call in calls for phase in _phases([n for n in nodes if _holds(call, n)])]
 
 
-def _holds(call: Event, node: Event) -> bool:
+def _holds(call: NodeEvent, node: NodeEvent) -> bool:
     return call.start_ns <= node.start_ns < call.end_ns
 
 
-def _phases(nodes: Sequence[Event]) -> List[Event]:
-    ranges: List[Event] = []
+def _phases(nodes: Sequence[NodeEvent]) -> List[NodeEvent]:
+    ranges: List[NodeEvent] = []
     for node in sorted(nodes, key=lambda event: event.start_ns):
         phase = "loss" if str(node.facts["node"]).startswith(LOSS) else "forward"
         if ranges and ranges[-1].name == phase:
             ranges[-1] = ranges[-1]._replace(end_ns=node.end_ns)
         else:
-            ranges.append(Event(RANGE, phase, node.start_ns, node.end_ns, {}))
+            ranges.append(NodeEvent(RANGE, phase, node.start_ns, node.end_ns, {}))
     return ranges
 
 
-def write(events: Sequence[Event], path: str) -> None:
+def write(events: Sequence[NodeEvent], path: str) -> None:
     """The trace as JSON, dated."""
     base_ns = min((event.start_ns for event in events), default=0)
     rows = [

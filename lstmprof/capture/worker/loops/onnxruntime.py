@@ -17,7 +17,7 @@ import onnxruntime
 
 from lstmprof.capture.worker.host import thread_count
 from lstmprof.capture.worker.loops import _cpu, _onnx
-from lstmprof.capture.worker.loops._onnx import OP, Event
+from lstmprof.capture.worker.loops._onnx import OP, NodeEvent
 
 PROVIDER = "CPUExecutionProvider"
 #: What ONNX Runtime appends to a node's name.
@@ -48,7 +48,7 @@ class Trainer(_onnx.Trainer):
         outputs: List[Any] = engine.run(list(names), self.fed)
         return outputs
 
-    def nodes(self, engine: Any) -> Sequence[Event]:
+    def nodes(self, engine: Any) -> Sequence[NodeEvent]:
         """The nodes of the session's profile, which ends with this."""
         start_ns = engine.get_profiling_start_time_ns()
         path = engine.end_profiling()
@@ -72,7 +72,7 @@ class Trainer(_onnx.Trainer):
         return dict(super().facts(), versions=versions, backend=PROVIDER)
 
 
-def event_of(entry: Dict[str, Any], start_ns: int) -> Event:
+def event_of(entry: Dict[str, Any], start_ns: int) -> NodeEvent:
     """A node of a profile that began at ``start_ns``, with types and shapes of its inputs."""
     args = entry["args"]
     inputs = [item for described in args.get("input_type_shape", ()) for item in described.items()]
@@ -83,7 +83,7 @@ def event_of(entry: Dict[str, Any], start_ns: int) -> Event:
         "Input type": [dtype for dtype, _ in inputs],
     }
     name = "onnxruntime::{}".format(args["op_name"])
-    return Event(OP, name, began_ns, began_ns + 1000 * entry["dur"], facts)
+    return NodeEvent(OP, name, began_ns, began_ns + 1000 * entry["dur"], facts)
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -19,7 +19,7 @@ import onnx
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker.host import thread_count
 from lstmprof.capture.worker.loops import _cpu, _onnx
-from lstmprof.capture.worker.loops._onnx import OP, Event
+from lstmprof.capture.worker.loops._onnx import OP, NodeEvent
 from lstmprof.capture.worker.shapes import of_tensors
 from lstmprof.errors import CaptureError
 
@@ -54,7 +54,7 @@ class Trainer(_onnx.Trainer):
         able = self.core.get_property(DEVICE, "OPTIMIZATION_CAPABILITIES")
         if self.hint == "bf16" and "BF16" not in able:
             raise CaptureError("OpenVINO has no bfloat16 on this CPU", "use --precision fp32")
-        self.counters = Counters()
+        self.counters = NodeCounters()
 
     def engine(self, profiled: bool) -> Engine:
         """The graph, compiled."""
@@ -67,7 +67,7 @@ class Trainer(_onnx.Trainer):
             "PERF_COUNT": profiled,
         }
         compiled = self.core.compile_model(self.core.read_model(self.model), DEVICE, options)
-        self.counters = Counters()
+        self.counters = NodeCounters()
         return Engine(compiled, compiled.create_infer_request(), profiled)
 
     def run(self, engine: Engine, names: Sequence[str]) -> List[Any]:
@@ -87,7 +87,7 @@ class Trainer(_onnx.Trainer):
         self.counters.inputs = inputs_of(engine.compiled)
         self.counters.begin(engine.request.profiling_info, _onnx.SETTLING)
 
-    def nodes(self, engine: Engine) -> Sequence[Event]:
+    def nodes(self, engine: Engine) -> Sequence[NodeEvent]:
         """What was read between the steps."""
         return self.counters.events
 
@@ -106,11 +106,11 @@ class Trainer(_onnx.Trainer):
         return dict(super().facts(), versions=versions, backend=DEVICE)
 
 
-class Counters:
+class NodeCounters:
     """The counters of one compiled model, and the events that were made of them."""
 
     def __init__(self) -> None:
-        self.events: List[Event] = []
+        self.events: List[NodeEvent] = []
         self.inputs: Mapping[str, Dict[str, Any]] = {}
         self._runs = 0
         self._totals_ns: Dict[str, int] = {}
@@ -120,7 +120,7 @@ class Counters:
         self._runs = runs
         self._totals_ns = {info.node_name: runs * mean_ns(info) for info in infos}
 
-    def read(self, infos: Sequence[Any], call: Event) -> None:
+    def read(self, infos: Sequence[Any], call: NodeEvent) -> None:
         """The nodes of one more run, which took place within ``call``."""
         self._runs += 1
         at_ns = call.start_ns
@@ -160,10 +160,10 @@ def _static(shape: Any) -> Optional[List[int]]:
     return None if shape.is_dynamic else list(shape.to_shape())
 
 
-def event_of(info: Any, start_ns: int, end_ns: int, inputs: Mapping[str, Any]) -> Event:
+def event_of(info: Any, start_ns: int, end_ns: int, inputs: Mapping[str, Any]) -> NodeEvent:
     """A node that ran."""
     facts = {"node": info.node_name, "kernel": info.exec_type, **inputs}
-    return Event(OP, "openvino::" + info.node_type, start_ns, end_ns, facts)
+    return NodeEvent(OP, "openvino::" + info.node_type, start_ns, end_ns, facts)
 
 
 def out_of_memory(error: BaseException) -> bool:

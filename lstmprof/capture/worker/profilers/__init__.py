@@ -67,17 +67,17 @@ class Profiler:
         """A call that computes next to nothing, and the events it records; None: none is known."""
         return None
 
-    def places(self, call: Callable[[], Any]) -> Optional[calibration.Places]:
+    def places(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
         """Where recording takes its time in ``trivial``; None where the profiler does not tell."""
         return None
 
-    def trivial_readings(self) -> calibration.Readings:
+    def trivial_readings(self) -> calibration.LoopTimes:
         """Of trivial events, to be taken at the end of a session that is thrown away."""
         annotated = self.annotated(0)
         call, _ = self.trivial() or (calibration.range_call(annotated), 1)
         return calibration.readings(call, both(no_ranges, annotated))
 
-    def recording_cost(self, profiled: calibration.Readings) -> Dict[str, Any]:
+    def recording_cost(self, profiled: calibration.LoopTimes) -> Dict[str, Any]:
         """What run.json says of recording an event, by ``trivial_readings`` and the same without.
 
         No NVTX range is written in it: another tool that looks on would take them for steps.
@@ -150,11 +150,11 @@ class NsysProfiler(Profiler):
         """None: the steps have NVTX ranges in any case."""
         return no_ranges
 
-    def trivial_readings(self) -> calibration.Readings:
+    def trivial_readings(self) -> calibration.LoopTimes:
         """None: what recording costs is not known of it."""
-        return calibration.Readings([], [])
+        return calibration.LoopTimes([], [])
 
-    def recording_cost(self, profiled: calibration.Readings) -> Dict[str, Any]:
+    def recording_cost(self, profiled: calibration.LoopTimes) -> Dict[str, Any]:
         """Not known."""
         return {}
 

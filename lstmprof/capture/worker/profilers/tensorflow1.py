@@ -32,7 +32,7 @@ RANGE, PROCESS = "lstmprof", "lstmprof"
 _DEVICE_NAME = re.compile(r"name: ([^,]+)")
 
 
-class Trace:
+class SessionTrace:
     """What the runs and ranges of one session of the profiler left."""
 
     def __init__(self) -> None:
@@ -93,12 +93,12 @@ class Tensorflow1Profiler(Profiler):
     device = "cpu"
 
     def __init__(self) -> None:
-        self.trace: Optional[Trace] = None
+        self.trace: Optional[SessionTrace] = None
 
     @contextlib.contextmanager
-    def recording(self, folder: str) -> Iterator[Trace]:
+    def recording(self, folder: str) -> Iterator[SessionTrace]:
         """Runs are traced."""
-        self.trace = trace = Trace()
+        self.trace = trace = SessionTrace()
         try:
             yield trace
         finally:
@@ -109,15 +109,15 @@ class Tensorflow1Profiler(Profiler):
         assert self.trace is not None
         return self.trace.range
 
-    def trivial_readings(self) -> calibration.Readings:
+    def trivial_readings(self) -> calibration.LoopTimes:
         """None: what tracing a node costs is not known."""
-        return calibration.Readings([], [])
+        return calibration.LoopTimes([], [])
 
-    def recording_cost(self, profiled: calibration.Readings) -> Dict[str, Any]:
+    def recording_cost(self, profiled: calibration.LoopTimes) -> Dict[str, Any]:
         """Not known."""
         return {}
 
-    def written(self, session: Trace, folder: str) -> Tuple[str, str]:
+    def written(self, session: SessionTrace, folder: str) -> Tuple[str, str]:
         """The timeline."""
         os.makedirs(folder, exist_ok=True)
         raw = os.path.join(folder, "timeline.json")

@@ -93,7 +93,7 @@ class TorchProfiler(Profiler):
             return None
         return torch.ones((), dtype=torch.int64, device="cpu").item, 2
 
-    def places(self, call: Callable[[], Any]) -> Optional[calibration.Places]:
+    def places(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
         """By the events of a short session; None where it tells whole microseconds."""
         ranges = both(no_ranges, self.annotated(0))
         with self.recording("") as session:
@@ -187,7 +187,7 @@ def keep_profiler_attached() -> None:
     os.environ.setdefault("TEARDOWN_CUPTI", "0")
 
 
-def places_of(events: Sequence[Any]) -> Optional[calibration.Places]:
+def places_of(events: Sequence[Any]) -> Optional[calibration.EventParts]:
     """Where recording took its time in calls of ``item`` and in empty ranges."""
     named: Dict[str, List[Tuple[float, float]]] = {}
     for event in events:
@@ -199,7 +199,7 @@ def places_of(events: Sequence[Any]) -> Optional[calibration.Places]:
     told = any(end % 1e3 for _, end in outer)
     if not pairs or not spans or len(outer) != len(inner) or not told:
         return None
-    return calibration.Places(
+    return calibration.EventParts(
         before_ns=statistics.median(within[0] - around[0] for around, within in pairs),
         inside_ns=statistics.median(end - start for start, end in inner),
         after_ns=statistics.median(around[1] - within[1] for around, within in pairs),

@@ -1,0 +1,84 @@
+"""Callbacks of training frameworks over ``lp.profile``, and where they log what a run shows.
+
+::
+
+    keras, lightning, transformers ─▶ TrainingProfile ─▶ a run, its verdict, and metrics in loggers
+
+The run is written by a thread while the training goes on. No logger is imported here: metrics go to
+those that the user's process has imported and begun.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Dict, Optional, Type, Union
+
+from lstmprof.capture.own.session import profile, verdict_of
+
+Metrics = Dict[str, float]
+
+
+class TrainingProfile:
+    """A session of ``lp.profile`` that a callback drives, and the metrics of its run."""
+
+    def __init__(self, place: Union[str, Path], **options: Any) -> None:
+        self.session = profile(place, **options)
+        self._metrics: Optional[Metrics] = None
+        self._writing: Optional[threading.Thread] = None
+
+    def begin(self) -> None:
+        """Begin the measurement; do nothing if it has begun."""
+        if not self.session.steps and self.session.is_over and self.session.reason is None:
+            self.session.begin()
+
+    def step_end(self, *, follows: bool) -> Metrics:
+        """End a step, and begin the next step if it ``follows``; return metrics that are new."""
+        if self.session.measured:
+            if self._writing is None and not self.session.is_over:
+                self._writing = threading.Thread(target=self._write, name="lstmprof")
+                self._writing.start()
+        else:
+            self.session.step_end()
+            if follows:
+                self.session.step_begin()
+        return self._new()
+
+    def end(self, error: Optional[Type[BaseException]] = None) -> Metrics:
+        """End the measurement, write the run if it is not written, and return new metrics."""
+        if self._writing is not None:
+            self._writing.join()
+        elif not self.session.is_over:
+            self._write(error)
+        return self._new()
+
+    def _write(self, error: Optional[Type[BaseException]] = None) -> None:
+        self.session.end(error)
+        if self.session.path is not None:
+            text = verdict_of([str(self.session.path)], self.session.writer, "--format", "json")
+            self._metrics = metrics_of(json.loads(text)[0]) if text else {}
+
+    def _new(self) -> Metrics:
+        """Return the metrics once, and log them to W&B and MLflow where a run is active."""
+        metrics, self._metrics = self._metrics or {}, None
+        wandb, mlflow = sys.modules.get("wandb"), sys.modules.get("mlflow")
+        if metrics and getattr(wandb, "run", None) is not None:
+            wandb.log(metrics)  # type: ignore[union-attr]
+        if metrics and mlflow is not None and mlflow.active_run() is not None:
+            mlflow.log_metrics(metrics)
+        return metrics
+
+
+def metrics_of(diagnosis: Dict[str, Any]) -> Metrics:
+    """Return step time and shares of a run's diagnosis, as loggers take them."""
+    step_ns = diagnosis["verdict"]["step_ns"]
+    if not step_ns:
+        return {}
+    shares = {
+        "lstmprof/{}_share".format(finding["kind"].replace(" ", "_")): float(finding["share"])
+        for finding in diagnosis["findings"]
+        if finding["share"] is not None
+    }
+    return dict({"lstmprof/step_ms": step_ns / 1e6}, **shares)
