@@ -419,7 +419,7 @@ class Session:
             "pid": os.getpid(),
         }
 
-    def _shapes(self, passes: Passes, steps: int) -> Optional[str]:
+    def _shapes(self, passes: StepPasses, steps: int) -> Optional[str]:
         """Write the inputs of ops to a file of ``passes``; return None if there are none."""
         try:
             inputs = self.op_inputs(steps, passes.later)
