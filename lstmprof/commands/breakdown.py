@@ -5,21 +5,15 @@ A big profile has a first answer on stderr, marked as such, while the rest of it
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from lstmprof.commands import completion, options, terminal
-from lstmprof.errors import UsageError
+from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.names import STEPS, TABLES, USUAL_TABLES
-
-if TYPE_CHECKING:
-    from lstmprof.breakdown import Breakdown
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from lstmprof.errors import LstmprofError
 from lstmprof.numbers import file_size, milliseconds
 
 if TYPE_CHECKING:
