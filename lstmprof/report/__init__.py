@@ -17,7 +17,7 @@ from lstmprof.breakdown import Breakdown
 from lstmprof.diagnose.diagnosis import Diagnosis, diagnose_all
 from lstmprof.errors import RunError
 from lstmprof.numbers import listed, told_apart
-from lstmprof.report import ranks, rows
+from lstmprof.report import rows
 from lstmprof.report.icicle import icicles
 from lstmprof.report.model import Group, Report
 from lstmprof.report.runs import RunReport, groups, missing, run_reports
@@ -80,10 +80,10 @@ def report_of(
         stability=rows.stability(runs),
         kernels=rows.kernels(runs),
         layers=rows.layers(runs),
-        ranks=ranks.ranks(runs),
-        rank_parts=ranks.rank_parts(runs),
-        arrivals=ranks.arrivals(runs),
-        rank_work=ranks.rank_work(runs),
+        ranks=rows.ranks(runs),
+        rank_parts=rows.rank_parts(runs),
+        arrivals=rows.arrivals(runs),
+        rank_work=rows.rank_work(runs),
     )
     empty = [breakdown.run.name for breakdown in breakdowns if not breakdown.windows]
     return replace(report, missing=tuple(missing(report, runs, empty)))

@@ -13,8 +13,7 @@ from lstmprof.diagnose.history import Point, Series
 from lstmprof.numbers import milliseconds, shown_name
 from lstmprof.report import drawing
 from lstmprof.report.model import Spec
-from lstmprof.report.page import refuse, save, vega
-from lstmprof.report.page.sent import script_json
+from lstmprof.report.page import refuse, save, script_json, vega
 
 #: Pixels of a panel.
 _WIDTH, _HEIGHT = 860, 240

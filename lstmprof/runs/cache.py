@@ -147,7 +147,7 @@ def _ingest(word: Path | str, cache: Path, of_word: _Opened, reading: Reading) -
     """Add the runs of the profiles at ``word``, from the cache or read now."""
     # a stored run needs no readers of profiles, which are much to import
     from lstmprof.formats import sources
-    from lstmprof.runs.run_names import run_names
+    from lstmprof.runs.ingest import run_names
 
     groups = sources.groups(word)
     for name, group in zip(run_names(word, groups), groups, strict=True):

@@ -12,7 +12,7 @@ from report import runs
 from lstmprof.breakdown import break_down
 from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.events.annotate.steps import Window
-from lstmprof.report import TABLES, cards, page, ranks, report_of
+from lstmprof.report import TABLES, cards, page, report_of, rows as drawn_rows
 from lstmprof.report.charts import arrivals, figures, rank_parts, rank_work
 from lstmprof.report.model import Report
 from lstmprof.report.timeline import spread
@@ -58,7 +58,7 @@ def test_who_is_late_is_told_collective_by_collective(report: Report) -> None:
 
 
 def test_many_collectives_share_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks, "MOST_COLUMNS", 4)
+    monkeypatch.setattr(drawn_rows, "MOST_COLUMNS", 4)
     cells = report_of([breakdown_of(tmp_path / "two", rows())]).arrivals
     assert {(row["collective"], row["collectives"]) for row in cells} == {
         (first, 2) for first in (1, 3, 5, 7)

@@ -14,8 +14,7 @@ from kineto_documents import document, op
 from lstmprof.cli import run as lstmprof
 from lstmprof.formats import sources
 from lstmprof.runs.cache import open_runs
-from lstmprof.runs.ingest import ingest_profiles
-from lstmprof.runs.run_names import run_names
+from lstmprof.runs.ingest import ingest_profiles, run_names
 
 PROFILE = document(op(1), op(2))
 

@@ -3,20 +3,16 @@
 docs/check.schema.json is generated from these records (``make docs``).
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
-from lstmprof.numbers import listed
+from lstmprof.breakdown.lacks import first_of_ranks
 
 if TYPE_CHECKING:
     import pandas
 
 VERSION = 1
-#: Ranks that are named one by one.
-_SHOWN = 8
-
 State = Literal["ok", "warn", "fail", "not recorded"]
 OK: State = "ok"
 WARN: State = "warn"
@@ -72,22 +68,14 @@ class Checked(_Record, frozen=True):
         lines = []
         for (question, state), rows in alike.items():
             ranks = [row.rank for row in rows if row.rank is not None] if several else []
+            prefix = first_of_ranks(ranks) if ranks else ""
             for text in {row.sentence: None for row in rows if row.rank == rows[0].rank}:
-                lines.append((f"  {state:<12}  {question}:", f"{_of_ranks(ranks)}{text}"))
+                lines.append((f"  {state:<12}  {question}:", f"{prefix}{text}"))
         return lines
 
     def __repr__(self) -> str:
         rows = [f"{head} {text}" for head, text in self.lines]
         return "\n".join([f"{self.run}: {self.state}", *rows])
-
-
-def _of_ranks(ranks: Sequence[int]) -> str:
-    """``rank 3 (likewise 0, 1 and 5 more): ``; empty without ranks."""
-    others = [str(rank) for rank in dict.fromkeys(ranks) if rank != ranks[0]]
-    if len(others) > _SHOWN:
-        others = [*others[:_SHOWN], f"{len(others) - _SHOWN:,} more"]
-    likewise = f" (likewise {listed(others)})" if others else ""
-    return f"rank {ranks[0]}{likewise}: " if ranks else ""
 
 
 class Document(_Record, frozen=True):

@@ -70,13 +70,13 @@ def _lack(rule: Rule, asked: Sequence[Recording], several: bool) -> Lack | None:
     ranks: tuple[int, ...] = ()
     if several and not rule.of_run:
         ranks = tuple(r.has.rank for r in lacking if r.has.rank is not None)
-        sentence = _of_ranks(sentence, ranks) if ranks else sentence
+        sentence = first_of_ranks(ranks) + sentence if ranks else sentence
     return Lack(rule.kind, sentence, share, rule.hides, rule.blinds, ranks)
 
 
-def _of_ranks(sentence: str, ranks: Sequence[int]) -> str:
-    """``rank 3 (so do 0, 1 and 5 more): …``."""
-    others = [str(rank) for rank in sorted(ranks[1:])]
+def first_of_ranks(ranks: Sequence[int]) -> str:
+    """Return "rank 3 (likewise 0, 1 and 5 more): ": the first rank, and that others are alike."""
+    others = [str(rank) for rank in sorted({*ranks} - {ranks[0]})]
     if len(others) > _SHOWN:
         others = [*others[:_SHOWN], f"{len(others) - _SHOWN:,} more"]
-    return f"rank {ranks[0]}{f' (likewise {listed(others)})' if others else ''}: {sentence}"
+    return f"rank {ranks[0]}{f' (likewise {listed(others)})' if others else ''}: "
