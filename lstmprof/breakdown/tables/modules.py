@@ -141,9 +141,9 @@ def asked_by(events: EventTable) -> Ints:
 def _at(values: Ints, rows: Ints) -> Ints:
     """``values`` at ``rows``, ``NONE`` at ``NONE``."""
     known: Flags = rows != NONE
-    found = np.full(len(rows), NONE, dtype=np.int64)
-    found[known] = values[rows[known]]
-    return found
+    result = np.full(len(rows), NONE, dtype=np.int64)
+    result[known] = values[rows[known]]
+    return result
 
 
 def _add(sums: Ints, places: Ints, amounts: Ints) -> None:
