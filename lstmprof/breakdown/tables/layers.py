@@ -225,7 +225,7 @@ def _row(members: list[_Member], steps: int | None, info: RunInfo) -> dict[str, 
 
 
 def _ladder(members: list[_Member], floor: float | None) -> dict[str, Any]:
-    """Where the forward passes of a row stand: all on the rung of the first."""
+    """Return the rung of the forward passes of a row: that of the first pass."""
     stand = [one for m in members if m.work and (one := standing(m.work, floor))]
     if not stand:
         return dict.fromkeys(("rung", "next_rung", "next_rung_saves_ns"))
