@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from lstmprof.capture.environments import environment
+from lstmprof.capture.interpreters.environments import environment
 from lstmprof.errors import CaptureError
 from lstmprof.runs.directory import cache_folder
 

@@ -15,13 +15,13 @@ from pathlib import Path
 
 from lstmprof import implementations
 from lstmprof.capture import rounds as captures
-from lstmprof.capture.environments import Environment
 from lstmprof.capture.implementation_file import (
     ImplementationFile,
     implementation_file,
     is_file,
 )
 from lstmprof.capture.interpreters import Interpreter, Wish, interpreters
+from lstmprof.capture.interpreters.environments import Environment
 from lstmprof.capture.kept_rounds import KeptRounds
 from lstmprof.capture.request import CaptureRequest, refusal, run_name
 from lstmprof.capture.worker.host import cuda_devices

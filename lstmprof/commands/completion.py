@@ -63,6 +63,6 @@ def devices(_: click.Context, option: click.Parameter, begun: str) -> list[Compl
 
 def eras(_: click.Context, option: click.Parameter, begun: str) -> list[CompletionItem]:
     """Names of eras."""
-    from lstmprof.capture.eras import TABLE
+    from lstmprof.capture.interpreters.eras import TABLE
 
     return _of((era.name for era in TABLE), begun)

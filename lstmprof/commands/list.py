@@ -10,10 +10,9 @@ from typing import Any
 
 import click
 
-from lstmprof.capture import eras
-from lstmprof.capture.eras import Era
 from lstmprof.capture.implementation_file import TEMPLATES, template_text
-from lstmprof.capture.interpreters import here, in_era
+from lstmprof.capture.interpreters import eras, here, in_era
+from lstmprof.capture.interpreters.eras import Era
 from lstmprof.commands import completion, options, terminal
 from lstmprof.errors import UsageError
 from lstmprof.implementations import (

@@ -202,7 +202,8 @@ def places(verdict: Verdict) -> list[tuple[str, str]]:
     Of two runs these are differences. Kinds under 5 % of the whole are summed as ``other``.
     """
     least = ADVISED_SHARE * max(abs(verdict.whole_ns), 1)
-    large = [d for d in verdict.where if abs(d.delta_ns) >= least][:_PLACES]
+    large = [d for d in verdict.where if abs(d.delta_ns) >= least]
+    large = sorted(large, key=lambda d: -abs(d.delta_ns))[:_PLACES]
     large.sort(key=lambda d: -d.delta_ns)
     rest = verdict.whole_ns - sum(d.delta_ns for d in large)
     digits = 1 if abs(verdict.whole_ns) >= _LONG_NS else 3

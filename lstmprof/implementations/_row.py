@@ -196,7 +196,7 @@ class Implementation:
     form_on_gpu: Optional[str] = None
     library: str = ""
     by_hand: bool = False
-    era: str = ""  # of capture.eras: what it is run with where this interpreter has none of it
+    era: str = ""  # of interpreters.eras: what it is run with where this interpreter has none of it
     since: str = ""  # the first version of its framework that has what it uses
     before: str = ""  # the first that has it no more
 

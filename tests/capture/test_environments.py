@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lstmprof.capture import environments
-from lstmprof.capture.environments import STAMP, Environment, environment
+from lstmprof.capture.interpreters import environments
+from lstmprof.capture.interpreters.environments import STAMP, Environment, environment
 from lstmprof.errors import CaptureError
 
 #: name in the wheel → what it holds

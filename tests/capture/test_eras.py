@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lstmprof.capture import environments, eras
-from lstmprof.capture.environments import environment_for
+from lstmprof.capture.interpreters import environments, eras
+from lstmprof.capture.interpreters.environments import environment_for
 from lstmprof.errors import CaptureError, UsageError
 from lstmprof.implementations import TABLE, version_numbers
 

@@ -13,7 +13,7 @@ from big_kineto import blocks, event, write
 from lstmprof.breakdown import first_step
 from lstmprof.cli import run as lstmprof
 from lstmprof.commands import breakdown
-from lstmprof.commands.terminal.first_step import FirstAnswers
+from lstmprof.commands.breakdown import FirstAnswers
 
 STEPS = 700
 Said = pytest.CaptureFixture[str]

@@ -12,8 +12,8 @@ from events.rows import Row
 
 from lstmprof import __version__
 from lstmprof.breakdown import Breakdown, break_down
-from lstmprof.capture.environments import STAMP, Environment, this_python
 from lstmprof.capture.interpreters import Interpreter
+from lstmprof.capture.interpreters.environments import STAMP, Environment, this_python
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.rounds import capture_run
 from lstmprof.capture.worker import host

@@ -22,7 +22,7 @@ from lstmprof.diagnose.document import Document
 from lstmprof.diagnose.remedies import TABLE, Advice
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.verdict import verdict_of
-from lstmprof.diagnose.verdict_text import verdict_lines
+from lstmprof.diagnose.verdict_text import places, verdict_lines
 from lstmprof.runs.run import open_run
 
 MS = 1_000_000
@@ -367,3 +367,12 @@ def test_a_sleep_is_named_though_a_busy_machine_made_the_rest_of_its_steps_longe
     facts = {"script_lines": [{**place, "share": 0.3, "ns": 9_000_000}]}
     slow = profile(contributor("idle", "python", 10), contributor("busy", "gemm", 2), facts=facts)
     assert ("train.py:6" in alone(slow).verdict.why) == named
+
+
+def test_the_longest_kinds_are_shown_and_the_others_summed() -> None:
+    parts = [("gemm", 9), ("pointwise", 8), ("layout", 7), ("cast", 6), ("embedding", 5)]
+    busy = [contributor("busy", part, ms * MS, part) for part, ms in parts]
+    idle = [contributor("idle", "dispatch", 4 * MS, "op"), contributor("idle", "host", 30 * MS)]
+    shown = places(alone(profile(*busy, *idle, device=0)).verdict)
+    assert [kind for kind, _ in shown[:2]] == ["unrecorded", "matmul"]
+    assert shown[-1] == ("other", "4.0")

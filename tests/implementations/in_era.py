@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lstmprof.capture.environments import environment_for
+from lstmprof.capture.interpreters.environments import environment_for
 from lstmprof.errors import LstmprofError
 from lstmprof.runs.directory import cache_folder
 

@@ -13,7 +13,7 @@ import pytest
 
 import lstmprof as lp
 from lstmprof.capture.callbacks import metrics_of
-from lstmprof.capture.environments import environment
+from lstmprof.capture.interpreters.environments import environment
 from lstmprof.errors import CaptureError
 from lstmprof.runs.directory import cache_folder
 

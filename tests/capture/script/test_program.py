@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lstmprof.capture.environments import python_of
+from lstmprof.capture.interpreters.environments import python_of
 from lstmprof.errors import CaptureError
 
 #: name → what it does.

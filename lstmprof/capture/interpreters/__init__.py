@@ -15,9 +15,9 @@ import shutil
 import sys
 from collections.abc import Sequence
 
-from lstmprof.capture import eras
-from lstmprof.capture.environments import Environment, environment_for, python_at
-from lstmprof.capture.eras import Era
+from lstmprof.capture.interpreters import eras
+from lstmprof.capture.interpreters.environments import Environment, environment_for, python_at
+from lstmprof.capture.interpreters.eras import Era
 from lstmprof.capture.worker.host import cuda_devices
 from lstmprof.errors import CaptureError, LstmprofError, UsageError
 from lstmprof.implementations import Implementation, version_numbers
