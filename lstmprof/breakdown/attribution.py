@@ -1,8 +1,8 @@
-"""Who has each nanosecond: which event, of what state and part, from when to when; stated once.
+"""Give each nanosecond of a step to one event or wait, with its state and part.
 
-Reads linked and categorised events. The ledger sums the stretches by part, diagnosis by event, the
-timeline draws them by time. With device activities in a rank the lanes are its devices, else its
-host threads, merged into one. The definition, part by part: docs/ledger.md.
+Reads linked and categorised events. The ledger sums the stretches by part, diagnosis by event, and
+the timeline draws them. If a rank has device activities, its lanes are its devices, else its host
+threads, merged into one. docs/ledger.md defines each part.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lstmprof.events.threads import HOST, STATES, innermost, state_codes, thread
 CALL, LATENCY, QUEUED = "launch call", "launch latency", "queued"
 UNATTRIBUTED, OTHER = "unattributed", "other"
 TAIL = "tail:"
-#: What a thread does; first its states, by their codes. The last where no thread is known.
+#: What a thread does: first its states, by their codes; last, that no thread is known.
 _OF_THREAD = (*STATES, HOST, UNATTRIBUTED)
 #: What a device waits for, and the same at the end of a window.
 _CAUSES = (*_OF_THREAD, CALL, LATENCY, QUEUED, *(TAIL + cause for cause in _OF_THREAD))
@@ -42,10 +42,10 @@ Label = tuple[str, str]
 
 @dataclass(frozen=True)
 class Stretches:
-    """Stretches of time of one lane, one entry each: they fill their windows and do not overlap.
+    """Stretches of time of one lane: they fill the windows and do not overlap.
 
-    ``window`` is a place in the list of windows, ``row`` a row of events or ``NONE``, ``label`` a
-    place in ``labels``.
+    Arrays have one entry per stretch. ``window`` is an index into the list of windows, ``row`` a
+    row of events or ``NONE``, ``label`` an index into ``labels``.
     """
 
     labels: tuple[Label, ...]
@@ -56,7 +56,7 @@ class Stretches:
     end_ns: Ints
 
     def cut_at(self, borders_ns: Ints) -> Stretches:
-        """The same, none over one of ``borders_ns``."""
+        """Return the stretches, divided at ``borders_ns``."""
         borders_ns = np.unique(borders_ns)
         first = np.searchsorted(borders_ns, self.start_ns, side="right")
         inside = np.searchsorted(borders_ns, self.end_ns, side="left") - first
@@ -69,7 +69,7 @@ class Stretches:
         return Stretches(self.labels, self.window[old], self.row[old], self.label[old], start, end)
 
     def by_time(self) -> Stretches:
-        """The same, each window's in the order of time."""
+        """Return the stretches by window, and by time within a window."""
         order = np.lexsort((self.start_ns, self.window))
         columns = (self.window, self.row, self.label, self.start_ns, self.end_ns)
         return Stretches(self.labels, *(column[order] for column in columns))
@@ -82,16 +82,16 @@ def attributed(
     waits: Mapping[int, Waits] | None = None,
     within: tuple[int, int] | None = None,
 ) -> dict[int | None, Stretches]:
-    """Device → every nanosecond of ``windows``, all of ``rank``; None → those of the host.
+    """Return the stretches of ``windows``, all of ``rank``, by device; the key None is the host.
 
-    ``within`` are start and end of what ``events`` tell all about, if that is not all time; then
-    ``waits`` are those of each device in the whole profile.
+    ``within`` is (start, end) of the time that ``events`` cover, if they are a part of the profile;
+    then ``waits`` has the waits of each device in the whole profile.
     """
     return Attribution(events).of(windows, rank, waits, within)
 
 
 class Attribution:
-    """``attributed`` of ``events``, asked rank by rank: what all ranks share is worked out once."""
+    """Attribute the time of ``events`` rank by rank; what all ranks share is computed once."""
 
     def __init__(self, events: EventTable) -> None:
         self._events = events
@@ -104,7 +104,7 @@ class Attribution:
         waits: Mapping[int, Waits] | None = None,
         within: tuple[int, int] | None = None,
     ) -> dict[int | None, Stretches]:
-        """What ``attributed`` says of ``windows``, all of ``rank``."""
+        """Return the stretches of ``windows``, all of ``rank``, as ``attributed`` does."""
         at = _Instants(windows, within)
         ranges = tuple(windows[0].framework_ranges) if windows else ()
         if ranges not in self._hosts:
@@ -122,7 +122,7 @@ class Attribution:
 
 
 class _Instants:
-    """The windows, as far as they are looked at; arrays have an entry a window."""
+    """The windows, clipped to ``within``; arrays have one entry per window."""
 
     def __init__(self, windows: Sequence[Window], within: tuple[int, int] | None) -> None:
         self.start_ns, self.ends_ns, self.thread = (
@@ -140,7 +140,7 @@ class _Instants:
 
 
 class _Hosts:
-    """The host threads of a profile; a thread's innermost segments are made when asked for."""
+    """The host threads of a profile; the segments of a thread are computed on first use."""
 
     def __init__(self, events: EventTable, framework_ranges: Sequence[str]) -> None:
         self.events = events
@@ -154,34 +154,34 @@ class _Hosts:
 
     @cached_property
     def labels(self) -> tuple[Label, ...]:
-        """What a stretch can be: a category, then the causes of idle time."""
+        """Return all labels: first the categories of busy time, then the causes of idle time."""
         return (*(("busy", c) for c in self.categories), *(("idle", c) for c in _CAUSES))
 
     @cached_property
     def computes(self) -> Flags:
-        """A boolean a row: an op that computes on the host."""
+        """Return a boolean per row: whether it is an op that computes on the host."""
         return host.computing(self.events)
 
     @cached_property
     def _rows_of_threads(self) -> dict[int, Ints]:
-        """The rows of each thread that has some."""
+        """Return the rows of each thread."""
         group = Groups(self.thread)
         threads = self.thread[group.first].tolist()
         return dict(zip(threads, group.members(), strict=True))
 
     def idle(self, cause: str) -> int:
-        """The place of a cause in ``labels``."""
+        """Return the index of ``cause`` in ``labels``."""
         return len(self.categories) + _CAUSES.index(cause)
 
     def segments(self, thread: int) -> Segments:
-        """What ``thread`` was doing at every instant."""
+        """Return which event was innermost on ``thread`` at each instant."""
         if thread not in self._segments:
             rows = self._rows_of_threads.get(thread, np.empty(0, dtype=np.int64))
             self._segments[thread] = filled(innermost(self.events, rows))
         return self._segments[thread]
 
     def state_labels(self, row: Ints) -> Ints:
-        """The label of time in which each ``row``, or no event, is innermost on a thread."""
+        """Return the label of time in which each ``row``, or no event, is innermost."""
         if not len(self.state):
             return np.full(len(row), self.idle(HOST), dtype=np.int64)
         at_work = row != NONE
@@ -215,7 +215,7 @@ def _of_device(hosts: _Hosts, at: _Instants, lane: Lane, waits: Waits) -> Stretc
 
 
 def _idle(hosts: _Hosts, at: _Instants, lane: Lane, waits: Waits) -> Iterator[_Columns]:
-    """The gaps of ``lane``, each divided by the launch of the activity that ends it."""
+    """Yield the gaps of ``lane``, each divided by the launch of the activity that ends it."""
     everything = filled(lane.busy)
     free = np.flatnonzero(everything.owner == NONE)
     idle = Segments(everything.start_ns[free], everything.end_ns[free], everything.owner[free])
@@ -248,7 +248,7 @@ def _idle(hosts: _Hosts, at: _Instants, lane: Lane, waits: Waits) -> Iterator[_C
 def _of_threads(
     hosts: _Hosts, window: Ints, thread: Ints, tail: Flags, start: Ints, end: Ints
 ) -> Iterator[_Columns]:
-    """What each ``thread`` did in the intervals [start, end); ``tail``: at the end of a window."""
+    """Yield what each ``thread`` did in [start, end); ``tail`` is at the end of a window."""
     first = hosts.idle(_OF_THREAD[0]) + np.where(tail, _FIRST_TAIL, 0)
     unknown = thread == NONE
     nobody = np.full(int(unknown.sum()), NONE, dtype=np.int64)

@@ -56,9 +56,9 @@ _Place = tuple[int, int | None, int]
 def ledger(
     events: EventTable, windows: Sequence[Window], waits: AllWaits = MappingProxyType({})
 ) -> pa.Table:
-    """The ledger of ``windows``: one row a part that has time in it, ``SCHEMA``.
+    """Return the ledger of ``windows``: one row per part that has time in it; ``SCHEMA``.
 
-    ``waits`` are of the whole profile, where ``events`` are not.
+    ``waits`` has the waits of the whole profile, if ``events`` are a part of it.
     """
     sums = _Sums(windows)
     sums.add(events, None, waits)
@@ -98,7 +98,7 @@ class _Sums:
         within: tuple[int, int] | None,
         waits: AllWaits,
     ) -> None:
-        """Add what ``events`` tell of the windows ``within`` start and end, if not of all time."""
+        """Add the time of the windows, clipped to ``within`` (start, end) if it is given."""
         self._categories |= dict.fromkeys([*events.texts("category")[1], OTHER])
         attribution = Attribution(events)
         for place, (rank, of_rank) in enumerate(self._of_rank.items()):
@@ -115,7 +115,7 @@ class _Sums:
                         sums[part] = sums.get(part, 0) + int(spent[label])
 
     def table(self) -> pa.Table:
-        """The sums so far, ``SCHEMA``: by rank, device and step, busy before idle."""
+        """Return the sums, ``SCHEMA``: by rank, device and step, busy before idle."""
         order = {label: place for place, label in enumerate(_labels([*self._categories]))}
         rows = []
         for place in sorted(self._spent, key=lambda p: (p[0], p[1] is not None, p[1] or 0, p[2])):
@@ -133,14 +133,14 @@ def _meets(window: Window, within: tuple[int, int] | None) -> bool:
 
 
 def _summed(stretches: Stretches, windows: int) -> Ints:
-    """Nanoseconds of each window (rows) and label (columns)."""
+    """Return the nanoseconds of each window (rows) and label (columns)."""
     spent = np.zeros((windows, len(stretches.labels)), dtype=np.int64)
     np.add.at(spent, (stretches.window, stretches.label), stretches.end_ns - stretches.start_ns)
     return spent
 
 
 def _labels(categories: list[str]) -> list[tuple[str, str]]:
-    """Every (state, part) in the order of the table."""
+    """Return each (state, part) in the order of the table."""
     waits = (*STATES, HOST, UNATTRIBUTED)
     tails = [TAIL + cause for cause in waits]
     idle = [*tails, UNATTRIBUTED, CALL, LATENCY, QUEUED, *STATES, HOST]

@@ -1,12 +1,12 @@
-"""What recording took of each stretch of the profiled steps, taken off where it lies.
+"""Subtract what recording took from each stretch of the profiled steps, where it lies.
 
-A profiler takes its time for an event before it notes the begin, between begin and end, and after
-it has noted the end. The first and the last lie in what is around the event, in a gap between two
-ops too, the second in the event itself (``Cost``). A capture's own ranges cost more than an op: in
-the timed steps they are not there (``Costs``).
+A profiler takes time for an event before it notes the begin, between begin and end, and after it
+has noted the end. The first and the last lie around the event, also in a gap between two ops; the
+second lies in the event itself (``Cost``). A capture's own ranges cost more than an op, because the
+timed steps do not have them (``Costs``).
 
-What a loop of one trivial call shows is the least that an event costs: in a real step its code and
-its data are no longer in the caches. An event of torch.profiler took 0.7 to 0.9 µs in such a loop,
+A loop of one trivial call shows the least that an event costs: in a real step the profiler's code
+and data have left the caches. An event of torch.profiler took 0.7 to 0.9 µs in such a loop,
 1.2 µs where 256 KB were read between two calls, and 1.4 to 1.9 µs of CPU time in the steps of
 torch-lstmcell-basic, 0.7 to 1.5 in those of torch-lstmcell-fused (torch 2.13, Xeon of 2 CPUs, load
 2 to 4, in turn with the same steps undisturbed). So the timed steps decide what an event costs
@@ -48,7 +48,7 @@ _NO_HOST = (LATENCY, QUEUED, UNATTRIBUTED)
 
 @dataclass(frozen=True)
 class Cost:
-    """Nanoseconds of recording one event: before its begin is noted, then until its end, after."""
+    """Nanoseconds of recording one event: before its begin, inside it, after its end."""
 
     before_ns: float
     inside_ns: float
@@ -56,20 +56,20 @@ class Cost:
 
     @property
     def ns(self) -> float:
-        """All three."""
+        """Return the sum of the three."""
         return self.before_ns + self.inside_ns + self.after_ns
 
     def times(self, factor: float) -> Cost:
-        """``factor`` times as much of each."""
+        """Return ``factor`` times this cost."""
         return Cost(self.before_ns * factor, self.inside_ns * factor, self.after_ns * factor)
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What recording one event costs, from ``least_ns`` to ``most_ns``; one of capture's ranges.
+    """What recording one event costs: between ``least_ns`` and ``most_ns``, usually ``usual_ns``.
 
-    ``shape`` is where it lies, of a nanosecond in all; ``usual_ns`` where the steps do not tell.
-    ``measured``: in this capture's own sessions.
+    ``shape`` is a cost of 1 ns in total, which shows where the time lies. ``of_range`` is the cost
+    of one of the capture's own ranges. ``measured`` is whether this capture measured the costs.
     """
 
     shape: Cost
@@ -81,7 +81,7 @@ class Costs:
 
 
 def costs_of(info: RunInfo) -> Costs:
-    """What recording costs by run.json: the medians of its rounds, else what was measured once."""
+    """Return the cost of recording: medians of the rounds in run.json, else a measured default."""
     rounds = [r for r in info.recording or () if r.event_ns]
     if not rounds:
         usual_ns = QUICK_RECORDING_NS.get(str(info.profiler), RECORDING_NS)
@@ -94,16 +94,16 @@ def costs_of(info: RunInfo) -> Costs:
     return Costs(shape, event.ns, most_ns, event.ns, of_range, True)
 
 
-def _event(told: RecordingInfo) -> Cost:
-    """As the loop tells it; half before and half after where it does not tell where it lies."""
-    whole, inside = told.event_ns or 0.0, told.event_inside_ns or 0.0
-    before = (whole - inside) / 2 if told.event_before_ns is None else told.event_before_ns
+def _event(loop: RecordingInfo) -> Cost:
+    """Return the cost of an event in the loop; without places, half lies before and half after."""
+    whole, inside = loop.event_ns or 0.0, loop.event_inside_ns or 0.0
+    before = (whole - inside) / 2 if loop.event_before_ns is None else loop.event_before_ns
     return Cost(before, inside, whole - inside - before)
 
 
-def _range(told: RecordingInfo) -> Cost:
-    whole = (told.event_ns or 0.0) if told.range_ns is None else told.range_ns
-    inside = told.range_inside_ns or 0.0
+def _range(loop: RecordingInfo) -> Cost:
+    whole = (loop.event_ns or 0.0) if loop.range_ns is None else loop.range_ns
+    inside = loop.range_inside_ns or 0.0
     return Cost((whole - inside) / 2, inside, (whole - inside) / 2)
 
 
@@ -114,9 +114,9 @@ def _median(costs: list[Cost]) -> Cost:
 
 @dataclass(frozen=True)
 class Borders:
-    """Of each stretch how many events of its thread begin as it ends, and end as it begins.
+    """Counts per stretch: events of its thread that begin at its end, and that end at its begin.
 
-    ``own`` is 1 where the stretch begins with its own event, and 1 where it ends with it.
+    ``own`` counts the borders that the stretch shares with its own event: 0, 1 or 2.
     """
 
     before: Ints
@@ -124,7 +124,7 @@ class Borders:
     after: Ints
 
     def ns(self, cost: Cost) -> np.ndarray:
-        """What recording takes of each stretch, if each event costs as much."""
+        """Return the time of recording in each stretch, if each event costs ``cost``."""
         return np.asarray(
             self.before * cost.before_ns
             + self.own * cost.inside_ns / 2
@@ -134,23 +134,23 @@ class Borders:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What was recorded in each stretch: by the framework, and the ranges of the capture."""
+    """What was recorded in each stretch: the framework's events, and the capture's own ranges."""
 
     events: Borders
     ranges: Borders
 
     @property
     def borders(self) -> Ints:
-        """Begins and ends of events that were recorded in each stretch, around these events."""
+        """Return the number of begins and ends that were recorded in each stretch."""
         return np.asarray(
             self.events.before + self.events.after + self.ranges.before + self.ranges.after
         )
 
 
 def recorded(events: EventTable, stretches: Stretches, *, own_ranges: bool) -> Recorded:
-    """What was recorded in each of ``stretches``; ``own_ranges``: the capture's are told apart.
+    """Return what was recorded in each of ``stretches``; ``own_ranges`` counts a capture's apart.
 
-    In a device's wait that no host could shorten nothing was.
+    A wait of a device that no host could shorten has nothing recorded in it.
     """
     thread = thread_ids(events)
     on_host = (thread >= 0) & ~events.is_kind("overhead")
@@ -190,7 +190,7 @@ def _borders(events: EventTable, stretches: Stretches, chosen: Flags, host: Flag
 
 
 def _met(thread: Ints, noted_ns: Ints, own: Ints, met_ns: Ints) -> Ints:
-    """For each (own, met) how many of (thread, noted) are the same."""
+    """Return for each pair (own, met) how many pairs (thread, noted) equal it."""
     place = numbered(np.concatenate([thread, own]), np.concatenate([noted_ns, met_ns]))
     times = np.bincount(place[: len(thread)], minlength=int(place.max(initial=-1)) + 1)
     return np.asarray(times[place[len(thread) :]], dtype=np.int64)

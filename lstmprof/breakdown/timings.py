@@ -128,9 +128,9 @@ class Iterations:
 def iterations_of(table: pa.Table) -> Iterations:
     """Return the iterations of ``timings.parquet`` that count."""
     counted = table.filter(pc.invert(table.column("warmup")))
-    wall_ns = known(counted, "wall_ns")
+    wall_ns = int_column(counted, "wall_ns")
     assert wall_ns is not None
-    rounds, late = known(counted, "round"), known(counted, "after_profile")
+    rounds, late = int_column(counted, "round"), int_column(counted, "after_profile")
     return Iterations(
         np.zeros(len(wall_ns), np.int64) if rounds is None else rounds,
         np.zeros(len(wall_ns), bool) if late is None else late.astype(bool),
@@ -138,7 +138,7 @@ def iterations_of(table: pa.Table) -> Iterations:
     )
 
 
-def known(table: pa.Table, name: str) -> Ints | None:
+def int_column(table: pa.Table, name: str) -> Ints | None:
     """Return a column as int64, None if the table lacks it or it has a null."""
     if name not in table.column_names or table.column(name).null_count:
         return None
@@ -163,13 +163,13 @@ def cpu_share(table: pa.Table | None, info: RunInfo) -> float | None:
     if table is None:
         return None
     counted = table.filter(pc.invert(table.column("warmup")))
-    wall_ns = known(counted, "wall_ns")
+    wall_ns = int_column(counted, "wall_ns")
     if wall_ns is None or not wall_ns.sum():
         return None
     if one_thread(info):
-        cpu_ns = known(counted, "cpu_ns")
+        cpu_ns = int_column(counted, "cpu_ns")
         return None if cpu_ns is None else min(float(cpu_ns.sum() / wall_ns.sum()), 1.0)
-    waited_ns, ran_ns = known(counted, "waited_ns"), known(counted, "thread_cpu_ns")
+    waited_ns, ran_ns = int_column(counted, "waited_ns"), int_column(counted, "thread_cpu_ns")
     if waited_ns is None or ran_ns is None:
         return None
     # A wait between the end of an iteration and the reading of the wait belongs to none.
@@ -348,7 +348,7 @@ def lost_in_words(
 
 
 def _per_iteration(table: pa.Table, column: str) -> float | None:
-    values = known(table.filter(pc.invert(table.column("warmup"))), column)
+    values = int_column(table.filter(pc.invert(table.column("warmup"))), column)
     return None if values is None else float(values.mean())
 
 

@@ -44,7 +44,7 @@ class Lane:
 
 
 def device_lanes(events: EventTable, rank: int | None) -> Iterator[Lane]:
-    """The devices of ``rank`` that have activities, by number."""
+    """Yield the devices of ``rank`` that have activities, by number."""
     rows = events.of_rank(rank)
     rows = rows[events.is_kind(*ACTIVITY_KINDS)[rows]]
     device = events.ints("device", UNKNOWN)
@@ -79,16 +79,16 @@ def _classes(events: EventTable) -> Ints:
 #: A launch reaches an idle device within so many times the median of the profile, and this time at
 #: least; what is later the host could not have helped (docs/ledger.md).
 LATENCIES, LEAST_LATENCY_NS = 10, 100_000
-#: Where more of the events than this may tell of a wait, looking for the others does not pay.
+#: If more than this share of the events may show a wait, leaving out the others does not pay.
 MOST_ASKED = 0.7
 _NEVER = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
 class Waits:
-    """When a device was idle before an activity, and for how long at most a launch reaches it.
+    """When a device was idle before an activity, and how long a launch takes at most to reach it.
 
-    They are of the whole profile, whatever part of it is looked at.
+    Both are taken from the whole profile, even if only a part is attributed.
     """
 
     since_ns: Ints  # when the device had fallen idle
@@ -98,7 +98,7 @@ class Waits:
     ends_ns: int  # when the device had done its last activity
 
     def since(self, until_ns: Ints) -> Ints:
-        """When the device had fallen idle that began to work at each instant."""
+        """Return when the device fell idle before it began to work at each of ``until_ns``."""
         return self.since_ns[np.searchsorted(self.until_ns, until_ns)]
 
 
@@ -107,14 +107,14 @@ AllWaits = Mapping[int | None, Mapping[int, Waits]]
 
 
 def waits_of(lane: Lane) -> Waits:
-    """The waits of a device whose ``lane`` is of the whole profile."""
+    """Return the waits of a device; ``lane`` covers the whole profile."""
     gaps = _Gaps()
     gaps.add(lane)
     return gaps.waits()
 
 
 class _Gaps:
-    """When a device was idle before an activity, gathered from its lane, part by part in time."""
+    """Collect when a device was idle before an activity, from parts of its lane in order."""
 
     def __init__(self) -> None:
         self._reached = _NEVER
@@ -122,7 +122,7 @@ class _Gaps:
         self._latencies_ns: list[Ints] = []
 
     def add(self, lane: Lane) -> None:
-        """Take in the next part of the lane."""
+        """Add the next part of the lane."""
         reached = np.maximum.accumulate(np.append(self._reached, lane.end_ns))
         self._reached = int(reached[-1])
         after_gap = np.flatnonzero(lane.start_ns > reached[:-1])
@@ -137,7 +137,7 @@ class _Gaps:
         self._latencies_ns.append((until - returned)[waited])
 
     def waits(self) -> Waits:
-        """Those of all parts."""
+        """Return the waits of all parts."""
         since, until, called = (np.concatenate(side) for side in zip(*self._parts, strict=True))
         latencies = np.sort(np.concatenate(self._latencies_ns))
         median = int(latencies[(len(latencies) - 1) // 2]) if len(latencies) else 0
@@ -146,7 +146,7 @@ class _Gaps:
 
 
 def all_waits(packed: Packed, ranks: Sequence[int | None]) -> dict[int | None, dict[int, Waits]]:
-    """Those of each device of ``ranks``, of a whole profile, sorted and numbered by start."""
+    """Return the waits of each device of ``ranks``; ``packed`` is a whole profile, sorted."""
     gaps: dict[tuple[int, int], _Gaps] = {}
     late: dict[tuple[int, int], Ints] = {}  # what began last waits for what begins with it
     start_ns = packed.values("start_ns")
@@ -167,7 +167,7 @@ def all_waits(packed: Packed, ranks: Sequence[int | None]) -> dict[int | None, d
 
 
 def _activities(packed: Packed, piece: slice) -> Iterator[tuple[tuple[int, int], Ints]]:
-    """(rank, ``UNKNOWN`` for null, and device), rows of those that take time there."""
+    """Yield (rank, device) and the rows of the activities with a duration there."""
     kinds = [kind in ACTIVITY_KINDS for kind in packed.texts("kind")]
     chosen = np.array([*kinds, False])[packed.codes("kind", piece)]
     chosen &= (packed.values("dur_ns", piece) > 0) & packed.known("device", piece)
@@ -179,7 +179,7 @@ def _activities(packed: Packed, piece: slice) -> Iterator[tuple[tuple[int, int],
 
 
 def _packed_lane(packed: Packed, device: int, rows: Ints) -> Lane:
-    """What ``waits_of`` asks of a lane."""
+    """Return a lane with only what ``_Gaps`` reads."""
     start_ns, dur_ns = packed.values("start_ns"), packed.values("dur_ns")
     rows = rows[_few_swapped(packed, rows)]
     start = start_ns[rows].astype(np.int64)
@@ -219,7 +219,7 @@ def asked_about(packed: Packed, windows: Sequence[Window], waits: AllWaits) -> F
 
 
 def _asked_intervals(windows: Sequence[Window], waits: Iterable[Waits]) -> tuple[Ints, Ints]:
-    """Begins and ends of the time in which devices ask for host threads, and one after all time."""
+    """Return begins and ends of the time in which host threads matter, and one after all time."""
     always = np.iinfo(np.int64).max
     closed = np.sort(np.array([window.end_ns for window in windows], dtype=np.int64))
     parts = []
@@ -238,7 +238,7 @@ def _asked_intervals(windows: Sequence[Window], waits: Iterable[Waits]) -> tuple
 
 
 def _few_swapped(packed: Packed, rows: Ints) -> Ints:
-    """The order of ``rows`` by (start, end, correlation id), of those that are sorted by start."""
+    """Return the order of ``rows``, sorted by start, by (start, end, correlation id)."""
     start = packed.values("start_ns")[rows]
     alike = start[1:] == start[:-1]
     tied = np.flatnonzero(np.append(alike, False) | np.append(False, alike)[: len(rows)])

@@ -1,4 +1,4 @@
-"""What a profile lacks: said before anything else that is said of it.
+"""What a profile lacks: users see it before any result of the profile.
 
 ::
 
@@ -50,10 +50,10 @@ class Lack:
 def lacks_of(
     info: RunInfo, recorded: Sequence[Recorded], rank: int | None = None
 ) -> tuple[Lack, ...]:
-    """What the profile of a run lacks, the gravest first, then what its reader noted.
+    """Return what the profile of a run lacks, worst first, then what its reader noted.
 
-    ``recorded`` is of all its ranks; with ``rank`` only what that one lacks. What several lack is
-    told of the one that lacks most of it.
+    ``recorded`` has all ranks; with ``rank``, only what this rank lacks is returned. If several
+    ranks lack the same, the sentence is about the rank that lacks most.
     """
     recordings = [Recording(has, info, len(recorded)) for has in recorded]
     asked = [r for r in recordings if rank is None or r.has.rank == rank]

@@ -78,7 +78,7 @@ _ANY = Advice(
 
 
 def advice_for(profile_format: str | None) -> Advice:
-    """How to record with the profiler that writes profiles of this format."""
+    """Return how to record with the profiler that writes profiles of this format."""
     return _OF_FORMAT.get(profile_format or "", _ANY)
 
 
@@ -146,5 +146,5 @@ _RECIPES_OF_FORMAT = {
 
 
 def recipes_for(profile_format: str | None) -> tuple[str, ...]:
-    """What records better what a profile of this format lacks; all where that is not known."""
+    """Return the recipes that record what a profile of this format lacks; all if it is unknown."""
     return _RECIPES_OF_FORMAT.get(profile_format or "", tuple(RECIPES))

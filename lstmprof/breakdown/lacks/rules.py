@@ -33,7 +33,7 @@ _COSTLY = {
     "record_shapes": SHAPES,
     "with_flops": "FLOP counts",
 }
-#: Formats of frameworks in which an op runs on a GPU that is there, unless it is told otherwise.
+#: Formats of frameworks that run ops on a GPU by default if there is one.
 _GPU_BY_DEFAULT = ("xplane", "trace_viewer", "tf1_timeline")
 #: Characters of an accelerator's name.
 _WIDTH = 60
@@ -49,7 +49,7 @@ class Recording:
 
     @property
     def advice(self) -> Advice:
-        """How to record what is missing with the profiler that was used."""
+        """Return how to record what is missing with the profiler that was used."""
         return advice_for(self.info.profile_format)
 
     @property
@@ -64,22 +64,22 @@ class Recording:
 
     @property
     def captured(self) -> bool:
-        """Whether lstmprof captured the run: what profiling changed is measured there."""
+        """Return whether lstmprof made the run, and so measured what profiling changed."""
         return self.info.source in MEASURED
 
     @property
     def silent(self) -> bool:
-        """Whether no device has an activity."""
+        """Return whether no device has an activity."""
         return not self.has.activities
 
     @property
     def tpu(self) -> str | None:
-        """The first TPU that the profile names."""
+        """Return the first TPU that the profile names."""
         return next((name for name in self.info.accelerators if "TPU" in name), None)
 
     @property
     def used_gpu(self) -> bool:
-        """Whether the host says that it gave a GPU work, or its like; on a CPU it did not."""
+        """Return whether the host gave an accelerator work, or probably did; False on a CPU."""
         has, info = self.has, self.info
         if info.device == "cpu":
             return False
@@ -89,17 +89,17 @@ class Recording:
 
     @property
     def model(self) -> str:
-        """The first accelerator that the profile names."""
+        """Return the first accelerator that the profile names."""
         return cropped(next(iter(self.info.accelerators), "a GPU"), _WIDTH)
 
     @property
     def device_word(self) -> str:
-        """``device`` where the accelerator that is named is no GPU, else ``GPU``."""
+        """Return "device" if the named accelerator is no GPU, else "GPU"."""
         return device_word(self.model)
 
     @property
     def settings(self) -> list[str]:
-        """What the profiler recorded that costs the host time, as far as the profile tells."""
+        """Return the settings of the profiler that cost host time, as far as they are recorded."""
         metadata = self.info.profile_metadata or {}
         on = [text for key, text in _COSTLY.items() if metadata.get(key) in (1, "1")]
         if not self.has.python_frames:
@@ -108,17 +108,17 @@ class Recording:
 
     @property
     def ops(self) -> int:
-        """The ops that are accounted for: those of the marked steps, where any is."""
+        """Return the number of ops in the marked steps, or of all ops if no step is marked."""
         return self.has.ops_in_steps if self.has.steps else self.has.ops
 
     @property
     def lost_between(self) -> int:
-        """Launches without an activity between such that have one."""
+        """Return the number of launches without an activity between launches that have one."""
         return self.has.lost - self.has.lost_first - self.has.lost_last
 
     @property
     def missing_steps(self) -> int:
-        """Numbers between those of the first and the last step that no step has."""
+        """Return how many numbers between the first and the last step have no step."""
         first, last = self.has.first_step, self.has.last_step
         return 0 if first is None or last is None else last - first + 1 - self.has.steps
 
@@ -134,7 +134,7 @@ def _no_gpu(r: Recording) -> str:
 
 
 def _signs_of_gpu(r: Recording) -> tuple[str, str]:
-    """What the host did with a GPU, and why that may be all there is."""
+    """Return what the host did with a GPU, and why nothing else may be recorded."""
     if r.has.kernel_launches:
         if r.has.device_ranges:
             return f"the host made {r.launches}", "only hardware counters were recorded"
@@ -211,11 +211,11 @@ def _ranges_alone(r: Recording) -> str:
 #: Less of a whole than this changes no percent that is printed.
 LEAST_SHARE = 0.005
 
-#: The kind of a profile in which time is inside a range, and no more is known of it.
+#: The kind of a profile whose time lies in ranges without ops.
 RANGES_WITHOUT_OPS = "ranges without ops"
-#: A GPU, or a TPU, was used and its activity is not in the events.
+#: A GPU or a TPU was used, but the events lack its activity.
 NO_GPU, TPU_UNREAD = "no GPU activity", "TPU not read"
-#: A GPU is there, and nothing says whether the program used it.
+#: The profile names a GPU, and nothing shows whether the program used it.
 GPU_UNSEEN = "GPU unused or not recorded"
 #: Activities begin before the calls that launch them.
 CLOCKS = "clocks of host and device"
@@ -226,11 +226,11 @@ _HOST = "host work during idle time"
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that can be missing, and what is said of it where ``holds``.
+    """One thing that can be missing: whether it ``holds``, and the sentence about it.
 
-    ``share`` is how much it concerns, 0–1; None: that is not known. ``hides`` are the numbers that
-    are then not known, empty where they are only doubtful. ``blinds``: nothing can be said of what
-    the time was spent on. ``of_run``: it is told of a run, not of each rank.
+    ``share`` is the affected share, 0–1, or None if it is unknown. ``hides`` names the numbers that
+    are unknown; it is empty if they are only doubtful. ``blinds`` is True if nobody can say what
+    the time was spent on. ``of_run`` is True if the rule is about the run, not about each rank.
     """
 
     kind: str
@@ -243,17 +243,17 @@ class Rule:
 
 
 def share_of(part: int, whole: int) -> float | None:
-    """``part`` of ``whole``, 0–1; None where that is nothing."""
+    """Return ``part`` of ``whole``, 0–1, or None if ``whole`` is 0."""
     return None if whole <= 0 else min(max(part, 0), whole) / whole
 
 
 def is_large(part: int, whole: int) -> bool:
-    """Whether ``part`` is enough of ``whole`` to be told."""
+    """Return whether ``part`` of ``whole`` is large enough to report."""
     return part > 0 and (share_of(part, whole) or 0.0) >= LEAST_SHARE
 
 
 def _lost(count: int, ns: int, r: Recording) -> bool:
-    """Whether so many lost launches, over so long, are enough to be told."""
+    """Return whether ``count`` lost launches, over ``ns``, are enough to report."""
     long = is_large(ns, r.has.length_ns)
     return count > 0 and (long or is_large(count, r.has.kernel_launches))
 

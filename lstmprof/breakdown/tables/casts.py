@@ -61,7 +61,7 @@ SCHEMA = schema(COLUMNS)
 
 
 def casts(events: EventTable, windows: list[Window]) -> pa.Table:
-    """One row a (rank, device, op, within, from_dtype, to_dtype); ``SCHEMA``."""
+    """Return one row per rank, device, op, outer op and pair of types; ``SCHEMA``."""
     rows = _work(events)
     rows = rows[events.is_one_of("category", "cast")[rows]]
     columns = [*_asked_by(events, rows), *_types(events, rows)]
@@ -83,7 +83,7 @@ def casts(events: EventTable, windows: list[Window]) -> pa.Table:
 
 
 def _work(events: EventTable) -> Ints:
-    """Rows of the activities; of the ops that compute, in ranks that have none."""
+    """Return the rows of the activities; in ranks without any, those of the computing ops."""
     activity, op = events.is_kind(*ACTIVITY_KINDS), computing(events)
     rows = [np.empty(0, dtype=np.int64)]
     for rank in events.ranks():
@@ -93,12 +93,12 @@ def _work(events: EventTable) -> Ints:
 
 
 def _issuers(events: EventTable, rows: Ints) -> Ints:
-    """For each of ``rows`` the op that it is, or that issued it, ``NONE`` unknown."""
+    """Return, for each of ``rows``, itself if it is an op, else its op, ``NONE`` if unknown."""
     return np.where(events.is_kind("op")[rows], rows, events.rows_named("op_id")[rows])
 
 
 def _asked_by(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
-    """(codes, texts) of ``op`` and of ``within``, a code −1 where it is null."""
+    """Return (codes, texts) of ``op`` and of ``within``; code −1 is null."""
     names, name_texts = events.texts("name")
     is_op = events.is_kind("op")
     parent = events.rows_named("parent_id")
@@ -119,17 +119,17 @@ def _rows_where(flags: Flags) -> Ints:
 
 
 def _at(values: Ints, rows: Ints) -> Ints:
-    """``values`` of these rows, ``NONE`` at ``NONE``."""
+    """Return ``values`` at ``rows``, ``NONE`` where the row is ``NONE``."""
     return np.where(rows != NONE, values[rows], NONE)
 
 
 def _copies(events: EventTable, ops: Ints) -> Flags:
-    """Whether each of ``ops`` is the op that copies, ``NONE`` is not."""
+    """Return whether each of ``ops`` is the op that copies."""
     return np.asarray((ops != NONE) & events.is_one_of("name", _COPY)[ops], dtype=np.bool_)
 
 
 def _types(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
-    """(codes, texts) of the types before and after, a code −1 where unknown."""
+    """Return (codes, texts) of the types before and after; code −1 is unknown."""
     codes, values = events.texts("dtypes")
     issuer = _issuers(events, rows)
     copies = _copies(events, issuer)
@@ -141,7 +141,7 @@ def _types(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
 
 
 def copied(recorded: list[Any]) -> tuple[Any, Any]:
-    """(from, to) of what is recorded of the inputs of ``aten::copy_``, None where it is not."""
+    """Return (from, to) of the recorded inputs of ``aten::copy_``, None if not recorded."""
     to, source = [*recorded, None, None][:2]
     return source, to
 
@@ -163,7 +163,7 @@ def _strings(recorded: str) -> list[str | None]:
 
 
 def _moved_bytes(events: EventTable, rows: Ints) -> Ints:
-    """For each of ``rows`` the bytes read and written, −1 unknown."""
+    """Return the bytes that each of ``rows`` reads and writes, −1 if unknown."""
     issuer = _issuers(events, rows)
     shapes, shape_texts = events.texts("shapes")
     dtypes, dtype_texts = events.texts("dtypes")
@@ -185,7 +185,7 @@ def _moved_bytes(events: EventTable, rows: Ints) -> Ints:
 
 @lru_cache(maxsize=4096)
 def _copy_bytes(shapes: str, dtypes: str) -> int:
-    """Bytes that ``aten::copy_`` of these inputs reads and writes, −1 unknown."""
+    """Return the bytes that ``aten::copy_`` of these inputs reads and writes, −1 if unknown."""
     source, to = copied(recorded_inputs(dtypes))
     shape = [*recorded_inputs(shapes), None][0]
     each = [ELEMENT_BYTES.get(str(t)) for t in (source, to)]

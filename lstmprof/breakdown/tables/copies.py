@@ -1,6 +1,6 @@
-"""The copy table: what was moved between and within host and devices, and what was set.
+"""The copy table: time and size of copies between host and devices, and of memsets.
 
-Reads categorised events. Direction and host memory are what the activity's name says, as CUPTI,
+Reads categorised events. Direction and host memory come from the activity's name, as CUPTI,
 ROCTracer, Nsight Systems and XLA write it.
 """
 
@@ -45,10 +45,10 @@ _KINDS, _WAYS, _MEMORIES = ("memcpy", "memset"), sorted(DIRECTIONS), sorted(MEMO
 
 
 def copies(events: Packed, windows: Sequence[Window]) -> pa.Table:
-    """One row a (rank, device, kind, direction, memory of the host), sorted by them.
+    """Return one row per rank, device, kind, direction and host memory, sorted by them.
 
     Raises:
-        RunError: their times or sizes together are no number.
+        RunError: the times or sizes exceed 64 bits.
     """
     of_them = events.table(READS, np.flatnonzero(events.is_kind(*_KINDS)))
     rank, device, moved = (of_them.ints(name, UNKNOWN) for name in ("rank", "device", "bytes"))

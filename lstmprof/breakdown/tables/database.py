@@ -101,7 +101,7 @@ class Database:
     """The events of one run in DuckDB, which answers SELECTs; ``faults`` are the events' own."""
 
     connection: DuckDBPyConnection
-    told: str
+    source: str
     faults: tuple[type[Exception], ...]
 
     def account_for(self, step_windows: Sequence[Window], time_steps: int | None) -> None:
@@ -145,7 +145,7 @@ class Database:
         except self.faults as fault:
             first = str(fault).split("\n")[0].rstrip(".")
             raise RunError(
-                f"{self.told}: a sum of event values exceeds 64 bits ({first})", AGAIN
+                f"{self.source}: a sum of event values exceeds 64 bits ({first})", AGAIN
             ) from fault
 
 

@@ -1,4 +1,4 @@
-"""The kernel table: what each kernel (on a CPU run: each computing op) took, by name.
+"""The kernel table: time of each kernel by name; in a CPU run, of each computing op.
 
 Reads linked and categorised events. A kernel's time is its own duration; an op's is its self time,
 without what is inside it; ops that only arrange work are left out: some of them wait for others.
@@ -74,10 +74,10 @@ _ROOM = 2**63
 
 
 def kernels(events: Packed, windows: Sequence[Window]) -> pa.Table:
-    """One row a (rank, device, name, category, family), sorted by them.
+    """Return one row per rank, device, name, category and family, sorted by them.
 
     Raises:
-        RunError: the times of one lane together are no number.
+        RunError: the times of one lane exceed 64 bits.
     """
     work = _work(events)
     keys, (rule, launch_config) = work.texts[: len(_KEYS)], work.texts[len(_KEYS) :]
@@ -136,14 +136,14 @@ class _Work:
 
     @property
     def sort_ns(self) -> Ints:
-        """What the events of each sort took together."""
+        """Return the total time of each sort."""
         total_ns = np.zeros(len(self.count), dtype=np.int64)
         np.add.at(total_ns, self.sort, self.ns)
         return total_ns
 
 
 def _work(events: Packed) -> _Work:
-    """The activities; the ops that compute, in ranks whose ops do."""
+    """Return the activities, and the computing ops of ranks without activities."""
     computing = sorts(events).computing
     own = _own_time(events) if len(computing) else events.values("dur_ns")
     roles = np.array([*(_ROLES.get(kind, 0) for kind in events.texts("kind")), 0])
@@ -168,7 +168,7 @@ def _work(events: Packed) -> _Work:
 
 
 def _computes(events: Packed, piece: slice, computing: Ints) -> Flags:
-    """A boolean a row of ``piece``: it has a category, and its rank is one of ``computing``."""
+    """Return whether each row of ``piece`` has a category and a rank of ``computing``."""
     of_rank = np.isin(events.ints("rank", piece), computing)
     return np.asarray(of_rank & events.known("category", piece), dtype=np.bool_)
 
@@ -186,7 +186,7 @@ def _sorts_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[Ints
 
 
 def _own_time(events: Packed) -> Ints:
-    """Duration less that of the events directly inside; of activities all of it."""
+    """Return the duration without the events directly inside; for activities, all of it."""
     own = events.values("dur_ns").astype(np.int64)
     parent = events.rows_named("parent_id")
     for piece in events.pieces():
@@ -207,13 +207,13 @@ class _Spent:
         check_sums("kernels", self._ns)
 
     def percentile_ns(self, share: int) -> Ints:
-        """The nearest rank of ``share`` percent of each group."""
+        """Return the percentile ``share`` of each group, nearest rank."""
         place = np.maximum(-(-self._count * share // 100), 1)
         return np.asarray(self._ns[self._ends - self._count + place - 1], dtype=np.int64)
 
 
 def _by_group(group: Ints, ns: Ints) -> tuple[Ints, Ints]:
-    """The times by group, each group's ascending, and where each group ends."""
+    """Return the times by group, ascending within a group, and where each group ends."""
     ends = np.cumsum(np.bincount(group)).astype(np.int64)
     span = int(ns.max(initial=0)) + 1
     if span * (len(ends) + 1) >= _ROOM:

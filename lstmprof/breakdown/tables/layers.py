@@ -155,7 +155,7 @@ SCHEMA = schema(COLUMNS)
 
 @dataclass(frozen=True)
 class _Member:
-    """One call of a row, and what is known of it beside its network."""
+    """One call of a row, with its times, its cuDNN passes and its work."""
 
     call: Call
     spent: Spent
@@ -218,14 +218,14 @@ def _row(members: list[_Member], steps: int | None, info: RunInfo) -> dict[str, 
         "backward_ns": backward,
         "flops": flops,
         "roofline_share": _share(flops, forward, backward, info),
-        **told([member.passes for member in members]),
+        **_algorithm_columns([member.passes for member in members]),
         **_ladder(members, floor_ns(network, info.peaks)),
         "floor_ns": floor_ns(network, info.peaks, backward=backward is not None),
     }
 
 
 def _ladder(members: list[_Member], floor: float | None) -> dict[str, Any]:
-    """Where the forward passes of a row stand: all on the rung of the first."""
+    """Return the rung of the forward passes of a row: that of the first pass."""
     stand = [one for m in members if m.work and (one := standing(m.work, floor))]
     if not stand:
         return dict.fromkeys(("rung", "next_rung", "next_rung_saves_ns"))
@@ -329,8 +329,8 @@ def _passes(
         yield number, Pass(algorithm(layer, gpu, forward), seen_in(kernels))
 
 
-def told(passes: Sequence[Passes]) -> dict[str, str | None]:
-    """What the calls of one layer say of its algorithm, by the layer table's columns."""
+def _algorithm_columns(passes: Sequence[Passes]) -> dict[str, str | None]:
+    """Return the columns about the algorithm of one layer, from all of its calls."""
     ways = (
         ("", [both.forward for both in passes if both.forward]),
         ("backward_", [both.backward for both in passes if both.backward]),

@@ -1,11 +1,11 @@
-"""What memory each step and phase needed on each device, of what the profile counts.
+"""The memory table: what each step and phase needed on each device.
 
 ::
 
     allocated    __|‾‾‾|_____|‾‾|___|‾|__    a value holds until the next
     spans        [    step 1    )[ step 2 )  peak: the largest that held in one
 
-Reads the counters batch by batch: of each span so much is kept as is told of it.
+Reads the counters batch by batch, and keeps only the peaks and sums of each stretch of time.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class _Span:
 
 
 def memory(counters: Iterable[pa.Table], events: Packed, windows: Sequence[Window]) -> pa.Table:
-    """``COLUMNS``: of each device and allocator the profile, each step and, beneath it, its phases.
+    """Return rows for each device and allocator: the whole profile, each step, its phases.
 
     Without counters of memory there are no rows.
     """
@@ -109,7 +109,7 @@ def _by_number(item: tuple[_Whose, Any]) -> tuple[int, int, str]:
 
 
 def _phases(events: Packed) -> Iterator[tuple[_Rank, _Span]]:
-    """Each phase of each step: from its first host event to its last, or to another phase's."""
+    """Yield each phase of each step, from its first host event to its last or to the next phase."""
     rows = np.flatnonzero(events.known("phase") & events.known("step") & ~events.known("device"))
     if not len(rows):
         return
@@ -135,7 +135,7 @@ def _phases(events: Packed) -> Iterator[tuple[_Rank, _Span]]:
 
 
 def _borders(spans: Sequence[_Span]) -> Ints:
-    """The instants at which a span begins or ends: what is between two is of the same spans."""
+    """Return the instants at which a span begins or ends; they divide time into stretches."""
     if not spans:
         return np.empty(0, dtype=np.int64)
     return np.unique(np.concatenate([ns for span in spans for ns in (span.start_ns, span.end_ns)]))
@@ -145,7 +145,7 @@ _Places = dict[_Whose, dict[int | None, "_Place"]]
 
 
 def _counted(counters: Iterable[pa.Table], borders: Mapping[_Rank, Ints]) -> _Places:
-    """What is counted of each device and allocator, process by process."""
+    """Return the memory of each device and allocator, by process."""
     places: _Places = defaultdict(dict)
     no_border = np.empty(0, dtype=np.int64)
     for series, time_ns, values in itertools.chain.from_iterable(map(by_series, counters)):
@@ -159,10 +159,10 @@ def _counted(counters: Iterable[pa.Table], borders: Mapping[_Rank, Ints]) -> _Pl
 
 
 class _Place:
-    """The memory of one device, allocator and process, by the stretches in which it is told."""
+    """The memory of one device, allocator and process, by the stretches that have counters."""
 
     def __init__(self) -> None:
-        self._told: dict[str, list[tuple[Ints, _Floats]]] = defaultdict(list)
+        self._parts: dict[str, list[tuple[Ints, _Floats]]] = defaultdict(list)
         self._first: dict[str, tuple[int, float]] = {}
 
     def add(self, name: str, time_ns: Ints, stretch: Ints, values: _Floats) -> None:
@@ -172,18 +172,18 @@ class _Place:
         if name == CHANGE:
             freed = values < 0
             each = (values > 0, np.where(freed, 0, values), freed, np.where(freed, -values, 0))
-            told = np.add.reduceat(np.stack(each).astype(np.float64), first, axis=1)
+            sums = np.add.reduceat(np.stack(each).astype(np.float64), first, axis=1)
         else:
             last = np.append(first[1:], len(values)) - 1
-            told = np.stack([np.maximum.reduceat(values, first), values[last]])
-        self._told[name].append((stretch[first], told))
+            sums = np.stack([np.maximum.reduceat(values, first), values[last]])
+        self._parts[name].append((stretch[first], sums))
 
     def saw(self, parts: _Parts) -> bool:
-        """Whether something is told of one of these stretches."""
-        return any(first < end for name in self._told for first, end in self._within(name, parts))
+        """Return whether one of these stretches has a counter."""
+        return any(first < end for name in self._parts for first, end in self._within(name, parts))
 
     def peak(self, name: str, parts: _Parts) -> float:
-        """The largest value that held in these stretches; NaN: it is not known."""
+        """Return the largest value in these stretches, NaN if it is unknown."""
         _, (most, _) = self._joined[name]
         return float(
             np.fmax.reduce(
@@ -195,9 +195,9 @@ class _Place:
         )
 
     def grown(self, parts: _Parts) -> float:
-        """What was allocated at the end of these stretches, less what was at their beginning."""
+        """Return how much allocated memory grew in these stretches."""
         changes = self.changes(parts)
-        if ALLOCATED not in self._told and changes is not None:
+        if ALLOCATED not in self._parts and changes is not None:
             return float(changes[1] - changes[3])
         return float(
             sum(
@@ -207,36 +207,36 @@ class _Place:
         )
 
     def changes(self, parts: _Parts) -> _Floats | None:
-        """Number and bytes of allocations, then of frees; None where none is told by itself."""
-        if CHANGE not in self._told:
+        """Return number and bytes of allocations, then of frees; None without single ones."""
+        if CHANGE not in self._parts:
             return None
-        _, told = self._joined[CHANGE]
+        _, each = self._joined[CHANGE]
         within = self._within(CHANGE, parts)
-        sums = [told[:, first:end].sum(axis=1) for first, end in within]
+        sums = [each[:, first:end].sum(axis=1) for first, end in within]
         return np.asarray(np.sum(sums, axis=0), dtype=np.float64)
 
     @cached_property
     def _joined(self) -> dict[str, tuple[Ints, _Floats]]:
-        """Of each counter the stretches, in order, and what is told of each; all are added."""
+        """Return the stretches of each counter, in order, with their peaks or sums."""
         joined = {name: (np.empty(0, dtype=np.int64), np.empty((2, 0))) for name in _TOTALS}
-        for name, told in self._told.items():
-            stretches, values = zip(*told, strict=True)
+        for name, added in self._parts.items():
+            stretches, values = zip(*added, strict=True)
             joined[name] = np.concatenate(stretches), np.concatenate(values, axis=1)
         return joined
 
     def _within(self, name: str, parts: _Parts) -> list[tuple[int, int]]:
-        """The places of these stretches, [first, end), in what is told of ``name``."""
+        """Return the places [first, end) of these stretches in the counter ``name``."""
         stretch, _ = self._joined[name]
         ends = np.searchsorted(stretch, [(part.start, part.stop) for part in parts])
         return [(first, end) for first, end in ends.tolist()]
 
     def _held(self, name: str, place: int) -> float:
-        """The value before what is told at ``place``."""
+        """Return the value before ``place``."""
         _, (_, last) = self._joined[name]
         return float(last[place - 1]) if place else self._before(name)
 
     def _before(self, name: str) -> float:
-        """What was allocated before the first allocation that is told."""
+        """Return what was allocated before the first recorded allocation, NaN if unknown."""
         total, change = self._first.get(name), self._first.get(CHANGE)
         if name != ALLOCATED or total is None or change is None or total[0] != change[0]:
             return np.nan
@@ -245,23 +245,23 @@ class _Place:
 
 def _rows(processes: Sequence[_Place], spans: Sequence[_Span]) -> Iterator[dict[str, Any]]:
     borders = _borders(spans)
-    yield {"step": None, "phase": None, **_told(processes, [slice(0, len(borders) + 1)])}
+    yield {"step": None, "phase": None, **_sizes_of(processes, [slice(0, len(borders) + 1)])}
     for span in sorted(spans, key=lambda s: (s.step, s.phase is not None, s.start_ns[0])):
         start, end = (
             (np.searchsorted(borders, ns) + 1).tolist() for ns in (span.start_ns, span.end_ns)
         )
         parts = [slice(*ends) for ends in zip(start, end, strict=True)]
-        yield {"step": span.step, "phase": span.phase, **_told(processes, parts)}
+        yield {"step": span.step, "phase": span.phase, **_sizes_of(processes, parts)}
 
 
-def _told(processes: Sequence[_Place], parts: _Parts) -> dict[str, int | None]:
-    """The columns of these stretches; of processes in turn that of the one that was there."""
+def _sizes_of(processes: Sequence[_Place], parts: _Parts) -> dict[str, int | None]:
+    """Return the size columns of these stretches, of the processes that ran in them."""
     there = [place for place in processes if place.saw(parts)] or processes
     allocated, reserved = (
         np.fmax.reduce([place.peak(name, parts) for place in there]) for name in _TOTALS
     )
     grown = sum(place.grown(parts) for place in there)
-    of_each = [told for place in there if (told := place.changes(parts)) is not None]
+    of_each = [sums for place in there if (sums := place.changes(parts)) is not None]
     changes = np.sum(of_each, axis=0).tolist() if of_each else [np.nan] * 4
     numbers = (allocated, reserved, grown, *changes)
     return {

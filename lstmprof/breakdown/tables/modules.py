@@ -1,11 +1,11 @@
-"""The module table: what each nn.Module, Python frame and range took, on the host and a device.
+"""The module table: time of each nn.Module, Python frame and range, on the host and a device.
 
 Reads linked events. Modules and frames are those that the profiler recorded (``with_modules``,
-``with_stack``), ranges those of ``record_function`` and NVTX. Each sort is a nesting of its own:
-the ``self`` of a module is what is in no module inside it, whatever Python or ranges are there.
-``total`` as for ops: a frame inside one of its name is not added again. An activity belongs to what
-was open on the thread that launched it; work of the backward pass to what was open around its
-forward op, and is counted apart.
+``with_stack``), ranges those of ``record_function`` and NVTX. Each sort nests by itself: the
+``self`` of a module excludes only modules inside it, not Python frames or ranges. As for ops,
+``total`` does not add a frame inside a frame of the same name again. An activity belongs to what
+was open on the thread that launched it. Work of the backward pass belongs to what was open around
+its forward op, and is counted separately.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ SCHEMA = schema(COLUMNS)
 
 
 def modules(events: EventTable, windows: list[Window]) -> pa.Table:
-    """One row a (rank, sort, name); ``SCHEMA``."""
+    """Return one row per rank, sort and name; ``SCHEMA``."""
     tables = [_of_sort(events, place) for place in range(len(SORTS))]
     return pa.concat_tables(tables)
 
 
 def sort_of_frames(events: EventTable) -> Ints:
-    """For each row its place in ``SORTS``, ``NONE`` for what is no frame of the host."""
+    """Return each row's index in ``SORTS``, ``NONE`` if it is no frame of the host."""
     is_module = events.where_name(lambda name: name.startswith(MODULE))
     frame = np.where(is_module, SORTS.index("module"), SORTS.index("python"))
     sort = np.where(events.is_kind("python"), frame, NONE)
@@ -111,7 +111,7 @@ def _of_sort(events: EventTable, sort: int) -> pa.Table:
 
 
 def _self_time(events: EventTable, parent: Ints, around: Ints, rows: Ints) -> Ints:
-    """Duration less that of the frames directly inside; a profiler's jitter is no negative time."""
+    """Return the duration without the frames directly inside, at least 0 (profilers jitter)."""
     time_ns = events.dur_ns.copy()
     above = np.where(parent[rows] == NONE, NONE, around[parent[rows]])
     inner = above != NONE
@@ -120,7 +120,7 @@ def _self_time(events: EventTable, parent: Ints, around: Ints, rows: Ints) -> In
 
 
 def _caused(events: EventTable, parent: Ints, around: Ints) -> tuple[Ints, Ints, Ints]:
-    """For each frame what was launched in it, the host and device time of its backward ops."""
+    """Return, for each frame, device time launched in it, host and device time of backward ops."""
     forward = inherited(parent, events.rows_named("forward_id"))
     launched, host, device = (np.zeros(len(events), dtype=np.int64) for _ in range(3))
     backward = np.flatnonzero(forward != NONE)
@@ -133,17 +133,17 @@ def _caused(events: EventTable, parent: Ints, around: Ints) -> tuple[Ints, Ints,
 
 
 def asked_by(events: EventTable) -> Ints:
-    """For each row the launch that enqueued it, else the op that issued it, ``NONE`` unknown."""
+    """Return each row's launch, else the op that issued it, ``NONE`` if both are unknown."""
     launch, op = events.rows_named("launch_id"), events.rows_named("op_id")
     return np.where(launch != NONE, launch, op)
 
 
 def _at(values: Ints, rows: Ints) -> Ints:
-    """``values`` at ``rows``, ``NONE`` at ``NONE``."""
+    """Return ``values`` at ``rows``, ``NONE`` where the row is ``NONE``."""
     known: Flags = rows != NONE
-    found = np.full(len(rows), NONE, dtype=np.int64)
-    found[known] = values[rows[known]]
-    return found
+    result = np.full(len(rows), NONE, dtype=np.int64)
+    result[known] = values[rows[known]]
+    return result
 
 
 def _add(sums: Ints, places: Ints, amounts: Ints) -> None:

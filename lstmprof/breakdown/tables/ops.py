@@ -1,11 +1,11 @@
-"""The op table: what each framework op took on the host, and what it made a device do.
+"""The op table: host time of each framework op, and the device time that it launched.
 
-Reads linked events. On the host ``total`` is the time in which an op of this name was open: one
-inside another of the same name is not added again. ``self`` is without the events directly inside
-it, whatever they are. On a device ``self`` is the duration of the activities that the op itself
-launched (their ``op_id``), ``total`` of those that it or any op beneath it launched, each once.
-So the sum of all ops' device self time and of the activities without an op is that of all
-activities; overlaps between streams are not taken out.
+Reads linked events. On the host, ``total`` is the time in which an op of this name was open; an op
+inside another op of the same name is not added again. ``self`` excludes the events directly inside
+the op. On a device, ``self`` is the duration of the activities that the op itself launched (their
+``op_id``), ``total`` that of the activities that it or an op inside it launched, each once. So all
+ops' device self time and the activities without an op sum to the duration of all activities;
+overlaps between streams are not subtracted.
 
 By NumPy: the recursion that sums beneath every op takes SQL half as long again, and a third more
 memory.
@@ -47,7 +47,7 @@ COLUMNS = (
 
 
 def ops(events: EventTable, windows: list[Window]) -> pa.Table:
-    """One row a (rank, name of an op); ``COLUMNS``."""
+    """Return one row per rank and op name; ``COLUMNS``."""
     rows = np.flatnonzero(events.is_kind("op"))
     rank, name = events.ints("rank", UNKNOWN), events.texts("name")[0]
     groups = Groups(rank[rows], name[rows])
@@ -77,7 +77,7 @@ def ops(events: EventTable, windows: list[Window]) -> pa.Table:
 
 
 def _caused(events: EventTable) -> tuple[Ints, Ints]:
-    """For each row the (nanoseconds, kernels) of the activities that name it as their op."""
+    """Return, for each row, nanoseconds and kernels of the activities whose op it is."""
     op = events.rows_named("op_id")
     activity = events.is_kind(*ACTIVITY_KINDS) & (op != NONE)
     kernel = activity & events.is_kind("kernel")

@@ -1,9 +1,9 @@
-"""The range table: what people named, on the host and on a device: ranges, phases, steps.
+"""The range table: host time of ranges, phases and steps, and the device time launched in them.
 
-Reads linked events. An activity belongs to the innermost range open on the thread that launched
-it; where that thread has none open (autograd's threads), to the innermost range of its rank that
-was open when it was launched. Step markers are taken together whatever their number. ``total`` and
-``self`` as for ops: a range inside one of its name is not added again.
+Reads linked events. An activity belongs to the innermost range that was open on the thread that
+launched it. If that thread had no open range (autograd's threads), the activity belongs to the
+innermost range of its rank that was open at the launch. Step markers count as one name, whatever
+their numbers. As for ops, ``total`` does not add a range inside a range of the same name again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SCHEMA = schema(COLUMNS)
 
 
 def ranges(events: EventTable, windows: list[Window]) -> pa.Table:
-    """One row a (rank, name, kind); ``SCHEMA``."""
+    """Return one row per rank, name and kind; ``SCHEMA``."""
     on_host = events.column("device").is_null().to_numpy()
     named = events.is_kind("step", "range") & on_host
     rows = np.flatnonzero(named)
@@ -78,7 +78,7 @@ def ranges(events: EventTable, windows: list[Window]) -> pa.Table:
 
 
 def _names_and_kinds(events: EventTable) -> tuple[list[str], Ints]:
-    """The name of each distinct text without a step's number, and for each row a KINDS index."""
+    """Return each distinct text without a step's number, and for each row an index in KINDS."""
     codes, values = events.texts("name")
     is_step = events.is_kind("step")
     marks = np.zeros(len(values) + 1, dtype=np.bool_)
@@ -89,7 +89,7 @@ def _names_and_kinds(events: EventTable) -> tuple[list[str], Ints]:
 
 
 def _caused(events: EventTable, parent: Ints, named: Flags) -> Ints:
-    """For each range row the nanoseconds of the activities that belong to it."""
+    """Return, for each range, the nanoseconds of the activities that belong to it."""
     activity = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS))
     launch, op = (events.rows_named(c)[activity] for c in ("launch_id", "op_id"))
     asked = np.where(launch != NONE, launch, op)
@@ -104,7 +104,7 @@ def _caused(events: EventTable, parent: Ints, named: Flags) -> Ints:
 
 
 def _open_ranges(events: EventTable, named: Flags, asked: Ints) -> Ints:
-    """For each row of ``asked`` the range of its rank that was open and had started last."""
+    """Return, for each of ``asked``, the innermost range of its rank that was open then."""
     rank = events.ints("rank", UNKNOWN)
     start, dur = events.start_ns, events.dur_ns
     owner = np.full(len(asked), NONE, dtype=np.int64)

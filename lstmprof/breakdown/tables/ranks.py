@@ -131,7 +131,7 @@ def _calls(events: EventTable, windows: Sequence[Window]) -> _Calls:
 
 
 def _alike(events: EventTable, calls: _Calls) -> Ints:
-    """A number for each call: equal where step, name and place of the stream are."""
+    """Return a number for each call, the same for equal step, name and place of the stream."""
     stream = events.ints("stream", UNKNOWN)[calls.row]
     place = np.zeros(len(stream), dtype=np.int64)
     of_lane = Groups(calls.lane).members()
@@ -144,7 +144,7 @@ def _alike(events: EventTable, calls: _Calls) -> Ints:
 
 
 def _matches(calls: _Calls, alike: Ints) -> Ints:
-    """The calls of each collective, one row each, one column a lane."""
+    """Return the calls of each collective: one row per collective, one column per lane."""
     matches = [np.empty((0, calls.lanes), dtype=np.int64)]
     for members in Groups(alike).members() if calls.lanes > 1 else ():
         members = members[calls.in_step[members]]
@@ -157,7 +157,7 @@ def _matches(calls: _Calls, alike: Ints) -> Ints:
 
 
 def _waits(calls: _Calls, match: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Of each call what it waits, the call of the last to arrive, the skew, its number."""
+    """Return each call's wait, the call of the last to arrive, the skew, and its number."""
     dur = (calls.end_ns - calls.start_ns)[match]
     waits, last, skew = (np.zeros(len(calls.row), dtype=np.int64) for _ in range(3))
     number = np.full(len(calls.row), NONE, dtype=np.int64)
@@ -171,14 +171,14 @@ def _waits(calls: _Calls, match: Ints) -> tuple[Ints, Ints, Ints, Ints]:
 
 
 def _skew(ends_ns: Ints) -> Ints:
-    """How far apart the lanes end each collective, each lane's median offset taken off."""
+    """Return how far apart the lanes end, after subtracting each lane's median offset."""
     offset = ends_ns - ends_ns[:, :1]
     left = offset - np.median(offset, axis=0).astype(np.int64)
     return np.asarray(left.max(axis=1) - left.min(axis=1), dtype=np.int64)
 
 
 def _overlapped(events: EventTable, calls: _Calls) -> Ints:
-    """Time of each call in which its device computed as well."""
+    """Return the time of each call in which its device also computed."""
     computes = events.is_kind("kernel") & ~events.is_one_of("category", "collective")
     computing = np.flatnonzero(computes)
     rows = np.concatenate([calls.row, computing])  # in which a call is before its device's work
@@ -256,7 +256,7 @@ _Member = TypeVar("_Member")
 
 
 def ranks(ledger: pa.Table, collectives: pa.Table, windows: list[Window]) -> pa.Table:
-    """One row a rank and device, in their order, of the tables of these names; ``SCHEMA``."""
+    """Return one row per rank and device, from the tables of these names; ``SCHEMA``."""
     spent: dict[_Place, Counter[tuple[str, str]]] = defaultdict(Counter)
     for row in ledger.to_pylist():
         spent[row["rank"], row["device"]][row["state"], row["part"]] += row["ns"]
@@ -278,7 +278,7 @@ def ranks(ledger: pa.Table, collectives: pa.Table, windows: list[Window]) -> pa.
 
 
 def _by(members: Iterable[_Member], key: Callable[[_Member], _Key]) -> dict[_Key, list[_Member]]:
-    """The ``members`` by their ``key``, in their order."""
+    """Group ``members`` by ``key``, in their order."""
     grouped: dict[_Key, list[_Member]] = {}
     for member in members:
         grouped.setdefault(key(member), []).append(member)
@@ -296,7 +296,7 @@ def _last_place(row: Mapping[str, Any]) -> _Place:
 def _times(
     place: _Place, parts: Counter[tuple[str, str]], own: list[Window], calls: _Rows
 ) -> dict[str, Any]:
-    """What a rank and device did in its ``own`` windows, of which ``calls`` are the collectives."""
+    """Return the times of a rank and device in its windows; ``calls`` are its collectives."""
     lengths = [window.end_ns - window.start_ns for window in own]
     busy = sum(ns for (state, _), ns in parts.items() if state == "busy")
     exposed = parts["busy", "collective"]
@@ -319,7 +319,7 @@ def _times(
 
 
 def _collective_ns(windows: list[Window], calls: _Rows) -> int:
-    """Time of the windows in which one of ``calls`` ran."""
+    """Return the time of the windows in which one of ``calls`` ran."""
     start = np.array([row["start_ns"] for row in calls], dtype=np.int64)
     length = np.array([row["dur_ns"] for row in calls], dtype=np.int64)
     begins, ends = (
@@ -367,7 +367,7 @@ def compared_steps(calls: _Rows, compared: _Rows, windows: Iterable[Window]) -> 
 
 
 def _lateness(own: _Rows, late: _Rows, others: int, steps: int) -> dict[str, Any]:
-    """Whom it waits for in its ``own`` collectives, and how late it is itself.
+    """Return whom a rank waits for in its ``own`` collectives, and how late it is itself.
 
     ``late`` are the rows of all those to which it was the last; ``others`` wait there.
     """

@@ -51,7 +51,7 @@ SCHEMA = schema(COLUMNS)
 
 
 def steps(events: EventTable, windows: list[Window]) -> pa.Table:
-    """One row a (rank, step, device); ``SCHEMA``."""
+    """Return one row per rank, step and device; ``SCHEMA``."""
     tables = [
         lane
         for rank in dict.fromkeys(w.rank for w in windows)
@@ -80,7 +80,7 @@ def _of_rank(events: EventTable, rank: int | None, windows: list[Window]) -> Ite
 
 
 def _busy_on_host(events: EventTable, rank: int | None, windows: list[Window]) -> Ints:
-    """Time of each window in which a thread of ``rank`` computed."""
+    """Return the time of each window in which a thread of ``rank`` computed."""
     computes = computing(events)
     lane = merged_lanes(events, rank, computes, state_codes(events))
     at_work = computes[lane.owner] if len(computes) else np.empty(0, dtype=np.bool_)
@@ -124,7 +124,7 @@ def _rows(
 
 
 def _window_numbers(events: EventTable, windows: list[Window]) -> Ints:
-    """For each row which of one rank's ``windows`` has it, by its step; ``NONE`` for none."""
+    """Return, for each row, the index of its window by its step, ``NONE`` if it has none."""
     if windows[0].step is None:
         return np.zeros(len(events), dtype=np.int64)
     step = events.ints("step", UNKNOWN)

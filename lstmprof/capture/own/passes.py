@@ -101,6 +101,7 @@ class StepPasses:
         self.cost: Dict[str, Any] = {}
         self.shapes_cost: Optional[float] = None
         self.doing = "waiting for the first step"
+        self.later = 0  # steps that ended in a session after the one that is kept
         self._latest: Optional[_Recorded] = None
         self._readings: Optional[calibration.LoopTimes] = None  # of sessions like the latest
 
@@ -265,12 +266,13 @@ class StepPasses:
         """
         folder = tempfile.mkdtemp(dir=self.folder)
         walls_ns: List[int] = []
-        counts = meters.StepCounts(outer)
+        counts, ended = meters.StepCounts(outer), 0
         try:
             with self.profiler.recording(folder) as session:
                 if self.profiler.starts_late:
                     yield
                     self.profiler.wait((yield))
+                    ended = 1
                 for number in steps:
                     yield
                     self.profiler.wait()
@@ -285,6 +287,8 @@ class StepPasses:
         except GeneratorExit:
             if self._latest is None or len(walls_ns) >= len(self._latest.walls_ns):
                 self._latest = _Recorded(session, walls_ns, folder, counts) if walls_ns else None
+            else:
+                self.later = ended + len(walls_ns)
             raise
         recorded = _Recorded(session, walls_ns, folder, counts)
         self._replace_latest(recorded)

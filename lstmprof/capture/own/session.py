@@ -144,8 +144,8 @@ class Session:
         self.reason: Optional[str] = None
         self.steps = 0
         self.found_by = 0  # steps before the first: by them it was found what ends one
-        #: the inputs of ops, by how many steps the profile has
-        self.op_inputs: Callable[[int], Iterable[Any]] = lambda count: ()
+        #: the inputs of ops, by how many steps the profile has and how many were recorded after it
+        self.op_inputs: Callable[[int, int], Iterable[Any]] = lambda count, later: ()
         self._steps: Optional[Steps] = None  # the passes, while they go on
         self._passes: Optional[StepPasses] = None
         self._in_step = False
@@ -413,16 +413,17 @@ class Session:
             "metadata": facts,
             "timings": timing.columns(passes.rows),
             "profiles": [os.path.relpath(path, passes.folder) for path in profiled.files],
-            "shapes": self._shapes(passes.folder, len(profiled.walls_ns)),
+            "shapes": self._shapes(passes, len(profiled.walls_ns)),
             "place": str(self.place.resolve()),
             "force": self.force,
             "pid": os.getpid(),
         }
 
-    def _shapes(self, folder: str, steps: int) -> Optional[str]:
-        """Write the inputs of ops to a file in ``folder``; return None if there are none."""
+    def _shapes(self, passes: StepPasses, steps: int) -> Optional[str]:
+        """Write the inputs of ops to a file of ``passes``; return None if there are none."""
         try:
-            return shapes.written(self.op_inputs(steps), os.path.join(folder, shapes.FILE))
+            inputs = self.op_inputs(steps, passes.later)
+            return shapes.written(inputs, os.path.join(passes.folder, shapes.FILE))
         except Exception as error:  # a module unlike any other: the run goes without its sizes
             self.report("could not record the sizes of layers: {}".format(_fault_in_a_line(error)))
             return None

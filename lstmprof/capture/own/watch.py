@@ -113,7 +113,7 @@ class Watch:
         self.steps = self.found_by = 0
         self.path: Optional[Path] = None  # a session's, which a watch has several of
         self.reason: Optional[str] = None
-        self.op_inputs: Callable[[int], Iterable[Any]] = lambda count: ()
+        self.op_inputs: Callable[[int, int], Iterable[Any]] = lambda count, later: ()
         self.measured = self.is_over = False
         self._batches, self._quiet, self._report = batches, quiet, report
         self._live = not quiet and sys.stderr is not None and sys.stderr.isatty()
@@ -326,7 +326,7 @@ class Watch:
             writer=self.writer,
             facts=dict(self.facts),
         )
-        session.op_inputs = lambda count: self.op_inputs(count)
+        session.op_inputs = lambda count, later: self.op_inputs(count, later)
         try:
             session.begin()
         except LstmprofError as error:

@@ -14,9 +14,10 @@ import functools
 import sys
 import threading
 from collections import Counter
-from typing import Any, Callable, ContextManager, Dict, List, Optional, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple
 
 from lstmprof.capture.script.sizes import ModuleSizes
+from lstmprof.capture.worker.shapes import StepInputs
 
 FORWARD, LOSS, BACKWARD, OPTIMIZER, INPUT = "forward", "loss", "backward", "optimizer", "input"
 #: A module that runs more often in a step is one of a loop.
@@ -31,7 +32,8 @@ Safely = Callable[..., Any]
 class TorchRanges:
     """The ranges of the steps that are profiled; ``set`` puts the hooks there or takes them off.
 
-    ``backwards`` counts the backward passes of the profiled steps, ``steps`` these.
+    ``steps`` counts the profiled steps that began, ``ended`` those that ended, and ``backwards``
+    their backward passes.
     """
 
     def __init__(self, torch: Any, phase: Phase, safely: Safely) -> None:
@@ -45,8 +47,12 @@ class TorchRanges:
         # torch.compile reads the hooks into its graph: they are nothing there
         compiler = getattr(torch, "compiler", None)
         self._is_compiling = getattr(compiler, "is_compiling", _never)
-        self.backwards = self.steps = 0
+        self.backwards = self.steps = self.ended = 0
         self.sizes = ModuleSizes(torch)
+
+    def sizes_of(self, count: int, later: int) -> Iterator[StepInputs]:
+        """Yield the inputs of recurrent ops in ``count`` steps, after which ``later`` ended."""
+        return self.sizes.of_steps(self.ended - later - count + 1, count)
 
     def set(self, profiling: bool) -> None:
         """Between two steps: the next one is ``profiling``, or not."""

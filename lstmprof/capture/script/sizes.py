@@ -45,11 +45,10 @@ class ModuleSizes:
             data, batch_sizes = data.data, data.batch_sizes
         self._calls.append(_LayerCall(step, module, data.shape, batch_sizes, self._dtype(data)))
 
-    def of_last(self, steps: int, count: int) -> Iterator[StepInputs]:
-        """Yield the inputs of the ops of the last ``count`` of so many steps, numbered from 0."""
-        first = steps - count + 1
+    def of_steps(self, first: int, count: int) -> Iterator[StepInputs]:
+        """Yield the inputs of the ops in ``count`` steps from ``first`` on, numbered from 0."""
         for call in self._calls:
-            if call.step >= first:
+            if first <= call.step < first + count:
                 name, shapes, dtypes = (
                     _of_cell(call) if hasattr(call.module, "weight_ih") else _of_layer(call)
                 )

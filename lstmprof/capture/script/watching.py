@@ -149,10 +149,10 @@ class Watching:
             return None
         if source.startswith("torch") and "torch" in sys.modules:
             ranges = TorchRanges(sys.modules["torch"], self._phase, self.steps.safely)
-            self.session.op_inputs = lambda count: ranges.sizes.of_last(ranges.steps, count)
+            self.session.op_inputs = ranges.sizes_of
             self._ranges = ranges
         elif self.session.framework == "tensorflow":
-            self.session.op_inputs = lambda count: self.sizes.inputs()
+            self.session.op_inputs = lambda count, later: self.sizes.inputs()
         return _Ranged(self.session, self._ranges)
 
     def _phase(self, name: str) -> ContextManager[Any]:
@@ -288,6 +288,7 @@ class _Ranged:
         """End what is open, and the step."""
         if self._ranges is not None:
             self._ranges.close(None)
+            self._ranges.ended = self._ranges.steps
         self._session.step_end(outcome)
         if self._ranges is not None and not self._session.profiling:
             self._ranges.set(False)

@@ -218,8 +218,9 @@ def layer_in_words(profile: StepProfile) -> str:
     if row["form"] == CELL_OP and cells:
         return f"{count(cells)} {CELLS.get(op, op)} calls {each}"
     if row["form"] == LAYER_OP:
-        calls = sum(r["form"] == LAYER_OP for r in rows)
-        return f"{calls} {op} call{'s' if calls > 1 else ''} {each}"
+        number = "per_step" if profile.marked else "calls"
+        calls = round(sum(r[number] or 1 for r in rows if r["form"] == LAYER_OP), 3)
+        return f"{count(calls)} {op} call{'s' if calls > 1 else ''} {each}"
     return f"a loop of {count(cells)} cells {each}" if cells else ""
 
 

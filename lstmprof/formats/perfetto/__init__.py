@@ -49,7 +49,7 @@ def read(raw: RawFile) -> Profile:
     """The profile in a Perfetto trace.
 
     Raises:
-        ForeignFileError: its slices are of no profiler that is known.
+        ForeignFileError: its slices are of an unknown profiler.
         ProfileError: it is cut short, damaged or holds no slice.
     """
     found = outline(raw)
@@ -108,8 +108,8 @@ class _Counts:
         if place is None or abs(at_ns) > rows.MAX_NS:
             return
         counts = self._counts[place.rank]
-        told = (place.counter or "", place.unit, float(value), place.allocator)
-        counts.append(Count(at_ns, place.pid, place.device, *told))
+        columns = (place.counter or "", place.unit, float(value), place.allocator)
+        counts.append(Count(at_ns, place.pid, place.device, *columns))
         if len(counts) >= CHUNK_ROWS:
             self._tables[place.rank].append(table_of(counts))
             counts.clear()
@@ -246,14 +246,14 @@ class _Foreign:
 
     def _header(self) -> dict[str, Any]:
         """Return the header of Kineto's JSON from the instants that its builder writes."""
-        said: dict[str, Any] = {}
+        header: dict[str, Any] = {}
         for instant in self._slices.instants:
             if instant.name in _HEADER:
                 for key, value in instant.arguments.items():
-                    said[_HEADER[instant.name] or key] = _parsed(instant.name, value)
+                    header[_HEADER[instant.name] or key] = _parsed(instant.name, value)
         if self._found.epoch_ns is not None:
-            said.setdefault("baseTimeNanoseconds", self._found.epoch_ns)
-        return said
+            header.setdefault("baseTimeNanoseconds", self._found.epoch_ns)
+        return header
 
 
 #: The instants of Kineto's builder, and which key of the header each is, where it is one.

@@ -103,17 +103,17 @@ def facts(path: object, description: str) -> Facts:
         ProfileError: the facts are damaged.
     """
     try:
-        said = msgspec.json.decode(description, type=Facts)
+        written = msgspec.json.decode(description, type=Facts)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         fault = f"its track '{FACTS_TRACK}' is damaged"
         raise ProfileError(path, fault, "export the run again") from error
-    if not _FORMAT.fullmatch(said.format) or abs(said.origin_ns) > rows.MAX_NS:
+    if not _FORMAT.fullmatch(written.format) or abs(written.origin_ns) > rows.MAX_NS:
         raise ProfileError(path, f"its track '{FACTS_TRACK}' is damaged", "export the run again")
-    return said
+    return written
 
 
 def device_numbers(by_text: Mapping[str, Any]) -> dict[int, Any]:
-    """What is said of each device, by its number."""
+    """Return the values of ``by_text`` by device number."""
     numbers = {rows.natural(key): value for key, value in by_text.items()}
     return {number: value for number, value in numbers.items() if number is not None}
 
@@ -121,19 +121,19 @@ def device_numbers(by_text: Mapping[str, Any]) -> dict[int, Any]:
 def where(description: str) -> Where:
     """Parse a track's description; a damaged description gives an empty owner."""
     try:
-        said = msgspec.json.decode(description or "{}", type=Where)
+        owner = msgspec.json.decode(description or "{}", type=Where)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return Where()
-    known = said.rank is None or 0 <= said.rank <= _LAST_RANK
+    is_rank = owner.rank is None or 0 <= owner.rank <= _LAST_RANK
     return Where(
-        said.rank if known else None,
-        rows.int64(said.pid),
-        rows.int64(said.tid),
-        said.thread,
-        rows.natural(said.device),
+        owner.rank if is_rank else None,
+        rows.int64(owner.pid),
+        rows.int64(owner.tid),
+        owner.thread,
+        rows.natural(owner.device),
         *(
             None if text is None else rows.clean(text)
-            for text in (said.counter, said.unit, said.allocator)
+            for text in (owner.counter, owner.unit, owner.allocator)
         ),
     )
 
@@ -145,40 +145,42 @@ def is_drawn(track: Track) -> bool:
 
 def row(slice_: Slice, place: Where) -> Row | None:
     """Return the row of a slice on a track of ``place``; None if it has no kind."""
-    said = slice_.arguments
-    kind = said.get(KIND)
+    arguments = slice_.arguments
+    kind = arguments.get(KIND)
     if kind not in KINDS:
         return None
-    known: dict[str, Any] = {c: meaning(said[name]) for c, name, meaning in _READ if name in said}
+    columns: dict[str, Any] = {
+        c: meaning(arguments[name]) for c, name, meaning in _READ if name in arguments
+    }
     for name in _READ_TEXTS:
-        if isinstance(said.get(name), str):
-            known[name] = said[name]
-    launched_with = said.get(LAUNCH_CONFIG)
+        if isinstance(arguments.get(name), str):
+            columns[name] = arguments[name]
+    launched_with = arguments.get(LAUNCH_CONFIG)
     config = launch_config.read(launched_with) if isinstance(launched_with, str) else None
     if config and kind == "kernel":
-        known[LAUNCH_CONFIG] = launch_config.encoded(config)
-    pid = place.pid if place.thread else rows.int64(said.get(PID))
-    return Row(kind, slice_.name, slice_.start_ns, slice_.dur_ns, pid, place.tid, **known)
+        columns[LAUNCH_CONFIG] = launch_config.encoded(config)
+    pid = place.pid if place.thread else rows.int64(arguments.get(PID))
+    return Row(kind, slice_.name, slice_.start_ns, slice_.dur_ns, pid, place.tid, **columns)
 
 
-def metadata(said: Mapping[str, Any], moved_ns: int, depth: int = 0) -> dict[str, Any]:
+def metadata(fields: Mapping[str, Any], moved_ns: int, depth: int = 0) -> dict[str, Any]:
     """Return the metadata fields that profiles have, with spans ``moved_ns`` later."""
-    known: dict[str, Any] = {}
-    for key, value in said.items():
+    cleaned: dict[str, Any] = {}
+    for key, value in fields.items():
         if key == _SPANS:
             spans = (pair for pair in value if _is_span(pair)) if isinstance(value, list) else ()
-            known[key] = [[start + moved_ns, end + moved_ns] for start, end in spans]
+            cleaned[key] = [[start + moved_ns, end + moved_ns] for start, end in spans]
         elif key in _NUMBER_LISTS:
             listed = value if isinstance(value, list) else []
-            known[key] = [number for number in listed if rows.positive(number)]
+            cleaned[key] = [number for number in listed if rows.positive(number)]
         elif isinstance(value, dict):
             if depth < _DEEPEST:
-                known[key] = metadata(value, 0, depth + 1)
+                cleaned[key] = metadata(value, 0, depth + 1)
         elif isinstance(value, list):
-            known[key] = [_clean(each) for each in value if _is_plain(each)]
+            cleaned[key] = [_clean(each) for each in value if _is_plain(each)]
         elif _is_plain(value):
-            known[key] = _clean(value)
-    return known
+            cleaned[key] = _clean(value)
+    return cleaned
 
 
 def _is_plain(value: Any) -> bool:
@@ -263,41 +265,41 @@ def _place(above: list[Track]) -> Place:
 
 def kineto_event(slice_: Slice, place: Place, builder: bool) -> dict[str, Any]:
     """Make an event of Kineto's JSON; ``builder``: Kineto's own builder wrote it."""
-    said = _unfolded(slice_.arguments) if builder else slice_.arguments
-    category = slice_.category or (_category(slice_.name, said, place) if builder else "")
-    if category == "operator" and "correlation_id" in said:  # an op's is the op's own
-        said = {**said, "External id": said["correlation_id"], "correlation": None}
+    arguments = _unfolded(slice_.arguments) if builder else slice_.arguments
+    category = slice_.category or (_category(slice_.name, arguments, place) if builder else "")
+    if category == "operator" and "correlation_id" in arguments:  # an op's is the op's own
+        arguments = {**arguments, "External id": arguments["correlation_id"], "correlation": None}
     event = {"cat": category, "name": slice_.name, "pid": place.pid, "tid": place.tid}
-    return {**event, "args": said}
+    return {**event, "args": arguments}
 
 
 def _unfolded(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments that Kineto's builder folds into one."""
-    said = {name: value for name, value in arguments.items() if name != "metadata"}
+    unfolded = {name: value for name, value in arguments.items() if name != "metadata"}
     folded = arguments.get("metadata")
     if isinstance(folded, str):
         try:
             inside = json_value(("{" + folded + "}").encode("utf-8", "replace"))
         except (ValueError, RecursionError):
             inside = None
-        said |= inside if isinstance(inside, dict) else {}
-    if "correlation_id" in said:
-        said.setdefault("correlation", said["correlation_id"])
-    return said
+        unfolded |= inside if isinstance(inside, dict) else {}
+    if "correlation_id" in unfolded:
+        unfolded.setdefault("correlation", unfolded["correlation_id"])
+    return unfolded
 
 
-def _category(name: str, said: Mapping[str, Any], place: Place) -> str:
+def _category(name: str, arguments: Mapping[str, Any], place: Place) -> str:
     """Return the category that Kineto's JSON has, inferred from name and arguments."""
-    if "grid" in said or "registers per thread" in said:
+    if "grid" in arguments or "registers per thread" in arguments:
         return "kernel"
     for beginning, category in (("Memcpy", "gpu_memcpy"), ("Memset", "gpu_memset")):
-        if name.startswith(beginning) and "device" in said:
+        if name.startswith(beginning) and "device" in arguments:
             return category
-    if "cbid" in said or "cid" in said:
+    if "cbid" in arguments or "cid" in arguments:
         return "cuda_runtime"
-    if "Python id" in said:
+    if "Python id" in arguments:
         return "python_function"
-    if "wait_on_stream" in said or name.endswith(" Sync"):
+    if "wait_on_stream" in arguments or name.endswith(" Sync"):
         return "cuda_sync"
     if place.is_process:
         return kineto.PROFILER_SPAN
@@ -308,11 +310,11 @@ def _category(name: str, said: Mapping[str, Any], place: Place) -> str:
 
 def rocprof_row(slice_: Slice, place: Place, places: Places) -> Row | None:
     """Return the row of a rocprofv3 slice; None for what its JSON's reader skips too."""
-    said, name = slice_.arguments, slice_.name
+    arguments, name = slice_.arguments, slice_.name
     timed = (slice_.start_ns, slice_.dur_ns)
     pid = places.only_pid if place.pid is None else place.pid
-    tid = rows.natural(said.get("tid"))
-    correlation = rows.positive(said.get("corr_id"))
+    tid = rows.natural(arguments.get("tid"))
+    correlation = rows.positive(arguments.get("corr_id"))
     if slice_.category == _HIP:
         if name.startswith("__hip"):
             return None
@@ -320,13 +322,13 @@ def rocprof_row(slice_: Slice, place: Place, places: Places) -> Row | None:
     if slice_.category == _MARKER:
         if name.startswith("roctx") or not slice_.dur_ns:
             return None
-        told = nvtx_range(name)
-        row = Row(told.kind, told.name, *timed, pid=pid, tid=tid)
-        return row._replace(external_id=told.external_id, shapes=told.shapes)
+        parsed = nvtx_range(name)
+        row = Row(parsed.kind, parsed.name, *timed, pid=pid, tid=tid)
+        return row._replace(external_id=parsed.external_id, shapes=parsed.shapes)
     device = places.devices.get(place.agent) if place.agent is not None and place.is_gpu else None
     is_copy = slice_.category == _COPY
     if is_copy and device is None:
-        device = _source(said.get("src_agent"), places)
+        device = _source(arguments.get("src_agent"), places)
     direction = COPIES.get(name.removeprefix("MEMORY_COPY_"))
     if device is None or (is_copy and direction is None):
         return None
@@ -338,7 +340,7 @@ def rocprof_row(slice_: Slice, place: Place, places: Places) -> Row | None:
         device=device,
         stream=place.stream,
         correlation_id=correlation,
-        bytes=rows.natural(said.get("copy_bytes")) if is_copy else None,
+        bytes=rows.natural(arguments.get("copy_bytes")) if is_copy else None,
     )
 
 

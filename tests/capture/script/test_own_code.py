@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 pytestmark = pytest.mark.measured
@@ -28,6 +29,21 @@ for _ in range(int(sys.argv[1])):
 model(torch.ones(3, 2, 8))  # a part of no step
 print("trained")
 sys.exit(3)
+"""
+
+
+LENGTHS = """\
+import sys, torch
+model, data = torch.nn.LSTM(8, 8), torch.ones(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for number in range(int(sys.argv[1])):
+    optimizer.zero_grad()
+    x = torch.ones(3 + number, 2, 8)
+    model(x)[0].sum().backward()
+    for _ in range(number):
+        data.trace()
+    optimizer.step()
+model(torch.ones(90, 2, 8))  # a part of no step
 """
 
 
@@ -112,6 +128,23 @@ CASES = [
     ),
 ]
 _NETWORK = ("cell", "time_steps", "batch", "inputs", "hidden", "layers", "directions")
+
+
+@pytest.mark.parametrize("count", [11, 17, 23, 30])
+def test_a_training_that_ends_early_has_the_sizes_of_its_own_steps(
+    count: int, tmp_path: Path
+) -> None:
+    (tmp_path / "lengths.py").write_text(LENGTHS)
+    ended = ran(tmp_path, "run", "--quiet", "lengths.py", "--", count)
+    assert ended.returncode == 0, ended.stderr
+    events = pq.read_table(tmp_path / "traces" / "lengths" / "events.parquet").to_pylist()
+    steps = {row["step"] for row in events} - {None}
+    assert len(steps) >= 3
+    for step in steps:
+        within = [row for row in events if row["step"] == step and row["kind"] == "op"]
+        (layer,) = (row for row in within if row["name"] == "aten::lstm")
+        number = sum(row["name"] == "aten::trace" for row in within)
+        assert json.loads(layer["shapes"])[0][0] == 3 + number
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

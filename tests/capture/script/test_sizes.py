@@ -33,7 +33,7 @@ def networks(folder: Path, steps: list[Any], sizes: ModuleSizes | None) -> list[
     profile.export_chrome_trace(str(path))
     events = annotated(read(path).events, captured=True)
     if sizes is not None:
-        inputs = sizes.of_last(len(steps), len(steps))
+        inputs = sizes.of_steps(1, len(steps))
         events = with_inputs(events, Path(str(written(inputs, str(folder / "shapes.json")))))
     return [call.network for call in recurrent_calls(events)]
 

@@ -125,8 +125,11 @@ def test_a_gpu_s_step_is_never_the_structure_of_a_cpu_s() -> None:
     assert not structure_of(ran(("mm", 100, 10)), ran(("mm", 100, 10), device=0)).same
 
 
-def layer(form: str, op: str | None, cells: int | None, ns: int = 1) -> dict[str, Any]:
-    return {"form": form, "op": op, "cells": cells, "forward_ns": ns, "backward_ns": None}
+def layer(
+    form: str, op: str | None, cells: int | None, ns: int = 1, per_step: float | None = 1.0
+) -> dict[str, Any]:
+    facts = {"form": form, "op": op, "cells": cells, "forward_ns": ns, "backward_ns": None}
+    return {**facts, "per_step": per_step, "calls": 20}
 
 
 @pytest.mark.parametrize(
@@ -138,6 +141,9 @@ def layer(form: str, op: str | None, cells: int | None, ns: int = 1) -> dict[str
         ([layer("cell op", "custom::cell", 5)], "5 custom::cell calls per step"),
         ([layer("layer op", "aten::lstm", 50)], "1 aten::lstm call per step"),
         ([layer("layer op", "aten::lstm", 50)] * 2, "2 aten::lstm calls per step"),
+        ([layer("layer op", "aten::lstm", 50, 1, 0.1)] * 10, "1 aten::lstm call per step"),
+        ([layer("layer op", "aten::lstm", 1, 1, 50.0)], "50 aten::lstm calls per step"),
+        ([layer("layer op", "aten::lstm", 1, 1, None)], "1 aten::lstm call per step"),
         ([layer("loop", None, 20)], "a loop of 20 cells per step"),
         ([layer("loop", None, None)], ""),
         ([layer("layer op", "aten::lstm", 9), layer("loop", None, 20, 2)], "a loop of 20 cells"),
