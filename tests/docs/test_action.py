@@ -1,0 +1,126 @@
+"""action.yml and the workflow: their steps run here as they are written."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+yaml = pytest.importorskip("yaml", reason="PyYAML comes with mkdocs")
+
+ROOT = Path(__file__).resolve().parents[2]
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+WORKFLOW = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8"))
+SAMPLES = ROOT / "traces"
+#: GitHub's command line, which is not here: a run with an artifact, and a comment that is kept.
+GH = """#!/bin/bash
+echo "$@" >> gh-calls
+case "$1 $2" in
+  "run list") [ -d base ] && echo 4711 ;;
+  "run download") cp -r base lstmprof-base ;;
+  "pr comment") cp lstmprof-comment.md posted.md ;;
+esac
+"""
+
+
+def step(name: str) -> dict[str, Any]:
+    (found,) = (step for step in ACTION["runs"]["steps"] if step["name"] == name)
+    return dict(found)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name, text in (
+        ("gh", GH),
+        ("lstmprof", f'#!/bin/bash\nexec {shlex.quote(sys.executable)} -P -m lstmprof "$@"\n'),
+    ):
+        (tools / name).write_text(text)
+        (tools / name).chmod(0o755)
+    return tmp_path
+
+
+def run(name: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a step with bash as GitHub does: -e, -o pipefail."""
+    assert set(environment) == set(step(name).get("env", {}))
+    outside = {"GITHUB_OUTPUT": str(folder / "outputs"), "GITHUB_STEP_SUMMARY": str(folder / "sum")}
+    path = f"{folder / 'tools'}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step(name)["run"]],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": path, **outside, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def fetch(folder: Path) -> None:
+    github = {"GH_TOKEN": "secret", "GH_REPO": "o/r", "BRANCH": "main", "WORKFLOW": "CI"}
+    done = run("Fetch the baseline", folder, BASELINE="lstmprof-baseline", **github)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("base", "fail_if", "state", "status"),
+    [
+        ("torch-lstmcell-basic", "slower > 5 %", "pass", 0),
+        ("torch-nn-lstm", "step > 1 ms", "fail", 1),
+        ("torch-nn-lstm", "slower > no", "not comparable", 0),
+        (None, "slower > 5 %", "no baseline", 0),
+    ],
+)
+def test_the_steps_compare_comment_and_fail(
+    base: str | None, fail_if: str, state: str, status: int, folder: Path
+) -> None:
+    shutil.copytree(SAMPLES / "torch-nn-lstm", folder / "lstmprof-runs" / "run")
+    if base is not None:
+        shutil.copytree(SAMPLES / base, folder / "base" / "run")
+    fetch(folder)
+    done = run("Compare", folder, FAIL_IF=fail_if)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "outputs").read_text() == f"state={state}\n"
+    comment = (folder / "lstmprof-comment.md").read_text("utf-8")
+    assert (folder / "sum").read_text("utf-8") == comment
+    assert "torch-nn-lstm" in comment
+    assert ("| verdict | comparison |" in comment) == (state in ("pass", "fail"))
+    github = {"GH_TOKEN": "secret", "GH_REPO": "o/r"}
+    assert not run("Comment on the pull request", folder, NUMBER="7", **github).returncode
+    assert (folder / "posted.md").read_text("utf-8") == comment
+    assert "pr comment 7 --body-file" in (folder / "gh-calls").read_text()
+    assert run("Fail if the step is slower", folder, STATE=state).returncode == status
+
+
+@pytest.mark.measured
+def test_the_action_records_a_script_or_a_capture(folder: Path) -> None:
+    pytest.importorskip("torch")
+    code = (ROOT / "tests" / "own_code" / "torch_words.py").read_text("utf-8")
+    (folder / "train.py").write_text(code, encoding="utf-8")
+    done = run("Record", folder, SCRIPT="train.py", CAPTURE="")
+    assert done.returncode == 0, done.stderr
+    assert (folder / "lstmprof-runs" / "train" / "run.json").is_file()
+
+
+def test_no_expression_reaches_a_shell_but_through_its_environment() -> None:
+    for each in ACTION["runs"]["steps"]:
+        assert "${{" not in each.get("run", "")
+        assert set(re.findall(r"inputs\.([\w-]+)", str(each))) <= set(ACTION["inputs"])
+
+
+def test_the_workflow_runs_the_steps_of_the_script_of_ci() -> None:
+    script = ROOT / ".ci" / "run"
+    if not script.is_file():
+        pytest.skip("the sdist has no .ci/run")
+    steps = [line for line in script.read_text("utf-8").splitlines() if line.startswith("make ")]
+    jobs = WORKFLOW["jobs"]
+    assert [step["run"] for step in jobs["test"]["steps"] if "run" in step] == steps
+    inputs = next(step["with"] for step in jobs["step-time"]["steps"] if step.get("uses") == "./")
+    assert set(inputs) <= set(ACTION["inputs"])
