@@ -114,9 +114,11 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
     if ratio.value <= 1 + EQUAL_SHARE:
         why = f"take equally long: {_lengths(fast, slow)}, at most {percent(EQUAL_SHARE)} apart"
         return Outcome("none", why, differs=False, ratio=ratio)
-    if not ratio.sure and (structure.same or not structure.certain):
-        what = "make the same calls" if structure.same else "may make the same calls"
-        why = f"{what} and may take equally long: {_lengths(fast, slow)}, {_interval(ratio)}"
+    if not ratio.sure and (structure.same or structure.fewer or not structure.certain):
+        calls = "make the same calls and " if structure.same else ""
+        if not structure.same and not structure.certain:
+            calls = "may make the same calls and "
+        why = f"{calls}may take equally long: {_lengths(fast, slow)}, {_interval(ratio)}"
         return Outcome("none", why, advice=_more(fast, slow), differs=False, ratio=ratio)
     for label, profile in zip(labels(fast, slow), (fast, slow), strict=True):
         lack = _hidden(profile)

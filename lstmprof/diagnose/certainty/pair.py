@@ -104,11 +104,13 @@ class Structure:
     ``factor`` is the median, over the calls that both make, of the slow run's time per call over
     the fast run's, weighted by time; None if they share none. Python between ops is no call.
     ``certain``: no profiler leaves out short ops, so that other counts are other work.
+    ``fewer``: the slow run makes fewer calls than the fast one, so their number explains nothing.
     """
 
     same: bool
     factor: float | None
     certain: bool = True
+    fewer: bool = False
 
 
 def structure_of(fast: StepProfile, slow: StepProfile) -> Structure:
@@ -123,7 +125,8 @@ def structure_of(fast: StepProfile, slow: StepProfile) -> Structure:
     share = SAME_SHARE_OF_EXECUTOR if leaves_out else SAME_SHARE
     same = on_one_kind and bool(most) and apart <= share * most
     factor = _factor(*map(slower_calls.calls, (fast, slow)))
-    return Structure(same, factor, not leaves_out)
+    fewer = sum(second.values()) < sum(first.values())
+    return Structure(same, factor, not leaves_out, fewer)
 
 
 def _counts(profile: StepProfile) -> dict[str, float]:
