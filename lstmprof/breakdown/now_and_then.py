@@ -63,6 +63,7 @@ def now_and_then(
     """
     if not len(events):
         return ()
+    slot = np.where(events.is_kind("overhead"), NONE, slot)  # the profiler's own
     if on_device:
         waits = events.is_kind("runtime") & (state_codes(events) == STATES.index("sync"))
         slot = np.where(waits, NONE, slot)

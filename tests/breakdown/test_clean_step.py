@@ -106,7 +106,12 @@ def test_an_op_of_every_second_step_counts_by_half() -> None:
     assert parts(clean_lane(events, windows, None, None))["gemm"] == (OPS - 0.5) * OP_NS
 
 
-def test_a_step_of_which_a_quarter_is_rare_lists_it() -> None:
+@pytest.mark.parametrize(
+    ("kind", "name", "listed"),
+    [("python", "checkpoint", True), ("overhead", "Activity Buffer Request", False)],
+)
+def test_a_step_of_which_a_quarter_is_rare_lists_it(kind: str, name: str, listed: bool) -> None:
+    """What the profiler does itself is no part of a training."""
     rows, windows = [], []
     for step in range(10):
         begin = 10_000 * step
@@ -114,10 +119,10 @@ def test_a_step_of_which_a_quarter_is_rare_lists_it() -> None:
         rows.append(row("range", f"batch#{step}", begin, begin + 8_500, tid=1))
         rows.append(row("op", "aten::mm", begin, begin + 1_000, tid=1, category="gemm"))
         if step in (3, 6):
-            rows.append(row("python", "checkpoint", begin + 2_000, begin + 8_000, tid=1, step=step))
+            rows.append(row(kind, name, begin + 2_000, begin + 8_000, tid=1, step=step))
         windows.append(Window(None, step, begin, begin + 9_000, 0))
     lane = clean_lane(linked(table(rows)), windows, None, None)
-    assert [(rare.name, rare.each_ns) for rare in lane.rare] == [("checkpoint", 6_000)]
+    assert [(rare.name, rare.each_ns) for rare in lane.rare] == [(name, 6_000)] * listed
 
 
 def test_recording_is_taken_off_until_the_step_is_the_timed_one() -> None:

@@ -1468,9 +1468,7 @@ def test_what_cudnns_persistent_kernels_would_need() -> None:
     given = the("persistent kernels", case.kind, case.slow)
     needs = (
         "use float16 (this layer uses float32), use a multiple of 128 hidden units (this layer has "
-        "320) and use a multiple of 128 inputs (this layer has 123), or use at most 192 hidden "
-        "units for the forward pass (this layer has 320) and use at most 128 hidden units for the "
-        "backward pass (this layer has 320)"
+        "320) and use a multiple of 128 inputs (this layer has 123)"
     )
     assert given.fix.endswith(needs)
 

@@ -54,7 +54,9 @@ from lstmprof.numbers import count, listed
 _DTYPES = {"fp32": FLOAT32, "tf32": FLOAT32, "amp-fp16": FLOAT16, "amp-bf16": BFLOAT16}
 _CELLS = {"lstm": LSTM, "gru": GRU, "rnn": RNN_TANH}
 _MODES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
-_MEET = "meet the conditions of cuDNN's persistent kernels"
+_MEET = "let cuDNN run its persistent kernels"
+#: Fewer hidden units may be worth a try; a layer of more would be another network.
+_FEW_UNITS = 256
 _ON_MIOPEN = re.compile(r"aten::miopen_rnn(?!_)")
 #: A layer has so many weights at least: fewer copies in its op are others.
 _WEIGHTS = 4
@@ -172,19 +174,19 @@ def _standard(on: OnCudnn, layer_ns: int) -> Match | None:
         other = ", or float16, which has persistent kernels" if on.layer.dtype == BFLOAT16 else ""
         seen += f", although PyTorch asked for {refused[0].asked.algorithm}"
         return Match(seen, layer_ns, fix=f"try another version of cuDNN{other}")
-    needs = _needs(runs)
+    needs = _needs(runs, on.layer.hidden or 0)
     return Match(seen, layer_ns, fix=f"{_MEET}: {needs}") if needs else None
 
 
-def _needs(runs: list[Run]) -> str:
-    """Return what persistent kernels would need: the large ones, or the small ones of each pass."""
+def _needs(runs: list[Run], hidden: int) -> str:
+    """Return the fewest changes for persistent kernels: the large ones, or those of few units."""
     large = [r.needs for run in runs if (r := run.asked.refusal_of(STATIC))]
     small = [r.needs for run in runs if (r := run.asked.refusal_of(SMALL_H))]
-    ways = [listed(list(large[0]))] if large else []
-    others = list(dict.fromkeys(need for needs in small for need in needs))
-    if others and not (large and set(others) <= set(large[0])):
-        ways.append(listed(others))
-    return ", or ".join(ways)
+    ways = [list(needs) for needs in large[:1]]
+    few = list(dict.fromkeys(need for needs in small for need in needs))
+    if few and (hidden <= _FEW_UNITS or not large):
+        ways.append(few)
+    return listed(min(ways, key=len)) if ways else ""
 
 
 def layer_on_miopen(f: Finding) -> Match | None:
@@ -248,7 +250,7 @@ def _of_weights(f: Finding, facts: Sequence[Fact]) -> list[Fact]:
 PERSISTENT_KERNELS = Remedy(
     name="persistent kernels",
     cause="cuDNN runs its standard kernels instead of the faster persistent ones",
-    fix=f"{_MEET}: batch, hidden units, element type",
+    fix=f"{_MEET}: they need certain batches, hidden units and element types",
     condition="cuDNN ran its standard kernels in a pass. Kernel names show that; otherwise "
     "PyTorch's conditions do, and one of them fails: element type, hidden units, inputs, batch, "
     "time steps, layers, directions, packing, projection or device",
