@@ -1,4 +1,4 @@
-"""A study's number beside ours, and what follows: reproduced, contradicted, or what it needs.
+"""A study's number beside ours, and the verdict: reproduced, differs here, or what is needed.
 
 Two numbers agree that differ by no more than a quarter: a study of another machine and of other
 versions cannot be met more closely, and the studies round. Where the interval of ours holds
@@ -65,7 +65,7 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        """``reproduced``, ``contradicted``, ``open``, ``needs …`` or ``not captured``."""
+        """``reproduced``, ``differs here``, ``open``, ``needs …`` or ``not captured``."""
         if self.ours is None:
             return f"needs {self.needs}" if self.needs else "not captured"
         ends = (self.ours.low or self.ours.value, self.ours.high or self.ours.value)
@@ -74,7 +74,7 @@ class Claim:
             return "reproduced"
         if any(alike) or ends[0] < self.theirs < ends[1]:
             return "open"
-        return "contradicted"
+        return "differs here"
 
     @property
     def their_number(self) -> str:

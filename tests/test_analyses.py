@@ -119,8 +119,8 @@ def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     [
         (2.0, Measured(2.1, 1.9, 2.3), "reproduced"),
         (2.0, Measured(2.5), "reproduced"),
-        (2.0, Measured(2.6), "contradicted"),
-        (2.0, Measured(1.2, 1.1, 1.3), "contradicted"),
+        (2.0, Measured(2.6), "differs here"),
+        (2.0, Measured(1.2, 1.1, 1.3), "differs here"),
         (2.0, Measured(2.4, 1.9, 3.0), "open"),
         (2.0, Measured(2.0, 1.0, 4.0), "open"),
         (2.0, None, "not captured"),
