@@ -80,7 +80,7 @@ def _claims(claims: Sequence[Claim]) -> list[str]:
         return []
     lines = ["| claim | study | here | of | verdict |", "|---|---|---|---|---|"]
     for claim in claims:
-        cells = (claim.says, claim.their_number, claim.our_number, claim.here, claim.verdict)
+        cells = (claim.says, claim.their_number, claim.our_number, claim.source, claim.verdict)
         lines.append("| " + " | ".join(cells) + " |")
     return [*lines, ""]
 

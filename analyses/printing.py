@@ -86,7 +86,7 @@ def _cells(claim: Claim) -> dict[str, str]:
         "claim": claim.says,
         "study": claim.their_number,
         "here": claim.our_number,
-        "of": claim.here,
+        "of": claim.source,
         "verdict": claim.verdict,
     }
 

@@ -15,7 +15,7 @@ import analyses
 import lstmprof as lp
 from analyses import QUESTIONS, published, question, title
 from analyses.__main__ import page
-from analyses.claims import Claim, Measured
+from analyses.claims import Claim, Measured, quoted
 from analyses.printing import answer, main, runs_of
 from benchmarks.samples import samples
 from lstmprof.implementations import ROWS
@@ -46,10 +46,12 @@ def test_a_question_says_what_was_claimed_and_what_to_capture(name: str) -> None
     assert title(analysis).endswith("?")
     assert "\nClaim: " in (analysis.__doc__ or "")
     known = list(ROWS)
-    asked = re.findall(r"--impl '?([\w-]+)(\*?)", analysis.COMMAND)
-    assert asked
-    for stem, star in asked:
-        assert any(name.startswith(stem) if star else name == stem for name in known), stem
+    commands = [analysis.COMMAND, *(c.command for c in quoted(name))]
+    for command in commands:
+        asked = re.findall(r"--impl '?([\w-]+)(\*?)", command)
+        assert asked, command
+        for stem, star in asked:
+            assert any(name.startswith(stem) if star else name == stem for name in known), stem
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
