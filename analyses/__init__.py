@@ -24,6 +24,7 @@ QUESTIONS = (
     "deepbench_roofline",
     "imdb_epoch",
     "ptb_words_per_second",
+    "kernel_study_kernels",
     "kernel_study_keras_modes",
     "kernel_study_launch_share",
     "amp_cast_price",

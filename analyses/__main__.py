@@ -19,13 +19,19 @@ One question a file. `python -m analyses.NAME traces/` prints its table and clai
 chart; `make analyses` writes this page from the samples in [traces/](../traces/README.md), and a
 test holds the page to them.
 
-**How to read it.** The studies measured on GPUs of their time. The samples are of one thread of a
-CPU, in fp32, and many of shorter sequences (`-t20`: 20 time steps). So no time here can equal one
-of theirs. Ratios are compared instead, between clean steps: what a step takes when nothing disturbs
-it. The 95 % interval of our ratio is in brackets. *Reproduced*: over the whole interval the two
-numbers differ by a quarter at most. *Contradicted*: they differ by more. *Open*: the interval holds
-both. A claim that needs a GPU, or a version that cannot be had, says so. *Not captured*: there is
-no sample; the command under the question captures it.
+**How to read it.** The studies measured on GPUs of their time. The samples were measured on one
+thread of a CPU, in fp32, and many have shorter sequences (`-t20`: 20 time steps). A CPU can neither
+confirm nor refute a time that was measured on a GPU, so the tables compare ratios, not times. Each
+ratio is of clean steps: the time of a step that nothing disturbs. The 95 % interval of our ratio is
+in brackets.
+
+- *Reproduced*: over the whole interval the two numbers differ by a quarter at most.
+- *Differs here*: over the whole interval the numbers differ by more. The note under the table says
+  what was measured in the samples that explains the difference: the ops that a layer runs per time
+  step, and the share of a step that is matmuls or dispatch.
+- *Open*: the interval holds numbers of both kinds.
+- *Needs …*: no run on a CPU can answer, or the version or system cannot be installed.
+- *Not captured*: there is no sample; the command under the question captures it.
 """
 READ = """\
 ## What was read
@@ -65,7 +71,7 @@ def _section(analysis: ModuleType, name: str, runs: Sequence[lp.Run]) -> str:
 
 def _reasons(claims: Sequence[Claim]) -> list[str]:
     """Why ours differ, each reason once."""
-    reasons = dict.fromkeys(c.why for c in claims if c.why and printing.contradicted(c))
+    reasons = dict.fromkeys(c.why for c in claims if c.why and printing.differs(c))
     return [*(f"- {why}." for why in reasons), *([""] if reasons else [])]
 
 
@@ -74,7 +80,7 @@ def _claims(claims: Sequence[Claim]) -> list[str]:
         return []
     lines = ["| claim | study | here | of | verdict |", "|---|---|---|---|---|"]
     for claim in claims:
-        cells = (claim.says, claim.their_number, claim.our_number, claim.here, claim.verdict)
+        cells = (claim.says, claim.their_number, claim.our_number, claim.source, claim.verdict)
         lines.append("| " + " | ".join(cells) + " |")
     return [*lines, ""]
 

@@ -21,7 +21,6 @@ from analyses.claims import Claim
 from analyses.printing import main
 from analyses.published import ASR, rows as published
 from lstmprof import implementations
-from lstmprof.numbers import percent
 
 COMMAND = (
     "lstmprof capture --impl torch-nn-lstm --impl torch-lstmcell-fused --impl torch-lstmcell-basic "
@@ -39,8 +38,6 @@ SPREAD = {
 }
 #: What needs cuDNN's own kernels.
 OF_CUDNN = ("tf-cudnnlstm", "keras-lstm (cuDNN)")
-#: Work that every implementation has to do.
-PRODUCTS = ("gemm", "rnn")
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
@@ -51,8 +48,6 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
     for network, theirs in published("asr").groupby("network", sort=False):
         captured = steps.of_network(own, str(network))
         base, their_base = steps.of(captured, BASE), _step(theirs, BASE)
-        names = captured[captured.implementation == BASE].run.tolist()
-        share = product_share(named[names[0]]) if names else None
         for line in theirs.itertuples():
             ours = steps.of(captured, line.implementation)
             ratio = ours.over(base) if ours and base else None
@@ -66,16 +61,18 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
                     "here": captured.workload.iloc[0] if ours else None,
                     "our_ms": ours,
                     "ratio": ratio,
-                    "product_share": share if ratio else None,
+                    **_work(captured, line.implementation, named),
                 }
             )
     return pd.DataFrame(rows)
 
 
-def product_share(run: lp.Run) -> float:
-    """Of a run's steps the part that matmuls and recurrent layers take, 0–1."""
-    ledger = run.ledger().to_pandas()
-    return float(ledger[ledger["part"].isin(PRODUCTS)].ns.sum() / ledger.ns.sum())
+def _work(
+    captured: pd.DataFrame, implementation: str, named: dict[str, lp.Run]
+) -> dict[str, float | None]:
+    names = captured[captured.implementation == implementation].run.tolist()
+    lacking = dict.fromkeys(("ops_per_time_step", "product_share", "dispatch_share"))
+    return steps.work(named[names[-1]]) if names else lacking
 
 
 def _step(rows: pd.DataFrame, implementation: str) -> float:
@@ -84,9 +81,12 @@ def _step(rows: pd.DataFrame, implementation: str) -> float:
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
     """The slowest over the fastest, and each system's step over that of PyTorch's layer."""
-    why = _why(rows.product_share.dropna())
-    groups = rows.groupby("network", sort=False)
-    spreads = [_spread(str(network), group, why) for network, group in groups]
+    groups = [(str(network), group) for network, group in rows.groupby("network", sort=False)]
+    why = {
+        network: f"{network}: {steps.mechanism(group)}" if group.our_ms.notna().any() else ""
+        for network, group in groups
+    }
+    spreads = [_spread(network, group, why[network]) for network, group in groups]
     return spreads + [
         Claim(
             study=ASR,
@@ -95,7 +95,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
             ours=row.ratio,
             here=f"{row.implementation}, {row.here}" if row.ratio else "",
             needs=_needs(row.implementation, row.network),
-            why=why if row.ratio else "",
+            why=why[row.network] if row.ratio else "",
         )
         for row in rows.itertuples()
         if row.implementation != BASE
@@ -121,17 +121,6 @@ def _spread(network: str, rows: pd.DataFrame, why: str) -> Claim:
         order[-1].our_ms.over(order[0].our_ms) if enough else None,
         here=f"{order[-1].implementation} over {order[0].implementation}" if enough else "",
         why=why if enough else "",
-    )
-
-
-def _why(shares: pd.Series) -> str:
-    if not len(shares):
-        return ""
-    ends = list(dict.fromkeys(percent(share) for share in (shares.min(), shares.max())))
-    return (
-        f"here {' to '.join(ends)} of the step of PyTorch's layer is matmuls and the "
-        "layer's own kernel, on one thread of a CPU: work that every implementation has to do; "
-        "the study's ran on a GPU"
     )
 
 

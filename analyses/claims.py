@@ -1,4 +1,4 @@
-"""A study's number beside ours, and what follows: reproduced, contradicted, or what it needs.
+"""A study's number beside ours, and the verdict: reproduced, differs here, or what is needed.
 
 Two numbers agree that differ by no more than a quarter: a study of another machine and of other
 versions cannot be met more closely, and the studies round. Where the interval of ours holds
@@ -10,7 +10,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from analyses.published import Study
+import pandas as pd
+
+from analyses.published import KERNELS, Study, rows as published
 
 #: Two numbers agree whose quotient is at most this.
 ALIKE = 1.25
@@ -48,25 +50,26 @@ class Measured:
 
 @dataclass(frozen=True)
 class Claim:
-    """``says`` is the study's sentence, ``theirs`` its number in ``unit``.
+    """``says`` is the study's sentence, ``theirs`` its number in ``unit``, None without one.
 
-    ``here`` is what ours is of; ``needs`` is what no run of this machine can have; ``why`` is a
-    reason for a difference, from the runs.
+    ``here`` is what ours is of; ``needs`` is what no run of this machine can have, and ``command``
+    settles it elsewhere; ``why`` is a reason for a difference, from the runs.
     """
 
     study: Study
     says: str
-    theirs: float
+    theirs: float | None
     ours: Measured | None = None
     unit: str = "×"
     here: str = ""
     needs: str = ""
     why: str = ""
+    command: str = ""
 
     @property
     def verdict(self) -> str:
-        """``reproduced``, ``contradicted``, ``open``, ``needs …`` or ``not captured``."""
-        if self.ours is None:
+        """``reproduced``, ``differs here``, ``open``, ``needs …`` or ``not captured``."""
+        if self.ours is None or self.theirs is None:
             return f"needs {self.needs}" if self.needs else "not captured"
         ends = (self.ours.low or self.ours.value, self.ours.high or self.ours.value)
         alike = [_alike(self.theirs, end) for end in ends]
@@ -74,12 +77,17 @@ class Claim:
             return "reproduced"
         if any(alike) or ends[0] < self.theirs < ends[1]:
             return "open"
-        return "contradicted"
+        return "differs here"
 
     @property
     def their_number(self) -> str:
-        """For reading: ``2.8×``."""
-        return number(self.theirs, self.unit)
+        """For reading: ``2.8×``; empty for a claim in words."""
+        return "" if self.theirs is None else number(self.theirs, self.unit)
+
+    @property
+    def source(self) -> str:
+        """What our number is of, or the command that settles the claim."""
+        return self.here or (f"`{self.command}`" if self.command else "")
 
     @property
     def our_number(self) -> str:
@@ -87,9 +95,25 @@ class Claim:
         return self.ours.text(self.unit) if self.ours else ""
 
 
+def quoted(question: str) -> list[Claim]:
+    """Return the claims that the kernel study makes in words on ``question``; all need a GPU."""
+    table = published("kernel_study_claims")
+    return [
+        Claim(
+            KERNELS,
+            f"({row.claim}) {row.says}",
+            None if pd.isna(row.number) else row.number,
+            unit=row.unit if isinstance(row.unit, str) else "",
+            needs="a GPU",
+            command=row.command,
+        )
+        for row in table[table.question == question].itertuples()
+    ]
+
+
 def number(value: float, unit: str = "") -> str:
     """Three digits that count, as few as say so: ``2.8×``, ``12.6 s``, ``5,700 µs``."""
-    digits = 0 if value >= 100 or unit == "%" else 1 if value >= 10 else 2
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2
     gap = "" if unit in ("", "×") else " "
     return f"{value:,.{digits}f}{gap}{unit}"
 

@@ -70,15 +70,15 @@ def answer(analysis: ModuleType, rows: pd.DataFrame) -> str:
     parts = [title(analysis), plain(rows)]
     if claims:
         parts.append(plain(pd.DataFrame([_cells(claim) for claim in claims])))
-    parts += dict.fromkeys(f"Why: {c.why}." for c in claims if c.why and contradicted(c))
+    parts += dict.fromkeys(f"Why: {c.why}." for c in claims if c.why and differs(c))
     if not len(rows) or (claims and not any(claim.ours for claim in claims)):
         parts.append(f"Capture what is compared: {analysis.COMMAND}")
     return "\n\n".join(parts) + "\n"
 
 
-def contradicted(claim: Claim) -> bool:
-    """Whether it is, or may be."""
-    return claim.verdict in ("contradicted", "open")
+def differs(claim: Claim) -> bool:
+    """Return whether our number differs from the study's, or may differ."""
+    return claim.verdict in ("differs here", "open")
 
 
 def _cells(claim: Claim) -> dict[str, str]:
@@ -86,7 +86,7 @@ def _cells(claim: Claim) -> dict[str, str]:
         "claim": claim.says,
         "study": claim.their_number,
         "here": claim.our_number,
-        "of": claim.here,
+        "of": claim.source,
         "verdict": claim.verdict,
     }
 

@@ -14,7 +14,10 @@ import pandas as pd
 import lstmprof as lp
 from analyses.claims import Measured
 from lstmprof.breakdown.timings import Timings
+from lstmprof.numbers import percent
 
+#: Categories of the ledger that are matmuls, and ops that compute a whole layer.
+PRODUCTS = ("gemm", "rnn")
 COLUMNS = (
     *("run", "implementation", "framework", "version", "workload", "cell", "layers", "hidden"),
     *("batch", "time_steps", "precision", "mode", "device"),
@@ -90,6 +93,40 @@ def of(rows: pd.DataFrame, implementation: str) -> Measured | None:
     """The step of ``implementation``, ms; None where no run is of it."""
     own = rows[rows.implementation == implementation]
     return measured(own.iloc[-1]) if len(own) else None
+
+
+def work(run: lp.Run) -> dict[str, float | None]:
+    """Return what explains the step of ``run``: ops per time step, shares of its time (0–1).
+
+    ``ops_per_time_step`` counts the forward pass of all layers (table ``layers``) and is None if no
+    layer was recognised. The shares are of the profiled steps (table ``ledger``).
+    """
+    ops = run.table("layers").to_pandas().ops_per_time_step.dropna()
+    ledger = run.ledger().to_pandas()
+    times = ledger.groupby("part").ns.sum() / ledger.ns.sum()
+    return {
+        "ops_per_time_step": float(ops.sum()) if len(ops) else None,
+        "product_share": float(times.reindex(PRODUCTS).sum()),
+        "dispatch_share": float(times.get("dispatch", 0.0)),
+    }
+
+
+def mechanism(rows: pd.DataFrame) -> str:
+    """Return a note on captured ``rows`` that have the columns of ``work`` and implementation."""
+    captured = rows[rows.dispatch_share.notna()].drop_duplicates("implementation")
+    ops = captured[captured.ops_per_time_step.notna()]
+    counts = ", ".join(f"{r.implementation} {r.ops_per_time_step:.3g}" for r in ops.itertuples())
+    dispatch, products = (_ends(captured[c]) for c in ("dispatch_share", "product_share"))
+    counted = f"ops per time step in the forward pass: {counts}; " if counts else ""
+    return (
+        f"{counted}dispatch takes {dispatch} of a step here; matmuls and whole-layer ops, which "
+        f"every implementation has to compute, take {products}. "
+        "On a GPU each of these ops launches at least one kernel"
+    )
+
+
+def _ends(shares: pd.Series) -> str:
+    return " to ".join(dict.fromkeys(percent(share) for share in (shares.min(), shares.max())))
 
 
 def _missing(value: object) -> bool:

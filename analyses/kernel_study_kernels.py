@@ -1,0 +1,85 @@
+"""How much longer does one implementation of an LSTM layer take than another, in inference?
+
+Claim: PyTorch takes 1.53 times as long as cuDNN alone, TensorFlow's layer 18.8 times (kernel study,
+Table 2). Reads the timings of forward runs.
+
+The study gives mean percentage errors: the mean over its grid of sizes of (first − second) / first.
+One minus this error is the mean of second over first, which is the number compared here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import altair as alt
+import pandas as pd
+
+import lstmprof as lp
+from analyses import drawing, steps
+from analyses.claims import Claim, Measured, quoted
+from analyses.printing import main
+from analyses.published import KERNELS, rows as published
+
+COMMAND = (
+    "lstmprof capture --impl cudnn-direct --impl torch-nn-lstm --impl keras-lstm "
+    "--impl keras-lstm-mode1 --impl keras-lstm-mode2 --precision fp32 --precision amp-fp16 "
+    "--mode forward --device cuda --workload deepbench-lstm-h512-b16-t25 "
+    "--hidden 128,512,1024 --batch 1,16,256 --time-steps 10,100,1000"
+)
+
+
+def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
+    """One row per comparison of Table 2, with ours over all sizes that were captured of both."""
+    own = steps.table(runs)
+    own = own[own["mode"] == "forward"]
+    rows = []
+    for line in published("kernel_study").to_dict("records"):
+        first, second = (
+            own[
+                (own.implementation == line[f"{which}_implementation"])
+                & (own["precision"] == line[f"{which}_precision"])
+            ].drop_duplicates(["workload", "device"], keep="last")
+            for which in ("first", "second")
+        )
+        both = first.merge(second, on=["workload", "device"], suffixes=("_first", "_second"))
+        rows.append(
+            {
+                **{name: line[name] for name in ("first", "second", "mpe")},
+                "our_mpe": mpe(both.step_ms_first, both.step_ms_second) if len(both) else None,
+                "sizes": len(both),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def mpe(first: pd.Series, second: pd.Series) -> float:
+    """Return the study's mean percentage error, as a fraction; negative if ``second`` is slower."""
+    return float(((first - second) / first).mean())
+
+
+def claims(rows: pd.DataFrame) -> list[Claim]:
+    """The mean ratio of each comparison, and what the study says of them in words."""
+    ratios = [
+        Claim(
+            KERNELS,
+            f"{row['first']} vs {row['second']}: MPE {row.mpe:.3f}".replace("-", "−")
+            + ", so the second's time over the first's is on average",
+            1 - row.mpe,
+            None if pd.isna(row.our_mpe) else Measured(1 - row.our_mpe),
+            here=f"{row.sizes} sizes" if row.sizes else "",
+            needs="a GPU",
+        )
+        for _, row in rows.iterrows()
+    ]
+    return [*ratios, *quoted("kernel_study_kernels")]
+
+
+def chart(rows: pd.DataFrame) -> alt.LayerChart:
+    """The study's mean ratios."""
+    labels = rows["second"] + " over " + rows["first"]
+    return drawing.bars(labels, (1 - rows.mpe).tolist(), "times as long, on average (study)")
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])
