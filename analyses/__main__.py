@@ -39,9 +39,6 @@ READ = """\
 | study | text | its machine | what was read of it |
 |---|---|---|---|
 {rows}
-
-For words a second of the PTB model its own repository stands in: no text of a study of it was at
-hand.
 """
 
 
@@ -64,7 +61,7 @@ def _section(analysis: ModuleType, name: str, runs: Sequence[lp.Run]) -> str:
     lacking = [claim for claim in claims if claim not in told]
     lines = [f"## {title(analysis)}", "", f"`python -m analyses.{name} traces/`", ""]
     lines += [*_claims(told), *_reasons(told), *_not_captured(lacking)]
-    if not lacking and not any(claim.ours for claim in claims):
+    if not any(claim.ours or claim.command for claim in claims) and not lacking:
         lines += [printing.markdown(rows) if len(rows) else "No sample answers it.", ""]
     return "\n".join([*lines, "```console", f"$ {analysis.COMMAND}", "```", ""])
 

@@ -4,7 +4,7 @@ Claim: with 128 units and batches of 32 the first pass takes 0.03 s in Torch, 3.
 and 7.46 s in Theano, and then an example 434, 820 and 290 µs (glample). Reads the timings.
 
 Torch is PyTorch's own layer here, Theano is PyTensor, TensorFlow's cell is written by hand as
-theirs is. The first step is ours of the whole step, compilation and the optimizer's update in it.
+theirs is. Our first step is a whole training step, with compilation and the optimizer's update.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from analyses import drawing, steps
 from analyses.claims import Claim, Measured
 from analyses.printing import main
 from analyses.published import GLAMPLE, rows as published
+from lstmprof import implementations
 
 COMMAND = (
     "lstmprof capture --impl torch-nn-lstm --impl tf-lstmcell --impl pytensor-scan "
@@ -34,7 +35,8 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
     own = steps.table(runs)
     rows = []
     for line in published("glample").itertuples():
-        network = f"glample-h{line.hidden}-b{line.batch}"
+        family = "glample" if line.cell == "lstm" else f"glample-{line.cell}"
+        network = f"{family}-h{line.hidden}-b{line.batch}"
         captured = steps.of_network(own, network)
         ours = captured[captured.implementation == line.implementation]
         step = steps.of(captured, line.implementation)
@@ -43,6 +45,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
         rows.append(
             {
                 "network": network,
+                "cell": line.cell,
                 "library": line.library,
                 "implementation": line.implementation,
                 "their_first_s": line.compile_s,
@@ -62,19 +65,19 @@ CLAIMED = (
         "first_s",
         "their_first_s",
         "first pass",
-        "of first steps: frameworks of other years on another machine",
+        "the first passes differ: other versions of the frameworks, on another machine",
     ),
     (
         "us",
         "their_us",
         "an example in training",
-        "of examples: one thread of a CPU, where the study had a GPU",
+        "the times per example differ: one thread of a CPU here, a GPU in the study",
     ),
     (
         "forward_us",
         "their_forward_us",
         "an example forward",
-        "of examples: one thread of a CPU, where the study had a GPU",
+        "the times per example differ: one thread of a CPU here, a GPU in the study",
     ),
 )
 
@@ -93,10 +96,17 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
                     row[theirs] / base[theirs],
                     ours,
                     here=f"{row.implementation} over {BASE}" if ours else "",
+                    needs=_needs(row.implementation, row.cell),
                     why=why if ours else "",
                 )
                 made.append(claim)
     return made
+
+
+def _needs(implementation: str, cell: str) -> str:
+    """What the claim needs that ``implementation`` does not have; empty if it has the cell."""
+    refused = implementations.find(implementation).refusals().get(cell)
+    return f"{cell.upper()} cells: {implementation} has none" if refused else ""
 
 
 def _over(ours: Measured | float | None, base: Measured | float | None) -> Measured | None:

@@ -69,6 +69,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
             None if pd.isna(row.our_mpe) else Measured(1 - row.our_mpe),
             here=f"{row.sizes} sizes" if row.sizes else "",
             needs="a GPU",
+            command="lstmprof capture …, below",
         )
         for _, row in rows.iterrows()
     ]

@@ -175,12 +175,12 @@ def test_an_example_is_a_step_over_the_batch(made: Made) -> None:
     assert here.loc["Torch", "us"].value == pytest.approx(100)
     assert here.loc["TensorFlow", "first_s"] == pytest.approx(1.0)
     claims = glample_compile_time.claims(rows)
-    example = claim(claims, "h128-b32: TensorFlow over Torch, an example in training")
+    example = claim(claims, "glample-h128-b32: TensorFlow over Torch, an example in training")
     assert (example.theirs, example.verdict) == (pytest.approx(820 / 434.4), "reproduced")
-    first = claim(claims, "h128-b32: TensorFlow over Torch, first pass")
+    first = claim(claims, "glample-h128-b32: TensorFlow over Torch, first pass")
     assert first.ours is not None
     assert first.ours.value == pytest.approx(20)
-    assert claim(claims, "h128-b32: Theano over Torch, first").verdict == "not captured"
+    assert claim(claims, "glample-h128-b32: Theano over Torch, first").verdict == "not captured"
 
 
 def test_epochs_are_whole_batches_of_all_reviews(made: Made) -> None:
@@ -205,13 +205,37 @@ def test_a_word_is_a_step_over_batch_times_time_steps(made: Made) -> None:
         ]
     )
     assert sorted(rows.words_per_s) == pytest.approx([500, 10_000])
-    (only,) = ptb_words_per_second.claims(rows)
+    only = claim(ptb_words_per_second.claims(rows), "a word of the large model")
     assert only.theirs == pytest.approx(24 / 55 * 13)
     assert only.ours is not None
     assert only.ours.value == pytest.approx(20)
     # two layers of 4·200·400 and 200·10,000; of 4·1500·3000 and 1500·10,000
     assert ptb_words_per_second.multiplications(200) == 2_640_000
     assert ptb_words_per_second.multiplications(1500) == 51_000_000
+
+
+def test_words_per_second_are_over_those_of_basiclstmcell(made: Made) -> None:
+    large = {"name": "ptb-large", "hidden": 1500, "batch": 20, "time_steps": 35}
+    network = {**large, "vocabulary": 10_000}
+    rows = ptb_words_per_second.table(
+        [made("tf-basiclstmcell", 330, network), made("tf-lstmblockcell", 300, network)]
+    )
+    claims = ptb_words_per_second.claims(rows)
+    block = claim(claims, "LSTMBlockCell (17,000 words per second) over BasicLSTMCell (15,000)")
+    assert block.ours is not None
+    assert (block.theirs, block.ours.value) == (pytest.approx(17 / 15), pytest.approx(1.1))
+    cudnn = claim(claims, "CudnnLSTM (32,000")
+    assert (cudnn.theirs, cudnn.verdict) == (pytest.approx(32 / 15), "needs a GPU")
+    assert claim(claims, "on two P40").verdict == "needs two GPUs"
+
+
+def test_an_rnn_needs_rnn_cells() -> None:
+    claims = glample_compile_time.claims(glample_compile_time.table([]))
+    rnn = claim(claims, "glample-rnn-h512-b32: TensorFlow over Torch, an example in training")
+    assert rnn.theirs == pytest.approx(349.7 / 288.2)
+    assert rnn.verdict == "needs RNN cells: tf-lstmcell has none"
+    lstm = claim(claims, "glample-h512-b32: TensorFlow over Torch, an example in training")
+    assert lstm.verdict == "not captured"
 
 
 def test_a_share_of_the_peak_counts_the_products_of_a_whole_step(made: Made) -> None:

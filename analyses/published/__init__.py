@@ -36,7 +36,7 @@ GLAMPLE = Study(
     "G. Lample, rnn-benchmarks, 2016",
     "https://github.com/glample/rnn-benchmarks/blob/7b737bf/README.md",
     "GeForce GTX TITAN X, Xeon E5-2630L v3",
-    "the tables of its README, LSTM",
+    "the tables of its README, LSTM and RNN",
 )
 DEEPBENCH = Study(
     "DeepBench",
@@ -61,6 +61,14 @@ PTB = Study(
     "a GPU that it does not name",
     "README and main.lua: the small model trains 13 epochs in 1 h, the large one 55 in a day",
 )
+PTB_TEMPLATE = Study(
+    "PTB study",
+    "Y. J. Choe, a template for TensorFlow's CudnnLSTM, 2018",
+    "",
+    "Tesla P40",
+    "words per second of the large model (2 layers of 1500 units, batch 20, 35 time steps) in "
+    "TensorFlow, on one and two GPUs, and the ratios that it quotes",
+)
 KERNELS = Study(
     "kernel study",
     "K. Mahorker, A. A. Yazdi-Nejad, D. Zang, Analysis of TensorFlow and PyTorch Hardware "
@@ -70,7 +78,7 @@ KERNELS = Study(
     "inference of one LSTM layer, swept over hidden sizes, batches and time steps: Table 2 (mean "
     "percentage errors) and seven claims in its words. The values behind its figures are not given",
 )
-STUDIES = (ASR, GLAMPLE, DEEPBENCH, IMDB, PTB, KERNELS)
+STUDIES = (ASR, GLAMPLE, DEEPBENCH, IMDB, PTB, PTB_TEMPLATE, KERNELS)
 
 
 def rows(name: str) -> pd.DataFrame:
