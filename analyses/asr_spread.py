@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import altair as alt
 import pandas as pd
 
 import lstmprof as lp
 from analyses import drawing, steps
-from analyses.claims import Claim
+from analyses.claims import Claim, Measured
 from analyses.printing import main
 from analyses.published import ASR, rows as published
 from lstmprof import implementations
@@ -87,7 +88,8 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
         for network, group in groups
     }
     spreads = [_spread(network, group, why[network]) for network, group in groups]
-    return spreads + [
+    in_words = [_in_words(line, rows, why) for line in published("asr_claims").itertuples()]
+    return [*spreads, *in_words] + [
         Claim(
             study=ASR,
             says=f"{row.network}: {row.system} over PyTorch cuDNNLSTM",
@@ -100,6 +102,33 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
         for row in rows.itertuples()
         if row.implementation != BASE
     ]
+
+
+def _in_words(line: Any, rows: pd.DataFrame, why: dict[str, str]) -> Claim:
+    """A claim of the study's text: its ratio from the table of the study, ours where captured."""
+    sides = [
+        (network, rows[(rows.network == network) & rows.implementation.isin(names.split())])
+        for network, names in ((line.over_network, line.over), (line.under_network, line.under))
+    ]
+    (_, over), (_, under) = sides
+    needs = [_needs(name, network) for network, side in sides for name in side.implementation]
+    captured = over.our_ms.notna().all() and under.our_ms.notna().all()
+    return Claim(
+        ASR,
+        f"{line.over_network}: {line.says} (the text says {line.in_words})",
+        over.their_ms.mean() / under.their_ms.mean(),
+        _mean(over.our_ms).over(_mean(under.our_ms)) if captured else None,
+        here=" and ".join(dict.fromkeys([*over.here, *under.here])) if captured else "",
+        needs=next(filter(None, needs), ""),
+        why=why[line.over_network] if captured else "",
+    )
+
+
+def _mean(own: pd.Series) -> Measured:
+    """The mean of steps; its interval is from the mean of the lower ends to that of the upper."""
+    ends = [[m.low for m in own], [m.high for m in own]]
+    low, high = (None if None in end else sum(end) / len(end) for end in ends)
+    return Measured(sum(m.value for m in own) / len(own), low, high)
 
 
 def _needs(implementation: str, network: str) -> str:

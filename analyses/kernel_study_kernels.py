@@ -10,7 +10,7 @@ One minus this error is the mean of second over first, which is the number compa
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import altair as alt
 import pandas as pd
@@ -21,11 +21,14 @@ from analyses.claims import Claim, Measured, quoted
 from analyses.printing import main
 from analyses.published import KERNELS, rows as published
 
+SIZES = (
+    "--mode forward --device cuda --workload deepbench-lstm-h512-b16-t25 "
+    "--hidden 128,512,1024 --batch 1,16,256 --time-steps 10,100,1000"
+)
 COMMAND = (
     "lstmprof capture --impl cudnn-direct --impl torch-nn-lstm --impl keras-lstm "
     "--impl keras-lstm-mode1 --impl keras-lstm-mode2 --precision fp32 --precision amp-fp16 "
-    "--mode forward --device cuda --workload deepbench-lstm-h512-b16-t25 "
-    "--hidden 128,512,1024 --batch 1,16,256 --time-steps 10,100,1000"
+    f"{SIZES}"
 )
 
 
@@ -69,11 +72,23 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
             None if pd.isna(row.our_mpe) else Measured(1 - row.our_mpe),
             here=f"{row.sizes} sizes" if row.sizes else "",
             needs="a GPU",
-            command="lstmprof capture …, below",
+            command=_command(line),
         )
-        for _, row in rows.iterrows()
+        for (_, row), line in zip(
+            rows.iterrows(), published("kernel_study").to_dict("records"), strict=True
+        )
     ]
     return [*ratios, *quoted("kernel_study_kernels")]
+
+
+def _command(line: dict[Hashable, str]) -> str:
+    """The command that captures both sides of a row of Table 2 on a GPU."""
+    asked = [
+        f"--{option} {value}"
+        for option, column in (("impl", "implementation"), ("precision", "precision"))
+        for value in dict.fromkeys((line[f"first_{column}"], line[f"second_{column}"]))
+    ]
+    return " ".join(["lstmprof capture", *asked, SIZES])
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:

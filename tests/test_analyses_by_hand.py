@@ -72,7 +72,8 @@ def test_a_spread_is_over_pytorchs_own_layer(made: Made) -> None:
     assert short.loc["torch-lstmcell-basic", "ratio"].value == pytest.approx(1.5)
     assert short.loc["torch-lstmcell-basic", "their_ratio"] == pytest.approx(31 / 11)
     claims = asr_spread.claims(rows)
-    assert len(claims) == 4 + 31 - 4  # a spread a network; of 31 lines one a network is the base
+    # a spread per network, eight claims in words; of 31 lines one per network is the base
+    assert len(claims) == 4 + 8 + 31 - 4
     spread = claim(claims, "1x320-ce-short: the slowest over the fastest")
     assert (spread.theirs, spread.here) == (5.1, "keras-lstm over torch-nn-lstm")
     assert spread.ours is not None
@@ -87,8 +88,24 @@ def test_a_spread_is_over_pytorchs_own_layer(made: Made) -> None:
         "Lasagne LSTMLayer": "not captured",
     }
     assert claim(claims, "ce-short: TensorFlow cuDNNLSTM").verdict == "needs a GPU"
-    ctc = claim(claims, "4x320-ctc-long: Lasagne LSTMLayer")
+    ctc = claim(claims, "4x320-ctc-long: Lasagne LSTMLayer over PyTorch")
     assert ctc.verdict == "needs a CTC loss: Theano has no CTC loss"
+
+
+def test_claims_in_words_are_computed_from_the_studys_table(made: Made) -> None:
+    long = {**ASR, "name": "1x320-ce-long-t20"}
+    others = {"lasagne-lstm": 30, "keras-theano-lstm": 20, "torch-lstmcell-basic": 10}
+    runs_made = [made(name, ms, long) for name, ms in {**others, "tf-lstmcell": 32}.items()]
+    claims = [
+        c for c in asr_spread.claims(asr_spread.table(runs_made)) if "the text says" in c.says
+    ]
+    theirs = [round(c.theirs, 2) for c in claims if c.theirs]
+    # 169/130, 433/130, 483/296, 543/296, 3689/528, 2464/528, 597/534, 2921/2464
+    assert theirs == [1.3, 3.33, 1.63, 1.83, 6.99, 4.67, 1.12, 1.19]
+    flexible = claim(claims, "TensorFlow LSTMCell over the mean")
+    assert flexible.ours is not None
+    assert flexible.ours.value == pytest.approx(1.6)
+    assert [c.verdict for c in claims if "four layers" in c.says] == ["needs a GPU"] * 2
 
 
 def test_the_work_of_a_run_is_shares_of_its_profiled_steps(made: Made) -> None:
