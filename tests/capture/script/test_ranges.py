@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -38,8 +39,10 @@ def phases() -> Phases:
 
 
 @pytest.fixture
-def ranges(phases: Phases) -> Iterator[TorchRanges]:
+def ranges(phases: Phases, monkeypatch: pytest.MonkeyPatch) -> Iterator[TorchRanges]:
     """In profiled steps; its hooks are those of the whole process."""
+    # Other tests of this process may have compiled a module.
+    monkeypatch.setattr(sys.modules[TorchRanges.__module__], "_compiled", lambda: False)
     found = TorchRanges(torch, phases, called)
     found.set(True)
     yield found
