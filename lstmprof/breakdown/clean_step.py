@@ -264,6 +264,16 @@ class _Cost:
         sums = np.bincount(self._slots.slot, weights=values, minlength=self._slots.count)
         return np.asarray(sums / np.maximum(self._slots.present, 1))
 
+    def _shortest(self, times: Floats) -> float:
+        """Return the time of the shortest tenth of the recorded events: recording takes no more."""
+        events = np.flatnonzero(self._of_events >= 0.5)
+        if not len(events):
+            return math.inf
+        each_ns = times[events] / self._of_events[events]
+        order = np.argsort(each_ns)
+        until = np.cumsum((self._of_events * self._slots.share)[events][order])
+        return float(each_ns[order][np.searchsorted(until, QUANTILE * until[-1])])
+
     def off(
         self, times: Floats, timed: float | None, *, only_bound: bool
     ) -> tuple[Floats, Recording]:
@@ -279,7 +289,7 @@ class _Cost:
         def left(cost_ns: float) -> float:
             return float((times - taken(cost_ns)) @ share)
 
-        cost_ns = self._usual
+        cost_ns = min(self._usual, self._shortest(times))
         if timed is not None and timed < left(0.0):
             solved_ns = _solved(left, timed, self._costs.most_ns)
             cost_ns = max(solved_ns, cost_ns) if only_bound else solved_ns

@@ -342,6 +342,17 @@ def test_the_shortest_timed_step_counts_if_the_others_waited_for_a_cpu(
     assert lane.span.ns == pytest.approx(expected * STEP_NS, rel=0.01)
 
 
+def test_recording_takes_no_longer_than_the_shortest_events() -> None:
+    """On a busy machine an event costs twice its loop, but 1,600 short ops would then take none."""
+    events, windows = steps_of(lambda step, op: OP_NS)
+    lane = clean_lane(events, windows, None, measured([10 * STEP_NS] * 10, 2_000))
+    assert lane.recording is not None
+    assert 0 < lane.recording.event_ns <= OP_NS
+    few = clean_lane(events, windows, None, measured([10 * STEP_NS] * 10, 100))
+    assert few.recording is not None
+    assert few.recording.event_ns == 200
+
+
 def test_one_process_of_several_threads_may_differ_from_the_next_by_more() -> None:
     one, two = (span_of_threads(timings([STEP_NS] * 20), threads) for threads in (1, 2))
     assert one.high_ns / one.ns < 1.1

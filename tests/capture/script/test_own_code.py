@@ -102,8 +102,7 @@ class Case:
 
 CASES = [
     Case(
-        *("torch_words", "torch", "sync,Python,matmul", "ask for no value"),
-        *(("lstm", 40, 20, 16, 16, 2, 1), 20, 10),
+        "torch_words", "torch", "sync", "ask for no value", ("lstm", 40, 20, 16, 16, 2, 1), 20, 10
     ),
     Case(
         "torch_lbfgs", "torch", "Python,dispatch", "layer in one op", ("lstm", 19, 6, 1, 16, 2, 1)
@@ -159,9 +158,7 @@ def test_the_steps_layers_and_mistake_of_a_program_are_seen(case: Case, tmp_path
         assert diagnosed(tmp_path, case.name)["verdict"]["cause"] == case.cause
     remedies = [remedy["name"] for remedy in first["remedies"]]
     assert first["kind"] in case.kind.split(",")
-    fixes = [fix["name"] for fix in diagnosed(tmp_path, case.name)["verdict"]["fixes"]]
-    # On a busy machine recording seems to take most of 1,600 short waits.
-    assert case.remedy in (next(iter(remedies), None), next(iter(fixes), None))
+    assert next(iter(remedies), None) == case.remedy
     table = ran(
         *(tmp_path, "breakdown", f"traces/{case.name}", "--table", "layers", "--format", "json")
     )
@@ -208,10 +205,10 @@ def test_values_that_a_tagger_reads_word_by_word_are_its_first_finding(tmp_path:
     assert ended.returncode == 0, ended.stderr
     assert len(re.findall(r"^epoch \d: .* of the words are right$", ended.stdout, re.M)) == 4
     assert "lstmprof: wrote traces/torch_tagger;" in ended.stderr
-    verdict = diagnosed(tmp_path, "torch_tagger")["verdict"]
-    assert verdict["kind"] in ("sync", "Python", "matmul")
-    assert verdict["fixes"][0]["name"] == "ask for no value"
-    assert "whole tensors" in verdict["fixes"][0]["fix"]
+    first = named(tmp_path, "torch_tagger")
+    assert first["kind"] == "sync"
+    assert first["remedies"][0]["name"] == "ask for no value"
+    assert "whole tensors" in first["remedies"][0]["fix"]
     facts = info(tmp_path, "torch_tagger")
     assert (facts["source"], facts["framework"], facts["mode"]) == ("own code", "torch", "train")
     assert facts["command"].startswith("lstmprof run ")
