@@ -75,7 +75,7 @@ def _rows(pid: int, log: Path, seen: int) -> Iterator[dict[str, Any]]:
             runs = Path(f"/proc/{pid}").exists()
             for line in lines.read().splitlines():  # each row is written whole
                 row = json.loads(line)
-                if row["kind"] == "profile" and "on demand" in (row["why"] or ""):
+                if row["kind"] == "profile" and row["occasion"] == "asked":
                     yield row
             if not runs:
                 return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 
 import click
 
@@ -27,7 +26,7 @@ def command() -> int:
     from lstmprof.commands.terminal import diagnosis
     from lstmprof.diagnose.diagnosis import diagnose_all
 
-    samples = _samples()
+    samples = options.bundled("samples", "traces")
     with options.leaving_out() as left_out:
         runs = options.runs_of([str(samples / name) for name in (_FAST, _SLOW)], left_out)
         breakdowns = options.broken_down(runs, left_out, None, ("ledger", "collectives"))
@@ -44,10 +43,3 @@ def command() -> int:
     ):
         print(f"  {line}")
     return left_out.code
-
-
-def _samples() -> Path:
-    """Return the folder of the samples: in the installed package, or ``traces`` in a clone."""
-    package = Path(__file__).resolve().parents[1]
-    installed = package / "samples"
-    return installed if installed.is_dir() else package.parent / "traces"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from lstmprof.commands import options
 from lstmprof.errors import LstmprofError, UsageError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def server() -> MCPServer:
     made = MCPServer("lstmprof", instructions=_INSTRUCTIONS)
     for tool in (list_runs, verdict, compare, breakdown_table, query, check):
         made.tool()(answering(tool))
-    for page in sorted(_docs().glob("*.md")):
+    for page in sorted(options.bundled("docs", "docs").glob("*.md")):
         uri = f"lstmprof://docs/{page.name}"
         made.add_resource(FileResource(uri=uri, path=page, mime_type="text/markdown"))
     return made
@@ -143,10 +143,3 @@ def check(paths: list[str]) -> dict[str, Any]:
 
     document: dict[str, Any] = msgspec.to_builtins(lstmprof.check([*paths]))
     return document
-
-
-def _docs() -> Path:
-    """Return the folder of the documentation: in the installed package, or in a clone."""
-    package = Path(__file__).resolve().parents[1]
-    installed = package / "docs"
-    return installed if installed.is_dir() else package.parent / "docs"

@@ -328,3 +328,9 @@ def show(path: Path) -> None:
         raise LstmprofError(
             f"{path}: could not start a browser", "set $BROWSER, or open the file by hand"
         )
+
+
+def bundled(name: str, in_clone: str) -> Path:
+    """Return a folder of the wheel: ``name`` in the package, or ``in_clone`` in a clone."""
+    package = Path(__file__).resolve().parents[1]
+    return package / name if (package / name).is_dir() else package.parent / in_clone

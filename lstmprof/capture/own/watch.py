@@ -128,6 +128,7 @@ class Watch:
         self._profiles = 0
         self._session: Optional[Session] = None
         self._why: Optional[str] = None
+        self._occasion = ""  # of the session, as ``_start`` has it
         self._base: Optional[str] = None  # the run of typical steps
         self._cannot_profile = False
         self._writing: Optional[threading.Thread] = None
@@ -287,14 +288,14 @@ class Watch:
         known = sum(each["steps"] for each in self._typical)
         if self._asked:
             self._asked = False
-            self._start("profiled on demand at step {}".format(self.steps))
+            self._start("asked", "profiled on demand at step {}".format(self.steps))
             return
         if typical is None or known < TYPICAL_STEPS or len(self._typical) < TYPICAL_WINDOWS:
             self._typical.append(row)
             return
         if self._base is None and not self._cannot_profile:
             self._base = self.place + "-typical"
-            self._start(None)
+            self._start("typical")
             return
         if row["step_ms"] < self.ratio * typical:
             self._slow = 0
@@ -306,16 +307,17 @@ class Watch:
             self._typical, self._slow = [], 0  # the next typical step is this one
             if self._profiles < MOST_PROFILES:
                 self._profiles += 1
-                self._start(why)
+                self._start("slower", why)
 
     def _typical_ms(self) -> Optional[float]:
         return statistics.median(r["step_ms"] for r in self._typical) if self._typical else None
 
-    def _start(self, why: Optional[str]) -> None:
-        """Begin a profile: of typical steps without a reason ``why``."""
+    def _start(self, occasion: str, why: Optional[str] = None) -> None:
+        """Begin a profile, of ``typical`` steps or because of ``why``: ``slower`` or ``asked``."""
+        self._occasion = occasion
         if why is not None:
             self._tell(why)
-            self._write("slower" if "×" in why else "asked", step=self.steps, why=why)
+            self._write(occasion, step=self.steps, why=why)
         place = self._base if why is None else "{}-step-{}".format(self.place, self.steps)
         session = Session(
             str(place),
@@ -362,14 +364,17 @@ class Watch:
             self._tell("wrote {}; next: lstmprof diagnose {}".format(path, command_line(places)))
             if verdict and not self._quiet and sys.stderr is not None:
                 sys.stderr.write(verdict)
-        self._write("profile", step=self.steps, run=path, why=why, verdict=verdict)
+        self._write_profile(run=path, why=why, verdict=verdict)
 
     def _no_run(self, session: Session, why: Optional[str], reason: str) -> None:
         """Report why a profile has no run; without typical steps, later runs stand alone."""
         if why is None:
             self._base, self._cannot_profile = None, True
         self._tell(reason)
-        self._write("profile", step=self.steps, run=None, why=why, reason=reason)
+        self._write_profile(run=None, why=why, reason=reason)
+
+    def _write_profile(self, **row: Any) -> None:
+        self._write("profile", step=self.steps, occasion=self._occasion, **row)
 
     def _write_window(self, doing: Optional[str]) -> Dict[str, Any]:
         """Write the row of a window that has ended; return its figures. Unknown is null."""

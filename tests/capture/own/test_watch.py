@@ -151,6 +151,7 @@ def test_a_signal_profiles_at_once_and_is_free_again_at_the_end(
     os.kill(os.getpid(), signal.SIGUSR1)  # too late: ignored
     assert not own_watch.registered(os.getpid()).exists()
     assert [row["why"] for row in rows(place, "profile")] == ["profiled on demand at step 4"]
+    assert [row["occasion"] for row in rows(place, "profile")] == ["asked"]
     assert lp.read(f"{place}-step-4").name == "mine-step-4"
 
 
