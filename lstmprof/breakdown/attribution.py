@@ -30,7 +30,7 @@ from lstmprof.events.threads import HOST, STATES, innermost, state_codes, thread
 CALL, LATENCY, QUEUED = "launch call", "launch latency", "queued"
 UNATTRIBUTED, OTHER = "unattributed", "other"
 TAIL = "tail:"
-#: What a thread does: first its states, by their codes; last, that no thread is known.
+#: What a thread does: its states in the order of their codes, then "no thread is known".
 _OF_THREAD = (*STATES, HOST, UNATTRIBUTED)
 #: What a device waits for, and the same at the end of a window.
 _CAUSES = (*_OF_THREAD, CALL, LATENCY, QUEUED, *(TAIL + cause for cause in _OF_THREAD))

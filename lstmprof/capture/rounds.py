@@ -387,9 +387,9 @@ class Pace:
         self._left[name] = 0
 
     def left_s(self) -> float | None:
-        """Seconds that the rounds still take that are to come; None before one is done.
+        """Return the seconds that the remaining rounds will take; None before one is done.
 
-        A round takes what those of its run took, before one is done what those of all runs did.
+        A round will take as long as earlier rounds of its run did, else as those of all runs.
         """
         measured = [took_s for of_run in self._took_s.values() for took_s in of_run]
         if not measured:

@@ -162,7 +162,7 @@ class FirstAnswers:
     def tell(self, path: Path, name: str) -> None:
         """Say where the first step of the profile at ``path`` goes, if it can be read by itself.
 
-        Its run will be ``name``. A fault here is told, and is none of reading the profile.
+        Its run will be ``name``. A fault is reported, and does not stop the reading of the profile.
         """
         # a stored run needs no readers of profiles, which are much to import
         from lstmprof.breakdown.first_step import first_step
@@ -180,7 +180,7 @@ class FirstAnswers:
                 options.say(line)
 
     def check(self, breakdowns: Sequence[Breakdown]) -> None:
-        """Say of which of ``breakdowns``, of whole profiles, the first answer does not hold."""
+        """Name the ``breakdowns`` of whole profiles that contradict the first answer."""
         if not self._told:
             return
         from lstmprof.breakdown.first_step import holds

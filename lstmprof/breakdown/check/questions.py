@@ -1,4 +1,4 @@
-"""What ``check`` asks of a profile: one ordered table of questions, and the counts they read."""
+"""The questions of ``check``: one ordered table, and the counts that the questions read."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _counted(breakdown: Breakdown) -> Counter[tuple[int | None, str]]:
 
 
 class _Measured:
-    """What is measured of the events of each rank: those of all are looked at once."""
+    """Counts of the events of each rank; one pass over the events of all ranks."""
 
     def __init__(self, events: Packed) -> None:
         self._events = events

@@ -129,7 +129,7 @@ with torch.autograd.profiler.emit_nvtx(record_shapes=True):
         with torch.cuda.nvtx.range(f"step {number}"):
             train(batch)
 """
-#: What a recipe is called -> its lines, in the order in which they are shown.
+#: Name of a recipe -> its lines; ``check`` shows the recipes in this order.
 RECIPES: Mapping[str, str] = {
     "torch": _TORCH,
     "tensorflow": _TENSORFLOW,

@@ -78,7 +78,7 @@ def cuda_graph(f: Finding) -> Match | None:
     fix = "replay the step as one CUDA graph (capture --cuda-graph)" if ours else ""
     if reads:
         names = listed(sorted(reads))
-        fix = f"read no value inside the step ({names}), then replay it as a CUDA graph: {_GRAPH}"
+        fix = f"take {names} out of the step, then replay the step as a CUDA graph: {_GRAPH}"
     return Match(seen, saves, fix)
 
 

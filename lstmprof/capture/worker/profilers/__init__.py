@@ -5,8 +5,8 @@
     recording ─ annotated ─▶ written        wait, find_device        settings, facts
 
 The loops of a capture drive one around their own steps, ``capture.own`` around a user's. Nsight
-Systems (``NsysProfiler``) looks on from outside, and is told by NVTX; what a framework tells of
-itself is still asked of that framework's own profiler.
+Systems (``NsysProfiler``) records from outside and sees NVTX ranges; facts about a framework still
+come from that framework's own profiler.
 """
 
 from __future__ import annotations
