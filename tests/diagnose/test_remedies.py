@@ -1554,9 +1554,7 @@ def test_how_not_to_trace_again_depends_on_the_framework() -> None:
 
 def test_a_graph_needs_the_few_values_that_a_step_reads_outside_it() -> None:
     asked = series(ops=ops(aten__is_nonzero=1, aten__item=1, aten___local_scalar_dense=1))
-    assert (
-        "take aten::is_nonzero out of the step" in the("CUDA graph", "launch", asked).fix
-    )
+    assert "take aten::is_nonzero out of the step" in the("CUDA graph", "launch", asked).fix
 
 
 @pytest.mark.parametrize(
