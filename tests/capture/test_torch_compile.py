@@ -75,6 +75,8 @@ def test_inductor_keeps_a_layer_as_one_op_on_a_cpu_alone(
 ) -> None:
     """torch-aot-inductor is refused on a GPU because it would be a loop of 6 time steps there."""
     torch = pytest.importorskip("torch")
+    if device == "cuda" and torch.version.cuda and not torch.cuda.is_available():
+        pytest.skip("this build of torch asks the driver for a GPU even if its tensors are fake")
     from torch._inductor.decomposition import select_decomp_table
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.proxy_tensor import make_fx
