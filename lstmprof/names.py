@@ -20,6 +20,7 @@ TABLES = (
     "streams",
     "collectives",
     "ranks",
+    "critical_path",
     "ranges",
     "memory",
     "witness",
@@ -39,12 +40,12 @@ DETAILS = ("evidence", "waterfall", "roofline", "warnings")
 CONDITIONS = ("workload", "precision", "mode", "device", "threads", "seed")
 #: What ``compare`` and ``gate`` say of a new run must not be, where nothing else is asked.
 FAIL_IF = "slower > 3 %"
-#: The causes without which a step can be replayed (``replay.changes``).
+#: The causes without which a step can be replayed (``breakdown.replay.changes``).
 CHANGES = (
     *("launch", "casts", "syncs", "copies", "python", "dispatch"),
     *("backward-copies", "zero-fills", "slice-backward"),
 )
-#: The forms of its layers in which a step can be forecast (``replay.forecasts``).
+#: The forms of its layers in which a step can be forecast (``breakdown.replay.changes``).
 FORMS = ("layer", "compiled")
 #: Parts of the ledger whose words in text and charts differ from their name in tables and files.
 PART_WORDS = {
