@@ -20,6 +20,7 @@ import pyarrow as pa
 from lstmprof.events import launch_config
 from lstmprof.events.counters import ALLOCATED, BYTES, CHANGE, READ, RESERVED, Count, sorted_by_time
 from lstmprof.events.intervals import Ints
+from lstmprof.events.launch_config import element_bytes
 from lstmprof.events.schema import PHASES, PROGRAM
 from lstmprof.formats import rows
 from lstmprof.formats.rows import Row
@@ -55,7 +56,8 @@ ON_DEVICE = frozenset(
 #: Arguments of a kernel that say what it was launched with, as ``launched_with`` takes them.
 LAUNCHED_WITH = (
     *("block", "grid", "registers per thread", "shared memory"),
-    "est. achieved occupancy %",
+    *("est. achieved occupancy %", "Collective name", "In msg nelems", "Out msg nelems"),
+    *("dtype", "Group size"),
 )
 #: The profiler's own span (pid ``Spans`` or ``Traces``): no event of the program.
 PROFILER_SPAN = "trace"
@@ -155,12 +157,19 @@ def row(event: dict[str, Any], start_ns: int, dur_ns: int) -> Row:
 
 
 def launched_with(
-    block: object, grid: object, registers: object, shared: object, occupancy_percent: object
+    block: object,
+    grid: object,
+    registers: object,
+    shared: object,
+    occupancy_percent: object,
+    collective: object = None,
+    *message: object,
 ) -> str | None:
     """Return a kernel's launch configuration; empty if the arguments name no block.
 
     Arguments without registers are ROCm's. Its grid counts blocks or threads, depending on the
-    launching call, so the grid is unknown.
+    launching call, so the grid is unknown. ``message`` of a ``collective`` is the number of
+    elements that go in and out, their type, and the number of ranks.
     """
     if block is None:
         return None
@@ -175,8 +184,23 @@ def launched_with(
             "registers": rows.int64(registers),
             "shared_bytes": rows.int64(shared),
             "estimated_occupancy": estimated,
+            **(_message(collective, *message) if isinstance(collective, str) else {}),
         }
     )
+
+
+def _message(
+    collective: str, inputs: object, outputs: object, dtype: object, ranks: object
+) -> dict[str, object]:
+    """Return the fields of a collective's launch configuration."""
+    elements = [rows.natural(inputs), rows.natural(outputs)]
+    each = element_bytes(dtype)
+    known = each is not None and None not in elements
+    return {
+        "operation": collective,
+        "message_bytes": max(n or 0 for n in elements) * (each or 0) if known else None,
+        "group_size": rows.int64(ranks),
+    }
 
 
 def _thread(event: dict[str, Any]) -> tuple[int | None, int | None]:

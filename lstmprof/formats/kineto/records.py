@@ -74,10 +74,15 @@ class _Args(msgspec.Struct, gc=False, frozen=True):
     occupancy: int | float | str | None = msgspec.field(
         name="est. achieved occupancy %", default=None
     )
+    collective: str | None = msgspec.field(name="Collective name", default=None)
+    elements_in: int | str | None = msgspec.field(name="In msg nelems", default=None)
+    elements_out: int | str | None = msgspec.field(name="Out msg nelems", default=None)
+    dtype: str | None = None
+    ranks: int | str | None = msgspec.field(name="Group size", default=None)
 
 
 _NO_ARGS = _Args()
-_NO_LAUNCH = (None,) * 5
+_NO_LAUNCH = (None,) * 10
 _LAUNCH = "launch"
 _Key = TypeVar("_Key")
 
@@ -120,7 +125,10 @@ _NUMBERS = (
 )
 _LISTS = {"shapes": "shapes_2021", "dtypes": "dtypes_2021"}  # to their name in 2021
 #: What a kernel was launched with, as ``events.launched_with`` takes it.
-_LAUNCHED_WITH = ("block", "grid", "registers", "shared", "occupancy")
+_LAUNCHED_WITH = (
+    *("block", "grid", "registers", "shared", "occupancy"),
+    *("collective", "elements_in", "elements_out", "dtype", "ranks"),
+)
 #: Numbers that stand beside the arguments.
 _OF_EVENTS = ("pid", "tid")
 
