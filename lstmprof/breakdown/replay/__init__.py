@@ -4,9 +4,9 @@
 
     events of a step ─ graph ─ dependencies ─ change ─ simulate ─▶ ledger of the step without it
 
-``graph`` has what host threads and streams did (``calls``, ``streams``), ``dependencies`` who waited
-for whom, and ``changes`` what a replay may leave out or compute in another form. ``critical_path`` is
-the longest path of the replay.
+``graph`` has what host threads and streams did (``calls``, ``streams``), ``dependencies`` who
+waited for whom, and ``changes`` what a replay may leave out or compute in another form.
+``critical_path`` is the longest path of the replay.
 """
 
 from __future__ import annotations
