@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from lstmprof.breakdown.replay import Error, Prediction
 from lstmprof.diagnose.certainty import of_prediction
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.findings.because import because
 from lstmprof.diagnose.findings.savings import REPLAY, ROOFLINE
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.numbers import listed, milliseconds, percent
-from lstmprof.replay import Error, Prediction
 
 
 def signed_ms(ns: int) -> str:

@@ -6,11 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lstmprof.breakdown import Breakdown
-from lstmprof.diagnose.roofline import Peaks, Roofline, gemm_factor, workload_of
-from lstmprof.diagnose.sentences import of_what_if
-from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.errors import UsageError
-from lstmprof.replay import (
+from lstmprof.breakdown.replay import (
     CHANGES,
     ERRORS,
     Change,
@@ -22,6 +18,10 @@ from lstmprof.replay import (
     recurrent_share,
     what_if,
 )
+from lstmprof.diagnose.roofline import Peaks, Roofline, gemm_factor, workload_of
+from lstmprof.diagnose.sentences import of_what_if
+from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.errors import UsageError
 
 #: What is asked by this name beside the causes of ``CHANGES``.
 GEMM_AT_ROOFLINE = "gemm at roofline"

@@ -20,6 +20,7 @@ from lstmprof.breakdown.mean_step import MeanStep
 from lstmprof.breakdown.tables import (
     casts,
     copies,
+    critical_path,
     kernels,
     launch_gaps,
     launches,
@@ -339,6 +340,22 @@ _ALL = (
         ),
         joined=("ledger", "collectives"),
         reads=tuple(dict.fromkeys((*ledger.READS, *ranks.COLLECTIVE_READS))),
+    ),
+    TableKind(
+        "critical_path",
+        "parts of the longest chain of work and waits in the median step, and what halving each "
+        "saves",
+        critical_path.COLUMNS,
+        ("rank", "-path_ns", "part"),
+        (
+            *("rank", "step", "state", "part", "path_ns", "path_share", "halved_saves_ns"),
+            *("stretches", "longest_ns", "longest_name"),
+        ),
+        make=_of_events(critical_path.critical_path),
+        reads=(
+            *(*_LANES, "correlation_id", "parent_id", "launch_id", "op_id", "forward_id"),
+            *("phase", "category", "family"),
+        ),
     ),
     TableKind(
         "ranges",

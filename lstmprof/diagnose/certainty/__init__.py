@@ -18,6 +18,7 @@ from typing import Literal
 
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.lacks.rules import CLOCKS, GPU_UNSEEN
+from lstmprof.breakdown.replay import Prediction
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.certainty import short_ops
 from lstmprof.diagnose.certainty.pair import (
@@ -39,7 +40,6 @@ from lstmprof.diagnose.settings import shared_cpus
 from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.events.annotate import OWN_CODE
 from lstmprof.numbers import cropped, in_prose, listed, milliseconds, percent
-from lstmprof.replay import Prediction
 
 Level = Literal["measured", "likely", "unknown"]
 State = Literal["found", "none", "unknown"]

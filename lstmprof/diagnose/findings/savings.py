@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lstmprof.breakdown import Breakdown
+from lstmprof.breakdown.replay import CHANGES, what_if
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.step_profile import (
@@ -20,7 +21,6 @@ from lstmprof.diagnose.step_profile import (
     StepProfile,
     total_ns,
 )
-from lstmprof.replay import CHANGES, what_if
 
 #: How a saving is known: by the difference of two runs; by all the time that is taken, waiting or
 #: working; by what work takes above its least time; by a replay of the step.
