@@ -195,8 +195,8 @@ def late_rank(f: Finding) -> Match | None:
     if straggler.state == FOUND and straggler.place == profile.place and longest is not None:
         name, other = lane_words(*profile.place), lane_words(*longest.place)
         waits = f"{other} waits {in_ms(profile, longest.ns)}"
-        does = straggler.meanwhile or straggler.excess
-        while_ = f" and {does.words} while {waits}" if does else f": {waits} for this rank"
+        why = straggler.meanwhile or straggler.excess
+        while_ = f" and {why.words} while {waits}" if why else f": {waits} for this rank"
         cause = f"{name} is late{while_}"
         return Match("", round(longest.ns), cause=cause)
     if f.kind != COLLECTIVE or straggler.state != FOUND or not _waits_for_ranks(profile):
