@@ -61,6 +61,8 @@ class Network:
     def flops(self, *, backward: bool) -> int | None:
         """Operations of the products in one forward pass, and ``backward`` in that too.
 
+        None if the sizes are not all known, or damaged: a count has at most 63 bits.
+
         The least that the layer can do: no gradient of the first layer's inputs, and none of the
         initial state. Source: ``diagnose.roofline.work``, whose table this repeats.
         """
@@ -74,11 +76,12 @@ class Network:
         back = per_row * rows * width
         into = first + (layers - 1) * above
         forward = into + layers * back
-        if not backward:
-            return forward
-        to_inputs = (layers - 1) * above
-        to_states = layers * per_row * max(rows - (self.batch or 0), 0) * width
-        return forward + into + layers * back + to_inputs + to_states
+        count = forward
+        if backward:
+            to_inputs = (layers - 1) * above
+            to_states = layers * per_row * max(rows - (self.batch or 0), 0) * width
+            count += into + layers * back + to_inputs + to_states
+        return count if count < 2**63 else None
 
 
 def stack(
