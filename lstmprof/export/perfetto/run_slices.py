@@ -32,9 +32,13 @@ _BESIDE = {"range": "ranges", "device_sync": "waits"}
 
 
 class Arrows:
-    """Which activities each launch enqueued; activities that begin before it have no arrow."""
+    """Which activities each launch enqueued; activities that begin before it have no arrow.
 
-    def __init__(self, packed: Packed) -> None:
+    The arrow to an activity has the number ``first`` + ``event_id``.
+    """
+
+    def __init__(self, packed: Packed, first: int = 1) -> None:
+        self.first = first
         launch = packed.values("launch_id").astype(np.int64)
         launched_by, start = packed.rows_named("launch_id"), packed.values("start_ns")
         forward = (launched_by != NONE) & (start >= start[launched_by])
@@ -81,8 +85,8 @@ class RunSlices:
         )
         lines = zip(rests, *columns, strict=True)
         for (rest, started, ended), track, start, end, name, kind, category in lines:
-            # an arrow's number is not 0
-            arrows = flows([n + 1 for n in started], [ended + 1] if ended >= 0 else ())
+            first = self._arrows.first
+            arrows = flows([first + n for n in started], [first + ended] if ended >= 0 else ())
             track.add(start, end, name or "?", category or kind or "?", rest + arrows)
 
     def _tracks_of(self, events: EventTable, rows: Ints) -> list[Track]:
