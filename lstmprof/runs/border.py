@@ -33,6 +33,8 @@ from lstmprof.errors import (
     RunError,
     command_line,
     of_system,
+    without_secrets,
+    without_url_secrets,
 )
 from lstmprof.runs.directory import cache_folder
 
@@ -63,6 +65,10 @@ def border(place: object) -> Iterator[None]:
     """
     try:
         yield
+    except RunError as error:
+        if not isinstance(place, Path) or _names(error, place):
+            raise
+        raise RunError(f"{place}: {error.fault}", error.next_step) from error
     except LstmprofError:
         raise
     except MemoryError as error:
@@ -74,6 +80,13 @@ def border(place: object) -> Iterator[None]:
             fault = f"cannot be read ({of_machine.fault})"
             raise ProfileError(place, fault, of_machine.next_step) from error
         raise _defect(place, error) from error
+
+
+def _names(error: RunError, place: Path) -> bool:
+    """Return whether ``error`` names ``place``, the run in it or the folder that it is in."""
+    return str(place) in error.fault or error.fault.startswith(
+        (f"{place.name}: ", f"{place.parent}")
+    )
 
 
 def of_good(
@@ -165,5 +178,6 @@ def _entry(place: object, error: Exception) -> str:
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return (
         f"{now} lstmprof {__version__}, Python {platform.python_version()}, {platform.platform()}\n"
-        f"command: {command_line(sys.argv)}\ninput: {place}\n{trace}\n"
+        f"command: {command_line(sys.argv)}\n"
+        f"input: {without_secrets(str(place))}\n{without_url_secrets(trace)}\n"
     )

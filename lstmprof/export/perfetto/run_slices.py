@@ -249,9 +249,14 @@ def _queue(of: DeviceRows) -> tuple[Ints, Ints]:
     return _summed(enqueued, done, np.ones(len(done), dtype=np.int64))
 
 
+#: Faster than any memory, 1 PB/s; the size or the time of a faster copy is damaged.
+_MOST_BYTES_PER_NS = 1e6
+
+
 def _bandwidth(of: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
     """Return the summed bandwidth of the running copies in GB/s."""
     told = (of.copied_bytes > 0) & (of.end_ns > of.start_ns)
+    told &= of.copied_bytes < _MOST_BYTES_PER_NS * (of.end_ns - of.start_ns).astype(np.float64)
     start, end = of.start_ns[told], of.end_ns[told]
     # in whole bytes per second, so that the sum is 0 again after the last copy
     rate = np.rint(of.copied_bytes[told] / (end - start) * 1e9).astype(np.int64)
