@@ -63,8 +63,8 @@ TENSORFLOWS = "tf.profiler"
 #: be disturbed, and the shortest step is used. Chosen by hand, from scripts beside four spinning
 #: processes per core: 2 of 20 steps took 2.4 ms, the 10th percentile was 18 ms.
 STARVED = 0.5
-#: How much longer a thread takes if others share its core all the time, in logarithms: 16 %. Chosen
-#: by hand, from eight programs beside four spinning processes per core.
+#: Slowdown of a thread if others share its core all the time, as a logarithm: 16 %. Chosen by hand,
+#: from eight programs beside four spinning processes per core.
 SHARED_CORE = 0.15
 
 
