@@ -4,9 +4,8 @@ Reads the table of collectives. A rank waits as long as its kernel is longer tha
 rank to arrive: durations are compared, because the clocks of ranks differ. Each collective that all
 ranks have in common counts, whether or not others lack a partner. Three states: ``found`` one rank
 that the others wait for, ``none``, or ``unknown`` with the reason. Overlap is as in Holistic Trace
-Analysis
-(``get_comm_comp_overlap``): of the time with a collective running the share in which the device
-computed as well, here of the steps' windows alone.
+Analysis (``get_comm_comp_overlap``): of the time with a collective running the share in which the
+device computed as well, here of the steps' windows alone.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import numpy as np
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.clean_step import CleanLane
 from lstmprof.breakdown.mean_step import lane_words
-from lstmprof.breakdown.tables.ranks import compared_steps, in_common
+from lstmprof.breakdown.tables.ranks import compared_steps, group_sizes, in_common, of_ranks
 from lstmprof.diagnose.meanwhile import Meanwhile
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Covered
@@ -31,13 +30,13 @@ from lstmprof.runs.metadata import RunInfo
 
 FOUND, NONE, UNKNOWN = "found", "none", "unknown"
 MEASURED, LIKELY = "measured", "likely"
-#: Less of a step is not worth a word: as of the findings that are shown.
+#: Waits under this share of a step are not mentioned, like small findings.
 LEAST_SHARE = 0.01
-#: One waits for another where that waits less than half as long: else both do.
+#: One rank waits for another if the other waits less than half as long; otherwise both wait.
 LATE = 0.5
-#: The late rank changes from step to step if in this share of the steps one is late.
+#: Ranks alternate in being late if some rank is late in this share of the steps.
 MOVES = 0.75
-#: With fewer collectives the median offset of two clocks hides whether their ends agree.
+#: With fewer collectives, the median clock offset hides whether their ends agree.
 CHECKED = 3
 
 #: (rank, device)
@@ -223,7 +222,7 @@ def _other_number(unmatched: _Rows, rows: _Rows, places: Sequence[Place]) -> str
 
 
 def _judged(rows: _Rows, matters_ns: float, known: dict[str, Any]) -> Straggler:
-    """The straggler of ``rows`` that all ranks have in common."""
+    """Return the straggler of ``rows`` that all ranks have in common."""
     steps = known["steps"]
     waiters = _waiters(rows, steps)
     known |= {
@@ -280,7 +279,9 @@ def _waits_for(rows: _Rows, steps: int) -> tuple[WaitsFor, ...]:
 
 
 def _late_of_steps(rows: _Rows) -> list[Place | None]:
-    """Return for each step the place for which the others wait; None if they wait in turn."""
+    """Return for each step the place for which the others wait; None if they wait for each
+    other.
+    """
     waits: dict[int | None, Counter[Place]] = defaultdict(Counter)
     for row in rows:
         waits[row["step"]][_place(row)] += row["waits_ns"]
@@ -310,8 +311,8 @@ def overlap_of(
 ) -> Overlap | None:
     """Return the communication per step at ``place``; None if there is none.
 
-    ``windows`` are those of ``clean``, or of the profile if that is None. What is exposed is the
-    ledger's part ``collective``: compute has an instant before it.
+    ``windows`` are those of ``clean``, or of the profile if ``clean`` is None. Exposed
+    communication is the ledger's part ``collective``, because compute comes before it.
     """
     rows = [row for row in breakdown.table("collectives").to_pylist() if _place(row) == place]
     start = np.array([row["start_ns"] for row in rows], dtype=np.int64)
@@ -338,22 +339,13 @@ def overlap_of(
 
 def world_size(info: RunInfo) -> int | None:
     """Return the number of ranks of the job, or None if the profiles do not record it."""
-    sizes = [record.get("world_size") for record in _records(info)]
+    sizes = [record.get("world_size") for record in of_ranks(info)]
     return max((size for size in sizes if isinstance(size, int)), default=None)
 
 
 def _has_groups(info: RunInfo) -> bool:
-    """Whether some process group of the job has two ranks or more and not all."""
-    sizes = {size for record in _records(info) for size in record.get("group_sizes") or ()}
-    return any(1 < size < (world_size(info) or 0) for size in sizes)
-
-
-def _records(info: RunInfo) -> list[dict[str, Any]]:
-    """What the profile of each rank says of itself."""
-    metadata = info.profile_metadata or {}
-    of_ranks = metadata.get("ranks")
-    records = list(of_ranks.values()) if isinstance(of_ranks, dict) else [metadata]
-    return [record for record in records if isinstance(record, dict)]
+    """Return whether some process group has at least two ranks, but not all ranks of the job."""
+    return any(size < (world_size(info) or 0) for size in group_sizes(info))
 
 
 def of_straggler(straggler: Straggler) -> str:

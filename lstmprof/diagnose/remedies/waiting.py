@@ -1,4 +1,4 @@
-"""What shortens waits: for values, copies, other streams and ranks, the allocator, Python."""
+"""Causes: waits for values, copies, other streams and ranks, the allocator, and Python."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _OVERLAP = (
 
 
 def _asked_in(f: Finding, inside: Callable[[str], object]) -> list[Fact]:
-    """Return the blocking calls inside ops of these names."""
+    """Return the blocking calls inside ops whose names satisfy ``inside``."""
     return [h for h in f.slow.seen.asked if h.within is not None and inside(h.within)]
 
 
@@ -162,7 +162,7 @@ def allocations(f: Finding) -> Match | None:
 
 
 def collectives(f: Finding) -> Match | None:
-    """Match communication that the device waits for, if there is work to run it beside."""
+    """Match communication for which the device waits, if other work could overlap with it."""
     profile = f.slow
     computing = sum(
         c.ns for c in profile.contributors if c.state == "busy" and c.part != "collective"
@@ -182,12 +182,14 @@ def collectives(f: Finding) -> Match | None:
 
 
 def _waits_for_ranks(profile: StepProfile) -> int:
-    """Return what the lane waits per step in collectives for other ranks; 0 if unknown."""
+    """Return the time per step in which the lane waits for other ranks in collectives; 0 if
+    unknown.
+    """
     return profile.straggler.waits_ns(profile.place) if profile.straggler else 0
 
 
 def late_rank(f: Finding) -> Match | None:
-    """Match a rank that the others wait for: this one, or another that this one waits for."""
+    """Match a late rank: this one, or another one for which this one waits."""
     profile, straggler = f.slow, f.slow.straggler
     if straggler is None:
         return None
@@ -244,7 +246,7 @@ def hidden_python(f: Finding) -> Match | None:
 
 
 def python_stretches(f: Finding) -> Match | None:
-    """Match one range or frame that holds most of the time in which no op runs."""
+    """Match one range or frame that takes most of the time in which no op runs."""
     places = [c for c in f.largest if 2 * c.delta_ns > f.delta_ns]
     passed_over = (_STEP, _WAITS, INDUCTOR)
     if not places or any(pattern.search(places[0].name) for pattern in passed_over):
