@@ -84,7 +84,7 @@ def retraces(f: Finding) -> Match | None:
     target = f" for {cropped(name)}" if name is not None and names else ""
     seen = f"{cropped(facts[0].name)} and similar events{target} take {in_ms(f.slow, f.slow_ns)}"
     if not is_compiled_again(f.slow):
-        if not target or not f.slow.marked or f.slow.steps < 2:
+        if name is None or not target or not f.slow.marked or f.slow.steps < 2:
             return Match(seen, f.slow_ns, _WARM_UP)
         return Match(
             f"{seen}, all of them in 1 of {f.slow.steps} steps",
