@@ -19,12 +19,14 @@ from typing import Any
 import numpy as np
 
 from lstmprof.breakdown import Breakdown
+from lstmprof.breakdown.attribution import TAIL
 from lstmprof.breakdown.clean_step import CleanLane
 from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.breakdown.tables.ranks import compared_steps, group_sizes, in_common, of_ranks
 from lstmprof.diagnose.meanwhile import Meanwhile
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Covered
+from lstmprof.names import PART_WORDS
 from lstmprof.numbers import cropped, milliseconds, percent
 from lstmprof.runs.metadata import RunInfo
 
@@ -80,6 +82,24 @@ class WaitsFor:
 
 
 @dataclass(frozen=True)
+class Excess:
+    """The part of the ledger of which the late rank has most more than the others.
+
+    ``ns`` is its time per step on the late rank, minus the median of the other ranks.
+    """
+
+    state: str
+    part: str
+    ns: float
+
+    @property
+    def words(self) -> str:
+        """Return a clause such as ``spends 1.2 ms more per step in dispatch``."""
+        part = PART_WORDS.get(self.part, self.part)
+        return f"spends {milliseconds(self.ns)} ms more per step in {part} than the others (median)"
+
+
+@dataclass(frozen=True)
 class Straggler:
     """The device that the others wait for in collectives.
 
@@ -95,7 +115,7 @@ class Straggler:
     None if unknown, and may exceed the number of profiled ranks. ``unmatched`` is the number of
     collective kernels without a partner on some rank. ``moves`` is True if a rank is late in most
     steps, but not always the same rank. ``meanwhile`` is what the late rank did while the others
-    waited; it is None if unknown.
+    waited, ``excess`` what takes it longer than the others; both are None if unknown.
     """
 
     state: str
@@ -113,6 +133,7 @@ class Straggler:
     unmatched: int = 0
     moves: bool = False
     meanwhile: Meanwhile | None = None
+    excess: Excess | None = None
 
     @property
     def place(self) -> Place:
@@ -176,10 +197,29 @@ def straggler_of(breakdown: Breakdown, places: Sequence[Place]) -> Straggler | N
     if not compared:
         return Straggler(UNKNOWN, _unlike(breakdown, rows), **known)
     straggler = _judged(compared, matters_ns, known)
+    if straggler.state == FOUND:
+        straggler = replace(straggler, excess=_excess(breakdown, straggler.place, matters_ns))
     of_steps = {row["step"] for row in compared}
     partial = any(row["step"] in of_steps for row in unmatched)
     sure = straggler.certainty == MEASURED and not _has_groups(breakdown.run.info) and not partial
     return straggler if sure or not straggler.certainty else replace(straggler, certainty=LIKELY)
+
+
+def _excess(breakdown: Breakdown, late: Place, matters_ns: float) -> Excess | None:
+    """Return what the device at ``late`` does longer than the others; None below ``matters_ns``."""
+    steps = Counter(window.rank for window in breakdown.windows)
+    parts: dict[Place, Counter[tuple[str, str]]] = defaultdict(Counter)
+    for row in breakdown.ledger.to_pylist():
+        label = row["state"], row["part"].removeprefix(TAIL)
+        parts[_place(row)][label] += row["ns"] if row["part"] != "collective" else 0
+    own = {label: ns / steps[late[0]] for label, ns in parts.pop(late, Counter()).items()}
+    more = {
+        label: ns - statistics.median(of[label] / steps[rank] for (rank, _), of in parts.items())
+        for label, ns in own.items()
+        if parts
+    }
+    most = max(more, key=more.__getitem__, default=None)
+    return None if most is None or more[most] < matters_ns else Excess(*most, more[most])
 
 
 def _unlike(breakdown: Breakdown, rows: _Rows) -> str:
@@ -366,6 +406,7 @@ def _of_late(late: Straggler) -> str:
     own = next(w for w in late.waiters if w.place == late.place)
     longest = max(late.waiters, key=lambda waiter: waiter.waits_ns)
     does = f", which {late.meanwhile.words}" if late.meanwhile else ""
+    more = f"; it {late.excess.words}" if late.excess else ""
     for_it = late.waits_for_late_ns(longest.place)
     likely = "" if late.certainty == MEASURED else "likely "
     name, other = lane_words(*late.place), lane_words(*longest.place)
@@ -373,7 +414,7 @@ def _of_late(late: Straggler) -> str:
         f"{likely}straggler: {name}, last to arrive in {own.last_in} of {late.collectives}"
         f" collectives; {other} waits {milliseconds(longest.waits_ns)} ms{each},"
         f" including {milliseconds(for_it)} ms for {name}{does}; {name} itself waits"
-        f" {milliseconds(own.waits_ns)} ms"
+        f" {milliseconds(own.waits_ns)} ms{more}"
     )
 
 

@@ -54,6 +54,7 @@ TABLE: tuple[Remedy, ...] = (
     starting.WARM_MIOPEN,
     starting.TRACE_ONCE,
     waiting.EVEN_OUT_THE_RANKS,
+    waiting.GROUP_BY_LENGTH,
     modes.NO_ANOMALY_MODE,
     modes.NO_DEBUGGING,
     modes.DETACH_THE_STATE,
