@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lstmprof.breakdown import Breakdown
+from lstmprof.breakdown.lacks.rules import NO_HOST, NO_LAUNCHES
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.step_profile import (
@@ -79,10 +80,14 @@ def _reached(limit: Roofline | None) -> dict[str, float]:
 def _replayed(
     breakdown: Breakdown, profile: StepProfile, kinds: dict[str, list[Contributor]]
 ) -> Iterator[tuple[str, Saving]]:
-    """The kinds of work on a device that a replay can take out, where they take a good share."""
+    """The kinds of work on a device that a replay can take out, where they take a good share.
+
+    Without launches a replay does not know what waits for what, so it moves nothing.
+    """
     least = _LEAST_SHARE * profile.length_ns
     asked = [kind for kind in _REPLAYED if total_ns(kinds[kind]) >= least]
-    if profile.device is None or not asked:
+    unlinked = any(lack.kind in (NO_HOST, NO_LAUNCHES) for lack in profile.lacks)
+    if profile.device is None or not asked or unlinked:
         return
     events = len(breakdown.run.packed(("dur_ns",)))
     if events > _MOST_EVENTS * len(breakdown.windows):

@@ -52,7 +52,8 @@ class Seen:
 
     ``loading``: calls that initialised the runtime of a GPU or loaded code, ``steps_before`` the
     steps that the program had run. ``asked``: blocking
-    calls by the op that made them. ``queued``: work that was queued, by what it waited for.
+    calls by the op that made them. ``read``: ops that read a value and wait for the device.
+    ``queued``: work that was queued, by what it waited for.
     ``compiled``: tracing and compiling, by the op that it was for, ``compiled_steps`` the steps
     with some, ``made_anew`` a function that is a new one each time. ``programs``, ``eager``: what
     Python calls one by one (``calls``); ``called``: what waits for these calls, with the Python
@@ -90,6 +91,7 @@ class Seen:
     loading: tuple[Fact, ...] = ()
     steps_before: int = 0
     asked: tuple[Fact, ...] = ()
+    read: tuple[Fact, ...] = ()
     queued: tuple[Fact, ...] = ()
     compiled: tuple[Fact, ...] = ()
     compiled_steps: int = 0
@@ -146,6 +148,7 @@ def seen_in(
         loading=loading.loading(lane),
         steps_before=loading.steps_before(lane),
         asked=waits.asked(lane),
+        read=waits.read(lane),
         queued=waits.queued(lane),
         compiled=compiled,
         compiled_steps=compiled_steps,
