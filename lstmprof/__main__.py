@@ -1,8 +1,8 @@
-"""The process of the command: ``python -m lstmprof``, and the script ``lstmprof``.
+"""Start the command: ``python -m lstmprof``, and the script ``lstmprof``.
 
-Signals are taken from the first line on, and nothing is imported before. While Python imports a
-module, what is raised by a signal is put off until the import is over: extension modules lose it,
-or make an ImportError of it.
+Signals are handled from the first line on, before anything is imported. A signal that arrives while
+Python imports a module is handled after the import, because extension modules lose the exception,
+or turn it into an ImportError.
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ if TYPE_CHECKING:
 _INTERRUPTED = b"lstmprof: error: interrupted; no partial output was left\n"
 _NO_OUTPUT = "lstmprof: error: standard output is closed; redirect it to a file or to /dev/null\n"
 _IMPORTING = "<frozen importlib._bootstrap"
-#: Until a signal that was put off, or lost in a finalizer, is tried again.
+#: Seconds until a postponed signal, or one that was lost in a finalizer, is raised again.
 _SOON_S = 0.02
-#: After so long a thread that computes lets another one have its turn. By default it is ten times
-#: as long: a process that works for this one would be idle for that, each time that it is asked.
+#: Seconds after which a computing thread yields to another. Python's default is ten times as long,
+#: and this process would wait that long for each answer of a worker thread.
 _TURN_S = 0.0005
-#: The longest that one is put off; before that, another one does not disturb the clearing away.
+#: Longest time in seconds for which a signal is postponed. During clean-up, further signals are
+#: ignored for this time.
 _PATIENCE_S = 3.0
 
 
 def main() -> None:
-    """Run the command line; exit 0 well, 1 failure, 2 usage, 128 and the number of a signal."""
+    """Run the command line; exit with 0 (success), 1 (failure), 2 (usage), or 128 plus a signal's
+    number.
+    """
     try:
         signals = _Signals()
         from lstmprof.host import process
@@ -47,10 +50,10 @@ def main() -> None:
 
 
 def _uninstalled(error: ModuleNotFoundError) -> str:
-    """What is said where this Python lacks a package that lstmprof needs.
+    """Return the message if this Python lacks a package that lstmprof needs.
 
     Raises:
-        ModuleNotFoundError: it is a module of lstmprof's own.
+        ModuleNotFoundError: a module of lstmprof itself is missing.
     """
     package = (error.name or "lstmprof").partition(".")[0]
     if package == "lstmprof":
@@ -62,9 +65,9 @@ def _uninstalled(error: ModuleNotFoundError) -> str:
 
 
 class _Signals:
-    """SIGINT, SIGTERM and SIGHUP, but those that are ignored: in the background, under nohup.
+    """Handlers of SIGINT, SIGTERM and SIGHUP, except signals that are ignored (background, nohup).
 
-    Before ``code`` one ends the process, for nothing was begun; in it, it raises.
+    Before ``code`` runs, a signal ends the process at once; during ``code`` it raises an exception.
     """
 
     def __init__(self) -> None:
@@ -72,7 +75,7 @@ class _Signals:
         import signal
         import time
 
-        atexit.register(self._leave)  # the first that is registered is the last that is called
+        atexit.register(self._leave)  # functions run in the reverse order of their registration
         self._signal, self._clock = signal, time.monotonic
         self.number = 0
         self._exit_code: int | None = None
@@ -84,7 +87,9 @@ class _Signals:
         self._handle(lambda number, frame: _end_at_once(number))
 
     def code(self, run: Callable[[list[str]], int], terminated: type[BaseException]) -> int:
-        """The exit code of ``run``, in which a signal is KeyboardInterrupt or ``terminated``."""
+        """Return the exit code of ``run``, in which a signal raises KeyboardInterrupt or
+        ``terminated``.
+        """
         self._terminated = terminated
         code = None
         try:
@@ -108,16 +113,16 @@ class _Signals:
         self._handle(self._came)
 
     def _end(self) -> None:
-        """What is left to do takes no time: let no signal break it off."""
+        """Ignore signals from now on; the remaining work is short."""
         self._handle(self._signal.SIG_IGN)
         if hasattr(self._signal, "setitimer"):
             self._signal.signal(self._signal.SIGALRM, self._signal.SIG_IGN)
 
     def _leave(self) -> None:
-        """End as ``code`` says, once what was registered since is done.
+        """Exit with ``code`` after the functions that were registered since have run.
 
-        Python would clear each module away, which takes a tenth of a short command; and where
-        Ctrl-C passed an ``exec``, it would kill itself.
+        Python would unload each module, which takes a tenth of a short command. If Ctrl-C passed an
+        ``exec``, Python would kill itself.
         """
         if self._exit_code is not None:
             for stream in filter(None, (sys.stdout, sys.stderr)):
@@ -149,7 +154,7 @@ class _Signals:
             self._signal.setitimer(self._signal.ITIMER_REAL, _SOON_S)
 
     def _unraisable(self, lost: Any) -> None:
-        """In a finalizer nothing is raised: do it soon."""
+        """Raise a signal again soon that was lost in a finalizer."""
         if self.number and issubclass(lost.exc_type, (KeyboardInterrupt, self._terminated)):
             self._raised_s = -_PATIENCE_S
             self._try_soon()
@@ -157,7 +162,7 @@ class _Signals:
             sys.__unraisablehook__(lost)
 
     def _uncaught(self, *error: Any) -> None:
-        """What a library prints because of a signal is no news."""
+        """Ignore what a library prints because of a signal."""
         from lstmprof.host import streams
 
         if not self.number:
@@ -181,9 +186,9 @@ def _end_at_once(number: int) -> NoReturn:
 
 
 def _has_output() -> bool:
-    """Whether there is a standard output; /dev/null stands for the descriptors that are closed.
+    """Return whether a standard output exists; open /dev/null in place of closed descriptors.
 
-    Else the next file that is opened would be taken for one of them.
+    Otherwise the next opened file would get such a descriptor.
     """
     has_output = sys.stdout is not None
     for descriptor in range(3):

@@ -24,17 +24,17 @@ _INTERRUPTED = "interrupted; no partial output was left"
 
 
 class Verbs(click.Group):
-    """The verbs of ``commands.VERBS``, imported when they are asked for."""
+    """The commands of ``commands.VERBS``, each imported when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs in the order in which a user needs them."""
+        """Return the commands in the order in which a user needs them."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command:
-        """The command of a verb.
+        """Return a command.
 
         Raises:
-            UsageError: no such verb; says which is nearest.
+            UsageError: no command has this name; the message suggests the nearest one.
         """
         if name not in VERBS:
             raise unknown_name("command", name, VERBS)
@@ -60,7 +60,7 @@ def cli() -> None:
 
 
 class TerminatedError(BaseException):
-    """A signal that ends the process, raised so that what is under way cleans up after itself."""
+    """Raised when a signal ends the process, so that the current work cleans up."""
 
     def __init__(self, number: int = signal.SIGTERM) -> None:
         super().__init__(number)
@@ -68,7 +68,7 @@ class TerminatedError(BaseException):
 
 
 def run(arguments: list[str]) -> int:
-    """Exit code of the command line with these arguments."""
+    """Run the command line with ``arguments``, and return the exit code."""
     with streams.guarded(), _warnings_told():
         try:
             code = cli.main(arguments, prog_name="lstmprof", standalone_mode=False)
@@ -76,7 +76,7 @@ def run(arguments: list[str]) -> int:
         except click.exceptions.NoArgsIsHelpError as error:  # bare lstmprof: its help, all lines
             error.show(sys.stderr)
             return error.exit_code
-        except BrokenPipeError:  # the reader of our output (head, less) has gone
+        except BrokenPipeError:  # the reader of the output (head, less) has closed it
             return 1
         except (Exception, KeyboardInterrupt, TerminatedError) as error:
             return _told(error)
@@ -85,7 +85,7 @@ def run(arguments: list[str]) -> int:
 
 @contextmanager
 def _warnings_told() -> Iterator[None]:
-    """Tell our own warnings as we tell errors, in a line without a place in our code."""
+    """Print lstmprof's own warnings like errors: one line, without a place in the code."""
     with warnings.catch_warnings():
         others = warnings.showwarning
 
@@ -100,7 +100,7 @@ def _warnings_told() -> Iterator[None]:
 
 
 def _told(error: BaseException) -> int:
-    """The exit code of ``error``, once it is told; one that is a bug is raised again."""
+    """Print ``error`` and return its exit code; raise it again if it is a bug."""
     if isinstance(error, LstmprofError):
         return _refused(str(error), error.exit_code)
     if isinstance(error, click.ClickException):
@@ -119,7 +119,7 @@ def _told(error: BaseException) -> int:
 
 
 def _interrupted(stop: BaseException) -> str:
-    """That it was, and what is kept, as what was under way noted; click wraps Ctrl-C."""
+    """Return the message of an interrupted command, with what it kept; click wraps Ctrl-C."""
     raised = (stop, stop.__cause__, stop.__context__)
     notes = [note for error in raised for note in getattr(error, "__notes__", ())]
     return "; ".join([_INTERRUPTED, *notes[:1]])

@@ -23,7 +23,7 @@ import re
 import shlex
 from typing import Any, Callable, Iterable, Tuple, Type, Union
 
-#: A longer list of known names is left to ``lstmprof list``.
+#: Longer lists of names are not printed; the message refers to ``lstmprof list``.
 MOST_LISTED = 24
 
 
@@ -96,29 +96,29 @@ _EXTRAS = {
 }
 
 
-#: What to do about a file or folder that this user may not read.
+#: The next step if this user may not read a file or folder.
 PERMISSIONS = "check its permissions"
 
 
 def is_readable_folder(path: Union[str, "os.PathLike[str]"]) -> bool:
-    """Whether this user may list ``path`` and look at what lies in it."""
+    """Return whether this user may list ``path`` and read its entries."""
     return os.access(path, os.R_OK | os.X_OK)
 
 
-#: How names of options and variables end whose values are secrets.
+#: Endings of names of options and variables whose values are secrets.
 _SECRET = re.compile(
     r"(?:token|secret(?:[-_]access)?(?:[-_]key)?|passw(?:or)?d|passphrase|api[-_]?key"
     r"|access[-_]?key(?:[-_]id)?|credentials?)\Z",
     re.IGNORECASE,
 )
 _USER_OF_URL = re.compile(r"://[^/@?#]*@")
-#: How tokens of Hugging Face, GitHub, GitLab, OpenAI, Slack and AWS begin.
+#: Beginnings of tokens of Hugging Face, GitHub, GitLab, OpenAI, Slack and AWS.
 _TOKEN = re.compile(r"\b(?:hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abprs]-|AKIA)[\w-]{8,}")
 
 
 def without_secrets(word: str) -> str:
     """Replace passwords and tokens in ``word``, and the query of a URL, by ``***``."""
-    if "://" in word:  # the query of a presigned URL is a key
+    if "://" in word:  # the query of a presigned URL is a secret
         address, mark, _ = word.partition("?")
         word = _USER_OF_URL.sub("://***@", address) + ("?***" if mark else "")
     name, mark, _ = word.partition("=") if "=" in word else word.partition(":")
@@ -154,7 +154,7 @@ def of_url(url: str, error: Exception) -> Tuple[str, str]:
     return reason, "check the URL and its credentials"
 
 
-#: What to do about a fault of the system, by its number.
+#: The next step for each error number of the operating system.
 _NEXT_STEPS = {
     errno.ENOSPC: "free some space, or set TMPDIR, LSTMPROF_CACHE or --out to another disk",
     errno.EDQUOT: "free some space, or set TMPDIR, LSTMPROF_CACHE or --out to another disk",

@@ -24,29 +24,29 @@ TABLES = (
     "memory",
     "witness",
 )
-#: By what stacks are drawn: nn.Module, Python frames, or ranges and ops alone.
+#: What the stacks of a chart consist of: nn.Module, Python frames, or ranges and ops only.
 STACKS = ("modules", "python", "ops")
-#: What ``lstmprof list`` shows in detail.
+#: Names that ``lstmprof list`` shows in detail.
 LISTED = ("implementations", "workloads", "systems", "eras")
-#: What is shown of a run where no table is asked for.
+#: Tables that ``breakdown`` prints if none is named.
 USUAL_TABLES = ("ledger", "kernels")
-#: Of which steps the account is.
+#: Steps that ``breakdown`` can show.
 STEPS = ("clean", "profiled")
-#: What ``diagnose`` shows beside its verdicts.
+#: Parts of ``diagnose`` that are printed on request.
 DETAILS = ("evidence", "waterfall", "roofline", "warnings")
-#: What must agree for two runs to be compared, unless a user says otherwise
+#: Conditions that must be equal in compared runs, unless ``--across`` names them
 #: (``runs.metadata.condition``).
 CONDITIONS = ("workload", "precision", "mode", "device", "threads", "seed")
-#: What ``compare`` and ``gate`` say of a new run must not be, where nothing else is asked.
+#: The default condition that fails ``compare`` and ``gate``.
 FAIL_IF = "slower > 3 %"
 #: The causes without which a step can be replayed (``replay.changes``).
 CHANGES = (
     *("launch", "casts", "syncs", "copies", "python", "dispatch"),
     *("backward-copies", "zero-fills", "slice-backward"),
 )
-#: The forms of its layers in which a step can be forecast (``replay.forecasts``).
+#: Forms of the recurrent layers that ``replay.forecasts`` can predict.
 FORMS = ("layer", "compiled")
-#: Parts of the ledger whose words in text and charts differ from their name in tables and files.
+#: Parts of the ledger whose name in text and charts differs from their name in tables and files.
 PART_WORDS = {
     "pointwise": "elementwise",
     "rnn": "layer op",

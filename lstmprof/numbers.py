@@ -1,4 +1,4 @@
-"""Text of numbers and names: a length, a share, a count, a run, a kernel."""
+"""Format numbers and names as text: durations, shares, counts, runs, kernels."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from lstmprof.errors import one_line
 UNKNOWN = "–"
 #: Characters of a C++ name beyond which nobody reads on.
 MOST_SHOWN = 400
-#: What is in the names of many kernels and tells none from another: no return type, the namespaces
-#: of PyTorch, those without a name.
+#: Text that many kernel names share and that distinguishes none of them: the return type, PyTorch's
+#: namespaces, anonymous namespaces.
 _COMMON = re.compile(
     r"^(?:static )?void |\b(?:at|native|detail|c10|std)::"
     r"|(?:\(anonymous(?: namespace)?\)|<unnamed>)::"
 )
-#: ``_ZN2at6native13reduce_kernelILi512E…``: each name behind the number of its letters.
+#: A mangled C++ name, such as ``_ZN2at6native13reduce_kernelILi512E…``: the length of each name
+#: precedes it.
 MANGLED = re.compile(r"_ZN?K?L?(?=\d)")
 _LENGTH = re.compile(r"\d{1,5}")
 

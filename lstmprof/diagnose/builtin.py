@@ -331,8 +331,8 @@ def _of_layers(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
         return Against(name, "unknown", sentence, best.run.name, op, None, "layers", False)
     factor, off = mine / other, profiling_share(best)
     if off is None or max(factor, 1 / factor) <= 1 + off:
-        changes = "" if off is None else f": profiling alone changes a step by {percent(off)}"
-        sentence = f"{name} {how}. {op} may take equally long ({times}){changes}."
+        changes = "" if off is None else f", because profiling changes a step by {percent(off)}"
+        sentence = f"{name} {how}. {op} may be equally fast ({times}){changes}."
         return Against(name, "same", sentence, best.run.name, op, None, "layers", True)
     state: State = "faster" if factor > 1 else "slower"
     sentence = (

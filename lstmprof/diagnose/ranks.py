@@ -22,7 +22,7 @@ import numpy as np
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.clean_step import CleanLane
 from lstmprof.breakdown.mean_step import lane_words
-from lstmprof.breakdown.tables.ranks import compared_steps, in_common
+from lstmprof.breakdown.tables.ranks import compared_steps, group_sizes, in_common, of_ranks
 from lstmprof.diagnose.meanwhile import Meanwhile
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Covered
@@ -338,22 +338,13 @@ def overlap_of(
 
 def world_size(info: RunInfo) -> int | None:
     """Return the number of ranks of the job, or None if the profiles do not record it."""
-    sizes = [record.get("world_size") for record in _records(info)]
+    sizes = [record.get("world_size") for record in of_ranks(info)]
     return max((size for size in sizes if isinstance(size, int)), default=None)
 
 
 def _has_groups(info: RunInfo) -> bool:
     """Whether some process group of the job has two ranks or more and not all."""
-    sizes = {size for record in _records(info) for size in record.get("group_sizes") or ()}
-    return any(1 < size < (world_size(info) or 0) for size in sizes)
-
-
-def _records(info: RunInfo) -> list[dict[str, Any]]:
-    """What the profile of each rank says of itself."""
-    metadata = info.profile_metadata or {}
-    of_ranks = metadata.get("ranks")
-    records = list(of_ranks.values()) if isinstance(of_ranks, dict) else [metadata]
-    return [record for record in records if isinstance(record, dict)]
+    return any(size < (world_size(info) or 0) for size in group_sizes(info))
 
 
 def of_straggler(straggler: Straggler) -> str:

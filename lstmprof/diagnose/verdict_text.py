@@ -171,7 +171,7 @@ def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
     """Yield the labelled lines in the order in which they are printed."""
     verdict = diagnosis.verdict
     if verdict.state == "none":
-        yield Line(0, "Same" if diagnosis.outcome.equal else "Unsure", verdict.words)
+        yield Line(0, "Same" if diagnosis.outcome.equal else "Unsure", f"both {verdict.words}")
         if verdict.cause:
             yield Line(1, "Differ", verdict.cause)
         return

@@ -1,11 +1,11 @@
-"""The events table, in the middle of all: one row an event, whatever profiler wrote it.
+"""The events table: one row per event, whatever profiler wrote it.
 
 ::
 
     profile ─ formats ─▶ Profile.events ─ annotate ─▶ events with every column ─ runs ─▶ Parquet
 
-``schema`` says what the columns mean, ``table`` gives them to computations as arrays. What a
-profile says of memory and other counters stands beside them (``counters``).
+``schema`` describes the columns. ``table`` gives them to computations as arrays. ``counters`` has
+memory and other counters of the profile.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ __all__ = ["DeviceFacts", "EventTable", "Profile"]
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """What a profile says of a device; None unknown.
+    """Properties of a device from a profile; None if unknown.
 
-    ``compute_capability`` is ``8.0``, of a GPU of AMD its own numbers. Of a slice of a GPU (MIG)
-    the multiprocessors are the slice's.
+    ``compute_capability`` is text such as ``8.0``; AMD GPUs have their own numbers. For a slice of
+    a
+    GPU (MIG), ``multiprocessors`` counts those of the slice.
     """
 
     compute_capability: str | None = None
@@ -38,15 +39,16 @@ class DeviceFacts:
 
 @dataclass(frozen=True)
 class Profile:
-    """What a reader makes of one raw profile, before links and categories.
+    """The content of one raw profile, as a reader returns it, before links and categories.
 
-    The derived columns of ``events`` are all null. ``base_ns`` is the epoch time of
-    ``start_ns`` 0, None where the file does not say. ``device_names`` maps a device number to the
-    name the profile gives it, ``device_facts`` to what else it says of it. ``accelerators`` are the
-    GPUs and their like that it names, whether or not anything was recorded on them;
-    ``gpu_complaint`` is what its profiler logged where it recorded nothing there. ``notes`` are
-    other sentences the user must be told (events that could not be read, and why). ``counters``
-    stand beside the events.
+    The derived columns of ``events`` are all null. ``base_ns`` is the epoch time of ``start_ns`` 0,
+    or
+    None if the file does not record it. ``device_names`` and ``device_facts`` describe each device
+    number. ``accelerators`` are the GPUs that the profile names, even if nothing was recorded on
+    them.
+    ``gpu_complaint`` is the profiler's log message if it recorded nothing on them. ``notes`` are
+    sentences for the user, such as which events could not be read, and why. ``counters`` are the
+    counters of the profile.
     """
 
     format: str

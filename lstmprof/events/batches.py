@@ -1,11 +1,11 @@
-"""The events of a run in batches of time, so that a table holds one batch at a time.
+"""The events of a run in batches of time, so that only one batch is in memory.
 
-A batch stands for [start_ns, end_ns). Its events are a table of their own, numbered anew: those
-that begin then (its ``own``), those that run on into it, and those that a computation asks for
-beside them: the next activity of each device, what any of these is linked to, and one event of
-each sort, so that threads have the numbers that they have in the whole run, a device without work
-is still one, and a rank is known to launch kernels. What holds at an instant holds in its batch;
-times and counts of the batches sum to those of the run.
+A batch covers [start_ns, end_ns). Its events form a separate table with new row numbers. It
+contains
+the events that begin in this time (``own``), earlier events that still run, and events that a
+computation needs: the next activity of each device, linked events, and one event of each sort. The
+latter keep the numbers of threads equal to those of the whole run, and show devices without work
+and ranks that launch kernels. Times and counts of all batches sum to those of the run.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from lstmprof.events.schema import ACTIVITY_KINDS, SCHEMA
 from lstmprof.events.sorts import sorts
 from lstmprof.events.table import EventTable
 
-#: Events that begin in one batch: of 2**16 to 2**20 about the fastest (docs/performance.md).
+#: Number of events that begin in one batch. The fastest of the sizes 2**16 to 2**20 that were
+#: measured (docs/performance.md).
 BATCH_EVENTS = 2**17
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The events of [start_ns, end_ns), and ``rows``: the row of the whole run of each.
+    """The events of [start_ns, end_ns); ``rows`` has the row of each event in the whole run.
 
-    ``own`` are the places in ``events`` of those that begin in the batch.
+    ``own`` are the positions in ``events`` of the events that begin in the batch.
     """
 
     events: EventTable
@@ -42,10 +43,11 @@ class Batch:
 
 
 class Batches:
-    """The batches of ``packed``, of ``size`` events or more where more than that come beside them.
+    """The batches of ``packed``, with at least ``size`` events each.
 
-    Their tables have these ``columns``, else all that ``packed`` has. ``divisible``: the events are
-    more than one batch, sorted and numbered as ingest writes them.
+    Their tables have ``columns``, or all columns of ``packed``. ``divisible`` is True if there is
+    more
+    than one batch, and the events are sorted and numbered as by ingest.
     """
 
     def __init__(
@@ -69,11 +71,13 @@ class Batches:
         )
 
     def __iter__(self) -> Iterator[Batch]:
-        """The batches by time, of events that are ``divisible``."""
+        """Yield the batches in order of time."""
         return self.about(None)
 
     def about(self, asked: Flags | None) -> Iterator[Batch]:
-        """The batches by time; of ``asked``, a boolean a row, no others for their own sake."""
+        """Yield the batches that are needed for the rows in ``asked`` (all if None), in order of
+        time.
+        """
         lanes, first_rows = _lanes(self._packed), sorts(self._packed).first
         table = _Tables(self._packed, self._names, self._links)
         count, first = len(self._packed), 0
@@ -105,7 +109,7 @@ class Batches:
 
 
 class _Tables:
-    """Makes batches with columns ``names``; ``links`` are those of row numbers, else ``NONE``."""
+    """Makes batches with columns ``names``; ``links`` are row numbers, or ``NONE``."""
 
     def __init__(
         self, packed: Packed, names: Sequence[str], links: Mapping[str, np.ndarray]
@@ -114,7 +118,9 @@ class _Tables:
         self._inside = np.zeros(len(packed), dtype=np.bool_)
 
     def rows(self, own: Ints, beside: Ints) -> Ints:
-        """``own`` rows, those ``beside`` them and all that they are linked to, in order."""
+        """Return the sorted rows of a batch: ``own``, ``beside``, and all rows that they are linked
+        to.
+        """
         self._inside[own] = True
         new = np.unique(beside[~self._inside[beside]])
         self._inside[new] = True
@@ -135,7 +141,7 @@ class _Tables:
         return rows
 
     def of(self, rows: Ints) -> EventTable:
-        """These rows as a table in which every event has its row number as id."""
+        """Return these rows as a table in which the id of each event is its row number."""
         ids = {"event_id": pa.array(np.arange(len(rows)))}
         for name, link in self._links.items():
             named = link[rows]

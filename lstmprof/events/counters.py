@@ -1,10 +1,10 @@
-"""Counters of a profile: what had which value from when on, memory above all.
+"""Counters of a profile, such as memory: the value of each counter over time.
 
 ::
 
     reader ─ table_of ─▶ Counters: tables in memory, or files ─ batches ─▶ counters.parquet
 
-They stand beside the events, and are no events: a value holds until the next of its counter.
+Counters are separate from events. A value is valid until the next value of its counter.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from lstmprof.events.spool import SortedFiles
 from lstmprof.events.stored import Folder, write_columns
 from lstmprof.events.table import NONE, UNKNOWN
 
-#: What an allocator had given out, and what it had of the device; and by how much one call changed
-#: the first: below 0 it freed.
+#: Memory that an allocator has handed out, memory that it has reserved on the device, and the
+#: change of the former by one call (negative: a free).
 ALLOCATED, RESERVED, CHANGE = "memory allocated", "memory reserved", "memory change"
 BYTES = "bytes"
-#: The sum of the changes, where what was allocated is not told.
+#: The sum of the changes, if the profile does not record the allocated total.
 SINCE_BEGIN = "memory allocated since the profile began"
-#: About so many values of a profile whose counters are in files are in memory at once.
+#: Approximate number of values in memory if the counters of a profile are in files.
 BATCH_ROWS = 2**17
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
@@ -69,12 +69,12 @@ COLUMNS = (
 )
 SCHEMA = schema(COLUMNS).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
 _TEXTS = [column.name for column in COLUMNS if column.type == _TEXT]
-#: What a reader says; the rank is of the whole profile.
+#: Columns that a reader provides; the rank is that of the whole profile.
 READ = pa.schema([field for field in SCHEMA if field.name != "rank"])
 
 
 class Count(NamedTuple):
-    """One value of a counter, as a reader finds it; times not yet counted from ``base_ns``."""
+    """One value of a counter as a reader returns it; times do not count from ``base_ns`` yet."""
 
     time_ns: int
     pid: int | None
@@ -86,7 +86,7 @@ class Count(NamedTuple):
 
 
 def table_of(counts: Sequence[Count]) -> pa.Table:
-    """``counts`` as columns, sorted by time; what is of one instant stays in order."""
+    """Return ``counts`` as columns sorted by time; values of one instant keep their order."""
     columns = zip(*counts, strict=True) if counts else itertools.repeat((), len(READ))
     arrays = [
         pa.array(values, field.type.value_type).dictionary_encode()
@@ -98,7 +98,7 @@ def table_of(counts: Sequence[Count]) -> pa.Table:
 
 
 def sorted_by_time(columns: pa.Table) -> pa.Table:
-    """``columns`` sorted by time; what is of one instant stays in order."""
+    """Return ``columns`` sorted by time; values of one instant keep their order."""
     time = columns.column("time_ns").to_numpy()
     if (time[1:] >= time[:-1]).all():
         return columns
@@ -106,17 +106,17 @@ def sorted_by_time(columns: pa.Table) -> pa.Table:
 
 
 def write_sorted(path: Path, columns: pa.Table) -> None:
-    """Write ``columns``, a row or more and sorted by time, to ``path`` for ``Counters``.
+    """Write ``columns`` (one row or more, sorted by time) to ``path`` for ``Counters``.
 
     Raises:
-        LstmprofError: there is no room.
+        LstmprofError: the disk is full.
     """
     write_columns(path, columns.combine_chunks())
 
 
 @dataclass(frozen=True)
 class _OfRank:
-    """The counters of one rank: sorted columns, or files of them that lie in ``folder``."""
+    """The counters of one rank: sorted columns, or files of sorted columns in ``folder``."""
 
     read: pa.Table | SortedFiles
     folder: Folder | None = None
@@ -151,13 +151,13 @@ class _OfRank:
 
 @dataclass(frozen=True)
 class Counters:
-    """The counters of a profile, rank by rank, each by time."""
+    """The counters of a profile, one rank after the other, each sorted by time."""
 
     of_ranks: tuple[_OfRank, ...] = ()
 
     @staticmethod
     def of(tables: Sequence[pa.Table]) -> Counters:
-        """Those in ``tables`` of ``table_of``, which follow each other in the profile."""
+        """Return counters from ``tables`` of ``table_of``, in the order of the profile."""
         held = [table for table in tables if len(table)]
         if not held:
             return NO_COUNTERS
@@ -165,7 +165,9 @@ class Counters:
 
     @staticmethod
     def in_files(paths: Sequence[Path], folder: Folder) -> Counters:
-        """Those that ``write_sorted`` wrote to files of ``folder``, in the order of the profile."""
+        """Return counters from files of ``write_sorted`` in ``folder``, in the order of the
+        profile.
+        """
         read = SortedFiles(paths, "time_ns")
         return Counters((_OfRank(read, folder),)) if paths else NO_COUNTERS
 
@@ -173,11 +175,11 @@ class Counters:
         return bool(self.of_ranks)
 
     def __add__(self, other: Counters) -> Counters:
-        """Those of both, one after the other."""
+        """Return the counters of both, one after the other."""
         return Counters(self.of_ranks + other.of_ranks)
 
     def shifted(self, by_ns: int, rank: int | None = None) -> Counters:
-        """The same later by ``by_ns``; of ``rank``, where that is given."""
+        """Return these counters ``by_ns`` later, and with ``rank`` if it is given."""
         moved = (
             replace(
                 of_rank,
@@ -189,24 +191,24 @@ class Counters:
         return Counters(tuple(moved))
 
     def on_disk(self, folder: Folder) -> Counters:
-        """The same in files of ``folder``.
+        """Return these counters in files of ``folder``.
 
         Raises:
-            LstmprofError: there is no room.
+            LstmprofError: the disk is full.
         """
         return Counters(tuple(of_rank.on_disk(folder) for of_rank in self.of_ranks))
 
     def batches(self) -> Iterator[pa.Table]:
-        """The rows of counters.parquet, some at a time."""
+        """Yield the rows of counters.parquet in batches."""
         for of_rank in self.of_ranks:
             yield from of_rank.batches()
 
     def table(self) -> pa.Table:
-        """All rows of counters.parquet, in memory."""
+        """Return all rows of counters.parquet."""
         return pa.concat_tables([SCHEMA.empty_table(), *self.batches()]).unify_dictionaries()
 
     def write_parquet(self, path: Path) -> None:
-        """Write the table to ``path``; of its times the differences, which are small."""
+        """Write the table to ``path``; times are stored as differences, which are small."""
         repeated = [name for name in SCHEMA.names if name != "time_ns"]
         differences = {"time_ns": "DELTA_BINARY_PACKED"}
         with pq.ParquetWriter(
@@ -233,10 +235,10 @@ class Collected:
         self._folder: Folder | None = None
 
     def add(self, columns: pa.Table) -> None:
-        """Add what comes next in the profile, with the columns ``READ``.
+        """Append the next ``columns`` of the profile, with the columns ``READ``.
 
         Raises:
-            LstmprofError: there is no room.
+            LstmprofError: the disk is full.
         """
         if len(columns):
             self._tables.append(columns)
@@ -251,7 +253,7 @@ class Collected:
         self._tables, self._rows = [], 0
 
     def counters(self) -> Counters:
-        """All of them."""
+        """Return all counters."""
         if self._folder and self._rows:
             self._spool(self._folder)
         if self._folder:
@@ -264,7 +266,7 @@ def _joined(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 class Series(NamedTuple):
-    """One counter of one place."""
+    """One counter of one place (rank, process, device, allocator)."""
 
     rank: int | None
     pid: int | None
@@ -275,7 +277,7 @@ class Series(NamedTuple):
 
     @property
     def place(self) -> tuple[int | None, int | None, int | None, str | None]:
-        """Whose memory it is."""
+        """Return the owner of the memory: rank, process, device and allocator."""
         return self.rank, self.pid, self.device, self.allocator
 
 
@@ -284,7 +286,7 @@ Values = tuple[Series, Ints, NDArray[np.float64]]
 
 
 def by_series(rows: pa.Table) -> Iterator[Values]:
-    """What ``rows`` of the table hold of each counter; a value that is null says nothing."""
+    """Yield the values of each counter in ``rows``; null values are skipped."""
     rows = rows.filter(rows.column("value").is_valid()).combine_chunks()
     if not len(rows):
         return
@@ -303,9 +305,9 @@ def by_series(rows: pa.Table) -> Iterator[Values]:
 
 
 def levels(read: Callable[[], Iterable[pa.Table]]) -> Iterator[Values]:
-    """What each counter stood at, some values at a time; ``read`` gives the table, twice.
+    """Yield the level of each counter, in batches; ``read`` returns the table and is called twice.
 
-    Allocations and frees are summed where what was allocated is not told.
+    If the allocated total is not recorded, allocations and frees are summed.
     """
     told = {s.place for rows in read() for s, _, _ in by_series(rows) if s.name == ALLOCATED}
     sums: dict[Series, float] = defaultdict(float)

@@ -1,7 +1,7 @@
 """Group rows by equal columns or by nesting, and sum over groups, without a loop over rows.
 
 A position is an index into the grouped arrays, not a row of events. For sums over nested host
-events each event gets a place so that the event and all events beneath it fill
+events, each event gets a place so that the event and all events inside it fill
 [place, place + size): a preorder of the forest that ``parent_id`` spans. The loop is over the depth
 of nesting.
 """
@@ -47,7 +47,7 @@ def inherited(parent: Codes, values: Codes) -> Codes:
 
 
 class Forest:
-    """The rows of events by ``parent``, a row number each, ``NONE`` for a root."""
+    """The nesting of rows: ``parent`` has the row of each row's parent, or ``NONE`` for a root."""
 
     def __init__(self, parent: Ints) -> None:
         depth = _depths(parent)
@@ -62,16 +62,16 @@ class Forest:
             self.place[rows] += self.place[parent[rows]] + 1
 
     def beneath(self, values: Ints) -> Ints:
-        """Sum ``values`` over each row and all rows beneath it."""
+        """Sum ``values`` over each row and all rows inside it."""
         placed = np.empty(len(values), dtype=np.int64)
         placed[self.place] = values
         until = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(placed)])
         return np.asarray(until[self.place + self.size] - until[self.place], dtype=np.int64)
 
     def outermost(self, rows: Ints, code: Ints) -> Flags:
-        """Return whether no other of ``rows`` with the same ``code`` encloses each.
+        """Return whether each of ``rows`` is not inside another of ``rows`` with the same ``code``.
 
-        ``code`` has one value per row of the forest, 0 or more.
+        ``code`` has one value of 0 or more per row of the forest.
         """
         span = len(self.place) + 1
         begin = code[rows] * span + self.place[rows]
@@ -105,7 +105,8 @@ def _after_siblings(parent: Ints, size: Ints) -> Ints:
     return place
 
 
-#: Values spread over at most this many times their number are counted, others are hashed.
+#: Values whose range is at most this many times their number are counted in an array; others are
+#: hashed.
 _SPARSE = 4
 
 
@@ -124,7 +125,7 @@ class Groups:
         return np.split(np.argsort(self.of, kind="stable"), ends[:-1]) if self.count else []
 
     def sizes(self, where: Flags | None = None) -> Ints:
-        """Count the positions in each group, only where ``where`` holds."""
+        """Count the positions in each group; only positions at which ``where`` is True."""
         chosen = self.of if where is None else self.of[where]
         return np.bincount(chosen, minlength=self.count).astype(np.int64)
 
@@ -142,12 +143,12 @@ def ratio(amounts: Ints, counts: Ints) -> pa.Array:
 
 
 def texts_at(values: Sequence[str], codes: Ints) -> pa.Array:
-    """Return the text of each code, null at ``NONE``."""
+    """Return the text of each code; null for ``NONE``."""
     return pa.array(values, pa.string()).take(pa.array(codes, mask=codes < 0))
 
 
 def where_known(values: Ints, is_known: Flags) -> pa.Array:
-    """Return ``values``, null where not ``is_known``."""
+    """Return ``values``, null where ``is_known`` is False."""
     return pa.array(values, mask=~is_known)
 
 
@@ -173,7 +174,7 @@ def numbered(*keys: Ints) -> Ints:
 def _numbered(key: Ints) -> Ints:
     if not len(key) or key.min() == key.max():
         return np.zeros(len(key), dtype=np.int64)
-    has_value = key != UNKNOWN  # it comes first, and is not counted from
+    has_value = key != UNKNOWN  # null sorts first
     low = int(key.min(where=has_value, initial=np.iinfo(np.int64).max)) - 1
     high = int(key.max())
     if high - low > _SPARSE * len(key) + 64:

@@ -1,10 +1,10 @@
 """Interval algebra over int64 nanoseconds, half-open, without a loop over events.
 
-The one question behind the ledger is ``foremost``: at each instant, which of the intervals that
-run then comes first in a given order? For activities the order is docs/ledger.md's (compute
-before collective before copy …), for a host thread it is "started last", which is its innermost
-event. Answered by offline range-minimum updates over a sparse table (Bender & Farach-Colton, "The
-LCA Problem Revisited", 2000, turned around): O((n + m) log m) in whole-array steps.
+``foremost``, the basis of the ledger, answers: which of the intervals that run at an instant comes
+first in a given order? For activities, docs/ledger.md gives the order (compute before collective
+before copy …). For a host thread, the interval that started last comes first: its innermost event.
+Method: offline range-minimum updates over a sparse table (Bender & Farach-Colton, "The LCA Problem
+Revisited", 2000, reversed), O((n + m) log m) in whole-array steps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-#: Those of an int64 without its sign.
+#: Bits of an int64 without its sign.
 _BITS = 63
 
 
@@ -30,7 +30,7 @@ class Segments:
     owner: Ints
 
     def within(self, start_ns: int, end_ns: int) -> Segments:
-        """The parts of these segments inside [start_ns, end_ns)."""
+        """Return the parts of these segments inside [start_ns, end_ns)."""
         first = int(np.searchsorted(self.end_ns, start_ns, side="right"))
         last = int(np.searchsorted(self.start_ns, end_ns, side="left"))
         return Segments(
@@ -43,8 +43,9 @@ class Segments:
 def longer_first(start_ns: Ints, dur_ns: Ints) -> Ints:
     """Order intervals by start, the longer first among equal starts.
 
-    Equal intervals keep their order. If start and length fit into one integer, that is sorted: this
-    profits from sorted stretches, which NumPy's sort by two keys does not.
+    Equal intervals keep their order. If start and length fit into one integer, that integer is
+    sorted,
+    because NumPy sorts partly sorted integers faster than two keys.
     """
     if not len(start_ns):
         return np.empty(0, dtype=np.int64)
@@ -86,7 +87,9 @@ def _distinct(values: Ints) -> tuple[Ints, Ints]:
 
 
 def _least_over_ranges(left: Ints, right: Ints, value: Ints, cells: int, none: int) -> Ints:
-    """Return each cell's least ``value`` of the ranges [left, right) over it, else ``none``."""
+    """Return for each cell the least ``value`` of the ranges [left, right) that cover it, else
+    ``none``.
+    """
     narrow = np.int32 if none < 2**31 else np.int64  # each level goes through all cells
     least: np.ndarray = np.full(max(cells, 0), none, dtype=narrow)
     best = value.astype(narrow)
@@ -94,7 +97,7 @@ def _least_over_ranges(left: Ints, right: Ints, value: Ints, cells: int, none: i
         return least
     level = np.frexp((right - left).astype(np.float64))[1] - 1  # exact below 2**53 cells
     for k in range(int(level.max()), -1, -1):
-        # least[i] now stands for the block of 2**k cells from i on
+        # least[i] now covers the block of 2**k cells from i on.
         members = level == k
         np.minimum.at(least, left[members], best[members])
         np.minimum.at(least, right[members] - (1 << k), best[members])
@@ -121,7 +124,7 @@ def _joined(segments: Segments) -> Segments:
     return Segments(segments.start_ns[first], segments.end_ns[last], segments.owner[first])
 
 
-#: In place of an owner, of time that none of ``filled`` segments had.
+#: The owner of time that no segment covers in ``filled``.
 FREE = -1
 
 
@@ -149,9 +152,9 @@ class Overlaps:
 
 
 def overlaps(segments: Segments, start_ns: Ints, end_ns: Ints) -> Overlaps:
-    """Return what each segment and each interval [start, end) have in common, by interval and time.
+    """Return the overlap of each segment with each interval [start, end), by interval and time.
 
-    Intervals may overlap, in any order.
+    Intervals may overlap each other, and may have any order.
     """
     first = np.searchsorted(segments.end_ns, start_ns, side="right")
     count = np.searchsorted(segments.start_ns, end_ns, side="left") - first
@@ -167,9 +170,9 @@ def overlaps(segments: Segments, start_ns: Ints, end_ns: Ints) -> Overlaps:
 
 
 def places_among(sorted_ns: Ints, at_ns: Ints) -> Ints:
-    """Count for each sorted instant the ``sorted_ns`` at or before it.
+    """Count for each of the sorted instants ``at_ns`` the ``sorted_ns`` at or before it.
 
-    Like ``searchsorted`` with side right, but in one merge.
+    The result equals ``searchsorted`` with side right, but takes one merge.
     """
     if not len(at_ns):
         return np.empty(0, dtype=np.int64)
@@ -193,11 +196,11 @@ class Covered:
 
     @property
     def bounds(self) -> tuple[Ints, Ints]:
-        """(starts, ends) of the disjoint intervals that make up the union, by time."""
+        """Return (starts, ends) of the disjoint intervals of the union, by time."""
         return self._start, self._end
 
     def within(self, start_ns: Ints, end_ns: Ints) -> Ints:
-        """Covered nanoseconds of each [start, end)."""
+        """Return the covered nanoseconds of each [start, end)."""
         return self._until(end_ns) - self._until(start_ns)
 
     def _until(self, at_ns: Ints) -> Ints:

@@ -5,6 +5,9 @@
     {"grid":[80,1,1],"block":[128,1,1],"registers":32,"shared_bytes":4096,
      "dynamic_shared_bytes":4096,"estimated_occupancy":0.31}
 
+A kernel of a collective also has its ``operation``, its ``message_bytes`` (the larger of what a
+rank puts in and gets out, as NCCL's tests count) and its ``group_size`` in ranks.
+
 The keys have this order, so that equal configurations are equal texts; unrecorded keys are left
 out. ``grid`` counts blocks and ``block`` threads, by x, y, z. ``registers`` are per thread,
 ``shared_bytes`` per block, including the ``dynamic_shared_bytes`` of the launch. Occupancies are
@@ -19,6 +22,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,6 +38,7 @@ _MOST_BLOCKS, _MOST_THREADS = 2**31 - 1, 1024
 #: A thread has at most 255 registers on NVIDIA, 512 on AMD.
 _MOST_REGISTERS = 1024
 _MOST_BYTES = 2**30
+_MOST_MESSAGE_BYTES, _MOST_RANKS = 2**48, 2**24
 _DECIMALS = 6
 
 
@@ -47,6 +52,9 @@ class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     dynamic_shared_bytes: int | None = None
     estimated_occupancy: float | None = None
     theoretical_occupancy: float | None = None
+    operation: str | None = None
+    message_bytes: int | None = None
+    group_size: int | None = None
 
     @property
     def words(self) -> str:
@@ -65,6 +73,10 @@ class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
             said.append(f"estimated occupancy {percent(self.estimated_occupancy)}")
         if self.theoretical_occupancy:
             said.append(f"theoretical occupancy {percent(self.theoretical_occupancy)}")
+        if self.message_bytes is not None:
+            said.append(f"message of {self.message_bytes:,} B")
+        if self.group_size:
+            said.append(number_of(self.group_size, "rank", "ranks"))
         return ", ".join(said)
 
     @property
@@ -102,7 +114,14 @@ def read(written: str) -> LaunchConfig | None:
 
 
 def _believed(
-    grid: object, block: object, registers: object, shared: object, dynamic: object, *shares: object
+    grid: object,
+    block: object,
+    registers: object,
+    shared: object,
+    dynamic: object,
+    estimated: object,
+    theoretical: object,
+    *message: object,
 ) -> LaunchConfig:
     blocks, threads = _three(grid, _MOST_BLOCKS), _three(block, _MOST_THREADS)
     if threads and math.prod(threads) > _MOST_THREADS:
@@ -114,7 +133,51 @@ def _believed(
         shared = None
     bytes_ = _whole(shared, _MOST_BYTES)
     asked = None if bytes_ is None else _whole(dynamic, bytes_)
-    return LaunchConfig(blocks, threads, of_thread or None, bytes_, asked, *map(_share, shares))
+    operation, moved, ranks = message
+    return LaunchConfig(
+        blocks,
+        threads,
+        of_thread or None,
+        bytes_,
+        asked,
+        _share(estimated),
+        _share(theoretical),
+        operation_of(operation) if isinstance(operation, str) else None,
+        _whole(moved, _MOST_MESSAGE_BYTES),
+        _whole(ranks, _MOST_RANKS) or None,
+    )
+
+
+#: The operations of NCCL's tests: a part of the name that a profile gives, without ``_``.
+_OPERATIONS = (
+    *(("allreduce", "all_reduce"), ("crossdevicereduce", "all_reduce")),  # vLLM's own
+    ("allgather", "all_gather"),
+    *(("reducescatter", "reduce_scatter"), ("alltoall", "all_to_all"), ("a2a", "all_to_all")),
+    *(("broadcast", "broadcast"), ("reduce", "reduce"), ("gather", "gather")),
+    *(("scatter", "scatter"), ("send", "send_recv"), ("recv", "send_recv")),
+)
+OPERATIONS = tuple(dict.fromkeys(operation for _, operation in _OPERATIONS))
+
+
+def operation_of(name: str) -> str | None:
+    """Return the collective operation that ``name`` of a kernel or range names, or None."""
+    plain = re.sub(r"[^a-z0-9]", "", name.lower())
+    return next((operation for part, operation in _OPERATIONS if part in plain), None)
+
+
+#: Bytes of an element, by the names that PyTorch and TensorFlow record.
+_ELEMENT_BYTES = {
+    **dict.fromkeys(("double", "long", "long int", "int64", "float64", "complex<float>"), 8),
+    **dict.fromkeys(("float", "int", "int32", "float32"), 4),
+    **dict.fromkeys(("half", "bfloat16", "float16", "short", "short int", "int16"), 2),
+    **dict.fromkeys(("signed char", "unsigned char", "char", "byte", "int8", "uint8", "bool"), 1),
+    **dict.fromkeys(("float8_e4m3fn", "float8_e5m2"), 1),
+}
+
+
+def element_bytes(dtype: object) -> int | None:
+    """Return the bytes of an element of ``dtype``; None if its name is unknown."""
+    return _ELEMENT_BYTES.get(str(dtype).removeprefix("c10::").lower())
 
 
 def _three(value: object, most: int) -> _Three | None:

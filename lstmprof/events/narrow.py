@@ -1,8 +1,8 @@
-"""The events of a run held in a third of their memory, and unpacked piece by piece.
+"""Packed events: a run in a third of the memory, unpacked piece by piece.
 
-``ints`` and ``texts`` of a whole table of ten million events are arrays of 80 MB, and a computation
-holds many. Packed columns are of the narrowest types; a computation gets the rows that it
-needs as an events table of its own.
+``ints`` and ``texts`` of a table with ten million events are arrays of 80 MB, and a computation
+needs several. Packed columns have the narrowest types. A computation unpacks the rows that it needs
+as an events table.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: Columns of texts that are many: unpacked rows hold those which they have.
+#: Text columns with many distinct values; unpacked rows contain only the values that they use.
 _MANY_TEXTS = ("name", "op_name", "shapes", "dtypes")
-#: Columns that name other events by ``event_id``.
+#: Columns that refer to other events by ``event_id``.
 LINKS = ("parent_id", "launch_id", "op_id")
-#: So many texts are not worth a look at which of them some rows have.
+#: For fewer distinct texts than this, unpacked rows keep all texts.
 _FEW_TEXTS = 1000
 #: Rows that are looked at at once.
 PIECE = 2**18
@@ -34,7 +34,8 @@ _Value = TypeVar("_Value")
 class Packed:
     """All rows of some columns of an events table, in one chunk per column.
 
-    ``more`` reads a further column on first use; then a row's number is its ``event_id``, as in a
+    ``more`` reads a further column on first use; the number of a row is then its ``event_id``, as
+    in a
     stored run.
     """
 
@@ -52,7 +53,7 @@ class Packed:
 
     @property
     def numbered(self) -> bool:
-        """Whether each row's number is its ``event_id``."""
+        """Return whether the number of each row is its ``event_id``."""
         if self._more:
             return True
         return bool((self.values("event_id") == np.arange(self._count)).all())
@@ -63,7 +64,7 @@ class Packed:
             self._columns.pop(name, None)
 
     def only(self, columns: Sequence[str], rows: Ints) -> Packed:
-        """Return these columns of these rows; a column read for this is dropped again."""
+        """Return ``columns`` of ``rows``; a column that is read for this call is not kept."""
         part = Packed(pa.table({}))
         part.names, part._count = tuple(columns), len(rows)
         for name in columns:
@@ -79,7 +80,7 @@ class Packed:
             yield slice(first, min(first + PIECE, self._count))
 
     def once(self, function: Callable[[Packed], _Value]) -> _Value:
-        """Compute ``function`` of these events once."""
+        """Return ``function`` of these events; it is computed only once."""
         if function not in self._kept:
             self._kept[function] = function(self)
         kept: _Value = self._kept[function]
@@ -116,7 +117,7 @@ class Packed:
         return self._column(name).known(rows)
 
     def rows_named(self, name: str) -> Ints:
-        """Return the row of the event whose ``event_id`` is in the column, −1 for none."""
+        """Return the row of the event that ``name`` refers to by ``event_id``, or −1."""
         if self._more:
             return self.values(name).astype(np.int64)
         known, asked = (self.values(column).astype(np.int64) for column in ("event_id", name))
@@ -156,10 +157,11 @@ class Packed:
 
 @dataclass(frozen=True)
 class _Column:
-    """``values`` of all rows, of ``texts`` their places, −1 in place of nulls.
+    """The ``values`` of all rows; for texts, their places in ``texts``, −1 for null.
 
-    Of integers ``texts`` is None. ``is_known`` is a boolean a row where a value can be less than 0
-    too, else None.
+    ``texts`` is None for integers. ``is_known`` has one boolean per row if values may be negative,
+    else
+    it is None.
     """
 
     values: np.ndarray
@@ -169,7 +171,7 @@ class _Column:
 
     @staticmethod
     def of(column: pa.ChunkedArray) -> _Column:
-        """What Arrow has, in the memory of its values alone."""
+        """Return a column of Arrow without copying its values."""
         array = _whole(column)
         texts = array.dictionary if pa.types.is_dictionary(array.type) else None
         array = array if texts is None else array.indices
@@ -183,12 +185,12 @@ class _Column:
         return _Column(values, texts, has_nulls, known)
 
     def only(self, rows: Ints) -> _Column:
-        """These rows alone, with all texts."""
+        """Return only these rows, with all texts."""
         is_known = None if self.is_known is None else self.is_known[rows]
         return replace(self, values=self.values[rows], is_known=is_known)
 
     def known(self, rows: slice | Ints) -> Flags:
-        """A boolean for each of ``rows``: it has a value."""
+        """Return whether each of ``rows`` has a value."""
         if self.is_known is not None:
             return self.is_known[rows]
         values = self.values[rows]
@@ -260,9 +262,9 @@ class Gathered:
 
     def table(self) -> pa.Table:
         """Return the gathered columns, one chunk each, and drop them here."""
-        # One by one, so that no more than one column is there twice.
+        # One by one, so that at most one column is in memory twice.
         whole = [self._parts.pop(0).whole() for _ in self.columns]
-        pa.default_memory_pool().release_unused()  # Arrow keeps what was freed, row groups whole
+        pa.default_memory_pool().release_unused()  # Arrow keeps freed memory of whole row groups
         return pa.table(whole, names=list(self.columns))
 
 
@@ -289,7 +291,7 @@ class _Numbers:
         self._filled = rows.stop
 
     def whole(self) -> pa.Array:
-        """All rows."""
+        """Return all rows."""
         if self._values is None:
             return pa.nulls(0, self._type)
         values = self._values[: self._filled]
@@ -312,7 +314,7 @@ class _Chunks:
         self._chunks.append(_narrow(chunk, self._type))
 
     def whole(self) -> pa.Array:
-        """All rows."""
+        """Return all rows."""
         return _joined(self._chunks, self._type)
 
 

@@ -1,8 +1,8 @@
-"""Processes that ran one after the other: their events in one table, and told apart in it again.
+"""Join the events of processes that ran one after the other, and separate them again.
 
 The rounds of a capture are such processes. Each profile counts ids from the beginning and times
-from its own start; in one table nothing of two processes may be joined, and a time of one is no
-time of another.
+from its own start. So events of different processes must not be linked, and their times must not be
+compared.
 """
 
 from __future__ import annotations
@@ -22,32 +22,33 @@ from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
-#: Columns that name other events by ``event_id``.
+#: Columns that refer to other events by ``event_id``.
 _LINKS = ("event_id", "parent_id", "launch_id", "op_id", "forward_id")
-#: Columns of a profiler's own ids, where 0 and less is none.
+#: Columns with ids of the profiler; 0 and negative values mean unknown.
 _OWN_IDS = ("correlation_id", "external_id")
-#: Between processes of which nothing says when each ran.
+#: Gap between two processes if their absolute times are unknown.
 APART_NS = 1_000_000
-#: No process has a larger number (PID_MAX_LIMIT of Linux): those beyond tell apart processes of two
-#: rounds to which the system gave the same one.
+#: No process has a larger number (PID_MAX_LIMIT of Linux). Larger numbers separate processes of two
+#: rounds to which the system gave the same number.
 MOST_PID = 2**22
 _MOST_ID = 2**62
 
 
 @dataclass(frozen=True)
 class Process:
-    """The profile of one process, its events annotated, and its number; None unknown."""
+    """The annotated profile of one process, and its process number; None if unknown."""
 
     profile: Profile
     pid: int | None
 
 
 def joined(processes: Sequence[Process]) -> Profile:
-    """The profiles of processes, in the order in which they ran, as one; ``step`` is theirs.
+    """Return the profiles of processes, in the order in which they ran, as one profile.
 
-    Where every profile says when it was taken, and none before the last one's end, times count from
-    the first event; else the processes are placed one after the other, and ``base_ns`` is None. A
-    host event whose profile names no process is of ``pid``.
+    ``step`` keeps its values. If every profile records when it began, and the processes did not
+    overlap,
+    times count from the first event. Otherwise the processes are placed one after the other, and
+    ``base_ns`` is None. Host events without a process get ``pid``.
     """
     profiles = [process.profile for process in processes]
     shifts = _absolute(profiles)
@@ -112,7 +113,7 @@ def _span(profile: Profile) -> tuple[int, int]:
 def _apart(tables: Sequence[pa.Table], columns: Sequence[str]) -> list[pa.Table]:
     """Make the ids in ``columns`` distinct across ``tables``.
 
-    Ids are shifted, or counted anew if one is too large to leave room.
+    Ids are shifted; if an id is too large for that, all ids are numbered anew.
     """
     links = columns[0] == "event_id"
     ids = [{name: EventTable(t).ints(name, UNKNOWN) for name in columns} for t in tables]
@@ -149,7 +150,7 @@ def _moved(table: pa.Table, shift_ns: int) -> pa.Table:
 
 
 def _of_processes(tables: Sequence[pa.Table], pids: Sequence[int | None]) -> list[pa.Table]:
-    """Give all host events of each table a process that no other table has."""
+    """Give all host events of each table a process number that no other table has."""
     taken: set[int] = set()
     told = []
     for number, (table, own) in enumerate(zip(tables, pids, strict=True)):
@@ -198,9 +199,10 @@ def _metadata(profiles: Sequence[Profile]) -> dict[str, Any]:
 
 
 def in_turn(events: EventTable, rows: Ints) -> list[Ints]:
-    """``rows``, of one rank, by process, where the processes ran one after the other; else all.
+    """Return ``rows`` of one rank by process if the processes ran one after the other, else
+    together.
 
-    What ran on a device is of the process that ran last before it started.
+    A device activity belongs to the process that started last before it.
     """
     host = rows[(thread_ids(events) >= 0)[rows]]
     pid = events.ints("pid", UNKNOWN)[host]

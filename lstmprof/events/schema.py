@@ -175,7 +175,8 @@ COLUMNS = (
         _TEXT,
         "launch of a kernel, JSON: grid (blocks) and block (threads) by x, y, z; "
         "registers per thread; shared_bytes per block, dynamic_shared_bytes of "
-        "these; estimated_occupancy, theoretical_occupancy (shares)",
+        "these; estimated_occupancy, theoretical_occupancy (shares); of a collective "
+        "operation, message_bytes, group_size (ranks)",
         f"{_ABSENT}, or an older lstmprof wrote the run: ingest the profile again",
     ),
     _recorded(

@@ -1,7 +1,8 @@
-"""The sorts of events: of each kind on each thread or device how many, the first and the last.
+"""The sorts of events: kind and thread or device; with the number, first and last event of each
+sort.
 
-A profile of millions of events has a few hundred sorts: they tell which ranks compute on a device,
-which thread ran the steps, and which events decide what the windows are.
+A profile of millions of events has a few hundred sorts. They show which ranks compute on a device,
+which thread ran the steps, and which events determine the windows.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from lstmprof.events.processes import in_turn
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import UNKNOWN
 
-#: What a sort is of, beside its kind.
+#: Columns that distinguish sorts, in addition to the kind.
 _PLACE = ("rank", "pid", "tid", "device")
 #: Columns of the events that windows are made from.
 OF_WINDOWS = ("kind", "name", "start_ns", "dur_ns", *_PLACE)
-#: Of so many events the windows are made from all.
+#: Up to this many events, the windows are computed from all events.
 FEW = 2**17
 #: Times that the busiest thread is named, so that it is the busiest among the deciding events.
 _MOST = 5
@@ -34,8 +35,8 @@ _MOST = 5
 class Sorts:
     """One entry per sort; ``place`` is its rank, pid, tid and device, ``UNKNOWN`` for null.
 
-    Kernel launches are their own sort among a thread's runtime calls. ``first`` is the row that
-    begins first, ``last`` a row that ends last.
+    The kernel launches of a thread are a separate sort. ``first`` is the row that begins first,
+    ``last`` a row that ends last.
     """
 
     kind: list[str]
@@ -47,17 +48,17 @@ class Sorts:
 
     @property
     def ranks(self) -> Ints:
-        """The ranks, in order."""
+        """Return the ranks, sorted."""
         return np.unique(self.place[0])
 
     @property
     def computing(self) -> Ints:
-        """The ranks whose ops compute: without activities and launches."""
+        """Return the ranks whose ops compute: they have no activities and no launches."""
         on_device = self._is_kind(*ACTIVITY_KINDS) | self.launches
         return np.setdiff1d(self.ranks, self.place[0][on_device])
 
     def of_kind(self, *kinds: str) -> Ints:
-        """The sorts of these kinds on host threads."""
+        """Return the sorts of these kinds on host threads."""
         return np.flatnonzero(self._is_kind(*kinds) & (self.place[3] == UNKNOWN))
 
     def _is_kind(self, *kinds: str) -> Flags:
@@ -65,7 +66,7 @@ class Sorts:
 
 
 def sorts(events: Packed) -> Sorts:
-    """The sorts of ``events``."""
+    """Return the sorts of ``events``."""
     return events.once(_sorts)
 
 

@@ -35,25 +35,25 @@ from lstmprof.events.stored import (
 )
 from lstmprof.events.table import EventTable
 
-#: One row of so many is looked at to find borders.
+#: One of this many rows is sampled to choose borders.
 _SAMPLED = 32
 
 
 @dataclass(frozen=True)
 class SortedFiles:
-    """Files of ``write_columns``, one row or more in each, sorted by their column ``time``."""
+    """Files of ``write_columns`` with one row or more each, sorted by their column ``time``."""
 
     paths: Sequence[Path]
     time: str
 
     @property
     def first_ns(self) -> int:
-        """The earliest time."""
+        """Return the earliest time."""
         return int(self._ends[0].min())
 
     @property
     def most_at_once(self) -> int:
-        """The largest number of files whose ranges of time share an instant."""
+        """Return the largest number of files whose time ranges share an instant."""
         first, last = (np.sort(times) for times in self._ends)
         begun, ended = np.arange(1, len(first) + 1), np.searchsorted(last, first)
         return int((begun - ended).max())
@@ -93,23 +93,23 @@ class SortedFiles:
         return columns.slice(first, end - first)
 
 
-#: About so many events begin in a batch; as many, then, are a row group in Parquet.
+#: Approximate number of events per batch, and so per row group in Parquet.
 BATCH_ROWS = 2**17
-#: So many events go to disk where a reader finds more than fit into memory well …
+#: Readers write events to disk if a profile has more events than this.
 SPOOLED_ROWS = 2**18
-#: … so many at a time.
+#: Number of events that a reader writes to disk at a time.
 CHUNK_ROWS = 2**16
-#: Chunks that are merged at once, or whose texts are numbered.
+#: Number of chunks that are merged, or whose texts are numbered, at a time.
 MERGED_CHUNKS = 64
 
 
 def write_chunk(path: Path, columns: pa.Table) -> None:
-    """Write ``columns`` of one or more events to ``path``, sorted by start, longer first.
+    """Write ``columns`` of one or more events to ``path``, sorted by start, longer events first.
 
-    Columns that are all null are left out; most chunks have several.
+    Columns that are all null are omitted; most chunks have several.
 
     Raises:
-        LstmprofError: there is no room.
+        LstmprofError: the disk is full.
     """
     there = [name for name in columns.column_names if columns[name].null_count < len(columns)]
     write_columns(path, _sorted(columns.select(there)))
@@ -152,10 +152,10 @@ class Chunks:
         self._folder: Folder | None = None
 
     def add(self, columns: pa.Table) -> None:
-        """Add the next events of the profile.
+        """Append the next events of the profile.
 
         Raises:
-            LstmprofError: there is no room.
+            LstmprofError: the disk is full.
         """
         self._tables.append(columns)
         self._rows += len(columns)
@@ -164,7 +164,7 @@ class Chunks:
             self._spool(self._folder)
 
     def columns(self) -> pa.Table | Spool | None:
-        """All of them, None where there is no event."""
+        """Return all events, or None if there are none."""
         if self._folder:
             if self._rows:
                 self._spool(self._folder)
@@ -195,7 +195,7 @@ class Spool:
 
     @property
     def first_ns(self) -> int:
-        """When the first event begins."""
+        """Return the start of the first event."""
         return self._sorted.first_ns
 
     def events(self, origin_ns: int, rank: int | None) -> StoredEvents:
@@ -228,7 +228,7 @@ class Spool:
         while read.most_at_once > MERGED_CHUNKS:
             firsts = range(0, len(rows), MERGED_CHUNKS)
             rows = [self._one_row(rows[n : n + MERGED_CHUNKS], texts) for n in firsts]
-            read = _files(rows)  # those of a row follow each other in time
+            read = _files(rows)  # files of one row follow each other in time
         return read
 
     def _one_row(self, rows: Sequence[Sequence[Path]], texts: Texts) -> list[Path]:

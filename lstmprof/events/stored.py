@@ -1,9 +1,10 @@
-"""An events table on disk, in batches by time: for profiles whose table would fill the memory.
+"""An events table on disk, in batches by time, for profiles that do not fit into memory.
 
-A batch has the events that begin in a stretch of time, all that begin at one instant in one batch.
-Its columns lie in files, integers in the narrowest type that holds them, texts as places among the
-distinct texts of the whole table, which alone are in memory. All files lie in one temporary folder,
-which goes with the last that needs it.
+A batch has the events that begin in a stretch of time; events that begin together are in one batch.
+Its columns are files. Integers have the narrowest type. Texts are numbers that refer to the
+distinct
+texts of the whole table, which are in memory. All files are in one temporary folder, which is
+removed when no object uses it any more.
 """
 
 from __future__ import annotations
@@ -28,18 +29,20 @@ from lstmprof.events.table import NONE, EventTable, cast, parquet_writer
 from lstmprof.host.scratch import made_temporary_folder, remove, room_in
 
 _TYPES = {field.name: field.type for field in SCHEMA}
-#: Columns of texts, which lie on disk as places among ``Texts``.
+#: Text columns; on disk they are indices into ``Texts``.
 TEXT_COLUMNS = tuple(name for name, type_ in _TYPES.items() if pa.types.is_dictionary(type_))
 _CODE = pa.int32()
 
 
 class Folder:
-    """A temporary folder that goes with this object; what killed processes left goes too.
+    """A temporary folder that is removed with this object; folders of killed processes are removed,
+    too.
 
-    One in ``base`` stays, and can be sent to another process: who made ``base`` removes it.
+    A folder in ``base`` is not removed and can be sent to another process; the creator of ``base``
+    removes it.
 
     Raises:
-        LstmprofError: it cannot be made.
+        LstmprofError: the folder cannot be made.
     """
 
     def __init__(self, base: Path | None = None) -> None:
@@ -52,15 +55,15 @@ class Folder:
         self._count = 0
 
     def new(self, name: str) -> Path:
-        """A path in it that nothing has yet."""
+        """Return an unused path in the folder."""
         self._count += 1
         return self.path / f"{name}-{self._count}"
 
     def taken(self, path: Path) -> Path:
-        """Where the file at ``path``, of another folder, lies now: in this one.
+        """Move the file at ``path`` from another folder into this one, and return its new path.
 
         Raises:
-            LstmprofError: there is no room.
+            LstmprofError: the disk is full.
         """
         place = self.new(path.name)
         with room_in(self.path):
@@ -84,7 +87,7 @@ def _chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def read_columns(path: Path) -> pa.RecordBatch:
-    """What ``write_columns`` wrote to ``path``, a row or more, of which what is used is read."""
+    """Return the columns that ``write_columns`` wrote to ``path``; data is read when it is used."""
     with pa.memory_map(str(path)) as file:
         return pa.ipc.open_file(file).get_batch(0)
 
@@ -96,11 +99,11 @@ class Texts:
         self._of: dict[str, pa.Array] = {}
 
     def of(self, name: str) -> pa.Array:
-        """Those of the column ``name``."""
+        """Return the texts of the column ``name``."""
         return self._of.get(name, pa.array([], pa.string()))
 
     def coded(self, name: str, columns: Sequence[pa.DictionaryArray]) -> list[pa.Array]:
-        """The numbers of each of these columns called ``name``, whose new texts are added."""
+        """Return the numbers of the texts in ``columns`` of the column ``name``; add new texts."""
         there = pa.DictionaryArray.from_arrays(pa.array([], _CODE), self.of(name))
         typed = [cast(column, there.type) for column in columns]
         joined = pa.chunked_array([there, *typed]).unify_dictionaries()
@@ -110,10 +113,11 @@ class Texts:
 
 @dataclass(frozen=True)
 class StoredBatch:
-    """The events that begin from ``start_ns`` on and before those of the next batch.
+    """The events that begin at ``start_ns`` or later, and before those of the next batch.
 
-    They are the rows from ``first`` on. A column is in the last of ``files`` that has it, null
-    where none has.
+    ``first`` is their first row. The value of a column is in the last of ``files`` that has the
+    column;
+    it is null if none has it.
     """
 
     first: int
@@ -123,7 +127,7 @@ class StoredBatch:
 
 
 class Part(EventTable):
-    """The events of a batch; ``rows_named`` are rows of the whole table, in which ids are rows."""
+    """The events of a batch; links refer to rows of the whole table."""
 
     def __init__(self, events: pa.Table, first_row: int) -> None:
         super().__init__(events)
@@ -131,20 +135,20 @@ class Part(EventTable):
 
     @property
     def first_row(self) -> int:
-        """The row of the whole table that is the first of this."""
+        """Return the row of the whole table that is the first row of this part."""
         return self._first_row
 
     def rows_named(self, column: str) -> Ints:
-        """The row of the whole table that ``column`` names, −1 where there is none."""
+        """Return the row of the whole table that ``column`` refers to, or −1."""
         return self.ints(column, NONE)
 
 
 class StoredEvents(EventTable):
-    """An events table on disk, whose texts are ``texts`` and whose ``batches`` are one or more.
+    """An events table on disk with the distinct texts ``texts`` and one or more ``batches``.
 
-    All rows are of one ``rank``, None unknown, unless files have their ranks. Nothing of it is kept
-    in memory. It can be read by columns as any events table, each of which is then whole in memory;
-    ``parts`` are not.
+    All rows have the rank ``rank`` (None if unknown), unless the files have a column for it.
+    Methods
+    that return an events table load it into memory; ``parts`` loads one batch at a time.
     """
 
     def __init__(
@@ -161,57 +165,57 @@ class StoredEvents(EventTable):
 
     @property
     def arrow(self) -> pa.Table:
-        """The whole table, in memory."""
+        """Return the whole table, in memory."""
         return self.select(SCHEMA.names).arrow.cast(SCHEMA)
 
     def select(self, columns: Sequence[str]) -> EventTable:
-        """These columns of all rows, in memory."""
+        """Return these columns of all rows, in memory."""
         return EventTable(pa.table({name: self.column(name) for name in columns}))
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """The column ``name``, in memory, in one chunk."""
+        """Return the column ``name``, in memory, in one chunk."""
         numbers = range(len(self.batches))
         arrays = [self._decoded(self.coded(n, (name,)), name, own_texts=False) for n in numbers]
         return pa.chunked_array([pa.concat_arrays(arrays)], _TYPES[name])
 
     def with_columns(self, columns: Mapping[str, Any]) -> EventTable:
-        """The whole table, in memory, with these columns replaced."""
+        """Return the whole table, in memory, with these columns replaced."""
         return EventTable(self.arrow).with_columns(columns)
 
     def parts(self, columns: Sequence[str] = SCHEMA.names) -> Iterator[EventTable]:
-        """These columns of each batch, with the texts that it has."""
+        """Yield these columns of each batch, with the texts that the batch uses."""
         for number, batch in enumerate(self.batches):
             part = self.table(self.coded(number, columns), columns, own_texts=True)
             yield Part(part.arrow, batch.first)
 
     def replaced(self, columns_of: Callable[[EventTable], Mapping[str, Any]]) -> StoredEvents:
-        """This table with the columns that ``columns_of`` makes of each batch, as ``with_columns``.
+        """Return this table with the columns that ``columns_of`` computes for each batch.
 
         Raises:
-            LstmprofError: there is no room.
+            LstmprofError: the disk is full.
         """
         replacing = [self.encoded(columns_of(part)) for part in self.parts()]
         return self.overlaid(map(self.stored, replacing))
 
     def encoded(self, columns: Mapping[str, Any]) -> pa.Table:
-        """These columns as they lie on disk."""
+        """Return these columns in the form in which they are on disk."""
         arrays = {name: cast(values, _TYPES[name]) for name, values in columns.items()}
         for name in arrays.keys() & set(TEXT_COLUMNS):
             (arrays[name],) = self._texts.coded(name, [arrays[name]])
         return pa.table(arrays)
 
     def stored(self, coded: pa.Table) -> Path:
-        """A file of ``coded`` columns.
+        """Write ``coded`` columns to a new file, and return its path.
 
         Raises:
-            LstmprofError: there is no room.
+            LstmprofError: the disk is full.
         """
         path = self.folder.new("batch")
         write_columns(path, coded)
         return path
 
     def overlaid(self, files: Iterator[Path]) -> StoredEvents:
-        """This table with the columns of ``files``, one a batch, in place of its own."""
+        """Return this table with its columns replaced by those of ``files``, one file per batch."""
         batches = [
             StoredBatch(batch.first, batch.rows, batch.start_ns, (*batch.files, path))
             for batch, path in zip(self.batches, files, strict=True)
@@ -219,7 +223,7 @@ class StoredEvents(EventTable):
         return StoredEvents(self.folder, self._texts, batches, self._rank)
 
     def coded(self, number: int, columns: Sequence[str] = SCHEMA.names) -> pa.Table:
-        """``event_id`` and those of these columns that batch ``number`` has, texts as numbers."""
+        """Return ``event_id`` and ``columns`` of batch ``number``, texts as numbers."""
         batch = self.batches[number]
         arrays = {
             "event_id": pa.array(np.arange(batch.first, batch.first + batch.rows)),
@@ -233,7 +237,7 @@ class StoredEvents(EventTable):
         return pa.table({name: arrays[name].cast(types[name]) for name in wanted if name in arrays})
 
     def coded_rows(self, rows: Ints, columns: Sequence[str] = SCHEMA.names) -> pa.Table:
-        """These rows, of any batches, as ``coded``; by batch."""
+        """Return ``columns`` of ``rows`` of any batches, texts as numbers; sorted by batch."""
         numbers = self.batch_of(rows)
         parts = [
             self.coded(number, columns).take(
@@ -246,13 +250,13 @@ class StoredEvents(EventTable):
         return pa.concat_tables(parts, promote_options="default")
 
     def batch_of(self, rows: Ints) -> Ints:
-        """The number of the batch that has each of these rows."""
+        """Return the number of the batch that contains each of these rows."""
         return np.searchsorted(self._first_rows, rows, side="right") - 1
 
     def table(
         self, coded: pa.Table, columns: Sequence[str] = SCHEMA.names, *, own_texts: bool = False
     ) -> EventTable:
-        """``coded`` rows as an events table; ``own_texts``: without texts that no row has."""
+        """Return ``coded`` rows as an events table; ``own_texts``: drop unused texts."""
         schema = (
             SCHEMA if columns == SCHEMA.names else pa.schema([SCHEMA.field(n) for n in columns])
         )
@@ -260,10 +264,10 @@ class StoredEvents(EventTable):
         return EventTable(pa.Table.from_arrays(arrays, schema=schema))
 
     def moved_to(self, folder: Folder) -> StoredEvents:
-        """This table with its files in ``folder``.
+        """Return this table with its files moved to ``folder``.
 
         Raises:
-            LstmprofError: there is no room.
+            LstmprofError: the disk is full.
         """
         batches = [
             replace(batch, files=tuple(map(folder.taken, batch.files))) for batch in self.batches
@@ -279,7 +283,7 @@ class StoredEvents(EventTable):
         return with_own_texts(texts, _TYPES[name], own_texts)
 
     def write_parquet(self, path: Path, stop: Event | None = None) -> None:
-        """Write the table to ``path``, a row group a batch, no more once ``stop`` is set."""
+        """Write the table to ``path``, one row group per batch; stop early if ``stop`` is set."""
         with parquet_writer(path) as file:
             for number in range(len(self.batches)):
                 if stop and stop.is_set():

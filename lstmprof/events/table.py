@@ -1,7 +1,7 @@
-"""The events table as computations read it: columns as NumPy arrays, each worked out once.
+"""The events table as NumPy arrays, each computed once.
 
-A text is asked about once for each distinct value, however many rows have it; a row without a text
-has its own answer, so that no null is taken for a value.
+A function of a text is computed once per distinct text. Rows without a text have a separate value,
+so that null is never mistaken for a text.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from lstmprof.events.intervals import Flags, Ints, longer_first
 from lstmprof.events.schema import COLUMNS, SCHEMA
 
-#: What stands for null among integers that may be negative.
+#: Stands for null in integers that may be negative.
 UNKNOWN = np.iinfo(np.int64).min
-#: What stands for none among rows, and among codes of texts.
+#: Stands for null in row numbers and in codes of texts.
 NONE = -1
-#: Of larger tables nothing is kept: an array of ten million rows takes 80 MB.
+#: Arrays of larger tables are not cached: an array of ten million rows takes 80 MB.
 KEPT_ROWS = 2**21
 
-#: Columns of few values, each in many rows; those of texts among them.
+#: Columns with few distinct values, including text columns.
 _REPEATED = [
     *("rank", "pid", "tid", "device", "stream", "step"),
     *(field.name for field in SCHEMA if pa.types.is_dictionary(field.type)),
@@ -37,10 +37,10 @@ _Value = TypeVar("_Value")
 
 
 class EventTable:
-    """A table of events with all columns of ``SCHEMA`` or some; arrays have an entry a row.
+    """A table of events with all or some columns of ``SCHEMA``; arrays have one entry per row.
 
-    Arrays are read-only, and kept while the table is: every caller gets the same one. What else a
-    ``pyarrow.Table`` can do, this can.
+    Arrays are read-only and cached with the table, so that every caller gets the same array. Other
+    methods are those of ``pyarrow.Table``.
     """
 
     def __init__(self, arrow: pa.Table) -> None:
@@ -49,12 +49,12 @@ class EventTable:
 
     @staticmethod
     def of(events: EventTable | pa.Table) -> EventTable:
-        """``events`` itself, or what a ``pyarrow.Table`` holds."""
+        """Return ``events`` itself, or the table of a ``pyarrow.Table``."""
         return events if isinstance(events, EventTable) else EventTable(events)
 
     @property
     def arrow(self) -> pa.Table:
-        """The whole table."""
+        """Return the whole table."""
         return self._arrow
 
     def __len__(self) -> int:
@@ -69,35 +69,37 @@ class EventTable:
         return self.arrow.__arrow_c_stream__(requested_schema)
 
     def equals(self, other: EventTable | pa.Table) -> bool:
-        """Whether ``other`` has the same columns and values."""
+        """Return whether ``other`` has the same columns and values."""
         return bool(self.arrow.equals(EventTable.of(other).arrow))
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """The column ``name``."""
+        """Return the column ``name``."""
         return self._arrow.column(name)
 
     def __getitem__(self, name: str) -> pa.ChunkedArray:
         return self.column(name)
 
     def select(self, columns: Sequence[str]) -> EventTable:
-        """These columns of all rows."""
+        """Return these columns of all rows."""
         return EventTable(self.arrow.select(list(columns)))
 
     def take(self, rows: Ints | pa.Array) -> EventTable:
-        """These rows, in this order."""
+        """Return these rows, in this order."""
         return EventTable(self.arrow.take(pa.array(rows)))
 
     def slice(self, start: int, length: int | None = None) -> EventTable:
-        """The rows from ``start`` on, so many or all."""
+        """Return the rows from ``start`` on: ``length`` rows, or all."""
         return EventTable(self.arrow.slice(start, length))
 
     def filter(self, where: Flags | pa.Array | pa.ChunkedArray) -> EventTable:
-        """The rows where this holds."""
+        """Return the rows at which ``where`` is True."""
         is_arrow = isinstance(where, (pa.Array, pa.ChunkedArray))
         return EventTable(self.arrow.filter(where if is_arrow else pa.array(where)))
 
     def with_columns(self, columns: Mapping[str, Any]) -> EventTable:
-        """This table with these columns replaced; values as for ``events_table``, in row order."""
+        """Return this table with ``columns`` replaced, in row order; values as for
+        ``events_table``.
+        """
         arrow = self._arrow
         for name, values in columns.items():
             field = SCHEMA.field(name)
@@ -113,38 +115,40 @@ class EventTable:
 
     @property
     def first_row(self) -> int:
-        """The row of the whole table that is the first of this, which may be a part."""
+        """Return the row of the whole table that is the first row of this part."""
         return 0
 
     def parts(self, columns: Sequence[str] = SCHEMA.names) -> Iterator[EventTable]:
-        """The table in parts by time that are small enough for memory, ``columns`` at least."""
+        """Yield parts of the table by time that fit into memory, with at least ``columns``."""
         yield self
 
     def replaced(self, columns_of: Callable[[EventTable], Mapping[str, Any]]) -> EventTable:
-        """This table with the columns that ``columns_of`` makes of each of its parts."""
+        """Return this table with the columns that ``columns_of`` computes for each part."""
         return self.with_columns(columns_of(self))
 
     def has_kind(self, *kinds: str) -> bool:
-        """Whether an event's kind is one of these."""
+        """Return whether any event has one of these kinds."""
         return any(bool(part.is_kind(*kinds).any()) for part in self.parts(("kind",)))
 
     @property
     def start_ns(self) -> Ints:
-        """When each event starts."""
+        """Return the start of each event."""
         return self.ints("start_ns", 0)
 
     @property
     def dur_ns(self) -> Ints:
-        """How long each event takes."""
+        """Return the duration of each event."""
         return self.ints("dur_ns", 0)
 
     @property
     def end_ns(self) -> Ints:
-        """When each event ends."""
+        """Return the end of each event."""
         return self.once(_end_ns, "start_ns", "dur_ns")
 
     def ints(self, column: str, unknown: int) -> Ints:
-        """A column of integers, ``unknown`` in place of nulls: for computing, never for output."""
+        """Return an integer column with ``unknown`` in place of nulls: for computing, not for
+        output.
+        """
         return self._once(("ints", column, unknown), lambda: self._ints(column, unknown))
 
     def _ints(self, column: str, unknown: int) -> Ints:
@@ -155,12 +159,14 @@ class EventTable:
         return np.asarray(whole.to_numpy(zero_copy_only=False), dtype=np.int64)
 
     def texts(self, column: str) -> tuple[Ints, list[str]]:
-        """A column as (codes, values): ``values[code]`` is the text of a row, code −1 a null."""
+        """Return a column as (codes, values): ``values[code]`` is the text of a row, code −1 is
+        null.
+        """
         codes, values = self._codes(column)
         return self._once(("texts", column), lambda: codes.astype(np.int64)), values
 
     def _codes(self, column: str) -> tuple[NDArray[Any], list[str]]:
-        """As ``texts``; the codes as Arrow has them, in half the memory."""
+        """Return the result of ``texts`` with Arrow's codes, which take half the memory."""
         return self._once(("codes", column), lambda: _codes(self.column(column).combine_chunks()))
 
     def mapped(
@@ -171,10 +177,11 @@ class EventTable:
         dtype: Any = np.int64,
         rows: Flags | None = None,
     ) -> np.ndarray:
-        """What ``function`` says of the text in ``column``; ``unknown`` where it is null.
+        """Return ``function`` of the text in ``column`` for each row; ``unknown`` if it is null.
 
-        With ``rows``, a boolean a row, it is ``unknown`` of all others, and no text that only they
-        have is asked about.
+        If ``rows`` (one boolean per row) is given, all other rows get ``unknown``, and ``function``
+        is not
+        called for texts that only they have.
         """
         codes, values = self._codes(column)
         if rows is None:
@@ -189,20 +196,20 @@ class EventTable:
         return np.asarray(answers[codes])
 
     def where(self, column: str, predicate: Callable[[str], object]) -> Flags:
-        """Whether ``predicate`` holds of the text in ``column``; of no null it does."""
+        """Return whether ``predicate`` is True for the text in ``column``; False for null."""
         return self.mapped(column, lambda text: bool(predicate(text)), False, np.bool_)
 
     def where_name(self, predicate: Callable[[str], object]) -> Flags:
-        """Whether ``predicate`` holds of an event's name."""
+        """Return whether ``predicate`` is True for the name of each event."""
         return self.where("name", predicate)
 
     def is_one_of(self, column: str, *texts: str) -> Flags:
-        """Whether the text in ``column`` is one of these."""
+        """Return whether the text in ``column`` is one of ``texts``."""
         key = ("is", column, *sorted(texts))
         return self._once(key, lambda: self.where(column, lambda text: text in texts))
 
     def is_kind(self, *kinds: str) -> Flags:
-        """Whether an event's kind is one of these."""
+        """Return whether the kind of each event is one of ``kinds``."""
         return self.is_one_of("kind", *kinds)
 
     def write_parquet(self, path: Path, stop: Event | None = None) -> None:
@@ -211,36 +218,38 @@ class EventTable:
             file.write_table(self.arrow.cast(SCHEMA))
 
     def ranks(self) -> list[int | None]:
-        """The ranks, None for a rank that the profile does not name."""
+        """Return the ranks; None for events whose rank is unknown."""
         ranks = self.column("rank").unique().to_pylist()
         return sorted(ranks, key=lambda rank: (rank is not None, rank))
 
     def of_rank(self, rank: int | None) -> Ints:
-        """The rows of ``rank``."""
+        """Return the rows of ``rank``."""
         number = UNKNOWN if rank is None else rank
         if not self._keeps():
             return np.flatnonzero(self.ints("rank", UNKNOWN) == number)
         return self.once(_rows_of_ranks, "rank").get(number, np.empty(0, dtype=np.int64))
 
     def rows_named(self, column: str) -> Ints:
-        """The row of the event whose ``event_id`` is in ``column``, −1 where there is none."""
+        """Return the row of the event that ``column`` refers to by ``event_id``, or −1."""
         return self._once(("function", column), lambda: self.rows_of(self.ints(column, -1)))
 
     def rows_of(self, event_ids: Ints) -> Ints:
-        """The row of each of these events, −1 for one that is not here."""
+        """Return the row of each of these events, or −1 if it is not in the table."""
         row_of = self.once(_rows_by_id, "event_id")
         return np.asarray(row_of[np.where(event_ids < len(row_of) - 1, event_ids, -1)], np.int64)
 
     def once(self, function: Callable[[Any], _Value], *reads: str) -> _Value:
-        """``function`` of this table, kept like a column.
+        """Return ``function`` of this table, cached like a column.
 
-        With ``reads``, all columns that it reads, it is kept until one of them is replaced.
+        If ``reads`` names all columns that the function reads, the value is cached until one of
+        them is
+        replaced.
         """
         key = ("columns", function, *reads) if reads else ("function", function)
         return self._once(key, lambda: function(self))
 
     def keeping(self, function: Callable[[Any], _Value], value: _Value) -> Self:
-        """This table, of which ``once`` says that ``value`` is what ``function`` returns."""
+        """Return this table with ``value`` cached as the result of ``function``."""
         self._kept["function", function] = value
         return self
 
@@ -260,10 +269,11 @@ class EventTable:
 
 
 def parquet_writer(path: Path) -> pq.ParquetWriter:
-    """What writes events to ``path``.
+    """Return a writer of events to ``path``.
 
-    Most numbers are near those of the row before: their differences take half the time, and half
-    the file, that a dictionary of them takes.
+    Most numbers differ little from those of the row before. Storing differences takes half the time
+    and
+    half the space of dictionaries.
     """
     differences = dict.fromkeys((n for n in SCHEMA.names if n not in _REPEATED), _DIFFERENCES)
     return pq.ParquetWriter(
@@ -272,7 +282,7 @@ def parquet_writer(path: Path) -> pq.ParquetWriter:
 
 
 def _codes(texts: pa.DictionaryArray | pa.ChunkedArray) -> tuple[NDArray[Any], list[str]]:
-    if isinstance(texts, pa.ChunkedArray):  # of an empty table
+    if isinstance(texts, pa.ChunkedArray):  # the table is empty
         return np.empty(0, dtype=np.int32), []
     return texts.indices.fill_null(-1).to_numpy(), texts.dictionary.to_pylist()
 
@@ -303,11 +313,11 @@ def _end_ns(events: EventTable) -> Ints:
 
 
 def events_table(columns: Mapping[str, Sequence[Any] | np.ndarray]) -> EventTable:
-    """The events table of these columns, sorted by start, the longer first, and so numbered.
+    """Return the events table of these columns, sorted by start, longer events first, and numbered.
 
     ``kind``, ``name``, ``start_ns`` and ``dur_ns`` are required; an absent column is all null.
-    Values may be lists with None, NumPy arrays or Arrow arrays. Equal rows keep the order in which
-    they came.
+    Values
+    may be lists with None, NumPy arrays or Arrow arrays. Equal rows keep their order.
 
     Raises:
         ValueError: a required column is missing, a length differs or a duration is negative.
@@ -335,7 +345,7 @@ def events_table(columns: Mapping[str, Sequence[Any] | np.ndarray]) -> EventTabl
 
 
 def cast(values: Any, type_: pa.DataType) -> pa.Array:
-    """``values``, a list with None, NumPy or Arrow array, as one Arrow array of ``type_``."""
+    """Return ``values`` (a list with None, a NumPy or Arrow array) as one array of ``type_``."""
     array = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values)
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()

@@ -1,7 +1,7 @@
-"""Host threads: which row ran on which, and what an innermost event says of its thread.
+"""Host threads: the thread of each row, and what its innermost event says about it.
 
-A thread is (rank, pid, tid). A thread's innermost event at an instant is the one that started last
-(docs/ledger.md); equal starts go to the shorter, then to the deeper kind.
+A thread is (rank, pid, tid). The innermost event of a thread at an instant is the one that started
+last (docs/ledger.md); of equal starts, the shorter event, then the deeper kind.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from lstmprof.events.groups import numbered
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost
 from lstmprof.events.table import UNKNOWN, EventTable
 
-#: The causes for which a device waits for the host, in the order in which lanes of a CPU run are
-#: merged: a thread that enqueues work or is inside the framework says more than one that waits.
+#: The causes for which a device waits for the host. The order decides if several threads of a CPU
+#: run are merged: a thread that enqueues work or runs in the framework comes before a waiting one.
 STATES = ("dispatch", "runtime", "alloc", "sync", "profiler", "python")
 HOST = "host"
 
-#: Ops by which a host asks for a value, and waits for it.
+#: Ops by which the host reads a value and waits for it.
 ASKS = (
     *("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal"),
     *("mxnet::MXNDArraySyncCopyToCPU", "mxnet::MXNDArrayWaitToRead", "mxnet::MXNDArrayWaitAll"),
@@ -32,9 +32,9 @@ _STATE_OF_KIND = {
     **dict.fromkeys(("python", "step", "range"), STATES.index("python")),
 }
 _DEPTH = {"step": 0, "range": 1, "python": 2, "op": 3, "runtime": 4, "overhead": 5}
-#: CUDA's and HIP's names, and those of other accelerators: MTIA's, Ascend's and Level Zero's
-#: (``synchronizeStream``, ``aclrtSynchronizeDevice``, ``zeEventHostSynchronize``), OpenCL's and
-#: SYCL's (``clFinish``, ``urQueueFinish``, ``urEventWait``, ``piEventsWait``).
+#: Synchronising calls of CUDA, HIP, MTIA, Ascend and Level Zero (``synchronizeStream``,
+#: ``aclrtSynchronizeDevice``, ``zeEventHostSynchronize``), OpenCL and SYCL (``clFinish``,
+#: ``urQueueFinish``, ``urEventWait``, ``piEventsWait``).
 _SYNC = re.compile(
     r"[Ss]ynchronize|EventQuery|Memcpy(?!.*Async)|^cuMemcpy(?!.*Async)"
     r"|^cl(Finish|WaitForEvents)|^(ur|pi)(QueueFinish|Events?Wait)$"
@@ -146,17 +146,18 @@ def innermost(events: EventTable, rows: Ints) -> Segments:
     return Segments(segments.start_ns, segments.end_ns, nested[segments.owner])
 
 
-#: Longest stretch of Python that is called the price of the op after it. Measured by profiling
+#: Longest stretch of Python that counts as the cost of calling the next op. Measured by profiling
 #: torch-lstmcell-basic with 4 units under torch.profiler on an EPYC: 95 % of the stretches between
-#: its ops take under 3.4 µs, 9.6 µs beside other processes.
+#: its ops take under 3.4 µs, or 9.6 µs on a busy machine.
 CALL_GAP_NS = 10_000
 
 
 def ops_called(events: EventTable, thread: Ints, start_ns: Ints, end_ns: Ints) -> Ints:
-    """Return for each Python stretch the op that it leads into, −1 for none.
+    """Return for each Python stretch the op that it leads to, or −1.
 
-    Such a stretch is at most ``CALL_GAP_NS`` long, and an op begins on its ``thread`` as it ends;
-    the outermost op, if several begin then.
+    Such a stretch is at most ``CALL_GAP_NS`` long, and an op begins on its ``thread`` when it ends.
+    If
+    several ops begin then, the outermost one is returned.
     """
     ops = np.flatnonzero(events.is_kind("op"))
     shortest_first = np.argsort(events.dur_ns[ops], kind="stable")

@@ -24,13 +24,13 @@ from lstmprof.formats.raw_file import RawFile
 #: The formats that are read, in the order in which a file is tried: a module of this folder each.
 FORMATS = (
     "onnxruntime",  # on a GPU it has a category of Kineto's
-    "mxnet",  # so has this one
+    "mxnet",  # this format does, too
     "rocprofv3",
     "kineto",
     "autograd",
     "tf1_timeline",
     "trace_viewer",
-    "perfetto",  # before xplane, whose planes are the first field, too
+    "perfetto",  # before xplane, whose planes are also the first field
     "xplane",
     "rocpd",
     "cuda.nvprof",
@@ -39,19 +39,19 @@ FORMATS = (
 
 
 def read(path: Path) -> Profile:
-    """The profile in the file at ``path``, gzipped or not.
+    """Return the profile in the file at ``path``, which may be gzipped.
 
     Raises:
-        ProfileError: there is no such file, or it is damaged, empty or of no format that is read.
+        ProfileError: the file does not exist, is damaged or empty, or has no known format.
     """
     return read_raw(Path(path), functools.partial(raw_file.load, Path(path)))
 
 
 def read_raw(label: Path | str, load: Callable[[], RawFile]) -> Profile:
-    """The profile in what ``load`` returns; ``label`` says where it lies.
+    """Return the profile in the file that ``load`` returns; ``label`` is its place for messages.
 
     Raises:
-        ProfileError: it cannot be loaded, or it is damaged, empty or of no format that is read.
+        ProfileError: the file cannot be loaded, is damaged or empty, or has no known format.
     """
     try:
         streamed = stream.of_file(label) if isinstance(label, Path) else None

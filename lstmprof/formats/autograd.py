@@ -48,7 +48,7 @@ _WHOLE_OPS = (
 
 
 def recognises(raw: RawFile) -> bool:
-    """Whether ``raw`` is a list of events whose processes are called as this profiler does."""
+    """Return whether ``raw`` is a list of events with the process names of this profiler."""
     if not raw.looks_like_json:
         return False
     events = trace_events(raw.json)
@@ -57,7 +57,7 @@ def recognises(raw: RawFile) -> bool:
 
 
 def read(raw: RawFile) -> Profile:
-    """The profile in the list.
+    """Return the profile in the list.
 
     Raises:
         ProfileError: no event has a readable time.

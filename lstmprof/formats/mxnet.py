@@ -1,18 +1,18 @@
-"""The JSON that MXNet's profiler writes (``mx.profiler``).
+"""Read the JSON that MXNet's profiler writes (``mx.profiler``).
 
 To know when reading the events:
 
 - Times are whole microseconds since 1970.
-- The engine runs operators on threads of its own, while Python goes on: ``B`` and ``E``, category
-  ``operator``, whose ``pid`` is the number of a device. Each stands there once more as ``b`` and
-  ``e`` under another ``pid``; that is left out.
-- ``b`` and ``e`` of category ``MXNET_C_API`` are calls that Python makes: they hand operators to
-  the engine, or wait for it.
-- Any other ``b`` and ``e`` are tasks, frames and events of the user's own, here ranges; a task
-  called ``step`` is a step. Counters (``C``) are left out.
-- A ``tid`` is a hash of 64 bits, more than a float or an int64 holds: threads are numbered here in
-  the order in which they are met. The file does not tell the process.
-- Only the first file that a process writes has the names of its devices; others begin with a comma.
+- The engine runs operators on its own threads, while Python continues: ``B`` and ``E``, category
+  ``operator``, whose ``pid`` is the number of a device. Each appears again as ``b`` and ``e`` under
+  another ``pid``, which is omitted.
+- ``b`` and ``e`` of category ``MXNET_C_API`` are calls from Python: they pass operators to the
+  engine, or wait for it.
+- All other ``b`` and ``e`` are the user's own tasks, frames and events; they become ranges. A task
+  called ``step`` is a step. Counters (``C``) are omitted.
+- A ``tid`` is a hash of 64 bits, which exceeds a float and an int64. The reader numbers threads in
+  order of first occurrence. The file does not name the process.
+- Only the first file of a process names its devices. Later files begin with a comma.
 
 Source: src/profiler/profiler.cc and profiler.h of apache/mxnet 1.x.
 """
@@ -37,7 +37,7 @@ _STEP = "step"
 
 
 def recognises(raw: RawFile) -> bool:
-    """Whether ``raw`` is a Chrome trace with MXNet's operators or calls."""
+    """Return whether ``raw`` is a Chrome trace with MXNet's operators or calls."""
     if not raw.looks_like_json:
         return False
     events = trace_events(raw.json) or ()
@@ -50,10 +50,10 @@ def _is_of_mxnet(event: dict[str, Any]) -> bool:
 
 
 def read(raw: RawFile) -> Profile:
-    """The profile in MXNet's JSON.
+    """Return the profile in MXNet's JSON.
 
     Raises:
-        ProfileError: no operator, call or task in it has both ends.
+        ProfileError: no operator, call or task has a begin and an end.
     """
     events = [event for event in trace_events(raw.json) or () if isinstance(event, dict)]
     intervals, unpaired = _paired(events)

@@ -1,17 +1,17 @@
-"""The JSON that ONNX Runtime writes of a session with ``enable_profiling``.
+"""Read the JSON that ONNX Runtime writes for a session with ``enable_profiling``.
 
 To know when reading the events:
 
-- Times are whole microseconds since the session began to record; when that was is not in the file.
-- ``model_run`` is one call of ``session.run``: a step, and an op that only calls others: no Python
-  runs in it. ``SequentialExecutor::Execute`` in it runs the nodes. What made the session
-  (``session_initialization``) comes before.
-- A node's event is called ``<node>_kernel_time`` and has its type, its provider and the types and
-  shapes of its inputs. Until 2022 two more stood around it, ``…_fence_before`` and
-  ``…_fence_after``, which are left out.
-- Nodes of a GPU are events of the host, which enqueues; kernels (category ``Kernel``) are only
-  there where ONNX Runtime was built with CUPTI, and are left out.
-- An event that ends behind what holds it, by up to a microsecond of rounding, ends with it.
+- Times are whole microseconds since the session began to record. The file has no date.
+- ``model_run`` is one call of ``session.run``. It is a step, and an op that only calls others,
+  because no Python runs inside it. ``SequentialExecutor::Execute`` inside it runs the nodes.
+  ``session_initialization`` comes before.
+- A node's event is called ``<node>_kernel_time`` and has its type, its provider, and the types and
+  shapes of its inputs. Until 2022, ``…_fence_before`` and ``…_fence_after`` surrounded it; they are
+  omitted.
+- Nodes on a GPU are host events, which enqueue. Kernels (category ``Kernel``) exist only if ONNX
+  Runtime was built with CUPTI; they are omitted.
+- An event that ends up to 1 µs after its enclosing event, by rounding, is shortened.
 
 Source: onnxruntime/core/common/profiler_common.h and core/framework/sequential_executor.cc.
 """
@@ -38,7 +38,7 @@ _MOST_NS = 2000
 
 
 def recognises(raw: RawFile) -> bool:
-    """Whether ``raw`` is a list of events with ONNX Runtime's categories."""
+    """Return whether ``raw`` is a list of events with ONNX Runtime's categories."""
     if not raw.looks_like_json:
         return False
     return any(_is_node(event) or _is_step(event) for event in trace_events(raw.json) or ())
@@ -56,7 +56,7 @@ def _is_step(event: Any) -> bool:
 
 
 def read(raw: RawFile) -> Profile:
-    """The profile in ONNX Runtime's JSON.
+    """Return the profile in ONNX Runtime's JSON.
 
     Raises:
         ProfileError: no node and no run was recorded.

@@ -1,9 +1,10 @@
-"""Fresh interpreters that work for this process, as a ``concurrent.futures.Executor``.
+"""Worker processes with fresh interpreters, as a ``concurrent.futures.Executor``.
 
-A worker runs ``serve``: a call comes pickled on its standard input, what it returned goes back on
-its output. ``multiprocessing`` is not used: it would run a user's script again in each worker; nor
-loky, whose workers outlive a process that was killed. Ctrl-C reaches this process alone, which ends
-its workers; each removes what it has half-written. They end, too, when this process is killed.
+A worker runs ``serve``: a pickled call arrives on its standard input, and the result leaves on its
+standard output. ``multiprocessing`` is not used, because it would run a user's script again in each
+worker. loky is not used, because its workers outlive a killed parent. Ctrl-C reaches only this
+process, which ends its workers; each removes its unfinished files. Workers also end when this
+process is killed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _Worker = subprocess.Popen[bytes]
 _SERVE = "from lstmprof.formats.pool import serve; serve()"
 _MARK = "LSTMPROF_WORKER"
 _LENGTH_BYTES = 8
-#: No worker multiplies matrices: NumPy's threads for that, one a core, would only wait for work.
+#: Workers multiply no matrices, so NumPy's threads, one per core, would only use CPU time while
+#: waiting.
 _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 
 
@@ -77,7 +79,7 @@ class Pool(Executor):
         self._threads.shutdown()
         for worker in self._started:
             for pipe in (worker.stdin, worker.stdout):
-                with contextlib.suppress(OSError):  # what was written to it is lost
+                with contextlib.suppress(OSError):  # unread input is lost
                     _open(pipe).close()
             worker.wait()
 
@@ -118,7 +120,7 @@ def serve() -> None:
     """Do the tasks from standard input until it ends; SIGTERM ends the process cleanly."""
     signal.signal(signal.SIGTERM, _end)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what the work prints is no answer
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # keep printed text out of the answer
     process.be_quick()
     requests: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_read, args=(requests,), daemon=True).start()
@@ -127,7 +129,7 @@ def serve() -> None:
         try:
             call, args, kwargs = pickle.loads(request)
             answer = pickle.dumps((True, call(*args, **kwargs)), protocol=5)
-        except Exception as error:  # raised where it was asked for
+        except Exception as error:  # raised in the calling process
             answer = _failure(error)
         _send(answers, answer)
 
@@ -137,7 +139,7 @@ def _failure(error: Exception) -> bytes:
     error.add_note("In the worker process: " + "".join(traceback.format_exception(error)))
     try:
         return pickle.dumps((False, error), protocol=5)
-    except Exception:  # it holds what cannot be sent
+    except Exception:  # it contains what cannot be pickled
         said = RuntimeError(f"{type(error).__name__}: {error}")
         said.add_note(error.__notes__[-1])
         return pickle.dumps((False, said), protocol=5)
@@ -148,11 +150,11 @@ def _read(requests: SimpleQueue[bytes]) -> None:
     with contextlib.suppress(EOFError):
         while True:
             requests.put(_received(pipe))
-    os.kill(os.getpid(), signal.SIGTERM)  # who asked has gone
+    os.kill(os.getpid(), signal.SIGTERM)  # the calling process has ended
 
 
 def _end(number: int, frame: object) -> None:
-    signal.signal(number, signal.SIG_IGN)  # a second one would break off the clearing away
+    signal.signal(number, signal.SIG_IGN)  # a second signal would interrupt the clean-up
     raise SystemExit(128 + number)
 
 

@@ -31,24 +31,24 @@ from lstmprof.errors import PERMISSIONS, ProfileError
 from lstmprof.host.scratch import made_temporary_folder, remove, room_in, temporary_folder
 
 GZIP_MAGIC = b"\x1f\x8b"
-#: The most that is read into memory; the largest traces that Perfetto still opens are half of it.
+#: Largest file that is read into memory, twice the size of the largest traces that Perfetto opens.
 MAX_BYTES = 4 * 2**30
 #: gzip packs real traces 10 to 50 times (a 35 MB Kineto file: 30) and zeros 1030 times. Past
 #: ``FREE_BYTES`` a file that unpacks to more than ``MAX_RATIO`` times itself is a bomb.
 MAX_RATIO = 200
 FREE_BYTES = 8 * 2**20
-#: What the objects of a JSON document may take in memory: so much, and some times its file.
+#: Memory that the objects of a JSON document may take in addition to a multiple of the file's size.
 FREE_OBJECT_BYTES = 2**30
 #: Traces grow 5 to 10 times when they are read into objects, ``{},`` without end 25 times.
 _MOST_GROWTH = 16
-#: Bytes that Python takes for what begins or ends with a sign, as it is in traces or a bit more:
-#: a number behind a comma takes 40 with its place, and 24 more if it is kept as text.
+#: Bytes of memory per object that begins or ends with this character, measured in traces and
+#: rounded up. A number after a comma takes 40 bytes, and 24 more as text.
 _OBJECT_BYTES = ((b"{", 200), (b"[", 72), (b",", 40), (b'"', 15), (b".", 24))
 _CHUNK_BYTES = 2**20
 _HEAD_BYTES = 4096
 
 _MOST_TRIES = 16
-#: What Python says where a whole document is followed by something else.
+#: Python's message if text follows a complete document.
 _BEYOND = "Extra data"
 _BOM = b"\xef\xbb\xbf"
 # Possessive (++, *+), so that hostile text cannot make the matching backtrack.
@@ -70,7 +70,7 @@ class OpenFile:
         self.length = os.fstat(self._file.fileno()).st_size
 
     def part(self, start: int, stop: int) -> bytes:
-        """The bytes from ``start`` up to ``stop``, fewer where the file ends before."""
+        """Return the bytes from ``start`` to ``stop``, or to the end of the file."""
         self._file.seek(start)
         parts = []
         while start < stop and (read := self._file.read(stop - start)):
@@ -83,20 +83,20 @@ class OpenFile:
 class RawFile:
     """A raw profile, unpacked: ``given`` is its bytes or the file that has them."""
 
-    path: Path | str  # where the user finds it: a file, an archive's member, a URL
+    path: Path | str  # as the user knows it: a file, an archive's member, a URL
     given: bytes | OpenFile
-    packed_bytes: int | None = None  # of the gzip that it was in
+    packed_bytes: int | None = None  # size of the gzip file that contained it
 
     @property
     def length(self) -> int:
-        """The number of bytes."""
+        """Return the number of bytes."""
         return self.given.length if isinstance(self.given, OpenFile) else len(self.given)
 
     def part(self, start: int, stop: int) -> bytes:
-        """The bytes from ``start`` up to ``stop``, fewer where it ends before.
+        """Return the bytes from ``start`` to ``stop``, or to the end of the file.
 
         Raises:
-            ProfileError: the file cannot be read any more.
+            ProfileError: the file can no longer be read.
         """
         if not isinstance(self.given, OpenFile):
             return self.given[start:stop]
@@ -107,24 +107,28 @@ class RawFile:
 
     @cached_property
     def content(self) -> bytes:
-        """All bytes, in memory."""
+        """Return all bytes, in memory."""
         return self.given if isinstance(self.given, bytes) else self.part(0, self.length)
 
     @property
     def head(self) -> RawFile:
-        """The first bytes, for readers that look no further."""
+        """Return the first bytes, for readers that need no more."""
         return RawFile(self.path, self.part(0, _HEAD_BYTES))
 
     @cached_property
     def looks_like_json(self) -> bool:
-        """Whether the first two characters open JSON; a protobuf may begin with a line break."""
+        """Return whether the first two characters open JSON; a protobuf may begin with a line
+        break.
+        """
         head = self.part(0, _HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
         inside = head[1:].lstrip()[:1]
         return head[:1] in (b"{", b"[") and inside in (b"", b'"', b"{", b"[", b"}", b"]")
 
     @cached_property
     def json(self) -> Any:
-        """The file as JSON, floats as the text they were written in; ProfileError if it is none."""
+        """Return the parsed JSON, with floats as their text; raise ProfileError if it is not
+        JSON.
+        """
         given_bytes = self.length if self.packed_bytes is None else self.packed_bytes
         most_bytes = max(FREE_OBJECT_BYTES + 4 * given_bytes, _MOST_GROWTH * given_bytes)
         return json_document(self.path, self.content, most_bytes)
@@ -172,10 +176,10 @@ def _unreadable(path: Path | str, error: OSError | ValueError) -> ProfileError:
 
 
 def of_bytes(path: Path | str, content: bytes) -> RawFile:
-    """The raw profile whose file holds ``content``, unpacked if it is gzipped.
+    """Return the raw profile with ``content``, unpacked if gzipped.
 
     Raises:
-        ProfileError: empty, a damaged gzip or too large.
+        ProfileError: the content is empty, too large, or a damaged gzip.
     """
     return _unpacked_and_filled(RawFile(path, content))
 
@@ -191,7 +195,7 @@ def _unpacked_and_filled(raw: RawFile) -> RawFile:
 
 
 def is_tar(content: bytes) -> bool:
-    """Whether ``content`` begins as a tar archive does."""
+    """Return whether ``content`` begins like a tar archive."""
     return content[257:262] == b"ustar"
 
 
@@ -277,7 +281,7 @@ def json_document(
             return _loads(text)
         except json.JSONDecodeError as error:
             if error.msg.startswith(_BEYOND):
-                raise  # all before is well written: there is nothing to mend
+                raise  # everything before is valid: nothing can be repaired
             return _loads(_TO_MEND.sub(_mended, text))
     except json.JSONDecodeError as error:
         raise _fault(path, content, text, error) from error
@@ -362,7 +366,7 @@ def _fault(
 
 MOST_FILES = 10_000
 _AGAIN = "copy or create the archive again"
-#: What ``tarfile`` raises for headers that were tampered with, beside its own errors.
+#: Errors that ``tarfile`` raises for manipulated headers, in addition to its own.
 _DAMAGE = (tarfile.TarError, OSError, ValueError, OverflowError, RecursionError, LookupError)
 
 
@@ -411,7 +415,7 @@ def _headers(tar: tarfile.TarFile, raw: RawFile) -> Iterator[tarfile.TarInfo]:
             raise tarfile.ReadError(f"negative size at byte {max(last, info.offset)}")
         last = info.offset
         yield info
-        if tar.offset >= raw.length + tarfile.BLOCKSIZE:  # but for what fills the last block
+        if tar.offset >= raw.length + tarfile.BLOCKSIZE:  # only padding may follow
             if not info.isfile():
                 raise tarfile.ReadError(f"truncated within the member at byte {info.offset}")
             tar.offset = raw.length  # nothing can follow

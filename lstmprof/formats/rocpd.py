@@ -45,9 +45,9 @@ from lstmprof.formats.cuda.names import nvtx_ranges
 from lstmprof.formats.raw_file import RawFile, json_value
 from lstmprof.formats.rocprofv3 import COPIES
 
-#: What of an event's row in ``rocpd_event`` is read.
+#: Columns of ``rocpd_event`` that are read.
 _OF_EVENT = ("category_id", "stack_id")
-#: So many of the strings that were asked for are kept.
+#: Number of strings that are cached.
 _KEPT_STRINGS = 4096
 
 
@@ -316,7 +316,7 @@ def _launch_config(*numbers: int) -> str | None:
 
 
 _OWN = ("rocpd_kernel_dispatch", "rocpd_memory_copy", "rocpd_region")
-#: Of rocmProfileData (``rpd``), whose tables begin alike and are others.
+#: Tables of rocmProfileData (``rpd``), another format with the same prefix.
 _RPD = frozenset(("rocpd_api", "rocpd_op"))
 _SCHEMA = "3"
 _JSON = "record with rocprofv3 --runtime-trace --output-format json"
@@ -324,7 +324,7 @@ _EACH = "give each .db file separately"
 
 
 def recognises(raw: RawFile) -> bool:
-    """Whether ``raw`` is an SQLite database with tables that begin with ``rocpd_``."""
+    """Return whether ``raw`` is an SQLite database with tables that begin with ``rocpd_``."""
     return any(name.startswith("rocpd_") for name in database_tables.names(raw, _OWN))
 
 

@@ -1,18 +1,19 @@
-"""The JSON of AMD's rocprofv3 (``--output-format json``): kernels, copies, HIP calls, ranges.
+"""Read the JSON of AMD's rocprofv3 (``--output-format json``): kernels, copies, HIP calls, ranges.
 
 To know when reading the events:
 
-- Each element of ``rocprofiler-sdk-tool`` is a process; names stand apart from its records: an
+- Each element of ``rocprofiler-sdk-tool`` is a process. Names are separate from its records: an
   operation by ``kind`` and ``operation`` in ``strings.buffer_records``, a kernel by ``kernel_id``,
   the text of a ROCTx range by its correlation in ``strings.marker_api``.
 - Times are nanoseconds since the machine started. ``correlation_id.internal`` joins a kernel or a
-  copy with the call that launched it; the ids of two processes may be the same.
-- An agent is a CPU (type 1) or a GPU (2); GPUs are numbered here in the order of their nodes.
-- A stream is HIP's where the version tells it (``stream_id``), else the hardware queue of a kernel.
-- Calls of HSA, which HIP makes, and of the compiler are left out; so is the memory of scratch.
+  copy with its launch; two processes may use the same ids.
+- An agent is a CPU (type 1) or a GPU (type 2). GPUs are numbered in the order of their nodes.
+- A stream is HIP's stream if the version records it (``stream_id``), else a kernel's hardware
+  queue.
+- HSA calls, which HIP makes, calls of the compiler, and scratch memory are omitted.
 
-Source: source/docs/rocprofv3-schema.json and tests/rocprofv3 of ROCm/rocprofiler-sdk; no profile
-recorded by us was at hand.
+Source: source/docs/rocprofv3-schema.json and tests/rocprofv3 of ROCm/rocprofiler-sdk. No profile
+that lstmprof's authors recorded was available.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ COPIES = {
 }
 #: The fault of a profile without events.
 NOTHING = "has no kernel, copy, HIP call or ROCTx range"
-#: What is asked of rocprofv3 for what is read here.
+#: How to record with rocprofv3 what this reader needs.
 NEXT_STEP = (
     "record with rocprofv3 --runtime-trace -- python … (before ROCm 7, add --output-format json), "
     "or give a torch.profiler JSON"
@@ -46,15 +47,15 @@ NEXT_STEP = (
 
 
 def recognises(raw: RawFile) -> bool:
-    """Whether ``raw`` is JSON with rocprofv3's only key."""
+    """Return whether ``raw`` is JSON with rocprofv3's only key."""
     return raw.looks_like_json and isinstance(raw.json, dict) and ROOT in raw.json
 
 
 def read(raw: RawFile) -> Profile:
-    """The profile in rocprofv3's JSON.
+    """Return the profile in rocprofv3's JSON.
 
     Raises:
-        ProfileError: it holds no kernel, copy, call or range.
+        ProfileError: the profile has no kernel, copy, call or range.
     """
     processes = [_Process(given) for given in _objects(raw.json[ROOT])]
     events = [row for process in processes for row in process.rows()]
@@ -82,7 +83,9 @@ def notes(left_out: int) -> Iterator[str]:
 
 
 class _Process:
-    """One process: its records, and what their numbers mean; ``left_out`` counts the unreadable."""
+    """One process: its records and the meaning of their numbers; ``left_out`` counts unreadable
+    ones.
+    """
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         strings = _object(given.get("strings"))
@@ -108,11 +111,11 @@ class _Process:
             for number, agent in enumerate(gpus)
         }
         for known in (self._texts, self._kernels, self._devices):
-            known.pop(None, None)  # what has no number cannot be meant by one
+            known.pop(None, None)  # no record can refer to an object without a number
         self.left_out = 0
 
     def rows(self) -> Iterator[Row]:
-        """Its events."""
+        """Yield the rows of the process."""
         readers = {
             "kernel_dispatch": self._kernel,
             "memory_copy": self._copy,

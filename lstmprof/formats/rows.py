@@ -1,4 +1,4 @@
-"""One event on its way from a raw profile into the events table."""
+"""A row: one event of a raw profile, before it becomes part of the events table."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from lstmprof.events.table import events_table
 #: Times further than this from zero (36 years in ns, from 1970: 2043 and 36 years of uptime) are
 #: damage; within it, no difference of two times leaves int64.
 MAX_NS = 2**61
-#: Nanoseconds since 1970 on 2001-09-09: a later time is a date, an earlier one an uptime.
+#: Nanoseconds since 1970 on 2001-09-09: later times are dates, earlier ones are uptimes.
 _FIRST_DATE_NS = 10**18
-#: What is noted of a profile without a date.
+#: The note of a profile without a date.
 NO_DATE = "the file has no recording date; its times count from its first event"
 _MAX_INT64 = 2**63 - 1
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -55,7 +55,7 @@ def date_ns(origin_ns: int) -> int | None:
 
 
 def table(rows: Sequence[Row], origin_ns: int, rank: int | None = None) -> EventTable:
-    """The events table of one or more ``rows``, their times counted from ``origin_ns``."""
+    """Return the events table of one or more ``rows``, with times from ``origin_ns``."""
     return moved(columns(rows), origin_ns, rank)
 
 
@@ -79,7 +79,7 @@ def _array(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
 
 
 def first_ns(columns: pa.Table | Spool) -> int:
-    """When the first of these events begins."""
+    """Return the start of the first event."""
     if isinstance(columns, Spool):
         return columns.first_ns
     start: int = pc.min(columns.column("start_ns")).as_py()
@@ -101,7 +101,7 @@ def moved(columns: pa.Table | Spool, origin_ns: int, rank: int | None = None) ->
 
 
 def clean(text: str) -> str:
-    """``text`` as valid Unicode: lone surrogates become U+FFFD."""
+    """Return ``text`` as valid Unicode: lone surrogates become U+FFFD."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
@@ -131,7 +131,7 @@ def positive(value: object) -> int | None:
 def device_facts(
     major: object, minor: object, multiprocessors: object, warp_size: object = None
 ) -> DeviceFacts:
-    """Return the facts of a device, ignoring values that are no numbers."""
+    """Return the facts of a device; values that are not numbers are ignored."""
     numbers = positive(major), natural(minor)
     return DeviceFacts(
         compute_capability=None if None in numbers else f"{numbers[0]}.{numbers[1]}",

@@ -1,15 +1,15 @@
-"""The files that a user's word for profiles means, and which of them are ranks of one job.
+"""Find the files that a path or URL means, and which of them are ranks of one job.
 
 ::
 
     a file ───────────────────────────▶ one file
     a folder, a tar archive ──────────▶ its files, in groups
-    a URL (fsspec: s3, gs, http …) ───▶ as what it points to
+    a URL (fsspec: s3, gs, http …) ───▶ like its target
 
-Files of one folder are ranks of one job where their names differ in digits alone
-(``worker0.1694128201545.pt.trace.json``), or where TensorFlow's profiler wrote one a host
-(``plugins/profile/<session>/<host>.xplane.pb``); ``ranks_of`` has the last word.
-In a folder names say what is tried, and only the content what it is.
+Files of one folder are ranks of one job if their names differ only in digits
+(``worker0.1694128201545.pt.trace.json``), or if TensorFlow's profiler wrote one file per host
+(``plugins/profile/<session>/<host>.xplane.pb``). ``ranks_of`` decides finally. In a folder, names
+decide which files are tried; only the content decides their format.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ from lstmprof.events.table import events_table
 from lstmprof.formats import raw_file, rows
 from lstmprof.formats.raw_file import Member, RawFile
 
-#: What profiles are called; a file given by itself may have any name.
+#: Names of profiles; a file that is given alone may have any name.
 _PROFILE_NAMES = (
     *(".json", ".json.gz", ".xplane.pb", ".xplane.pb.gz", ".tar", ".tar.gz", ".tgz"),
     *(".sqlite", ".sqlite.gz", ".sql", ".db", ".nsys-rep", ".qdrep"),
     *(".pftrace", ".pftrace.gz", ".perfetto-trace", ".perfetto-trace.gz"),
 )
-#: Each part of these, and what users and torch put before them: a run is named without.
+#: Endings that are removed from the name of a run: the parts of these names, and what users and
+#: torch write before them.
 _ENDINGS = {f".{part}" for name in _PROFILE_NAMES for part in name.split(".")[1:]}
 _ENDINGS |= {".trace", ".pt"}
 _GIVE = "give a run, a folder of runs, or a profile"
@@ -61,7 +62,7 @@ _RANK = re.compile(r"(?:rank|worker|node|host|proc(?:ess)?)[-_]?(\d+)", re.IGNOR
 _JOB = re.compile(
     rb'"distributedInfo":\s*\{[^{}]*?"rank":\s*(\d{1,9}),\s*"world_size":\s*(\d{1,9})\b'
 )
-#: A file's number beyond it is none of a rank: no job has so many.
+#: A larger number in a file name is not a rank.
 _LAST_RANK = 2**31 - 1
 _MOST_DIGITS = 32
 _OF_HOSTS = ("xplane", "trace_viewer")  # TensorFlow's profiler writes a file a host
@@ -70,7 +71,9 @@ _KEPT = tuple(c.name for c in COLUMNS if not c.derived and c.name not in ("event
 
 @dataclass(frozen=True)
 class Source:
-    """One raw profile: ``label`` is where the user finds it, ``folder`` what it lies in."""
+    """One raw profile: ``label`` is its place for messages, ``folder`` the folder that contains
+    it.
+    """
 
     label: Path | str
     load: Callable[[], RawFile]
@@ -79,7 +82,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """The file's own name."""
+        """Return the name of the file."""
         return str(self.label).rpartition("/")[2]
 
 
@@ -98,10 +101,10 @@ class _Archive:
 
 
 def path_of(word: Path | str) -> Path:
-    """``word`` as a path.
+    """Return ``word`` as a path.
 
     Raises:
-        ProfileError: it is empty, which as a path would be the working directory.
+        ProfileError: the text is empty; as a path it would be the working directory.
     """
     if not str(word):
         raise ProfileError("''", "empty path (perhaps an unset shell variable)", _GIVE)
@@ -109,10 +112,10 @@ def path_of(word: Path | str) -> Path:
 
 
 def groups(word: Path | str) -> list[list[Source]]:
-    """Return the files that ``word`` means, possible ranks of one job together, by name.
+    """Return the files that ``word`` means by name; possible ranks of one job are in one group.
 
     Raises:
-        ProfileError: nothing is there, or nothing that can be a profile.
+        ProfileError: nothing exists there, or nothing that can be a profile.
     """
     if is_url(word):
         return _at_url(str(word))
@@ -158,7 +161,7 @@ def _permission_denied(path: Path) -> ProfileError:
 
 
 def are_hosts(group: Iterable[Source]) -> bool:
-    """Return whether these files are one TensorFlow session's, one file per host."""
+    """Return whether these files belong to one TensorFlow session, one file per host."""
     return all(_SESSION.search(source.folder) for source in group)
 
 
@@ -168,7 +171,7 @@ def _local(path: Path) -> Source:
 
 def _head(path: Path) -> bytes:
     try:
-        if not path.is_file():  # to open a pipe would wait for its other end
+        if not path.is_file():  # opening a pipe would wait for its other end
             return b""
         with path.open("rb") as file:
             return file.read(_HEAD_BYTES)
@@ -203,7 +206,7 @@ def _may_be_profile(name: str) -> bool:
 
 
 def _of_file(source: Source, head: bytes) -> list[list[Source]]:
-    """Group the members of an archive; any other file is a group by itself."""
+    """Group the members of an archive; any other file is its own group."""
     return (
         _grouped(_members(source)) if raw_file.is_tar(raw_file.unpacked_head(head)) else [[source]]
     )
@@ -296,7 +299,7 @@ def _of_whole_jobs(groups: list[list[Source]], heads: Mapping[str, bytes]) -> li
 
 
 def _without_viewer_copies(sources: list[Source]) -> list[Source]:
-    """Drop the trace viewer's copy of a profile whose XPlane is there too."""
+    """Drop the trace viewer's copy of a profile if its XPlane is in the folder, too."""
     planes = {str(s.label).removesuffix(_XPLANE) for s in sources if s.name.endswith(_XPLANE)}
     return [
         s
@@ -310,7 +313,7 @@ def _at_url(url: str) -> list[list[Source]]:
 
     try:
         system, path = fsspec.core.url_to_fs(url)
-        # Not isdir: over HTTP it downloads the file to look for links.
+        # Not isdir, which downloads the file over HTTP to look for links.
         if system.info(path)["type"] != "directory" and not url.endswith("/"):
             _check_plain(system, path, url)
             with system.open(path, "rb") as file:
@@ -389,11 +392,12 @@ def ranks_of(names: Sequence[str], profiles: Sequence[Profile]) -> list[int] | N
 
 
 def of_one_job(ranks: Sequence[int], profiles: Sequence[Profile]) -> Profile:
-    """Join the profiles of ``ranks`` to one.
+    """Join the profiles of ``ranks``.
 
-    If every profile has a date and all are within a lifetime, times count from the earliest.
-    Otherwise each rank's times count from its own start and ``base_ns`` is None: they are not
-    comparable.
+    If every profile has a date and all are within a lifetime, times count from the earliest start.
+    Otherwise each rank's times count from its own start, ``base_ns`` is None, and times of
+    different
+    ranks are not comparable.
     """
     order = sorted(range(len(ranks)), key=lambda i: ranks[i])
     ranks, profiles = [ranks[i] for i in order], [profiles[i] for i in order]

@@ -1,7 +1,7 @@
-"""Stacks that a sampler counted, as flame graphs read them: one line each, ``a;b;c count``.
+"""Sampled stacks in the format of flame graphs: one line each, ``a;b;c count``.
 
-A frame is ``function (file:line)`` where Python's, ``symbol (library)`` where native. Source:
-Brendan Gregg's stackcollapse-perf.pl; py-spy's ``--format raw``.
+A Python frame is ``function (file:line)``, a native frame ``symbol (library)``. Source: Brendan
+Gregg's stackcollapse-perf.pl; py-spy's ``--format raw``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from lstmprof.errors import ProfileError
 
 _THREAD = re.compile(r"thread \((?:0x)?\w+\)(?:: (?P<name>.*))?$")
-#: What stands before the part of a path that says which package it is.
+#: The part of a path before the name of the package.
 _BEFORE_PACKAGE = re.compile(
     r"(?<= \()/(?:[^()]*/(?:site-packages|dist-packages|worker(?=/lstmprof/)|python3\.\d+)/"
     r"|[^()]*/(?=[^/]+\.so))"

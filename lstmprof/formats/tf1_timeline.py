@@ -46,7 +46,8 @@ from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rows import Row
 from lstmprof.formats.xplane.events import host_kind
 
-#: Their category; the worker (``capture.worker.profilers.tensorflow1``) writes the same.
+#: Category of lstmprof's own events; the worker (``capture.worker.profilers.tensorflow1``) writes
+#: it.
 CATEGORY = "lstmprof"
 _STEP = "step"
 
@@ -96,7 +97,7 @@ def lane_names(lanes: Lanes, processes: Mapping[int | None, str]) -> dict[str, s
 _CATEGORY = "Op"
 _COMPUTE = " Compute"
 _UNKNOWN = "unknown"
-#: The node with which an executor begins: one a run and device.
+#: The first node of an executor: one per run and device.
 _SOURCE = "_SOURCE"
 _DEVICE = re.compile(
     r"((?:/(?:job|replica|task):[^/]*)*)/(?:device:)?(\w{1,32}):(\d{1,9})(?:/(\S*))?"
@@ -104,7 +105,7 @@ _DEVICE = re.compile(
 _STREAM = re.compile(r"(?:^|/)stream[:#](\d{1,18})(?:\D|$)")
 #: XLA_GPU:0 is GPU:0 once more.
 _XLA = "XLA_"
-#: Lanes that hold the activities of the numbered streams once more.
+#: Lanes that contain the activities of the numbered streams again.
 _KERNELS, _COPIES = "stream:all", "memcpy"
 
 
@@ -118,44 +119,46 @@ class Device(NamedTuple):
 
     @property
     def is_gpu(self) -> bool:
-        """Whether it is a GPU."""
+        """Return whether it is a GPU."""
         return self.type.endswith("GPU")
 
     @property
     def stream(self) -> int | None:
-        """The number of the stream that the process is, None where it is none."""
+        """Return the stream's number, or None if the process is not a single stream."""
         match = _STREAM.search(self.lane)
         return int(match[1]) if match else None
 
     @property
     def is_executor(self) -> bool:
-        """Whether the process is the executor of the device's ops, which runs on the host."""
+        """Return whether the process is the executor of the device's ops, which runs on the
+        host.
+        """
         return not self.lane and (bool(self.task) or self.type.endswith("CPU"))
 
     @property
     def is_activities(self) -> bool:
-        """Whether the process is a GPU or one of its streams."""
+        """Return whether the process is a GPU or one of its streams."""
         streams = not self.lane or self.stream is not None or self.holds_all
         return self.is_gpu and streams and not self.is_executor
 
     @property
     def holds_all(self) -> bool:
-        """Whether the process holds all kernels, or all copies, of the device."""
+        """Return whether the process contains all kernels, or all copies, of the device."""
         return self.lane in (_KERNELS, _COPIES)
 
     @property
     def holds_copies(self) -> bool:
-        """Whether the process holds nothing but copies."""
+        """Return whether the process contains only copies."""
         return self.lane == _COPIES or ":memcpy" in self.lane.lower()
 
     @property
     def key(self) -> tuple[str, int]:
-        """(task, number): which GPU it is."""
+        """Return (task, number), which identify the GPU."""
         return self.task, self.number
 
 
 class _Event(NamedTuple):
-    """An op or an activity as it is written; ``process`` is the name of its process."""
+    """An op or an activity of the file; ``process`` is the name of its process."""
 
     process: str
     pid: int | None
@@ -168,7 +171,7 @@ class _Event(NamedTuple):
 
 
 def recognises(raw: RawFile) -> bool:
-    """Whether ``raw`` is a Chrome trace with events of category ``Op`` in ``… Compute``."""
+    """Return whether ``raw`` is a Chrome trace with events of category ``Op`` in ``… Compute``."""
     if not raw.looks_like_json:
         return False
     events = trace_events(raw.json) or []
@@ -178,10 +181,10 @@ def recognises(raw: RawFile) -> bool:
 
 
 def read(raw: RawFile) -> Profile:
-    """The profile in a timeline.
+    """Return the profile in a timeline.
 
     Raises:
-        ProfileError: the timeline holds no op and no activity with a time.
+        ProfileError: the timeline has no op and no activity with a time.
     """
     events = trace_events(raw.json) or []
     processes = {
@@ -315,7 +318,7 @@ def _notes(ops: list[_Event], dropped: Counter[str], merged: bool) -> Iterator[s
 
 
 def accelerators(devices: Iterable[Device]) -> tuple[str, ...]:
-    """The GPUs and TPUs among ``devices``: ``GPU 0``."""
+    """Return the names of the GPUs and TPUs among ``devices``, such as ``GPU 0``."""
     types = ((d.type.removeprefix(_XLA), d.number) for d in devices if d.is_gpu or d.type == "TPU")
     return tuple(dict.fromkeys(f"{type_} {number}" for type_, number in types))
 
@@ -350,7 +353,7 @@ def gpu_numbers(devices: Iterable[Device]) -> dict[tuple[str, int], int]:
 
 
 def copy_or_kernel(name: str) -> str:
-    """The kind of an activity by its name: ``MEMCPYHtoD``, ``MemcpyH2D``, ``Memset`` …"""
+    """Return the kind of an activity from its name: ``MEMCPYHtoD``, ``MemcpyH2D``, ``Memset`` …"""
     low = name[:8].lower()
     if low.startswith("memcpy"):
         return "memcpy"

@@ -1,18 +1,18 @@
-"""The ``*.trace.json.gz`` that TensorFlow's and JAX's profilers write for the trace viewer.
+"""Read the ``*.trace.json.gz`` that TensorFlow's and JAX's profilers write for the trace viewer.
 
-It is drawn from an XPlane, of which it keeps the events and, as texts, their stats; the same rules
-hold (``xplane``). Its processes are the planes, its threads the lines. To know
-when reading the events:
+The file is made from an XPlane. It contains the events, and their stats as texts, and follows the
+same rules (``xplane``). Its processes are the planes, and its threads the lines. To know when
+reading the events:
 
-- ``ts`` and ``dur`` are microseconds with every picosecond, from the profile's beginning, whatever
-  ``displayTimeUnit`` says; what has no length is written with 1 ps.
-- An op has its type for a name, and its full name as ``long_name``; what begins a step is called by
-  its ``step_name``, the event's name and a number.
-- The exporter keeps the first million events, and of tf.data only the iterators. The modules of
-  XLA, and with them the paths of its instructions on a CPU, the GPUs' names and the profiler's
-  complaints are in the XPlane only.
-- TensorFlow 2.0 and 2.1 draw it from TensorFlow 1's StepStats: a process is a stream or an
-  executor (``tf1_timeline``); nothing joins launches and activities.
+- ``ts`` and ``dur`` are microseconds with picosecond digits, from the beginning of the profile,
+  whatever ``displayTimeUnit`` is. Events without a duration are written with 1 ps.
+- The name of an op is its type; its full name is ``long_name``. The event that begins a step has a
+  ``step_name``: the event's name and a number.
+- The exporter keeps only the first million events, and only the iterators of tf.data. Only the
+  XPlane has XLA's modules (and so the paths of CPU instructions), the names of GPUs, and the
+  profiler's log messages.
+- TensorFlow 2.0 and 2.1 make the file from TensorFlow 1's StepStats: a process is a stream or an
+  executor (``tf1_timeline``), and nothing joins launches and activities.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from lstmprof.formats.tf1_timeline import (
 )
 from lstmprof.formats.xplane.events import activity_row, host_row, op_name
 
-#: What the exporter keeps of a larger profile (``xplane_to_trace_container`` of TensorFlow).
+#: Number of events that the exporter keeps (``xplane_to_trace_container`` of TensorFlow).
 MAX_EVENTS = 1_000_000
 _HOST = "/host:"
 _NOT_THREADS = ("/host:metadata", "/host:tfstreamz")
@@ -57,35 +57,35 @@ _GIVE_XPLANE = "give the .xplane.pb of the same run"
 
 @dataclass(frozen=True)
 class _Lines:
-    """What the processes and threads of a trace stand for, by pid and (pid, tid)."""
+    """The meaning of the processes and threads of a trace, by pid and (pid, tid)."""
 
     processes: Mapping[int | None, str]
     threads: Mapping[tuple[int | None, int | None], str]
 
     @cached_property
     def devices(self) -> dict[int | None, Device]:
-        """The device of each pid that is one's."""
+        """Return the device of each pid that belongs to one."""
         devices = {pid: device_of(name) for pid, name in self.processes.items()}
         return {pid: device for pid, device in devices.items() if device is not None}
 
     @cached_property
     def gpu_numbers(self) -> dict[tuple[str, int], int]:
-        """``Device.key`` to device number."""
+        """Return the device number of each ``Device.key``."""
         return gpu_numbers(d for d in self.devices.values() if d.is_activities)
 
     @cached_property
     def streamed(self) -> set[tuple[str, int]]:
-        """``Device.key`` of those whose streams have processes of their own."""
+        """Return the ``Device.key`` of devices whose streams are separate processes."""
         return {d.key for d in self.devices.values() if d.stream is not None}
 
     def is_host(self, pid: int | None) -> bool:
-        """Whether the threads of ``pid`` are the host's."""
+        """Return whether the threads of ``pid`` belong to the host."""
         name = self.processes.get(pid, "")
         return name.startswith(_HOST) and name not in _NOT_THREADS
 
 
 def recognises(raw: RawFile) -> bool:
-    """Whether ``raw`` is a Chrome trace with processes of a host or of devices."""
+    """Return whether ``raw`` is a Chrome trace with processes of a host or of devices."""
     if not raw.looks_like_json:
         return False
     events = trace_events(raw.json) or []
@@ -96,10 +96,10 @@ def recognises(raw: RawFile) -> bool:
 
 
 def read(raw: RawFile) -> Profile:
-    """The profile in a trace-viewer export.
+    """Return the profile in a trace-viewer export.
 
     Raises:
-        ProfileError: it holds no event of a host thread or of a GPU.
+        ProfileError: the file has no event of a host thread or of a GPU.
     """
     events = trace_events(raw.json) or []
     processes = names_of(events, "process_name")

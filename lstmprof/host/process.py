@@ -1,6 +1,6 @@
-"""How a process of lstmprof's own is set: the command, and the workers that read for it.
+"""Tune the processes of lstmprof itself: the command, and the workers that read profiles for it.
 
-A process of the user's keeps its own settings: none of this is done where lstmprof is imported.
+The user's own process keeps its settings: importing lstmprof changes nothing.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-#: What glibc is told to keep of freed memory, and the size from which a block is mapped by itself:
-#: the numbers of mallopt(3), M_TRIM_THRESHOLD and M_MMAP_THRESHOLD, and bytes.
+#: Settings of glibc's mallopt(3), by number: M_TRIM_THRESHOLD and M_MMAP_THRESHOLD, in bytes. glibc
+#: keeps freed memory up to the first, and maps blocks above the second separately.
 _KEPT = {-1: 2**26, -3: 2**25}
-#: What it keeps by itself, and the variable by which a user, or dask, has told it otherwise.
+#: glibc's defaults, and the environment variables by which a user or dask changes them.
 _USUAL = {-1: ("MALLOC_TRIM_THRESHOLD_", 2**17), -3: ("MALLOC_MMAP_THRESHOLD_", 2**17)}
-#: So many containers more than before, then Python looks for cycles among them. After 700, as it
-#: does by itself, every hundredth time it looks at all that the libraries have made, too.
+#: Python searches for cycles after this many new containers. Its default is 700, and every
+#: hundredth search also covers all objects of the imported libraries.
 _LOOKED_AT = 100_000
-#: How many threads OpenBLAS starts, one a core unless it is told otherwise when it is loaded.
+#: The variable that sets the number of OpenBLAS's threads; the default is one per core.
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 
@@ -36,16 +36,18 @@ def be_quick() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Let the allocator keep what arrays of a few megabytes free, for the next ones.
+    """Let the allocator keep freed arrays of a few megabytes for the next ones.
 
-    By default it soon gives back what is free at its end, and asks for it again: two thirds of the
-    page faults of a breakdown of a million events. Of other allocators nothing is asked.
+    By default glibc returns free memory at the end of its heap to the system and requests it again.
+    That causes two thirds of the page faults of a breakdown of a million events. Other allocators
+    are
+    not changed.
     """
     _tell_allocator(_KEPT)
 
 
 def give_freed_memory_back() -> None:
-    """Let the allocator keep what it usually does, and give back what is free."""
+    """Restore glibc's defaults, and return free memory to the system."""
     sizes = {}
     for number, (variable, size) in _USUAL.items():
         told = os.environ.get(variable, "")
@@ -57,7 +59,7 @@ def _tell_allocator(sizes: dict[int, int], *, give_back: bool = False) -> None:
     try:
         libc = ctypes.CDLL(None)
         mallopt, trim = libc.mallopt, libc.malloc_trim if give_back else None
-    except (AttributeError, OSError, TypeError):  # it is not glibc's
+    except (AttributeError, OSError, TypeError):  # the C library is not glibc
         return
     for number, size in sizes.items():
         mallopt(number, size)
@@ -66,28 +68,30 @@ def _tell_allocator(sizes: dict[int, int], *, give_back: bool = False) -> None:
 
 
 class _WithoutPandas:
-    """Says that pandas is not installed: pyarrow imports it with the first array that it makes.
+    """An import hook that reports pandas as missing, because pyarrow imports it with the first
+    array.
 
-    That takes as long as all the rest of a command, and no command shows a data frame.
+    Importing pandas takes as long as the rest of a command, and no command shows a data frame.
     """
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """Refuse pandas; of other modules say nothing."""
+        """Raise ModuleNotFoundError for pandas; ignore other modules."""
         if name == "pandas":
             raise ModuleNotFoundError("pandas is left out of the command line", name=name)
 
 
 class _WithoutThreads:
-    """Has NumPy start no threads to multiply matrices, which no command does.
+    """An import hook that loads NumPy with one BLAS thread, because no command multiplies matrices.
 
-    There would be one a core, and each looks for work for 25 ms of CPU before it sleeps. What this
-    process starts, as a training, is told nothing.
+    Otherwise OpenBLAS starts one thread per core, and each searches for work for 25 ms of CPU time.
+    A
+    training that this process starts keeps the default.
     """
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """NumPy as it is found, to be loaded with one thread; of other modules say nothing."""
+        """Return NumPy's module spec, so that it loads with one thread; ignore other modules."""
         if name != "numpy" or _BLAS_THREADS in os.environ:
             return None
         spec = PathFinder.find_spec(name, path, target)

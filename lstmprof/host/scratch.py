@@ -1,13 +1,14 @@
-"""Files and folders of work in progress: named after the process that makes them, and swept.
+"""Files and folders of work in progress: their names contain the process, so that others can clean
+up.
 
 ::
 
     <prefix><host>-<boot>-<namespace>-<pid>-<start>-xxxx
 
-What a killed process left is swept by the next one, but only where nothing of it can live: host,
-boot and namespace of process numbers are those of who sweeps, and no process has that number and
-started then. The clock is not asked, and a number alone says nothing: in two containers two
-processes have the same. Outside Linux nothing is known of processes, and nothing is swept.
+A process removes what killed processes left, if it is certain that they have ended: host, boot and
+PID namespace must be its own, and no process with this number and start time may exist. Clocks are
+not used. A process number alone is not enough, because two containers can use the same number.
+Outside Linux, processes cannot be identified, and nothing is removed.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from typing import BinaryIO
 from lstmprof.errors import LstmprofError, RunError
 
 _PROC = Path("/proc")
-#: Of a folder that lies in TMPDIR.
+#: Prefix of temporary folders in TMPDIR.
 _TEMPORARY = "lstmprof-"
-#: Of a file that is renamed to its place when it is whole.
+#: Prefix of a file that is renamed to its final name when it is complete.
 _WRITING = ".lstmprof-writes-"
 _MOST_DIGITS = 9
 
 
 def own_prefix(prefix: str) -> str:
-    """What the name of this process's work begins with."""
+    """Return the prefix of the names of this process's files."""
     return f"{prefix}{_place()}{os.getpid()}-{_start_of('self') or ''}-"
 
 
 def left_in(folder: Path, prefix: str) -> list[Path]:
-    """What lies in ``folder`` of processes that are gone."""
+    """Return the entries of ``folder`` that belong to processes that have ended."""
     place = prefix + _place()
     with suppress(OSError):
         names = [name for name in os.listdir(folder) if name.startswith(place)]
@@ -46,7 +47,7 @@ def left_in(folder: Path, prefix: str) -> list[Path]:
 
 
 def _is_left(name: str) -> bool:
-    pid, start, *_ = [*name.split("-"), ""]  # what is of another making has other parts
+    pid, start, *_ = [*name.split("-"), ""]  # other names have other parts
     if not all(_is_number(text) for text in (pid, start)) or not _is_known():
         return False
     try:
@@ -63,12 +64,12 @@ def _is_number(text: str) -> bool:
 
 
 def _place() -> str:
-    """Host, boot and namespace."""
+    """Return host, boot and PID namespace."""
     return f"{socket.gethostname()}-{_boot()}-{_namespace()}-"
 
 
 def _is_known() -> bool:
-    """Whether the processes that this one sees are those of its own namespace."""
+    """Return whether this process sees exactly the processes of its own PID namespace."""
     with suppress(OSError):
         return bool(_boot()) and os.readlink(str(_PROC / "self")) == str(os.getpid())
     return False
@@ -87,7 +88,9 @@ def _namespace() -> str:
 
 
 def _start_of(pid: str) -> str | None:
-    """When a process started, in ticks since the boot. Source: proc_pid_stat(5), starttime."""
+    """Return the start time of a process in ticks since the boot. Source: proc_pid_stat(5),
+    starttime.
+    """
     with suppress(OSError):
         stat = (_PROC / pid / "stat").read_text("utf-8", "replace")
         return stat.rpartition(")")[2].split()[19]
@@ -95,10 +98,10 @@ def _start_of(pid: str) -> str | None:
 
 
 def check_file(path: Path, *, force: bool, next_step: str) -> None:
-    """Whether a file may be written to ``path``.
+    """Raise an error if a file must not be written to ``path``.
 
     Raises:
-        RunError: it is there already and ``force`` is not given, or it is no plain file.
+        RunError: the file exists and ``force`` is False, or ``path`` is not a plain file.
     """
     if path.is_symlink():
         raise RunError(
@@ -111,10 +114,10 @@ def check_file(path: Path, *, force: bool, next_step: str) -> None:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write ``content`` to ``path``, whole or not at all; what killed processes left there goes.
+    """Write ``content`` to ``path``, whole or not at all; remove files that killed processes left.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     with writing(path) as out:
         out.write(content)
@@ -122,10 +125,11 @@ def write_file(path: Path, content: bytes) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
-    """A file that becomes ``path`` when the context ends well, and else leaves nothing.
+    """Yield a file that becomes ``path`` if the context ends without an error, and is removed
+    otherwise.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in left_in(path.parent, _WRITING):
@@ -145,20 +149,20 @@ def _unlink(path: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove ``folder`` and all in it, also where a signal comes while that is done."""
+    """Remove ``folder`` and its content, even if a signal arrives meanwhile."""
     try:
         shutil.rmtree(folder, ignore_errors=True)
-    except BaseException:  # it raises once
+    except BaseException:  # the signal raises only once
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A folder in TMPDIR for as long as the context.
+    """Yield a folder in TMPDIR, and remove it at the end of the context.
 
     Raises:
-        LstmprofError: it cannot be made.
+        LstmprofError: the folder cannot be made.
     """
     folder = made_temporary_folder()
     try:
@@ -168,10 +172,10 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def made_temporary_folder() -> Path:
-    """A folder in TMPDIR, which the caller removes; what killed processes left there goes.
+    """Return a new folder in TMPDIR, which the caller removes; remove what killed processes left.
 
     Raises:
-        LstmprofError: it cannot be made.
+        LstmprofError: the folder cannot be made.
     """
     try:
         base = Path(tempfile.gettempdir())
@@ -187,10 +191,10 @@ def made_temporary_folder() -> Path:
 
 @contextmanager
 def room_in(folder: Path) -> Iterator[None]:
-    """Tell a fault of the system as one of ``folder``, where temporary files lie.
+    """Report a fault of the operating system as a fault of ``folder``, which has temporary files.
 
     Raises:
-        LstmprofError: there was one.
+        LstmprofError: the operating system reported a fault.
     """
     try:
         yield

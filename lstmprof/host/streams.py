@@ -1,13 +1,13 @@
-"""Standard output and standard error as a command may use them: the one border to a terminal.
+"""Standard output and standard error of a command.
 
 ::
 
-    a name, a note, an error ─▶ Stream.write ─▶ no control character, no sign the encoding lacks
+    a name, a note, an error ─▶ Stream.write ─▶ without control characters, encodable
     rich's colours           ─▶ Stream.styled
-    a disk that is full      ─▶ OutputError, one line
+    a full disk              ─▶ OutputError, one line
 
-Text of profiles and runs is made one line where it is put into a line (``errors.one_line``); this
-stands behind, for whatever comes another way: a warning of a library, a traceback.
+Text of profiles and runs is already cleaned when it becomes part of a line (``errors.one_line``).
+This file cleans everything else, such as warnings of libraries and tracebacks.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any, TextIO
 
 from lstmprof.errors import LstmprofError, one_line
 
-#: All but the end of a line: C0, DEL and C1, marks of direction and of no width, line separators,
-#: signs between lines, lone surrogates, tags.
+#: Characters that are removed: C0 (except line ends), DEL, C1, direction marks, zero-width
+#: characters, line separators, interlinear annotations, lone surrogates, tags.
 _CONTROL = (
     r"[\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     r"\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
@@ -33,16 +33,11 @@ _STYLED = re.compile(rf"(?!\x1b\[[\d;]*m){_CONTROL}")
 
 
 class OutputError(LstmprofError):
-    """What was printed could not be written."""
+    """Raised when output cannot be written."""
 
 
 class Stream:
-    """``file`` without control characters; a fault is an OutputError, or nothing where ``quiet``.
-
-    Raises:
-        OutputError: from ``write`` and ``flush``.
-        BrokenPipeError: the reader of the output has gone.
-    """
+    """A file without control characters; a fault raises OutputError, or is ignored if ``quiet``."""
 
     def __init__(
         self, file: TextIO, name: str, *, quiet: bool = False, pattern: re.Pattern[str] = _PLAIN
@@ -55,7 +50,7 @@ class Stream:
 
     @property
     def styled(self) -> Stream:
-        """The same for text whose colours are our own."""
+        """Return a stream for text that contains lstmprof's own colours."""
         return Stream(self._file, self._name, quiet=self._quiet, pattern=_STYLED)
 
     def write(self, text: str) -> int:
@@ -71,11 +66,11 @@ class Stream:
             self.write(line)
 
     def flush(self) -> None:
-        """Write what is still held."""
+        """Write buffered text."""
         self._try(self._file.flush)
 
     def put(self, text: str) -> None:
-        """Write ``text`` as it is."""
+        """Write ``text`` unchanged."""
         self._try(lambda: self._write(text))
 
     def _write(self, text: str) -> None:
@@ -86,7 +81,7 @@ class Stream:
             self._file.write(text.encode(encoding, "replace").decode(encoding))
 
     def _try(self, action: Callable[[], object]) -> None:
-        """Do ``action``; after a fault nothing more is done, and the fault is told each time."""
+        """Do ``action``; after a fault do nothing more, and raise the fault again at each call."""
         try:
             if self._fault is None:
                 action()
@@ -104,14 +99,14 @@ class Stream:
 
 
 def _forget(file: TextIO) -> None:
-    """Let what ``file`` still holds go nowhere, or the interpreter complains of it at its end."""
+    """Discard the buffered text of ``file``, because the interpreter would report it at exit."""
     with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:  # noqa: PTH123
         os.dup2(nowhere.fileno(), file.fileno())
 
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Standard output and standard error are ``Stream``s for as long as the context."""
+    """Replace standard output and standard error by ``Stream`` objects during the context."""
     before = sys.stdout, sys.stderr
     sys.stdout = Stream(sys.stdout, "standard output")
     sys.stderr = Stream(sys.stderr, "standard error", quiet=True)
@@ -122,7 +117,7 @@ def guarded() -> Iterator[None]:
 
 
 def styled(file: TextIO) -> TextIO:
-    """``file`` for text whose colours are our own."""
+    """Return ``file`` as a stream for text that contains lstmprof's own colours."""
     return file.styled if isinstance(file, Stream) else file  # type: ignore[return-value]
 
 

@@ -343,12 +343,12 @@ def caption(breakdowns: Sequence[Breakdown], values: Sequence[Value], *, bold: b
     """Return what the numbers mean, and the machine, versions, rounds and date."""
     infos = [b.run.info for b in breakdowns]
     timings = [b.timings for b in breakdowns if b.timings is not None]
-    texts = [", ".join(value.meaning for value in values)]
+    texts = ["; ".join(value.meaning for value in values)]
     texts += (
         ["bold: the fastest, and runs whose 95 % interval overlaps its interval"] if bold else []
     )
     texts.append(_each(info.device_name or info.device for info in infos) or "device unknown")
-    texts.append(_each(_versions(infos)) or "versions unknown")
+    texts.append(_versions(infos) or "versions unknown")
     texts.append(_span([t.rounds for t in timings], "round", "rounds"))
     texts.append(_span([t.iterations for t in timings], "iteration", "iterations"))
     days = sorted({info.started_at[:10] for info in infos if info.started_at})
@@ -360,13 +360,18 @@ def _each(texts: Any) -> str:
     return ", ".join(dict.fromkeys(text for text in texts if text))
 
 
-def _versions(infos: Sequence[RunInfo]) -> list[str]:
-    return [
-        f"{name} {version}"
-        for info in infos
-        for name, version in (info.versions or {}).items()
-        if version is not None and name not in _UNTOLD
-    ]
+def _versions(infos: Sequence[RunInfo]) -> str:
+    """Return the versions; if runs differ in one, each set of versions follows its runs."""
+    runs_of: dict[str, list[str]] = {}
+    for info in infos:
+        items = (info.versions or {}).items()
+        texts = [f"{name} {version}" for name, version in items if version and name not in _UNTOLD]
+        runs_of.setdefault(", ".join(texts), []).append(info.implementation or "own code")
+    if len(runs_of) <= 1:
+        return next(iter(runs_of), "")
+    return "; ".join(
+        f"{_each(runs)}: {texts or 'versions unknown'}" for texts, runs in runs_of.items()
+    )
 
 
 def _span(numbers: Sequence[int], one: str, many: str) -> str:

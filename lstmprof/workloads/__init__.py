@@ -25,7 +25,7 @@ from lstmprof.workloads import corpora
 
 LOSSES = ("ce", "ctc", "mse", "mean")
 OPTIMIZERS = ("adam", "sgd")  # without momentum
-#: Gates of each cell, in PyTorch's order: i f g o; r z n; one
+#: Number of gates of each cell, in PyTorch's order: i f g o; r z n; one gate
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 
 
@@ -57,11 +57,12 @@ class Workload:
     optimizer: str = "adam"  # one of OPTIMIZERS
     learning_rate: float = 1e-3
     cell: str = "lstm"  # a key of GATES; gru multiplies by the reset gate after the product
-    head: bool = True  # without one the outputs are the last layer's, and classes their number
+    # without a head, the outputs are those of the last layer, and ``classes`` is their number
+    head: bool = True
     each_step: bool = False  # ce and mse at every time step
     vocabulary: Optional[int] = None  # inputs are tokens, embedded in ``features`` numbers
-    variable_length: bool = False  # sequences differ in length, and the layers know it
-    data: Optional[str] = None  # the user's copy of a study's data, a path (``corpora``)
+    variable_length: bool = False  # sequences differ in length, and the layers know the lengths
+    data: Optional[str] = None  # path of the user's copy of a study's data (``corpora``)
 
     @property
     def directions(self) -> int:

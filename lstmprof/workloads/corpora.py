@@ -1,16 +1,17 @@
-"""A batch from the user's own copy of a study's data: the text of a corpus, or Keras's imdb.npz.
+"""Read a batch from the user's own copy of a study's data: a text corpus, or Keras's imdb.npz.
 
-A text, for language models (``each_step``), is read as W. Zaremba's model reads the Penn Treebank:
-words by white space, a line ends with a word of its own, the most frequent words have the lowest
-numbers, and ``batch`` equal stretches of the text run beside each other; the target is the next
+A text, for language models (``each_step``), is read as in W. Zaremba's model of the Penn Treebank:
+words are separated by white space, the end of a line is a word, the most frequent words have the
+lowest numbers, and a batch consists of ``batch`` equal stretches of the text. The target is the
+next
 word. Words beyond the vocabulary share its last number.
 
-imdb.npz is read as Keras's ``imdb.load_data`` reads it: a review begins with 1, words follow from 4
-on, those beyond the vocabulary are 2; the last ``time_steps`` of them count, and shorter reviews
-are filled up with zeros in front. Its reviews are Python lists, which NumPy stores as a pickle: one
-that names anything but NumPy's arrays is refused.
+imdb.npz is read as by Keras's ``imdb.load_data``: a review begins with 1, words have numbers from 4
+on, and words beyond the vocabulary are 2. The last ``time_steps`` words count; shorter reviews are
+padded with zeros in front. NumPy stores the reviews as a pickle; a pickle that names anything but
+NumPy's arrays is refused.
 
-Keeps to the standard library, NumPy and Python 3.7: capture workers import it.
+Keeps to the standard library, NumPy and Python 3.7, because capture workers import it.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ if TYPE_CHECKING:
     from lstmprof.workloads import Workload
 
 END_OF_LINE = "<eos>"
-#: Of Keras: ``start_char``, ``oov_char``, ``index_from``.
+#: Keras's ``start_char``, ``oov_char`` and ``index_from``.
 START, BEYOND, FIRST = 1, 2, 3
 
 
 def tokens(w: Workload, seed: int) -> Tuple[Any, Any]:
-    """Inputs (time, batch) and targets of ``w`` from the file ``w.data``, int64.
+    """Return inputs (time, batch) and targets of ``w`` from the file ``w.data``, as int64.
 
     Raises:
-        UsageError: it cannot be read, is no such file, or holds too little.
+        UsageError: the file cannot be read, has another format, or has too few tokens.
     """
     assert w.data is not None
     try:
@@ -82,7 +83,7 @@ def _words(path: str) -> List[str]:
 
 
 def _numbers(words: List[str], vocabulary: int) -> List[int]:
-    """The number of each word: its place among all by how often they occur, then by name."""
+    """Return the number of each word: its rank by frequency, then by name."""
     counts = collections.Counter(words)
     order = sorted(counts, key=lambda word: (-counts[word], word))
     places = {word: min(place, vocabulary - 1) for place, word in enumerate(order)}
@@ -118,7 +119,7 @@ def _review(words: Any, w: Workload) -> List[int]:
 
 
 def _array(path: str, name: str) -> Any:
-    """The array ``name`` of an .npz file, that of Python lists included."""
+    """Return the array ``name`` of an .npz file, which may contain Python lists."""
     import numpy as np
 
     with zipfile.ZipFile(path) as archive, archive.open(name + ".npy") as file:
@@ -131,7 +132,7 @@ def _array(path: str, name: str) -> Any:
 
 
 class _Arrays(pickle.Unpickler):
-    """Reads NumPy's arrays and what Python has built in, and nothing else that could run."""
+    """An unpickler that loads only NumPy arrays and Python's built-in types."""
 
     def find_class(self, module: str, name: str) -> Any:
         import numpy as np

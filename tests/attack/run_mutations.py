@@ -68,12 +68,26 @@ def _exchanged(files: dict[str, bytes], name: str, draw: Random) -> None:
 
 
 def _parquet_bytes(file: bytes, draw: Random) -> bytes:
-    """Damage in the footer, which describes the file, or anywhere."""
+    """Damage in a column's pages, in the footer, which describes the file, or anywhere."""
+    if draw.random() < 0.4 and (pages := _pages(file, draw)):
+        at = draw.choice(pages[: draw.choice((40, len(pages)))])  # a page begins with its header
+        return file[:at] + draw.randbytes(draw.choice((1, 1, 8))) + file[at + 1 :]
     if len(file) > 8 and draw.random() < 0.6:
         begin = max(4, len(file) - int.from_bytes(file[-8:-4], "little") - 8)
         at = draw.randrange(min(begin, len(file) - 1), len(file))
         return file[:at] + draw.randbytes(1) + file[at + 1 :]
     return bytes_mutations.mutated(file, draw)
+
+
+def _pages(file: bytes, draw: Random) -> range | None:
+    """Return the bytes of a column's pages; None if the file is damaged."""
+    try:
+        group = pq.read_metadata(io.BytesIO(file)).row_group(0)
+        column = group.column(draw.randrange(group.num_columns))
+    except (pa.ArrowException, OSError, IndexError, ValueError):
+        return None
+    first = column.dictionary_page_offset or column.data_page_offset
+    return range(first, min(len(file), first + column.total_compressed_size))
 
 
 def _table(file: bytes, draw: Random) -> bytes:

@@ -238,7 +238,7 @@ def test_activities_that_may_run_at_once_do_not_overlap(second: Row) -> None:
 
 def test_what_the_profiler_recorded_besides_costs_the_host_time() -> None:
     frame = row("python", "forward", 500, 9500, **HOST)
-    assert "Python stacks (1 frames)" in told([*WHOLE, frame])["costly recording"].sentence
+    assert "Python stacks (1 frames recorded)" in told([*WHOLE, frame])["costly recording"].sentence
     settings = {"profile_memory": 1, "record_shapes": 1, "with_stack": 0}
     said = told(WHOLE, profile_metadata=settings)["costly recording"].sentence
     assert said.startswith("recording allocations and input shapes costs")

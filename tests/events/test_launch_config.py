@@ -93,4 +93,6 @@ def test_it_reads_as_people_say_it() -> None:
         "block 1 × 1 × 1 (1 thread), 1 register per thread, 0 B of shared memory per block,"
         " estimated occupancy 0.4 %, theoretical occupancy 50 %"
     )
+    reduce = LaunchConfig(operation="all_reduce", message_bytes=4000, group_size=8)
+    assert reduce.words == "message of 4,000 B, 8 ranks"
     assert LaunchConfig(shared_bytes=1024).words == "1,024 B of shared memory per block"

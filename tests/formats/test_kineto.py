@@ -352,6 +352,29 @@ OF_CUDA = {
 }
 
 
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({}, {"message_bytes": 8 * 1024 * 2, "group_size": 8}),
+        ({"dtype": "Mystery"}, {"group_size": 8}),
+        ({"In msg nelems": -1}, {"group_size": 8}),
+        ({"Group size": "many"}, {"message_bytes": 8 * 1024 * 2}),
+    ],
+)
+def test_a_kernel_of_a_collective_says_what_it_moves(
+    tmp_path: Path, said: dict[str, Any], message: dict[str, int]
+) -> None:
+    sizes = {"In msg nelems": 1024, "Out msg nelems": 8 * 1024, "dtype": "BFloat16"}
+    gather = {"Collective name": "_allgather_base", "Group size": 8, **sizes, **said}
+    (config,) = column(read_events(tmp_path, kernel(0, **OF_CUDA, **gather)), "launch_config")
+    read = json.loads(config)
+    assert read["block"] == [128, 1, 1]
+    assert {n: read[n] for n in read if n in ("operation", "message_bytes", "group_size")} == {
+        "operation": "all_gather",
+        **message,
+    }
+
+
 def test_a_kernel_says_what_it_was_launched_with(tmp_path: Path) -> None:
     launch = event("cuda_runtime", "hipLaunchKernel", 9, args={"grid": [2, 1, 1], **OF_CUDA})
     profile = read_events(

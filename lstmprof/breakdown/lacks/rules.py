@@ -104,7 +104,10 @@ class Recording:
         on = [text for key, text in _COSTLY.items() if metadata.get(key) in (1, "1")]
         if not self.has.python_frames:
             return on
-        return [f"{_STACKS} ({self.has.python_frames:,} frames)", *(t for t in on if t != _STACKS)]
+        return [
+            f"{_STACKS} ({self.has.python_frames:,} frames recorded)",
+            *(t for t in on if t != _STACKS),
+        ]
 
     @property
     def ops(self) -> int:

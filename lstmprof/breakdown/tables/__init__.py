@@ -312,14 +312,16 @@ _ALL = (
     ),
     TableKind(
         "collectives",
-        "time of each rank in each collective, and how long it waits for the last rank",
+        "time of each rank in each collective, its wait for the last rank, and the bandwidth",
         ranks.COLLECTIVE_COLUMNS,
         (),
         (
-            *("rank", "device", "step", "collective", "dur_ns", "waits_ns", "last_rank"),
-            *("last_device", "overlapped_ns", "name"),
+            *("rank", "device", "step", "collective", "operation", "bytes", "dur_ns", "waits_ns"),
+            *("last_rank", "exposed_ns", "algorithm_bytes_per_s", "bus_bytes_per_s", "name"),
         ),
-        make=_of_packed(ranks.collectives),
+        make=lambda source, reads: ranks.collectives(
+            source.packed(reads), source.windows, source.info
+        ),
         reads=ranks.COLLECTIVE_READS,
     ),
     TableKind(
@@ -336,7 +338,7 @@ _ALL = (
             source.table("ledger"), source.table("collectives"), source.windows
         ),
         joined=("ledger", "collectives"),
-        reads=(*ledger.READS, "step"),
+        reads=tuple(dict.fromkeys((*ledger.READS, *ranks.COLLECTIVE_READS))),
     ),
     TableKind(
         "ranges",

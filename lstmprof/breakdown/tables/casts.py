@@ -20,22 +20,12 @@ from lstmprof.breakdown.host import computing
 from lstmprof.events.annotate.steps import Window, steps_of
 from lstmprof.events.groups import Groups, heads, inherited, own_time, ratio, texts_at, where_known
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.launch_config import recorded_inputs
+from lstmprof.events.launch_config import element_bytes, recorded_inputs
 from lstmprof.events.schema import ACTIVITY_KINDS, DEVICE, PER_STEP, RANK, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
 _COPY = "aten::copy_"
 _CONVERSIONS = (_COPY, "aten::_to_copy", "aten::to", "aten::type_as")
-
-#: Bytes of an element, by the names that PyTorch and TensorFlow record.
-ELEMENT_BYTES = {
-    **dict.fromkeys(("double", "long", "long int", "int64", "c10::complex<float>"), 8),
-    **dict.fromkeys(("float", "int", "int32"), 4),
-    **dict.fromkeys(("c10::Half", "half", "c10::BFloat16", "bfloat16"), 2),
-    **dict.fromkeys(("short", "short int", "int16"), 2),
-    **dict.fromkeys(("signed char", "unsigned char", "int8", "uint8", "bool"), 1),
-    **dict.fromkeys(("c10::Float8_e4m3fn", "c10::Float8_e5m2"), 1),
-}
 
 _UNRECORDED = "the profile does not record element types"
 
@@ -188,7 +178,7 @@ def _copy_bytes(shapes: str, dtypes: str) -> int:
     """Return the bytes that ``aten::copy_`` of these inputs reads and writes, −1 if unknown."""
     source, to = copied(recorded_inputs(dtypes))
     shape = [*recorded_inputs(shapes), None][0]
-    each = [ELEMENT_BYTES.get(str(t)) for t in (source, to)]
+    each = [element_bytes(t) for t in (source, to)]
     if not isinstance(shape, list) or None in each:
         return -1
     if not all(isinstance(n, int) and n >= 0 for n in shape):

@@ -10,12 +10,16 @@ arrive; what another kernel is longer is what its rank waited. Clocks of ranks d
 lengths are compared. Kernels of several ranks are one collective if all ranks have as many with
 that name in a step on that stream, in their order. Streams match in the order of their numbers if
 all ranks have as many. If the kernels are one collective, their ends agree once the clocks' offset
-is subtracted (``skew_ns``). The table of ranks is made of the ledger and of the collectives; its
+is subtracted (``skew_ns``). Bandwidths are those of NCCL's tests
+(https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md): the size of the message
+divided by the time without waits, and for the bus multiplied by what each link must carry. The
+table of ranks is made of the ledger and of the collectives; its
 times are of a mean step, or of the whole profile if no step is marked.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,12 +29,20 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.breakdown.mean_step import waits_for_host_ns
+from lstmprof.events import launch_config
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.groups import Groups, numbered
 from lstmprof.events.intervals import Covered, Flags, Ints
+from lstmprof.events.launch_config import (
+    OPERATIONS,
+    element_bytes,
+    operation_of,
+    recorded_inputs,
+)
 from lstmprof.events.narrow import Packed
 from lstmprof.events.schema import DEVICE, RANK, STEP, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
+from lstmprof.runs.metadata import RunInfo
 
 _UNSHARED = (
     "no step launched it, the ranks have different numbers of collectives, or "
@@ -42,6 +54,22 @@ COLLECTIVE_COLUMNS = (
     STEP,
     Column.integer("stream", "number of the device's stream", "the profile does not record it"),
     Column.text("name", "name of the kernel"),
+    Column.text(
+        "operation",
+        "operation: " + ", ".join(OPERATIONS),
+        "neither the range around its launch nor its name says it",
+    ),
+    Column.integer(
+        "bytes",
+        "size of the message, as NCCL's tests count it: the larger of what a rank puts in and gets "
+        "out",
+        "the profile does not record the size of the message (PyTorch: record_shapes=True)",
+    ),
+    Column.integer(
+        "group_size",
+        "number of ranks of the process group",
+        "the profile does not record it, or the job has groups of several sizes",
+    ),
     Column.integer(
         "collective", "number of the collective, the same on all of its ranks", _UNSHARED
     ),
@@ -50,6 +78,7 @@ COLLECTIVE_COLUMNS = (
     Column.integer(
         "overlapped_ns", "part of dur_ns in which a computing kernel also ran on the device"
     ),
+    Column.integer("exposed_ns", "part of dur_ns in which no computing kernel ran on the device"),
     Column.integer(
         "waits_ns",
         "wait for the last rank: dur_ns minus the duration of the shortest kernel of the "
@@ -67,6 +96,18 @@ COLLECTIVE_COLUMNS = (
         "time between the first and the last end of the collective over all ranks, after "
         "aligning their clocks",
         _UNSHARED,
+    ),
+    Column.real(
+        "algorithm_bytes_per_s",
+        "algorithm bandwidth: bytes divided by dur_ns without waits_ns; if waits_ns is null, by "
+        "dur_ns, and the bandwidth is at least this",
+        "bytes is null, or the kernel took no time",
+    ),
+    Column.real(
+        "bus_bytes_per_s",
+        "bus bandwidth: algorithm bandwidth times 2(n - 1)/n for all_reduce of n ranks, (n - 1)/n "
+        "for all_gather, reduce_scatter, all_to_all, gather and scatter, 1 for others",
+        "algorithm_bytes_per_s, operation or group_size is null",
     ),
 )
 COLLECTIVE_SCHEMA = schema(COLLECTIVE_COLUMNS)
@@ -90,29 +131,132 @@ class _Calls:
 #: Columns of the events that it is made from.
 COLLECTIVE_READS = (
     *("kind", "name", "start_ns", "dur_ns", "rank", "device", "stream", "step", "category"),
+    *("event_id", "parent_id", "launch_id", "shapes", "dtypes", "launch_config"),
+)
+_PER_KERNEL = COLLECTIVE_READS[:9]
+#: Operations of which each link carries (n - 1)/n of the message of n ranks so often.
+_BUS = {"all_reduce": 2} | dict.fromkeys(
+    ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"), 1
 )
 
 
-def collectives(held: Packed, windows: Sequence[Window]) -> pa.Table:
+def collectives(held: Packed, windows: Sequence[Window], info: RunInfo) -> pa.Table:
     """Return one row per collective and device that took part, by rank, device and time."""
-    events = held.table(COLLECTIVE_READS, np.flatnonzero(held.is_kind("kernel")))
+    kernels = np.flatnonzero(held.is_kind("kernel"))
+    events = held.table(_PER_KERNEL, kernels)
     calls = _calls(events, windows)
     match = _matches(calls, _alike(events, calls))
     rank, device = (events.ints(c, UNKNOWN)[calls.row] for c in ("rank", "device"))
     waits, last, skew, number = _waits(calls, match)
     unknown = number == NONE
+    dur = calls.end_ns - calls.start_ns
+    overlapped = _overlapped(events, calls)
+    messages = _messages(held, kernels[calls.row], info)
+    seconds = ((dur - np.where(unknown, 0, waits)) / 1e9).tolist()
+    bandwidths = [
+        None if m.bytes is None or not s else m.bytes / s
+        for m, s in zip(messages, seconds, strict=True)
+    ]
+    bus = [None if b is None else m.bus(b) for m, b in zip(messages, bandwidths, strict=True)]
     columns = [
         *_columns(events, calls.row, ("rank", "device", "step", "stream", "name")),
+        *(
+            pa.array([getattr(m, c) for m in messages], COLLECTIVE_SCHEMA.field(c).type)
+            for c in ("operation", "bytes", "group_size")
+        ),
         pa.array(number, mask=unknown),
         pa.array(calls.start_ns),
-        pa.array(calls.end_ns - calls.start_ns),
-        pa.array(_overlapped(events, calls)),
+        pa.array(dur),
+        pa.array(overlapped),
+        pa.array(dur - overlapped),
         pa.array(waits, mask=unknown),
         *(pa.array(of[last], mask=unknown | (of[last] == UNKNOWN)) for of in (rank, device)),
         pa.array(skew, mask=unknown),
+        pa.array(bandwidths, pa.float64()),
+        pa.array(bus, pa.float64()),
     ]
     order = np.lexsort((calls.start_ns, device, rank))
     return pa.table(columns, schema=COLLECTIVE_SCHEMA).take(pa.array(order))
+
+
+@dataclass(frozen=True)
+class _Message:
+    """What a collective moves; None is unknown."""
+
+    operation: str | None
+    bytes: int | None
+    group_size: int | None
+
+    def bus(self, bytes_per_s: float) -> float | None:
+        """Return the bus bandwidth of an algorithm bandwidth."""
+        if self.operation is None or self.group_size is None:
+            return None
+        times, ranks = _BUS.get(self.operation), self.group_size
+        return bytes_per_s if times is None else bytes_per_s * times * (ranks - 1) / ranks
+
+
+def _messages(held: Packed, rows: Ints, info: RunInfo) -> list[_Message]:
+    """Return the message of each of ``rows``, kernels of collectives.
+
+    The kernel says it itself, or the range in which PyTorch launches each collective ("nccl:…"),
+    with its inputs. A range that launches several kernels does not say which moves what.
+    """
+    if not len(rows):
+        return []
+    launch = held.rows_named("launch_id")[rows]
+    around = np.where(launch == NONE, NONE, held.rows_named("parent_id")[launch])
+    alone = Counter(around.tolist())
+    known = np.unique(around[around != NONE])
+    ranges = held.table(("event_id", "name", "shapes", "dtypes"), known).to_pylist()
+    said = dict(zip(known.tolist(), ranges, strict=True))
+    group = group_size(info)
+    messages = []
+    kernels = held.table(("event_id", "name", "launch_config"), rows).to_pylist()
+    for kernel, place in zip(kernels, around.tolist(), strict=True):
+        config = launch_config.read(kernel["launch_config"] or "") or launch_config.LaunchConfig()
+        inputs = said.get(place, {})
+        is_said = str(inputs.get("name")).startswith("nccl:")
+        operation = config.operation or (operation_of(inputs["name"]) if is_said else None)
+        operation = operation or operation_of(kernel["name"])
+        ranks = config.group_size or group
+        moved = config.message_bytes
+        if moved is None and is_said and alone[place] == 1:
+            moved = _input_bytes(inputs["shapes"] or "", inputs["dtypes"] or "")
+            if operation == "all_gather" and moved is not None:
+                moved = None if ranks is None else moved * ranks
+        messages.append(_Message(operation, moved, ranks))
+    return messages
+
+
+def _input_bytes(shapes: str, dtypes: str) -> int | None:
+    """Return the size of these tensors; None if one of them is unknown."""
+    each = [element_bytes(dtype) for dtype in recorded_inputs(dtypes)]
+    sizes = [s for s in recorded_inputs(shapes) if isinstance(s, list)]
+    whole = all(isinstance(n, int) and n >= 0 for size in sizes for n in size)
+    if not each or len(each) != len(sizes) or not whole or None in each:
+        return None
+    moved = sum(math.prod(size) * (n or 0) for size, n in zip(sizes, each, strict=True))
+    return moved if moved < 2**63 else None
+
+
+def of_ranks(info: RunInfo) -> list[dict[str, Any]]:
+    """Return what the profile of each rank says of itself."""
+    metadata = info.profile_metadata or {}
+    by_rank = metadata.get("ranks")
+    records = list(by_rank.values()) if isinstance(by_rank, dict) else [metadata]
+    return [record for record in records if isinstance(record, dict)]
+
+
+def group_sizes(info: RunInfo) -> set[int]:
+    """Return the sizes of the job's process groups of two ranks or more."""
+    sizes = {size for record in of_ranks(info) for size in record.get("group_sizes") or ()}
+    return {size for size in sizes if size > 1}
+
+
+def group_size(info: RunInfo) -> int | None:
+    """Return the number of ranks of every process group; None if they differ or are unknown."""
+    sizes = group_sizes(info)
+    return sizes.pop() if len(sizes) == 1 else None
 
 
 def _columns(events: EventTable, rows: Ints, names: tuple[str, ...]) -> list[pa.Array]:

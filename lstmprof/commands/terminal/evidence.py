@@ -19,6 +19,7 @@ from lstmprof.numbers import (
     count,
     cropped,
     milliseconds,
+    number_of,
     percent,
     quantity,
     with_short_names,
@@ -164,7 +165,9 @@ def _spent(ns: int, calls: float) -> str:
         times = Fraction(calls).limit_denominator(_MOST_STEPS)
         often = "once" if times.numerator == 1 else count(times.numerator)
         return f"{milliseconds(ns, 3)} ms, {often} in {count(times.denominator)} steps"
-    return f"{milliseconds(ns, 3)} ms" + (f" in {count(calls)}" if calls else "")
+    return f"{milliseconds(ns, 3)} ms" + (
+        f" in {number_of(calls, 'call', 'calls')}" if calls else ""
+    )
 
 
 def _count_cells(change: Change, each: str) -> list[str]:

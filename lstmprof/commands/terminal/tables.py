@@ -15,11 +15,14 @@ from lstmprof.breakdown.tables import TABLES
 from lstmprof.commands import terminal
 from lstmprof.events.annotate.calls import is_copy
 from lstmprof.events.schema import Column
+from lstmprof.names import PART_WORDS
 from lstmprof.numbers import UNKNOWN, known, milliseconds
 
 #: Columns of texts that are cut if a line is too long.
 _LONG = ("name", "rule", "op", "within")
-#: What a narrow terminal leaves out.
+#: Columns whose values are names of the ledger, which are printed in words.
+_PARTS = ("category", "part")
+#: The column that a narrow terminal omits.
 _SPARE = "rule"
 #: Unit → (from this largest value on, shown in, factor, digits), the largest first.
 _SCALES = {
@@ -44,7 +47,7 @@ def show_kernels(breakdown: Breakdown, top: int) -> None:
             f"{row['count']:,}",
             known(row["per_step"], "{:,.1f}"),
             f"{row['mean_ns'] / 1e3:,.1f}",
-            row["category"] or "dispatch",
+            PART_WORDS.get(row["category"], row["category"]) or "dispatch",
             str(row["name"]),
         ]
         for row in table
@@ -118,7 +121,8 @@ def _cells(column: Column, values: list[Any]) -> tuple[str, list[str]]:
     """The heading and the texts of one column."""
     heading = column.name.removesuffix("_ns").replace("_", " ")
     if pa.types.is_string(column.type):
-        return column.name, [known(v, "{}") for v in values]
+        in_words = PART_WORDS if column.name in _PARTS else {}
+        return column.name, [known(in_words.get(v, v), "{}") for v in values]
     largest = max(abs(v) for v in values if v is not None)
     integer = pa.types.is_integer(column.type)
     plain = (0, "", 1, 0 if integer else 1)

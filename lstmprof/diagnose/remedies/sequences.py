@@ -75,7 +75,7 @@ UNBIND = Remedy(
 )
 SLICE_AT_ONCE = Remedy(
     name="slice at once",
-    cause="slices taken one by one make the backward pass write the whole tensor for each",
+    cause="slices are taken one by one, and the gradient of each slice writes the whole tensor",
     fix="split or unbind the tensor once, build it with stack or cat, or use one mask or index",
     condition="A step runs eight or more backward nodes SliceBackward or CopySlices that do not "
     "belong to PyTorch's own layers",

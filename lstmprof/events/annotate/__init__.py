@@ -12,21 +12,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lstmprof.events.table import EventTable
 
-#: run.json's ``source`` of a run that lstmprof captured itself: its steps end synchronised.
+#: ``source`` in run.json of a run that ``lstmprof capture`` made. Its steps end with a
+#: synchronisation.
 CAPTURED = "capture"
-#: The same of a run that lstmprof made of a user's own steps, in the user's own process.
+#: ``source`` in run.json of a run of the user's own training, in the user's process.
 OWN_CODE = "own code"
-#: Runs whose steps end synchronised, and are timed without a profiler too.
+#: Sources whose steps end with a synchronisation, and are also timed without a profiler.
 MEASURED = (CAPTURED, OWN_CODE)
 
 
 def annotated(events: EventTable, *, captured: bool, step_range: str | None = None) -> EventTable:
-    """A reader's ``events`` with every derived column filled.
+    """Return ``events`` with every derived column filled.
 
     Raises:
-        UsageError: ``step_range`` is no regular expression, or finds no host range.
+        UsageError: ``step_range`` is not a regular expression, or matches no host range.
     """
-    # a stored run is annotated: what reads it needs no rules
+    # Imported here, because commands that read a stored run need no rules.
     from lstmprof.events.annotate.categories import categorised
     from lstmprof.events.annotate.links import linked, with_forwards
     from lstmprof.events.annotate.steps import windows, with_markers, with_steps

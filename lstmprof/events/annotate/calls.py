@@ -1,7 +1,7 @@
-"""What the name of a call, copy or input event means (CUPTI, ROCTracer, Nsight Systems, XLA).
+"""Interpret the names of calls, copies and input events (CUPTI, ROCTracer, Nsight Systems, XLA).
 
-Only this file decides which calls enqueue work, which way a copy goes, what memory it reads and
-which events prepare the input of a step.
+Only this file decides which calls enqueue work, in which direction a copy goes, what memory it
+reads, and which events prepare the input of a step.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _MEMORY = re.compile(r"(?i)\b(pinned|pageable|managed)\b")
 
 
 def is_launch(name: str) -> bool:
-    """Whether a runtime call of this name enqueues work for a device."""
+    """Return whether a runtime call of this name enqueues work for a device."""
     return _ENQUEUES.search(name) is not None
 
 
 def is_kernel_launch(name: str) -> bool:
-    """Whether a runtime call of this name launches a kernel or a graph of them."""
+    """Return whether a runtime call of this name launches a kernel or a graph of kernels."""
     return "Launch" in name and "HostFunc" not in name
 
 
 def launch_calls(events: EventTable) -> Ints:
-    """Rows of the launches in linked ``events``.
+    """Return the rows of the launches in linked ``events``.
 
-    A launch is a runtime call that enqueued an activity of the profile, or whose name says that it
-    enqueues one; a driver call inside a runtime call is part of that.
+    A launch is a runtime call that enqueued an activity of the profile, or whose name says so. A
+    driver call inside a runtime call is part of that call.
     """
     runtime, launch = events.is_kind("runtime"), events.where_name(is_launch)
     parent = events.rows_named("parent_id")
@@ -52,9 +52,9 @@ def launch_calls(events: EventTable) -> Ints:
 
 
 def direction(name: str) -> str | None:
-    """Which way a copy of this name goes, one of DIRECTIONS; None where it does not say.
+    """Return the direction of a copy, one of DIRECTIONS, or None if its name does not show it.
 
-    An array is memory of a device.
+    CUDA arrays count as device memory.
     """
     match = _LETTERS.search(name) or _WORDS.search(name)
     if match is None:
@@ -65,25 +65,29 @@ def direction(name: str) -> str | None:
 
 
 def is_copy(activity: str) -> bool:
-    """Whether an activity of this name copies or sets memory and is no kernel."""
+    """Return whether an activity of this name is a copy or memset, not a kernel."""
     return _COPY.search(activity) is not None
 
 
 def host_memory(name: str) -> str | None:
-    """``pinned``, ``pageable`` or ``managed``; None where the name of a copy does not say."""
+    """Return ``pinned``, ``pageable`` or ``managed``, or None if the name of the copy does not show
+    it.
+    """
     match = _MEMORY.search(name)
     return match.group(1).lower() if match else None
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """How much of what ran on the devices is linked to what caused it: counts of one profile.
+    """Counts of how many activities of a profile are linked to their launches and ops.
 
-    ``activities``; of these ``launched`` have a launch in the profile, ``issued`` an op that caused
-    them, or the name of one. ``kernel_launches`` are the calls that launch kernels or graphs; of
-    these ``unanswered`` have no activity. Activities without a launch are normal where a profile
-    has no host, was trimmed or lost events; so are launches without one (an empty copy, a kernel
-    not recorded).
+    ``launched`` of the ``activities`` have a launch in the profile. ``issued`` have an op that
+    caused
+    them, or the name of one. ``unanswered`` of the ``kernel_launches`` (launches of kernels or
+    graphs)
+    have no activity. Activities without a launch are normal if the profile has no host, was trimmed
+    or
+    lost events. Launches without an activity are normal for empty copies and unrecorded kernels.
     """
 
     activities: int
@@ -94,14 +98,14 @@ class Coverage:
 
 
 class Answers:
-    """How many activities each of ``rows`` rows launched: none, one, or several."""
+    """For each of ``rows`` rows, whether it launched no activity, one, or several."""
 
     def __init__(self, rows: int) -> None:
         self._count = np.zeros(rows, dtype=np.uint8)
 
     @classmethod
     def of(cls, events: EventTable) -> Answers:
-        """Those of linked ``events``."""
+        """Return the answers for linked ``events``."""
         answers = cls(len(events))
         for part in events.parts(("event_id", "launch_id")):
             answers.add(part.rows_named("launch_id"))
@@ -116,16 +120,16 @@ class Answers:
         self._count[launches[several]] = 2
 
     def any(self, rows: Ints) -> Flags:
-        """Which of ``rows`` launched an activity."""
+        """Return which of ``rows`` launched an activity."""
         return np.asarray(self._count[rows] > 0, dtype=np.bool_)
 
     def several(self, rows: Ints) -> Flags:
-        """Which of ``rows`` launched more than one; ``NONE`` did not."""
+        """Return which of ``rows`` launched more than one activity; ``NONE`` counts as none."""
         return np.asarray((rows != NONE) & (self._count[rows] > 1), dtype=np.bool_)
 
 
 def coverage(events: EventTable) -> Coverage:
-    """The counts of ``events``."""
+    """Return the counts of ``events``."""
     answers = Answers.of(events)
     parts = [
         _covered(part, answers)
@@ -149,19 +153,19 @@ def _covered(events: EventTable, answers: Answers) -> tuple[int, int, int, int, 
     )
 
 
-#: What TensorFlow calls the op in which a step takes the next element, on a thread of its own that
-#: launches nothing (``tf_data_iterator_get_next``): ``IteratorGetNextOp::DoCompute``.
+#: TensorFlow's op in which a step takes the next element. It runs on its own thread, which launches
+#: nothing (``tf_data_iterator_get_next``): ``IteratorGetNextOp::DoCompute``.
 NEXT_OP = re.compile(r"IteratorGetNext\w*Op::DoCompute")
 _PREPARES = re.compile(
     rf"input|enumerate\(DataLoader\)#.*__next__|.*torch/utils/data/dataloader\.py\(\d+\): __next__"
     rf"|{NEXT_OP.pattern}"
-    r"|(.*[:/ ])?IteratorGetNext\w*|(.*[].])?\w*dataloader_next"  # the last is Lightning's
+    r"|(.*[:/ ])?IteratorGetNext\w*|(.*[].])?\w*dataloader_next"  # the last pattern is Lightning's
     r"|(?i:(.*: )?\W*((get|next|fetch|load|prepare)_?(next_?)?(batch|data|inputs?)"
     r"|(data|batch)[_ -]?load(er|ing)?|input_?pipeline)\W*)"
 )
 
 
 def prepares(events: EventTable) -> Flags:
-    """Return whether each event prepares the input of a step, or takes it."""
+    """Return whether each event prepares or fetches the input of a step."""
     named = events.where_name(_PREPARES.fullmatch)
     return np.asarray(named & events.is_kind("range", "op", "python"), dtype=np.bool_)

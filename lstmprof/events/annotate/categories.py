@@ -1,13 +1,16 @@
-"""What each activity and op is for: ``category``, ``family`` and the ``rule`` that decided.
+"""Classify each activity and op: ``category``, ``family``, and the ``rule`` that decided.
 
-The table of rules stands in ``rules``; the events hold the text of the one that decided, not its
-number, so that it says the same when another version, of other rules, reads it.
+The table of rules is in ``rules``. Events store the text of the deciding rule instead of its
+number,
+so that it stays valid if a later version has other rules.
 
-Reads linked events. For an activity, in order: a copy or a memset by its kind, a kernel that is one
-by its name; ``rnn`` beneath a recurrent op; ``optimizer`` for the small work of that phase; a copy
-between tensors by its name; the nearest enclosing op with a rule; the op the activity names; its
-own name; the name of a library's op around it; else ``other``. For an op: its own rule; null where
-it only arranges work. Names of scopes never decide. Source: docs/ledger.md.
+Reads linked events. The category of an activity is decided in this order: a copy or memset by its
+kind; a kernel that copies or sets memory by its name; ``rnn`` inside a recurrent op; ``optimizer``
+for the small work of that phase; a copy between tensors by its name; the nearest enclosing op with
+a rule; the op that the activity names; its own name; the name of a library's op around it; else
+``other``. The category of an op is decided by its own rule; it is null if the op only arranges
+work.
+Names of scopes never decide. Source: docs/ledger.md.
 """
 
 from __future__ import annotations
@@ -48,14 +51,15 @@ _COPY_OP = "aten::copy_"
 _CONVERTING = ("aten::_to_copy", "aten::to")
 #: Small work of the optimizer's phase is the optimizer; a GEMM or a collective in it is not.
 _OPTIMIZER_WORK = ("pointwise", "reduction", "other", "layout")
-#: Kernels whose own name is believed before a path that ends in an op of layout.
+#: If a kernel's path ends in a layout op but its own name says one of these, the own name decides.
 _SAYS_MORE = ("gemm", "conv", "attention", "reduction")
 _COPIES_ON_DEVICE = ("DtoD", "PtoP")
 
-#: Of numbers of rules, one a row: profiles have millions of rows.
+#: Type of rule numbers: one per row, and profiles have millions of rows.
 _RULE = np.int16
 _NUMBER = {rule: number for number, rule in enumerate(RULES)}
-#: The category of each rule by its number, as a place in CATEGORIES; last for ``NONE``.
+#: The category of each rule by its number, as an index into CATEGORIES; the last entry is for
+#: ``NONE``.
 _CATEGORY = np.array(
     [NONE if r.category is None else CATEGORIES.index(r.category) for r in RULES] + [NONE],
     dtype=_RULE,
@@ -67,9 +71,9 @@ _TEXTS = tuple(rule_text(number) for number in range(len(RULES)))
 
 
 def categorised(events: EventTable, *, captured: bool = False) -> EventTable:
-    """``events`` with ``category``, ``family`` and ``rule`` filled in.
+    """Return ``events`` with ``category``, ``family`` and ``rule`` filled.
 
-    ``captured``: lstmprof's own worker ran the step, whose scopes are the phases.
+    ``captured`` is True if lstmprof's own worker ran the step; its scopes are the phases.
     """
     rule = _rules(events, captured)
     category = _CATEGORY[rule]

@@ -1,7 +1,7 @@
-"""Links between events: parent, launch, op, phase.
+"""Link events: parent, launch, op, phase.
 
 Reads the events of one profile and fills ``parent_id``, ``launch_id``, ``op_id``, ``phase`` and
-``forward_id``; what cannot be linked stays null. ``step`` is filled by ``windows``.
+``forward_id``. A link that is unknown stays null. ``windows`` fills ``step``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _PHASE_SCOPE = re.compile(r"(?:^|/|jvp\()(" + "|".join(PHASES) + r")(?:_\d+)?(?=
 _AUTOGRAD = "autograd::engine::"
 #: The older profiler has the nodes alone, by their own names.
 _GRADIENT_NODE = re.compile(r"[A-Z]\w*Backward\d*|torch::autograd::\w+")
-#: MXNet's engine runs operators while Python is in another phase already: their names tell.
+#: MXNet's engine runs operators while Python is already in another phase, so the names of the
+#: operators decide the phase.
 _MXNET_PHASES = (
     ("backward", re.compile(r"mxnet::_(?:backward_|grad_add$)")),
     ("optimizer", re.compile(r"mxnet::\w+_update(?:_phase[12])?$")),
@@ -38,7 +39,7 @@ _MXNET_PHASES = (
 
 
 def linked(events: EventTable) -> EventTable:
-    """``events`` with parents, launches, ops and phases filled in."""
+    """Return ``events`` with parents, launches, ops and phases filled."""
     parent = small(parents(events))
     events = events.with_columns({"parent_id": _ids(events, parent)})
     launch = small(launches(events))
@@ -52,7 +53,9 @@ def linked(events: EventTable) -> EventTable:
 
 
 def small(rows: Ints) -> Codes:
-    """``rows`` in half the memory, where they are few enough: profiles have millions."""
+    """Return ``rows`` as 32-bit integers if the numbers are small enough; profiles have millions of
+    rows.
+    """
     return rows.astype(np.int32) if len(rows) < 2**31 else rows
 
 
@@ -63,11 +66,13 @@ def _ids(events: EventTable, rows: Ints) -> pa.Array:
 
 
 def parents(events: EventTable) -> Ints:
-    """Row of the innermost enclosing event of the same thread, ``NONE`` where there is none.
+    """Return the row of the innermost enclosing event on the same thread, or ``NONE``.
 
-    In nesting order that is the nearest row before that does not end sooner. It is looked for in
-    all rows at once: what ends sooner is left behind together with all that it had left behind, so
-    that the loop is over the depth of nesting and the logarithm of the rows.
+    In nesting order, that is the nearest earlier row that does not end sooner. All rows are
+    searched
+    at once: a row that ends sooner is skipped together with all rows that it skipped, so that the
+    loop
+    is over the depth of nesting times the logarithm of the number of rows.
     """
     thread = small(thread_ids(events))
     rows = small(nesting_order(events, np.flatnonzero(thread >= 0)))
@@ -88,14 +93,15 @@ def parents(events: EventTable) -> Ints:
 
 
 def launches(events: EventTable) -> Ints:
-    """For each activity the row of the earliest runtime call with its rank and correlation id.
+    """Return for each activity the row of the earliest runtime call with its rank and correlation
+    id.
 
-    Where the profile names the process of an activity, the call is one of that process: correlation
-    ids are unique within a process only.
+    If the profile names the process of an activity, the call must belong to that process, because
+    correlation ids are unique only within a process.
     """
     correlation = events.ints("correlation_id", UNKNOWN)
     rank, pid = (events.ints(name, UNKNOWN) for name in ("rank", "pid"))
-    has_id = correlation > 0  # profilers write 0 and −1 for "none"
+    has_id = correlation > 0  # profilers write 0 or −1 for an unknown id
     calls = np.flatnonzero(has_id & events.is_kind("runtime"))
     activities = has_id & events.is_kind(*ACTIVITY_KINDS)
     launch = np.full(len(events), NONE, dtype=np.int64)
@@ -123,10 +129,10 @@ def _first_match(columns: tuple[Ints, ...], among: Ints, rows: Ints) -> Ints:
 
 
 def ops(events: EventTable, parent: Ints, launch: Ints) -> Ints:
-    """For each activity and runtime call the row of the innermost op that issued it.
+    """Return for each activity and runtime call the row of the innermost op that issued it.
 
-    The op that encloses the launch on its thread. Where an activity has no known launch: the op
-    with its external id, unless the profiler repeated the correlation id there.
+    This op encloses the launch on its thread. If the launch of an activity is unknown, it is the op
+    with the activity's external id, unless the profiler repeated the correlation id there.
     """
     is_op = events.is_kind("op")
     enclosing = inherited(parent, small(np.where(is_op, np.arange(len(events)), NONE)))
@@ -138,9 +144,10 @@ def ops(events: EventTable, parent: Ints, launch: Ints) -> Ints:
 
 
 def ops_by_external_id(events: EventTable, is_op: Flags, launch: Ints) -> Ints:
-    """For each activity without a ``launch`` the row of its rank's first op with its external id.
+    """Return for each activity without a launch the row of its rank's first op with its external
+    id.
 
-    ``NONE`` where it has none, or where that repeats the correlation id.
+    Return ``NONE`` if there is no such op, or if the external id repeats the correlation id.
     """
     rank, external = (events.ints(name, UNKNOWN) for name in ("rank", "external_id"))
     activity = events.is_kind(*ACTIVITY_KINDS) & (launch == NONE)
@@ -152,12 +159,15 @@ def ops_by_external_id(events: EventTable, is_op: Flags, launch: Ints) -> Ints:
 
 
 def phases(events: EventTable, parent: Ints, launch: Ints) -> Codes:
-    """For each row an index into ``PHASES``, or ``NONE``.
+    """Return for each row an index into ``PHASES``, or ``NONE``.
 
-    In order of trust: the name scope of the graph node; that of the nearest enclosing node, or the
-    nearest enclosing range named like a phase; autograd's engine; for an activity its launch; at
-    last, for a host event outside any such range, the phase range that was open on another thread
-    of its rank when it started.
+    The first known source decides: the name scope of the graph node; the scope of the nearest
+    enclosing
+    node, or the nearest enclosing range with the name of a phase; autograd's engine; the launch of
+    an
+    activity; for other host events, the phase range that was open on another thread of the rank
+    when
+    the event started.
     """
     scoped = scope_phases(events)
     scopes = np.where(scoped != NONE, scoped, _named_phases(events))
@@ -201,7 +211,7 @@ def _range_phase(name: str) -> int:
 
 
 def scope_phases(events: EventTable) -> Codes:
-    """Phase by the name scope of TensorFlow nodes and of XLA's op names."""
+    """Return the phase of TensorFlow nodes and XLA ops by their name scopes."""
     return events.once(_scope_phases, "name", "op_name", "kind")
 
 
@@ -252,7 +262,7 @@ def _owner_at(segments: Segments, at_ns: Ints) -> Ints:
 
 
 def with_forwards(events: EventTable) -> EventTable:
-    """``events`` with ``forward_id`` filled."""
+    """Return ``events`` with ``forward_id`` filled."""
     forward = forwards(events)
     event_id = events.ints("event_id", UNKNOWN)
     named = event_id[np.maximum(forward, 0)] if len(event_id) else forward
@@ -260,13 +270,14 @@ def with_forwards(events: EventTable) -> EventTable:
 
 
 def forwards(events: EventTable) -> Ints:
-    """For each backward op the row of its forward op, whose gradient it computes, −1 for none.
+    """Return for each backward op the row of the forward op whose gradient it computes, or −1.
 
-    PyTorch's autograd numbers the nodes of its graph: an op that makes a node has the node's
-    number, and so has, on a thread of the autograd engine, what later runs the node. Ops inside the
-    one that made the node have the number too; the one that started last made it. So the forward op
-    is the last of its rank that has the same number and began before. Source: the ``fwdbwd`` flows
-    of torch/csrc/autograd/profiler_kineto.cpp.
+    PyTorch's autograd numbers the nodes of its graph. The op that makes a node has the node's
+    number,
+    and so has the op on the autograd thread that later runs the node. Ops inside the maker have the
+    number, too; the op that started last is the maker. So the forward op is the last op of the rank
+    that has the same number and began earlier. Source: the ``fwdbwd`` flows of
+    torch/csrc/autograd/profiler_kineto.cpp.
     """
     number = events.ints("sequence_number", UNKNOWN)
     numbered = events.is_kind("op") & (number >= 0)
@@ -274,7 +285,7 @@ def forwards(events: EventTable) -> Ints:
     forward = np.full(len(events), -1, dtype=np.int64)
     rows = np.flatnonzero(numbered)
     rank, start = events.ints("rank", UNKNOWN), events.start_ns
-    # Of those that start together the backward ones come first: a forward op begins before.
+    # Backward ops come first among equal starts, because a forward op must begin earlier.
     rows = rows[np.lexsort((~is_backward[rows], start[rows], number[rows], rank[rows]))]
     place = np.where(is_backward[rows], -1, np.arange(len(rows)))
     latest = np.maximum.accumulate(place) if len(rows) else place

@@ -1,7 +1,7 @@
-"""What of a rank a profile holds: counts, from which follows what it lacks.
+"""Count what a profile recorded of each rank; what it lacks follows from these counts.
 
-Reads annotated events. Counted once, when a run is written: of ten million events too, and what is
-told of a run later needs no look at them.
+Reads annotated events. The counts are made once, when a run is written, so that later commands need
+not read millions of events.
 """
 
 from __future__ import annotations
@@ -23,19 +23,25 @@ from lstmprof.events.table import UNKNOWN, EventTable
 class Recorded:
     """Counts of the events of one rank.
 
-    - ``ops_in_steps`` began in a marked step. ``ranges`` are the host's, ``device_ranges`` a
-      device's: copies of those, or hardware counters. ``gpu_ops`` are ops and ranges of libraries
-      that run on GPUs alone.
-    - ``handed_over`` are runtime calls that gave a device work, ``kernel_launches`` those that
-      launch kernels or graphs; while a stream is captured a launch runs nothing, and is none.
-    - Of ``activities``, in all ``activity_ns`` long, ``migrations`` are the driver's, of managed
-      memory; of the others ``unlaunched`` have no launch here, and of these ``launched_before``
-      began before any of their stream that has one.
-    - ``lost`` are launches without an activity: ``lost_first`` of them before any that has one, in
-      ``lost_first_ns``, and ``lost_last`` after all that have one, in ``lost_last_ns``.
-    - ``overlaps`` are activities that began while another of their stream ran, ``overlap_ns`` the
-      time for which both did; the branches of a graph are none.
-    - ``bare_steps`` are marked steps without an activity, where another has one.
+    - ``ops_in_steps`` began in a marked step. ``ranges`` are host ranges. ``device_ranges`` are a
+      device's copies of host ranges, or hardware counters. ``gpu_ops`` are ops and ranges of
+      libraries
+      that run only on GPUs.
+    - ``handed_over`` counts runtime calls that gave work to a device. ``kernel_launches`` counts
+      those
+      that launch kernels or graphs. Launches that are captured into a graph run nothing and do not
+      count.
+    - ``activities`` take ``activity_ns`` in total. ``migrations`` of them are the driver's, for
+      managed
+      memory. ``unlaunched`` of the others have no launch in the profile; ``launched_before`` of
+      these
+      began before the first activity of their stream that has a launch.
+    - ``lost`` counts launches without an activity. ``lost_first`` of them are before the first
+      launch
+      with an activity, in ``lost_first_ns``; ``lost_last`` are after the last, in ``lost_last_ns``.
+    - ``overlaps`` counts activities that began while another activity of their stream ran;
+      ``overlap_ns`` is the common time. Branches of a CUDA graph do not count.
+    - ``bare_steps`` counts marked steps without an activity, if another step has one.
     """
 
     rank: int | None = None
@@ -70,17 +76,19 @@ class Recorded:
 
     @property
     def launchable(self) -> int:
-        """Activities that a call launches: all but the migrations of managed memory."""
+        """Return the number of activities that need a launch: all except migrations of managed
+        memory.
+        """
         return self.activities - self.migrations
 
     @property
     def host_events(self) -> int:
-        """Ops, ranges, steps and Python frames: what the host says of the program."""
+        """Return the number of ops, ranges, steps and Python frames."""
         return self.ops + self.ranges + self.steps + self.python_frames
 
 
 def recorded(events: EventTable) -> tuple[Recorded, ...]:
-    """The counts of each rank of annotated ``events``."""
+    """Return the counts of each rank of annotated ``events``."""
     if isinstance(events, StoredEvents):
         return _of_stored(events)
     everything = Reading().columns(events)
@@ -118,7 +126,7 @@ def _of_stored(events: StoredEvents) -> tuple[Recorded, ...]:
 
 @dataclass(frozen=True)
 class _Told:
-    """What was counted of one process: counts by name, its steps, those with device work."""
+    """The counts of one process by name, its steps, and its steps with device work."""
 
     counts: dict[str, int]
     steps: Ints

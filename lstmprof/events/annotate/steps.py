@@ -1,10 +1,10 @@
-"""The windows that the ledger accounts for: one a step and rank.
+"""The windows of the ledger: one per step and rank.
 
 lstmprof's own captures synchronise at the end of a step, so their window is the step's own range.
-In a foreign profile the markers are its own steps, or the ranges that a user names; a window goes
-from one marker to the next, and the last one closes at the later of its own end and the last
-activity's end. Without markers the whole profile is one window. Of processes that ran one after the
-other, as the rounds of a capture, each has windows of its own. Source: docs/ledger.md.
+In other profiles, the markers are the profile's steps, or the ranges that a user names. A window
+reaches from one marker to the next; the last one ends with its marker or with the last activity,
+whichever is later. Without markers, the whole profile is one window. Processes that ran one after
+the other, such as the rounds of a capture, have separate windows. Source: docs/ledger.md.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
 _MOST_NAMED = 8
-#: No more digits than an int64 has room for.
+#: At most 18 digits, which fit into an int64.
 _NUMBER = re.compile(r"#(\d{1,18})$", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Window:
-    """[start_ns, end_ns) of one step of one rank.
+    """The interval [start_ns, end_ns) of one step of one rank.
 
-    ``step`` is None where the profile has no markers, ``thread`` the number of the host thread that
-    ran it (``threads.thread_ids``), None where no thread can be said to. ``framework_ranges`` are
-    names of steps and ranges that run no Python of the user's: between their ops the framework
-    dispatches.
+    ``step`` is None if the profile has no markers. ``thread`` is the number of the host thread that
+    ran
+    the step (``threads.thread_ids``), or None if unknown. ``framework_ranges`` are names of steps
+    and
+    ranges that run no Python of the user: time between their ops is dispatch.
     """
 
     rank: int | None
@@ -54,10 +55,10 @@ def median_step(windows: Iterable[Window]) -> Window:
 
 
 def with_markers(events: EventTable, pattern: str) -> EventTable:
-    """``events`` with the host ranges whose name ``pattern`` finds as the only steps.
+    """Return ``events`` in which only the host ranges that match ``pattern`` are steps.
 
     Raises:
-        UsageError: ``pattern`` is no regular expression, or finds no range.
+        UsageError: ``pattern`` is not a regular expression, or matches no range.
     """
     try:
         expression = re.compile(pattern)
@@ -92,7 +93,7 @@ def _marked_kinds(events: EventTable, expression: re.Pattern[str]) -> pa.Array:
 
 
 def windows(events: EventTable, *, captured: bool) -> list[Window]:
-    """The windows of ``events`` by rank and time; ``captured``: lstmprof made the profile."""
+    """Return the windows by rank and time; ``captured``: lstmprof made the profile."""
     all_windows: list[Window] = []
     thread = thread_ids(events)
     for rank in events.ranks():
@@ -106,7 +107,7 @@ def windows(events: EventTable, *, captured: bool) -> list[Window]:
 
 
 def _markers(events: EventTable, rows: Ints, thread: Ints) -> Ints:
-    """Return the step markers of the thread with most, by time, none nested in another."""
+    """Return the markers of the thread that has most markers, by time, without nested markers."""
     rows = rows[events.is_kind("step")[rows] & (thread[rows] >= 0)]
     if not len(rows):
         return rows
@@ -137,7 +138,7 @@ def _marked(
 
 
 def _ends(events: EventTable, rows: Ints, markers: Ints, captured: bool) -> list[int]:
-    """Return where each marker's window closes."""
+    """Return the end of each marker's window."""
     ends = events.end_ns[markers]
     if not captured:
         activities = rows[events.is_kind(*ACTIVITY_KINDS)[rows]]
@@ -172,7 +173,7 @@ def _busiest(events: EventTable, rows: Ints, thread: Ints) -> int | None:
 
 
 def steps_of(ranks: Ints, step_windows: list[Window]) -> Ints:
-    """How many windows of steps each of ``ranks`` has, ``UNKNOWN`` one that is not named."""
+    """Return the number of step windows of each rank; an unnamed rank is ``UNKNOWN``."""
     steps = Counter(
         UNKNOWN if w.rank is None else w.rank for w in step_windows if w.step is not None
     )
@@ -180,7 +181,7 @@ def steps_of(ranks: Ints, step_windows: list[Window]) -> Ints:
 
 
 def with_steps(events: EventTable, step_windows: list[Window]) -> EventTable:
-    """``events`` with ``step`` filled: the window in which a row, or its launch, started."""
+    """Return ``events`` with ``step`` filled: the window in which a row, or its launch, started."""
     at = events.start_ns.copy()
     launch = events.rows_named("launch_id")
     has_launch = np.flatnonzero(launch >= 0)
@@ -198,9 +199,9 @@ def with_steps(events: EventTable, step_windows: list[Window]) -> EventTable:
 
 
 def _steps_at(at_ns: Ints, step_windows: list[Window]) -> Ints:
-    """Return the step at each instant, −1 outside; where windows overlap, the later.
+    """Return the step at each instant, or −1 outside of steps; the later step if windows overlap.
 
-    The windows are one rank's, in order of their ends.
+    The windows belong to one rank and are sorted by their ends.
     """
     starts, ends, steps = (
         np.array(values, dtype=np.int64)

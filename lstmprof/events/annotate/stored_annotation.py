@@ -33,10 +33,10 @@ _OF_WINDOWS = ("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pid", 
 
 
 def deciding_events(events: StoredEvents) -> EventTable:
-    """Of ``events`` those that decide where steps begin and end, as all events do.
+    """Return the events that decide where steps begin and end.
 
-    The markers, the first host event of each process and the one that ends last, and the activity
-    that ends last after each process of its rank has begun.
+    These are the markers, the first and the last host event of each process, and the last activity
+    after the start of each process of its rank.
     """
     chosen: list[pa.Table] = []
     began: dict[int, dict[int, int]] = {}
@@ -69,7 +69,8 @@ def deciding_events(events: StoredEvents) -> EventTable:
 def _first_of_each(keys: Ints) -> Ints:
     """Return the first place of each key; keys are numbered from 0."""
     first = np.empty(int(keys.max(initial=-1)) + 1, dtype=np.int64)
-    first[keys[::-1]] = np.arange(len(keys))[::-1]  # the last write is the first of its key
+    # the last write wins, so writing in reverse keeps the first
+    first[keys[::-1]] = np.arange(len(keys))[::-1]
     return first
 
 
@@ -82,7 +83,7 @@ def _last_of_each(keys: Ints, end_ns: Ints) -> Ints:
 
 
 class Partitions:
-    """Rows of ``width`` int64 in files of a new folder ``path``, one a number."""
+    """Rows of ``width`` int64 columns in files of a new folder ``path``, one file per number."""
 
     def __init__(self, path: Path, width: int) -> None:
         with room_in(path.parent):
@@ -91,10 +92,10 @@ class Partitions:
         self.numbers: set[int] = set()
 
     def add(self, numbers: Ints, *columns: Ints) -> None:
-        """Add rows of these columns, each to the part of its number; in a part they stay in order.
+        """Append rows to the files of their ``numbers``; rows of one file keep their order.
 
         Raises:
-            LstmprofError: there is no room.
+            LstmprofError: the disk is full.
         """
         if not len(numbers):
             return
@@ -108,18 +109,18 @@ class Partitions:
         self.numbers.update(distinct.tolist())
 
     def columns(self, number: int) -> list[Ints]:
-        """The columns of the rows of this number, none or more."""
+        """Return the columns of all rows of this number."""
         if number not in self.numbers:
             return [np.empty(0, dtype=np.int64) for _ in range(self._width)]
         rows = np.fromfile(self._path / str(number), dtype=np.int64).reshape(-1, self._width)
         return list(np.ascontiguousarray(rows.T))
 
 
-#: Ids that are so near lie in one part.
+#: Ids are divided by this number to choose their file.
 _NEAR = 2**10
 _TEXTS = ("phase", "category", "family", "rule")
 _DERIVED = (*LINKS, "step", *_TEXTS)
-#: The columns that something is derived from, but those that are joined before.
+#: Columns that other columns are derived from, without those that are joined earlier.
 _OF_DERIVED = (
     *("kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device"),
     *("correlation_id", "external_id", "op_name", "dtypes"),
@@ -128,10 +129,10 @@ _KIND = {kind: number for number, kind in enumerate(KINDS)}
 
 
 def annotated_in_batches(events: StoredEvents, *, captured: bool) -> StoredEvents:
-    """``events`` with every derived column filled.
+    """Return ``events`` with every derived column filled.
 
     Raises:
-        LstmprofError: there is no room.
+        LstmprofError: the disk is full.
     """
     deciding = deciding_events(events)
     step_windows = windows(deciding, captured=captured)
@@ -140,17 +141,19 @@ def annotated_in_batches(events: StoredEvents, *, captured: bool) -> StoredEvent
     for piece in _pieces(events, joined):
         local = categorised(linked(piece.events), captured=captured)
         derived.add(piece, with_steps(local, step_windows))
-        pa.default_memory_pool().release_unused()  # Arrow keeps what was freed, batch after batch
-    # what decides is the same with the derived columns
+        pa.default_memory_pool().release_unused()  # Arrow does not return freed memory by itself
+    # The deciding events stay the same with derived columns.
     return events.overlaid(derived.files(joined.forward)).keeping(deciding_events, deciding)
 
 
 class _Joined:
-    """What is joined by ids.
+    """The rows that are joined by ids, by batch.
 
-    By batch: ``guests`` are rows of activities of other batches whose launch or op is in it,
-    ``leavers`` its own whose is elsewhere, ``forward`` (row, row of the forward op) of its backward
-    ops.
+    ``guests`` are activities of other batches whose launch or op is in the batch. ``leavers`` are
+    the
+    batch's own activities whose launch or op is in another batch. ``forward`` has pairs: a backward
+    op
+    of the batch, and its forward op.
     """
 
     def __init__(self, events: StoredEvents) -> None:
@@ -195,7 +198,7 @@ class _Joined:
         self._external.add(self._number(external), rows, kinds, ranks, external)
 
     def _add_numbered(self, part: EventTable) -> bool:
-        """Add the ops that autograd numbered; return whether one is a backward op."""
+        """Add the ops that autograd numbered, and return whether there is a backward op."""
         number = part.ints("sequence_number", UNKNOWN)
         thread = part.ints("forward_thread", 0)
         rows = np.flatnonzero(part.is_kind("op") & (number >= 0))
@@ -267,9 +270,8 @@ def _table(
 
 @dataclass(frozen=True)
 class _Piece:
-    """The events of batch ``number`` with what belongs to them, numbered anew.
-
-    ``rows`` are their rows of the whole table.
+    """The events of batch ``number`` and its guests, numbered anew; ``rows`` are their rows in the
+    table.
     """
 
     number: int
@@ -310,7 +312,7 @@ def _numbered_anew(events: StoredEvents, coded: pa.Table) -> EventTable:
 
 
 class _Derived:
-    """What was derived of the events of each batch, in a file a batch; of guests by themselves."""
+    """The derived columns of each batch, one file per batch; those of guests are separate."""
 
     def __init__(self, events: StoredEvents) -> None:
         self._events = events
@@ -344,7 +346,7 @@ class _Derived:
         return values
 
     def files(self, forward: Partitions) -> Iterator[Path]:
-        """The files of all derived columns, one a batch; ``forward`` has the forward ops."""
+        """Yield the files of the derived columns, one per batch; ``forward`` has forward ops."""
         for number, (batch, path) in enumerate(zip(self._events.batches, self._own, strict=True)):
             own = read_columns(path)
             values = {name: own.column(name).to_numpy().astype(np.int64) for name in _DERIVED}

@@ -1,7 +1,8 @@
-"""What is counted of the events of processes, in one table or part by part in the order of time.
+"""Count the events of processes, for one table or for its parts in order of time.
 
-What begins together is in one part. A launch and its activity, or a call and what it calls, may be
-in two: the rows of all answered launches are known before, and calls that still run are carried on.
+Events that begin together are in one part. A launch and its activity, or a call and its callee, may
+be in two parts: the rows of all launches with an activity are computed first, and running calls are
+carried over to the next part.
 """
 
 from __future__ import annotations
@@ -19,18 +20,19 @@ from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
-#: Times of profilers are rounded to the microsecond at most: what overlaps by less may touch.
+#: Profilers round times to 1 µs at most, so activities that overlap by less may only touch.
 ROUNDED_NS = 1000
-#: Runtime calls that hand work to a device: CUDA's and HIP's, and those of other accelerators
-#: (MTIA: ``enqueueCommand memcpyHtoDAsync``).
+#: Runtime calls that give work to a device: CUDA's, HIP's, and those of other accelerators (MTIA:
+#: ``enqueueCommand memcpyHtoDAsync``).
 _HANDS_OVER = re.compile(r"(?i)launch|memcpy|memset|enqueue|submit")
-#: Ops and ranges of libraries that run on GPUs alone, as the libraries and frameworks call them: no
-#: question that is asked on a CPU too (``_use_cudnn_ctc_loss``), nothing that a person called so.
+#: Ops and ranges of libraries that run only on GPUs, by the names that libraries and frameworks
+#: use. Ops that also run on a CPU (``_use_cudnn_ctc_loss``) and user-defined names do not match.
 _OF_GPU = re.compile(
     r"(?:aten::|.*:)?_?(?:cudnn|miopen)_(?!is_acceptable)\w*|(?:.*[:/])?Cudnn[A-Z]\w*"
     r"|(?:nccl|rccl|cudnn):\S.*|(?:nccl|rccl|cublas|cudnn)[A-Z]\w*"
 )
-#: Pages of managed memory that the driver moves, as Nsight Systems has them: no call launches one.
+#: Page migrations of managed memory in Nsight Systems; the driver starts them without a launch
+#: call.
 _MIGRATION = re.compile(r"Memcpy UVM \w+")
 _CAPTURE_BEGINS, _CAPTURE_ENDS = "StreamBeginCapture", "StreamEndCapture"
 #: The columns that are counted from.
@@ -42,9 +44,9 @@ COUNTED = (
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of some events; ``row`` and ``launch``, an activity's, are rows of all.
+    """Columns of some events; ``row`` and ``launch`` are rows of the whole table.
 
-    ``thread`` is a host thread's number, ``place`` a stream's, −1 where it is none or not known.
+    ``thread`` is the number of a host thread and ``place`` that of a stream; −1 if none or unknown.
     """
 
     row: Ints
@@ -57,7 +59,7 @@ class Columns:
     flags: dict[str, Flags]
 
     def only(self, rows: Ints) -> Columns:
-        """Those of these rows."""
+        """Return only these rows."""
         return Columns(
             row=self.row[rows],
             start=self.start[rows],
@@ -70,18 +72,18 @@ class Columns:
         )
 
     def where(self, name: str) -> Ints:
-        """The places at which the flag ``name`` is set."""
+        """Return the positions at which the flag ``name`` is set."""
         return np.flatnonzero(self.flags[name])
 
 
 class _Numbers:
-    """Numbers of things in the order in which they come, the same in every part."""
+    """Consecutive numbers for keys in order of first occurrence, the same in every part."""
 
     def __init__(self) -> None:
         self._of: dict[tuple[int, ...], int] = {}
 
     def of(self, *keys: Ints) -> Ints:
-        """The number of what has these keys."""
+        """Return the numbers of these keys."""
         groups = Groups(*keys)
         things = zip(*(key[groups.first].tolist() for key in keys), strict=True)
         numbers = [self._of.setdefault(thing, len(self._of)) for thing in things]
@@ -89,14 +91,14 @@ class _Numbers:
 
 
 class Reading:
-    """Reads ``Columns`` of the parts of one table, in their order."""
+    """Reads the ``Columns`` of the parts of one table, in order."""
 
     def __init__(self) -> None:
         self._threads, self._places = _Numbers(), _Numbers()
         self._running: Ints = np.empty(0, dtype=np.int64)
 
     def columns(self, events: EventTable) -> Columns:
-        """Those of the next part."""
+        """Return the columns of the next part."""
         activity = events.is_kind(*ACTIVITY_KINDS)
         runtime = events.is_kind("runtime")
         calls = runtime & ~self._within_runtime(events, runtime)  # no driver call inside another
@@ -153,23 +155,24 @@ class Reading:
 
 
 class Tally:
-    """Counts of processes side by side, whose activities ``answers`` knows; parts come in order.
+    """Counts of several processes, added part by part; ``answers`` tells which launches have
+    activities.
 
-    A process has a number below ``processes``; no two of them share a thread or a stream.
+    Processes are numbered from 0 to ``processes`` − 1. They share no thread and no stream.
     """
 
     def __init__(self, answers: Answers, processes: int = 1) -> None:
         self._answers, self._processes = answers, processes
         self._sums: dict[str, Ints] = {}
         self._first_ns, self._end_ns = _late(processes), _early(processes)
-        self._steps: set[tuple[int, int]] = set()  # of a process
+        self._steps: set[tuple[int, int]] = set()  # pairs (process, step)
         self._busy_steps: set[tuple[int, int]] = set()
         self._has_launched = np.zeros(processes, dtype=np.bool_)  # streams, by ``_streams``
         self._lost = _Lost(processes)
         self._overlaps = _Overlaps(processes)
 
     def add(self, of: Columns, process: Ints) -> None:
-        """Count the events of the next part; ``process`` is the number of each one's."""
+        """Count the events of the next part; ``process`` has the process number of each event."""
         activities = of.where("activity")
         launchable = activities[~of.flags["migration"][activities]]
         np.minimum.at(self._first_ns, process, of.start)
@@ -216,14 +219,14 @@ class Tally:
         return np.asarray(activities[without & (start < first[stream])])
 
     def steps(self) -> tuple[list[Ints], list[Ints]]:
-        """The steps of each process, and those in which a device worked, sorted."""
+        """Return the steps of each process, and its steps with device work, both sorted."""
         return (
             _of_each(self._steps, self._processes),
             _of_each(self._busy_steps, self._processes),
         )
 
     def counts(self) -> list[dict[str, int]]:
-        """The counts of each process, by the names of ``Recorded``."""
+        """Return the counts of each process, by the names of ``Recorded``."""
         sums = {name: counts.tolist() for name, counts in self._sums.items()}
         length_ns = np.maximum(0, self._end_ns - np.minimum(self._first_ns, self._end_ns))
         lost, overlaps = self._lost.counts(), self._overlaps.counts()
@@ -263,19 +266,19 @@ def _of_each(pairs: set[tuple[int, int]], processes: int) -> list[Ints]:
 
 
 class _Lost:
-    """Kernel launches, those that have no activity, and where these are."""
+    """Counts of kernel launches, and of those without an activity by position."""
 
     def __init__(self, processes: int) -> None:
         self._processes = processes
         self._launches = np.zeros(processes, dtype=np.int64)
-        # When the first launch that is answered began, and the last one.
+        # Start of the first and of the last launch that has an activity.
         self._first_answered, self._last_answered = _late(processes), _early(processes)
         self._all, self._first, self._last = (_Starts(processes) for _ in range(3))
         self._end_ns = _early(processes)
-        self._captures: Counter[tuple[str, int]] = Counter()  # calls, by what they do and thread
+        self._captures: Counter[tuple[str, int]] = Counter()  # calls, by action and thread
 
     def add(self, of: Columns, process: Ints, answers: Answers) -> None:
-        """Count those of the next part."""
+        """Count the launches of the next part."""
         launches = of.where("kernel launch")
         is_answered = answers.any(of.row[launches])
         lost, answered = launches[~is_answered], launches[is_answered]
@@ -318,7 +321,7 @@ class _Lost:
         return inside
 
     def counts(self) -> list[dict[str, int]]:
-        """How many, and where, of each process."""
+        """Return the counts of each process."""
         return [self._of(number) for number in range(self._processes)]
 
     def _of(self, number: int) -> dict[str, int]:
@@ -339,33 +342,33 @@ class _Lost:
 
 
 class _Starts:
-    """How many of each process, and when the first of them begins."""
+    """The number of items per process, and the earliest start."""
 
     def __init__(self, processes: int) -> None:
         self.count = np.zeros(processes, dtype=np.int64)
         self.least_ns = _late(processes)
 
     def add(self, processes: Ints, start_ns: Ints) -> None:
-        """Add what begins then."""
+        """Add items with these starts."""
         self.count += _counts(processes, len(self.count))
         np.minimum.at(self.least_ns, processes, start_ns)
 
     def forget(self, processes: Ints) -> None:
-        """Take away those of ``processes``."""
+        """Remove the counts of ``processes``."""
         self.count[processes] = 0
         self.least_ns[processes] = np.iinfo(np.int64).max
 
 
 class _Overlaps:
-    """How many activities overlap one that began before on their stream, and for how long."""
+    """Counts of activities that overlap an earlier one of their stream, and the common time."""
 
     def __init__(self, processes: int) -> None:
         self._count, self._ns = (np.zeros(processes, dtype=np.int64) for _ in range(2))
-        # Of each stream what ends last: place, times, process.
+        # For each stream, the activity with the latest end: place, times, process.
         self._reached = tuple(np.empty(0, dtype=np.int64) for _ in range(4))
 
     def add(self, of: Columns, process: Ints, activities: Ints, answers: Answers) -> None:
-        """Count those of the next part."""
+        """Count the activities of the next part."""
         rows = activities[of.place[activities] != NONE]
         own = (of.place[rows], of.start[rows], (of.start + of.dur)[rows], process[rows])
         place, start, end, number = map(np.concatenate, zip(self._reached, own, strict=True))
@@ -375,18 +378,18 @@ class _Overlaps:
         number = number[order]
         same = place[1:] == place[:-1]
         longest = np.arange(len(place))
-        if (same & (start[1:] < end[:-1])).any():  # else each begins after the one before
+        if (same & (start[1:] < end[:-1])).any():  # otherwise nothing overlaps
             longest = _reached(place, end)
             shared = np.minimum(end[longest[:-1]], end[1:]) - start[1:]
             hits = np.flatnonzero(same & (shared > ROUNDED_NS))
-            hits = hits[~answers.several(launch[hits + 1])]  # a graph's branches may overlap
+            hits = hits[~answers.several(launch[hits + 1])]  # branches of a CUDA graph may overlap
             self._count += _counts(number[hits + 1], len(self._count))
             np.add.at(self._ns, number[hits + 1], shared[hits])
         last = longest[np.flatnonzero(np.append(~same, True)[: len(place)])]
         self._reached = (place[last], start[last], end[last], number[last])
 
     def counts(self) -> list[dict[str, int]]:
-        """How many, and how long, of each process."""
+        """Return the number and the time of overlaps of each process."""
         both = zip(self._count.tolist(), self._ns.tolist(), strict=True)
         return [{"overlaps": count, "overlap_ns": ns} for count, ns in both]
 

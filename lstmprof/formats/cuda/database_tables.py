@@ -36,9 +36,10 @@ MAX_VALUE_BYTES = 2**24
 #: A row takes four bytes at least: its place, length, number and header.
 _MIN_ROW_BYTES = 4
 _CHUNK_ROWS = 65_536
-#: What the key of a row is called beside the columns of the row that it points to.
+#: Name of the key column next to the columns of the row to which it points.
 _KEY = "pointing_key"
-#: https://sqlite.org/fileformat2.html, section 1.3: where the page size and count of pages stand.
+#: Places of the page size and of the page count in the header: https://sqlite.org/fileformat2.html,
+#: section 1.3.
 _PAGE_SIZE, _PAGES = (16, 18), (28, 32)
 
 
@@ -152,7 +153,8 @@ class Database:
                 yield [row[0] for row in rows]
 
     def _chunks(self, source: str, exact: str, value: int | str) -> Iterator[list[Any]]:
-        # By its name: a numbered one (?1) is a DeprecationWarning of Python 3.12.0 to 3.12.3.
+        # By name, because numbered parameters (?1) raise a DeprecationWarning in Python 3.12.0 to
+        # 3.12.3.
         query = f"SELECT {exact} FROM {source}"
         cursor = self.connection.execute(query, {"value": value})
         left = self.most_rows
@@ -169,7 +171,7 @@ def quoted(name: str) -> str:
 
 
 def is_sqlite(raw: RawFile) -> bool:
-    """Whether ``raw`` begins like an SQLite database."""
+    """Return whether ``raw`` begins like an SQLite database."""
     return raw.part(0, len(MAGIC)) == MAGIC
 
 

@@ -1,6 +1,6 @@
-"""Events on their way from the tables of a database into the events table, column by column.
+"""Convert tables of a CUDA profiler's database into the events table, column by column.
 
-A ``Batch`` holds some events of one table, ``CudaEvents`` all of them.
+A ``Batch`` has some events of one table, ``CudaEvents`` all events.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _INTS = (
     *("pid", "tid", "device", "stream", "correlation_id", "external_id"),
     *("graph_node_id", "bytes"),
 )
-#: Columns of CUPTI's table of kernels that say what one was launched with.
+#: Columns of CUPTI's kernel table with the launch configuration.
 OF_LAUNCH = (
     *("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ"),
     *("registersPerThread", "staticSharedMemory", "dynamicSharedMemory"),
@@ -186,7 +186,9 @@ def gathered(
 
 
 class _Gathering:
-    """The events so far: ``span`` is when the first begins and the last ends, None without one."""
+    """The events so far; ``span`` is their first start and last end, or None if there is no
+    event.
+    """
 
     def __init__(self, last_times: Callable[[], Iterable[Batch]]) -> None:
         self._last_times = last_times
@@ -212,7 +214,9 @@ class _Gathering:
         self.chunks.add(_table(kept))
 
     def closed(self, ranges: Batch) -> Batch:
-        """``ranges`` of which those without an end last until the last event, or their start."""
+        """Return ``ranges``; a range without an end lasts until the last event, at least until
+        its start.
+        """
         start, end = ranges.ints["start_ns"], ranges.ints["end_ns"]
         is_open = end == UNKNOWN
         if not is_open.any():

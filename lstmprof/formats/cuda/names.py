@@ -1,14 +1,15 @@
-"""What activities, calls and ranges are called in the databases of CUDA's profilers.
+"""Interpret the names of activities, calls and ranges in the databases of CUDA's profilers.
 
-CUPTI's numbers by name: ``cupti_activity.h``, ``cupti_runtime_cbid.h`` and ``cupti_driver_cbid.h``
-of CUDA 13.0, and Nsight Systems' own ``ENUM_CUDA_MEM_KIND``, which counts otherwise than CUPTI.
-Activities have the names that Kineto gives them.
+CUPTI's numbers are those of ``cupti_activity.h``, ``cupti_runtime_cbid.h`` and
+``cupti_driver_cbid.h`` of CUDA 13.0. Nsight Systems' own ``ENUM_CUDA_MEM_KIND`` has other numbers
+than CUPTI. Activities get the names that Kineto gives them.
 
-Texts of NVTX ranges: ``torch.autograd.profiler.emit_nvtx`` writes ``aten::mm, op_id = 5``
-(``getNvtxStr`` in PyTorch's ``torch/csrc/profiler/util.cpp``), with ``, seq = 7`` for what autograd
-records, ``, sizes = [...]`` where shapes were asked for and ``, input_op_ids = [...]``. Until
-PyTorch 1.6 there was neither an ``op_id`` nor a namespace: ``mm, seq = 7`` is ``aten::mm``. User
-ranges and torch.optim's have an ``op_id`` too, but never a ``seq``. pyprof writes Python
+``torch.autograd.profiler.emit_nvtx`` writes ranges such as ``aten::mm, op_id = 5`` (``getNvtxStr``
+in PyTorch's ``torch/csrc/profiler/util.cpp``), followed by ``, seq = 7`` for ops that autograd
+records, ``, sizes = [...]`` if shapes were requested, and ``, input_op_ids = [...]``. Up to
+PyTorch 1.6 it wrote neither an ``op_id`` nor a namespace: ``mm, seq = 7`` is ``aten::mm``. Ranges
+of
+users and of torch.optim have an ``op_id``, too, but never a ``seq``. pyprof writes Python
 dictionaries: a call with its arguments, or the stack around it.
 """
 
@@ -56,15 +57,15 @@ OVERHEADS = {
 }
 _VERSION = re.compile(r"_v\d{4,}$")
 _BYTE = 256
-#: lstmprof's own name of a step and torch.profiler's.
+#: Names of steps: lstmprof's own and torch.profiler's.
 _STEP = re.compile(r"step|ProfilerStep#\d+")
 _SUFFIX = re.compile(r", (?=(?:seq|op_id|sizes) = )")
 _EMITTED = re.compile(
     r"(?:seq = (?P<seq>\d+))?(?:(?:^|, )op_id = (?P<op_id>\d{1,18}))?"
     r"(?:(?:^|, )sizes = (?P<sizes>\[[\[\]\d, -]*\]))?(?:, input_op_ids = \[.*\])?"
 )
-#: Usual texts of emit_nvtx, in RE2's syntax: of those that differ in numbers alone, ``nvtx_range``
-#: says the same but for the op's id.
+#: Usual texts of emit_nvtx, in RE2's syntax. For texts that differ only in numbers, ``nvtx_range``
+#: returns the same except for the op's id.
 EMITTED = (
     r"^(?P<head>[^,{][^,]*)(?P<seq>, seq = [0-9]+)?(?P<op_id>, op_id = [0-9]{1,18})?"
     r"(?P<sizes>, sizes = \[[\[\]0-9, -]*\])?(?:, input_op_ids = \[.*\])?$"

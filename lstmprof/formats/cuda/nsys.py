@@ -139,7 +139,7 @@ def _changes(read: Mapping[str, Ints], renumbered: Callable[[Batch], Batch]) -> 
     return sorted_by_time(pa.table(columns, schema=READ))
 
 
-#: How reports are named: their format is NVIDIA's alone, and an installed ``nsys`` exports them.
+#: Endings of reports. Their format is not public, so an installed ``nsys`` exports them.
 REPORTS = (".nsys-rep", ".qdrep")
 _BY_HAND = "run nsys export --type sqlite on a machine that has nsys, and give the .sqlite file"
 _NEWER = "run nsys export --type sqlite with the nsys version that recorded it, or a newer one"
@@ -171,8 +171,8 @@ def read(raw: RawFile) -> Profile:
     """Return the profile in an SQLite export of Nsight Systems, or in a report.
 
     Raises:
-        ForeignFileError: it is a report, and nsys is not on the PATH.
-        ProfileError: it is damaged, or holds neither a CUDA call or activity nor an NVTX range.
+        ForeignFileError: the file is a report, and nsys is not on the PATH.
+        ProfileError: the file is damaged, or has neither a CUDA call or activity nor an NVTX range.
     """
     return _of_export(raw) if database_tables.is_sqlite(raw) else _of_report(raw)
 

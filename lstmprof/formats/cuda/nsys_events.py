@@ -140,7 +140,7 @@ _SYNCS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 _CALLS = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
 _OVERHEADS = ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD")
 _RANGES, _OF_RANGE = "NVTX_EVENTS", ("start", "end", "eventType")
-#: In order of preference: the whole signature, the bare name, the linker's.
+#: In order of preference: the whole signature, the short name, the mangled name.
 _KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
 _OF_KIND = {
     "kernel": ("graphNodeId", "graphId", *_KERNEL_NAMES, *OF_LAUNCH),

@@ -1,13 +1,12 @@
-"""nvprof: the SQLite database that ``nvprof -o`` writes, up to CUDA 12.
+"""Read the SQLite database that ``nvprof -o`` writes, up to CUDA 12.
 
 To know when reading the events:
 
-- Times count from 1970. One file holds one process, so that activities need no ``pid``.
-- Names of kernels are mangled, as the compiler wrote them; those of calls come from their numbers.
-- A ``range`` is an NVTX range, from its start and its end marker; an ``op`` is one that
+- Times count from 1970. One file has one process, so activities need no ``pid``.
+- Names of kernels are mangled. Names of calls follow from their numbers.
+- A ``range`` is an NVTX range, from its start marker to its end marker. An ``op`` is a range that
   ``emit_nvtx`` wrote.
-- The tables are CUPTI's records, field by field (``cupti_activity.h``); one without rows is there
-  too.
+- The tables are CUPTI's records, field by field (``cupti_activity.h``). Empty tables exist, too.
 """
 
 from __future__ import annotations
@@ -66,23 +65,23 @@ _ACTIVITIES = {
 }
 _CALLS = {"RUNTIME": RUNTIME_CALLS, "DRIVER": DRIVER_CALLS}
 _PLACE = ("start", "end", "deviceId", "streamId", "correlationId")
-#: CUpti_ActivityFlag: a marker that starts and one that ends a range.
+#: CUpti_ActivityFlag of markers that start or end a range.
 _STARTS, _ENDS = 2, 4
 _UNNAMED = "unnamed"
 _UINT32 = 0xFFFFFFFF
 
 
 def recognises(raw: RawFile) -> bool:
-    """Whether ``raw`` is an SQLite database with nvprof's strings and a table of kernels."""
+    """Return whether ``raw`` is an SQLite database with nvprof's strings and a table of kernels."""
     tables = database_tables.names(raw, (*_KERNELS, _STRINGS))
     return _STRINGS in tables and any(name in tables for name in _KERNELS)
 
 
 def read(raw: RawFile) -> Profile:
-    """The profile in a database of nvprof.
+    """Return the profile in a database of nvprof.
 
     Raises:
-        ProfileError: it is damaged, or holds neither a CUDA call or activity nor an NVTX range.
+        ProfileError: the file is damaged, or has neither a CUDA call or activity nor an NVTX range.
     """
     with database_tables.opened(raw) as database:
         strings = database.strings(_STRINGS, "_id_", "value")

@@ -41,12 +41,12 @@ _METADATA_KEYS = (
 )
 _LOGGED = ("ERROR", "WARNING")
 _MAX_LOGGED = 3
-#: What a complaint is about that says why nothing was recorded on a GPU.
+#: Log messages that explain why nothing was recorded on a GPU contain one of these words.
 _ABOUT_GPU = re.compile(r"(?i)cupti|cuda|gpu|roctracer|rocprof|hip")
 
 
 def recognises(raw: RawFile) -> bool:
-    """Whether ``raw`` is JSON with Kineto's header or with events of Kineto's categories."""
+    """Return whether ``raw`` is JSON with Kineto's header or with events of Kineto's categories."""
     if not raw.looks_like_json:
         return False
     events = trace_events(raw.json)
@@ -67,10 +67,10 @@ def may_be_header(text: bytes) -> bool:
 
 
 def read(raw: RawFile) -> Profile:
-    """The profile in a Kineto trace.
+    """Return the profile in a Kineto trace.
 
     Raises:
-        ProfileError: the trace holds no event with a duration.
+        ProfileError: the trace has no event with a duration.
     """
     header = raw.json if isinstance(raw.json, dict) else {}
     intervals, found, left_out = found_rows(trace_events(raw.json) or ())
@@ -86,9 +86,10 @@ def read(raw: RawFile) -> Profile:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Counts of events that were left out, or whose kind is unknown."""
+    """Counts of events that were omitted, or whose kind is unknown."""
 
-    spans: list[tuple[int, int]] = field(default_factory=list)  # the profiler's: (start, length)
+    # the profiler's own: (start, length)
+    spans: list[tuple[int, int]] = field(default_factory=list)
     dropped: Counter[str] = field(default_factory=Counter)  # events, by the reason
     unknown: Counter[str] = field(default_factory=Counter)  # events, by their category
 

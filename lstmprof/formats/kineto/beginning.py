@@ -44,17 +44,18 @@ from lstmprof.formats.kineto.stream import UnusualError, closings, head_of
 from lstmprof.formats.raw_file import OpenFile, json_document, last_border
 from lstmprof.formats.rows import MAX_NS
 
-#: What is read of a file at first, in how many places at most, and how far apart at least.
+#: Bytes of a sample, largest number of samples of the first pass, and least distance between two
+#: samples.
 SAMPLE_BYTES, _MOST_SAMPLES, _LEAST_APART = 2**13, 2**10, 2**15
-#: No more is read for a sample where the first bytes hold no whole event.
+#: Largest size of a sample, which grows until it contains a whole event.
 _MOST_SAMPLE_BYTES = 2**17
 #: A stretch so short is read rather than halved.
 _SHORT_BYTES = 2**15
-#: So many samples more are taken where stretches are halved, however many there are.
+#: Largest number of additional samples when stretches are halved.
 _MOST_HALVED = 2**10
-#: A block may have begun so many times earlier than at the pace at which it goes on.
+#: A block may have begun this many times earlier than its pace suggests.
 _SAFELY = 4
-#: Its pace is the fastest of so many stretches.
+#: The pace of a block is the fastest of this many stretches.
 _OF_PACE = 4
 _BORDER = re.compile(rb"\}\s*+,\s*+(?=\{)")
 _MOST_TRIES = 4
@@ -65,9 +66,9 @@ Ints = NDArray[np.int64]
 
 
 class Sample(NamedTuple):
-    """Some events from byte ``at`` on; the first of them begins at ``begins_ns``.
+    """Some events at and after byte ``at``; the first of them begins at ``begins_ns``.
 
-    That time is rounded down to µs, and 0 at the start of a file if unknown.
+    That time is rounded down to µs. It is 0 at the start of a file if unknown.
     """
 
     at: int
@@ -92,7 +93,7 @@ class Samples:
         places = range(start, max(file.length - SAMPLE_BYTES, start + 1), apart)
         self._samples: list[Sample] = []
         self._categories: set[str] = set()
-        self.unreadable = 0  # places where no events were made out
+        self.unreadable = 0  # places at which no event could be read
         for number, place in enumerate(places):
             self._add(place, is_first=not number)
         self._first = np.array(self._samples, dtype=np.int64).reshape(-1, 2)
@@ -103,23 +104,23 @@ class Samples:
 
     @property
     def begins_ns(self) -> list[int]:
-        """When the events of those samples begin that stand equally far apart, sorted."""
+        """Return the sorted begins of the events of samples that are equally far apart."""
         earliest: list[int] = sorted(self._first[:, 1].tolist())
         return earliest
 
     @property
     def categories(self) -> frozenset[str]:
-        """The categories of their events, in lower case."""
+        """Return the categories of the events, in lower case."""
         return frozenset(self._categories)
 
     @property
     def first_at(self) -> int:
-        """Byte at which the first sample begins."""
+        """Return the byte at which the first sample begins."""
         return self._samples[0].at
 
     @property
     def last_at(self) -> int:
-        """Byte at which the last sample begins."""
+        """Return the byte at which the last sample begins."""
         return self._samples[-1].at
 
     def before(self, until_ns: int) -> list[tuple[int, int]]:
@@ -137,7 +138,9 @@ class Samples:
                 return [(int(at[n]), int(at[n + 1])) for n in np.flatnonzero(early).tolist()]
 
     def told(self, until_ns: int) -> bool:
-        """Whether every second sample with an event before ``until_ns`` is where the others say."""
+        """Return whether the other samples predict every second sample with an event before
+        ``until_ns``.
+        """
         at, begins_ns = self._first.T
         if len(at) < 2 * _OF_PACE:
             return False
@@ -186,7 +189,7 @@ def _may_begin(at: Ints, begins_ns: Ints, until_ns: int) -> Flags:
 def _timed(text: bytes) -> list[tuple[str, int]] | None:
     """Return category and begin (rounded down to µs) of the events with a duration.
 
-    None if the text is not whole elements, or has no such event.
+    Return None if the text does not consist of whole elements, or has no such event.
     """
     try:
         events = _DECODER.decode(b"[" + text + b"]")
@@ -208,14 +211,14 @@ def _begins_ns(ts_us: float | str | None) -> int | None:
     return whole_ns if abs(whole_ns) <= MAX_NS else None
 
 
-#: No more than this part of a file, and so many bytes, are read for its first step.
+#: Largest share of a file, and largest number of bytes, that is read for its first step.
 MOST_SHARE, _MOST_BYTES = 1 / 32, 2**26
 #: Samples in which no events can be made out are at most this part of all.
 _MOST_UNREADABLE = 0.1
-#: Categories of what runs on a device, and of what is called to have it run there.
+#: Categories of device activities and of the calls that start them.
 _OF_DEVICES = ON_DEVICE | {category for category, kind in KINDS.items() if kind == "runtime"}
-#: Shares of the samples before whose times the second marker is looked for; the samples must be
-#: where they say of all of them.
+#: The second marker is searched before the times of samples up to these shares of the file; the
+#: other samples must predict all of them.
 _SHARES = (1 / 512, 1 / 256, 1 / 128, 1 / 64, 1 / 32)
 
 
@@ -236,21 +239,22 @@ class Beginning:
 def beginning(path: Path, least_bytes: int) -> Beginning | None:
     """Read the beginning of the plain Kineto file at ``path``, or return None if unsure.
 
-    None also for files under ``least_bytes``.
+    Return None also for files under ``least_bytes``.
     """
     try:
         if not path.is_file() or path.stat().st_size < least_bytes:
             return None
         with path.open("rb") as opened:
-            head, _ = head_of(path, opened)  # which a gzipped file has not
+            head, _ = head_of(path, opened)  # gzipped files have no such head
         return _beginning(_File(path, OpenFile(path), head))
-    except (OSError, ValueError, ProfileError, UnusualError):  # reading all of it will say why
+    # reading the whole file reports the fault
+    except (OSError, ValueError, ProfileError, UnusualError):
         return None
 
 
 @dataclass
 class _File:
-    """A file, and what has been read of its events: pieces by their first byte."""
+    """A file, and the pieces of its events that have been read, by first byte."""
 
     path: Path
     file: OpenFile
@@ -259,16 +263,18 @@ class _File:
 
     @property
     def read_bytes(self) -> int:
-        """How much of it has been read."""
+        """Return the number of bytes that have been read."""
         return sum(stop - start for start, stop in self.read)
 
     @property
     def most_bytes(self) -> int:
-        """How much of it may be."""
+        """Return the number of bytes that may be read."""
         return min(int(MOST_SHARE * self.file.length), _MOST_BYTES)
 
     def has_read(self, stretches: list[tuple[int, int]]) -> bool:
-        """Read the ``stretches`` that are not yet; False where they are too many, or no events."""
+        """Read the missing parts of ``stretches``; return False if they are too large or have
+        no events.
+        """
         missing = _joined([s for s in stretches if not self._is_read(s)])
         wanted = self.read_bytes + sum(stop - start for start, stop in missing)
         if wanted > self.most_bytes:
@@ -282,7 +288,9 @@ class _File:
         return True
 
     def has_read_end(self, start: int) -> bool:
-        """Read the last events, from byte ``start`` on; False where the file does not end so."""
+        """Read the last events, from byte ``start`` on; return False if the file ends
+        differently.
+        """
         if self.file.length - start > self.most_bytes:
             return False
         text = self.file.part(start, self.file.length)
@@ -297,7 +305,7 @@ class _File:
         return any(start <= stretch[0] and stretch[1] <= stop for start, stop in self.read)
 
     def profile(self) -> Profile | None:
-        """The profile of what has been read; None where it is no Kineto trace."""
+        """Return the profile of the pieces read so far, or None if they are not a Kineto trace."""
         header = json_document(self.path, self.head + b"]}")
         of_file = [self.read[place] for place in sorted(self.read)]
         categories = {category for piece in of_file for category in piece.categories}
@@ -309,7 +317,9 @@ class _File:
 
     @property
     def origin_ns(self) -> int:
-        """When the first event began of those that have been read, which are some."""
+        """Return the start of the first event that has been read; some events must have been
+        read.
+        """
         return min(rows.first_ns(p.columns) for p in self.read.values() if p.rows)
 
 
@@ -359,9 +369,10 @@ def _first_step(events: EventTable, until_ns: int) -> Window | None:
 def _of_step(
     file: _File, profile: Profile, step: Window, elsewhere: frozenset[str]
 ) -> Beginning | None:
-    """Return what began before the end of ``step``; ``elsewhere`` are categories of other events.
+    """Return the events that began before the end of ``step``; ``elsewhere`` are other categories.
 
-    None if devices are used, but not yet: what the host waits for is unknown.
+    Return None if devices are used later but not in this step: what the host waits for is then
+    unknown.
     """
     before = int(np.searchsorted(profile.events.start_ns, step.end_ns))
     events = profile.events.slice(0, before)

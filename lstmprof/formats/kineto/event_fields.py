@@ -20,13 +20,14 @@ import pyarrow as pa
 from lstmprof.events import launch_config
 from lstmprof.events.counters import ALLOCATED, BYTES, CHANGE, READ, RESERVED, Count, sorted_by_time
 from lstmprof.events.intervals import Ints
+from lstmprof.events.launch_config import element_bytes
 from lstmprof.events.schema import PHASES, PROGRAM
 from lstmprof.formats import rows
 from lstmprof.formats.rows import Row
 
-#: Category, in lower case, to kind; what runs on a device is in ``ON_DEVICE`` too.
-#: ``cuda_profiler_range`` holds hardware counters (its times are made up: the session divided
-#: evenly) and ``cuda_event`` a point of a stream: ranges, no activities.
+#: Category, in lower case, to kind; device categories are also in ``ON_DEVICE``.
+#: ``cuda_profiler_range`` has hardware counters (its times are artificial: the session divided
+#: evenly), and ``cuda_event`` is an instant of a stream; both are ranges, not activities.
 KINDS = {
     "cpu_op": "op",
     "operator": "op",
@@ -52,16 +53,17 @@ ON_DEVICE = frozenset(
         *("gpu_user_annotation", "cuda_profiler_range", "cuda_event"),
     )
 )
-#: Arguments of a kernel that say what it was launched with, as ``launched_with`` takes them.
+#: Arguments of a kernel with its launch configuration, as ``launched_with`` reads them.
 LAUNCHED_WITH = (
     *("block", "grid", "registers per thread", "shared memory"),
-    "est. achieved occupancy %",
+    *("est. achieved occupancy %", "Collective name", "In msg nelems", "Out msg nelems"),
+    *("dtype", "Group size"),
 )
 #: The profiler's own span (pid ``Spans`` or ``Traces``): no event of the program.
 PROFILER_SPAN = "trace"
 
 _STEP = re.compile(r"ProfilerStep#\d+|step")
-#: Ranges that torch records by itself, and those of lstmprof: in 2021 they had the category of ops.
+#: Ranges that torch or lstmprof records; in 2021 they had the category of ops.
 _TORCH_RANGE = re.compile(r"Optimizer\.\w+#|enumerate\(DataLoader\)#")
 _OWN = frozenset(("step", *PHASES, PROGRAM))
 _STREAM = re.compile(r"(?:stream )?(\d{1,18})")
@@ -120,7 +122,7 @@ def interval(event: dict[str, Any]) -> tuple[int, int] | str:
 
 
 def row(event: dict[str, Any], start_ns: int, dur_ns: int) -> Row:
-    """Make a row; an event of unknown category is a range where it ran."""
+    """Make a row; an event of unknown category becomes a range."""
     category = str(event.get("cat")).lower()
     name = rows.clean(str(event.get("name", "")))
     args = event.get("args")
@@ -155,12 +157,19 @@ def row(event: dict[str, Any], start_ns: int, dur_ns: int) -> Row:
 
 
 def launched_with(
-    block: object, grid: object, registers: object, shared: object, occupancy_percent: object
+    block: object,
+    grid: object,
+    registers: object,
+    shared: object,
+    occupancy_percent: object,
+    collective: object = None,
+    *message: object,
 ) -> str | None:
     """Return a kernel's launch configuration; empty if the arguments name no block.
 
     Arguments without registers are ROCm's. Its grid counts blocks or threads, depending on the
-    launching call, so the grid is unknown.
+    launching call, so the grid is unknown. ``message`` of a ``collective`` is the number of
+    elements that go in and out, their type, and the number of ranks.
     """
     if block is None:
         return None
@@ -175,8 +184,23 @@ def launched_with(
             "registers": rows.int64(registers),
             "shared_bytes": rows.int64(shared),
             "estimated_occupancy": estimated,
+            **(_message(collective, *message) if isinstance(collective, str) else {}),
         }
     )
+
+
+def _message(
+    collective: str, inputs: object, outputs: object, dtype: object, ranks: object
+) -> dict[str, object]:
+    """Return the fields of a collective's launch configuration."""
+    elements = [rows.natural(inputs), rows.natural(outputs)]
+    each = element_bytes(dtype)
+    known = each is not None and None not in elements
+    return {
+        "operation": collective,
+        "message_bytes": max(n or 0 for n in elements) * (each or 0) if known else None,
+        "group_size": rows.int64(ranks),
+    }
 
 
 def _thread(event: dict[str, Any]) -> tuple[int | None, int | None]:
@@ -206,7 +230,7 @@ _HOST = 0
 _TYPE, _DEVICE = "Device Type", "Device Id"
 _SIZES = {"Total Allocated": ALLOCATED, "Total Reserved": RESERVED, "Bytes": CHANGE}
 _NUMBER = re.compile(r"-?\d{1,300}(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
-#: A series that says no more than the counter's own name.
+#: Names of a series that add nothing to the counter's own name.
 _PLAIN = ("", "value")
 
 
@@ -261,12 +285,12 @@ def _number(value: object) -> float | None:
 
 
 _NONE = -(2**63)
-#: An integer other than that one: where it is written the record is not decoded.
+#: An integer that is not ``_NONE``; a record with ``_NONE`` is not decoded.
 _Integer = Annotated[int, msgspec.Meta(ge=_NONE + 1)]
 
 
 class _Memory(msgspec.Struct, gc=False, frozen=True):
-    """What one allocation or free says; ``_NONE``: it does not."""
+    """The fields of one allocation or free; ``_NONE`` if missing."""
 
     sort: _Integer = msgspec.field(name="Device Type", default=_NONE)
     device: _Integer = msgspec.field(name="Device Id", default=_NONE)

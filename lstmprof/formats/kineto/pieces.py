@@ -1,10 +1,11 @@
-"""One piece of a Kineto trace, whole elements of its array, read: by columns, or row by row.
+"""Read one piece of a Kineto trace, whole elements of its array: by columns, or row by row.
 
-By columns events are decoded into typed records, and each field of all of them at once becomes a
-column. ``events`` says what every field means, and makes a row an event: so is read what is written
-in a way that the records do not provide for (a number as text, a negative time, a broken escape),
-for which they raise ``OddError``. What is found is small enough to be sent between processes where
-the columns are spooled.
+To read by columns, events are decoded into typed records, and each field of all events becomes a
+column. ``events`` defines the meaning of every field and makes one row per event. The slower way
+reads values that the records cannot hold (a number as text, a negative time, a broken escape); for
+them the records raise ``OddError``. If columns are written to disk, the result is small enough to
+be
+sent between processes.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _KERNELS = frozenset(category for category, kind in event_fields.KINDS.items() i
 
 _FS_PER_US, _FS_PER_NS, _NS_PER_US = 10**9, 10**6, 10**3
 _NS_DECIMALS, _MOST_DECIMALS = 3, 9  # of a microsecond
-#: Texts of lists that are remembered from chunk to chunk, and how long one may be.
+#: Number of list texts that are remembered between chunks, and their largest length.
 _REMEMBERED_LISTS, _SHORT_BYTES = 2**14, 2**10
 
 
@@ -57,7 +58,7 @@ class Piece:
     columns: pa.Table | Path
     rows: int
     left_out: kineto.LeftOut
-    categories: frozenset[str]  # of some events at least
+    categories: frozenset[str]  # categories of some events at least
     counters: pa.Table | Path | None = None
 
 
@@ -98,7 +99,7 @@ class Part(NamedTuple):
 
     @property
     def content(self) -> bytes:
-        """These bytes."""
+        """Return these bytes."""
         with self.file.open("rb") as file:
             file.seek(self.start)
             return file.read(self.length)
@@ -171,7 +172,7 @@ def _one_by_one(events: Sequence[Instant]) -> pa.Table | None:
         written = {name: json_value(raw) for name, raw in raws.items() if raw}
         read = counts({"ph": phase, "name": event.name, "pid": event.pid, **written})
         if isinstance(read, str):
-            raise OddError  # which the plain reader counts
+            raise OddError  # the plain reader counts such events
         found += read
     return table_of(found) if found else None
 
@@ -190,7 +191,7 @@ def _what(records: Records, cats: Ints, categories: list[str]) -> dict[str, pa.A
         for p in pairs.dictionary.to_pylist()
     ]
     if None in kinds:
-        raise OddError  # of an unknown category, which the plain reader counts
+        raise OddError  # unknown category; the plain reader counts such events
     on_device = _flags(categories, event_fields.ON_DEVICE)[cats]
     return {
         "kind": _texts(pairs.indices.to_numpy(), kinds),
@@ -323,13 +324,13 @@ def _digits(numerals: bytes) -> tuple[Ints, Ints]:
     decimals).
     """
     text = np.frombuffer(numerals, dtype=np.uint8)
-    marks = np.flatnonzero(text - ord("0") > 9)  # unsigned: what is below 0 wraps around
+    marks = np.flatnonzero(text - ord("0") > 9)  # unsigned: values below 0 wrap around
     is_end, is_dot = text[marks] == 0, text[marks] == ord(".")
     twice_dotted = is_dot[1:] & is_dot[:-1]
     if not (is_end | is_dot).all() or twice_dotted.any():
         raise OddError
     ends = np.flatnonzero(is_end)
-    dotted = np.append(False, is_dot)[ends]  # whether a dot stands before the end
+    dotted = np.append(False, is_dot)[ends]  # whether a dot precedes the end
     decimals = np.where(dotted, marks[ends] - marks[ends - 1] - 1, 0)
     if decimals.max(initial=0) > _MOST_DECIMALS:
         raise OddError

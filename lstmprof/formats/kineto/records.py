@@ -1,11 +1,11 @@
-"""The complete events (``"ph": "X"``) of a chunk of Kineto's JSON, a field of all at a time.
+"""Decode the complete events (``"ph": "X"``) of a chunk of Kineto's JSON, one field of all at a
+time.
 
-Beside them its counters: instants of memory, and ``"ph": "C"``.
-
-The chunk is decoded into typed records (msgspec) a part of it at a time, each part small enough
-for a processor's cache, and each part's fields are packed into arrays before the next is decoded.
-A part ends where the chunk looks like the border of two events; where a part turns out to be no
-whole elements, the chunk is decoded as one.
+Also decodes counters: instants of memory, and ``"ph": "C"``. The chunk is decoded into typed
+records
+(msgspec) in parts that fit into a processor's cache. The fields of a part are packed into arrays
+before the next part is decoded. A part ends where two events seem to meet; if a part turns out not
+to be whole elements, the chunk is decoded at once.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ Ints = NDArray[np.int64]
 ABSENT = -(2**63)
 #: A value that means nothing.
 NULL = ABSENT + 1
-#: An integer, or the text of one: a record in which one of these two is written is not decoded.
+#: An integer or its text; a record with one of these two values is not decoded.
 _Integer = Annotated[int, msgspec.Meta(ge=NULL + 1)] | str
 
-#: The number of what says nothing of a launch.
+#: The number of a record without a launch configuration.
 NO_LAUNCH = 0
 
-#: 1 MB of second-level cache holds a part and the records made of it.
+#: A part and its records fit into 1 MB of second-level cache.
 PART_BYTES = 2**18
 _RAW = msgspec.Raw(b"")
 NO_VALUES = msgspec.Raw(b"{}")
@@ -74,10 +74,15 @@ class _Args(msgspec.Struct, gc=False, frozen=True):
     occupancy: int | float | str | None = msgspec.field(
         name="est. achieved occupancy %", default=None
     )
+    collective: str | None = msgspec.field(name="Collective name", default=None)
+    elements_in: int | str | None = msgspec.field(name="In msg nelems", default=None)
+    elements_out: int | str | None = msgspec.field(name="Out msg nelems", default=None)
+    dtype: str | None = None
+    ranks: int | str | None = msgspec.field(name="Group size", default=None)
 
 
 _NO_ARGS = _Args()
-_NO_LAUNCH = (None,) * 5
+_NO_LAUNCH = (None,) * 10
 _LAUNCH = "launch"
 _Key = TypeVar("_Key")
 
@@ -119,14 +124,17 @@ _NUMBERS = (
     *("bytes", "bytes_2021", "sequence", "forward_thread"),
 )
 _LISTS = {"shapes": "shapes_2021", "dtypes": "dtypes_2021"}  # to their name in 2021
-#: What a kernel was launched with, as ``events.launched_with`` takes it.
-_LAUNCHED_WITH = ("block", "grid", "registers", "shared", "occupancy")
-#: Numbers that stand beside the arguments.
+#: A kernel's launch configuration, as ``events.launched_with`` reads it.
+_LAUNCHED_WITH = (
+    *("block", "grid", "registers", "shared", "occupancy"),
+    *("collective", "elements_in", "elements_out", "dtype", "ranks"),
+)
+#: Number fields outside of the arguments.
 _OF_EVENTS = ("pid", "tid")
 
 
 class _Codes(dict[_Key, int]):
-    """Texts, or other values, numbered as they come."""
+    """Texts or other values, numbered in order of first occurrence."""
 
     def __missing__(self, key: _Key) -> int:
         self[key] = len(self)
@@ -172,7 +180,7 @@ class Records:
                 with_args.append(np.flatnonzero(has_args) + self._count)
                 self._count += len(events)
                 del args
-            del decoded, events  # a part's records and the next one's would not fit into the cache
+            del decoded, events  # the records of two parts would not fit into the cache
         self._with_args = _whole(with_args)
 
     def _append(self, events: Sequence[_Event]) -> tuple[_Args, ...]:
@@ -220,7 +228,7 @@ class Records:
         return self.numbers(field, rows.int64)
 
     def either(self, field: str, older: str) -> Ints:
-        """Return ``field``, or ``older`` where it is missing."""
+        """Return ``field``, or ``older`` if it is missing."""
         newer = self.ints(field)
         return np.where(newer == ABSENT, self.ints(older), newer)
 

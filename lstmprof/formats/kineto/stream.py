@@ -1,15 +1,15 @@
-"""A Kineto trace read in pieces, so that memory is bounded by the columns and not by the file.
+"""Read a Kineto trace in pieces, so that memory is bounded by the columns instead of the file.
 
 ::
 
     head "traceEvents": [ event, event, | event, event, | … event ] tail
                           ---- piece --   ---- piece --
 
-A piece ends where ``}`` and ``,`` meet a ``{``, which may also be inside a string or a list. That
-it is a border of events is known once the piece has been read as whole elements of an array, given
-that the piece before was: so a wrong guess is always found, and the piece grows by the next. Pieces
-of a big file are read in several processes (``pool``), their columns spooled. Where the
-file is not as Kineto writes it, the answer is None, and ``kineto.read`` takes the file as a whole.
+A piece ends where ``}`` and ``,`` meet a ``{``. This may also be inside a string or a list. The
+border is confirmed when the piece, and the piece before it, can be read as whole elements of an
+array. So a wrong guess is always noticed, and the piece grows by the next one. Pieces of a big file
+are read in several processes (``pool``), and their columns are written to disk. If the file has
+another layout than Kineto's, the result is None, and ``kineto.read`` reads the file as a whole.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ from lstmprof.formats.raw_file import (
 )
 
 PIECE_BYTES = 2**23
-#: The columns of a file of as many bytes, unpacked, are kept on disk.
+#: Files with more unpacked bytes have their columns on disk.
 SPOOLED_BYTES = 2**26
-#: Fewer bytes, unpacked, are read sooner than other processes start.
+#: Files with fewer unpacked bytes are read sooner than other processes could start.
 SHARED_BYTES = 2**27
-#: Reading scales no further: one process unpacks and cuts; and each holds 130 MB.
+#: More processes are no faster, because one process unpacks and cuts. Each takes 130 MB.
 MOST_WORKERS = 4
 #: Most bytes before the events and after them; Kineto writes a few kB, environments a few MB.
 _MOST_AROUND = 2**26
 _MOST_TRIES = 16
-#: The last border of a piece is looked for in so many bytes first.
+#: The last border of a piece is searched in this many bytes first.
 _END_BYTES = 2**15
 _AHEAD = 2  # pieces that wait, for each worker
-_MOST_KEPT = 4  # pieces that wait, or are read while one before them is not, for each worker
+_MOST_KEPT = 4  # pieces per worker that wait, or were read before an earlier piece
 _OPENING = re.compile(rb'"traceEvents"\s*+:\s*+\[')
 _CLOSING = re.compile(rb"\}\s*+,?\s*+\]")
 _EVENTS_KEY = b'"traceEvents"'
@@ -69,13 +69,13 @@ _EVENTS_KEY = b'"traceEvents"'
 
 @dataclass(frozen=True)
 class _Text:
-    """The text of a piece: itself, or where it stands in a plain file."""
+    """The text of a piece: the bytes, or their place in a plain file."""
 
     part: bytes | Part
 
     @property
     def content(self) -> bytes:
-        """It itself."""
+        """Return the bytes."""
         return self.part if isinstance(self.part, bytes) else self.part.content
 
 
@@ -103,13 +103,13 @@ def profile(label: Path | str, file: BinaryIO) -> Profile | None:
     try:
         with contextlib.ExitStack() as stack:
             parts = _profile(label, file, _Reader(label, _unpacked_bytes(file), stack))
-        return kineto.profile(*parts) if parts else None  # the workers have gone
+        return kineto.profile(*parts) if parts else None  # the workers have ended
     except (UnusualError, OSError, EOFError, igzip.isal_zlib.error):
         return None
 
 
 class _Bounded:
-    """A gzipped file unpacked as it is read; no gzip bomb."""
+    """A gzipped file that is unpacked while it is read; raises an error for gzip bombs."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._packed = file
@@ -140,7 +140,7 @@ def _unpacked_bytes(file: BinaryIO) -> int:
 
 
 class _Reader:
-    """How pieces are read: where their columns go, and by whom, until ``stack`` ends."""
+    """Reads pieces: ``stack`` ends its processes and removes its files."""
 
     def __init__(self, label: Path | str, size_bytes: int, stack: contextlib.ExitStack) -> None:
         self._label = label
@@ -151,7 +151,7 @@ class _Reader:
             stack.push(functools.partial(_remove_on_error, self._folder))
         self._count = _worker_count()
         if self._folder and size_bytes >= SHARED_BYTES and self._count:
-            with contextlib.suppress(OSError):  # no more processes to be had
+            with contextlib.suppress(OSError):  # no more processes can be started
                 self._workers = stack.enter_context(Pool(self._count))
 
     def in_order(self, texts: Iterable[_Text]) -> Iterator[tuple[_Text, Piece | None]]:
@@ -188,7 +188,7 @@ class _Reader:
         return pieces.read(self._label, content, spooled)
 
     def counters(self, content: Iterable[Piece]) -> Counters:
-        """Those of these pieces."""
+        """Return the counters of these pieces."""
         found = [piece.counters for piece in content if piece.counters is not None]
         if self._folder:
             paths = [path for path in found if isinstance(path, Path)]
@@ -196,7 +196,7 @@ class _Reader:
         return Counters.of([table for table in found if isinstance(table, pa.Table)])
 
     def columns(self, content: Iterable[Piece]) -> pa.Table | Spool:
-        """The columns of one piece or more."""
+        """Return the columns of one or more pieces."""
         if self._folder:
             return Spool(self._folder, [p.columns for p in content])
         tables = [piece.columns for piece in content]
@@ -223,7 +223,7 @@ def _worker_count() -> int:
 
 
 class _Total:
-    """What has been read of the events; the categories are those of some events at least."""
+    """The totals of the pieces so far; ``categories`` are those of some events at least."""
 
     def __init__(self) -> None:
         self.pieces: list[Piece] = []
@@ -232,7 +232,7 @@ class _Total:
         self.categories: set[str] = set()
 
     def add(self, piece: Piece) -> None:
-        """Add what comes next."""
+        """Add the next piece."""
         self.pieces += [piece] if piece.rows else []
         self.with_counters += [piece] if piece.counters is not None else []
         self.left_out.add(piece.left_out)
@@ -279,9 +279,9 @@ def head_of(label: Path | str, file: Any) -> tuple[bytes, bytes]:
 
 
 class _Texts:
-    """The texts of pieces, cut from ``rest`` and what ``file`` gives after it.
+    """The texts of pieces, cut from ``rest`` and the following bytes of ``file``.
 
-    At the end ``rest`` is what follows the last border.
+    At the end, ``rest`` is the text after the last border.
     """
 
     def __init__(self, file: Any, rest: bytes) -> None:
@@ -300,9 +300,9 @@ class _Texts:
 
 
 class _TextsOfPlainFile(_Texts):
-    """The same texts of ``file`` at ``path``, which has ``rest`` from byte ``start`` on.
+    """The same texts for the plain ``file`` at ``path``, which has ``rest`` from byte ``start`` on.
 
-    Of a text no more is read here than its end.
+    Only the end of each text is read here.
     """
 
     def __init__(self, file: BinaryIO, rest: bytes, path: Path, start: int) -> None:
@@ -352,7 +352,7 @@ def _read_events(head: bytes, texts: _Texts, reader: _Reader, total: _Total) -> 
         unread = b""
         total.add(piece)
         if not (total.categories & KINDS.keys() or kineto.may_be_header(head)):
-            raise UnusualError  # of another profiler, most likely
+            raise UnusualError  # probably written by another profiler
     return _last(unread + b"," + texts.rest if unread else texts.rest, reader, total)
 
 

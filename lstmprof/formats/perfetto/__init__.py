@@ -1,13 +1,13 @@
-"""Perfetto's protobuf traces: what ``lstmprof export --perfetto``, rocprofv3 and Kineto write.
+"""Read Perfetto's protobuf traces from ``lstmprof export --perfetto``, rocprofv3 and Kineto.
 
 ::
 
-    packets ─ tracks (what is where, which clock) ─┐
-    packets ─ slices (begin … end) ────────────────┴─ events (by who wrote them) ─▶ Profile
+    packets ─ tracks (places and clocks) ─┐
+    packets ─ slices (begin … end) ───────┴─ events (depending on the writer) ─▶ Profile
 
-The file is read twice, packet by packet; in memory are its texts, its tracks, its counters and the
-slices that are open. Counters are read of what lstmprof exported; instants are no events. A profile
-has the format that it had before it was written so: ``kineto``, ``rocprofv3`` …
+The file is read twice, packet by packet. Its texts, tracks, counters and open slices are in memory.
+Counters are read only from lstmprof's exports; instants are not read. A profile that lstmprof
+exported has its original format: ``kineto``, ``rocprofv3`` …
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ _MOST_NAMED = 3
 _NO_EVENT = "record a profile with slices, or give a torch.profiler JSON"
 _KNOWN = "give a trace of lstmprof export, rocprofv3 or torch.profiler"
 _JOINED = ("runtime", *ACTIVITY_KINDS)
-#: Correlations of arrows begin beyond those that profilers count.
+#: Correlation ids that are made from arrows start above those of profilers.
 _FIRST_ARROW = 2**48
 
 
 def recognises(raw: RawFile) -> bool:
-    """Whether ``raw`` begins with a packet of a Perfetto trace."""
+    """Return whether ``raw`` begins with a packet of a Perfetto trace."""
     return packets.begins(raw.part(0, _HEAD_BYTES))
 
 
 def read(raw: RawFile) -> Profile:
-    """The profile in a Perfetto trace.
+    """Return the profile in a Perfetto trace.
 
     Raises:
-        ForeignFileError: its slices are of an unknown profiler.
-        ProfileError: it is cut short, damaged or holds no slice.
+        ForeignFileError: an unknown profiler wrote its slices.
+        ProfileError: the trace is truncated, damaged or has no slice.
     """
     found = outline(raw)
     names = {track.name: track for track in found.tracks.values()}
@@ -64,7 +64,7 @@ def read(raw: RawFile) -> Profile:
 
 
 class _Events:
-    """Events on their way to the table, in the order in which they begin where they are near."""
+    """Collects events, nearly sorted by start."""
 
     def __init__(self) -> None:
         self._chunks = Chunks()
@@ -88,14 +88,16 @@ class _Events:
         self._rows = []
 
     def columns(self) -> pa.Table | Spool | None:
-        """All of them, None where there is none."""
+        """Return all events, or None if there are none."""
         if self._rows:
             self._flush()
         return self._chunks.columns()
 
 
 class _Counts:
-    """What the counters of an exported trace say, by rank; ``places`` are of all tracks."""
+    """Collects the counters of an exported trace by rank; ``places`` has the places of all
+    tracks.
+    """
 
     def __init__(self, places: Mapping[int, writers.Where]) -> None:
         self._places = {n: place for n, place in places.items() if place.counter is not None}
@@ -115,7 +117,7 @@ class _Counts:
             counts.clear()
 
     def counters(self, origin_ns: int) -> Counters:
-        """All of them, their times counted from ``origin_ns``."""
+        """Return all counters, with times from ``origin_ns``."""
         of_all = NO_COUNTERS
         for rank, counts in self._counts.items():
             of_rank = Counters.of([*self._tables[rank], table_of(counts)])
@@ -139,7 +141,7 @@ def _own(raw: RawFile, found: Outline, facts: writers.Facts) -> Profile:
         raise ProfileError(raw.path, "has no event", "export the run again")
     origin_ns = rows.first_ns(columns)
     table = rows.moved(columns, origin_ns)
-    if len(collected.ranks) > 1:  # a table on disk is of one rank
+    if len(collected.ranks) > 1:  # a table on disk has one rank
         table = EventTable(table.arrow)
     return Profile(
         format=facts.format,
@@ -182,7 +184,7 @@ class _Foreign:
         self._arrows: dict[int, int] = {}
 
     def profile(self) -> Profile:
-        """Its profile."""
+        """Return the profile of the trace."""
         for slice_ in self._slices:
             row = self._row(slice_)
             if row is not None:
@@ -256,7 +258,7 @@ class _Foreign:
         return header
 
 
-#: The instants of Kineto's builder, and which key of the header each is, where it is one.
+#: Instants of Kineto's builder, and the key of Kineto's header that each one stands for.
 _HEADER = {"trace_metadata": "", "device_properties": "deviceProperties"}
 
 

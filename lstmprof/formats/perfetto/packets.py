@@ -18,20 +18,20 @@ from lstmprof.formats.raw_file import FREE_BYTES, MAX_RATIO, RawFile
 from lstmprof.formats.xplane.schema import Messages, message_class
 
 _WINDOW_BYTES = 2**20
-#: Writers end a packet at some kB, a compressed one at 500.
+#: Limit for one packet. Writers end a packet at some kB, and a compressed one at 500 kB.
 MOST_PACKET_BYTES = 2**26
-#: ``packet``, the only field of a trace, whose value is a length and as many bytes.
+#: ``packet``, the only field of a trace; its value is a length, and that many bytes.
 _TAG = 0x0A
 _MOST_HEAD_BYTES = 11
 _AGAIN = "copy or record the trace again"
-#: Of a packet, each field and the type of its value (0: a number, 2: a length and as many bytes):
-#: its time, sequence, event, interned texts, flags, old descriptors, compressed packets, clock,
-#: defaults, track, first of its sequence. None of them is a field of an XSpace's plane.
+#: Fields of a packet and their wire types (0: a number; 2: a length and that many bytes): time,
+#: sequence, event, interned texts, flags, old descriptors, compressed packets, clock, defaults,
+#: track, first of its sequence. An XSpace's plane has none of these fields.
 _OWN_FIELDS = {
     **dict.fromkeys((8, 10, 13, 41, 42, 58, 87), 0),
     **dict.fromkeys((11, 12, 36, 43, 44, 50, 59, 60, 133), 2),
 }
-#: The types of the first fields of every packet (perfetto's trace_packet.proto): other protobufs
+#: Wire types of the first fields of every packet (perfetto's trace_packet.proto); other protobufs
 #: have other types there.
 TYPES = {
     **dict.fromkeys((3, 8, 10, 13), 0),
@@ -79,13 +79,13 @@ def _after(content: bytes, wire: int, at: int) -> int:
 
 
 def varint(content: bytes, at: int) -> tuple[int, int]:
-    """(value, the position after it) of the base-128 number at ``at``.
+    """Return (value, position after it) of the base-128 number at ``at``.
 
     Raises:
-        ValueError: it is cut, or longer than ten bytes.
+        ValueError: the number is truncated, or longer than ten bytes.
     """
     value = shift = 0
-    if content[at : at + 1] < b"\x80" and at < len(content):  # most are of one byte
+    if content[at : at + 1] < b"\x80" and at < len(content):  # most numbers have one byte
         return content[at], at + 1
     for byte in content[at : at + 10]:
         value |= (byte & 0x7F) << shift
@@ -96,10 +96,10 @@ def varint(content: bytes, at: int) -> tuple[int, int]:
 
 
 def packets(raw: RawFile, message: Any) -> Iterator[Any]:
-    """The packets of ``raw`` as ``message``, those that are compressed with the others.
+    """Yield the packets of ``raw`` as ``message``, including compressed ones.
 
     Raises:
-        ProfileError: it is cut short, damaged, or its packets unpack to too much.
+        ProfileError: the file is truncated or damaged, or its packets unpack to too many bytes.
     """
     from google.protobuf.message import DecodeError
 
@@ -127,7 +127,7 @@ def refuse_zstd(raw: RawFile, packet: Any) -> None:
 
 
 class _CutError(Exception):
-    """Compressed packets end in the middle of one."""
+    """Raised when compressed packets end in the middle of a packet."""
 
 
 def _unpacked(raw: RawFile, packed: bytes, most_bytes: int) -> bytes:
@@ -186,7 +186,7 @@ _CLOCKS: Messages = {
         ("unit_multiplier_ns", 4, "uint64"),
     ),
 }
-#: What is read of a packet before any event: where tracks lie, which clocks there are.
+#: The fields that the first pass reads: places of tracks, and clocks.
 _OUTLINE: Messages = {
     "Packet": (
         ("sequence", 10, "uint32"),
@@ -268,11 +268,11 @@ _PACKET: Messages = {
 
 @cache
 def outline() -> Any:
-    """The message class of a packet as it is read for tracks and clocks."""
+    """Return the message class of a packet for the first pass: tracks and clocks."""
     return message_class("perfetto_outline", _OUTLINE, "Packet")
 
 
 @cache
 def packet() -> Any:
-    """The message class of a packet as it is read for events."""
+    """Return the message class of a packet for the second pass: events."""
     return message_class("perfetto", _PACKET, "Packet")

@@ -24,7 +24,7 @@ from lstmprof.formats.perfetto import packets
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.xplane.events import text
 
-#: BuiltinClock: the clock of events where nothing else is said, and that of dates.
+#: BuiltinClock: the default clock of events, and the clock of dates.
 BOOTTIME, REALTIME = 6, 1
 _DEEPEST_TRACK = 32
 
@@ -86,15 +86,15 @@ class Outline:
 
 
 def of_sequence(sequence: int) -> int:
-    """The number of the track of a sequence whose events name none."""
+    """Return the number of the default track of a sequence."""
     return -1 - sequence
 
 
 def outline(raw: RawFile) -> Outline:
-    """The outline of ``raw``.
+    """Return the outline of ``raw``.
 
     Raises:
-        ProfileError: it is cut short or damaged.
+        ProfileError: the trace is truncated or damaged.
     """
     found = Outline({}, array("Q"), array("Q"), None, False)
     epoch_ns: int | None = None
@@ -150,7 +150,7 @@ _BEGIN, _END = 1, 2
 _INSTANT, _COUNTER = 3, 4
 #: TracePacket.SequenceFlags
 _CLEARED, _NEEDS_STATE = 1, 2
-#: Clocks from this number on belong to a sequence, up to the other one.
+#: Numbers of clocks that belong to a sequence.
 _FIRST_OWN_CLOCK, _LAST_OWN_CLOCK = 64, 127
 _DEEPEST = 16
 
@@ -185,7 +185,9 @@ class _Clock:
     is_incremental: bool = False
 
     def time(self, units: int) -> int:
-        """The time of the trace's clock at which this one reads ``units``, or so many more."""
+        """Convert ``units`` of this clock, absolute or since the last value, to the trace's
+        clock.
+        """
         if self.is_incremental:
             self.ns += units * self.unit_ns
             return self.ns
@@ -194,7 +196,7 @@ class _Clock:
 
 @dataclass
 class _Sequence:
-    """What the packets of one sequence have said so far."""
+    """The state that earlier packets of one sequence have set."""
 
     is_whole: bool = False
     texts: dict[str, dict[int, str]] = field(default_factory=dict)
@@ -203,12 +205,12 @@ class _Sequence:
     clocks: dict[int, _Clock] = field(default_factory=dict)
 
     def start(self) -> None:
-        """Forget what was said: what is needed is said again."""
+        """Reset the state; the writer repeats what is needed."""
         self.is_whole = True
         self.texts, self.track, self.clock = {}, 0, 0
 
     def add(self, packet: Any) -> None:
-        """What ``packet`` says for those after it."""
+        """Apply the state changes of ``packet``."""
         if packet.HasField("interned"):
             for kind in ("categories", "names", "keys", "values"):
                 for said in getattr(packet.interned, kind):
@@ -218,12 +220,12 @@ class _Sequence:
             self.clock = packet.defaults.clock_id
 
     def text(self, kind: str, iid: int) -> str:
-        """What ``iid`` stands for; empty where nothing says."""
+        """Return the text that ``iid`` stands for; empty if it is unknown."""
         return self.texts.get(kind, {}).get(iid, "")
 
 
 class Slices:
-    """Reads the slices of ``raw``; ``left_out`` counts the others by reason.
+    """Reads the slices of ``raw``; ``left_out`` counts omitted slices by reason.
 
     ``skipped`` tracks are not read; ``flows`` are read on request. ``counted`` is called with each
     counter's track, time and value.
@@ -247,7 +249,7 @@ class Slices:
         self.instants: list[Slice] = []
 
     def __iter__(self) -> Iterator[Slice]:
-        """Each slice where it ends."""
+        """Yield each slice when it ends."""
         for packet in packets.packets(self._raw, packets.packet()):
             sequence = self._sequences.get(packet.sequence)
             if sequence is None:
@@ -263,7 +265,8 @@ class Slices:
             if packet.HasField("clocks"):
                 self._set_clocks(packet.clocks.clocks, sequence)
                 continue
-            at_ns = self._time(packet, sequence)  # of every packet: times may count on
+            # of every packet, because times may be differences
+            at_ns = self._time(packet, sequence)
             ended = packet.HasField("event") and self._event(packet, at_ns, sequence)
             if ended:
                 yield ended
@@ -367,7 +370,7 @@ class Slices:
         return said_of
 
 
-#: Instants are kept for what writers say of the trace in its beginning.
+#: Instants are kept only for facts about the trace, which writers put at its beginning.
 _MOST_INSTANTS = 1000
 
 

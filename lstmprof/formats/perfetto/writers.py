@@ -31,14 +31,14 @@ from lstmprof.formats.raw_file import json_value
 from lstmprof.formats.rocprofv3 import COPIES
 from lstmprof.formats.rows import Row
 
-#: The track that says what the profile says as a whole.
+#: The track that describes the profile as a whole.
 FACTS_TRACK = "lstmprof"
-#: What is derived has tracks of these names; the ledger's go on with their device.
+#: Names of the tracks with derived data; the name of a ledger continues with its device.
 STEPS, PHASES, LEDGER = "steps", "phases", "ledger: "
 DERIVED = (STEPS, PHASES)
 KIND = "kind"
 LAUNCH_CONFIG = "launch_config"
-#: Columns of the events table that are arguments, and what each is called.
+#: Columns of the events table that are written as arguments, and the names of the arguments.
 NUMBERS = {
     "correlation_id": "correlation",
     "external_id": "external id",
@@ -51,18 +51,18 @@ NUMBERS = {
     "step": "step",
 }
 TEXTS = ("shapes", "dtypes", "op_name", LAUNCH_CONFIG, "phase", "family", "rule")
-#: Of what runs on no thread: its process.
+#: The process of an event that has no thread.
 PID = "process"
-#: Columns where a number below 0 is none.
+#: Columns in which negative numbers mean unknown.
 _NATURAL = ("bytes", "sequence_number", "device", "stream")
-#: (column, argument, what a value of it means) of what is read again; the step is derived anew.
+#: (column, argument, meaning of a value) of the arguments that are read; ``step`` is derived anew.
 _READ = tuple(
     (column, name, rows.natural if column in _NATURAL else rows.int64)
     for column, name in NUMBERS.items()
     if column != "step"
 )
 _READ_TEXTS = ("op_name", "shapes", "dtypes")
-#: A job has no more ranks.
+#: Largest rank that is accepted.
 _LAST_RANK = 2**31 - 1
 _FORMAT = re.compile(r"[a-z0-9_.]{1,40}")
 _NUMBER_LISTS = ("group_sizes",)
@@ -200,7 +200,7 @@ def _is_span(value: Any) -> bool:
 
 #: The process of a trace that Kineto's builder wrote.
 KINETO = "Kineto Trace"
-#: rocprofv3's categories: those that are read, and those that its JSON's reader leaves out too.
+#: Categories of rocprofv3: those that are read, and those that the JSON reader omits, too.
 _HIP, _MARKER, _KERNEL, _COPY = "hip_api", "marker_api", "kernel_dispatch", "memory_copy"
 ROCPROF = frozenset((_HIP, _MARKER, _KERNEL, _COPY))
 ROCPROF_UNREAD = frozenset(
@@ -209,7 +209,7 @@ ROCPROF_UNREAD = frozenset(
         *("rocdecode_api", "rocjpeg_api", "openmp"),
     )
 )
-#: Copies have the track of a thread where the version tells of no streams.
+#: The name of an agent; copies are on a thread's track if this version does not record streams.
 _AGENT = re.compile(
     r"(?:COMPUTE|COPY to) \D*\[(\d{1,9})\] (?:(?:STREAM|QUEUE) \[(\d{1,18})\]|THREAD )"
 )
@@ -243,7 +243,7 @@ class Places:
         self.devices = {agent: device for device, agent in enumerate(numbers)}
 
     def of(self, track: int) -> Place:
-        """Where ``track`` lies."""
+        """Return the place of ``track``."""
         if track not in self._known:
             self._known[track] = _place(list(self._outline.above(track)))
         return self._known[track]
@@ -267,7 +267,8 @@ def kineto_event(slice_: Slice, place: Place, builder: bool) -> dict[str, Any]:
     """Make an event of Kineto's JSON; ``builder``: Kineto's own builder wrote it."""
     arguments = _unfolded(slice_.arguments) if builder else slice_.arguments
     category = slice_.category or (_category(slice_.name, arguments, place) if builder else "")
-    if category == "operator" and "correlation_id" in arguments:  # an op's is the op's own
+    # the correlation of an op is its own
+    if category == "operator" and "correlation_id" in arguments:
         arguments = {**arguments, "External id": arguments["correlation_id"], "correlation": None}
     event = {"cat": category, "name": slice_.name, "pid": place.pid, "tid": place.tid}
     return {**event, "args": arguments}

@@ -38,13 +38,14 @@ _STREAM = re.compile(r"Stream #(\d{1,18})")
 _ENVIRONMENT = "Task Environment"
 _PLANE_NAMES = ("/host:", "/device:", _ENVIRONMENT)
 _NOT_THREADS = (HLO_PLANE, "/host:tfstreamz")
-#: So many events may be in a file of any size. A real event takes 16 bytes or more, 3 if gzipped.
+#: Number of events that a file of any size may have. A real event takes 16 bytes or more, 3 if
+#: gzipped.
 _FREE_EVENTS = 2**20
 _MAX_NOTES = 3
 
 
 def recognises(raw: RawFile) -> bool:
-    """Whether ``raw`` is protobuf with planes, or was: a damaged one is recognised by its names."""
+    """Return whether ``raw`` is protobuf with planes; a damaged file is recognised by its names."""
     if raw.looks_like_json or raw.part(0, 1) not in schema.FIRST_BYTES:
         return False
     try:
@@ -62,10 +63,10 @@ def _recognises_whole(raw: RawFile) -> bool:
 
 
 def read(raw: RawFile) -> Profile:
-    """The profile in an XSpace.
+    """Return the profile in an XSpace.
 
     Raises:
-        ProfileError: it is damaged, or holds no event of a host thread or of a GPU.
+        ProfileError: the file is damaged, or has no event of a host thread or of a GPU.
     """
     from google.protobuf.message import DecodeError
 

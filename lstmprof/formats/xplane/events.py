@@ -50,7 +50,7 @@ _MESSAGES: Messages = {
     "Shape": (("element_type", 2, "int64"), ("dimensions", 3, "*int64")),
     "OpMetadata": (("op_name", 2, "bytes"),),
 }
-#: ``PrimitiveType`` of xla_data.proto, those of products.
+#: Values of ``PrimitiveType`` (xla_data.proto) that occur in matmuls.
 _ELEMENTS = {10: "f16", 11: "f32", 12: "f64", 16: "bf16"}
 #: Libraries' products, and cuDNN's recurrent layers (``jax.experimental.rnn``).
 _LIBRARY_CALL = re.compile(rb"gemm|matmul|cudnn_rnn", re.IGNORECASE)
@@ -71,18 +71,18 @@ class Instruction:
 
 #: An instruction and the computation that it is of.
 _Placed = tuple[Any, Any]
-#: (module, instruction) -> what is known of it
+#: (module, instruction) -> facts about the instruction
 Instructions = Mapping[tuple[str, str], Instruction]
 
 
 @cache
 def hlo_proto() -> Any:
-    """The message class ``HloProto``, of the fields that are read."""
+    """Return the message class ``HloProto`` with the fields that are read."""
     return message_class("hlo", _MESSAGES, "HloProto")
 
 
 def instructions(content: bytes) -> dict[tuple[str, str], Instruction]:
-    """The instructions of one module of which something is known; none where it cannot be read."""
+    """Return the instructions of one module that have facts; empty if the module cannot be read."""
     from google.protobuf.message import DecodeError
 
     try:
@@ -107,14 +107,16 @@ def _path(op_name: bytes) -> str | None:
 
 
 class _Operands:
-    """What an instruction is, calls or holds of some sort; each computation is looked into once."""
+    """The operands of instructions; each computation is searched only once."""
 
     def __init__(self, computations: Mapping[int, Any]) -> None:
         self._computations = computations
         self._inside: dict[tuple[int, bool], list[_Placed]] = {}
 
     def of(self, instruction: Any, computation: Any) -> str | None:
-        """Of the first product, else of the narrowest tanh, as TensorFlow writes shapes."""
+        """Return the operands of the first matmul, else of the narrowest tanh, in TensorFlow's
+        notation.
+        """
         products = self._found(instruction, computation, _DEEPEST, products=True)
         if products:
             return self._listed(*products[0])
@@ -167,12 +169,12 @@ def _text(content: bytes) -> str:
 
 Stats = Mapping[str, Any]
 
-#: Marks of memory on a host thread's line, and the stats of them that are read (``memory``).
+#: Names of memory events on a host thread's line, and the stats of them that are read (``memory``).
 ALLOCATION, FREE = "MemoryAllocation", "MemoryDeallocation"
 ALLOCATOR_NAME, DEVICE_NUMBERS = "allocator_name", ("index_on_host", "device_ordinal")
 MEMORY_STATS = (ALLOCATOR_NAME, *DEVICE_NUMBERS, "bytes_allocated", "allocation_bytes")
-#: Thread-pool bookkeeping and allocator marks, without duration or around work that is there by
-#: itself: no work of their own.
+#: Thread-pool bookkeeping and allocator events. They have no duration, or surround work that has
+#: its own events.
 _BOOKKEEPING = (
     "ThreadpoolListener::",
     "ExecutorState::Process",
@@ -189,7 +191,7 @@ _ENCODED = re.compile(r"(.+?)#([^#]*=[^#]*)#", re.DOTALL)
 _DETAIL = re.compile(r"\b(\w{1,32}):(\d{1,18}(?:[.,]\d{1,18}){0,2})(?=\s|$)", re.ASCII)
 _SIZE = re.compile(r"\bsize:(\d{1,18})\b")
 _INPUT = re.compile(r"(\w*)\[([\d,]*)\]")
-#: What XLA on AMD writes as ``tf_op`` of every kernel.
+#: XLA's ``tf_op`` of every kernel on AMD.
 _NO_OP = "XlaModule:"
 
 #: The stats that are read; all others are skipped.
@@ -202,9 +204,9 @@ STATS = _MEMORY_DETAILS.union(
     ("tf_op", "name", "hlo_op", "hlo_module", "annotation"),
     LEVELS,
 )
-#: Of these, ids that differ from event to event …
+#: Stats whose values are ids, which differ between events.
 IDS = ("correlation_id", "cuda_graph_node_id")
-#: … and those of which nothing but their being there is read.
+#: Stats of which only the presence is read.
 MARKS = _MEMORY_DETAILS.union(("step_num",))
 HLO_PLANE = "/host:metadata"
 _HLO_PROTO = "Hlo Proto"
@@ -268,10 +270,11 @@ def activity_kind(name: str, stats: Stats) -> str | None:
 
 
 def host_kind(name: str, stats: Stats) -> str | None:
-    """The kind of an event on a host thread's line, None for bookkeeping."""
+    """Return the kind of an event on a host thread's line, or None for bookkeeping."""
     if name.startswith(_BOOKKEEPING):
         return None
-    # Before 2022 a launch has the name of its kernel or copy: the correlation gives it away.
+    # Before 2022, a launch has the name of its kernel or copy; only its correlation id shows that
+    # it is a launch.
     if "correlation_id" in stats or _RUNTIME.match(name):
         return "runtime"
     if name.startswith("$"):
@@ -309,12 +312,15 @@ def with_instruction(stats: dict[str, Any], known: Instructions) -> dict[str, An
 
 
 def op_name(stats: Stats) -> str | None:
-    """The framework op that an event names, from the best stat there is.
+    """Return the framework op that an event names, from the best available stat.
 
-    ``tf_op`` is TensorFlow's node or JAX's path; XLA on AMD leaves ``XlaModule:`` there and the
-    path in ``name``. Older TensorFlow has ``annotation``, split into levels (the last is the
-    innermost) of ``<node>:<OpType>#metadata#``. The call of a tf.function says how it ran and how
-    often the function has been traced since it was made: ``traced-nonXla #2``.
+    ``tf_op`` is TensorFlow's node or JAX's path. On AMD, XLA writes ``XlaModule:`` there, and the
+    path
+    in ``name``. Older TensorFlow has ``annotation``, with levels (the last is the innermost) such
+    as
+    ``<node>:<OpType>#metadata#``. A call of a tf.function shows how it ran, and how often the
+    function
+    has been traced: ``traced-nonXla #2``.
     """
     if "tracing_count" in stats and "tf_function_call" in stats:
         return "{tf_function_call} #{tracing_count}".format(**stats)
@@ -394,27 +400,27 @@ class PlaneTables:
         self.memory_events = {k: n for k, n in named.items() if n in (ALLOCATION, FREE)}
 
     def described(self, event: Any) -> tuple[str, dict[str, Any]]:
-        """The event's name and those of its stats that are read, its kind's own included."""
+        """Return the event's name and the requested stats, including those of its kind."""
         name, shared = self._metadata.get(event.metadata_id, ("", {}))
         return name, {**shared, **self.stats(event.stats)}
 
     def stats(self, stats: Any) -> dict[str, Any]:
-        """By name, those of these stats that are read."""
+        """Return the requested stats by name."""
         named = ((self.wanted.get(stat.metadata_id), stat) for stat in stats)
         return {name: self.value(stat) for name, stat in named if name is not None}
 
     def all_stats(self, stats: Any) -> dict[str, Any]:
-        """By name, all of these stats."""
+        """Return all stats by name."""
         return {self._stat_names.get(s.metadata_id, ""): self.value(s) for s in stats}
 
     def stat_name(self, number: int) -> str | None:
-        """The text of this number."""
+        """Return the name of the stat with this number."""
         return self._stat_names.get(number)
 
     def value(self, stat: Any) -> Any:
-        """What a stat holds."""
+        """Return the value of a stat."""
         field = stat.WhichOneof("value")
-        if field == "ref_value":  # an id into the table of names: how repeated texts are stored
+        if field == "ref_value":  # an id in the table of names, used for repeated texts
             return self.stat_name(stat.ref_value)
         if field == "str_value":
             return text(stat.str_value)

@@ -55,7 +55,7 @@ _ON_GPU = re.compile(r"GPU_(?:collectivememory_)?(\d{1,9})_bfc", re.ASCII)
 
 @dataclass(frozen=True)
 class _Marks:
-    """Allocations and frees; a number that is not told is below 0."""
+    """Allocations and frees; a negative number means unknown."""
 
     time_ns: Ints
     is_free: Flags
@@ -196,7 +196,7 @@ def _device(allocator: str) -> int:
     return int(named[1]) if named else _NONE
 
 
-#: Of fewer events the columns are no quicker than the rows.
+#: For fewer events, reading by rows is as fast as reading by columns.
 _FEW_EVENTS = 300
 _PS_PER_NS = 1000
 #: Times beyond are for Python's integers.
@@ -217,7 +217,9 @@ class Line:
     place: tuple[int, int] | None
 
     def row(self, event: Any, timed: tuple[int, int]) -> Row | None:
-        """The row of ``event``, which took place at ``timed``; None for what is no work."""
+        """Return the row of ``event``, which took place at ``timed``, or None if it is
+        bookkeeping.
+        """
         name, stats = self.tables.described(event)
         stats = with_instruction(stats, self.instructions)
         if self.place:
@@ -313,7 +315,7 @@ def by_columns(line: Line, content: bytes, piece: Piece) -> Found:
     columns = _taken([row for row in described if row is not None], number[kinds[kept]])
     columns |= {"start_ns": pa.array(start_ns[kept]), "dur_ns": pa.array((end_ns - start_ns)[kept])}
     for name, (owner, value) in ids.items():
-        if line.place or name != "graph_node_id":  # a host event is no node
+        if line.place or name != "graph_node_id":  # only a device event has a graph node
             columns[name] = _replaced(columns[name], kept, owner, value, len(start_ns))
     untimed = len(is_timed) - int(is_timed.sum())
     return Found(pa.table(columns) if len(kept) else None, untimed, counters)
@@ -337,7 +339,7 @@ def _ids(stats: Stats, place: Ints, names: list[str]) -> dict[str, tuple[Ints, I
         hit = np.isin(place, [i for i, name in enumerate(names) if name == stat])
         owner = stats.event[hit]
         if (np.diff(owner) == 0).any():
-            raise OddError  # two in one event: the last one counts
+            raise OddError  # an event with two values: the last one counts
         whole = hit & _is_whole(stats)
         ids[column] = (stats.event[whole], stats.value[whole])
     return ids
@@ -364,7 +366,7 @@ def _text_codes(content: bytes, texts: Stats) -> Ints:
     """Number the texts, equal texts alike."""
     if not len(texts.value):
         return texts.value
-    # The texts and what lies between them, by turns, are strings of an array over the file's bytes.
+    # The texts, and the bytes between them, become strings of an array over the file's bytes.
     bounds = np.stack([texts.value, texts.value + texts.length], axis=1).ravel()
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(content)]
     parts = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(bounds) - 1, buffers)

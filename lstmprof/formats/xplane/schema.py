@@ -72,19 +72,19 @@ _MESSAGES: Messages = {
 _TYPES = {"double": 1, "int64": 3, "uint64": 4, "int32": 5, "fixed64": 6, "bool": 8, "bytes": 12}
 _TYPES |= {"uint32": 13}
 _MESSAGE, _OPTIONAL, _REPEATED = 11, 1, 3
-#: The bytes with which an XSpace's four fields begin: its first byte is one of them.
+#: The tags of an XSpace's four fields: its first byte is one of them.
 FIRST_BYTES = b"\x0a\x12\x1a\x22"
 
 
 @cache
 def xspace() -> Any:
-    """The message class ``XSpace``."""
+    """Return the message class ``XSpace``."""
     return message_class("xplane", _MESSAGES, "XSpace")
 
 
 @cache
 def message(name: str) -> Any:
-    """The class of one of its messages."""
+    """Return the message class ``name`` of an XSpace."""
     from google.protobuf import message_factory
 
     messages = xspace().DESCRIPTOR.file.message_types_by_name
@@ -92,7 +92,7 @@ def message(name: str) -> Any:
 
 
 def message_class(name: str, messages: Messages, root: str) -> Any:
-    """The class of the message ``root`` among ``messages``, in a pool of its own."""
+    """Return the class of the message ``root`` of ``messages``, in a separate pool."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     file = descriptor_pb2.FileDescriptorProto(
@@ -111,7 +111,8 @@ def message_class(name: str, messages: Messages, root: str) -> Any:
             field.type = _TYPES.get(bare, _MESSAGE)
             if field.type == _MESSAGE:
                 field.type_name = f".{file.package}.{bare}"
-    pool = descriptor_pool.DescriptorPool()  # its own: TensorFlow may be loaded beside it
+    # a separate pool, because TensorFlow may be loaded as well
+    pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{file.package}.{root}"))
 

@@ -1,11 +1,11 @@
-"""An XSpace's bytes: where in the file its events are, and these as columns.
+"""Parse an XSpace's bytes: find its events in the file, and return them as columns.
 
-The fields of a message stand one after another, each behind its tag
-(https://protobuf.dev/programming-guides/encoding). Planes and lines are walked field by field, and
-everything but the events is parsed by the protobuf library. Events come in pieces of bounded size,
-decoded by array operations: all are read field by field at once, a step reads the next field of
-each event that has one left. Only what profilers write is read, by the field numbers of ``schema``;
-anything else raises ``OddError``, and is for the protobuf library.
+The fields of a message follow each other, each after its tag
+(https://protobuf.dev/programming-guides/encoding). Planes and lines are parsed field by field.
+Everything except events is parsed by the protobuf library. Events are decoded in pieces of bounded
+size by array operations: each pass decodes the next field of every event that has one. Only fields
+that profilers write are decoded, by the field numbers of ``schema``. Anything else raises
+``OddError``, and the protobuf library parses the file.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from lstmprof.formats.xplane import schema
 Ints = NDArray[np.int64]
 Bytes = NDArray[Any]  # of uint8
 
-#: Of a line's events, what is held in memory at once: so many bytes, and so many events.
+#: Largest number of bytes, and of events, of a line that are in memory at once.
 PIECE_BYTES = 2**22
 PIECE_EVENTS = 2**16
 _WINDOW_BYTES = 2**16
-#: Tags: field number and wire type (2: a length and as many bytes).
+#: Tags: field number and wire type (2: a length, and that many bytes).
 _PLANES, _PLANE_NAME, _LINES, _EVENTS = 0x0A, 0x12, 0x1A, 0x22
 #: A tag of two bytes at most and a length of ten.
 _MOST_HEAD_BYTES = 12
 _FIXED_BYTES = {1: 8, 5: 4}
 _MOST_LINE_FIELDS = 1000
-#: Planes, lines and names of events and stats in a file; of a long job they are some 100,000.
+#: Limit for the number of planes, lines and names of a file. A long job has about 100,000.
 _MOST_PARTS = 2**20
-#: Which field of an XStat holds its value; 0 where none does.
+#: The field of an XStat that has its value; 0 if none has.
 NONE, DOUBLE, UINT64, INT64, TEXT, BYTES, REF = 0, 2, 3, 4, 5, 6, 7
 _LENGTH, _FIXED = 2, 1
-#: Of an XEvent.
+#: Tags of an XEvent.
 _METADATA_ID, _OFFSET_PS, _DURATION_PS, _STATS, _OCCURRENCES = 0x08, 0x10, 0x18, 0x22, 0x28
-#: Of an XStat, all types together.
+#: Tags of an XStat, for all types of values.
 _STAT_TAGS = (0x08, 0x11, 0x18, 0x20, 0x2A, 0x32, 0x38)
 #: An event with more fields than this is for the protobuf library.
 _MOST_FIELDS = 200
-#: What may be read behind the last byte: a number's ten, and a word.
+#: Padding, because a decoder may read past the last byte: ten bytes of a number, and one word.
 _PADDING = bytes(32)
 _LAST_BITS = np.uint64(0x8080808080808080)
 _ONE = np.uint64(1)
@@ -61,7 +61,7 @@ _MOVES = tuple(
 
 
 class OddError(Exception):
-    """The file differs from what profilers write."""
+    """Raised when a file differs from what profilers write."""
 
 
 @dataclass(frozen=True)
@@ -95,12 +95,12 @@ class Events:
 
 @dataclass(frozen=True)
 class _Fields:
-    """The next field of each message that has one: whose, its tag, its value, where it stands."""
+    """The next field of each message that has one: message, tag, value and position."""
 
     owner: Ints
     tag: Bytes
     value: Ints
-    start: Ints  # of the value, of a text or message behind its length
+    start: Ints  # start of the value, or of a text or message after its length
 
 
 def events(content: bytes, starts: Ints, stops: Ints) -> Events:
@@ -183,7 +183,8 @@ def _varints(octets: Bytes, words: Ints, at: Ints) -> tuple[Ints, Ints]:
     """Return (values, positions after) of the base-128 numbers at ``at``."""
     word = words[at]
     last = ~word & _LAST_BITS
-    last &= ~last + _ONE  # the lowest: of the number's last byte; none where it is longer than 8
+    # the lowest bit of the number's last byte; 0 if the number has more than 8 bytes
+    last &= ~last + _ONE
     bits = word & (last - _ONE) & ~_LAST_BITS
     for kept, moved, by in _MOVES:
         bits = (bits & kept) | ((bits & moved) >> by)
@@ -235,11 +236,11 @@ class Outline:
 
 
 def outline(raw: RawFile) -> Outline:
-    """The outline of the XSpace in ``raw``.
+    """Return the outline of the XSpace in ``raw``.
 
     Raises:
-        OddError: something is written oddly, or damaged.
-        google.protobuf.message.DecodeError: something else than an event is damaged.
+        OddError: the layout is unusual or damaged.
+        google.protobuf.message.DecodeError: something other than an event is damaged.
     """
     rest, planes, pieces = [], [], []
     for tag, start, value, stop in _fields(raw, 0, raw.length):
@@ -255,11 +256,11 @@ def outline(raw: RawFile) -> Outline:
 
 
 def plane_names(raw: RawFile) -> list[bytes]:
-    """The names of the planes in ``raw``.
+    """Return the names of the planes in ``raw``.
 
     Raises:
-        OddError: something is written oddly, or damaged.
-        ProfileError: it has more planes, lines and names than could be held in memory.
+        OddError: the layout is unusual or damaged.
+        ProfileError: there are too many planes, lines and names for the memory.
     """
     names, count = [], 0
     for plane_tag, _, plane, end in _fields(raw, 0, raw.length):
@@ -313,7 +314,7 @@ def _line(raw: RawFile, start: int, stop: int) -> tuple[Any, list[Piece]]:
         else:
             stops = _run_of_events(window, at - base)
             sizes = np.diff(stops, prepend=at - base).astype(np.uint16) if stops else None
-            if stops:  # else one that is not whole in the window
+            if stops:  # otherwise the event is longer than the window
                 end = base + stops[-1]
             pieces.append(Piece(at, end, sizes))
         at = end

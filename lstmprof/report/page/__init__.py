@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import importlib.metadata
 import json
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lstmprof.breakdown.mean_step import WAITS_FOR_HOST, lane_words
 from lstmprof.diagnose import causes
@@ -32,6 +33,9 @@ from lstmprof.report.drawing import shown
 from lstmprof.report.model import Figure, Icicle, Report, Rows, Timeline
 from lstmprof.report.palette import FAMILIES, PARTS, families_of, order_of
 from lstmprof.runs.directory import cache_folder
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 #: Sections in reading order: (id, heading). The key of a figure begins with the id of its section.
 SECTIONS = (
@@ -70,15 +74,20 @@ MOST_VERDICTS = 8
 _HERE = Path(__file__).parent
 
 
-def page(report: Report) -> str:
-    """Return the HTML of ``report``."""
+@functools.cache
+def _template() -> Template:
     from jinja2 import Environment, FileSystemLoader
 
     environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True, trim_blocks=True)
     environment.filters["shown"] = shown_name
     environment.filters["milliseconds"] = milliseconds
+    return environment.get_template("page.html")
+
+
+def page(report: Report) -> str:
+    """Return the HTML of ``report``."""
     drawn = figures(report)
-    return environment.get_template("page.html").render(
+    return _template().render(
         report=report,
         sections=list(_sections(report, drawn)),
         blocks=list(blocks(report, drawn)),

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import json
+import math
 from typing import Any
 
-from events.rows import Row, row, table
+import pytest
+import shared_traces
+from events.rows import Row, row
 from hypothesis import given, strategies as st
 
+from lstmprof.breakdown import break_down
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
+from lstmprof.events.schema import SCHEMA
+from lstmprof.events.table import events_table
+from lstmprof.runs.cache import open_runs
+from lstmprof.runs.metadata import run_info
 
 REDUCE, GATHER = "ncclDevKernel_AllReduce_Sum_f32", "ncclDevKernel_AllGather_RING_LL"
 
 
-def collectives(rows: list[Row]) -> list[dict[str, Any]]:
-    events = annotated(table(rows), captured=False)
-    return TABLES["collectives"].of(events, windows(events, captured=False)).to_pylist()
+def collectives(rows: list[Row], group_sizes: list[int] | None = None) -> list[dict[str, Any]]:
+    read = [name for name in SCHEMA.names if name not in ("event_id", "category")]
+    events = annotated(events_table({n: [r[n] for r in rows] for n in read}), captured=False)
+    metadata = {"ranks": {"0": {"group_sizes": group_sizes or []}}}
+    info = run_info({"name": "job", "source": "ingest", "profile_metadata": metadata})
+    return TABLES["collectives"].of(events, windows(events, captured=False), info).to_pylist()
 
 
 def kernel(name: str, start: int, end: int, rank: int | None = 0, **columns: Any) -> Row:
@@ -107,3 +119,123 @@ def test_what_each_waits_is_how_long_before_the_last_it_arrived(
     found = collectives(rows)
     names = ("rank", "collective", "waits_ns", "last_rank", "skew_ns")
     assert [tuple(r[n] for n in names) for r in found] == sorted(expected)
+
+
+def launched(
+    name: str, start: int, end: int, number: int, *, rank: int = 0, **columns: Any
+) -> list[Row]:
+    """A kernel of a collective, and its launch in a range of torch with these inputs."""
+    host = {"rank": rank, "pid": 1, "tid": 1}
+    at = 20 * number
+    inside = [row("range", f"nccl:{name}", at, at + 9, **host, **columns)] if columns else []
+    return [
+        *inside,
+        row("runtime", "cudaLaunchKernel", at + 2, at + 4, **host, correlation_id=number),
+        kernel("ncclDevKernel_SendRecv", start, end, rank=rank, correlation_id=number),
+    ]
+
+
+FLOATS = {"shapes": "[[250,4]]", "dtypes": '["float"]'}
+
+
+# Formulas: github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md. 4,000 B take 10 ns on each of 4 ranks.
+@pytest.mark.parametrize(
+    ("name", "operation", "moved", "bus"),
+    [
+        ("all_reduce", "all_reduce", 4000, 2 * 3 / 4),
+        ("_all_gather_base", "all_gather", 4 * 4000, 3 / 4),
+        ("_reduce_scatter_base", "reduce_scatter", 4000, 3 / 4),
+        ("all_to_all", "all_to_all", 4000, 3 / 4),
+        ("broadcast", "broadcast", 4000, 1),
+        ("reduce", "reduce", 4000, 1),
+        ("send 0->1", "send_recv", 4000, 1),
+    ],
+)
+def test_the_bandwidth_is_that_of_nccl_tests(
+    name: str, operation: str, moved: int, bus: float
+) -> None:
+    rows = [r for rank in (0, 1) for r in launched(name, 100, 110 + rank, 1, rank=rank, **FLOATS)]
+    found = collectives(rows, [4])
+    assert [(r["operation"], r["bytes"], r["group_size"]) for r in found] == [
+        (operation, moved, 4)
+    ] * 2
+    assert [r["waits_ns"] for r in found] == [0, 1]
+    for each in found:
+        assert each["algorithm_bytes_per_s"] == pytest.approx(moved * 1e8)
+        assert each["bus_bytes_per_s"] == pytest.approx(moved * 1e8 * bus)
+
+
+@pytest.mark.parametrize("groups", [[], [2, 4]])
+def test_in_a_job_of_unknown_groups_the_bus_bandwidth_is_unknown(groups: list[int]) -> None:
+    (found,) = collectives(launched("all_reduce", 100, 110, 1, **FLOATS), groups)
+    assert (found["bytes"], found["algorithm_bytes_per_s"]) == (4000, pytest.approx(4e11))
+    assert (found["group_size"], found["bus_bytes_per_s"]) == (None, None)
+    (found,) = collectives(launched("all_gather", 100, 110, 1, **FLOATS), groups)
+    assert (found["bytes"], found["algorithm_bytes_per_s"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "dtypes", "moved"),
+    [
+        ("[[2,3],[5]]", '["float","c10::Half"]', 2 * 3 * 4 + 5 * 2),
+        ("[[]]", '["double"]', 8),
+        ("[[]]", '["TensorList"]', None),
+        ("[[2]]", '["float","float"]', None),
+        ("[[-2]]", '["float"]', None),
+        ("[[4611686018427387904,4]]", '["float"]', None),
+        (None, None, None),
+    ],
+)
+def test_a_message_of_unknown_size_has_no_bandwidth(
+    shapes: str | None, dtypes: str | None, moved: int | None
+) -> None:
+    rows = launched("all_reduce", 100, 110, 1, shapes=shapes, dtypes=dtypes)
+    (found,) = collectives(rows, [2])
+    assert found["bytes"] == moved
+    assert (found["algorithm_bytes_per_s"] is None) == (moved is None)
+
+
+def test_a_range_of_two_collectives_does_not_say_what_each_moves() -> None:
+    rows = launched("all_reduce", 100, 110, 1, **FLOATS)
+    second = row("runtime", "cudaLaunchKernel", 25, 27, rank=0, pid=1, tid=1, correlation_id=2)
+    rows += [second, kernel(REDUCE, 120, 130, correlation_id=2)]
+    assert [r["bytes"] for r in collectives(rows, [2])] == [None, None]
+
+
+def test_a_kernel_that_says_what_it_moves_is_believed_before_its_range() -> None:
+    rows = launched("all_reduce", 100, 110, 1, **FLOATS)
+    said = {"operation": "all_gather", "message_bytes": 800, "group_size": 8}
+    rows[-1]["launch_config"] = json.dumps(said)
+    (found,) = collectives(rows, [2, 8])
+    assert {name: found[name] for name in ("operation", "bytes", "group_size")} == {
+        "operation": "all_gather",
+        "bytes": 800,
+        "group_size": 8,
+    }
+    assert found["bus_bytes_per_s"] == pytest.approx(800 / 10e-9 * 7 / 8)
+
+
+@given(st.lists(st.tuples(st.integers(0, 300), st.integers(1, 80)), max_size=8))
+def test_what_is_exposed_and_what_is_hidden_is_the_whole(computing: list[tuple[int, int]]) -> None:
+    rows = [kernel(REDUCE, 100, 200, stream=9)]
+    rows += [kernel("sgemm", start, start + dur) for start, dur in computing]
+    (found,) = collectives(rows)
+    instants = {at for start, dur in computing for at in range(start, start + dur)}
+    assert found["overlapped_ns"] == len(instants & set(range(100, 200)))
+    assert found["exposed_ns"] == 100 - found["overlapped_ns"]
+
+
+@shared_traces.needed
+def test_ranks_of_a_real_job_move_equal_messages_at_one_bandwidth() -> None:
+    (run,) = open_runs([shared_traces.FOLDER / "kineto" / "param-dlrm-8ranks.tar.gz"])
+    by_number: dict[int, list[dict[str, Any]]] = {}
+    for found in break_down(run).table("collectives").to_pylist():
+        by_number.setdefault(found["collective"], []).append(found)
+    assert {len(members) for members in by_number.values()} == {8}
+    reduces = [m for m in by_number.values() if m[0]["operation"] == "all_reduce"]
+    assert [{r["bytes"] for r in m} for m in reduces] == [{394241 * 4}, {448}, {907840}]
+    for members in by_number.values():
+        assert len({r["operation"] for r in members}) == 1
+        for found in members:
+            ns = found["dur_ns"] - found["waits_ns"]
+            assert math.isclose(found["algorithm_bytes_per_s"], found["bytes"] / ns * 1e9)

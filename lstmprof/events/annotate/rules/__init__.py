@@ -1,9 +1,8 @@
-"""What time is for: the ordered table of rules, op names first, kernel names second.
+"""The ordered table of rules that classify work: op names first, kernel names second.
 
-The first rule that matches decides. An op rule without a category says that the op arranges work
-(a view, a wrapper, an autograd node) and computes nothing itself; a kernel launched beneath it is
-then decided by the op around it. One file a framework. Source: docs/ledger.md; names as found in
-profiles.
+The first matching rule decides. An op rule without a category means that the op only arranges work
+(a view, a wrapper, an autograd node); the next enclosing op then decides for a kernel that it
+launched. There is one file per framework. Source: docs/ledger.md; the names are from profiles.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ OP_RULES: tuple[Rule, ...] = (
     LIBRARY_OP,
 )
 
-#: What decides where no name does.
+#: Rules that decide where no name does.
 COPY_THAT_CASTS = Rule("cast", "torch", r"aten::copy_", "a copy to another element type")
 COPY_ON_DEVICE = Rule("layout", "any", r"(?i)memcpy", "a copy on or between devices")
 TRANSFER = Rule("transfer", "any", r"(?i)memcpy", "a copy between host and device")
@@ -84,28 +83,30 @@ _SUBJECTS = (
     ("activity", len(RULES)),
 )
 
-#: Within ``rnn``: what a kernel launched beneath a recurrent op does. The first match decides.
+#: What a kernel inside a recurrent op (category ``rnn``) does. The first match decides.
 RNN_FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("persistent", re.compile(r"(?i)persist")),
     ("gemm", re.compile(r"(?i)gemm|cutlass|cublas|cijk_|xmma|splitk|nvjet")),
     ("pointwise", re.compile(r"(?i)element|pointwise|rnncell|lstm|gru|functor|fill|copy")),
 )
-#: Two equal names of TensorFlow's are told apart by a number: ``MatMul_1``.
+#: TensorFlow distinguishes equal names by a number: ``MatMul_1``.
 _NUMBERED = re.compile(r"_\d+$")
 
 
 @lru_cache(maxsize=65536)
 def op_rule(name: str) -> Rule | None:
-    """The first op rule that matches the whole of ``name``."""
+    """Return the first op rule that matches the whole of ``name``."""
     return next((rule for rule in OP_RULES if rule.pattern.fullmatch(name)), None)
 
 
 @lru_cache(maxsize=65536)
 def path_rule(path: str) -> Rule | None:
-    """The rule of the op that the path of an instruction ends in; None where no rule knows it.
+    """Return the rule of the op at the end of an instruction's path, or None if no rule matches.
 
-    An operator's type after a colon, a primitive of JAX, a node that TensorFlow named after its
-    type, else a custom call's name. The functions and scopes before the last slash say nothing.
+    The end of the path is the operator's type after a colon, a primitive of JAX, or a node that
+    TensorFlow named after its type; else the name of a custom call decides. Functions and scopes
+    before
+    the last slash do not count.
     """
     if ":" in path[path.rfind("/") + 1 :]:
         return op_rule(path)
@@ -119,7 +120,9 @@ def path_rule(path: str) -> Rule | None:
 
 @lru_cache(maxsize=65536)
 def kernel_rule(name: str) -> Rule | None:
-    """The first kernel rule that matches in the function's name, else in its namespaces, …"""
+    """Return the first kernel rule that matches the function's name, else its namespaces, and so
+    on.
+    """
     parts = kernel_name(name)
     for text in (parts.own, parts.qualified, parts.template):
         for rule in KERNEL_RULES:
@@ -129,12 +132,12 @@ def kernel_rule(name: str) -> Rule | None:
 
 
 def rnn_family(name: str) -> str | None:
-    """gemm, pointwise or persistent, for a kernel beneath a recurrent op."""
+    """Return gemm, pointwise or persistent for a kernel inside a recurrent op."""
     return next((family for family, pattern in RNN_FAMILIES if pattern.search(name)), None)
 
 
 def rule_text(number: int) -> str:
-    """What a table says of the rule of this number, different for each: its kind and reason."""
+    """Return the unique text of a rule in tables: its kind and reason."""
     rule, place = RULES[number], number
     for subject, rows in _SUBJECTS:
         if place < rows:

@@ -6,18 +6,18 @@ import re
 
 from lstmprof.events.annotate.rules.rule import Rule
 
-#: A loop of either, and what it is called: ``Scan{l0, while_loop=False}`` of PyTensor; of Theano
-#: ``for{cpu,l0}``, ``for{inplace{0,1,},cpu,l0}`` or ``forall_inplace,cpu,l0}``.
+#: The loop op of PyTensor and Theano, with the name of the loop: ``Scan{l0, while_loop=False}``; in
+#: Theano ``for{cpu,l0}``, ``for{inplace{0,1,},cpu,l0}`` or ``forall_inplace,cpu,l0}``.
 SCAN = re.compile(
     r"^(?:pytensor::Scan\{(?P<pytensor>[^,}]*)"
     r"|theano::(?:for|do_while)(?:all_inplace,|\{inplace\{[\d,]*\},|\{)(?:cpu|gpu),(?P<theano>[^}]*))"
 )
-#: How both call the loop that computes the gradient of the loop of this name.
+#: Prefix of the name of the loop that computes the gradient of a loop, in both.
 GRADIENT = "grad_of_"
 
 
 def scan_label(name: str) -> str | None:
-    """What the loop that the op ``name`` runs is called; None where it runs none."""
+    """Return the name of the loop that the op ``name`` runs, or None if it runs no loop."""
     match = SCAN.match(name)
     return None if match is None else match["pytensor"] or match["theano"] or ""
 
@@ -81,13 +81,13 @@ PYTENSOR_RULES: tuple[Rule, ...] = (
         "elements move and do not change",
     ),
     _chainer("cast", r"Cast", "the element type changes"),
-    # The function LSTM is what comes after a cell's products.
+    # The function LSTM computes what follows the matmuls of a cell.
     _chainer("pointwise", r"(?:LSTM|SLSTM|TreeLSTM|\w*GRU)(?:Grad)?", "a cell's gates"),
     _chainer("pointwise", r"[A-Z]\w*|_ \W+ _|-_", "element by element"),
 )
 
 
-#: What stands before a name: a gradient's, a namespace's, a kernel's by oneDNN.
+#: Prefixes of names: of gradients, of namespaces, of oneDNN's kernels.
 _BEFORE = r"(?:_backward_)?(?:_contrib_|_npi_|_npx_|_np_|_sg_mkldnn_|_image_)?"
 
 

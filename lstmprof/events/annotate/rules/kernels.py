@@ -1,9 +1,10 @@
-"""Rules for kernels by their own names: of vendors' libraries, inference engines and compilers.
+"""Rules for kernels of vendor libraries, inference engines and compilers, by their names.
 
 A name in a profile is a C++ signature: ``void cudnn::ops::nchwToNhwcKernel<float>(cudnn::Params)``.
 A pattern is searched in the function's name first, then in its namespaces, then in its template
-arguments, because these belong to others: a kernel that takes a ``cublasGemvParams`` or lives in
-``fbgemm_gpu`` need not be a product. Names as seen in profiles and in the libraries' sources.
+arguments, because namespaces and arguments name other things: a kernel that takes a
+``cublasGemvParams`` or lives in ``fbgemm_gpu`` need not be a matmul. Names are from profiles and
+from the libraries' sources.
 """
 
 from __future__ import annotations
@@ -16,24 +17,25 @@ from lstmprof.events.annotate.rules.rule import Rule
 from lstmprof.events.annotate.rules.torch import INDUCTOR_KERNELS
 from lstmprof.numbers import MANGLED, unmangled
 
-#: Demanglers write these where C++ has no name.
+#: Text that demanglers write if C++ has no name.
 _UNNAMED = re.compile(r"\(anonymous namespace\)|<unnamed>|\(anonymous\)")
 #: Written behind a symbol by a compiler (``[clone .kd]``) or by the loader of AMD's code objects.
 _SUFFIX = re.compile(r"\s*\[(?:clone|with) [^\]]*\]|\.kd$")
-#: What may stand before the first name in encoded template arguments: numbers, built-in types.
+#: Text before the first name in encoded template arguments: numbers, built-in types.
 _BEFORE_A_NAME = re.compile(r"I?(?:L[a-z]n?\d+E|NS\d*_|S\d*_|T\d*_|[Na-z])*")
-#: No type that tells what is computed: numbers, element types, the generation of a chip.
+#: Template arguments that do not show what is computed: numbers, element types, chip generations.
 _PLAIN_ARGUMENT = re.compile(
     r"\s*(?:\(.*\).*|-?\d.*|true|false|\w*(?:int|long|char|float|double|half|bool)\d*_?t?"
     r"|(?:ck_tile::)?gfx\w*)\s*"
 )
-#: These run what their template names: CUTLASS, composable kernel, Thrust, rocPRIM …
+#: Kernels that run what their template argument names: CUTLASS, composable kernel, Thrust, rocPRIM
+#: …
 _WRAPPER = re.compile(
     r"Kernel\d?|kernel|device_kernel|kentry|_?kernel_agent|trampoline_kernel|kernel_entry|run_kernel"
     r"|enable_\w+"
 )
 
-#: … and these one functor or expression for each element: ATen, Eigen.
+#: Kernels that apply one functor or expression to each element: ATen, Eigen.
 _ELEMENTWISE = re.compile(
     r"\w*elementwise\w*kernel\w*|EigenMetaKernel\w*|multi_tensor_apply_kernel|kernelPointwise\w+"
 )
@@ -44,9 +46,11 @@ _MOST_LETTERS, _MOST_NESTED = 2**14, 16
 
 @dataclass(frozen=True)
 class KernelName:
-    """``qualified``: the function with its namespaces; ``runs``: what a wrapper only runs.
+    """The parts of a kernel's name.
 
-    ``template``: all its template arguments.
+    ``qualified`` is the function with its namespaces, ``runs`` what a wrapper runs, and
+    ``template`` all
+    template arguments.
     """
 
     qualified: str
@@ -55,7 +59,7 @@ class KernelName:
 
     @property
     def own(self) -> str:
-        """The function's name alone, and what it runs."""
+        """Return the function's name without namespaces, and what it runs."""
         return f"{self.qualified.rpartition('::')[2]} {self.runs}".strip()
 
 
@@ -134,7 +138,8 @@ _PRODUCT = re.compile(
     r"|attention_[23]d|(?:Prefill|Decode)With\w*KV|_fwd_(?:grouped_)?kernel_stage1|persistrnn"
     r"|rnn_\w*persist|^(?:loop_|input_)?fusion(?:[._]\d+)*$"
 )
-#: They prepare the operands or finish the result of a product, and have its name in theirs.
+#: Kernels that prepare the operands or finish the result of a matmul, and contain its name in
+#: theirs.
 _HELPER = re.compile(
     r"(?i)offsets|precompute|pointers|problem_sizes|_starts|metadata|prepare|schedule|init_"
     r"|generateWinogradTiles|winograd\w*(?:Data|Filter|Output|Delta|Xform|transform)"
@@ -148,13 +153,14 @@ _HELPER = re.compile(
 
 @lru_cache(maxsize=65536)
 def is_product(kernel: str) -> bool:
-    """Whether a kernel of this name multiplies: a matmul, a convolution, an attention.
+    """Return whether a kernel of this name is a matmul, convolution or attention.
 
-    No product are those that a library launches around one: they lay its operands out, transform
-    them, work out offsets, add up partial sums. Nor is a kernel whose name does not say what it is.
+    Helper kernels do not count: they rearrange or transform operands, compute offsets, or add
+    partial
+    sums. A kernel whose name does not show what it does is not counted either.
     """
     name = kernel_name(kernel)
-    # cuBLAS calls the kernel itself no more than ``kernel``: internal::gemvx::kernel
+    # cuBLAS calls such a kernel only ``kernel``: internal::gemvx::kernel.
     tells = f"{name.qualified} {name.runs}" if name.runs or name.own == "kernel" else name.own
     return _PRODUCT.search(tells) is not None and _HELPER.search(name.own) is None
 
@@ -167,15 +173,16 @@ AUTOTUNER_CHECK = Rule(
     "an autotuner compares buffers",
 )
 AUTOTUNER_DELAY = Rule("other", "XLA", r"(?i)delay_?kernel", "an autotuner keeps the device busy")
-#: ROCm runs hipMemset and hipMemcpy as kernels; CUDA's are activities of their own kind.
+#: ROCm runs hipMemset and hipMemcpy as kernels; in CUDA they are activities of their own kind.
 ROCM_MEMSET = Rule("memset", "ROCm", r"__amd_rocclr_fill", "memory is set, by a kernel of ROCm")
 ROCM_COPY = Rule("layout", "ROCm", r"__amd_rocclr_copy", "a copy by a kernel of ROCm")
 
-#: Kernels of these are so whatever the op around: it did not ask for them.
+#: The names of these kernels decide even inside another op, because that op did not request them.
 DECIDED_BY_NAME = (AUTOTUNER_CHECK, AUTOTUNER_DELAY, ROCM_MEMSET, ROCM_COPY)
 
-#: Copies between tensors of one device, which many ops begin or end with. ATen casts as it loads
-#: and stores; a kernel that does not has no such template argument. Source: ATen's Loops.cuh.
+#: Copies between tensors of one device; many ops begin or end with such a copy. ATen casts while it
+#: loads and stores; a kernel that does not cast lacks this template argument. Source: ATen's
+#: Loops.cuh.
 ATEN_CAST = Rule(
     "cast",
     "torch",
@@ -192,7 +199,7 @@ ATEN_COPY = Rule(
     r"|direct_copy.*LoadWithoutCast|chunk_cat_cuda|no_cast_kernel",
     "an elementwise copy that keeps the type",
 )
-#: Which of the two cannot be told from the name: versions before 2022 had one name for both.
+#: Copy or cast: before 2022, PyTorch had the same name for both.
 ATEN_COPY_OF_SOME_SORT = Rule(
     "layout", "torch", r"direct_copy_kernel|copy_device_to_device", "an elementwise copy"
 )

@@ -1,4 +1,4 @@
-"""What a row of the table of rules is, and the categories that rows speak of."""
+"""A row of the table of rules, and the categories."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ CATEGORIES = (
 
 @dataclass(frozen=True)
 class Rule:
-    """One row: names that match ``pattern`` are ``category``; None: arranges work only."""
+    """One row of the table: names that match ``pattern`` have ``category``; None: the op arranges
+    work.
+    """
 
     category: str | None
     framework: str
@@ -40,5 +42,5 @@ class Rule:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """``expression``, compiled when a name is first asked about: most commands ask of none."""
+        """Return ``expression`` compiled, on first use, because most commands need no rules."""
         return re.compile(self.expression)

@@ -93,7 +93,7 @@ TENSORFLOW_RULES: tuple[Rule, ...] = (
     ),
 )
 
-#: After those of every framework: a type, alone or with what a vendor writes before it.
+#: The last rule of all frameworks: an op type, alone or after a vendor's prefix.
 UNKNOWN_TYPE = Rule("other", "tensorflow", r"(?:.*[^:])?:_?[A-Za-z]\w*", "an op of no rule above")
 
 
@@ -121,8 +121,8 @@ _MOVES = (
     r"|concatenate|broadcast|pad|reverse|gather|scatter|iota)"
 )
 
-#: XLA on a CPU: one op an instruction of the compiled module. Its compiler's passes, which have
-#: events too, are called after what they rewrite: ``all-reduce-simplifier``, ``dot_canonicalizer``.
+#: XLA on a CPU: one op per instruction of the compiled module. The passes of its compiler also have
+#: events, named after what they rewrite: ``all-reduce-simplifier``, ``dot_canonicalizer``.
 XLA_RULES: tuple[Rule, ...] = (
     _xla(
         None,
@@ -161,7 +161,7 @@ XLA_RULES: tuple[Rule, ...] = (
     ),
 )
 
-#: JAX's primitives, and what TensorFlow calls nodes of its operators' types.
+#: JAX's primitives, and TensorFlow's default node names.
 PRIMITIVE_RULES: tuple[Rule, ...] = (
     _primitive("rnn", r"rnn(?:_fwd|_bwd)?", "the primitive of cuDNN's recurrent layers"),
     _primitive("gemm", r"dot_general|dot|ragged_dot(?:_general)?|scaled_(?:dot|matmul)", "GEMM"),

@@ -10,13 +10,14 @@ def _torch(category: str | None, names: str, reason: str) -> Rule:
     return Rule(category, "torch", rf"(?:aten|prims)::(?:{names})_?(?:\.\w+)?", reason)
 
 
-#: On the host the kernel rules then look at its name; its kernels go by their own.
+#: On the host, the kernel rules then decide by the op's name; its kernels are classified by their
+#: own names.
 LIBRARY_OP = Rule(
     "other", "torch", r"[a-z_]\w*::\w+(?:\.\w+)?", "an op of a library's own namespace"
 )
 
 TORCH_RULES: tuple[Rule, ...] = (
-    # One op that holds a whole recurrent layer, or a whole cell.
+    # One op for a whole recurrent layer, or a whole cell.
     _torch("rnn", r"_cudnn_rnn\w*|miopen_rnn\w*|mkldnn_rnn_layer\w*", "vendor's recurrent layer"),
     Rule(
         "rnn",
@@ -67,7 +68,7 @@ TORCH_RULES: tuple[Rule, ...] = (
     Rule(None, "torch", r"autograd::.*|torch::.*|\w+Backward\d*", "autograd node"),
     Rule(None, "torch", r"profiler::_record_function_\w+", "begin or end of a range"),
     Rule(None, "torch", r"Torch-Compiled.*|TorchDynamo.*|## .*|Pregraph.*|CompiledF.*", "wrapper"),
-    # Work, by what it is.
+    # Ops that compute, by kind of work.
     Rule(
         "collective",
         "torch",
@@ -144,16 +145,16 @@ TORCH_RULES: tuple[Rule, ...] = (
     _torch("pointwise", r"_?upsample\w*|grid_sampler\w*|affine_grid\w*", "interpolation"),
 )
 
-#: Beside the op that says what a kernel is for, Inductor's name may list ops that arrange it.
+#: Inductor's kernel names may also list ops that only rearrange data.
 _VIEW = r"(?:_unsafe_view|view|permute|expand|unsqueeze|squeeze|select|slice|t|detach|alias)"
 _MOVE = r"(?:clone|copy_?|cat|stack|transpose|constant_pad_nd|index|roll|flip|split|repeat)"
 _ALONE = rf"triton_poi_fused_(?:{_VIEW}_)*"
 
-#: Without a GPU it writes C++, and counts graphs.
+#: Without a GPU, Inductor writes C++ and numbers its graphs.
 _CPP = r"(?:graph_\d+_)?cpp_fused_"
 
-#: Inductor writes what sort of kernel it is first (pointwise, reduction, persistent reduction,
-#: template), then the ops whose work the kernel does.
+#: Inductor's kernel names begin with the sort of kernel (pointwise, reduction, persistent
+#: reduction, template), followed by the ops that the kernel computes.
 _INDUCTOR = (
     ("softmax_loss", rf"{_CPP}\w*softmax\w*", "softmax or loss, in C++"),
     ("reduction", rf"{_CPP}\w*(?:sum|mean|amax|amin|var)_\w*", "reduction, in C++"),
@@ -182,7 +183,7 @@ _INDUCTOR = (
     ("conv", r"triton_tem_\w*convolution\w*", "convolution template"),
     ("gemm", r"triton_(?:tem|mm)_.*", "GEMM template"),
 )
-#: The same of an op and of a kernel, each a rule of its own.
+#: Inductor's rules for ops; there is one rule for ops and one for kernels.
 INDUCTOR_OPS = tuple(
     Rule(category, "torch.compile", names, f"Inductor's {reason}")
     for category, names, reason in _INDUCTOR
