@@ -20,6 +20,7 @@ TABLES = (
     "streams",
     "collectives",
     "ranks",
+    "critical_path",
     "ranges",
     "memory",
     "witness",
@@ -39,12 +40,12 @@ DETAILS = ("evidence", "waterfall", "roofline", "warnings")
 CONDITIONS = ("workload", "precision", "mode", "device", "threads", "seed")
 #: The default condition that fails ``compare`` and ``gate``.
 FAIL_IF = "slower > 3 %"
-#: The causes without which a step can be replayed (``replay.changes``).
+#: The causes without which a step can be replayed (``breakdown.replay.changes``).
 CHANGES = (
     *("launch", "casts", "syncs", "copies", "python", "dispatch"),
     *("backward-copies", "zero-fills", "slice-backward"),
 )
-#: Forms of the recurrent layers that ``replay.forecasts`` can predict.
+#: Forms of the recurrent layers that ``breakdown.replay.changes`` can predict.
 FORMS = ("layer", "compiled")
 #: Parts of the ledger whose name in text and charts differs from their name in tables and files.
 PART_WORDS = {

@@ -19,7 +19,7 @@ PACKAGE = Path(lstmprof.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 STAGES = (  # noqa: SIM905 - the order, as one reads it
     "errors host numbers names workloads implementations events formats runs capture "
-    "breakdown export replay diagnose report api commands cli"
+    "breakdown export diagnose report api commands cli"
 ).split()
 
 

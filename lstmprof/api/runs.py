@@ -14,6 +14,7 @@ import pyarrow as pa
 from lstmprof.api.wording import in_python, with_arguments
 from lstmprof.breakdown import TIMINGS, Breakdown, break_down, rows_of, timing_columns
 from lstmprof.breakdown.mean_step import lane_words
+from lstmprof.breakdown.replay import CHANGES, Prediction
 from lstmprof.breakdown.result import Table, html_table
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.breakdown.timings import Timings
@@ -31,7 +32,6 @@ from lstmprof.events.counters import COLUMNS as COUNTERS
 from lstmprof.events.schema import COLUMNS as EVENTS, schema
 from lstmprof.names import FORMS, USUAL_TABLES
 from lstmprof.numbers import milliseconds, percent
-from lstmprof.replay import CHANGES, Prediction
 from lstmprof.runs import cache
 from lstmprof.runs.cache import open_runs
 from lstmprof.runs.fields import ITERATIONS, SAMPLES

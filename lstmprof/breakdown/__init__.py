@@ -38,7 +38,7 @@ from lstmprof.runs.run import Run
 
 __all__ = ["TABLES", "Breakdown", "break_down"]
 
-#: What a breakdown may show: the clean step, or the mean of the profiled steps.
+#: The steps that a breakdown can show: the clean step, or the mean of the profiled steps.
 CLEAN, PROFILED = names.STEPS
 #: The table of statistics of the timed iterations.
 TIMINGS = "timings"
@@ -47,7 +47,7 @@ _SLOWDOWN = Column.real(
     "step_ns divided by step_ns of the fastest comparable run",
     "no other run can be compared with the run",
 )
-#: run.json fields that stand beside the times.
+#: Fields of run.json that are shown next to the times.
 _FACTS = ("implementation", "precision", "mode", "device", "device_name", "kernels_used", "threads")
 
 

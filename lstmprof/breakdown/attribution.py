@@ -1,8 +1,8 @@
-"""Give each nanosecond of a step to one event or wait, with its state and part.
+"""Attribute each nanosecond of a step to one event or wait, with a state and a part of the ledger.
 
-Reads linked and categorised events. The ledger sums the stretches by part, diagnosis by event, and
-the timeline draws them. If a rank has device activities, its lanes are its devices, else its host
-threads, merged into one. docs/ledger.md defines each part.
+Reads linked and categorised events. The ledger sums the stretches by part, the diagnosis by event,
+and the timeline draws them. If a rank has device activities, its lanes are its devices; else its
+host threads are merged into one lane. docs/ledger.md defines each part.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from lstmprof.events.threads import HOST, STATES, innermost, state_codes, thread
 CALL, LATENCY, QUEUED = "launch call", "launch latency", "queued"
 UNATTRIBUTED, OTHER = "unattributed", "other"
 TAIL = "tail:"
-#: What a thread does: its states in the order of their codes, then "no thread is known".
+#: States of a host thread, in the order of their codes; the last is for an unknown thread.
 _OF_THREAD = (*STATES, HOST, UNATTRIBUTED)
-#: What a device waits for, and the same at the end of a window.
+#: Causes for which a device waits; the tail causes are for the time at the end of a window.
 _CAUSES = (*_OF_THREAD, CALL, LATENCY, QUEUED, *(TAIL + cause for cause in _OF_THREAD))
 _FIRST_TAIL = _CAUSES.index(TAIL + _OF_THREAD[0])
 
@@ -221,7 +221,7 @@ def _idle(hosts: _Hosts, at: _Instants, lane: Lane, waits: Waits) -> Iterator[_C
     idle = Segments(everything.start_ns[free], everything.end_ns[free], everything.owner[free])
     gaps = overlaps(idle, at.start_ns, at.end_ns)
     window, start, end = gaps.interval, gaps.start_ns, gaps.end_ns
-    until = idle.end_ns[gaps.segment]  # when an activity begins, if one does
+    until = idle.end_ns[gaps.segment]  # until the start of the next activity, if there is one
     tail = until >= at.ends_ns[window]
     following = np.searchsorted(lane.start_ns, until)
     launch = np.where(tail, NONE, np.append(lane.launch, NONE)[following])
@@ -248,7 +248,7 @@ def _idle(hosts: _Hosts, at: _Instants, lane: Lane, waits: Waits) -> Iterator[_C
 def _of_threads(
     hosts: _Hosts, window: Ints, thread: Ints, tail: Flags, start: Ints, end: Ints
 ) -> Iterator[_Columns]:
-    """Yield what each ``thread`` did in [start, end); ``tail`` is at the end of a window."""
+    """Yield the state of each ``thread`` in [start, end); ``tail`` marks the end of a window."""
     first = hosts.idle(_OF_THREAD[0]) + np.where(tail, _FIRST_TAIL, 0)
     unknown = thread == NONE
     nobody = np.full(int(unknown.sum()), NONE, dtype=np.int64)

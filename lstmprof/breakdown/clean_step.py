@@ -1,17 +1,18 @@
-"""The clean step: what a step takes when nothing disturbs it.
+"""The clean step: the time of a step if nothing disturbs it.
 
 Reads the attribution of the profiled steps and their slots (``slots``). A preemption makes a few
-events of each step many times as long; the same event of another step is untouched. So each slot
-takes a low percentile of its times over all steps (``QUANTILE``; of a foreign profile the median),
-less what recording took, and the clean step is the sum over its slots. A slot of some steps counts
-by its share of them. How the percentile was chosen: docs/accuracy.md.
+events of a step much longer, while the same events of other steps are not affected. So each slot
+takes a low percentile of its times over all steps (``QUANTILE``; the median for profiles from other
+tools), minus the cost of recording. The clean step is the sum over all slots. A slot that only some
+steps have counts by its share of the steps. docs/accuracy.md shows how the percentile was chosen.
 
-What one recorded event costs is solved so that the clean step equals a low percentile of the timed
-iterations, or their median if the profiled steps vary, up to ``MOST_TIMES`` the cost in a loop
-(``recording``). To this is added what some of the steps do beside it, as far as the mean iteration
-is longer. A step that is still longer is scaled down to them. On a busy machine the timed
-iterations are longer than the clean step; then an event costs ``USUAL_TIMES`` the loop. If the
-timed steps waited for a CPU most of the time, the shortest of them counts, not a percentile.
+The cost of recording one event is chosen so that the clean step equals a low percentile of the
+timed iterations (or their median, if the profiled steps vary), but at most ``MOST_TIMES`` the cost
+in a loop (``recording``). Work that only some steps do is added as far as the mean iteration is
+longer. A step that is still longer is scaled down to the timed iterations. On a busy machine, the
+timed iterations are longer than the clean step; then an event costs ``USUAL_TIMES`` the loop. If
+the timed steps waited for a CPU most of the time, the shortest of them counts instead of a
+percentile.
 """
 
 from __future__ import annotations
@@ -45,20 +46,21 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import RunInfo
 
-#: The quantile of a slot's times in profiles that lstmprof did not record: nothing says that other
-#: programs disturbed them.
+#: Quantile of a slot's times in profiles that lstmprof did not record, because nothing shows that
+#: other programs disturbed them.
 QUANTILE_FOREIGN = 0.5
-#: With fewer steps nothing says which of them was disturbed: their mean counts.
+#: With fewer steps, it is unknown which one was disturbed, and their mean is used.
 LEAST_STEPS = 3
 #: A profile with more events is shown as recorded. One million take 2.5 CPU seconds on an EPYC.
 MOST_EVENTS = 2_000_000
-#: Cost of an event over its cost in a loop of one trivial call, if the timed steps do not tell it:
-#: code and data have left the caches. Chosen by hand from the measurements in ``recording``.
+#: Cost of an event divided by its cost in a loop of one trivial call, if the timed steps do not
+#: show it. In a real step, code and data have left the caches. Chosen by hand from the measurements
+#: in ``recording``.
 USUAL_TIMES = 2.0
 #: The profiler that needs no such factor. Chosen by hand: an eager step showed 0.1.
 TENSORFLOWS = "tf.profiler"
 #: If the thread of the timed steps ran for less than this share of them, even one step in ten may
-#: be disturbed, and the shortest counts. Chosen by hand, from scripts beside four spinning
+#: be disturbed, and the shortest step is used. Chosen by hand, from scripts beside four spinning
 #: processes per core: 2 of 20 steps took 2.4 ms, the 10th percentile was 18 ms.
 STARVED = 0.5
 #: How much longer a thread takes if others share its core all the time, in logarithms: 16 %. Chosen
@@ -159,7 +161,7 @@ class _Clock:
 
 @dataclass(frozen=True)
 class Measured:
-    """What lstmprof knows of a run that it measured: run.json and the rows of timings.parquet."""
+    """Facts about a run that lstmprof measured: run.json and the rows of timings.parquet."""
 
     info: RunInfo
     timings: pa.Table | None
@@ -226,10 +228,12 @@ def clean_lane(
 def _disturbance(
     measured: Measured, share: float | None, timed: float | None, clean_ns: float
 ) -> Disturbance:
-    """Return what the timed iterations say of a run's CPUs, which its thread had for ``share``.
+    """Return what the timed iterations show about CPU contention; the thread had a CPU for
+    ``share``.
 
-    A run that lacks CPUs for a share of its time shares cores and caches in the rest, and its
-    threads wait for each other: with two threads an op that both compute takes up to twice as long.
+    If a run lacks CPUs for some of its time, it shares cores and caches in the rest, and its
+    threads wait for each other: with two threads, an op that both compute takes up to twice as
+    long.
     """
     table, info = measured.timings, measured.info
     threads = info.threads or len(info.affinity or (0,))
@@ -245,18 +249,18 @@ def _disturbance(
 
 
 class _Cost:
-    """What recording took of each slot."""
+    """The cost of recording in each slot."""
 
     def __init__(self, slots: SlotTimes, info: RunInfo, on_device: bool) -> None:
         costs, profiler = costs_of(info), info.profiler
         self._slots = slots
-        # what a host records while its device works delays nothing
+        # On a device, host events cost no time while the device works.
         times = 1.0 if profiler == TENSORFLOWS else USUAL_TIMES
         self._usual = 0.0 if on_device else max(times * costs.least_ns, costs.usual_ns)
         self._costs = costs
         own_ranges = costs.measured and not on_device
         self._what = recorded(slots.events, slots.stretches, own_ranges=own_ranges)
-        # for each slot where it is: of an event of 1 ns, and of lstmprof's own ranges
+        # Per slot: the cost of events of 1 ns each, and of lstmprof's own ranges.
         self._of_events = self._mean(self._what.events.ns(costs.shape))
         self._of_ranges = self._mean(self._what.ranges.ns(costs.of_range))
 
@@ -265,7 +269,9 @@ class _Cost:
         return np.asarray(sums / np.maximum(self._slots.present, 1))
 
     def _shortest(self, times: Floats) -> float:
-        """Return the time of the shortest tenth of the recorded events: recording takes no more."""
+        """Return the time of the shortest tenth of the recorded events, an upper bound for
+        recording.
+        """
         events = np.flatnonzero(self._of_events >= 0.5)
         if not len(events):
             return math.inf
@@ -277,9 +283,9 @@ class _Cost:
     def off(
         self, times: Floats, timed: float | None, *, only_bound: bool
     ) -> tuple[Floats, Recording]:
-        """Return what recording took of each slot's ``times``, and a summary.
+        """Return the cost of recording in each slot's ``times``, and a summary.
 
-        The rest is as long as ``timed`` (None: unknown); with ``only_bound`` it may be shorter.
+        The remaining time equals ``timed`` (None: unknown); with ``only_bound`` it may be shorter.
         """
         share, steps = self._slots.share, self._slots.steps
 
@@ -296,7 +302,7 @@ class _Cost:
         off = taken(cost_ns)
         recorded_ns = round(float(off @ share))
         rest = float((times - off) @ share)
-        if timed is not None and rest > timed:  # a step takes no longer than the timed ones do
+        if timed is not None and rest > timed:  # a step is not longer than the timed steps
             off = times - (times - off) * (timed / rest)
         recording = Recording(
             events=int(self._what.borders.sum()) / 2 / steps,

@@ -1,8 +1,8 @@
-"""The first step of a big profile, accounted for before the rest of the profile is read.
+"""Break down the first step of a big profile before the rest of the profile is read.
 
-It is the ledger of that step, made as any other, of what began before the step's end. Only how long
-a launch takes to reach its device is a number of the whole profile: where a gap is longer than the
-least that it can be, what is the launch's latency and what is queued cannot be told apart yet.
+The ledger of that step is computed like any other, from the events before the step's end. Only one
+number needs the whole profile: the usual time from a launch to its activity. If a gap is longer
+than the least possible value, launch latency and queued time cannot be separated yet.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from lstmprof.events.annotate.steps import Window
 from lstmprof.events.table import EventTable
 from lstmprof.formats.kineto.beginning import beginning
 
-#: What cannot be told apart before the whole profile is read.
+#: The part that combines both before the whole profile is read.
 LATENCY_OR_QUEUED = f"{LATENCY} or {QUEUED}"
 _NO_END_NS = 2**60
 
 
 @dataclass(frozen=True)
 class FirstStep:
-    """Where the time of the first step goes, whose marker is called ``name``, lane by lane.
+    """The breakdown of the first step, whose marker is called ``name``, for each device.
 
-    That is from ``read_bytes`` of the ``file_bytes``. ``device_names`` are as the profile has them.
+    It was computed from ``read_bytes`` of ``file_bytes``. ``device_names`` are those of the
+    profile.
     """
 
     name: str
@@ -43,9 +44,9 @@ class FirstStep:
 
 
 def first_step(path: Path, least_bytes: int) -> FirstStep | None:
-    """The first step of the profile at ``path``, None where it is not known without the rest.
+    """Return the first step of the profile at ``path``, or None if it needs the rest of the file.
 
-    It is of plain Kineto files of ``least_bytes`` and more.
+    Only plain Kineto files of at least ``least_bytes`` have such a step.
     """
     begun = beginning(path, least_bytes)
     if begun is None:
@@ -61,7 +62,7 @@ def first_step(path: Path, least_bytes: int) -> FirstStep | None:
 
 
 def _lanes(events: EventTable, step: Window, latency_ns: int) -> list[MeanStep]:
-    """Each lane of ``step``, if a launch reaches an idle device within ``latency_ns``."""
+    """Return the lanes of ``step`` if a launch reaches an idle device within ``latency_ns``."""
     waits = {
         lane.device: replace(waits_of(lane), latency_ns=latency_ns)
         for lane in device_lanes(events, step.rank)
@@ -70,7 +71,7 @@ def _lanes(events: EventTable, step: Window, latency_ns: int) -> list[MeanStep]:
 
 
 def _told_together(lane: MeanStep) -> MeanStep:
-    """``lane`` with its latency and what is queued in one part."""
+    """Return ``lane`` with launch latency and queued time combined in one part."""
     parts: Counter[tuple[str, str]] = Counter()
     for state, part, ns in lane.parts:
         parts[state, LATENCY_OR_QUEUED if part in (LATENCY, QUEUED) else part] += ns
@@ -78,7 +79,7 @@ def _told_together(lane: MeanStep) -> MeanStep:
 
 
 def holds(first: FirstStep, ledger: pa.Table, windows: Sequence[Window]) -> bool:
-    """Whether the ``ledger`` of the whole profile says of the first of its ``windows`` the same."""
+    """Return whether the ``ledger`` of the whole profile agrees for the first of ``windows``."""
     step, rank = windows[0].step, windows[0].rank
     rows = [row for row in ledger.to_pylist() if (row["step"], row["rank"]) == (step, rank)]
     of_step = pa.Table.from_pylist(rows, ledger.schema)

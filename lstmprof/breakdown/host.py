@@ -1,9 +1,9 @@
-"""The ledger of a CPU run: the lanes are the host threads.
+"""The ledger of a CPU run, whose lanes are the host threads.
 
-A thread's innermost event at each instant says its state: an op that computes is busy in its
-category; an op that only arranges work is ``dispatch``; a range with no op is ``python``, or
-``dispatch`` where the framework alone runs in it. Lanes are merged: computing before collectives
-before copies, these before every cause of idleness. Source: docs/ledger.md.
+The innermost event of a thread at each instant decides its state: an op that computes is busy in
+its category; an op that only arranges work is ``dispatch``; a range without an op is ``python``, or
+``dispatch`` if only the framework runs in it. Then the lanes are merged: computing comes before
+collectives, copies, and all causes of idle time. Source: docs/ledger.md.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import innermost, nesting_order, thread_ids
 from lstmprof.runs.metadata import RunInfo
 
-#: Framework → ranges of lstmprof's own captures in which no Python of the user's runs, the first
-#: that a profile has: PyTorch's autograd walks the backward pass, and Chainer its own graph;
-#: elsewhere a step is one call of a compiled function, which is a range of its own since version 4
-#: of the tables.
+#: Framework → ranges of lstmprof's own captures in which no Python of the user runs; the first one
+#: that a profile has counts. In the backward pass, PyTorch's autograd and Chainer walk their
+#: graphs. In other frameworks a step is one call of a compiled function, with its own range since
+#: version 4 of the tables.
 _OF_FRAMEWORK = {
     "torch": ("backward",),
     "tensorflow": (PROGRAM, "step"),
@@ -38,7 +38,7 @@ _OF_FRAMEWORK = {
 }
 _CLASS = {"collective": 1, "transfer": 2, "memset": 3}
 _FIRST_IDLE = 4
-#: XLA's instruction that copies a buffer, and the event of what runs its instructions on a CPU.
+#: XLA's copy instruction, and the event of the executor that runs instructions on a CPU.
 _XLA_COPY = re.compile(r"copy(?:\.\d+)?")
 _XLA_RUNS = "ThunkExecutor::Execute"
 #: Times up to this fit int64.
@@ -46,32 +46,32 @@ _MOST_NS = 2**62
 
 
 def framework_ranges(info: RunInfo) -> tuple[str, ...]:
-    """Names of the ranges of a run with run.json ``info`` that run no Python of the user's."""
+    """Return the names of the ranges of a run in which no Python of the user runs."""
     captured = info.source == CAPTURED
     return _OF_FRAMEWORK.get(str(info.framework), ()) if captured else ()
 
 
 def computing(events: EventTable) -> Flags:
-    """A boolean a row: an op that computes on the host.
+    """Return for each row whether it is an op that computes on the host.
 
-    An op has a category where it computes, none where it only arranges. Where its rank launched
-    work on a device whose activities were not recorded, the computing was there and not here.
+    An op that computes has a category; an op that only arranges work has none. If its rank launched
+    unrecorded device work, the device computed, not the op.
     """
     busy = events.is_kind("op") & events.column("category").is_valid().to_numpy()
     return np.asarray(busy & ~_launches_unseen_work(events), dtype=np.bool_)
 
 
 def _launches_unseen_work(events: EventTable) -> Flags:
-    """A boolean a row: its rank has kernel launches in the profile."""
+    """Return for each row whether its rank has kernel launches in the profile."""
     calls = events.is_kind("runtime") & events.where_name(is_kernel_launch)
     rank = events.ints("rank", UNKNOWN)
     return np.asarray(np.isin(rank, np.unique(rank[calls])), dtype=np.bool_)
 
 
 def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:
-    """``threads.innermost`` of each thread of ``rows``, one after the other.
+    """Return ``threads.innermost`` for each thread of ``rows``, one after the other.
 
-    All threads are looked at at once, each in a time of its own: shifted behind that of the last.
+    All threads are computed at once; the times of each thread are shifted behind those of the last.
     """
     nested = nesting_order(events, rows)
     nested = nested[np.argsort(thread[nested], kind="stable")]
@@ -92,9 +92,10 @@ def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:
 
 
 def merged_lanes(events: EventTable, rank: int | None, computes: Flags, state: Ints) -> Segments:
-    """Which row has each instant of ``rank``'s host; instants without an event are left out.
+    """Return the row that owns each instant of ``rank``'s host, without instants that have no
+    event.
 
-    ``computes`` and ``state`` have one entry a row: ``computing``, ``threads.state_codes``.
+    ``computes`` and ``state`` have one entry per row (``computing``, ``threads.state_codes``).
     """
     thread = thread_ids(events)
     rows = events.of_rank(rank)
@@ -108,12 +109,12 @@ def merged_lanes(events: EventTable, rank: int | None, computes: Flags, state: I
 
 
 def with_whole_copies(events: EventTable, lanes: Segments, computes: Flags) -> Segments:
-    """``lanes`` with all the time of a copy that XLA shares out among its threads given to it.
+    """Return ``lanes`` in which a copy that XLA divides among threads owns all of its time.
 
-    The copy's event ends with the part of the thread that began it, and what runs the instructions
-    returns until the other parts are done: they have no events. So between a copy and the next
-    instruction, while nothing runs instructions, XLA copies. Source: a sampler on jax 0.11, whose
-    samples are all of ``CopyThunk`` there.
+    The copy's event ends with the part of the thread that began it. The executor returns when the
+    other parts are done, which have no events. So XLA is copying between a copy and the next
+    instruction while no instruction runs. Source: a sampler on jax 0.11, whose samples are all in
+    ``CopyThunk`` there.
     """
     runs = np.flatnonzero(events.is_kind("op") & events.is_one_of("name", _XLA_RUNS))
     if not len(runs) or len(lanes.owner) < 3:

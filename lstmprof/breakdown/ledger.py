@@ -1,8 +1,8 @@
-"""The ledger: every nanosecond of a step, for each device, once.
+"""The ledger: every nanosecond of a step on each device, counted once.
 
-Reads linked and categorised events; returns rows (rank, step, device, state, part, ns) that sum to
-their window exactly: the attribution, summed by part. With device activities in a rank the lanes
-are its devices, else its host threads, with ``device`` null.
+Reads linked and categorised events. Returns rows (rank, step, device, state, part, ns) that sum
+exactly to their window: the attribution, summed by part. If a rank has device activities, its lanes
+are its devices; else its host threads, with ``device`` null.
 """
 
 from __future__ import annotations

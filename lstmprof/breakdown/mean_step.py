@@ -1,7 +1,7 @@
 """The mean step: the ledger of a run's steps, averaged for reading.
 
-Reads the ledger; a part that a step does not have counts as 0 there, which it was. The same step
-with nothing that disturbed it: ``clean_step``.
+Reads the ledger. A part that a step does not have counts as 0. ``clean_step`` computes the step
+without disturbances.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import pyarrow as pa
 from lstmprof.breakdown.attribution import CALL, LATENCY, TAIL, UNATTRIBUTED
 from lstmprof.events.threads import HOST
 
-#: What a device waits for its host for: an infinitely fast one would have saved it that time.
+#: Causes for which a device waits for its host: an infinitely fast host would save this time.
 WAITS_FOR_HOST = (CALL, LATENCY, "runtime", "alloc", "dispatch", "python", HOST)
-#: Names that a driver gives GPUs, and no TPU, MTIA or NPU.
+#: Names that drivers give to GPUs, but not to TPUs, MTIA devices or NPUs.
 _GPU = re.compile(
     r"NVIDIA|GeForce|Tesla|Quadro|TITAN|\bRTX\b|Radeon|Instinct|\bgfx\d|\b[PVTAHBL]\d{2,3}\b|GPU",
     re.I,
@@ -26,17 +26,21 @@ _GPU = re.compile(
 
 
 def waits_for_host_ns(parts: Iterable[tuple[str, int]]) -> int:
-    """Nanoseconds of (part, ns) in which a device waits for its host, tails included."""
+    """Return the time in which a device waits for its host, including tails, of (part, ns)
+    pairs.
+    """
     return sum(ns for part, ns in parts if part.removeprefix(TAIL) in WAITS_FOR_HOST)
 
 
 def device_word(name: str) -> str:
-    """``GPU`` where the ``name`` of a device says that it is one, else ``device``."""
+    """Return ``GPU`` if the ``name`` of a device shows that it is one, else ``device``."""
     return "GPU" if _GPU.search(name) else "device"
 
 
 def lane_words(rank: int | None, device: int | None) -> str:
-    """What a person calls a lane: ``device 0 of rank 3``, ``CPU of rank 3``, ``device 0``."""
+    """Return the name of a lane in text: ``device 0 of rank 3``, ``CPU of rank 3``, ``device
+    0``.
+    """
     where = "CPU" if device is None else f"device {device}"
     return where if rank is None else f"{where} of rank {rank}"
 
@@ -104,7 +108,7 @@ class MeanStep:
 
 
 def mean_steps(ledger: pa.Table) -> list[MeanStep]:
-    """One for each rank and device of ``ledger``, in that order."""
+    """Return one mean step per rank and device of ``ledger``, in this order."""
     lanes: dict[tuple[int | None, int | None], list[dict[str, object]]] = defaultdict(list)
     for row in ledger.to_pylist():
         lanes[row["rank"], row["device"]].append(row)
@@ -126,7 +130,7 @@ _STATES = ("busy", "idle")
 def in_reading_order(
     parts: Mapping[tuple[str, str], int],
 ) -> tuple[tuple[str, str, int], ...]:
-    """(state, part, ns), busy before idle, the largest first."""
+    """Return (state, part, ns) tuples: busy before idle, the largest first."""
 
     def order(part: tuple[str, str, int]) -> tuple[int, int, str]:
         state, name, ns = part
@@ -136,7 +140,7 @@ def in_reading_order(
 
 
 def mean_of(totals: Sequence[int], steps: int) -> list[int]:
-    """Each of ``totals`` over ``steps``, in integers whose sum is that of the whole, rounded.
+    """Return each of ``totals`` divided by ``steps`` as integers that sum to the rounded whole.
 
     Method of the largest remainder (Hamilton).
     """

@@ -1,8 +1,9 @@
-"""Events that happen, or take long, in some of the steps: the clean step may hide them.
+"""Find events that occur, or take long, in some steps only: the clean step may hide them.
 
-An event of less than half of the steps is one. So is an event of every step that takes much longer
-in some of them, if that is most of what steps differ by: a wait for input in every third step.
-What other processes take of a CPU lies in other events in each step, and is none.
+An event of less than half of the steps counts. So does an event of every step that takes much
+longer in some steps, if this is most of the difference between steps, such as a wait for input in
+every third step. Preemptions by other processes hit different events in each step, and do not
+count.
 """
 
 from __future__ import annotations
@@ -19,16 +20,17 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import STATES, state_codes
 
-#: An event of fewer steps is one that happens now and then.
+#: An event that occurs in a smaller share of the steps is rare.
 RARE_SHARE = 0.5
-#: Such events are listed if one takes so much of a clean step.
+#: A rare event is listed if it takes this share of a clean step.
 LEAST_RARE_SHARE = 0.02
-#: An event takes long in a step if it takes so many times what it usually does.
+#: An event is long in a step if it takes this many times its usual time.
 LONG = 3
-#: An event that takes long in some steps is listed if it holds so much of what steps differ by, and
-#: so many times what it usually holds of a step: what others do hits the longest op most.
+#: An event that is long in some steps is listed if it explains this share of the difference between
+#: steps, and this many times its usual share of a step, because preemptions also hit the longest op
+#: most often.
 MOST, BEYOND = 0.5, 4
-#: What the time between the ops of a step is called.
+#: The name of the time between the ops of a step.
 BETWEEN = "Python between the ops"
 
 
@@ -55,15 +57,16 @@ def now_and_then(
     on_device: bool,
     foreign: bool,
 ) -> tuple[Rare, ...]:
-    """Return what some steps spend on events that others do not, the longest first.
+    """Return events on which some steps spend time that other steps do not, longest first.
 
-    ``slot`` is of each event (``slots``), ``step_ns`` the clean step with what recording takes.
-    ``quantile`` of an event's times is what it usually takes. A host that waits for its device
-    takes none of that device's time. If lstmprof made the profile, a single long event is noise.
+    ``slot`` has the slot of each event (``slots``). ``step_ns`` is the clean step including the
+    cost of recording. ``quantile`` of an event's times is its usual time. Time in which the host
+    waits for its device is not counted for the device. If lstmprof made the profile, a single long
+    event is noise.
     """
     if not len(events):
         return ()
-    slot = np.where(events.is_kind("overhead"), NONE, slot)  # the profiler's own
+    slot = np.where(events.is_kind("overhead"), NONE, slot)  # the profiler's own events
     if on_device:
         waits = events.is_kind("runtime") & (state_codes(events) == STATES.index("sync"))
         slot = np.where(waits, NONE, slot)
@@ -79,7 +82,7 @@ def now_and_then(
 def _of_few_steps(
     events: EventTable, windows: int, slot: Ints, step: Ints, least_ns: float
 ) -> list[Rare]:
-    """Return the events whose name less than half of the steps have, wherever in the step."""
+    """Return the events whose names occur in less than half of the steps, anywhere in the step."""
     names, texts = names_without_numbers(events), events.texts("name")[1]
     rows = np.flatnonzero((slot != NONE) & (names != NONE))
     pairs = np.unique(np.stack([names[rows], step[rows]]), axis=1)
@@ -107,7 +110,9 @@ def _long_in_some(
     step_ns: float,
     quantile: float,
 ) -> list[Rare]:
-    """Return the events whose own time is long in some steps, and most of what steps differ by."""
+    """Return events that are long in some steps and explain most of the difference between
+    steps.
+    """
     differ_ns = sum(max(w.end_ns - w.start_ns - step_ns, 0.0) for w in windows)
     rows = np.flatnonzero(slot != NONE)
     own_ns = own_time(events)[rows]
@@ -130,7 +135,7 @@ def _long_in_some(
 
 
 def _quantiles(groups: Groups, values: Ints, quantile: float) -> np.ndarray:
-    """Return this quantile of ``values`` in each group, the nearest one."""
+    """Return this quantile of ``values`` in each group (nearest rank)."""
     order = np.lexsort((values, groups.of))
     sizes = groups.sizes()
     first = np.cumsum(sizes) - sizes

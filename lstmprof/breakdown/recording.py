@@ -1,16 +1,16 @@
-"""Subtract what recording took from each stretch of the profiled steps, where it lies.
+"""Subtract the cost of recording from each stretch of the profiled steps.
 
 A profiler takes time for an event before it notes the begin, between begin and end, and after it
-has noted the end. The first and the last lie around the event, also in a gap between two ops; the
-second lies in the event itself (``Cost``). A capture's own ranges cost more than an op, because the
-timed steps do not have them (``Costs``).
+has noted the end. The first and the last are outside the event, also in a gap between two ops; the
+second is inside (``Cost``). A capture's own ranges cost more than an op, because the timed steps do
+not have them (``Costs``).
 
-A loop of one trivial call shows the least that an event costs: in a real step the profiler's code
-and data have left the caches. An event of torch.profiler took 0.7 to 0.9 µs in such a loop,
-1.2 µs where 256 KB were read between two calls, and 1.4 to 1.9 µs of CPU time in the steps of
-torch-lstmcell-basic, 0.7 to 1.5 in those of torch-lstmcell-fused (torch 2.13, Xeon of 2 CPUs, load
-2 to 4, in turn with the same steps undisturbed). So the timed steps decide what an event costs
-(``clean_step``), up to the most that steps showed.
+A loop of one trivial call shows the least cost of an event: in a real step, the profiler's code and
+data have left the caches. An event of torch.profiler took 0.7 to 0.9 µs in such a loop, and 1.2 µs
+if the loop also read 256 KB. It took 1.4 to 1.9 µs of CPU time in the steps of
+torch-lstmcell-basic, and 0.7 to 1.5 µs in those of torch-lstmcell-fused (torch 2.13, Xeon with two
+CPUs, load 2 to 4, alternating with the same steps undisturbed). So the timed steps decide the cost
+of an event (``clean_step``), up to the highest cost that was measured.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ from lstmprof.events.threads import thread_ids
 from lstmprof.runs.fields import RecordingInfo
 from lstmprof.runs.metadata import RunInfo
 
-#: Of recording one event on a host, where no run shows it. Measured on an EPYC (torch 2.13,
+#: Cost of recording one event on a host if no run shows it. Measured on an EPYC (torch 2.13,
 #: torch.profiler): 20,000 calls of ``.item()``, two ops each, take 2.5 ms undisturbed and 9.7 ms
 #: profiled, in a loop that does nothing else.
 RECORDING_NS = 180
-#: Profiler → the same where it takes less. Measured on that EPYC: a jitted product of one element
-#: takes 3.2 µs undisturbed and 4.8 µs profiled, 14 events (jax 0.10); an eager one in TensorFlow
-#: 5.2 µs and 5.7 µs, 8 events (2.21).
+#: Profiler → cost of one event, for profilers with a lower cost. Measured on the same EPYC: a
+#: jitted product of one element takes 3.2 µs undisturbed and 4.8 µs profiled, 14 events (jax 0.10);
+#: an eager product in TensorFlow 2.21 takes 5.2 µs and 5.7 µs, 8 events.
 QUICK_RECORDING_NS = {"jax.profiler": 119, "tf.profiler": 69}
-#: No event costs more, or more than so many times what it costs in the loop. CPU time of steps of
-#: five implementations, profiled and not in turn, on that EPYC beside five other processes: 1.6 to
-#: 2.3 µs an event by torch.profiler, 1.5 to 2.0 by jax.profiler, 3.0 to 3.1 by tf.profiler; on the
-#: Xeon above 1 to 2.7 times the loop by torch.profiler, 2.1 to 2.6 times by tf.profiler.
+#: Upper bounds for the cost of an event: in ns, and relative to its cost in the loop. Measured as
+#: CPU time of steps of five implementations, profiled and not, on that EPYC beside five other
+#: processes: 1.6 to 2.3 µs per event for torch.profiler, 1.5 to 2.0 for jax.profiler, 3.0 to 3.1
+#: for tf.profiler; on the Xeon above 1 to 2.7 times the loop for torch.profiler, 2.1 to 2.6 times
+#: for tf.profiler.
 MOST_RECORDING_NS, MOST_TIMES = 3_000, 4
-#: What a capture writes around a step and its phases.
+#: Ranges that a capture writes around a step and its phases.
 OWN_RANGES = frozenset({"step", "input", "forward", "loss", "backward", "optimizer"})
 #: Parts in which a device waits and no host keeps it waiting.
 _NO_HOST = (LATENCY, QUEUED, UNATTRIBUTED)
@@ -66,10 +67,11 @@ class Cost:
 
 @dataclass(frozen=True)
 class Costs:
-    """What recording one event costs: between ``least_ns`` and ``most_ns``, usually ``usual_ns``.
+    """The cost of recording one event: between ``least_ns`` and ``most_ns``, usually ``usual_ns``.
 
-    ``shape`` is a cost of 1 ns in total, which shows where the time lies. ``of_range`` is the cost
-    of one of the capture's own ranges. ``measured`` is whether this capture measured the costs.
+    ``shape`` is a cost of 1 ns in total, which shows when the time is spent. ``of_range`` is the
+    cost of one of the capture's own ranges. ``measured`` is whether this capture measured the
+    costs.
     """
 
     shape: Cost
@@ -148,9 +150,9 @@ class Recorded:
 
 
 def recorded(events: EventTable, stretches: Stretches, *, own_ranges: bool) -> Recorded:
-    """Return what was recorded in each of ``stretches``; ``own_ranges`` counts a capture's apart.
+    """Return what was recorded in each of ``stretches``; ``own_ranges``: count a capture's ranges.
 
-    A wait of a device that no host could shorten has nothing recorded in it.
+    Nothing is recorded in a device's wait that a faster host would not shorten.
     """
     thread = thread_ids(events)
     on_host = (thread >= 0) & ~events.is_kind("overhead")

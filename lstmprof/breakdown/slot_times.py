@@ -1,4 +1,4 @@
-"""What each slot of a lane takes in each step, and what it takes if nothing disturbs it."""
+"""The time of each slot of a lane in each step, and its time without disturbances."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from lstmprof.events.table import NONE, EventTable
 
 Floats = NDArray[np.float64]
 
-#: Steps whose numbers of events differ by more may not do the same: variable lengths, logging. So
-#: may TensorFlow's, whose profiler leaves out short ops: 16 of the samples, by up to 74 %.
+#: If the numbers of events of steps differ by more than this share, the steps may do different
+#: work: variable lengths, logging. TensorFlow's profiler omits short ops, so its steps differ as
+#: well: those of 16 samples by up to 74 %.
 VARYING_SHARE = 0.05
-#: Slots with one name and shapes are disturbed if their middle median is so many times their lower
-#: quartile, and if they are so many. Chosen by hand.
+#: Slots with one name and shapes are disturbed if their middle median is this many times their
+#: lower quartile, and if there are at least this many. Chosen by hand.
 SPREAD, LEAST_ALIKE = 3, 8
-#: A wait that is long in some steps counts with its mean: long in so many steps or in this share of
-#: them, and worth this share of the step. Chosen by hand, on drawn stalls.
+#: A wait that is long in some steps counts with its mean if it is long in this many steps or this
+#: share of them, and takes this share of the step. Chosen by hand, on simulated stalls.
 STALL_STEPS, STALL_SHARE, LEAST_STALL = 2, 0.2, 0.05
 #: All such waits together are this share of the excess of all waits, and this share of the step.
 MOST_OF_EXCESS, LEAST_STALLED = 0.75, 0.15
@@ -58,7 +59,7 @@ class SlotTimes:
         self.sorted_ns = self.cell_ns[self._order]
         self.present = np.bincount(self.slot_of_cell, minlength=self.count)
         self.first = np.cumsum(self.present) - self.present
-        # A gap may have several labels: take that of its longest stretch.
+        # A gap may have several labels: the label of its longest stretch is used.
         self.label = np.zeros(self.count, dtype=np.int64)
         by_length = np.argsort(self.length_ns, kind="stable")
         self.label[self.slot[by_length]] = stretches.label[by_length]
@@ -66,9 +67,9 @@ class SlotTimes:
         self._is_idle = ~busy[self.label]
 
     def _absent(self, cell: Ints, slot: Ints, window: Ints) -> Ints:
-        """Return the cells of gaps without length that count: of long gaps that few steps have.
+        """Return the gaps of length 0 that count: those of slots with long gaps in few steps.
 
-        Where the host is disturbed, a device waits that does not wait in other steps. A short gap
+        If the host is disturbed, a device waits where it does not wait in other steps. A short gap
         may be before one activity in some steps and before its neighbour in others.
         """
         present = np.bincount(np.unique(cell) // max(self.steps, 1), minlength=self.count)
@@ -80,21 +81,24 @@ class SlotTimes:
 
     @property
     def share(self) -> Floats:
-        """The share of the steps that has each slot."""
+        """Return the share of the steps that have each slot."""
         return np.asarray(self.present / self.steps)
 
     @property
     def vary(self) -> bool:
-        """Whether the steps differ in how many events they have: they may not do the same."""
+        """Return whether the steps differ in their number of events, so that their work may
+        differ.
+        """
         starts = np.sort(self.events.start_ns)
         ends = [(w.start_ns, w.end_ns) for w in self._windows]
         counts = [int(np.diff(np.searchsorted(starts, np.array(pair)))[0]) for pair in ends]
         return max(counts) > (1 + VARYING_SHARE) * min(counts)
 
     def of_some_steps_ns(self, times: Floats) -> float:
-        """Return what slots of half of the steps or fewer take of the mean step; 0 if it is little.
+        """Return the time per mean step of slots that at most half of the steps have; 0 if it
+        is small.
 
-        Events without a partner are in such slots: ops that a profiler leaves out in other steps.
+        Such slots have events without a partner in other steps, because a profiler omits ops.
         """
         some = 2 * self.present <= self.steps
         ns = float(times[some] @ self.share[some])
@@ -106,10 +110,11 @@ class SlotTimes:
         return np.asarray(sums / np.maximum(self.present, 1))
 
     def undisturbed(self, quantile: float) -> Floats:
-        """Return this quantile of each slot's times, or its like's time if every step disturbs it.
+        """Return this quantile of each slot's times, or that of similar slots if every step is
+        disturbed.
 
-        Threads that wait for each other at every op have no undisturbed step on a busy machine.
-        Among a hundred ops with the same name and shapes, some are undisturbed all the same.
+        Threads that wait for each other at every op have no undisturbed step on a busy machine. But
+        among a hundred ops with the same name and shapes, some are undisturbed.
         """
         times, medians = self.quantiles(quantile), self.quantiles(0.5)
         least = self.quantiles(0.0)
@@ -138,10 +143,10 @@ class SlotTimes:
         return np.asarray(below + (at - low) * (above - below))
 
     def stalls(self, times: Floats, *, of_input: bool) -> Flags:
-        """Return the slots that wait long in some of the steps and take ``times`` in the others.
+        """Return the slots that wait long in some steps and take ``times`` in the others.
 
-        A host's work never counts, because a busy machine makes it longer. With ``of_input`` only
-        waits for the input count: on a busy machine threads wait for others in any step.
+        Host work never counts, because a busy machine makes it longer. With ``of_input``, only
+        waits for the input count, because on a busy machine threads wait for others in any step.
         """
         means, long = self.means(), self.cell_ns > SPREAD * times[self.slot_of_cell]
         often = np.bincount(self.slot_of_cell[long], minlength=self.count)
@@ -164,10 +169,10 @@ class SlotTimes:
         return np.asarray((row != NONE) & (around[row] != NONE), dtype=np.bool_)
 
     def spread(self, times: Floats) -> Ints:
-        """Return whole ns for each stretch, so that each slot takes ``times`` wherever it is.
+        """Return whole ns for each stretch, so that each slot takes ``times`` in every step.
 
-        A gap of a device takes them in the mean: cut where it is longest, for what it waits for in
-        a long gap is not what it waits for in a short one.
+        Gaps of a device take this time on average. The longest gaps are cut, because a long gap has
+        other causes than a short one.
         """
         here = self.cell_of[: len(self.slot)]
         cells_ns = self._cut(times) if self._on_device else times[self.slot_of_cell]
@@ -175,7 +180,8 @@ class SlotTimes:
         return np.asarray(np.diff(ends, prepend=0.0), dtype=np.int64)
 
     def _cut(self, times: Floats) -> Floats:
-        """Return the time of each cell, no longer than one length per slot; the mean is ``times``.
+        """Return the time of each cell, limited to one length per slot, so that the mean is
+        ``times``.
 
         Busy cells take ``times``. If all cells together are too short, they are scaled.
         """
@@ -194,7 +200,7 @@ class SlotTimes:
         return np.where(self._is_idle[self.slot_of_cell], cells_ns, times[self.slot_of_cell])
 
     def matrix(self, slots: Ints) -> Floats:
-        """Return the times of ``slots`` (rows) in each step, infinite where a step has it not."""
+        """Return the times of ``slots`` (rows) in each step; infinite if a step lacks the slot."""
         place = np.full(self.count, NONE, dtype=np.int64)
         place[slots] = np.arange(len(slots))
         row = place[self.slot_of_cell]
@@ -208,13 +214,13 @@ Z95 = 1.96
 #: Standard deviation of the logarithm of the step of processes that run the same code with one
 #: thread, on a quiet machine. Measured on 25 processes of torch-lstmcell-fused.
 BETWEEN_PROCESSES = 0.03
-#: The same for several threads on a CPU, which may share a core or not. Measured on four quiet
-#: processes each of two PyTorch scripts with two threads on two CPUs: 0.20 and 0.23.
+#: The same for several threads on a CPU, which may or may not share a core. Measured on four quiet
+#: processes of two PyTorch scripts each, with two threads on two CPUs: 0.20 and 0.23.
 BETWEEN_THREADED = 0.2
-#: So many processes show by themselves how far they differ.
+#: With at least this many processes, their own spread is used.
 CLUSTERS = 3
-#: How far the medians of a quiet machine sum to more than the 10th percentiles, in logarithms.
-#: Measured on two PyTorch scripts: 0.09 and 0.12.
+#: Sum of the medians over that of the 10th percentiles on a quiet machine, in logarithms. Measured
+#: on two PyTorch scripts: 0.09 and 0.12.
 QUIET_SPREAD = 0.1
 #: Resamples of the bootstrap, and the slots that it resamples, the largest first.
 RESAMPLES, MOST_RESAMPLED = 60, 4_000
@@ -231,9 +237,9 @@ class Span:
 
 @dataclass(frozen=True)
 class Estimate:
-    """How the clean time of each slot was taken: a quantile, less ``off``; of ``stalls`` the mean.
+    """How the clean times were computed: a quantile, minus ``off``; the mean for ``stalls``.
 
-    ``times`` are the clean times, ``round_of`` has the round of each step, None if there is one.
+    ``times`` are the clean times. ``round_of`` has the round of each step, None if there is one.
     """
 
     times: Floats
@@ -245,11 +251,11 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Disturbance:
-    """What else may be wrong with a clean step, in logarithms.
+    """Further uncertainties of a clean step, in logarithms.
 
-    ``down``: how much too long shared CPUs may have made it. ``most`` bounds what the slots and the
-    bootstrap say: the timed iterations spread no farther. ``between``: how far processes of the
-    same code differ (standard deviation).
+    ``down``: by how much shared CPUs may have made it too long. ``most`` limits the interval from
+    slots and bootstrap, because the timed iterations vary no more. ``between``: standard deviation
+    between processes of the same code.
     """
 
     down: float = 0.0
@@ -292,9 +298,9 @@ _Error = tuple[float, float]
 
 
 def _errors(slots: SlotTimes, of: Estimate) -> tuple[_Error, list[_Error]]:
-    """Return how much too long and too short the step may be (95 %), in logarithms.
+    """Return by how much the step may be too long and too short (95 %), in logarithms.
 
-    The same for each label.
+    The second value has the errors for each label.
     """
     labels = len(slots.stretches.labels)
     chosen = np.argsort(-of.times * slots.share, kind="stable")[:MOST_RESAMPLED]
@@ -305,7 +311,8 @@ def _errors(slots: SlotTimes, of: Estimate) -> tuple[_Error, list[_Error]]:
     for number in range(RESAMPLES + 1):
         picked = generator.integers(0, len(rounds), len(rounds))
         steps = [rounds[p][generator.integers(0, len(rounds[p]), len(rounds[p]))] for p in picked]
-        steps = steps if number else [np.arange(slots.steps)]  # the first is the estimate itself
+        # the first entry is the estimate itself
+        steps = steps if number else [np.arange(slots.steps)]
         drawn = np.sort(table[:, np.concatenate(steps)], axis=1)
         present = np.isfinite(drawn).sum(axis=1)
         at = np.rint(of.quantile * np.maximum(present - 1, 0)).astype(np.int64)

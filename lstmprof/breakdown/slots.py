@@ -24,13 +24,13 @@ from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
-#: Product of the lengths of two sequences above which they are matched by occurrence alone. The
-#: match keeps one bit per pair: 25 MB at this size.
+#: Sequences whose lengths have a larger product are matched by occurrence. The match keeps one bit
+#: per pair: 25 MB at this size.
 MOST_PAIRS = 200_000_000
 #: Parts of a name that differ between steps: TensorFlow's ``#id=3,step=7#``, addresses, and the
 #: number of a step.
 _VARYING = re.compile(r"#[^#]*#|#\d+$|0x[0-9a-f]+")
-#: Parents of what has none: events of the step's own thread, of other threads, and activities
+#: Parents of events without one: events of the step's thread, of other threads, and activities
 #: without a known launch.
 _OWN_THREAD, _OTHER_THREADS, _NO_LAUNCH = -2, -3, -4
 _NOTHING: Ints = np.empty(0, dtype=np.int64)
@@ -101,7 +101,7 @@ def _next_busy(stretches: Stretches, own: Ints, busy: np.ndarray) -> Ints:
 
 
 def _absent(slot: Ints, of: Ints, window: Ints, busy: np.ndarray) -> tuple[Ints, Ints]:
-    """Return (slot, window) of the gaps before activities ``of`` that start without one."""
+    """Return (slot, window) of gaps of length 0 before the activities ``of``."""
     gap_before = np.full(int(of.max(initial=0)) + 1, NONE, dtype=np.int64)
     gaps = np.flatnonzero(~busy & (of != NONE))
     gap_before[of[gaps]] = slot[gaps]
@@ -131,7 +131,7 @@ def _last_child(events: EventTable, stretches: Stretches) -> Ints:
 
 
 def slots_of_events(events: EventTable, windows: Sequence[Window]) -> Ints:
-    """Return the slot of each event, ``NONE`` for those outside ``windows``, all of one rank."""
+    """Return the slot of each event; ``NONE`` outside of ``windows``, which have one rank."""
     slots = np.full(len(events), NONE, dtype=np.int64)
     rows = events.of_rank(windows[0].rank) if windows else np.empty(0, dtype=np.int64)
     window = _window_of(events, rows, windows)
@@ -155,7 +155,7 @@ def slots_of_events(events: EventTable, windows: Sequence[Window]) -> Ints:
 
 
 def _window_of(events: EventTable, rows: Ints, windows: Sequence[Window]) -> Ints:
-    """Return the place of the window in which each of ``rows`` starts, ``NONE`` elsewhere."""
+    """Return the index of the window in which each of ``rows`` starts, ``NONE`` outside."""
     places = np.argsort([w.start_ns for w in windows], kind="stable")
     starts = np.array([windows[p].start_ns for p in places], dtype=np.int64)
     ends = np.array([windows[p].end_ns for p in places], dtype=np.int64)
@@ -169,9 +169,9 @@ def _window_of(events: EventTable, rows: Ints, windows: Sequence[Window]) -> Int
 def _parents(
     events: EventTable, rows: Ints, window: Ints, windows: Sequence[Window]
 ) -> tuple[Ints, Ints]:
-    """Return what each of ``rows`` is matched beneath, a row or a role below 0; and its window.
+    """Return the parent under which each row is matched (a row, or a role below 0), and its window.
 
-    An activity is matched beneath its launch, and in the window of that.
+    An activity is matched under its launch, in the window of the launch.
     """
     thread = thread_ids(events)
     of_window = np.array([NONE if w.thread is None else w.thread for w in windows], dtype=np.int64)
@@ -210,13 +210,13 @@ _OF_LABELS = ("kind", "name", "shapes", "stream")
 
 
 def _labels(events: EventTable) -> Ints:
-    """Return a number for what each event is: kind, name, shapes and stream."""
+    """Return a number for each event that depends on kind, name, shapes and stream."""
     kinds, shapes = (events.texts(c)[0].astype(np.int64) for c in ("kind", "shapes"))
     return numbered(kinds, names_without_numbers(events), shapes, events.ints("stream", UNKNOWN))
 
 
 class _Children:
-    """The rows matched beneath each row."""
+    """The rows that are matched under each row."""
 
     def __init__(self, parent: Ints, rows: Ints) -> None:
         inner = rows[parent[rows] >= 0]
@@ -224,7 +224,7 @@ class _Children:
         self._parents = parent[self._rows]
 
     def of(self, level: Ints) -> Ints:
-        """Return the rows beneath those of ``level``."""
+        """Return the rows under those of ``level``."""
         first = np.searchsorted(self._parents, level, side="left")
         last = np.searchsorted(self._parents, level, side="right")
         counts = last - first
@@ -283,9 +283,10 @@ def _parents_that_differ(above: Ints, sequence: Groups, place: Ints, label: Ints
 
 
 def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: Ints) -> None:
-    """Give the events of sequences, each ``label[first:last]``, the places of the longest one.
+    """Give the events of each sequence ``label[first:last]`` the places of the longest sequence.
 
-    ``position`` holds occurrences; those of events without a partner follow after the longest.
+    ``position`` has the occurrences. Events without a partner are placed after the longest
+    sequence.
     """
     longest = max(ends, key=lambda span: span[1] - span[0])
     size = longest[1] - longest[0]
@@ -305,7 +306,7 @@ def _match_by_subsequence(ends: list[tuple[int, int]], label: Ints, position: In
 
 
 def _match_the_rest(places: Ints, own: list[int], reference: list[int]) -> None:
-    """Give events without a place the free ones of their label, then places past the end."""
+    """Give remaining events the free places of their label, then places after the end."""
     left = np.flatnonzero(places == NONE).tolist()
     if not left:
         return

@@ -1,10 +1,10 @@
-"""A DuckDB connection that knows the tables of some runs, and nothing else.
+"""A DuckDB connection that can read only the tables of given runs.
 
-``events``, ``counters`` and ``timings`` are views over the runs' Parquet files, so that they may be
-larger than memory; a table of ``breakdown.tables`` is made where the query names it. Then the
-connection is locked: it reads those files alone, loads no extension, reaches no network. Only a
-SELECT is run, which cannot write. Source: DuckDB, "Securing DuckDB". Its rows are read as they are
-asked for: the answer may be larger than memory, too.
+``events``, ``counters`` and ``timings`` are views of the runs' Parquet files, so they may be larger
+than memory. A table of ``breakdown.tables`` is computed if the query names it. Then the connection
+is locked: it reads only these files, loads no extension, and uses no network. Only one SELECT runs,
+which cannot write. Source: DuckDB, "Securing DuckDB". Rows are fetched one batch at a time, so the
+answer may be larger than memory, too.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _FILES = {
 }
 NAMES = ("runs", *reversed(_FILES), *TABLES)
 
-#: What may be read is settled before; the last one keeps the query from changing the others.
+#: The settings that lock the connection; the last one prevents the query from changing the others.
 _LOCKED = (
     "python_enable_replacements=false",
     "autoinstall_known_extensions=false",
@@ -58,15 +58,15 @@ _LOCKED = (
     "lock_configuration=true",
 )
 
-#: What DuckDB may take before it writes to the disk, and address space that each of its threads
-#: takes for its stack and its heap.
+#: Memory limit of DuckDB before it spills to disk, and address space that each of its threads takes
+#: for its stack and heap.
 _MOST_BYTES = 2**30
 _THREAD_BYTES = 2**27
 _STATM = Path("/proc/self/statm")
-#: Until a query that was told to end and has not is told again.
+#: Seconds after which an interrupted query that still runs is interrupted again.
 _AGAIN_S = 0.1
 
-#: How DuckDB's lines begin that say what may have been meant.
+#: Beginnings of DuckDB's lines with suggestions.
 _HINTS = ("Did you mean", "Candidate ", "Either ")
 
 #: Rows that are read at once.
@@ -86,7 +86,7 @@ class Answer:
 
     @property
     def columns(self) -> list[str]:
-        """The names; one that came before gets a number."""
+        """Return the names of the columns; a repeated name gets a number."""
         heads: list[str] = []
         for name in self.names:
             number, head = 1, name
@@ -97,20 +97,20 @@ class Answer:
         return heads
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """The rows for JSON and CSV."""
+        """Yield the rows for JSON and CSV."""
         columns = self.columns
         return (dict(zip(columns, map(_plain, row), strict=True)) for row in self.rows)
 
     def headings(self) -> list[str]:
-        """The columns for a terminal; numbers are aligned to the right."""
+        """Return the columns for a terminal; numbers are aligned to the right."""
         return [(">" if self._is_number(i) else "") + name for i, name in enumerate(self.columns)]
 
     def texts(self) -> Iterator[list[str]]:
-        """The rows for a terminal."""
+        """Yield the rows for a terminal."""
         return ([_shown(value) for value in row] for row in self.rows)
 
     def long(self) -> list[str]:
-        """The columns that may be cut where a line is too long."""
+        """Return the columns that may be cropped if a line is too long."""
         return [name for i, name in enumerate(self.columns) if not self._is_number(i)]
 
     def _is_number(self, at: int) -> bool:
@@ -119,7 +119,7 @@ class Answer:
 
 
 def _plain(value: Any) -> Any:
-    """``value`` as JSON has it: no NaN, no infinity, no type of Python's own."""
+    """Return ``value`` for JSON, without NaN, infinity and Python's own types."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Decimal):
@@ -143,15 +143,17 @@ def _shown(value: Any) -> str:
 
 @contextmanager
 def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Iterator[Answer]:
-    """The answer of the SELECT ``sql`` over the tables of ``runs``, to be read within the context.
+    """Run the SELECT ``sql`` over the tables of ``runs``, and yield the answer for use in a
+    context.
 
-    ``timeout_s``: how long the tables may be made and the rows looked for.
+    ``timeout_s`` limits the time of computing the tables and the query.
 
     Raises:
-        UsageError: it is no single SELECT, or DuckDB refuses it; names the tables. Also from
-            the rows, as far as they are read.
-        RunError: a table that it names cannot be made.
-        LstmprofError: DuckDB is not installed; the time is over.
+        UsageError: ``sql`` is not a single SELECT, or DuckDB rejects it; the message names the
+        tables.
+            Reading rows may raise it, too.
+        RunError: a table of the query cannot be computed.
+        LstmprofError: DuckDB is not installed, or the time is over.
     """
     try:
         import duckdb
@@ -164,7 +166,8 @@ def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Ite
         duckdb.connect() as database,
         ThreadPoolExecutor(1) as thread,
     ):
-        thread.submit(bool).result()  # a signal while it starts would hide it from the pool
+        # a signal during its start would hide the thread from the pool
+        thread.submit(bool).result()
         query = _Query(database, thread, timeout_s, timeout_s)
         _lock(database, _add_tables(query, runs, _words(database, sql)), str(spill))
         with _within_memory():
@@ -176,7 +179,7 @@ def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Ite
 
 @contextmanager
 def _within_memory() -> Iterator[None]:
-    """Limit what this process may add to its memory: DuckDB's limit does not count long texts."""
+    """Limit the memory that this process may add, because DuckDB's limit ignores long texts."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(_STATM.read_text("ascii").split()[0]) if _STATM.exists() else 0
     now = pages * resource.getpagesize()
@@ -193,7 +196,7 @@ def _within_memory() -> Iterator[None]:
 
 @contextmanager
 def _refusals(refusal: type[Exception]) -> Iterator[None]:
-    """Make an error for users of what DuckDB says."""
+    """Convert DuckDB's errors to errors for users."""
     try:
         yield
     except refusal as fault:
@@ -206,17 +209,17 @@ def _refusals(refusal: type[Exception]) -> Iterator[None]:
 
 
 def _refused(said: str) -> UsageError:
-    """What DuckDB said, in one line, with what it thinks was meant, and the tables."""
+    """Return DuckDB's error in one line, with its suggestion and the tables."""
     fault, *more = said.split("\n\nLINE ")[0].split("\n")
     hint = next((line for line in more if line.startswith(_HINTS)), "").replace(": :", ":")
     if "Table with name" in fault and not any(f'"{name}"' in hint for name in NAMES):
-        hint = ""  # a table of DuckDB's own
+        hint = ""  # a table of DuckDB itself
     return UsageError(fault, "; ".join([*([hint] if hint else []), "tables: " + ", ".join(NAMES)]))
 
 
 @dataclass
 class _Query:
-    """A query under way in ``thread``, which has ``left_s`` of its time; None is no limit."""
+    """A running query in ``thread`` with ``left_s`` seconds left; None is no limit."""
 
     database: DuckDBPyConnection
     thread: ThreadPoolExecutor
@@ -224,7 +227,9 @@ class _Query:
     left_s: float | None
 
     def waited_for(self, function: Callable[[], _Value]) -> _Value:
-        """What ``function`` returns; Ctrl-C ends it at once: DuckDB looks for it too seldom."""
+        """Return the result of ``function``; Ctrl-C ends it at once, because DuckDB checks too
+        rarely.
+        """
         begin = time.monotonic()
         try:
             value = self.thread.submit(function).result(self.left_s)
@@ -238,17 +243,18 @@ class _Query:
         return value
 
     def _stop(self) -> None:
-        """End what the thread does: DuckDB forgets an interrupt that comes before it begins."""
+        """Interrupt the thread; DuckDB ignores an interrupt before it has begun."""
         ended = self.thread.submit(bool)
         while not ended.done():
-            with suppress(Exception):  # it refuses while it looks through a table of Python's
+            with suppress(Exception):  # DuckDB refuses while it reads a table of Python
                 self.database.interrupt()
             wait([ended], _AGAIN_S)
 
     def register(self, name: str, table: pa.Table) -> None:
-        """Make ``table`` known by ``name``.
+        """Make ``table`` available as ``name``.
 
-        DuckDB calls Python for it, and makes an error of its own of what a signal raises there.
+        DuckDB calls Python for this, and turns an exception from a signal handler into its own
+        error.
         """
         self.waited_for(lambda: self.database.register(name, table))
 
@@ -276,12 +282,12 @@ def _rows(query: _Query) -> Iterator[Sequence[Any]]:
 
 
 def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
-    """The words of one SELECT in small letters: no table that it reads is not among them.
+    """Return the words of one SELECT in lower case; they include every table that it reads.
 
-    DuckDB's own ``get_table_names`` binds the query, which may already reach for the network.
+    DuckDB's own ``get_table_names`` is not used: it binds the query, which may access the network.
 
     Raises:
-        UsageError: ``sql`` is something else.
+        UsageError: ``sql`` is not a single SELECT.
     """
     statements = database.extract_statements(sql)
     if [statement.type.name for statement in statements] != ["SELECT"]:
@@ -290,10 +296,10 @@ def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
 
 
 def _add_tables(query: _Query, runs: Sequence[Run], wanted: set[str]) -> list[Path]:
-    """Make the tables; the files that those which are ``wanted`` lie in.
+    """Make the ``wanted`` tables, and return the files that they are read from.
 
     Raises:
-        RunError: one of a run is damaged or of another schema version.
+        RunError: a file of a run is damaged or of another schema version.
     """
     query.register("runs", facts_table([(run.name, run.info) for run in runs]))
     paths: list[Path] = []
@@ -322,10 +328,10 @@ def _with_run(run: str, table: pa.Table) -> pa.Table:
 
 
 def _files(runs: Sequence[Run], name: str) -> list[tuple[str, Path]]:
-    """The Parquet files ``name`` of the runs that have one.
+    """Return the Parquet files ``name`` of the runs that have it.
 
     Raises:
-        RunError: one is damaged or of another schema version.
+        RunError: a file is damaged or of another schema version.
     """
     files: list[tuple[str, Path | None]] = [(run.name, run.file(name)) for run in runs]
     return [(run, path.resolve()) for run, path in files if path]
@@ -334,7 +340,7 @@ def _files(runs: Sequence[Run], name: str) -> list[tuple[str, Path]]:
 def _add_files(
     query: _Query, files: Sequence[tuple[str, Path]], name: str, columns: pa.Schema
 ) -> None:
-    """A view over the Parquet ``files`` of some runs."""
+    """Create a view of the Parquet ``files`` of several runs."""
     if not files:
         query.register(name, pa.schema([_RUN, *columns]).empty_table())
         return

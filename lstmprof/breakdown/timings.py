@@ -26,8 +26,8 @@ from lstmprof.runs.metadata import RunInfo
 
 #: Fewer iterations before and after the profile say nothing about a change.
 LEAST = 5
-#: A step that takes so much longer after the profile changes with its state. Chosen by hand: above
-#: what rounds of one process differ by on a quiet machine.
+#: If steps take longer after the profile by more than this share, their state has changed. Chosen
+#: by hand, above the differences between rounds of one process on a quiet machine.
 STATE_SHARE, LEAST_ROUNDS = 0.25, 2
 
 #: Kinds of ``Warning``.
@@ -47,7 +47,7 @@ class Warning:
 
 
 def warnings(iterations: Iterations, info: RunInfo) -> Iterator[Warning]:
-    """Yield every reason not to trust the ``iterations`` of a run with run.json ``info``."""
+    """Yield every reason to doubt the ``iterations`` of a run with run.json ``info``."""
     governor = info.hardware.cpu_governor
     if governor not in (None, "performance") and info.device == "cpu":
         yield Warning(
@@ -70,10 +70,11 @@ def warnings(iterations: Iterations, info: RunInfo) -> Iterator[Warning]:
 
 
 def _change_of_state(pairs: list[tuple[Ints, Ints]]) -> float | None:
-    """Return by how much steps take longer after the profile; None if not in each of some rounds.
+    """Return by how much steps take longer after the profile; None unless this holds in every
+    round.
 
-    The fastest iterations after it must be slower than all before. In one round that may be the
-    machine; each round is a process of its own.
+    The fastest iterations after the profile must be slower than all iterations before. At least
+    ``LEAST_ROUNDS`` rounds are required, because in one round the machine may have changed.
     """
     some = [(before, after) for before, after in pairs if min(len(before), len(after)) >= LEAST]
     if len(some) < max(len(pairs), LEAST_ROUNDS):
@@ -94,7 +95,7 @@ QUANTILE = 0.1
 
 @dataclass(frozen=True)
 class Iterations:
-    """The iterations after warm-up, in order; arrays of one length.
+    """The iterations after warm-up, in order; arrays have one entry per iteration.
 
     ``late``: timed after the round's profile.
     """
@@ -108,12 +109,14 @@ class Iterations:
 
     @property
     def numbers(self) -> list[int]:
-        """The numbers of the rounds, in order."""
+        """Return the numbers of the rounds, in order."""
         return [int(number) for number in np.unique(self.round)]
 
     @property
     def typical_ns(self) -> float:
-        """The low percentile of all iterations: what one takes that little disturbs."""
+        """Return the low percentile of all iterations, which is the time of a hardly disturbed
+        iteration.
+        """
         return float(np.quantile(self.wall_ns, QUANTILE))
 
     def before_and_after(self) -> list[tuple[Ints, Ints]]:
@@ -139,7 +142,7 @@ def iterations_of(table: pa.Table) -> Iterations:
 
 
 def int_column(table: pa.Table, name: str) -> Ints | None:
-    """Return a column as int64, None if the table lacks it or it has a null."""
+    """Return a column as int64; None if the table lacks it or it contains a null."""
     if name not in table.column_names or table.column(name).null_count:
         return None
     values: Ints = table.column(name).to_numpy().astype(np.int64)
@@ -149,16 +152,15 @@ def int_column(table: pa.Table, name: str) -> Ints | None:
 def one_thread(info: RunInfo) -> bool:
     """Return whether one thread of a CPU did all the work, so that CPU time is the step's time.
 
-    Own code is left out: it may wait for data, and have threads of its own.
+    False for the user's own code, which may wait for data and have other threads.
     """
     alone = info.threads == 1 and len(info.affinity or (0,)) == 1
     return info.device == "cpu" and alone and info.source != OWN_CODE
 
 
 def cpu_share(table: pa.Table | None, info: RunInfo) -> float | None:
-    """Return the share of the timed iterations in which their thread did not wait for a CPU.
-
-    None if unknown.
+    """Return the share of the timed iterations in which their thread did not wait for a CPU, or
+    None.
     """
     if table is None:
         return None
@@ -172,7 +174,7 @@ def cpu_share(table: pa.Table | None, info: RunInfo) -> float | None:
     waited_ns, ran_ns = int_column(counted, "waited_ns"), int_column(counted, "thread_cpu_ns")
     if waited_ns is None or ran_ns is None:
         return None
-    # A wait between the end of an iteration and the reading of the wait belongs to none.
+    # A wait between the end of an iteration and the reading of the counter belongs to no iteration.
     within_ns = np.minimum(waited_ns, np.maximum(wall_ns - ran_ns, 0))
     return 1 - float(within_ns.sum() / wall_ns.sum())
 
@@ -199,7 +201,7 @@ def timed_ns(
 
 _FEW = "the run has no profile of its steps"
 _ENERGY = "energy per step by %s, over the counted iterations of the first round"
-#: Less of a step that is lost is not mentioned.
+#: Lost time below this share of the step is not mentioned.
 LEAST_LOST = 0.1
 _UNTOLD = "an older lstmprof wrote the run, or the machine does not report this value"
 
@@ -333,7 +335,7 @@ def timings(table: pa.Table, info: RunInfo, clean: Span | None = None) -> Timing
 def lost_in_words(
     lost_ns: float | None, step_ns: float, cpu_share: float | None, preemptions: float | None = None
 ) -> str:
-    """What the median iteration lost, with its evidence; empty if that is under ``LEAST_LOST``."""
+    """Return the lost time of the median iteration as text; empty if it is under ``LEAST_LOST``."""
     if not lost_ns or lost_ns < LEAST_LOST * step_ns:
         return ""
     median = milliseconds(lost_ns + step_ns)

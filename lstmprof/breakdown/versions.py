@@ -1,6 +1,6 @@
-"""The step by version: the runs of one implementation that differ in what they ran with.
+"""Compare the step by version: runs of one implementation that differ in their versions.
 
-The table of the seed study that compared versions of frameworks.
+This is the table of the seed study that compared versions of frameworks.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from dataclasses import dataclass
 from lstmprof.breakdown import Breakdown, comparable, compared
 from lstmprof.implementations import version_numbers
 
-#: Of run.json's ``versions`` what is no framework's and no library's of layers.
+#: Entries of run.json's ``versions`` that are neither a framework nor a library of layers.
 NO_FRAMEWORK = ("lstmprof", "python", "numpy", "nvtx", "cuda", "cudnn")
 
 
 @dataclass(frozen=True)
 class OfVersion:
-    """One run of those of an implementation; ``version`` is what differs among them."""
+    """A run of an implementation; ``version`` is the part that differs between its runs."""
 
     breakdown: Breakdown
     implementation: str
     version: str  # torch 1.4.0
-    of_first: float | None  # times as long as with the oldest version; None where not comparable
+    of_first: float | None  # divided by the step with the oldest version; None if not comparable
 
 
 def by_version(breakdowns: Sequence[Breakdown]) -> list[list[OfVersion]]:
-    """For each group of comparable runs those of implementations in several versions.
+    """Return for each group of comparable runs the implementations with several versions.
 
-    By implementation in the order of the runs, then by version, the oldest first. Groups without
-    any are left out.
+    Implementations are in the order of the runs, versions from the oldest to the newest. Groups
+    without such implementations are omitted.
     """
     slowdown = compared(breakdowns)
     told = [
@@ -53,7 +53,7 @@ def _by_implementation(breakdowns: Sequence[Breakdown], group: Sequence[int]) ->
 
 
 def _rows(breakdowns: Mapping[int, Breakdown], slowdown: Mapping[int, float]) -> list[OfVersion]:
-    """None where all have the same versions."""
+    """Return the runs of one implementation by version; empty if all have the same versions."""
     versions = {place: _versions(breakdown) for place, breakdown in breakdowns.items()}
     names = dict.fromkeys(name for of in versions.values() for name in of)
     differing = [name for name in names if len({of.get(name) for of in versions.values()}) > 1]

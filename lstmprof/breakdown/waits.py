@@ -1,10 +1,10 @@
-"""The devices of a profile as lanes, when each was idle before an activity, and why.
+"""When each device of a profile was idle before an activity, and why.
 
-Of activities that run at once, compute comes before collectives, these before copies, these before
-memsets; among equals the one that started first, then the lower correlation id (docs/ledger.md).
-Reads all events, or the packed columns of a large profile: what a gap waited for depends on the
-whole profile, since the device may have fallen idle before the window, and the usual time from a
-launch to its activity is a median over all of them.
+If activities run at once, compute comes before collectives, copies and memsets; of equal kinds the
+one that started first, then the lower correlation id (docs/ledger.md). Reads all events, or the
+packed columns of a large profile, because the cause of a gap depends on the whole profile: the
+device may have become idle before the window, and the usual time from a launch to its activity is a
+median over all launches.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _COLLECTIVE_CLASS = 1
 
 @dataclass(frozen=True)
 class Lane:
-    """One device of one rank: its activities and who has each instant."""
+    """One device of one rank: its activities, and the activity that owns each instant."""
 
     device: int
-    start_ns: Ints  # of the activities that take time, by (start, end, correlation id)
+    start_ns: Ints  # of the activities with a duration, by (start, end, correlation id)
     end_ns: Ints
     row: Ints
-    launch: Ints  # row of the launch, ``NONE`` unknown
-    called_ns: Ints  # when that was called, where it is known
+    launch: Ints  # row of the launch; ``NONE``: unknown
+    called_ns: Ints  # time of the launch call, if it is known
     returned_ns: Ints  # when it returned
     busy: Segments  # owner: row of events
 
@@ -76,24 +76,25 @@ def _classes(events: EventTable) -> Ints:
     return np.where((by_kind == 0) & collective, _COLLECTIVE_CLASS, by_kind)
 
 
-#: A launch reaches an idle device within so many times the median of the profile, and this time at
-#: least; what is later the host could not have helped (docs/ledger.md).
+#: A launch reaches an idle device within this many times the median latency of the profile, and at
+#: least within this time. The host could not have shortened a longer latency (docs/ledger.md).
 LATENCIES, LEAST_LATENCY_NS = 10, 100_000
-#: If more than this share of the events may show a wait, leaving out the others does not pay.
+#: If more than this share of the events may show a wait, omitting the others saves no time.
 MOST_ASKED = 0.7
 _NEVER = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
 class Waits:
-    """When a device was idle before an activity, and how long a launch takes at most to reach it.
+    """When a device was idle before an activity, and the longest time from a launch to its
+    activity.
 
-    Both are taken from the whole profile, even if only a part is attributed.
+    Both are computed from the whole profile, even if only a part is attributed.
     """
 
     since_ns: Ints  # when the device had fallen idle
     until_ns: Ints  # when the activity began
-    called_ns: Ints  # when its launch was called, ``until_ns`` where nobody knows
+    called_ns: Ints  # time of its launch call, or ``until_ns`` if unknown
     latency_ns: int
     ends_ns: int  # when the device had done its last activity
 
@@ -114,7 +115,7 @@ def waits_of(lane: Lane) -> Waits:
 
 
 class _Gaps:
-    """Collect when a device was idle before an activity, from parts of its lane in order."""
+    """Collect the idle times of a device before activities, from parts of its lane in order."""
 
     def __init__(self) -> None:
         self._reached = _NEVER
@@ -126,13 +127,13 @@ class _Gaps:
         reached = np.maximum.accumulate(np.append(self._reached, lane.end_ns))
         self._reached = int(reached[-1])
         after_gap = np.flatnonzero(lane.start_ns > reached[:-1])
-        # of some that begin together nobody knows which one the gap waits for
+        # If several activities begin together, it is unknown which one the gap waits for.
         alone = np.append(lane.start_ns[1:] > lane.start_ns[:-1], True)[after_gap]
         columns = (reached, lane.start_ns, lane.launch, lane.called_ns, lane.returned_ns)
         since, until, launch, called, returned = (column[after_gap] for column in columns)
         known = launch != NONE
         self._parts.append((since, until, np.where(known & alone, called, until)))
-        # before its first activity a device has not fallen idle: what it did then is not recorded
+        # Before its first activity, a device has not become idle: its earlier work is not recorded.
         waited = known & (returned > since) & (since > _NEVER)
         self._latencies_ns.append((until - returned)[waited])
 
@@ -148,7 +149,8 @@ class _Gaps:
 def all_waits(packed: Packed, ranks: Sequence[int | None]) -> dict[int | None, dict[int, Waits]]:
     """Return the waits of each device of ``ranks``; ``packed`` is a whole profile, sorted."""
     gaps: dict[tuple[int, int], _Gaps] = {}
-    late: dict[tuple[int, int], Ints] = {}  # what began last waits for what begins with it
+    # activities that began last, until all activities that begin with them are known
+    late: dict[tuple[int, int], Ints] = {}
     start_ns = packed.values("start_ns")
     for piece in packed.pieces():
         for lane, rows in _activities(packed, piece):
@@ -192,10 +194,10 @@ def _packed_lane(packed: Packed, device: int, rows: Ints) -> Lane:
 
 
 def asked_about(packed: Packed, windows: Sequence[Window], waits: AllWaits) -> Flags | None:
-    """Return a boolean per row: whether the row may show what a device waited for.
+    """Return for each row whether it may show what a device waited for.
 
-    Return None for all rows: if there are several ranks, or if nearly all rows may show it. A host
-    thread matters only while a device is idle and until the launch is called that it waits for.
+    Return None (all rows) if there are several ranks, or if nearly all rows may show it. A host
+    thread matters only while a device is idle, until the launch for which the device waits.
     ``packed`` is sorted by start.
     """
     of = sorts(packed)
@@ -205,7 +207,7 @@ def asked_about(packed: Packed, windows: Sequence[Window], waits: AllWaits) -> F
         return None
     (of_rank,) = waits.values()
     if devices != of_rank.keys():
-        return None  # no activity of one device has a duration
+        return None  # the device has no activity with a duration
     begins, ends = _asked_intervals(windows, of_rank.values())
     rows = [kind in (*ACTIVITY_KINDS, "step", "range") for kind in packed.texts("kind")]
     always = np.array([*rows, False])
@@ -219,12 +221,12 @@ def asked_about(packed: Packed, windows: Sequence[Window], waits: AllWaits) -> F
 
 
 def _asked_intervals(windows: Sequence[Window], waits: Iterable[Waits]) -> tuple[Ints, Ints]:
-    """Return begins and ends of the time in which host threads matter, and one after all time."""
+    """Return begins and ends of the times in which host threads matter, and one after all time."""
     always = np.iinfo(np.int64).max
     closed = np.sort(np.array([window.end_ns for window in windows], dtype=np.int64))
     parts = []
     for of in waits:
-        # to a window's end the thread of the window is asked about
+        # At the end of a window, the thread of the window matters.
         has_end = np.searchsorted(closed, of.since_ns, "right") < np.searchsorted(
             closed, of.until_ns, "right"
         )

@@ -1,4 +1,4 @@
-"""Why a step takes as long as it does, and what removing a cause would buy.
+"""Explain why a step takes as long as it does, and predict what removing a cause would save.
 
 ::
 
@@ -6,8 +6,8 @@
         ┌────────────────────────────────────────────────────────────────┘
         ├▶ certainty ─▶ sentences ─┐
         └▶ remedies ───────────────┴▶ diagnosis
-    of diagnoses: verdicts (several)  gate (pass or fail)  history (run by run)
-                  recommend (the fastest that runs here)  builtin (against the layer op)
+    uses of diagnoses: verdicts (several)  gate (pass or fail)  history (run by run)
+                       recommend (the fastest here)  builtin (against the layer op)
 
-``diagnosis.diagnose_all`` goes the whole way; a room or file imports only what it is made of.
+``diagnosis.diagnose_all`` runs all of these stages. Each file imports only stages before its own.
 """

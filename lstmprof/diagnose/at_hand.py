@@ -1,4 +1,4 @@
-"""What an advised implementation took, if it ran beside the slow run."""
+"""Add the measured time of an advised implementation if it ran beside the slow run."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A run against the layer op of its framework: the same network, captured here or kept from before.
+"""Compare a run with the layer op of its framework on the same network, captured on this machine.
 
-A capture's clean step is compared, as ``diagnose`` does it. Of any other profile one call of its
-slowest recurrent layer is compared with one of the layer op, both as profiled. Times of another
-machine stand beside each other and are not compared.
+If the run is a capture, the clean steps are compared, as in ``diagnose``. For other profiles, one
+call of the slowest recurrent layer is compared with one call of the layer op, both as profiled.
+Times from different machines are printed, but not compared.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from lstmprof.runs.directory import cache_folder, written_to
 from lstmprof.runs.metadata import RunInfo
 from lstmprof.runs.run import Run, is_run, open_run
 
-#: Framework -> its rows that run a layer in one op, the one to prefer first
+#: Framework → its implementations that run a layer in one op, preferred ones first.
 LAYER_ROWS: Mapping[str, tuple[str, ...]] = {
     "torch": ("torch-nn-lstm",),
     "tensorflow": ("tf-cudnnlstm", "tf-lstmblockfusedcell"),
     "tensorflow1": ("tf1-cudnnlstm", "tf1-lstmblockfusedcell"),
     "jax": ("jax-cudnn",),
 }
-#: What users call them; of torch's the cell is filled in
+#: The names of the ops for users; for torch, the cell is filled in.
 _OPS = {
     "torch-nn-lstm": "nn.{cell}",
     "tf-cudnnlstm": "CudnnRNNV3",
@@ -60,10 +60,10 @@ _CALLED = {
     **{"jax": "JAX", "pytensor": "PyTensor", "theano": "Theano"},
 }
 TABLES = ("ledger", "collectives")
-#: The folder of the cache that keeps what was captured.
+#: The folder of the cache that keeps these captures.
 BUILTIN = "builtin"
 ITERATIONS = 30
-#: After so long no further iteration of a round is timed: a layer op needs no more
+#: Seconds after which no further iteration of a round is timed; a layer op needs no more.
 TIMING_S = 5.0
 
 State = Literal["faster", "slower", "same", "unknown"]
@@ -72,10 +72,10 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Against:
-    """What the layer op of a run's framework would take: ``builtin`` is the run that says so.
+    """The comparison with the layer op of the framework; ``builtin`` is the name of its run.
 
-    ``state`` is the layer op's; ``factor`` how many times as long the run takes, None where that
-    cannot be told. ``diagnosis`` is of whole steps, None where layers were compared.
+    ``state`` is that of the layer op. ``factor`` is how many times as long the run takes; it is
+    None if unknown. ``diagnosis`` compares whole steps; it is None if only layers were compared.
     """
 
     run: str
@@ -89,7 +89,7 @@ class Against:
     diagnosis: Diagnosis | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON has it."""
+        """Return all fields as a dictionary with the fields of the JSON output."""
         plain = {name: value for name, value in vars(self).items() if name != "diagnosis"}
         diagnosis = None if self.diagnosis is None else self.diagnosis.to_dict()
         return {**plain, "diagnosis": diagnosis}
@@ -98,7 +98,8 @@ class Against:
 def against_builtin(
     breakdown: Breakdown, asked: Asked, progress: Progress = lambda line: None
 ) -> Against:
-    """``breakdown``'s run against the layer op of its framework, captured where none is kept.
+    """Compare the run of ``breakdown`` with the layer op of its framework; capture the op if
+    needed.
 
     Raises:
         CaptureError: the capture failed.
@@ -124,10 +125,10 @@ def against_builtin(
 
 
 def request_of(shape: Shape, implementation: str | None = None) -> CaptureRequest:
-    """The capture of the layer op.
+    """Return the request to capture the layer op.
 
     Raises:
-        UsageError: there is none for this network on this machine; says why.
+        UsageError: no layer op exists for this network on this machine; the message says why.
     """
     framework = shape.framework or ""
     called = _CALLED.get(framework, framework or "the unknown framework of the run")
@@ -156,7 +157,9 @@ def request_of(shape: Shape, implementation: str | None = None) -> CaptureReques
 
 
 def _lacking(row: Implementation, interpreter: Interpreter) -> str | None:
-    """Why the row cannot run now: a comparison installs nothing; None where it can."""
+    """Return why the implementation cannot run now (nothing is installed here), or None if it
+    can.
+    """
     if interpreter.environment is None:
         lacking = lacks(row)
         return lacking and f"{row.name}: {lacking}"
@@ -166,7 +169,7 @@ def _lacking(row: Implementation, interpreter: Interpreter) -> str | None:
 
 
 def builtin_run(request: CaptureRequest, beside: Run, progress: Progress) -> Run:
-    """The run of ``request``: one beside the run, one kept in the cache, or captured now.
+    """Return the run of ``request``: one beside the run, one in the cache, or a new capture.
 
     Raises:
         CaptureError: a worker died, hung or refused.
@@ -185,12 +188,12 @@ def builtin_run(request: CaptureRequest, beside: Run, progress: Progress) -> Run
 
 
 def _auto(request: CaptureRequest) -> CaptureRequest:
-    """The same as a user asks for it who names no device."""
+    """Return the request with the device ``auto``, as for a user who names no device."""
     return replace(request, device="auto")
 
 
 def _serves(info: RunInfo, request: CaptureRequest) -> bool:
-    """Whether a run is what would be captured here and now."""
+    """Return whether a run is the same as a capture on this machine now."""
     return (
         info.implementation == request.implementation
         and info.workload.name == request.workload.name
@@ -205,7 +208,7 @@ def _serves(info: RunInfo, request: CaptureRequest) -> bool:
 
 
 def _is_installed(info: RunInfo) -> bool:
-    """Whether its framework's version is the one of this interpreter, as far as that tells."""
+    """Return whether the run used this interpreter's version of the framework, if known."""
     if not info.framework:
         return False
     version = (info.versions or {}).get(info.framework)
@@ -216,7 +219,9 @@ def _is_installed(info: RunInfo) -> bool:
 
 
 def same_machine(one: RunInfo, other: RunInfo) -> bool:
-    """Whether both ran on machines of the same make; not where one does not say."""
+    """Return whether both runs used machines of the same kind; False if a run does not record
+    it.
+    """
     facts = [(i.hardware.cpu_model, i.hardware.gpu or _gpu(i)) for i in (one, other)]
     return facts[0][0] is not None and facts[0] == facts[1]
 
@@ -226,7 +231,7 @@ def _gpu(info: RunInfo) -> str | None:
 
 
 def op_name(request_implementation: str, cell: str) -> str:
-    """``nn.LSTM``: what users call the layer op of a row."""
+    """Return the name of an implementation's layer op for users, such as ``nn.LSTM``."""
     return _OPS[request_implementation].format(cell=cell.upper())
 
 
@@ -265,7 +270,7 @@ def _of_steps(breakdown: Breakdown, best: Breakdown, shape: Shape, asked: Asked)
 
 
 def _state(diagnosis: Diagnosis, mine: StepProfile) -> State:
-    """Of the layer op; a difference whose cause is not known is a difference all the same."""
+    """Return the state of the layer op; a difference without a known cause also counts."""
     if diagnosis.outcome.state == "none":
         return "same"
     if not diagnosis.outcome.differs:
@@ -279,7 +284,7 @@ def _times(factor: float | None) -> str:
 
 
 def _elsewhere(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
-    """The times beside each other, of machines that are not known to be alike."""
+    """Return both times without a comparison, for machines that may differ."""
     op = op_name(best.run.info.implementation or "", shape.workload.cell)
     mine, other = (step_profile_of(each).length_ns for each in (breakdown, best))
     return Against(
@@ -306,7 +311,7 @@ def _where(breakdown: Breakdown, best: Breakdown) -> str:
 
 
 def _of_layers(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
-    """One call of a stranger's slowest layer and one of the layer op, both as profiled."""
+    """Compare one call of the slowest layer of a foreign profile with one call of the layer op."""
     assert shape.layer is not None
     name, op = breakdown.run.name, op_name(best.run.info.implementation or "", shape.workload.cell)
     row = slowest_layer(best)
@@ -343,13 +348,13 @@ def _of_layers(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
 
 
 def profiling_share(breakdown: Breakdown) -> float | None:
-    """By how much of a timed step the profiled one differs; None if none was timed."""
+    """Return the relative difference between profiled and timed steps; None if none was timed."""
     share = None if breakdown.timings is None else breakdown.timings.inflation_share
     return None if share is None else abs(share)
 
 
 def how_it_runs(breakdown: Breakdown, shape: Shape) -> str:
-    """``runs 30 LSTMCell steps per batch``, by the layer table or the table of implementations."""
+    """Return how the layer runs as text, such as ``runs 30 LSTMCell steps per batch``."""
     row = shape.layer or slowest_layer(breakdown)
     w = shape.workload
     cells = w.time_steps * w.layers * w.directions

@@ -1,7 +1,7 @@
-"""What bounds a step: the kinds of bottleneck, and which of them a contributor's time belongs to.
+"""The kinds of time (bottlenecks), and the rules that assign each contributor to one kind.
 
-One ordered table; the first rule that holds decides, so that every nanosecond has one kind and the
-kinds' differences sum to that of the steps.
+In the ordered table, the first rule that holds decides. So every nanosecond has exactly one kind,
+and the differences of the kinds sum to the difference of the steps.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SLOWER = "slower calls"
 PROFILER, UNRECORDED, UNKNOWN = "profiler", "unrecorded", "unknown"
 RANGE = "ranges"
 
-#: What the time of each kind is, in a sentence.
+#: A description of each kind of time.
 KINDS = {
     LAUNCH: "kernel launches",
     RUNTIME: "runtime calls other than launches",
@@ -59,9 +59,8 @@ KINDS = {
     PROFILER: "profiler overhead",
     UNKNOWN: "time without a known cause",
 }
-#: The kinds in which a device waits for its host, as the ledger has it
-#: (``breakdown.mean_step.WAITS_FOR_HOST``), except while its input is prepared, its host compiles
-#: or the runtime starts: that time is of those kinds.
+#: The kinds in which a device waits for its host (``breakdown.mean_step.WAITS_FOR_HOST``). Time in
+#: which the host prepares the input, compiles or starts the runtime belongs to other kinds.
 WAITS = (LAUNCH, RUNTIME, CPU_OP, DISPATCH, PYTHON, RANGE, UNRECORDED, ALLOCATION)
 
 _PRODUCTS = ("gemm", "conv", "attention")
@@ -72,10 +71,10 @@ _MOVES = ("layout", "transfer", "memset")
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a contributor is judged by besides itself.
+    """Facts about the profile that rules need besides the contributor.
 
-    On what lane it is; whether no op was recorded, only ranges; the names of step markers; and
-    whether PyTorch's forward ops were recorded without those of the backward pass.
+    Whether the lane is a device; whether only ranges and no ops were recorded; the names of step
+    markers; and whether PyTorch's forward ops were recorded without those of the backward pass.
     """
 
     on_device: bool
@@ -86,7 +85,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Rule:
-    """Time of a contributor for which ``holds`` is of this ``kind``."""
+    """A rule: the time of a contributor for which ``holds`` is True has this ``kind``."""
 
     kind: str
     holds: Callable[[Contributor, Comparison], bool]
@@ -199,14 +198,15 @@ RULES = (
 
 
 def kind_of(contributor: Contributor, comparison: Comparison) -> str:
-    """The kind to which the time of ``contributor`` belongs."""
+    """Return the kind of the time of ``contributor``."""
     return next(rule.kind for rule in RULES if rule.holds(contributor, comparison))
 
 
 def by_kind(profile: StepProfile, comparison: Comparison) -> dict[str, list[Contributor]]:
-    """The contributors of ``profile`` by kind, in the order of ``KINDS``.
+    """Return the contributors of ``profile`` by kind, in the order of ``KINDS``.
 
-    Of what is compared across devices each is judged by its own lane: a short kernel is no call.
+    If a device is compared with a host, each is judged by its own lane: a short kernel is not a
+    call.
     """
     comparison = replace(comparison, on_device=profile.device is not None)
     kinds: dict[str, list[Contributor]] = {kind: [] for kind in KINDS}
@@ -216,7 +216,7 @@ def by_kind(profile: StepProfile, comparison: Comparison) -> dict[str, list[Cont
 
 
 def comparison_of(slow: StepProfile) -> Comparison:
-    """How the contributors of ``slow`` and of what it is compared with are judged, both alike."""
+    """Return the facts by which the contributors of both compared runs are judged."""
     lacks_ops = any(lack.kind == RANGES_WITHOUT_OPS for lack in slow.lacks)
     markers = frozenset(row["name"] for row in slow.rows("ranges") if row["kind"] == "step")
     names = [row["name"] for row in slow.rows("ops")]

@@ -1,4 +1,4 @@
-"""Whether two runs can be compared: what must agree between them, and what does not."""
+"""Decide whether two runs can be compared: which conditions must agree."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lstmprof.errors import UsageError
 from lstmprof.numbers import number_of
 from lstmprof.runs.metadata import RunInfo, alike, condition
 
-if TYPE_CHECKING:  # the breakdown's heading needs none of what makes one
+if TYPE_CHECKING:  # imported for types only, because the breakdown's heading imports this file
     from lstmprof.diagnose.step_profile import StepProfile
 
 
@@ -29,7 +29,7 @@ class Disagreement:
 
 
 def conditions_in_words(info: RunInfo) -> dict[str, str]:
-    """What a run computed, how and on what: condition → words, those alone that are known."""
+    """Return the known conditions of a run as text: what it computed, how, and on what."""
     w, threads = info.workload, info.threads
     words = {
         "workload": f"{w.name} ({w.sizes})" if w else None,
@@ -42,7 +42,7 @@ def conditions_in_words(info: RunInfo) -> dict[str, str]:
 
 
 def device_in_words(info: RunInfo) -> str | None:
-    """The devices by name; None unknown."""
+    """Return the names of the devices; None if unknown."""
     return info.device_name or ", ".join(dict.fromkeys(info.device_names.values())) or None
 
 
@@ -51,7 +51,7 @@ def _shown(value: Any) -> str:
 
 
 def disagreements(first: StepProfile, second: StepProfile) -> list[Disagreement]:
-    """The conditions that differ between two runs."""
+    """Return the conditions that differ between two runs."""
     differences = []
     for name in names.CONDITIONS:
         if condition(name, first.info) != condition(name, second.info):
@@ -67,10 +67,10 @@ def _named(name: str, info: RunInfo) -> Any:
 def refuse_unless_comparable(
     first: StepProfile, second: StepProfile, across: Collection[str] = ()
 ) -> None:
-    """Nothing where two runs agree in all but what ``across`` names.
+    """Raise an error if two runs differ in a condition that ``across`` does not name.
 
     Raises:
-        UsageError: they differ in something else; or ``across`` names no condition.
+        UsageError: another condition differs, or ``across`` has a name that is not a condition.
     """
     differ = [d for d in disagreements(first, second) if d.condition not in known(across)]
     if differ:
@@ -82,10 +82,10 @@ def refuse_unless_comparable(
 
 
 def known(across: Collection[str]) -> Collection[str]:
-    """``across``, every name of which is a condition.
+    """Return ``across`` if each name in it is a condition.
 
     Raises:
-        UsageError: one is not.
+        UsageError: a name is not a condition.
     """
     for name in across:
         if name not in names.CONDITIONS:
@@ -98,7 +98,7 @@ def comparable_groups(
 ) -> list[list[StepProfile]]:
     """Return ``profiles`` in groups that can be compared, in their order.
 
-    A run whose workload is unknown is a group of its own, unless ``across`` has the workload.
+    A run whose workload is unknown is its own group, unless ``across`` contains the workload.
     """
     groups = alike(profiles, attrgetter("info"), known(across))
     single = [] if "workload" in across else [g for g in groups if not g[0].info.workload]

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 LEAST_SHARE = 0.01
 #: Events of some steps that are listed.
 MOST_RARE = 3
-#: A first step that takes so many steps longer than the other run's has compiled something.
+#: A first step that takes this many steps longer than that of the other run includes compilation.
 LONG_FIRST_STEP = 10
 WATERFALL = (
     Column("kind", pa.string(), "", "kind of time, such as matmul or dispatch"),
@@ -105,8 +105,8 @@ class Diagnosis:
     ``verdict``, the result. The ``delta_ns`` of all ``findings`` sum to the difference between the
     two steps; for a single run they sum to its step. ``warnings`` are reasons to doubt the times.
     ``roofline`` is the least time of the slow step; it is None if the work of the step or the peak
-    rates of the device are unknown. ``what_ifs`` are the requested predictions of the step after
-    a change.
+    rates of the device are unknown. ``what_ifs`` are the requested predictions of the step after a
+    change.
     """
 
     fast: StepProfile | None
@@ -385,7 +385,7 @@ def diagnose_all(
 
 
 def _with_times_of_advice(diagnosis: Diagnosis, beside: Sequence[StepProfile]) -> Diagnosis:
-    """Return ``diagnosis`` with fixes that know the step times of the runs ``beside`` it."""
+    """Return ``diagnosis`` with measured gains from the runs ``beside`` it."""
     findings = []
     for explained in diagnosis.findings:
         told = (at_hand.worth(advice, diagnosis.slow, beside) for advice in explained.remedies)

@@ -23,7 +23,7 @@ from lstmprof.events.schema import Column, schema
 from lstmprof.numbers import listed, milliseconds, number_of
 from lstmprof.runs.metadata import condition
 
-#: A smaller change of the level is none.
+#: A smaller change of the level is ignored.
 FLOOR = EQUAL_SHARE
 _ALONE = "no earlier run of the series can be compared"
 COLUMNS = (
@@ -113,7 +113,7 @@ class Series:
 
     @property
     def sentence(self) -> str:
-        """Return the present step of the implementation, and where it changed, in one sentence."""
+        """Return the current step of the implementation, and its changes, in one sentence."""
         last = self.points[-1]
         texts = [f"{_change(point)} since {point.label}" for point in self.changes]
         changed = (

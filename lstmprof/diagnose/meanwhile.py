@@ -1,7 +1,7 @@
-"""What a late rank did while the others waited for it: its range, op, frame or kernel.
+"""Find out what a late rank did while the others waited: its range, op, frame or kernel.
 
-The others wait from the arrival of the first of them until the late rank arrives. Both ends are
-read by the late rank's clock: its arrival, less the longest wait of another rank.
+The others wait from the arrival of the first of them until the late rank arrives. Both times are on
+the late rank's clock: its arrival, minus the longest wait of another rank.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from lstmprof.events.intervals import Covered
 from lstmprof.events.table import NONE, EventTable
 from lstmprof.numbers import cropped, percent
 
-#: A name or range that holds this share of the waits is what the rank did. Chosen by hand.
+#: An op or range that takes this share of the waits is the answer. Chosen by hand.
 _MOST = 0.5
 
 
 @dataclass(frozen=True)
 class Meanwhile:
-    """What holds most of the time in which the other ranks waited: ``ns`` of ``whole_ns``.
+    """What took most of the time in which the other ranks waited: ``ns`` of ``whole_ns``.
 
-    ``name`` is an op, kernel, call, range or frame; None if no single one holds most. ``within`` is
+    ``name`` is an op, kernel, call, range or frame; None if no single one took most. ``within`` is
     the innermost range around it, None if there is none. If both are None, ``host`` is whether the
-    device waited for its host, else it computed.
+    device waited for its host; otherwise it computed.
     """
 
     name: str | None
@@ -66,7 +66,9 @@ def waits_of(calls: Iterable[Mapping[str, Any]], late: tuple[int | None, int | N
 
 
 def meanwhile_of(events: EventTable, stretches: Stretches, waits: Covered) -> Meanwhile | None:
-    """Return what the lane of ``stretches`` did in ``waits``; None if nothing holds most of it."""
+    """Return what the lane of ``stretches`` did during ``waits``; None if nothing took most of
+    it.
+    """
     stretches = stretches.cut_at(np.concatenate(waits.bounds))
     inside = np.flatnonzero(waits.within(stretches.start_ns, stretches.end_ns) > 0)
     length_ns = (stretches.end_ns - stretches.start_ns)[inside]

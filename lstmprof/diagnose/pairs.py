@@ -1,4 +1,4 @@
-"""Which run each of several is compared with."""
+"""Choose the run with which each of several runs is compared."""
 
 from __future__ import annotations
 

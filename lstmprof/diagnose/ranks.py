@@ -4,9 +4,8 @@ Reads the table of collectives. A rank waits as long as its kernel is longer tha
 rank to arrive: durations are compared, because the clocks of ranks differ. Each collective that all
 ranks have in common counts, whether or not others lack a partner. Three states: ``found`` one rank
 that the others wait for, ``none``, or ``unknown`` with the reason. Overlap is as in Holistic Trace
-Analysis
-(``get_comm_comp_overlap``): of the time with a collective running the share in which the device
-computed as well, here of the steps' windows alone.
+Analysis (``get_comm_comp_overlap``): of the time with a collective running the share in which the
+device computed as well, here of the steps' windows alone.
 """
 
 from __future__ import annotations
@@ -20,24 +19,26 @@ from typing import Any
 import numpy as np
 
 from lstmprof.breakdown import Breakdown
+from lstmprof.breakdown.attribution import TAIL
 from lstmprof.breakdown.clean_step import CleanLane
 from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.breakdown.tables.ranks import compared_steps, group_sizes, in_common, of_ranks
 from lstmprof.diagnose.meanwhile import Meanwhile
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Covered
+from lstmprof.names import PART_WORDS
 from lstmprof.numbers import cropped, milliseconds, percent
 from lstmprof.runs.metadata import RunInfo
 
 FOUND, NONE, UNKNOWN = "found", "none", "unknown"
 MEASURED, LIKELY = "measured", "likely"
-#: Less of a step is not worth a word: as of the findings that are shown.
+#: Waits under this share of a step are not mentioned, like small findings.
 LEAST_SHARE = 0.01
-#: One waits for another where that waits less than half as long: else both do.
+#: One rank waits for another if the other waits less than half as long; otherwise both wait.
 LATE = 0.5
-#: The late rank changes from step to step if in this share of the steps one is late.
+#: Ranks alternate in being late if some rank is late in this share of the steps.
 MOVES = 0.75
-#: With fewer collectives the median offset of two clocks hides whether their ends agree.
+#: With fewer collectives, the median clock offset hides whether their ends agree.
 CHECKED = 3
 
 #: (rank, device)
@@ -81,6 +82,24 @@ class WaitsFor:
 
 
 @dataclass(frozen=True)
+class Excess:
+    """The part of the ledger of which the late rank has most more than the others.
+
+    ``ns`` is its time per step on the late rank, minus the median of the other ranks.
+    """
+
+    state: str
+    part: str
+    ns: float
+
+    @property
+    def words(self) -> str:
+        """Return a clause such as ``spends 1.2 ms more per step in dispatch``."""
+        part = PART_WORDS.get(self.part, self.part)
+        return f"spends {milliseconds(self.ns)} ms more per step in {part} than the others (median)"
+
+
+@dataclass(frozen=True)
 class Straggler:
     """The device that the others wait for in collectives.
 
@@ -96,7 +115,7 @@ class Straggler:
     None if unknown, and may exceed the number of profiled ranks. ``unmatched`` is the number of
     collective kernels without a partner on some rank. ``moves`` is True if a rank is late in most
     steps, but not always the same rank. ``meanwhile`` is what the late rank did while the others
-    waited; it is None if unknown.
+    waited, ``excess`` what takes it longer than the others; both are None if unknown.
     """
 
     state: str
@@ -114,6 +133,7 @@ class Straggler:
     unmatched: int = 0
     moves: bool = False
     meanwhile: Meanwhile | None = None
+    excess: Excess | None = None
 
     @property
     def place(self) -> Place:
@@ -177,10 +197,29 @@ def straggler_of(breakdown: Breakdown, places: Sequence[Place]) -> Straggler | N
     if not compared:
         return Straggler(UNKNOWN, _unlike(breakdown, rows), **known)
     straggler = _judged(compared, matters_ns, known)
+    if straggler.state == FOUND:
+        straggler = replace(straggler, excess=_excess(breakdown, straggler.place, matters_ns))
     of_steps = {row["step"] for row in compared}
     partial = any(row["step"] in of_steps for row in unmatched)
     sure = straggler.certainty == MEASURED and not _has_groups(breakdown.run.info) and not partial
     return straggler if sure or not straggler.certainty else replace(straggler, certainty=LIKELY)
+
+
+def _excess(breakdown: Breakdown, late: Place, matters_ns: float) -> Excess | None:
+    """Return what the device at ``late`` does longer than the others; None below ``matters_ns``."""
+    steps = Counter(window.rank for window in breakdown.windows)
+    parts: dict[Place, Counter[tuple[str, str]]] = defaultdict(Counter)
+    for row in breakdown.ledger.to_pylist():
+        label = row["state"], row["part"].removeprefix(TAIL)
+        parts[_place(row)][label] += row["ns"] if row["part"] != "collective" else 0
+    own = {label: ns / steps[late[0]] for label, ns in parts.pop(late, Counter()).items()}
+    more = {
+        label: ns - statistics.median(of[label] / steps[rank] for (rank, _), of in parts.items())
+        for label, ns in own.items()
+        if parts
+    }
+    most = max(more, key=more.__getitem__, default=None)
+    return None if most is None or more[most] < matters_ns else Excess(*most, more[most])
 
 
 def _unlike(breakdown: Breakdown, rows: _Rows) -> str:
@@ -223,7 +262,7 @@ def _other_number(unmatched: _Rows, rows: _Rows, places: Sequence[Place]) -> str
 
 
 def _judged(rows: _Rows, matters_ns: float, known: dict[str, Any]) -> Straggler:
-    """The straggler of ``rows`` that all ranks have in common."""
+    """Return the straggler of ``rows`` that all ranks have in common."""
     steps = known["steps"]
     waiters = _waiters(rows, steps)
     known |= {
@@ -280,7 +319,9 @@ def _waits_for(rows: _Rows, steps: int) -> tuple[WaitsFor, ...]:
 
 
 def _late_of_steps(rows: _Rows) -> list[Place | None]:
-    """Return for each step the place for which the others wait; None if they wait in turn."""
+    """Return for each step the place for which the others wait; None if they wait for each
+    other.
+    """
     waits: dict[int | None, Counter[Place]] = defaultdict(Counter)
     for row in rows:
         waits[row["step"]][_place(row)] += row["waits_ns"]
@@ -310,8 +351,8 @@ def overlap_of(
 ) -> Overlap | None:
     """Return the communication per step at ``place``; None if there is none.
 
-    ``windows`` are those of ``clean``, or of the profile if that is None. What is exposed is the
-    ledger's part ``collective``: compute has an instant before it.
+    ``windows`` are those of ``clean``, or of the profile if ``clean`` is None. Exposed
+    communication is the ledger's part ``collective``, because compute comes before it.
     """
     rows = [row for row in breakdown.table("collectives").to_pylist() if _place(row) == place]
     start = np.array([row["start_ns"] for row in rows], dtype=np.int64)
@@ -343,7 +384,7 @@ def world_size(info: RunInfo) -> int | None:
 
 
 def _has_groups(info: RunInfo) -> bool:
-    """Whether some process group of the job has two ranks or more and not all."""
+    """Return whether some process group has at least two ranks, but not all ranks of the job."""
     return any(size < (world_size(info) or 0) for size in group_sizes(info))
 
 
@@ -365,6 +406,7 @@ def _of_late(late: Straggler) -> str:
     own = next(w for w in late.waiters if w.place == late.place)
     longest = max(late.waiters, key=lambda waiter: waiter.waits_ns)
     does = f", which {late.meanwhile.words}" if late.meanwhile else ""
+    more = f"; it {late.excess.words}" if late.excess else ""
     for_it = late.waits_for_late_ns(longest.place)
     likely = "" if late.certainty == MEASURED else "likely "
     name, other = lane_words(*late.place), lane_words(*longest.place)
@@ -372,7 +414,7 @@ def _of_late(late: Straggler) -> str:
         f"{likely}straggler: {name}, last to arrive in {own.last_in} of {late.collectives}"
         f" collectives; {other} waits {milliseconds(longest.waits_ns)} ms{each},"
         f" including {milliseconds(for_it)} ms for {name}{does}; {name} itself waits"
-        f" {milliseconds(own.waits_ns)} ms"
+        f" {milliseconds(own.waits_ns)} ms{more}"
     )
 
 

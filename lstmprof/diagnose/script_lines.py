@@ -11,14 +11,14 @@ from lstmprof.diagnose import causes
 from lstmprof.diagnose.findings import Finding
 from lstmprof.runs.fields import ScriptLine
 
-#: A line explains a bottleneck from this share of its time on. Chosen by hand.
+#: A line explains a bottleneck if it takes this share of its time. Chosen by hand.
 EXPLAINED_SHARE = 0.5
 #: Time of the host that no op shows. A call that waits for a value is synchronisation, and only
 #: that.
 _BESIDE_OPS = (causes.PYTHON, causes.UNRECORDED, causes.INPUT)
 _ASKS = re.compile(r"\.(item|tolist|numpy|cpu)|float|int|bool")
 _SLEEPS = re.compile(r"time\.sleep")
-#: What a call does, by its name. The first row that matches decides.
+#: The activity of a call by its name. The first matching row decides.
 _ACTIVITIES = (
     (_SLEEPS, "sleeps"),
     (re.compile(r"gc\.collect"), "runs the garbage collector"),
@@ -32,15 +32,15 @@ _ACTIVITIES = (
 
 
 def line_of(finding: Finding) -> str:
-    """Return the line that takes most of a run's bottleneck, and what it does; empty if none is.
+    """Return the line that takes most of a run's bottleneck, and what it does; empty if none does.
 
-    ``train.py:31 sleeps (time.sleep)``, ``train.py:12 runs Python (tokenise)``.
+    Examples: ``train.py:31 sleeps (time.sleep)``, ``train.py:12 runs Python (tokenise)``.
     """
     profile = finding.slow
     for line in profile.info.script_lines or ():
         ns = (line.share or 0.0) * profile.length_ns
         if line.call is not None and _SLEEPS.fullmatch(line.call):
-            ns = line.ns or ns  # a busy machine makes the rest of a step longer, and no sleep
+            ns = line.ns or ns  # a busy machine lengthens everything except a sleep
         if ns >= EXPLAINED_SHARE * finding.delta_ns and _fits(line, finding.kind):
             return in_words(line)
     return ""
@@ -52,7 +52,7 @@ def _fits(line: ScriptLine, kind: str) -> bool:
 
 
 def in_words(line: ScriptLine) -> str:
-    """Return the place and what happens there."""
+    """Return the place of the line and its activity."""
     if line.file is None:
         return "Python's garbage collector runs"
     place = f"{line.file}:{line.line}"

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from lstmprof.breakdown.replay import Error, Prediction
 from lstmprof.diagnose.certainty import of_prediction
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.findings.because import because
 from lstmprof.diagnose.findings.savings import REPLAY, ROOFLINE
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.numbers import listed, milliseconds, percent
-from lstmprof.replay import Error, Prediction
 
 
 def signed_ms(ns: int) -> str:
-    """``+18.1 ms``."""
+    """Return a time with its sign: ``+18.1 ms``."""
     return f"{'+' if ns >= 0 else ''}{milliseconds(ns)} ms"
 
 
 def of_finding(finding: Finding) -> str:
-    """Return one sentence on a finding: how long, the share, the counts behind it."""
+    """Return one sentence about a finding: its time, its share, and the counts behind it."""
     share = "" if finding.share is None else f" ({percent(finding.share)})"
     amount = milliseconds(finding.slow_ns) + " ms"
     amount = amount if finding.fast is None else signed_ms(finding.delta_ns)
@@ -38,7 +38,7 @@ def _saved(finding: Finding) -> str:
 
 
 def of_roofline(limit: Roofline) -> str:
-    """The least time of the step, the share reached, and the rate of its products."""
+    """Return the least time of the step, the share reached, and the rate of its matmuls."""
     share = (
         f"; the run reaches {percent(limit.share)} of the roofline"
         if limit.share is not None
@@ -54,7 +54,7 @@ def of_roofline(limit: Roofline) -> str:
 
 
 def _quicker(limit: Roofline) -> str:
-    """Why some of the work may take less than its least, a sentence; empty where none does."""
+    """Return why some work is faster than its least time, as a sentence; empty if none is."""
     quicker = [" + ".join(r.categories) for r in limit.reaches if (r.share or 0) > 1]
     if not quicker or (limit.share or 0) > 1:
         return ""
@@ -65,12 +65,12 @@ def _quicker(limit: Roofline) -> str:
 
 
 def gflops(flops_per_s: float) -> str:
-    """``98.4``."""
+    """Return a rate in GFLOP/s, such as ``98.4``."""
     return f"{flops_per_s / 1e9:,.1f}"
 
 
 def _of_forecast(error: Error | None) -> str:
-    """How far a forecast may be off."""
+    """Return the known error of a forecast as text."""
     if error is None:
         return "the error of this forecast is unknown"
     median, worst = percent(error.median), percent(error.worst)
@@ -83,9 +83,9 @@ def _of_forecast(error: Error | None) -> str:
 def of_what_if(
     name: str, prediction: Prediction, form: str | None = None, error: Error | None = None
 ) -> str:
-    """Return the step, what is saved of it and what is then its largest part.
+    """Return the predicted step, the saving, and the part that is then largest.
 
-    Last the model's own error, where it is large; of a forecast of ``form`` its measured ``error``.
+    The model's error follows if it is large; for a forecast of ``form``, its measured ``error``.
     """
     replayed_ns = prediction.replayed_ns
     saved = prediction.saved_ns / replayed_ns if replayed_ns else 0.0

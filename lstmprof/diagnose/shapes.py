@@ -1,7 +1,7 @@
-"""The network that a run computes, so that another implementation can be captured on the same.
+"""Find the network that a run computes, so that another implementation can be captured with it.
 
-Of a capture run.json says it whole. Of any other profile the table of recurrent layers does, as
-far as shapes are recorded: of the layer that takes most of its time, with nothing around it.
+run.json describes the whole network of a capture. For other profiles, the layer table describes the
+slowest recurrent layer if shapes were recorded, without the rest of the network.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lstmprof.workloads import GATES, Workload
 LAYERS = "layers"
 GIVE_SIZES = "give --hidden, --batch and --time-steps"
 RECORD = "record the shapes of inputs (torch.profiler: record_shapes=True)"
-#: What the first layer reads, as profiles write it -> precision of a capture
+#: Element type of the first layer's input → precision of a capture.
 _PRECISIONS = {
     "float": "fp32",
     "float32": "fp32",
@@ -40,8 +40,8 @@ _CELLS = {"rnn_tanh": "rnn", **{name: name for name in GATES}}
 class Shape:
     """A network and the conditions under which a run computed it.
 
-    ``layer`` is its row of the layer table: the sizes are those of one call of that layer then,
-    None where run.json said them of the whole step.
+    ``layer`` is its row of the layer table, whose sizes are those of one call; None if run.json
+    describes the whole step.
     """
 
     workload: Workload
@@ -55,7 +55,7 @@ class Shape:
 
     @property
     def words(self) -> str:
-        """``1×320, batch 64, 100 time steps of 123 inputs``."""
+        """Return ``1×320, batch 64, 100 time steps of 123 inputs``."""
         w = self.workload
         both = " bidirectional" if w.bidirectional else ""
         cell = "" if w.cell == "lstm" else f" {w.cell.upper()}"
@@ -66,10 +66,10 @@ class Shape:
 
 
 def shape_of(breakdown: Breakdown) -> Shape:
-    """The network that a run computes.
+    """Return the network that a run computes.
 
     Raises:
-        UsageError: it is not known, or no implementation computes it; says what is missing.
+        UsageError: the network is unknown, or no implementation computes it; says what is missing.
     """
     info = breakdown.run.info
     workload = workload_of(info)
@@ -95,7 +95,7 @@ def shape_of(breakdown: Breakdown) -> Shape:
 
 
 def slowest_layer(breakdown: Breakdown) -> Mapping[str, Any] | None:
-    """The row of the layer table that takes most of the profile; None where there is none."""
+    """Return the row of the layer table that takes most of the profile, or None."""
     if LAYERS not in TABLES:
         return None
     rows: list[dict[str, Any]] = breakdown.table(LAYERS).to_pylist()
@@ -103,7 +103,7 @@ def slowest_layer(breakdown: Breakdown) -> Mapping[str, Any] | None:
 
 
 def call_ns(row: Mapping[str, Any]) -> float:
-    """Length of one call of a layer, forward and backward, as far as it is known."""
+    """Return the length of one call of a layer, forward and backward, as far as known."""
     return (row["forward_ns"] or 0.0) + (row["backward_ns"] or 0.0)
 
 
@@ -154,12 +154,12 @@ def _of_layer(row: Mapping[str, Any], breakdown: Breakdown) -> Shape:
 
 
 def _device(info: RunInfo) -> str:
-    """``cuda:0`` where the profile has devices or says that it ran on one, else ``cpu``."""
+    """Return ``cuda:0`` if the profile shows a device or says that it used one, else ``cpu``."""
     if info.device is not None:
         return info.device
     return "cuda:0" if info.device_names else "cpu"
 
 
 def is_here(device: str) -> bool:
-    """Whether this machine has such a device."""
+    """Return whether this machine has such a device."""
     return device == "cpu" or bool(cuda_devices())

@@ -30,7 +30,7 @@ from lstmprof.diagnose.script_lines import line_of
 from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.numbers import in_prose, listed, milliseconds, percent
 
-#: The sentence gives the ratio's interval if its ends are so many times apart.
+#: The sentence gives the ratio's interval if its ends differ by this factor.
 WIDE = 1.25
 #: Kinds of time that do not grow with the number of ops or launches.
 _NOT_BY_COUNT = (
@@ -41,10 +41,10 @@ _NOT_BY_COUNT = (
 _WHOLE = 100
 #: The bottleneck of a device that waits for its host in several ways.
 WAITS_FOR_HOST = "waiting for the host"
-#: Other waits are part of the bottleneck from this share of the named one on. Chosen by hand.
+#: Other waits belong to the bottleneck if they take this share of the named one. Chosen by hand.
 _OTHER_WAITS = 0.1
-#: Waits that are no part of ``WAITS_FOR_HOST``. The sentence names each from this share of the step
-#: on, even if another kind of time takes more. Chosen by hand.
+#: Waits outside of ``WAITS_FOR_HOST``. The sentence names each with at least this share of the
+#: step, even if another kind takes more. Chosen by hand.
 _OWN_WAITS = (
     *(causes.INPUT, causes.SYNC, causes.COMPILE, causes.START),
     *(causes.COLLECTIVE, causes.QUEUE),
@@ -284,7 +284,7 @@ def _bottleneck(named: Finding, waits: Sequence[Finding]) -> str:
 
 
 def _then(findings: Sequence[Finding], named: Sequence[Finding], whole_ns: int) -> str:
-    """Return the waits beside those ``named`` with their times, the longest first."""
+    """Return the waits besides those ``named`` with their times, longest first."""
     waits: dict[str, list[Finding]] = {}
     for finding in findings:
         on_host = finding.group == HOST and wait_of(finding.kind) == HOST

@@ -23,16 +23,15 @@ from lstmprof.diagnose.verdict import Verdict
 from lstmprof.errors import one_line
 from lstmprof.numbers import cropped, escaped, listed, milliseconds, percent, with_short_names
 
-#: Lines of a verdict, its first one and those under labels. Chosen by hand: two verdicts, their
-#: heading and what follows them fit into 25 lines.
+#: Most lines of a verdict. Chosen by hand: two verdicts with heading and footer fit into 25 lines.
 MOST_LINES = 8
-#: Characters of a line, if nothing says how wide the output is.
+#: Characters per line if the width of the output is unknown.
 WIDTH = 100
 #: Characters of a label with the spaces around it.
 INDENT = 9
-#: Fixes, and kinds of time on one line, that a verdict shows.
+#: Number of fixes, and of kinds of time on one line, that a verdict shows.
 _FIXES, _PLACES = 2, 6
-#: Milliseconds have one digit in a row of which the largest is this long.
+#: From this length of the largest time on, milliseconds have one decimal.
 _LONG_NS = 1_000_000
 
 
@@ -68,7 +67,7 @@ class Line:
 
     @property
     def head(self) -> str:
-        """The label in a column of its own."""
+        """Return the label, padded to a column."""
         return f"  {self.label:{INDENT - 3}} "
 
     def shortened(self, names: Sequence[str]) -> tuple[str, str]:
@@ -179,7 +178,7 @@ def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
     yield Line(0, "Why", f"{verdict.cause or verdict.why}{then}")
     first_of = {
         fix.fix: fix for fix in reversed(verdict.fixes)
-    }  # one fix may mend two kinds of time
+    }  # one fix may remove two kinds of time
     different = [fix for fix in verdict.fixes if first_of[fix.fix] is fix]
     for number, fix in enumerate(different[:_FIXES]):
         rank, most = (5, 2) if number else (1, 3)
@@ -197,9 +196,9 @@ def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
 
 
 def places(verdict: Verdict) -> list[tuple[str, str]]:
-    """Return the kinds of time with their ms as text, the largest first.
+    """Return the kinds of time with their ms as text, largest first.
 
-    Of two runs these are differences. Kinds under 5 % of the whole are summed as ``other``.
+    For two runs these are differences. Kinds under 5 % of the whole are summed as ``other``.
     """
     least = ADVISED_SHARE * max(abs(verdict.whole_ns), 1)
     large = [d for d in verdict.where if abs(d.delta_ns) >= least]
@@ -238,7 +237,7 @@ def best_fix(verdict: Verdict) -> Advice | None:
 
 
 def gained(before: Verdict, after: Verdict) -> str:
-    """Compare what the first fix of ``before`` was to save with what ``after`` takes less."""
+    """Compare the forecast of the first fix of ``before`` with the gain that ``after`` shows."""
     fix = next(iter(before.fixes), None)
     forecast = fix.gain.partition(", measured with")[0] if fix is not None else ""
     less_ns = before.step.ns - after.step.ns

@@ -6,11 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lstmprof.breakdown import Breakdown
-from lstmprof.diagnose.roofline import Peaks, Roofline, gemm_factor, workload_of
-from lstmprof.diagnose.sentences import of_what_if
-from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.errors import UsageError
-from lstmprof.replay import (
+from lstmprof.breakdown.replay import (
     CHANGES,
     ERRORS,
     Change,
@@ -22,10 +18,14 @@ from lstmprof.replay import (
     recurrent_share,
     what_if,
 )
+from lstmprof.diagnose.roofline import Peaks, Roofline, gemm_factor, workload_of
+from lstmprof.diagnose.sentences import of_what_if
+from lstmprof.diagnose.step_profile import StepProfile
+from lstmprof.errors import UsageError
 
-#: What is asked by this name beside the causes of ``CHANGES``.
+#: The name of this change, in addition to ``CHANGES``.
 GEMM_AT_ROOFLINE = "gemm at roofline"
-#: And by these the forms of ``names.FORMS``.
+#: The names of the forms in ``names.FORMS``.
 FORM_NAMES = {"layer": "as one layer op", "compiled": "compiled"}
 
 
@@ -90,10 +90,10 @@ class WhatIf:
 def what_ifs_of(
     breakdown: Breakdown, profile: StepProfile, limit: Roofline | None, asked: Asked
 ) -> tuple[WhatIf, ...]:
-    """The step of ``profile`` replayed with each change that was asked for.
+    """Return the step of ``profile`` replayed with each requested change.
 
     Raises:
-        UsageError: GEMMs are to run at the roofline, and that is not known, or there are none.
+        UsageError: matmuls at the roofline were requested, but it is unknown or there are none.
         RunError: a file of the run is missing or damaged.
     """
     changes: dict[str, Change] = {f"without {name}": CHANGES[name] for name in asked.without}
@@ -110,10 +110,10 @@ def what_ifs_of(
 
 
 def _form(form: str, profile: StepProfile, limit: Roofline | None) -> Change:
-    """The layers of ``profile`` in another form.
+    """Return the change of the layers of ``profile`` to another form.
 
     Raises:
-        UsageError: it needs to know the workload or the device's peaks, or there are no products.
+        UsageError: the workload or the device's peaks are unknown, or there are no matmuls.
     """
     if form == "compiled":
         return compiled

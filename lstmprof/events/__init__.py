@@ -25,8 +25,7 @@ class DeviceFacts:
     """Properties of a device from a profile; None if unknown.
 
     ``compute_capability`` is text such as ``8.0``; AMD GPUs have their own numbers. For a slice of
-    a
-    GPU (MIG), ``multiprocessors`` counts those of the slice.
+    a GPU (MIG), ``multiprocessors`` counts those of the slice.
     """
 
     compute_capability: str | None = None
@@ -42,13 +41,11 @@ class Profile:
     """The content of one raw profile, as a reader returns it, before links and categories.
 
     The derived columns of ``events`` are all null. ``base_ns`` is the epoch time of ``start_ns`` 0,
-    or
-    None if the file does not record it. ``device_names`` and ``device_facts`` describe each device
-    number. ``accelerators`` are the GPUs that the profile names, even if nothing was recorded on
-    them.
-    ``gpu_complaint`` is the profiler's log message if it recorded nothing on them. ``notes`` are
-    sentences for the user, such as which events could not be read, and why. ``counters`` are the
-    counters of the profile.
+    or None if the file does not record it. ``device_names`` and ``device_facts`` describe each
+    device number. ``accelerators`` are the GPUs that the profile names, even if nothing was
+    recorded on them. ``gpu_complaint`` is the profiler's log message if it recorded nothing on
+    them. ``notes`` are sentences for the user, such as which events could not be read, and why.
+    ``counters`` are the counters of the profile.
     """
 
     format: str

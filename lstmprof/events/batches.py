@@ -1,11 +1,10 @@
 """The events of a run in batches of time, so that only one batch is in memory.
 
 A batch covers [start_ns, end_ns). Its events form a separate table with new row numbers. It
-contains
-the events that begin in this time (``own``), earlier events that still run, and events that a
-computation needs: the next activity of each device, linked events, and one event of each sort. The
-latter keep the numbers of threads equal to those of the whole run, and show devices without work
-and ranks that launch kernels. Times and counts of all batches sum to those of the run.
+contains the events that begin in this time (``own``), earlier events that still run, and events
+that a computation needs: the next activity of each device, linked events, and one event of each
+sort. The latter keep the numbers of threads equal to those of the whole run, and show devices
+without work and ranks that launch kernels. Times and counts of all batches sum to those of the run.
 """
 
 from __future__ import annotations
@@ -46,8 +45,7 @@ class Batches:
     """The batches of ``packed``, with at least ``size`` events each.
 
     Their tables have ``columns``, or all columns of ``packed``. ``divisible`` is True if there is
-    more
-    than one batch, and the events are sorted and numbered as by ingest.
+    more than one batch, and the events are sorted and numbered as by ingest.
     """
 
     def __init__(

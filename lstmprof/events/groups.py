@@ -1,9 +1,8 @@
 """Group rows by equal columns or by nesting, and sum over groups, without a loop over rows.
 
 A position is an index into the grouped arrays, not a row of events. For sums over nested host
-events, each event gets a place so that the event and all events inside it fill
-[place, place + size): a preorder of the forest that ``parent_id`` spans. The loop is over the depth
-of nesting.
+events, each event gets a place so that the event and all events inside it fill [place, place +
+size): a preorder of the forest that ``parent_id`` spans. The loop is over the depth of nesting.
 """
 
 from __future__ import annotations

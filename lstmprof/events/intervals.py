@@ -44,8 +44,7 @@ def longer_first(start_ns: Ints, dur_ns: Ints) -> Ints:
     """Order intervals by start, the longer first among equal starts.
 
     Equal intervals keep their order. If start and length fit into one integer, that integer is
-    sorted,
-    because NumPy sorts partly sorted integers faster than two keys.
+    sorted, because NumPy sorts partly sorted integers faster than two keys.
     """
     if not len(start_ns):
         return np.empty(0, dtype=np.int64)

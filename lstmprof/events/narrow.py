@@ -35,8 +35,7 @@ class Packed:
     """All rows of some columns of an events table, in one chunk per column.
 
     ``more`` reads a further column on first use; the number of a row is then its ``event_id``, as
-    in a
-    stored run.
+    in a stored run.
     """
 
     def __init__(self, table: pa.Table, more: Callable[[str], pa.ChunkedArray] | None = None):
@@ -160,8 +159,7 @@ class _Column:
     """The ``values`` of all rows; for texts, their places in ``texts``, −1 for null.
 
     ``texts`` is None for integers. ``is_known`` has one boolean per row if values may be negative,
-    else
-    it is None.
+    else it is None.
     """
 
     values: np.ndarray

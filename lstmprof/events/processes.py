@@ -46,9 +46,8 @@ def joined(processes: Sequence[Process]) -> Profile:
     """Return the profiles of processes, in the order in which they ran, as one profile.
 
     ``step`` keeps its values. If every profile records when it began, and the processes did not
-    overlap,
-    times count from the first event. Otherwise the processes are placed one after the other, and
-    ``base_ns`` is None. Host events without a process get ``pid``.
+    overlap, times count from the first event. Otherwise the processes are placed one after the
+    other, and ``base_ns`` is None. Host events without a process get ``pid``.
     """
     profiles = [process.profile for process in processes]
     shifts = _absolute(profiles)

@@ -2,9 +2,8 @@
 
 A batch has the events that begin in a stretch of time; events that begin together are in one batch.
 Its columns are files. Integers have the narrowest type. Texts are numbers that refer to the
-distinct
-texts of the whole table, which are in memory. All files are in one temporary folder, which is
-removed when no object uses it any more.
+distinct texts of the whole table, which are in memory. All files are in one temporary folder, which
+is removed when no object uses it any more.
 """
 
 from __future__ import annotations
@@ -116,8 +115,7 @@ class StoredBatch:
     """The events that begin at ``start_ns`` or later, and before those of the next batch.
 
     ``first`` is their first row. The value of a column is in the last of ``files`` that has the
-    column;
-    it is null if none has it.
+    column; it is null if none has it.
     """
 
     first: int
@@ -147,8 +145,7 @@ class StoredEvents(EventTable):
     """An events table on disk with the distinct texts ``texts`` and one or more ``batches``.
 
     All rows have the rank ``rank`` (None if unknown), unless the files have a column for it.
-    Methods
-    that return an events table load it into memory; ``parts`` loads one batch at a time.
+    Methods that return an events table load it into memory; ``parts`` loads one batch at a time.
     """
 
     def __init__(

@@ -180,8 +180,7 @@ class EventTable:
         """Return ``function`` of the text in ``column`` for each row; ``unknown`` if it is null.
 
         If ``rows`` (one boolean per row) is given, all other rows get ``unknown``, and ``function``
-        is not
-        called for texts that only they have.
+        is not called for texts that only they have.
         """
         codes, values = self._codes(column)
         if rows is None:
@@ -242,8 +241,7 @@ class EventTable:
         """Return ``function`` of this table, cached like a column.
 
         If ``reads`` names all columns that the function reads, the value is cached until one of
-        them is
-        replaced.
+        them is replaced.
         """
         key = ("columns", function, *reads) if reads else ("function", function)
         return self._once(key, lambda: function(self))
@@ -272,8 +270,7 @@ def parquet_writer(path: Path) -> pq.ParquetWriter:
     """Return a writer of events to ``path``.
 
     Most numbers differ little from those of the row before. Storing differences takes half the time
-    and
-    half the space of dictionaries.
+    and half the space of dictionaries.
     """
     differences = dict.fromkeys((n for n in SCHEMA.names if n not in _REPEATED), _DIFFERENCES)
     return pq.ParquetWriter(
@@ -316,8 +313,7 @@ def events_table(columns: Mapping[str, Sequence[Any] | np.ndarray]) -> EventTabl
     """Return the events table of these columns, sorted by start, longer events first, and numbered.
 
     ``kind``, ``name``, ``start_ns`` and ``dur_ns`` are required; an absent column is all null.
-    Values
-    may be lists with None, NumPy arrays or Arrow arrays. Equal rows keep their order.
+    Values may be lists with None, NumPy arrays or Arrow arrays. Equal rows keep their order.
 
     Raises:
         ValueError: a required column is missing, a length differs or a duration is negative.

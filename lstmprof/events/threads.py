@@ -156,8 +156,7 @@ def ops_called(events: EventTable, thread: Ints, start_ns: Ints, end_ns: Ints) -
     """Return for each Python stretch the op that it leads to, or −1.
 
     Such a stretch is at most ``CALL_GAP_NS`` long, and an op begins on its ``thread`` when it ends.
-    If
-    several ops begin then, the outermost one is returned.
+    If several ops begin then, the outermost one is returned.
     """
     ops = np.flatnonzero(events.is_kind("op"))
     shortest_first = np.argsort(events.dur_ns[ops], kind="stable")

@@ -1,9 +1,9 @@
 """Find a raw profile or the files of a tar archive, unpack it within bounds, and read it in parts.
 
 A plain file stays where it is; a large gzipped file is unpacked into a temporary file, so memory
-does not grow with the profile unless a reader asks for all of it. Tar headers are untrusted:
-sizes of any length, negative sizes that lead back to an earlier header, endless nesting. A damaged
-place costs only the files after it; links, devices and folders are not files.
+does not grow with the profile unless a reader asks for all of it. Tar headers are untrusted: sizes
+of any length, negative sizes that lead back to an earlier header, endless nesting. A damaged place
+costs only the files after it; links, devices and folders are not files.
 
 Profilers print JSON by hand: a comma before ``]``, ``nan`` or ``-inf`` for a bandwidth, a Windows
 path with single backslashes, a control character or an undecodable byte inside a kernel's name.

@@ -396,8 +396,7 @@ def of_one_job(ranks: Sequence[int], profiles: Sequence[Profile]) -> Profile:
 
     If every profile has a date and all are within a lifetime, times count from the earliest start.
     Otherwise each rank's times count from its own start, ``base_ns`` is None, and times of
-    different
-    ranks are not comparable.
+    different ranks are not comparable.
     """
     order = sorted(range(len(ranks)), key=lambda i: ranks[i])
     ranks, profiles = [ranks[i] for i in order], [profiles[i] for i in order]

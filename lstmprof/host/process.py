@@ -40,8 +40,7 @@ def keep_freed_memory() -> None:
 
     By default glibc returns free memory at the end of its heap to the system and requests it again.
     That causes two thirds of the page faults of a breakdown of a million events. Other allocators
-    are
-    not changed.
+    are not changed.
     """
     _tell_allocator(_KEPT)
 
@@ -85,8 +84,7 @@ class _WithoutThreads:
     """An import hook that loads NumPy with one BLAS thread, because no command multiplies matrices.
 
     Otherwise OpenBLAS starts one thread per core, and each searches for work for 25 ms of CPU time.
-    A
-    training that this process starts keeps the default.
+    A training that this process starts keeps the default.
     """
 
     @staticmethod

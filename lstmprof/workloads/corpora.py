@@ -3,8 +3,7 @@
 A text, for language models (``each_step``), is read as in W. Zaremba's model of the Penn Treebank:
 words are separated by white space, the end of a line is a word, the most frequent words have the
 lowest numbers, and a batch consists of ``batch`` equal stretches of the text. The target is the
-next
-word. Words beyond the vocabulary share its last number.
+next word. Words beyond the vocabulary share its last number.
 
 imdb.npz is read as by Keras's ``imdb.load_data``: a review begins with 1, words have numbers from 4
 on, and words beyond the vocabulary are 2. The last ``time_steps`` words count; shorter reviews are

@@ -14,10 +14,13 @@ import shared_traces
 from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.breakdown.lacks.rules import GPU_UNSEEN
 from lstmprof.breakdown.mean_step import WAITS_FOR_HOST
+from lstmprof.diagnose import causes
 from lstmprof.diagnose.diagnosis import Diagnosis, diagnose
 from lstmprof.diagnose.document import Document
 from lstmprof.diagnose.findings import wait_of
+from lstmprof.diagnose.remedies import TABLE as CATALOGUE
 from lstmprof.diagnose.remedies.launching import LARGER_BATCH
+from lstmprof.diagnose.step_profile import total_ns
 from lstmprof.errors import LstmprofError
 from lstmprof.runs.cache import open_runs
 
@@ -94,6 +97,28 @@ def test_the_bottleneck_hides_no_longer_part_of_the_ledger(path: Path) -> None:
     for kind, names in PARTS.items():
         longest = sum(ns for (state, part), ns in parts.items() if part in names)
         assert kind == verdict.kind or longest <= HIDDEN * named * whole, f"{kind} is longer"
+
+
+@pytest.mark.parametrize("path", shared_traces.profiles(), ids=shared_traces.name)
+def test_no_saving_is_more_than_its_part_and_the_idle_time_that_it_can_fill(path: Path) -> None:
+    """Of a finding its own time and all idle time; of a fix the kinds that it addresses."""
+    diagnosis = read(path)[1]
+    slow = diagnosis.slow
+    idle_ns = 0 if slow.device is None else slow.length_ns - slow.busy_ns
+    kinds = causes.by_kind(slow, causes.comparison_of(slow))
+    rows = {remedy.name: remedy for remedy in CATALOGUE}
+    for explained in diagnosis.findings:
+        finding = explained.finding
+        assert 0 <= finding.saving.ns <= finding.slow_ns + idle_ns
+        assert finding.saving.ns <= slow.length_ns
+        for advice in explained.remedies:
+            row = rows[advice.name]
+            addressed = {finding.kind, *(row.kinds if row.of_several else ())}
+            part_ns = sum(total_ns(kinds[kind]) for kind in addressed)
+            assert 0 <= (advice.saves_ns or 0) <= min(part_ns + idle_ns, slow.length_ns)
+            assert (advice.gain_ns or 0) <= slow.length_ns
+    for fix in diagnosis.verdict.fixes:
+        assert (fix.saves_ns or 0) <= slow.length_ns
 
 
 @pytest.mark.parametrize("path", shared_traces.profiles(), ids=shared_traces.name)

@@ -1000,6 +1000,17 @@ CASES: dict[str, Case] = {
             "one late rank": run(NCCL, device=0, straggler=replace(straggler(800), state="none")),
         },
     ),
+    "group by length": Case(
+        "communication",
+        run(NCCL, device=0, straggler=replace(straggler(800), state="none", moves=True)),
+        800,
+        {
+            "ranks that take turns": run(
+                NCCL, device=0, straggler=replace(straggler(800), state="none")
+            ),
+            "waits": run(NCCL, device=0, straggler=replace(straggler(0), state="none", moves=True)),
+        },
+    ),
     "overlap communication": Case(
         "communication",
         run(NCCL, replace(MM, ns=300), device=0, seen=TORCH),

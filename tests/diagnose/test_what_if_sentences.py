@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lstmprof.breakdown.ledger import SCHEMA
+from lstmprof.breakdown.replay.what_if import Prediction
 from lstmprof.diagnose.sentences import of_what_if
-from lstmprof.replay.what_if import Prediction
 
 MS = 1_000_000
 

@@ -13,6 +13,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.replay.graph import step_graph
+from lstmprof.breakdown.replay.what_if import replayed
 from lstmprof.events import EventTable, Profile
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.recorded import recorded
@@ -20,8 +22,6 @@ from lstmprof.events.annotate.steps import windows, with_markers, with_steps
 from lstmprof.events.counters import Count, Counters, table_of
 from lstmprof.events.processes import MOST_PID, Process, joined
 from lstmprof.events.table import events_table
-from lstmprof.replay.graph import step_graph
-from lstmprof.replay.what_if import replayed
 from lstmprof.report.timeline import timeline
 
 Row = dict[str, Any]

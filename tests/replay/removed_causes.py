@@ -1,6 +1,6 @@
 """Causes removed from programs themselves: what a simulator then runs is the truth of a what-if.
 
-Says for simulated programs what ``lstmprof.replay.changes`` says of profiles.
+Says for simulated programs what ``lstmprof.breakdown.replay.changes`` says of profiles.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from simulator.gpu_programs import (
     Work,
 )
 
+from lstmprof.breakdown.replay.calls import VIEWS
 from lstmprof.events.threads import ASKS
-from lstmprof.replay.calls import VIEWS
 
 Rewritten = tuple[Body, Machine]
 #: Scopes that are Python's; an op is the framework's.

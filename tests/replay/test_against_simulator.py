@@ -22,11 +22,11 @@ from simulator.gpu_programs import (
 from simulator.gpu_simulator import Simulation, simulated as run
 
 from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.replay import changes
+from lstmprof.breakdown.replay.graph import step_graph
+from lstmprof.breakdown.replay.what_if import predictions, replayed
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
-from lstmprof.replay import changes
-from lstmprof.replay.graph import step_graph
-from lstmprof.replay.what_if import predictions, replayed
 
 MAIN, WORKER, LOADER = 1, 2, 3
 DEVICES = sorted({device for device, _ in drawn.STREAMS})

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from events.rows import Row, row, table
 
+from lstmprof.breakdown.replay.changes import CHANGES
+from lstmprof.breakdown.replay.what_if import predictions
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
-from lstmprof.replay.changes import CHANGES
-from lstmprof.replay.what_if import predictions
 
 HOST = {"pid": 1, "tid": 1}
 ENGINE = "autograd::engine::evaluate_function: "

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from events.rows import Row, row, table
 
+from lstmprof.breakdown.replay import Error, Prediction, as_layer_op, compiled, recurrent_share
+from lstmprof.breakdown.replay.changes import Change
+from lstmprof.breakdown.replay.what_if import predictions
 from lstmprof.diagnose.sentences import of_what_if
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
-from lstmprof.replay import Error, Prediction, as_layer_op, compiled, recurrent_share
-from lstmprof.replay.changes import Change
-from lstmprof.replay.what_if import predictions
 from lstmprof.workloads import Workload
 
 HOST = {"pid": 1, "tid": 1}

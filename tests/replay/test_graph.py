@@ -6,10 +6,10 @@ from typing import Any
 
 from events.rows import Row, nameless, row, table
 
+from lstmprof.breakdown.replay.calls import StepRows
+from lstmprof.breakdown.replay.graph import StepGraph, step_graph
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
-from lstmprof.replay.calls import StepRows
-from lstmprof.replay.graph import StepGraph, step_graph
 
 MAIN = {"pid": 1, "tid": 1}
 WORKER = {"pid": 1, "tid": 2}

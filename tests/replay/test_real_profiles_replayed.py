@@ -11,10 +11,10 @@ import pytest
 import shared_traces
 
 from lstmprof.breakdown.ledger import ledger
+from lstmprof.breakdown.replay.changes import CHANGES, faster_gemms, nothing
+from lstmprof.breakdown.replay.what_if import predictions
 from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.threads import thread_ids
-from lstmprof.replay.changes import CHANGES, faster_gemms, nothing
-from lstmprof.replay.what_if import predictions
 
 pytestmark = shared_traces.needed
 STEPS = 3  # of each profile

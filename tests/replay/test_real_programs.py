@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from lstmprof.breakdown import break_down
+from lstmprof.breakdown.replay.calls import Calls
+from lstmprof.breakdown.replay.graph import step_graph
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.rounds import capture_rounds
 from lstmprof.errors import LstmprofError
-from lstmprof.replay.calls import Calls
-from lstmprof.replay.graph import step_graph
 from lstmprof.runs.run import Run
 from lstmprof.workloads import Workload
 

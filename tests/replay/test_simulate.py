@@ -6,12 +6,12 @@ import pytest
 from events.rows import Row, row, table
 
 from lstmprof import names
+from lstmprof.breakdown.replay.changes import CHANGES, Change, faster_gemms, nothing
+from lstmprof.breakdown.replay.what_if import Prediction, predictions
 from lstmprof.errors import UsageError
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.table import EventTable
-from lstmprof.replay.changes import CHANGES, Change, faster_gemms, nothing
-from lstmprof.replay.what_if import Prediction, predictions
 
 HOST = {"pid": 1, "tid": 1}
 GPU = {"device": 0, "stream": 7}

@@ -1,4 +1,4 @@
-"""Whether a profile is any good: what it holds, what it lost, what recording it took.
+"""Check the quality of a profile: what it contains, what it lost, and what recording cost.
 
 ::
 
@@ -25,18 +25,18 @@ from lstmprof.breakdown.lacks.advice import recipes_for
 from lstmprof.breakdown.lacks.rules import RULES
 from lstmprof.events.annotate import MEASURED
 
-#: What no recipe has for nothing: it takes a second run, or costs time at each op.
+#: Checks that no recipe improves for free: they need a second run, or cost time per op.
 _DEAR = ("profiler overhead", "stacks", "memory")
-#: Where a row fails: the same as that of a gate.
+#: Exit status if a check fails, the same as that of a failed gate.
 FAILED = 3
 _OF_RUN = {rule.kind for rule in RULES if rule.of_run} | {NOTE}
 
 
 def check(breakdowns: Sequence[Breakdown]) -> Document:
-    """What is asked of the profiles of ``breakdowns``, and the answers.
+    """Check the profiles of ``breakdowns``, and return the results.
 
     Raises:
-        RunError: events of one are missing, damaged or of another schema version.
+        RunError: the events are missing, damaged or of another schema version.
     """
     runs = [checked(breakdown) for breakdown in breakdowns]
     status = FAILED if any(run.state == FAIL for run in runs) else 0
@@ -44,7 +44,7 @@ def check(breakdowns: Sequence[Breakdown]) -> Document:
 
 
 def checked(breakdown: Breakdown) -> Checked:
-    """What is asked of the profile of one run, and the answers."""
+    """Check the profile of one run, and return the results."""
     info = breakdown.run.info
     rows = []
     for number, part in enumerate(parts_of(breakdown)):
@@ -63,7 +63,7 @@ def checked(breakdown: Breakdown) -> Checked:
 
 
 def _rows(question: Question, part: Part, *, first: bool) -> list[Row]:
-    """The rows of one question: what is lacking, else that nothing is."""
+    """Return the rows of one check: one per lack, or one that nothing is missing."""
     rows = []
     for lack in part.lacks:
         of_run = lack.kind in _OF_RUN

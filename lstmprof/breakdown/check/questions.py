@@ -1,4 +1,4 @@
-"""The questions of ``check``: one ordered table, and the counts that the questions read."""
+"""The checks of ``lstmprof check``: one ordered table, and the counts that they read."""
 
 from __future__ import annotations
 
@@ -36,20 +36,19 @@ from lstmprof.numbers import milliseconds, percent, quantity
 
 #: Columns of the events that it is made from.
 _READS = ("event_id", "kind", "start_ns", "dur_ns", "rank", "shapes", "launch_id")
-#: Lacks of a profile without activities whose program used a GPU, or may have.
+#: Lacks that mean: the program used a GPU, or may have, and no activity was recorded.
 NO_GPU = ("TPU not read", "no GPU activity", "nothing of the program", GPU_UNSEEN)
 
 
 @dataclass(frozen=True)
 class Part:
-    """Counts of one rank beyond ``Recorded``, and what it lacks.
+    """Counts of one rank in addition to ``Recorded``, and what its profile lacks.
 
-    Of its ops ``with_shapes`` have the shapes of inputs. ``early`` activities begin before the call
-    that launched them, by ``early_ns`` at most. The profiler's own events take ``overhead_ns`` of
-    the steps' ``steps_ns``. ``inflation_share`` is what the profiled steps of a run that was timed
-    too are longer by, None where it was not. ``settings`` are what was recorded that costs the host
-    time. ``allocations`` are those and frees that were recorded; ``memory``: so was what was
-    allocated or reserved in all.
+    ``with_shapes`` ops have the shapes of their inputs. ``early`` activities begin before their
+    launch call, by at most ``early_ns``. The profiler's own events take ``overhead_ns`` of the
+    steps' ``steps_ns``. ``inflation_share`` is how much longer profiled steps are than timed ones,
+    or None if none was timed. ``settings`` are recorded data that cost host time. ``allocations``
+    counts recorded allocations and frees; ``memory`` counts recorded totals.
     """
 
     has: Recorded
@@ -67,14 +66,14 @@ class Part:
 
     @property
     def on_cpu(self) -> bool:
-        """Whether ops were recorded, and nothing says that a GPU was used."""
+        """Return whether ops were recorded, and nothing shows that a GPU was used."""
         of_gpu = self.has.activities or self.has.kernel_launches
         unseen = any(lack.kind in NO_GPU for lack in self.lacks)
         return bool(self.has.ops) and not of_gpu and not unseen
 
 
 def parts_of(breakdown: Breakdown) -> list[Part]:
-    """The parts of a breakdown, rank by rank.
+    """Return the counts of a breakdown, one entry per rank.
 
     Raises:
         RunError: the events are missing, damaged or of another schema version.
@@ -98,7 +97,7 @@ def parts_of(breakdown: Breakdown) -> list[Part]:
 
 
 def _counted(breakdown: Breakdown) -> Counter[tuple[int | None, str]]:
-    """How many values each rank has of each counter."""
+    """Return the number of values of each counter by rank."""
     counted: Counter[tuple[int | None, str]] = Counter()
     for batch in breakdown.run.counters(("rank", "name")):
         groups = batch.group_by(["rank", "name"]).aggregate([([], "count_all")])
@@ -124,22 +123,22 @@ class _Measured:
         self._overhead = self._of_ranks(overhead, overhead)
 
     def _of_ranks(self, rows: Ints, values: Ints) -> dict[int, Ints]:
-        """``values``, one of each of ``rows``, by its rank."""
+        """Return ``values``, one per row of ``rows``, by rank."""
         rank = self._events.table(("rank",), rows).ints("rank", UNKNOWN)
         group = Groups(rank)
         members = (values[of_rank] for of_rank in group.members())
         return dict(zip(rank[group.first].tolist(), members, strict=True))
 
     def with_shapes(self, rank: int | None) -> int:
-        """Ops of ``rank`` that have the shapes of their inputs."""
+        """Return the number of ops of ``rank`` with recorded input shapes."""
         return len(_of(self._shaped, rank))
 
     def early_ns(self, rank: int | None) -> Ints:
-        """By how much activities of ``rank`` begin before their launch, of those that do."""
+        """Return the times by which activities of ``rank`` begin before their launch."""
         return _of(self._early, rank)
 
     def overheads(self, rank: int | None) -> tuple[Ints, Ints]:
-        """When each of the profiler's own events of ``rank`` begins and ends."""
+        """Return start and end of the profiler's own events of ``rank``."""
         rows = _of(self._overhead, rank)
         start = self._start_ns[rows]
         return start, start + self._events.values("dur_ns")[rows]
@@ -180,15 +179,15 @@ def _part(
 #: Above these shares a number is doubtful, and not to be trusted.
 WARN_SHARE, FAIL_SHARE = 0.10, 0.20
 
-#: State and sentence, and the share that it concerns; None: there is nothing to say.
+#: State, sentence and affected share; None: no result.
 Answer = tuple[State, str] | tuple[State, str, float | None] | None
 
 
 @dataclass(frozen=True)
 class Question:
-    """One question: the kinds of what a profile can lack of it, and the answer where it lacks none.
+    """One check: the kinds of lacks that concern it, and the result if nothing is lacking.
 
-    ``answer`` that is not ok stands beside what is lacking.
+    A result of ``answer`` that is not ok is shown next to the lacks.
     """
 
     name: str
@@ -197,7 +196,9 @@ class Question:
 
 
 def is_counted(lack: Lack, part: Part) -> bool:
-    """Whether a lack is a complaint: shapes alone, which a recipe records, are worth their cost."""
+    """Return whether a lack is a complaint; recorded shapes alone are not, because they are
+    useful.
+    """
     return lack.kind != "costly recording" or part.settings != (SHAPES,)
 
 
@@ -209,7 +210,7 @@ def state_of(lack: Lack) -> State:
 
 
 def graded(share: float) -> State:
-    """The state of what is of this share."""
+    """Return the state for a share of overhead."""
     share = round(share, 9)  # 1.1 − 1 is a tenth
     return FAIL if share > FAIL_SHARE else WARN if share > WARN_SHARE else OK
 

@@ -16,9 +16,9 @@ from lstmprof.events.annotate.recorded import Recorded
 from lstmprof.numbers import listed
 from lstmprof.runs.metadata import RunInfo
 
-#: The kind of what the reader of a profile noted.
+#: The kind of a note that the reader of a profile made.
 NOTE = "note"
-#: Ranks that are named one by one.
+#: Number of ranks that are listed by name.
 _SHOWN = 8
 
 
@@ -75,7 +75,7 @@ def _lack(rule: Rule, asked: Sequence[Recording], several: bool) -> Lack | None:
 
 
 def first_of_ranks(ranks: Sequence[int]) -> str:
-    """Return "rank 3 (likewise 0, 1 and 5 more): ": the first rank, and that others are alike."""
+    """Return "rank 3 (likewise 0, 1 and 5 more): " for ranks that lack the same data."""
     others = [str(rank) for rank in sorted({*ranks} - {ranks[0]})]
     if len(others) > _SHOWN:
         others = [*others[:_SHOWN], f"{len(others) - _SHOWN:,} more"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Advice:
-    """How to record with the profiler of one format what a profile of it lacks."""
+    """How to record missing data with the profiler of one format."""
 
     gpu: str
     host: str

@@ -13,12 +13,12 @@ from lstmprof.numbers import count, cropped, listed, milliseconds
 from lstmprof.runs.metadata import RunInfo
 
 _ACTS = "activities"
-#: Characters of what a profiler logged.
+#: Number of characters of a profiler's log that are shown.
 _MOST_LOGGED = 120
 
 
 def counted(number: int, noun: str, nouns: str = "") -> str:
-    """``1 step``, ``2 steps``."""
+    """Return ``1 step`` or ``2 steps``."""
     return f"{count(number)} {noun if number == 1 else nouns or noun + 's'}"
 
 
@@ -41,7 +41,7 @@ _WIDTH = 60
 
 @dataclass(frozen=True)
 class Recording:
-    """What was recorded of one rank, run.json, and how many ranks the run has."""
+    """Recorded data of one rank, run.json, and the number of ranks of the run."""
 
     has: Recorded
     info: RunInfo
@@ -137,7 +137,7 @@ def _no_gpu(r: Recording) -> str:
 
 
 def _signs_of_gpu(r: Recording) -> tuple[str, str]:
-    """Return what the host did with a GPU, and why nothing else may be recorded."""
+    """Return what the host did with a GPU, and why no activity may have been recorded."""
     if r.has.kernel_launches:
         if r.has.device_ranges:
             return f"the host made {r.launches}", "only hardware counters were recorded"
@@ -214,7 +214,7 @@ def _ranges_alone(r: Recording) -> str:
 #: Less of a whole than this changes no percent that is printed.
 LEAST_SHARE = 0.005
 
-#: The kind of a profile whose time lies in ranges without ops.
+#: The kind of a profile in which ranges without ops take most of the time.
 RANGES_WITHOUT_OPS = "ranges without ops"
 #: A GPU or a TPU was used, but the events lack its activity.
 NO_GPU, TPU_UNREAD = "no GPU activity", "TPU not read"

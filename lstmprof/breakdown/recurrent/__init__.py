@@ -1,7 +1,7 @@
-"""Recurrent layers in a profile: how they run, and what decides it.
+"""Find the recurrent layers of a profile, and how they run.
 
 ::
 
-    events ─ profiles (one file a way in which a profile shows them) ─▶ calls ─ spent ─▶ their times
-                loop, cells, network: what is known of a call's network
+    events ─ profiles (one file per way in which a profile shows layers) ─▶ calls ─ spent ─▶ times
+                loop, cells, network: the sizes of a call's network
 """

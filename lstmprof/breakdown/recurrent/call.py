@@ -1,4 +1,4 @@
-"""One run of a recurrent layer or of a loop of cells, when it ran, and how loops form a network.
+"""A run of a recurrent layer or of a loop of cells, its times, and how loops form a network.
 
 A recogniser names the outermost events of the forward pass. Everything inside them belongs to the
 call, and so do the backward pass of each op inside and the device work that any of them launched.
@@ -28,10 +28,11 @@ class Call:
     """One run of ``network``.
 
     ``form`` is one of ``implementations.FORMS``: one op for the layer, one op for a cell, or a loop
-    of small ops. ``op`` is the op, or of a loop what it repeats; ``library`` whose kernels it runs.
-    ``rows`` are its outermost events of the forward pass, ``backward`` those of the backward pass
-    where the profile tells them in another way than by ``forward_id``. Not ``counted`` it is all of
-    one step, however many calls those were.
+    of small ops. ``op`` is the op, or for a loop the ops that it repeats. ``library`` is the
+    library of its kernels. ``rows`` are its outermost events of the forward pass. ``backward`` are
+    those of the backward pass if the profile links them otherwise than by ``forward_id``. If
+    ``counted`` is False, this is all recurrent work of one step, and the number of calls is
+    unknown.
     """
 
     form: str
@@ -48,10 +49,10 @@ class Call:
 
 @dataclass(frozen=True)
 class Spent:
-    """What a call took: extents from its first event's start to the last one's end, counts of work.
+    """The times of a call, from the start of its first event to the end of its last, and its work.
 
-    Of the device's activities, where the call launched some, else of the host's ops. None where the
-    profile has none of that pass.
+    Device activities count if the call launched any, else host ops. A field is None if the profile
+    has nothing of that pass.
     """
 
     forward_ns: int | None
@@ -61,7 +62,7 @@ class Spent:
 
 
 def spent(events: EventTable, calls: Sequence[Call]) -> list[Spent]:
-    """What each of ``calls`` took."""
+    """Return the times of each of ``calls``."""
     passes = owners(events, calls)
     devices, count = bool(events.is_kind(*ACTIVITY_KINDS).any()), len(calls)
     forward, backward = (of_work(events, owner) if devices else owner for owner in passes)
@@ -80,14 +81,16 @@ def spent(events: EventTable, calls: Sequence[Call]) -> list[Spent]:
 
 
 def of_work(events: EventTable, owner: Ints) -> Ints:
-    """The call that each activity of a device is of, by ``owner``: its own, else its issuer's."""
+    """Return the call of each device activity: its own ``owner``, else that of its op."""
     activity, issuer = events.is_kind(*ACTIVITY_KINDS), events.rows_named("op_id")
     own = np.where(activity, owner, NONE)
     return np.where(activity & (issuer != NONE) & (own == NONE), owner[issuer], own)
 
 
 def owners(events: EventTable, calls: Sequence[Call]) -> tuple[Ints, Ints]:
-    """For each row the number of the call whose forward, and whose backward, pass it is in."""
+    """Return for each row the number of the call in whose forward, and in whose backward, pass
+    it is.
+    """
     parent = events.rows_named("parent_id")
     forward = np.full(len(events), NONE, dtype=np.int64)
     backward = forward.copy()
@@ -102,7 +105,7 @@ def owners(events: EventTable, calls: Sequence[Call]) -> tuple[Ints, Ints]:
 
 
 def _extents(events: EventTable, owner: Ints, count: int) -> list[int | None]:
-    """Of each call from the first start to the last end of its rows; None without any."""
+    """Return for each call the time from the first start to the last end of its rows, or None."""
     rows = np.flatnonzero(owner != NONE)
     start = np.full(count, _LATEST, dtype=np.int64)
     end = np.full(count, -_LATEST, dtype=np.int64)
@@ -111,18 +114,18 @@ def _extents(events: EventTable, owner: Ints, count: int) -> list[int | None]:
     return [int(b - a) if b >= a else None for a, b in zip(start, end, strict=True)]
 
 
-#: Loops of one network: 32 layers of both directions.
+#: Largest number of loops in one network: 32 layers with two directions.
 MOST = 64
 
 
 @dataclass(frozen=True)
 class Loop:
-    """``count`` repetitions of the cells ``units``, each one direction of one layer.
+    """``count`` repetitions of the cells ``units``, each of which is one direction of one layer.
 
-    ``rows`` are its outermost events, ``backward`` those of its backward pass where links do not
-    tell them. ``time_steps_told``: a repetition is a time step for certain, and no layer's turn.
-    ``batch_varies``: sequences end before others. ``reads_after`` is the width that the first
-    product after it reads. ``layer`` names the layer that it and its reverse direction are of.
+    ``rows`` are its outermost events, ``backward`` those of its backward pass if links do not show
+    them. ``time_steps_told``: a repetition is certainly one time step. ``batch_varies``: some
+    sequences end before others. ``reads_after`` is the input width of the first matmul after it.
+    ``layer`` is the name of the layer to which it and its reverse direction belong.
     """
 
     form: str
@@ -139,9 +142,9 @@ class Loop:
 
 
 def calls_of(events: EventTable, framework: str, loops: Sequence[Loop]) -> Iterator[Call]:
-    """A call of each stack of ``loops``, those of one step in the order in which they ran.
+    """Yield a call for each stack of ``loops``; those of one step in the order in which they ran.
 
-    Loops that follow each other are joined, as many as can be one network.
+    Neighbouring loops are joined, as many as can form one network.
     """
     rank, step = (events.ints(name, UNKNOWN) for name in ("rank", "step"))
     first = 0
@@ -168,14 +171,14 @@ def _whole(members: Sequence[Loop]) -> Network | None:
         first, second = (replace(unit, inputs=None) for unit in units)
         return replace(units[0], layers=1, directions=2) if first == second else None
     hidden = units[0].projection or units[0].hidden
-    # side by side, a loop's last op may end when what reads both has begun
+    # If loops run side by side, the last op of one may end after its reader has begun.
     after = next((m.reads_after for m in reversed(members) if m.reads_after is not None), None)
     beside = hidden is not None and after == 2 * hidden
     return stack(units, side_by_side=beside)
 
 
 def network_of(members: Sequence[Loop]) -> Network:
-    """The network of one stack; time steps where nothing leaves them open."""
+    """Return the network of one stack; with the number of time steps if it is certain."""
     units = [unit for member in members for unit in member.units]
     whole = _whole(members)
     told = members[0].time_steps_told or (whole is not None and len(units) > 1)
@@ -214,7 +217,7 @@ def _call(framework: str, members: Sequence[Loop], rank: int, step: int) -> Call
 
 
 def in_words(sorts: Sequence[int]) -> str:
-    """What a repetition does: ``2 products, 3 sigmoid, 2 tanh``."""
+    """Return the ops of a repetition as text: ``2 products, 3 sigmoid, 2 tanh``."""
     counts = Counter(sorts)
     products = counts[PRODUCT]
     words = [f"{products} product" + "s" * (products != 1)]

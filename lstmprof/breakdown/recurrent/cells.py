@@ -1,8 +1,8 @@
-"""Cells by the names, products and activations of one time step, whatever framework ran them.
+"""Recognise cells by the names, matmuls and activations of one time step, in any framework.
 
-An LSTM's four gates are products of x and of h with (inputs, 4·hidden) and (hidden, 4·hidden), of
-both at once with (inputs + hidden, 4·hidden), or one of each a gate; a GRU has three. σ and tanh
-see the gates of one unit, tanh(c) ``hidden`` of them.
+The four gates of an LSTM are matmuls of x and of h with (inputs, 4·hidden) and (hidden, 4·hidden),
+or one matmul of both with (inputs + hidden, 4·hidden), or one matmul per gate. A GRU has three
+gates. σ and tanh read the gates of one unit, and tanh(c) reads ``hidden`` units.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from lstmprof.breakdown.recurrent.network import GATES, Network, Shape
 
 PRODUCT, SIGMOID, TANH, CELL, BOUNDARY = range(5)
 
-#: Names of scopes, layers and cells in any framework → the cell; the more precise name comes first.
-#: ``rnn`` is a layer of any cell: Flax's RNN, Keras's RNN and SimpleRNN, tf.nn.dynamic_rnn.
+#: Names of scopes, layers and cells → the cell; more precise names come first. ``rnn`` is a layer
+#: with any cell: Flax's RNN, Keras's RNN and SimpleRNN, tf.nn.dynamic_rnn.
 _NAMES = (
     ("lstm", re.compile(r"(?i:lstm)")),
     ("gru", re.compile(r"(?i:(?<![a-z])gru(?![a-z]))|GRU")),
@@ -25,15 +25,17 @@ _NAMES = (
 
 
 def layer_named(path: str) -> str | None:
-    """Return ``lstm``, ``gru`` or ``rnn`` (any cell) if a name in ``path`` is of such a layer."""
+    """Return ``lstm``, ``gru`` or ``rnn`` (any cell) if ``path`` contains the name of such a
+    layer.
+    """
     return next((cell for cell, name in _NAMES if name.search(path)), None)
 
 
 @dataclass(frozen=True)
 class Op:
-    """What one op of a time step is to a cell, by ``sort``.
+    """The role of one op of a time step, by ``sort``.
 
-    ``data`` is what it reads, ``weight`` of a product (inner, outer).
+    ``data`` is the shape of its input, ``weight`` that of a matmul's weight (inner, outer).
     """
 
     sort: int
@@ -43,7 +45,9 @@ class Op:
 
 
 def cells_of(ops: Sequence[Op]) -> list[list[int]]:
-    """Places in ``ops`` by cell: products and activations up to an LSTM's second tanh."""
+    """Return the indices of ``ops`` by cell: matmuls and activations up to an LSTM's second
+    tanh.
+    """
     cells: list[list[int]] = []
     cell: list[int] = []
     for place, op in enumerate(ops):
@@ -57,15 +61,16 @@ def cells_of(ops: Sequence[Op]) -> list[list[int]]:
 
 
 def _is_whole(sorts: Sequence[int]) -> bool:
-    """Whether these ops are an LSTM's cell: both tanh are there, and end it."""
+    """Return whether these ops are a whole LSTM cell: they contain and end with both tanh."""
     return SIGMOID in sorts and sorts.count(TANH) >= 2 and sorts[-1] == TANH
 
 
 def may_be_cell(ops: Sequence[Op]) -> bool:
-    """Whether these ops may be an LSTM's or a GRU's cell, and no layer of a gated deep network.
+    """Return whether these ops may be a cell of an LSTM or GRU, not a layer of a gated deep
+    network.
 
-    Its products make three or four gates as wide as its units, where their widths are recorded. A
-    highway layer makes two; one sigmoid and one tanh alone may be either's.
+    If widths are recorded, the matmuls must make three or four gates as wide as the units. A
+    highway layer makes two. One sigmoid and one tanh alone may be either.
     """
     sorts = [op.sort for op in ops]
     weights = [op.weight for op in ops if op.sort == PRODUCT]
@@ -79,7 +84,7 @@ def may_be_cell(ops: Sequence[Op]) -> bool:
 
 
 def unit_of(ops: Sequence[Op], named: str | None = None) -> Network:
-    """Return one direction of a layer by the ops of one cell; ``named`` is from ``layer_named``."""
+    """Return one direction of a layer from the ops of a cell; ``named`` is from ``layer_named``."""
     tanhs = [op for op in ops if op.sort == TANH]
     weights = [op.weight for op in ops if op.sort == PRODUCT]
     dtype = next((op.dtype for op in ops if op.sort == PRODUCT), None)
@@ -105,7 +110,7 @@ def unit_of(ops: Sequence[Op], named: str | None = None) -> Network:
 
 
 def read(weights: Sequence[Shape | None], hidden: int, gates: int) -> int | None:
-    """The width that a cell reads, by its products: of x and h apart, of both at once, per gate."""
+    """Return the input width of a cell from its matmuls: x and h separate, joined, or per gate."""
     known = [weight for weight in weights if weight]
     if len(known) < len(weights):
         return None
@@ -121,11 +126,11 @@ def read(weights: Sequence[Shape | None], hidden: int, gates: int) -> int | None
 
 
 def unit_of_products(weights: Sequence[Shape], named: str | None = None) -> Network:
-    """What the products of a loop's time step say by themselves, where no activation is seen.
+    """Return the network of a loop's time step from its matmuls alone, without activations.
 
-    Gates in one product are wider than the units, and nothing reads all of them. Products of one
-    gate each tell an LSTM from a GRU by their number; if all are alike, they may be a stack of
-    equal Linear layers, and only a name tells the cell.
+    If one matmul makes all gates, its output is wider than the units, and nothing reads all of it.
+    If there is one matmul per gate, their number distinguishes LSTM and GRU. If all are alike, they
+    may be a stack of equal Linear layers, and only a name shows that they are a cell.
     """
     fitting = []
     for cell in (named,) if named in GATES else ("lstm", "gru"):
@@ -148,10 +153,12 @@ def unit_of_products(weights: Sequence[Shape], named: str | None = None) -> Netw
 
 
 def unit_beside_tanh(weights: Sequence[Shape], hidden: int) -> Network:
-    """A cell of ``hidden`` units, as wide as a tanh's input, by products of both x and h or of h.
+    """Return a cell of ``hidden`` units, the width of a tanh's input, from matmuls of x and h
+    or of h.
 
-    An LSTM's x and h together in one product, or in one per gate; or an LSTM's or a GRU's h in one
-    product of all gates, when the inputs of all time steps were multiplied before the loop.
+    Possible are: an LSTM whose x and h are joined in one matmul, or in one per gate; an LSTM or GRU
+    whose h is in one matmul of all gates, while the inputs of all time steps were multiplied
+    before.
     """
     inner, outer = weights[0]
     gates = outer * len(weights) / hidden
@@ -165,9 +172,9 @@ def unit_beside_tanh(weights: Sequence[Shape], hidden: int) -> Network:
 
 
 def units_of_products(weights: Sequence[Shape]) -> tuple[Network, ...]:
-    """The cells of a time step by two products each, of all gates; empty if they make no gates.
+    """Return the cells of a time step that has two matmuls of all gates per cell, else nothing.
 
-    One product per gate is not enough where no loop is seen: a series of Linear layers looks alike.
+    One matmul per gate is not enough without a visible loop: a series of Linear layers looks alike.
     """
     if len(weights) % 2:
         return ()

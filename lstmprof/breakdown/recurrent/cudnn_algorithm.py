@@ -1,8 +1,8 @@
 """The algorithm that a framework asks cuDNN for: standard, or one of the persistent kernels.
 
 A persistent kernel keeps the recurrent weights on the chip over all time steps; the standard
-algorithm launches a product and an elementwise kernel for each. Which one is a function of
-the layer and the device alone, decided apart for the forward and the backward pass.
+algorithm launches a product and an elementwise kernel for each. Which one is a function of the
+layer and the device alone, decided apart for the forward and the backward pass.
 
 Read in the frameworks' sources, nothing measured here:
 
@@ -31,7 +31,7 @@ STANDARD, STATIC, SMALL_H, DYNAMIC = (
     "persist_static_small_h",
     "persist_dynamic",
 )
-#: Whose kernels they are, as the layer table has it.
+#: The library's name in the layer table.
 CUDNN = "cuDNN"
 PYTORCH = "PyTorch, RNN.cpp at 00fc08aa"
 TENSORFLOW = "TensorFlow, cudnn_rnn_ops.cc at 057f8c81"
@@ -46,7 +46,7 @@ SMALL_HIDDEN = {LSTM: (192, 128), GRU: (192, 128), RNN_TANH: (384, 256), RNN_REL
 MOST_HIDDEN, TILE = 1024, 128
 #: ``use_persist_device_heuristics``.
 MOST_BATCH, FEWEST_MULTIPROCESSORS = 128, 98
-#: On compute capability 7 but 7.5: so many time steps or more up to such a batch.
+#: For compute capability 7.x except 7.5: least number of time steps up to this batch size.
 _VOLTA_STEPS = ((10, 32), (20, 96), (40, 128))
 _VOLTA_SLOW = (80, 112)
 #: Plain cells are slow on 8.0 and later from here on, both at once: batch, hidden units.
@@ -55,12 +55,12 @@ _PLAIN_BATCH, _PLAIN_HIDDEN = 96, 896
 
 @dataclass(frozen=True)
 class Layer:
-    """A recurrent layer as a framework gives it to cuDNN; None is unknown.
+    """A recurrent layer as a framework passes it to cuDNN; None if unknown.
 
-    ``framework`` is torch, tensorflow, jax or cudnn (called without one), ``op`` TensorFlow's, as
-    CudnnRNNV3. ``dtype`` is the element type of the input. ``inputs`` are the first layer's.
-    ``packed``: of sequences of different lengths. ``projection``: units of the output's projection,
-    0 without one.
+    ``framework`` is torch, tensorflow, jax or cudnn (no framework). ``op`` is TensorFlow's op, such
+    as CudnnRNNV3. ``dtype`` is the element type of the input. ``inputs`` is the input width of the
+    first layer. ``packed``: sequences of different lengths. ``projection`` is the width of the
+    output's projection, 0 if there is none.
     """
 
     framework: str | None = None
@@ -79,9 +79,9 @@ class Layer:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU, or the part of it that is used: ``sm`` is 80 for compute capability 8.0.
+    """A GPU, or the used part of it; ``sm`` is 80 for compute capability 8.0.
 
-    A slice of a GPU (MIG) has its own number of multiprocessors, and its profile says that one.
+    A slice of a GPU (MIG) has its own number of multiprocessors, which its profile records.
     """
 
     sm: int | None = None
@@ -89,12 +89,14 @@ class Gpu:
 
     @property
     def major(self) -> int | None:
-        """Major compute capability."""
+        """Return the major compute capability."""
         return None if self.sm is None else self.sm // 10
 
 
 def gpu_of(facts: DeviceFacts | None) -> Gpu:
-    """The GPU that a profile describes so; of one that it does not describe nothing is known."""
+    """Return the GPU that a profile describes; all fields are unknown if it does not describe
+    one.
+    """
     if facts is None:
         return Gpu()
     major, _, minor = (facts.compute_capability or "").partition(".")
@@ -104,9 +106,10 @@ def gpu_of(facts: DeviceFacts | None) -> Gpu:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why ``algorithm`` is not taken: the first ``condition`` that is not met, by a stable name.
+    """Why ``algorithm`` is not requested: ``condition`` is the first unmet condition, a stable
+    name.
 
-    ``need`` says it, with the value that fails; ``needs`` say all that fail, this one first.
+    ``needs`` are sentences about all unmet conditions with their values, the first one first.
     """
 
     algorithm: str
@@ -115,15 +118,15 @@ class Refusal:
 
     @property
     def need(self) -> str:
-        """What the first condition asks."""
+        """Return the sentence about the first unmet condition."""
         return self.needs[0]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """``algorithm`` that is asked for; None where ``unknown``, a fact, would decide it.
+    """The requested ``algorithm``; None if it depends on ``unknown``, an unknown fact.
 
-    ``refusals`` are in the order in which the source asks, one for each algorithm that it refuses.
+    ``refusals`` has one entry per refused algorithm, in the order of the framework's source.
     """
 
     algorithm: str | None
@@ -132,12 +135,14 @@ class Choice:
     source: str
 
     def refusal_of(self, algorithm: str) -> Refusal | None:
-        """Why not this one; None where it is taken, undecided, or never asked for."""
+        """Return why ``algorithm`` is refused; None if it is requested, undecided or never
+        considered.
+        """
         return next((r for r in self.refusals if r.algorithm == algorithm), None)
 
 
 def algorithm(layer: Layer, gpu: Gpu, forward: bool) -> Choice:
-    """What the layer's framework asks cuDNN for, in the forward or the backward pass."""
+    """Return the algorithm that the framework requests for the forward or the backward pass."""
     if layer.framework == "torch":
         return _by_torch(_Call(layer, gpu, forward))
     if layer.framework == "tensorflow":
@@ -163,7 +168,7 @@ class _Call:
 
 @dataclass(frozen=True)
 class _Condition:
-    """``holds`` is None where ``fact`` decides it and is unknown."""
+    """A condition; ``holds`` is None if it depends on ``fact``, which is unknown."""
 
     name: str
     fact: str
@@ -358,7 +363,9 @@ def _by_torch(call: _Call) -> Choice:
 
 
 def _of_device(gpu: Gpu) -> tuple[_Condition, ...]:
-    """What generation of device asks; before 7.0 and where it is unknown that alone decides."""
+    """Return the conditions on the GPU's generation; before 7.0, or if unknown, only these
+    count.
+    """
     if gpu.major is None or gpu.major < 7:
         return ()
     return _VOLTA if gpu.major == 7 else _AMPERE
@@ -416,10 +423,10 @@ def _always_standard(caller: str, source: str) -> Choice:
     return Choice(STANDARD, (Refusal(STATIC, "caller", (need,)),), None, source)
 
 
-#: What kernels' names say, the first that matches: the algorithms that they may be of. Names of
-#: profiles that were published: RNN_blockPersist_fp_LSTM_HMMA runs 128 hidden units on an A10, and
-#: RNN_blockPersist_bp_GRU on an A100, where PyTorch asks for the static kernels of neither;
-#: RNN_persist_fp runs with Volta's products of float16. persistRNN_addBias runs beside both.
+#: Kernel names and the algorithms that they may belong to; the first match counts. From published
+#: profiles: RNN_blockPersist_fp_LSTM_HMMA runs 128 hidden units on an A10, and
+#: RNN_blockPersist_bp_GRU on an A100, although PyTorch requests the static kernels for neither;
+#: RNN_persist_fp runs with Volta's float16 matmuls. persistRNN_addBias occurs with both.
 _SEEN = (
     (re.compile(r"(?i)RNN_?blockPersist"), (SMALL_H,)),
     (re.compile(r"(?i)RNN_persist"), (STATIC, DYNAMIC)),
@@ -432,7 +439,7 @@ _SEEN = (
 
 
 def seen_in(kernels: Iterable[str]) -> tuple[str, ...]:
-    """The algorithms that kernels of these names, all of one call, may be of; empty: unknown."""
+    """Return the algorithms to which the kernels of one call may belong; empty if unknown."""
     names = list(kernels)
     for pattern, algorithms in _SEEN:
         if any(pattern.search(name) for name in names):
@@ -441,7 +448,7 @@ def seen_in(kernels: Iterable[str]) -> tuple[str, ...]:
 
 
 def differs(choice: Choice, seen: tuple[str, ...]) -> bool | None:
-    """Whether the kernels are of none that was asked for; None where either is unknown."""
+    """Return whether the kernels belong to no requested algorithm; None if either is unknown."""
     if choice.algorithm is None or not seen:
         return None
     return choice.algorithm not in seen

@@ -1,10 +1,10 @@
-"""The ladder of recurrent layers: on which rung a layer stands, and what the next one is worth.
+"""The ladder of optimizations of recurrent layers: which ones a layer has, and what the next saves.
 
 Appleyard et al., Optimizing Performance of Recurrent Neural Networks on GPUs (arXiv:1604.01946),
-made LSTMs faster by an order of magnitude, one change after the other, and persistent kernels
-(Diamos et al., ICML 2016) by one more; these are the rungs, in that order. That weights are
-transposed before no profile tells, so that rung is left out. Below all stands the recurrence
-itself: a time step cannot begin before the one before it has ended.
+made LSTMs faster by an order of magnitude, one optimization after the other; persistent kernels
+(Diamos et al., ICML 2016) added another. These are the rungs, in that order. No profile shows
+whether weights were transposed before, so that optimization is omitted. The recurrence itself is
+the lower bound: a time step cannot begin before the one before it has ended.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from lstmprof.runs.fields import Peaks
     "wavefront over layers",
     "persistent kernel",
 )
-#: A cell with combined gates has two products, with combined inputs one; some stand outside cells.
+#: Most matmuls per cell with combined gates, and with combined inputs. The values exceed 2 and 1,
+#: because some matmuls are outside of cells.
 _TWO, _ONE = 2.5, 1.5
 #: Elements a unit that the work between two products reads and writes: gates and the cell's state,
 #: then both states.
@@ -49,10 +50,11 @@ _SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
 @dataclass(frozen=True)
 class Work:
-    """What the forward pass of a call ran: products, and work element by element, and their time.
+    """Matmuls and elementwise work in the forward pass of a call, with their times.
 
-    ``cells`` is time steps × layers × directions. ``length_ns`` is the pass from end to end,
-    ``streams`` those of its kernels (1 on a host). ``persistent``: a kernel for all time steps.
+    ``cells`` is time steps × layers × directions. ``length_ns`` is the length of the whole pass.
+    ``streams`` is the number of streams (1 on a host). ``persistent``: one kernel for all time
+    steps.
     """
 
     cells: int
@@ -67,15 +69,15 @@ class Work:
 
     @property
     def gap_ns(self) -> float:
-        """The part of the pass in neither, an op or kernel."""
+        """Return the time of the pass outside of matmuls and elementwise work, per op or kernel."""
         rest = max(self.length_ns - self.products_ns - self.pointwise_ns, 0)
         return rest / max(self.products + self.pointwise, 1)
 
     @property
     def climbed(self) -> dict[str, bool]:
-        """Whether each rung above the lowest is climbed, of those that say something here.
+        """Return whether the layer has each optimization; those that do not apply are missing.
 
-        Two streams are for the two products of a cell, the wavefront for several layers.
+        Two streams apply to the two matmuls of a cell, the wavefront to several layers.
         """
         each = self.products / self.cells
         rungs = {COMBINED_GATES: each <= _TWO}
@@ -90,10 +92,10 @@ class Work:
 
 @dataclass(frozen=True)
 class Standing:
-    """The last rung before the first that is missing, and that one; None on the highest.
+    """The last optimization before the first missing one, and the missing one (None if none).
 
-    ``saves_ns`` of the pass is what the missing rung would save at least: the time of the ops or
-    kernels that it leaves out and of the gaps before them, the others as they are. None unknown.
+    ``saves_ns`` is the least time per pass that the missing optimization saves: the time of the ops
+    or kernels that it omits, and of the gaps before them. It is None if unknown.
     """
 
     rung: str
@@ -102,9 +104,9 @@ class Standing:
 
 
 def standing(work: Work, floor_ns: float | None = None) -> Standing | None:
-    """Where a pass stands; None where it is not known of what it consists.
+    """Return the standing of a pass, or None if its work is unknown.
 
-    ``floor_ns`` is that of the same pass.
+    ``floor_ns`` is the lower bound of the same pass.
     """
     if work.persistent:
         return Standing(PERSISTENT, None, None)
@@ -134,10 +136,10 @@ def _saves(work: Work, missing: str, floor_ns: float | None) -> int | None:
 
 
 def floor_ns(network: Network, peaks: Peaks | None, *, backward: bool = False) -> float | None:
-    """The recurrence alone: time steps × (product of the state + work element by element).
+    """Return the time of the recurrence alone: time steps × (state matmul + elementwise work).
 
-    At the peaks that were measured; layers one step apart, directions side by side, the weights
-    never read again. ``backward``: of both passes, each with one such product. None unknown.
+    Computed at the measured peaks; layers run one time step apart, directions run side by side, and
+    weights are read once. ``backward`` adds the backward pass. None if unknown.
     """
     gates, moved = GATES.get(network.cell or ""), _MOVED.get(network.cell or "")
     size = _SIZES.get(network.dtype or "")
@@ -156,7 +158,7 @@ def floor_ns(network: Network, peaks: Peaks | None, *, backward: bool = False) -
 def works(
     events: EventTable, calls: Sequence[Call], persistent: Sequence[bool]
 ) -> list[Work | None]:
-    """The forward pass of each call; None where its cells are not known."""
+    """Return the forward work of each call; None if its cells are unknown."""
     owner = owners(events, calls)[0]
     devices = events.is_kind(*ACTIVITY_KINDS)
     here = devices if devices.any() else computing(events)
@@ -198,7 +200,7 @@ def _work(
 
 
 def _sums(events: EventTable, owner: Ints, which: Flags, count: int) -> tuple[Ints, Ints]:
-    """Of each call how many of ``which``, and how long they take together."""
+    """Return for each call the number and the total time of the rows in ``which``."""
     rows = np.flatnonzero(which & (owner != NONE))
     ns = np.zeros(count, dtype=np.int64)
     np.add.at(ns, owner[rows], events.dur_ns[rows])
@@ -215,7 +217,7 @@ def _lengths(events: EventTable, owner: Ints, which: Flags, count: int) -> Ints:
 
 
 def _streams(events: EventTable, owner: Ints, count: int) -> Ints:
-    """Of each call how many streams it ran on; 1 on a host."""
+    """Return for each call the number of streams that it used; 1 on a host."""
     stream = events.ints("stream", UNKNOWN)
     rows = np.flatnonzero((owner != NONE) & (stream != UNKNOWN))
     streams, of = np.unique(stream[rows], return_inverse=True)

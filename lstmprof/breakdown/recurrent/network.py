@@ -1,7 +1,7 @@
-"""What is known of a recurrent layer, and how layers and directions follow from what each reads.
+"""Facts about a recurrent layer, and how layers and directions follow from input widths.
 
-A recogniser sees *units*: one direction of one layer each, with the width that it reads. A stack of
-them is told by these widths alone: the layer above a bidirectional one reads twice its units.
+A recogniser finds *units*: each is one direction of one layer, with its input width. These widths
+alone show a stack: the layer above a bidirectional layer reads twice its units.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-#: Of a tensor: ``(9, 6, 10)``.
+#: Shape of a tensor: ``(9, 6, 10)``.
 Shape = tuple[int, ...]
 
-#: Gates of a cell, by the names that a profile's facts and ``cudnn_algorithm`` share.
+#: Number of gates of each cell; layer tables and ``cudnn_algorithm`` use the same names of cells.
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 _DTYPES = {
     "float": "float32",
@@ -31,11 +31,11 @@ _KNOWN_DTYPES = re.compile(r"(?:b?float|u?int)\d+")
 
 @dataclass(frozen=True)
 class Network:
-    """A recurrent layer, or several; what a profile does not say is None.
+    """One recurrent layer or several; a field is None if the profile does not show it.
 
-    ``hidden`` are the units of a layer and direction, ``inputs`` the width of what the first layer
-    reads. ``rows`` are the time steps of all sequences together: batch·time, of packed sequences
-    the sum of their lengths. ``cells`` is how often a cell ran: time steps·layers·directions.
+    ``hidden`` is the number of units per layer and direction. ``inputs`` is the input width of the
+    first layer. ``rows`` is the number of time steps of all sequences: batch·time, or the sum of
+    the lengths for packed sequences. ``cells`` counts runs of a cell: time steps·layers·directions.
     """
 
     cell: str | None = None
@@ -53,16 +53,17 @@ class Network:
 
     @property
     def units(self) -> int | None:
-        """Layers times directions."""
+        """Return layers times directions."""
         if self.layers is None or self.directions is None:
             return None
         return self.layers * self.directions
 
     def flops(self, *, backward: bool) -> int | None:
-        """Operations of the products in one forward pass, and ``backward`` in that too.
+        """Return the operations of the matmuls in one forward pass, with ``backward`` in both
+        passes.
 
-        The least that the layer can do: no gradient of the first layer's inputs, and none of the
-        initial state. Source: ``diagnose.roofline.work``, whose table this repeats.
+        This is the least work of the layer: no gradient of the first layer's inputs, and none of
+        the initial state. Source: ``diagnose.roofline.work`` has the same table.
         """
         gates, width = GATES.get(self.cell or ""), self.projection or self.hidden
         if None in (gates, self.rows, self.hidden, self.inputs, self.units) or not gates:
@@ -84,11 +85,11 @@ class Network:
 def stack(
     units: Sequence[Network], *, side_by_side: bool = False, one_op: bool = False
 ) -> Network | None:
-    """One network of these, each one direction of one layer, in the order in which they ran.
+    """Return the network of ``units``, each one direction of one layer, in execution order.
 
-    ``side_by_side``: what came after them reads the outputs of two at once. ``one_op``: one op ran
-    all, so that none is another run of the one before. None where they are not of one stack, or
-    nothing tells of what kind.
+    ``side_by_side``: the next op reads the outputs of two units at once. ``one_op``: one op ran all
+    units, so none of them is a repeated run. Return None if the units do not form one stack, or if
+    their kind is unknown.
     """
     first = units[0]
     alike = {(u.cell, u.time_steps, u.batch, u.hidden, u.dtype, u.projection) for u in units}
@@ -112,7 +113,7 @@ def stack(
 def _directions(
     widths: Sequence[int | None], output: int, side_by_side: bool, one_op: bool
 ) -> int | None:
-    """Of units that read these ``widths`` and write ``output`` each."""
+    """Return the number of directions of units that read ``widths`` and write ``output`` each."""
     pairs = list(zip(widths[::2], widths[1::2], strict=False))
     one = all(width == output for width in widths[1:]) and (one_op or widths[0] != output)
     both = len(widths) % 2 == 0 and all(a == b for a, b in pairs)
@@ -125,7 +126,7 @@ def _directions(
 
 
 def dtype_named(name: str | None) -> str | None:
-    """``float16`` for ``c10::Half``; None for what is no element type."""
+    """Return ``float16`` for ``c10::Half``; None if ``name`` is not an element type."""
     if not name:
         return None
     lower = name.lower()
@@ -133,10 +134,11 @@ def dtype_named(name: str | None) -> str | None:
 
 
 def by_length(network: Network, units: int, length: int | None) -> Network:
-    """``network`` with the cell, layers and directions whose weights have ``length`` elements.
+    """Return ``network`` with the cell, layers and directions whose weights have ``length``
+    elements.
 
-    ``units`` is layers times directions; each has the gates' two matrices and, as cuDNN has them,
-    two biases.
+    ``units`` is layers times directions. Each unit has two matrices per gate and two biases, as in
+    cuDNN.
     """
     hidden, inputs = network.hidden, network.inputs
     if units == 1:

@@ -20,6 +20,7 @@ from lstmprof.breakdown.mean_step import MeanStep
 from lstmprof.breakdown.tables import (
     casts,
     copies,
+    critical_path,
     kernels,
     launch_gaps,
     launches,
@@ -48,25 +49,25 @@ class Account(Protocol):
 
     @property
     def run(self) -> Run:
-        """The run, with its samples and counters."""
+        """Return the run, with its samples and counters."""
 
     @property
     def windows(self) -> list[Window]:
-        """Its steps."""
+        """Return its steps."""
 
     def steps(self) -> list[MeanStep]:
-        """Where its mean step goes."""
+        """Return its mean steps with their parts."""
 
     def packed(self, columns: Sequence[str]) -> Packed:
-        """These columns of its events."""
+        """Return these columns of its events."""
 
 
 class Source(ExitStack):
-    """What tables are made of: events with their steps and run.json, and the account of a run.
+    """The data of tables: events with steps, run.json, and the account of a run.
 
-    ``stored`` is what DuckDB reads: the events themselves, or the file that has them. ``made`` are
-    the tables that were made before, by name; each table is made once. DuckDB is opened for the
-    first table that needs it, until the context ends: opening it takes as long as a table.
+    DuckDB reads ``stored``: the events themselves, or their file. ``made`` are the finished tables
+    by name; each table is computed once. DuckDB is opened for the first table that needs it, and
+    stays open until the context ends, because opening it takes as long as a table.
     """
 
     def __init__(
@@ -126,14 +127,14 @@ Make = Callable[[Source, Sequence[str]], pa.Table]
 
 @dataclass(frozen=True)
 class TableKind:
-    """One table: what it is, its columns, how it is made, sorted and shown.
+    """A table: its meaning, its columns, and how it is computed, sorted and shown.
 
-    ``make`` makes it of a ``Source``; ``reads`` are the columns of the events that it needs, and
-    ``joined`` the tables. A table ``beside`` the events needs a run; ``record`` says how its data
-    come into a run.
+    ``make`` computes it from a ``Source``. ``reads`` are the columns of the events that it needs,
+    and ``joined`` the tables. A table ``beside`` the events needs a run; ``record`` says how to
+    record its data.
 
-    ``order`` names the columns that sort it, with ``-`` for descending order; empty: as made.
-    ``shown`` are the columns that a terminal shows; JSON and CSV have all of them.
+    ``order`` names the columns by which it is sorted, with ``-`` for descending order; empty:
+    unsorted. ``shown`` are the columns for a terminal; JSON and CSV have all columns.
     """
 
     name: str
@@ -155,7 +156,7 @@ class TableKind:
             return source.table(self.name)
 
     def ordered(self, table: pa.Table) -> pa.Table:
-        """Return ``table`` sorted; rows that agree in the columns of ``order`` stay as they are."""
+        """Return ``table`` sorted; rows with equal columns of ``order`` keep their order."""
         keys = [
             (name.removeprefix("-"), "descending" if name.startswith("-") else "ascending")
             for name in self.order
@@ -341,6 +342,22 @@ _ALL = (
         reads=tuple(dict.fromkeys((*ledger.READS, *ranks.COLLECTIVE_READS))),
     ),
     TableKind(
+        "critical_path",
+        "parts of the longest chain of work and waits in the median step, and what halving each "
+        "saves",
+        critical_path.COLUMNS,
+        ("rank", "-path_ns", "part"),
+        (
+            *("rank", "step", "state", "part", "path_ns", "path_share", "halved_saves_ns"),
+            *("stretches", "longest_ns", "longest_name"),
+        ),
+        make=_of_events(critical_path.critical_path),
+        reads=(
+            *(*_LANES, "correlation_id", "parent_id", "launch_id", "op_id", "forward_id"),
+            *("phase", "category", "family"),
+        ),
+    ),
+    TableKind(
         "ranges",
         "host time of ranges, phases and steps, and the device time launched in them",
         ranges.COLUMNS,
@@ -376,17 +393,17 @@ _ALL = (
     ),
 )
 
-#: Name → table, in the order in which a reader needs them.
+#: Name → table, in the order of importance for a reader.
 TABLES: Mapping[str, TableKind] = {
     kind.name: kind for kind in sorted(_ALL, key=lambda kind: names.TABLES.index(kind.name))
 }
 
 
 def table_of(name: str) -> TableKind:
-    """The table of this name.
+    """Return the table of this name.
 
     Raises:
-        UsageError: there is none; says which is nearest.
+        UsageError: no table has this name; the message suggests the nearest one.
     """
     if name not in TABLES:
         raise unknown_name("table", name, TABLES)

@@ -1,10 +1,10 @@
-"""The cast table: who changed the element type of what, which is what mixed precision costs.
+"""The cast table: which ops change element types, which is the cost of mixed precision.
 
-Reads linked and categorised events: the activities of category ``cast``; in a rank without
-activities the ops that computed one. PyTorch casts by ``aten::to`` → ``aten::_to_copy`` →
-``aten::copy_``: ``op`` is the outermost of these, ``within`` the op that called it; any other op
-(TensorFlow's Cast) is ``op`` itself. Types and shapes are those of ``aten::copy_(to, from)``, and
-bytes those read and written: elements × (size of from + size of to).
+Reads linked and categorised events: activities of category ``cast``; in a rank without activities,
+the ops that cast. PyTorch casts with ``aten::to`` → ``aten::_to_copy`` → ``aten::copy_``: ``op`` is
+the outermost of these, and ``within`` the op that called it. Any other op (TensorFlow's Cast) is
+``op`` itself. Types and shapes are those of ``aten::copy_(to, from)``. Bytes are those read and
+written: elements × (size of from + size of to).
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _rows_where(flags: Flags) -> Ints:
 
 
 def _at(values: Ints, rows: Ints) -> Ints:
-    """Return ``values`` at ``rows``, ``NONE`` where the row is ``NONE``."""
+    """Return ``values`` at ``rows``; ``NONE`` for rows that are ``NONE``."""
     return np.where(rows != NONE, values[rows], NONE)
 
 

@@ -40,7 +40,7 @@ COLUMNS = (
 
 #: Columns of the events that it is made from.
 READS = ("kind", "name", "dur_ns", "rank", "device", "bytes", "step")
-#: In the order in which rows are sorted.
+#: Values in the order in which rows are sorted.
 _KINDS, _WAYS, _MEMORIES = ("memcpy", "memset"), sorted(DIRECTIONS), sorted(MEMORIES)
 
 

@@ -1,16 +1,16 @@
-"""The events of a run in DuckDB, and the words that the SELECTs of the tables share.
+"""The events of a run in DuckDB, and SQL functions that several tables use.
 
 ::
 
-    events    the events table; of a stored run its Parquet file, read by columns
-    windows   number, rank, step, start_ns, end_ns: what the ledger accounts for
-    ranks     rank, steps, window_ns, unmarked (one window, no steps), on_device (activities),
-              computes (no activities and no launch of any: its ops compute)
-    names     what ``annotate.calls`` says of the names of runtime calls, copies and memsets
+    events    the events table; for a stored run its Parquet file, read by columns
+    windows   number, rank, step, start_ns, end_ns: the windows of the ledger
+    ranks     rank, steps, window_ns, unmarked (one window, no steps), on_device (has activities),
+              computes (no activities and no launches: its ops compute)
+    names     the result of ``annotate.calls`` for the names of runtime calls, copies and memsets
 
-``activity(kind)`` is of what occupies a device, ``per(a, b)`` a / b, null where b is 0, and
-``time_steps()`` the workload's. Percentiles are ``quantile_disc``: the nearest rank. Ranks are
-compared by IS NOT DISTINCT FROM: in SQL no null equals another.
+``activity(kind)`` is true for activities, ``per(a, b)`` is a / b (null if b is 0), and
+``time_steps()`` is the workload's number of time steps. Percentiles are ``quantile_disc``: the
+nearest rank. Ranks are compared by IS NOT DISTINCT FROM, because in SQL null does not equal null.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from lstmprof.runs.run import check_file
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-#: Threads of one breakdown; more do not read a file of a million events sooner.
+#: Number of threads; more do not read a file of a million events sooner.
 _THREADS = 4
 #: DuckDB's sums are wider.
 _INTEGER = "{0}::BIGINT AS {0}"
@@ -71,10 +71,10 @@ LEFT JOIN (SELECT rank, count(step) AS steps, sum(end_ns - start_ns) AS window_n
 
 @contextmanager
 def database(events: EventTable | pa.Table | Path) -> Iterator[Database]:
-    """A database of ``events``, or of those in a Parquet file, while the context lasts.
+    """Yield a database of ``events``, or of the events in a Parquet file.
 
     Raises:
-        RunError: the file is missing, damaged, or of a schema version that is not read.
+        RunError: the file is missing, damaged, or of an unsupported schema version.
     """
     import duckdb
 
@@ -98,14 +98,16 @@ def database(events: EventTable | pa.Table | Path) -> Iterator[Database]:
 
 @dataclass(frozen=True)
 class Database:
-    """The events of one run in DuckDB, which answers SELECTs; ``faults`` are the events' own."""
+    """The events of one run in DuckDB, which answers SELECTs; ``faults`` are errors in the
+    events.
+    """
 
     connection: DuckDBPyConnection
     source: str
     faults: tuple[type[Exception], ...]
 
     def account_for(self, step_windows: Sequence[Window], time_steps: int | None) -> None:
-        """Tell the SELECTs the ``step_windows`` of the events, and the workload's time steps."""
+        """Define ``step_windows`` and the workload's time steps for the SELECTs."""
         rows = [{**vars(window), "number": n} for n, window in enumerate(step_windows)]
         self.connection.register("windows", pa.Table.from_pylist(rows, schema=_WINDOWS))
         self.connection.register("names", self._names())
@@ -150,10 +152,11 @@ class Database:
 
 
 def reading(path: Path, columns: pa.Schema) -> str:
-    """The SELECT of ``columns``, in order, of the Parquet file ``path``; NULL where it is too old.
+    """Return a SELECT of ``columns`` from the Parquet file ``path``; NULL for columns that it
+    lacks.
 
     Raises:
-        RunError: the file is missing, damaged, or of a schema version that is not read.
+        RunError: the file is missing, damaged, or of an unsupported schema version.
     """
     absent = check_file(path, columns)
     selected = ", ".join(
@@ -164,16 +167,16 @@ def reading(path: Path, columns: pa.Schema) -> str:
 
 
 def _sql_type(type_: pa.DataType) -> str:
-    """DuckDB's name of a type that a column of events or timings has."""
+    """Return DuckDB's name of the type of a column."""
     names = {pa.int64(): "BIGINT", pa.float64(): "DOUBLE", pa.bool_(): "BOOLEAN"}
     return names.get(type_, "VARCHAR")
 
 
 def literally(path: Path) -> str:
-    """``path`` where DuckDB takes patterns: each of their signs stands for itself."""
+    """Return ``path`` with escaped pattern characters for DuckDB."""
     return re.sub(r"[*?\[]", r"[\g<0>]", str(path))
 
 
 def quoted(text: object) -> str:
-    """``text`` in SQL."""
+    """Return ``text`` as an SQL literal."""
     return "'" + str(text).replace("'", "''") + "'"

@@ -1,9 +1,9 @@
 """The kernel table: time of each kernel by name; in a CPU run, of each computing op.
 
-Reads linked and categorised events. A kernel's time is its own duration; an op's is its self time,
-without what is inside it; ops that only arrange work are left out: some of them wait for others.
-All activities of the profile count; ``per_step`` counts those that a step issued. Percentiles
-are the nearest rank, so each is the duration of a row of ``events``.
+Reads linked and categorised events. A kernel's time is its duration. An op's time is its self time,
+without the events inside it. Ops that only arrange work are omitted, because some of them wait for
+others. All activities of the profile count; ``per_step`` counts activities that a step issued.
+Percentiles are the nearest rank, so each is the duration of a row of ``events``.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ COLUMNS = (
     ),
 )
 
-#: Columns of the events that it is made from; ``parent_id`` only where ops compute.
+#: Columns of the events that the table needs; ``parent_id`` only if ops compute.
 READS = (
     *("event_id", "kind", "name", "dur_ns", "rank", "pid", "tid", "device", "start_ns"),
     *("parent_id", "step", "category", "family", "rule", "launch_config"),
 )
-#: Texts by which a row of the table is one, and others of its events.
+#: Text columns that distinguish the rows of the table, and other text columns.
 _KEYS, _OTHERS = ("name", "category", "family"), ("rule", "launch_config")
 _ALL_TEXTS = (*_KEYS, *_OTHERS)
 _ACTIVITY, _OP = 1, 2
 _ROLES = {**dict.fromkeys(ACTIVITY_KINDS, _ACTIVITY), "op": _OP}
-#: What is less fits int64.
+#: Smaller numbers fit int64.
 _ROOM = 2**63
 
 
@@ -103,14 +103,14 @@ def kernels(events: Packed, windows: Sequence[Window]) -> pa.Table:
 
 @dataclass(frozen=True)
 class _Text:
-    """Texts of some events: ``values`` in order, and of each event the ``place`` of its own."""
+    """A text column: the distinct ``values`` in order, and the ``place`` of each event's value."""
 
     values: list[str]
     place: Ints
 
     @staticmethod
     def of(texts: Sequence[str], codes: Ints) -> _Text:
-        """Those that ``codes`` name, ``NONE`` for none."""
+        """Return the texts of ``codes``, ``NONE`` for null."""
         there = np.unique(codes[codes != NONE])
         values = sorted({texts[code] for code in there.tolist()})
         place_of = {text: place for place, text in enumerate(values)}
@@ -121,9 +121,9 @@ class _Text:
 
 @dataclass(frozen=True)
 class _Work:
-    """The events that the table is about: of each its ``sort``, a place in the others, and time.
+    """The events of the table: the ``sort`` and the time of each.
 
-    Of each sort rank and device, its ``texts``, how many events it has, and how many in steps.
+    For each sort: rank, device, ``texts``, number of events, and number of events in steps.
     """
 
     sort: Ints
@@ -174,7 +174,7 @@ def _computes(events: Packed, piece: slice, computing: Ints) -> Flags:
 
 
 def _sorts_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[Ints]]:
-    """Of each of ``rows`` of ``piece`` the number of its sort; of each sort what ``_Work`` has."""
+    """Return the sort of each of ``rows``, and for each sort the columns of ``_Work``."""
     keys = [events.ints(name, piece)[rows] for name in ("rank", "device")]
     keys += [events.codes(name, piece)[rows].astype(np.int64) for name in _ALL_TEXTS]
     of = numbered_few(keys)
@@ -197,7 +197,7 @@ def _own_time(events: Packed) -> Ints:
 
 
 class _Spent:
-    """Times of groups, all of which have some: ``ns`` by ``group``, numbered from 0."""
+    """Times of groups that all have events: ``ns`` by ``group``, numbered from 0."""
 
     def __init__(self, group: Ints, ns: Ints) -> None:
         self._ns, self._ends = _by_group(group, ns)
@@ -213,7 +213,7 @@ class _Spent:
 
 
 def _by_group(group: Ints, ns: Ints) -> tuple[Ints, Ints]:
-    """Return the times by group, ascending within a group, and where each group ends."""
+    """Return the times by group, ascending within a group, and the end of each group."""
     ends = np.cumsum(np.bincount(group)).astype(np.int64)
     span = int(ns.max(initial=0)) + 1
     if span * (len(ends) + 1) >= _ROOM:
@@ -224,9 +224,9 @@ def _by_group(group: Ints, ns: Ints) -> tuple[Ints, Ints]:
 
 
 def _rules(group: Groups, rule: _Text, count: Ints) -> pa.Array:
-    """The rule that decided for most events of each group.
+    """Return the rule that decided for most events of each group.
 
-    Of several one of an op: ``op`` is the last by its text.
+    If an op has several, ``op`` is the last in order of text.
     """
     each = Groups(group.of, rule.place)
     of, place = group.of[each.first], rule.place[each.first]
@@ -236,7 +236,10 @@ def _rules(group: Groups, rule: _Text, count: Ints) -> pa.Array:
 
 
 def _launch_configs(group: Groups, config: _Text, sort_ns: Ints) -> tuple[pa.Array, pa.Array]:
-    """Of each group how many it has, and the one that took most; of several the first as a text."""
+    """Return for each group the number of launch configurations, and the one with the most time.
+
+    Of equal times, the first in order of text.
+    """
     known = np.flatnonzero(config.place != NONE)
     each = Groups(group.of[known], config.place[known])
     of, place = group.of[known][each.first], config.place[known][each.first]

@@ -1,11 +1,11 @@
-"""How long each kernel ran, and how long its device waited just before it.
+"""The table of launch gaps: how long each kernel ran, and how long its device was idle before it.
 
 Reads linked and categorised events. The gap before an activity is the time in which its device ran
-nothing, up to its start; 0 where something still ran. The first activity of a window has none.
-Where the gap is longer than the kernel, something else than the kernel sets the pace.
+nothing, up to its start; it is 0 if something still ran. The first activity of a window has no gap.
+If the gap is longer than the kernel, the kernel does not limit the speed.
 
-Names are numbered before the events are sorted: those of kernels are long, and each row of a
-window would hold its own.
+Names are numbered before the events are sorted, because kernel names are long and every row of a
+window would contain its own copy.
 """
 
 from __future__ import annotations

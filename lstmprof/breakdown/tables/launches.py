@@ -1,11 +1,11 @@
-"""The launch table: what it costs to enqueue work, and how far the host is ahead of the device.
+"""The launch table: the cost of enqueuing work, and how far the host is ahead of the device.
 
 Reads linked events. A launch is a runtime call that enqueued an activity of the profile, or whose
-name says that it enqueues one; a driver call inside a runtime call is part of that. Latency is from
-the call's return to the start of the first activity it enqueued, as the profile has them: it is
-negative where the activity started before the call returned, and such are counted beside it. Queue
-depth is counted when a call returns: the activities of its device that were enqueued by then and
-had not ended, its own included. Percentiles are the nearest rank.
+name says so; a driver call inside a runtime call is part of that call. Latency is the time from the
+call's return to the start of its first activity. It is negative if the activity started before the
+call returned; such calls are also counted. Queue depth is counted when a call returns: the
+activities of its device that were enqueued by then and had not ended, including its own.
+Percentiles are the nearest rank.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The layer table: recurrent layers and loops of cells, how they run, their network, their time.
+"""The layer table: recurrent layers and loops of cells, their form, network and time.
 
-Told by the events alone (``breakdown.recurrent``): the ops and their inputs' shapes, never by
-run.json. Calls that agree in all of it are one row; times are means of a call. Of work on a device
-a time is from the start of its first activity to the end of its last, else of its ops on the host.
+Reads only events (``breakdown.recurrent``): ops and the shapes of their inputs, never run.json.
+Equal calls are one row; times are means per call. The time of device work is from the start of its
+first activity to the end of its last one; else the time of its host ops is used.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ def _row(members: list[_Member], steps: int | None, info: RunInfo) -> dict[str, 
 
 
 def _ladder(members: list[_Member], floor: float | None) -> dict[str, Any]:
-    """Return the rung of the forward passes of a row: that of the first pass."""
+    """Return the rung columns of a row, from the first of its forward passes."""
     stand = [one for m in members if m.work and (one := standing(m.work, floor))]
     if not stand:
         return dict.fromkeys(("rung", "next_rung", "next_rung_saves_ns"))
@@ -261,9 +261,10 @@ def _share(
 
 @dataclass(frozen=True)
 class Pass:
-    """The forward or the backward pass of a call: what was ``asked`` for, what its kernels are of.
+    """The forward or the backward pass of a call: the requested algorithm, and those of its
+    kernels.
 
-    ``seen`` is empty where their names do not tell.
+    ``seen`` is empty if the names of the kernels do not show the algorithm.
     """
 
     asked: Choice
@@ -272,14 +273,14 @@ class Pass:
 
 @dataclass(frozen=True)
 class Passes:
-    """Both passes of a call of cuDNN; None where no kernel of it was recorded."""
+    """Both passes of a cuDNN call; None if no kernel of it was recorded."""
 
     forward: Pass | None = None
     backward: Pass | None = None
 
 
 def layer_of(call: Call) -> Layer | None:
-    """The layer as its framework gave it to cuDNN; None where it gave it to none."""
+    """Return the layer as its framework passed it to cuDNN; None for other libraries."""
     network = call.network
     if call.library != CUDNN:
         return None
@@ -301,7 +302,7 @@ def layer_of(call: Call) -> Layer | None:
 
 
 def passes_of(events: EventTable, calls: Sequence[Call], info: RunInfo) -> list[Passes]:
-    """The passes of each call."""
+    """Return the passes of each call."""
     layers = [layer_of(call) for call in calls]
     if not any(layers):
         return [Passes()] * len(calls)
@@ -313,7 +314,7 @@ def passes_of(events: EventTable, calls: Sequence[Call], info: RunInfo) -> list[
 def _passes(
     events: EventTable, layers: Sequence[Layer | None], owner: Ints, info: RunInfo, forward: bool
 ) -> Iterator[tuple[int, Pass]]:
-    """(number of the call, its pass) where one of cuDNN's launched a kernel in it."""
+    """Yield (number of the call, its pass) for cuDNN calls with recorded kernels."""
     of_call = of_work(events, owner)
     rows = np.flatnonzero(events.is_kind("kernel") & (of_call != NONE))
     rows = rows[np.argsort(of_call[rows], kind="stable")]

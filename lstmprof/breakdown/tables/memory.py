@@ -1,9 +1,9 @@
-"""The memory table: what each step and phase needed on each device.
+"""The memory table: the memory of each step and phase on each device.
 
 ::
 
-    allocated    __|‾‾‾|_____|‾‾|___|‾|__    a value holds until the next
-    spans        [    step 1    )[ step 2 )  peak: the largest that held in one
+    allocated    __|‾‾‾|_____|‾‾|___|‾|__    a value is valid until the next
+    spans        [    step 1    )[ step 2 )  peak: the largest value in a span
 
 Reads the counters batch by batch, and keeps only the peaks and sums of each stretch of time.
 """
@@ -207,7 +207,9 @@ class _Place:
         )
 
     def changes(self, parts: _Parts) -> _Floats | None:
-        """Return number and bytes of allocations, then of frees; None without single ones."""
+        """Return number and bytes of allocations, then of frees; None if not recorded
+        individually.
+        """
         if CHANGE not in self._parts:
             return None
         _, each = self._joined[CHANGE]
@@ -236,7 +238,7 @@ class _Place:
         return float(last[place - 1]) if place else self._before(name)
 
     def _before(self, name: str) -> float:
-        """Return what was allocated before the first recorded allocation, NaN if unknown."""
+        """Return the allocated memory before the first recorded allocation, NaN if unknown."""
         total, change = self._first.get(name), self._first.get(CHANGE)
         if name != ALLOCATED or total is None or change is None or total[0] != change[0]:
             return np.nan

@@ -20,7 +20,7 @@ from lstmprof.events.schema import ACTIVITY_KINDS, NO_ACTIVITIES, RANK, Column, 
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
-#: What torch.profiler writes before the name of a module.
+#: Prefix that torch.profiler writes before the name of a module.
 MODULE = "nn.Module: "
 SORTS = ("module", "python", "range")
 _UNLINKED = "the profile links no backward op with its forward op"
@@ -139,7 +139,7 @@ def asked_by(events: EventTable) -> Ints:
 
 
 def _at(values: Ints, rows: Ints) -> Ints:
-    """Return ``values`` at ``rows``, ``NONE`` where the row is ``NONE``."""
+    """Return ``values`` at ``rows``; ``NONE`` for rows that are ``NONE``."""
     known: Flags = rows != NONE
     result = np.full(len(rows), NONE, dtype=np.int64)
     result[known] = values[rows[known]]

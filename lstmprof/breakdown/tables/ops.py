@@ -3,12 +3,11 @@
 Reads linked events. On the host, ``total`` is the time in which an op of this name was open; an op
 inside another op of the same name is not added again. ``self`` excludes the events directly inside
 the op. On a device, ``self`` is the duration of the activities that the op itself launched (their
-``op_id``), ``total`` that of the activities that it or an op inside it launched, each once. So all
-ops' device self time and the activities without an op sum to the duration of all activities;
-overlaps between streams are not subtracted.
+``op_id``), and ``total`` also includes those of ops inside it, each once. So the device self times
+of all ops and the activities without an op sum to the duration of all activities. Overlaps between
+streams are not subtracted.
 
-By NumPy: the recursion that sums beneath every op takes SQL half as long again, and a third more
-memory.
+Computed with NumPy: in SQL, the recursive sum takes half as long again and a third more memory.
 """
 
 from __future__ import annotations

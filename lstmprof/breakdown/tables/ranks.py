@@ -5,16 +5,16 @@
     rank 0   |==== waits ====|== communicates ==|
     rank 1                   |== communicates ==|     the last to arrive: nobody waits in its call
 
-A collective ends on all its ranks at once, so its shortest kernel is that of the last rank to
-arrive; what another kernel is longer is what its rank waited. Clocks of ranks differ, so only
-lengths are compared. Kernels of several ranks are one collective if all ranks have as many with
-that name in a step on that stream, in their order. Streams match in the order of their numbers if
-all ranks have as many. If the kernels are one collective, their ends agree once the clocks' offset
-is subtracted (``skew_ns``). Bandwidths are those of NCCL's tests
-(https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md): the size of the message
-divided by the time without waits, and for the bus multiplied by what each link must carry. The
-table of ranks is made of the ledger and of the collectives; its
-times are of a mean step, or of the whole profile if no step is marked.
+A collective ends on all its ranks at once. So its shortest kernel belongs to the last rank to
+arrive, and other kernels are longer by the wait of their rank. Clocks of ranks differ, so only
+lengths are compared. Kernels of several ranks are one collective if all ranks have equally many
+with that name in a step on that stream; they are matched in order. Streams are matched in the order
+of their numbers if all ranks have equally many. If the kernels are one collective, their ends agree
+once the offset of the clocks is subtracted (``skew_ns``). Bandwidths are defined like those of
+NCCL's tests (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md): the size of the
+message divided by the time without waits; for the bus, multiplied by the number of times that a
+link carries it. The table of ranks is made from the ledger and the collectives. Its times are those
+of a mean step, or of the whole profile if no step is marked.
 """
 
 from __future__ import annotations
@@ -115,9 +115,9 @@ COLLECTIVE_SCHEMA = schema(COLLECTIVE_COLUMNS)
 
 @dataclass(frozen=True)
 class _Calls:
-    """The kernels of collectives, an entry each, by time; ``lane`` counts the ``lanes``.
+    """The kernels of collectives, one entry each, by time; ``lane`` counts the ``lanes``.
 
-    Those that no step launched are ``in_step`` where the profile marks none.
+    Kernels that no step launched are ``in_step`` if the profile marks no steps.
     """
 
     row: Ints
@@ -134,7 +134,7 @@ COLLECTIVE_READS = (
     *("event_id", "parent_id", "launch_id", "shapes", "dtypes", "launch_config"),
 )
 _PER_KERNEL = COLLECTIVE_READS[:9]
-#: Operations of which each link carries (n - 1)/n of the message of n ranks so often.
+#: Operations of which each link carries (n - 1)/n of the message of n ranks, and how often.
 _BUS = {"all_reduce": 2} | dict.fromkeys(
     ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"), 1
 )
@@ -474,11 +474,11 @@ def _collective_ns(windows: list[Window], calls: _Rows) -> int:
 
 
 def in_common(calls: Sequence[dict[str, Any]], least_skew_ns: float = 0.0) -> list[dict[str, Any]]:
-    """Return those of ``calls``, rows of the table of collectives, that all ranks have in common.
+    """Return the collectives that all ranks have in common, from rows of the table of collectives.
 
-    The ends of each collective agree if its ``skew_ns`` is at most ``least_skew_ns``, or half of
-    its longest wait or of a mean wait. None is returned if most of the waits are in collectives
-    whose ends do not agree: then the ranks communicate in groups.
+    The ends of a collective agree if its ``skew_ns`` is at most ``least_skew_ns``, or half of its
+    longest wait or of a mean wait. Return None if most of the waits are in collectives whose ends
+    do not agree: then the ranks communicate in groups.
     """
     longest: Counter[int] = Counter()
     for row in calls:
@@ -498,8 +498,8 @@ def in_common(calls: Sequence[dict[str, Any]], least_skew_ns: float = 0.0) -> li
 def compared_steps(calls: _Rows, compared: _Rows, windows: Iterable[Window]) -> int:
     """Return the number of steps in which the waits of the ``compared`` of ``calls`` are known.
 
-    These are the steps of all ranks that communicate, except steps whose collectives all lack
-    their partners.
+    These are the steps of all ranks that communicate, except steps whose collectives all lack their
+    partners.
     """
     steps: dict[int | None, set[int | None]] = defaultdict(set)
     for window in windows:
@@ -511,9 +511,9 @@ def compared_steps(calls: _Rows, compared: _Rows, windows: Iterable[Window]) -> 
 
 
 def _lateness(own: _Rows, late: _Rows, others: int, steps: int) -> dict[str, Any]:
-    """Return whom a rank waits for in its ``own`` collectives, and how late it is itself.
+    """Return for whom a rank waits in its ``own`` collectives, and how late it is itself.
 
-    ``late`` are the rows of all those to which it was the last; ``others`` wait there.
+    ``late`` are the rows of collectives to which it was the last; ``others`` wait there.
     """
     names = ("waits_ns", "waits_for_rank", "waits_for_device", "last_in", "collectives", "late_ns")
     if not own:

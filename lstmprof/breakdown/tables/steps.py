@@ -1,8 +1,8 @@
-"""The step table: each step on each device, from when to when, how busy, and what it issued.
+"""The step table: when each step ran on each device, how busy the device was, and what it issued.
 
-Reads linked and categorised events. Busy time is what the ledger calls busy: on a device the union
-of its activities inside the window; in a rank without activities that of the computing ops of its
-host threads. An activity or call is of the step in which it was launched.
+Reads linked and categorised events. Busy time is defined as in the ledger: on a device, the union
+of its activities inside the window; in a rank without activities, that of the computing ops of its
+host threads. An activity or call belongs to the step in which it was launched.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _rows(
 
 
 def _window_numbers(events: EventTable, windows: list[Window]) -> Ints:
-    """Return, for each row, the index of its window by its step, ``NONE`` if it has none."""
+    """Return for each row the index of its window by its step, ``NONE`` if it has none."""
     if windows[0].step is None:
         return np.zeros(len(events), dtype=np.int64)
     step = events.ints("step", UNKNOWN)

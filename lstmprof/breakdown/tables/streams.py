@@ -1,4 +1,4 @@
-"""The stream table: what ran on each stream of a device, and for how much of the time.
+"""The stream table: the work and the busy time of each stream of a device.
 
 Reads linked events. Activities of one stream may overlap in a profile; busy time is their union.
 """
@@ -34,7 +34,7 @@ SCHEMA = schema(COLUMNS)
 
 
 def streams(events: EventTable, windows: list[Window]) -> pa.Table:
-    """One row a (rank, device, stream) with activities; ``SCHEMA``."""
+    """Return one row per rank, device and stream with activities; ``SCHEMA``."""
     rows = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS))
     keys = [events.ints(c, UNKNOWN)[rows] for c in ("rank", "device", "stream")]
     groups = Groups(*keys)
@@ -61,7 +61,9 @@ def streams(events: EventTable, windows: list[Window]) -> pa.Table:
 
 
 def _in_windows(covered: Covered, rank: int, windows: list[Window]) -> tuple[int, int]:
-    """Covered nanoseconds of the windows of ``rank``, and how many they have."""
+    """Return the covered nanoseconds of the windows of ``rank``, and the number of these
+    windows.
+    """
     rank_windows = [w for w in windows if rank == (UNKNOWN if w.rank is None else w.rank)]
     start = np.array([w.start_ns for w in rank_windows], dtype=np.int64)
     end = np.array([w.end_ns for w in rank_windows], dtype=np.int64)

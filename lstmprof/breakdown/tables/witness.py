@@ -1,13 +1,13 @@
-"""What a sampler saw of timed steps, beside the ledger: an outside witness.
+"""The table of samples: a sampler's view of timed steps, compared with the ledger.
 
-Reads the samples of a run, which were sorted into the ledger's own parts when it was captured, and
-the breakdown of its clean step. First the parts: their share of the samples, of the time in the
-breakdown, and by how many points these differ. Then the Python lines that took more than 1 %
-themselves, in no op, which no event of the profile shows: hooks, logging, a loop's own work; and
-the garbage collector, wherever it ran.
+Reads the samples of a run, which were classified by the parts of the ledger at capture, and the
+breakdown of its clean step. First come the parts: their share of the samples, their share of the
+breakdown, and the difference in points. Then come Python lines that took more than 1 % outside of
+any op, which the profile does not show: hooks, logging, a loop's own work; and the garbage
+collector.
 
-A thread that waits for another is in no share. Samples are of threads, so that shares are of the
-time of all threads: those of a step in which two compute at once are not the ledger's.
+Samples of a thread that waits for another do not count. Shares of samples refer to the time of all
+threads, so they differ from the ledger's if two threads compute at once.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ import pyarrow as pa
 from lstmprof.breakdown.mean_step import MeanStep
 from lstmprof.events.schema import Column, schema
 
-#: A line that takes less of a step is not named.
+#: Lines with a smaller share of a step are not listed.
 LEAST_SHARE = 0.01
 #: Half of a 95 % interval in standard deviations of a normal distribution.
 _Z = 1.96
 PART, LINE = "part", "line"
-#: What code that XLA generated may be: the ledger tells these apart by names, which samples lack.
+#: Parts to which code from XLA may belong: the ledger distinguishes them by names, which samples
+#: lack.
 _MAY_BE_COMPILED = ("pointwise", "layout", "reduction", "cast", "rng", "softmax_loss", "optimizer")
 
 _NOT_THERE = "the breakdown has no such part or covers a device, or the row is a line of code"
@@ -44,7 +45,7 @@ COLUMNS = (
 
 
 def witness(samples: pa.Table | None, steps: Sequence[MeanStep]) -> pa.Table:
-    """``COLUMNS``: parts and lines of ``samples``, the largest first; none where nobody sampled."""
+    """Return the parts and lines of ``samples``, largest first; empty if there are no samples."""
     rows = [] if samples is None else [*_rows(samples.to_pylist(), steps)]
     return pa.Table.from_pylist(rows, schema=schema(COLUMNS))
 
@@ -52,7 +53,7 @@ def witness(samples: pa.Table | None, steps: Sequence[MeanStep]) -> pa.Table:
 def _rows(
     samples: list[dict[str, object]], steps: Sequence[MeanStep]
 ) -> Iterator[dict[str, object]]:
-    # a breakdown without samples needs no rules
+    # Imported here, because a breakdown without samples needs no rules.
     from lstmprof.events.annotate.sampled_stacks import (
         COMPILED,
         GARBAGE_COLLECTOR,
@@ -101,18 +102,20 @@ def _row(kind: str, name: str, count: int, total: int, ours: float | None) -> di
 
 
 def _ledger_shares(steps: Sequence[MeanStep]) -> dict[str, float]:
-    """Part → its share of the step on the host; empty where the lanes are devices."""
+    """Return the share of each part in the step on the host; empty if the lanes are devices."""
     spent: Counter[str] = Counter()
     for step in steps:
         for state, part, ns in step.parts if step.device is None else ():
-            if state in ("busy", "idle"):  # what profiling changed besides is of no part
+            if state in ("busy", "idle"):  # other effects of profiling belong to no part
                 spent[part.removeprefix("tail:")] += ns
     total = sum(spent.values())
     return {part: ns / total for part, ns in spent.items()} if total else {}
 
 
 def _merged(shares: Mapping[str, float], compiled: str) -> dict[str, float]:
-    """``shares`` with those of what may be compiled added up as ``compiled``."""
+    """Return ``shares`` with the shares of parts that may be compiled code summed as
+    ``compiled``.
+    """
     merged: dict[str, float] = {}
     for name, share in shares.items():
         name = compiled if name in _MAY_BE_COMPILED else name

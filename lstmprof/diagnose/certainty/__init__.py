@@ -1,12 +1,12 @@
-"""How far a diagnosis can be trusted: of a whole comparison, of a run alone, of one finding.
+"""The certainty of a comparison of two runs, of a single run, and of each finding.
 
 ::
 
     pair (ratio, structure) ─ short_ops ─▶ certainty
 
-What two runs do, and how often, is certain without timing. Their ratio has an interval: it is
-measured if the interval excludes one. Reasons that have no known size make nothing worse than
-likely.
+The calls of two runs, and their number, are certain without timing. The ratio of two runs has an
+interval and is measured if the interval excludes 1. A doubt of unknown size lowers the certainty to
+``likely`` at most.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Literal
 
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.lacks.rules import CLOCKS, GPU_UNSEEN
+from lstmprof.breakdown.replay import Prediction
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.certainty import short_ops
 from lstmprof.diagnose.certainty.pair import (
@@ -39,22 +40,21 @@ from lstmprof.diagnose.settings import shared_cpus
 from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.events.annotate import OWN_CODE
 from lstmprof.numbers import cropped, in_prose, listed, milliseconds, percent
-from lstmprof.replay import Prediction
 
 Level = Literal["measured", "likely", "unknown"]
 State = Literal["found", "none", "unknown"]
 
-#: A cause explains a difference, or a step, from this share of it on. Chosen by hand.
+#: A cause must explain this share of a difference, or of a step. Chosen by hand.
 EXPLAINED_SHARE = 0.5
-#: How the reason begins if a profile does not hold the cause.
+#: The reason begins with this text if the profile does not show the cause.
 NOT_EXPLAINED = "not explained by the profile: "
-#: Time without a cause is named from this share of a step on.
+#: Time without a cause is named if it takes this share of a step.
 SMALL_SHARE = 0.01
-#: Kinds of time that may hold the profiler's own work.
+#: Kinds of time that may contain the profiler's own work.
 _BESIDE_OVERHEAD = (causes.DISPATCH, causes.PYTHON, causes.UNRECORDED)
 _MORE = "capture both again with more --profile-steps"
 _MORE_OWN = "run both again with more --steps"
-#: A cause of two runs that do the same is at least so much of their difference.
+#: If two runs do the same work, a cause must explain this share of their difference.
 CAUSE_SHARE = 0.3
 
 
@@ -149,9 +149,9 @@ def _of_same_work(
     ratio: Ratio,
     structure: Structure,
 ) -> Outcome:
-    """Return the outcome of two runs that make the same calls, one of them slower.
+    """Return the outcome for two runs that make the same calls, one of them slower.
 
-    A cause exceeds the common factor of all calls, or a setting or counter explains it.
+    A cause must exceed the common factor of all calls, or a setting or counter must explain it.
     """
     factor = max(structure.factor or 1.0, 1.0)
     whole_ns = lengths(fast, slow)[1] - lengths(fast, slow)[0]
@@ -173,7 +173,7 @@ def _of_same_work(
 
 
 def shared_cpus_in_words(profile: StepProfile) -> str:
-    """Return what to do if a run on a CPU has more threads than CPUs; empty if it has not."""
+    """Return advice for a run on a CPU with more threads than CPUs; empty for other runs."""
     shared = None if profile.device is not None else shared_cpus(profile.info)
     if shared is None:
         return ""
@@ -195,7 +195,7 @@ def _more(*profiles: StepProfile) -> str:
 
 
 def of_run(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
-    """Return which of ``findings`` is the bottleneck of a run alone, or why none is."""
+    """Return which of ``findings`` is the bottleneck of a single run, or why none is."""
     whole_ns = profile.length_ns
     hidden = _hidden(profile)
     if hidden is not None:
@@ -238,9 +238,9 @@ def _profilers(finding: Finding) -> Doubt | None:
 
 
 def _hidden(profile: StepProfile) -> Lack | None:
-    """Return what a profile lacks so that its time is unknown; None if it lacks nothing.
+    """Return what a profile lacks so that its time is unknown, or None.
 
-    The time of a device that was busy for most of the step is known all the same.
+    If a device was busy for most of the step, its time is known even so.
     """
     busy = profile.device is not None and 2 * profile.busy_ns > profile.length_ns
     return next((lack for lack in profile.lacks if lack.blinds and not busy), None)
@@ -290,7 +290,7 @@ def _longest_op(profile: StepProfile, findings: Sequence[Finding]) -> str:
 
 
 def of_finding(finding: Finding, findings: Sequence[Finding]) -> Certainty:
-    """Return how far ``finding``, one of ``findings``, can be trusted."""
+    """Return the certainty of ``finding``, one of ``findings``."""
     if finding.kind in UNEXPLAINED:
         return Certainty("unknown", (f"the time is {causes.KINDS[finding.kind]}",))
     size_ns = abs(finding.delta_ns)
@@ -303,7 +303,7 @@ def of_finding(finding: Finding, findings: Sequence[Finding]) -> Certainty:
 
 
 def _doubts(finding: Finding) -> Iterator[Doubt]:
-    """Yield what other than the code may have made ``finding``."""
+    """Yield other explanations of ``finding`` than the code."""
     fast, slow = finding.fast, finding.slow
     if any(lack.kind == GPU_UNSEEN for lack in slow.lacks):
         yield Doubt("a GPU may have done unrecorded work", "record the GPU's kernels", None)
@@ -351,7 +351,7 @@ def _is_cause(finding: Finding) -> bool:
 
 
 def _without_reason(findings: Sequence[Finding]) -> Finding | None:
-    """Return the calls that take longer each, if no setting or counter says why: no cause."""
+    """Return the finding of slower calls if no setting or counter explains it, else None."""
     for finding in findings:
         if finding.kind == causes.SLOWER and finding.fast is not None and finding.delta_ns > 0:
             explained = reason(finding.fast, finding.slow).name in EXPLAINS
@@ -368,7 +368,7 @@ def _unexplained_ns(findings: Sequence[Finding]) -> int:
 
 
 def _unseen(whole_ns: int, findings: Sequence[Finding]) -> Finding | None:
-    """Return the kind without a cause that makes half of a difference; None if none does."""
+    """Return the kind without a cause that explains half of a difference, or None."""
     unseen = [f for f in findings if f.kind in UNEXPLAINED]
     largest = max(unseen, key=lambda f: f.delta_ns, default=None)
     if largest is None or largest.delta_ns <= (1 - EXPLAINED_SHARE) * whole_ns:

@@ -1,8 +1,8 @@
-"""What two clean steps tell about each other: their ratio, and whether both do the same.
+"""Compare two clean steps: their ratio, and whether both do the same work.
 
-Counts need no timing: two runs that do different things differ on any machine. Two runs that do
-the same things equally often get no cause from that; what all their calls have in common, one
-factor, is the machine or a setting.
+Counts need no timing: two runs that do different work differ on any machine. If two runs do the
+same work equally often, their structure gives no cause. A common factor of all their calls is due
+to the machine or a setting.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from lstmprof.diagnose.step_profile import Spent, StepProfile, by_name
 from lstmprof.implementations import CELL_OP, LAYER_OP
 from lstmprof.numbers import count, milliseconds
 
-#: A smaller difference between two steps is none.
+#: Steps that differ by a smaller share count as equal.
 EQUAL_SHARE = 0.02
-#: Steps whose counts differ by less of all counts do the same. Chosen by hand: 15 pairs of captures
-#: of each of four programs, quiet and loaded, did not differ at all.
+#: Steps whose counts differ by a smaller share of all counts do the same work. Chosen by hand: 15
+#: pairs of captures of each of four programs, quiet and loaded, did not differ at all.
 SAME_SHARE = 0.1
-#: The same if TensorFlow's executor leaves out short ops (``short_ops``). Measured: 15 pairs of six
-#: captures of tf-lstmcell on two loaded cores differed by 11 to 31 %.
+#: The same limit if TensorFlow's executor omits short ops (``short_ops``). Measured: 15 pairs of
+#: six captures of tf-lstmcell on two loaded cores differed by 11 to 31 %.
 SAME_SHARE_OF_EXECUTOR = 0.4
-#: A count that differs by so much is worth a sentence.
+#: A count is mentioned if it differs by this factor.
 TELLING_COUNT = 1.5
-#: A verdict on one run is at most "likely" if the ends of a 95 % interval are more than this many
-#: times apart. Chosen by hand.
+#: The verdict on a single run is at most "likely" if the ends of its 95 % interval differ by more
+#: than this factor. Chosen by hand.
 _ROUGH = 2.0
 #: Kinds of time that no recurrent layer makes.
 _BESIDE_LAYERS = (
@@ -42,7 +42,7 @@ _BESIDE_LAYERS = (
 )
 #: Layers explain Python and unrecorded time if they take this share of it. Chosen by hand.
 _LAYERS_SHARE = 0.5
-#: Op → what users call the cell that it computes.
+#: Op → the name of its cell for users.
 CELLS = {
     **dict.fromkeys(("aten::lstm_cell", "aten::_thnn_fused_lstm_cell"), "LSTMCell"),
     **dict.fromkeys(("aten::gru_cell", "aten::_thnn_fused_gru_cell"), "GRUCell"),
@@ -70,7 +70,7 @@ class Ratio:
 def span_of(profile: StepProfile) -> Span:
     """Return the length of a step in ns, with its interval.
 
-    Of a profile without a clean step, what processes of the same code differ by.
+    Without a clean step, the interval is the spread between processes of the same code.
     """
     if profile.span is not None and profile.span.ns > 0:
         return profile.span
@@ -79,7 +79,7 @@ def span_of(profile: StepProfile) -> Span:
 
 
 def ratio_of(base: StepProfile, new: StepProfile) -> Ratio:
-    """Return how many times as long a step of ``new`` takes as one of ``base``.
+    """Return the step of ``new`` divided by that of ``base``, with its interval.
 
     Each side of the interval combines the two steps' errors on that side (root sum of squares).
     """
@@ -99,11 +99,12 @@ def _log(above: float, below: float) -> float:
 
 @dataclass(frozen=True)
 class Structure:
-    """What two steps do, by how often: whether it is ``same``; the common ``factor`` of its times.
+    """The work of two steps by counts: whether it is the ``same``, and the common ``factor`` of
+    times.
 
-    ``factor`` is the median, over the calls that both make, of the slow run's time per call over
-    the fast run's, weighted by time; None if they share none. Python between ops is no call.
-    ``certain``: no profiler leaves out short ops, so that other counts are other work.
+    ``factor`` is the time per call in the slow run divided by that in the fast run: the median over
+    common calls, weighted by time. It is None without common calls. Python between ops is not a
+    call. ``certain``: no profiler omits short ops, so different counts mean different work.
     ``fewer``: the slow run makes fewer calls than the fast one, so their number explains nothing.
     """
 
@@ -163,7 +164,7 @@ def least_excess_ns(finding: Finding, factor: float) -> float:
 
 
 def rough_lengths(finding: Finding) -> str:
-    """Say which length of a run is known too roughly: that of its step or of ``finding``."""
+    """Return which length is known too roughly: that of the step or of ``finding``."""
     spans = list(_spans(finding.slow, finding, "slow_ns"))
     low_ns = sum(ns * span.low_ns / span.ns for ns, span in spans)
     high_ns = sum(ns * span.high_ns / span.ns for ns, span in spans)
@@ -188,12 +189,12 @@ def _spans(profile: StepProfile, finding: Finding, which: str) -> Iterator[tuple
 
 
 def no_difference(fast: StepProfile, slow: StepProfile) -> bool:
-    """Return whether two steps cannot be told apart."""
+    """Return whether two steps differ by no more than noise."""
     return not ratio_of(fast, slow).sure
 
 
 def counts_in_words(fast: StepProfile, slow: StepProfile) -> str:
-    """``7,354 ops per step (baseline: 349)``; empty if the counts hardly differ."""
+    """Return ``7,354 ops per step (baseline: 349)``; empty if the counts hardly differ."""
     about = QUANTITIES["ops" if slow.device is None else "launches"]
     there, here = about.of(fast), about.of(slow)
     if not there or not here or max(here / there, there / here) < TELLING_COUNT:
@@ -203,7 +204,7 @@ def counts_in_words(fast: StepProfile, slow: StepProfile) -> str:
 
 
 def structure_in_words(fast: StepProfile, slow: StepProfile) -> str:
-    """What only one of two runs does: its layers if they differ, else its ops."""
+    """Return the work that only one of two runs does: its layers if they differ, else its ops."""
     here, there = layer_in_words(slow), layer_in_words(fast)
     if here and there and here != there:
         return f"{here} (baseline: {there.removesuffix(' per step')})"
@@ -211,7 +212,9 @@ def structure_in_words(fast: StepProfile, slow: StepProfile) -> str:
 
 
 def layer_in_words(profile: StepProfile) -> str:
-    """``50 LSTMCell calls per step``, of the recurrent layer that takes longest; empty if none."""
+    """Return ``50 LSTMCell calls per step`` for the slowest recurrent layer; empty if there is
+    none.
+    """
     rows = profile.rows("layers")
     if not rows:
         return ""
@@ -228,9 +231,9 @@ def layer_in_words(profile: StepProfile) -> str:
 
 
 def layers_explain(finding: Finding | None) -> bool:
-    """Return whether the recurrent layers may make this kind of time, and enough of it.
+    """Return whether the recurrent layers can cause this kind of time, and explain enough of it.
 
-    A loop that a framework compiled or built into a graph runs no Python.
+    A compiled loop, or a loop in a graph, runs no Python.
     """
     if finding is None or finding.kind not in (*_BESIDE_LAYERS, causes.PYTHON, causes.UNRECORDED):
         return True
@@ -245,6 +248,6 @@ def layers_explain(finding: Finding | None) -> bool:
 
 
 def in_words(ratio: Ratio) -> str:
-    """``2.80 to 3.40 (95 % interval)``."""
+    """Return ``2.80 to 3.40 (95 % interval)``."""
     high = "any more" if ratio.high is None else f"{ratio.high:.2f}"
     return f"{ratio.low:.2f} to {high} (95 % interval)"

@@ -14,17 +14,17 @@ from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.numbers import milliseconds
 
 _DISPATCH = ("idle", "dispatch")
-#: What the profiler records around a graph that TensorFlow's executor runs.
+#: Events that the profiler records around a graph that TensorFlow's executor runs.
 _EXECUTOR = frozenset(("KernelAndDeviceFunc::Run", "FunctionRun", "SessionRun"))
 _BUSY = (causes.GEMM, causes.MEMORY, causes.COPY, causes.CAST)
 _LEFT_OUT = "TensorFlow omits very short CPU ops from its profile"
 
 
 def doubt_of(finding: Finding) -> str | None:
-    """Return why ``finding`` may be of ops that one profile omits; None if it is not.
+    """Return a doubt if ``finding`` may be due to ops that one profile omits, else None.
 
-    Dispatch of the slow step may hold such ops. Work that the slow step has more of may be in the
-    dispatch of the fast step, if that dispatch is as long.
+    Dispatch of the slow step may contain such ops. Additional work of the slow step may be in the
+    fast step's dispatch, if that dispatch is as long.
     """
     fast, slow = finding.fast, finding.slow
     if finding.kind == causes.DISPATCH and leaves_out(slow):

@@ -1,4 +1,4 @@
-"""What a step's time goes to by kind, in the one order in which all of it is told.
+"""Rank the kinds of time of a step, or of the difference between two steps.
 
 ::
 
@@ -6,12 +6,12 @@
     roofline, replay ─ savings ─┼▶ findings ─▶ because (half a sentence)
     tables ─ counts ────────────┘
 
-Of two steps the kinds' differences sum to that of the steps' ``lengths``, of one step their times
-sum to it, exact to the nanosecond. First comes what can be saved, the most first; of a step of
-which no kind saves ``NAMED_SHARE`` what takes the most. What one change of form makes go together
-(``HOST``) stands together, by what it saves in all, so that what one of its kinds gains and another
-loses is netted before it is named. The first sentence, the waterfall, the list, the picture and
-JSON all follow this order.
+For two steps, the differences of the kinds sum to that of their ``lengths``; for one step, the
+times sum to its length; both exactly. The kind with the largest saving comes first. If no kind of a
+single run saves ``NAMED_SHARE``, the longest kind comes first. Kinds that one change of form
+removes together (``HOST``) are ranked together by their common saving, so that gains and losses
+within the group cancel. The first sentence, the waterfall, the list, the chart and JSON use this
+order.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from lstmprof.numbers import milliseconds
 NAMED_SHARE = 0.15
 #: A smaller share of the difference, or of the step, gets no remedy.
 ADVISED_SHARE = 0.05
-#: Kernels or ops that stand as evidence of a finding.
+#: Number of kernels or ops that are shown as evidence.
 LARGEST = 3
-#: Kinds of which nothing was recorded that could be a cause.
+#: Kinds in which nothing was recorded that could be a cause.
 UNEXPLAINED = (causes.UNRECORDED, causes.UNKNOWN, causes.PROFILER)
 CAUSES = tuple(kind for kind in causes.KINDS if kind not in UNEXPLAINED)
 #: The group of the kinds in which a device waits for its host.
@@ -93,7 +93,7 @@ _Kinds = Mapping[str, list[Contributor]]
 
 
 def _kinds(fast: StepProfile | None, slow: StepProfile) -> tuple[_Kinds, _Kinds]:
-    """The contributors of both steps by kind, none where there is no fast one."""
+    """Return the contributors of both steps by kind; empty for a missing fast run."""
     comparison = causes.comparison_of(slow)
     of_fast = causes.by_kind(fast, comparison) if fast else {kind: [] for kind in causes.KINDS}
     return of_fast, causes.by_kind(slow, comparison)
@@ -118,9 +118,10 @@ def group_of(kind: str, profile: StepProfile) -> str:
 
 
 def wait_of(kind: str) -> str:
-    """Return ``host`` for the kinds in which only the host's speed counts, else the kind.
+    """Return ``host`` for the kinds that depend only on the host's speed, else the kind.
 
-    A device waits for its host also while that prepares the input or compiles: other causes.
+    A device also waits for its host while the host prepares the input or compiles, but these waits
+    have other causes.
     """
     return HOST if kind in causes.WAITS and kind in CAUSES else kind
 
@@ -128,7 +129,7 @@ def wait_of(kind: str) -> str:
 def _ranked(
     rows: Sequence[Difference], saves: Mapping[str, int], slow: StepProfile
 ) -> list[Difference]:
-    """Sort causes before unknown time, by what a group saves, by what a wait in it saves."""
+    """Sort causes before unknown time; by the saving of their group, then by their own saving."""
     of_group: Counter[str] = Counter()
     of_wait: Counter[str] = Counter()
     for row in rows:
@@ -245,10 +246,11 @@ class Finding:
 def findings(
     fast: StepProfile | None, slow: StepProfile, savings: Mapping[str, Saving] | None = None
 ) -> list[Finding]:
-    """One finding a kind that has time in either step, in their order (``waterfall``).
+    """Return one finding per kind that has time in either step, in order (``waterfall``).
 
-    They sum to the difference of the steps' ``lengths``; of a run alone (``fast`` None) to the
-    length of its step. ``savings`` are of a run alone, by kind; by none, what it takes of the step.
+    They sum to the difference of the steps' ``lengths``; for a single run (``fast`` is None) to its
+    step. ``savings`` are those of a single run by kind; a kind without one can save all of its
+    time.
     """
     if fast is not None:
         fast, slow = slower_calls.marked(fast, slow)
@@ -280,7 +282,7 @@ def findings(
 
 
 def _is_named(saves: Mapping[str, int], slow: StepProfile, whole_ns: int) -> bool:
-    """Whether a group of causes saves a good share of a step."""
+    """Return whether a group of causes saves a good share of a step."""
     of_group: Counter[str] = Counter()
     for kind, ns in saves.items():
         of_group[group_of(kind, slow)] += ns if kind in CAUSES else 0

@@ -1,8 +1,9 @@
 """The evidence for a finding, as a clause: its counts, or the op that takes most of it.
 
-The counted items take at least ``TELLING_SHARE`` of the finding. Against a faster run the clause is
-a count if the faster run's count would save most of the finding, and the items' time in both runs
-if it would not. If no items explain the finding, one op or range may; else the clause is empty.
+The counted items must take at least ``TELLING_SHARE`` of the finding. Compared with a faster run,
+the clause is a count if the faster run's count would save most of the finding; else it is the time
+of the items in both runs. If no items explain the finding, the clause names one op or range, or is
+empty.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from lstmprof.diagnose.step_profile.tally import is_kernel_call, noun_of
 from lstmprof.events.annotate.calls import is_kernel_launch
 from lstmprof.numbers import count, cropped, listed, milliseconds, quantity
 
-#: Items are evidence for a finding from this share of it on. Chosen by hand.
+#: Items are evidence if they take this share of a finding. Chosen by hand.
 TELLING_SHARE = 0.25
-#: A count explains a difference if it makes this share of it; if not, each item is slower.
+#: A count explains a difference if it makes this share of it; otherwise each item is slower.
 _BY_COUNT = 0.5
-#: Counts that differ by a smaller factor are the same. Chosen by hand.
+#: Counts that differ by a smaller factor are treated as equal. Chosen by hand.
 _MORE = 1.1
-#: A share of a finding from here on is all of it. Chosen by hand.
+#: A share of a finding above this value is reported as all of it. Chosen by hand.
 _ALL = 0.95
 #: Items overlap if their time in the breakdown is a smaller share of the sum of their lengths.
 _ALONE = 0.8
 
-#: Noun of the items of a finding → the quantity that counts them, the first that is known.
+#: Noun of the items of a finding → the counts for it; the first known one is used.
 _QUANTITIES = {
     "product": ("products",),
     "convolution": ("convolutions",),
@@ -49,14 +50,14 @@ _QUANTITIES = {
     "launch": ("launches",),
 }
 _OF_KIND = {causes.CAST: "cast", causes.SYNC: "sync", causes.DISPATCH: "dispatched"}
-#: Of kinds of work the nouns of ``tally`` that they count.
+#: Kind of work → the nouns of ``tally`` that it counts.
 _OF_WORK = {
     causes.GEMM: ("product", "convolution", "attention", "layer", "cell"),
     causes.MEMORY: ("pointwise",),
     causes.EMBEDDING: ("embedding",),
     causes.COPY: ("copy", "memset"),
 }
-#: What products are called in the plural, and how much of them one must be to be called so.
+#: Plurals of matmuls and similar work, and the share that one sort must have to be named.
 _WORK = {
     "product": "matmuls",
     "convolution": "convolutions",
@@ -66,13 +67,13 @@ _WORK = {
 }
 _NAMED = 0.1
 _COPY_CALLS = "calls for copies or fills of memory"
-#: Libraries whose ops hold whole recurrent layers, by a part of the op's name.
+#: Libraries whose ops compute whole recurrent layers, by a part of the op's name.
 _LIBRARIES = (("mkldnn", "oneDNN"), ("miopen", "MIOpen"), ("cudnn", "cuDNN"))
 
 
 @dataclass(frozen=True)
 class _Items:
-    """Items of one kind (``noun``) in a step of one run: how many, and how long all take."""
+    """Items of one kind (``noun``) in a step of one run: their number and total time."""
 
     noun: str
     number: float
@@ -82,12 +83,12 @@ class _Items:
 
     @property
     def spread(self) -> Spread | None:
-        """How long each takes; None if only the op that arranges it is known."""
+        """Return the spread of their durations; None if only the op that arranges them is known."""
         return spread_of(self.profile, self.noun)
 
     @property
     def one_by_one(self) -> bool:
-        """Whether time over number is the time of a usual item: none is long, none overlap."""
+        """Return whether the mean describes a usual item: none is much longer, and none overlap."""
         spread = self.spread
         if spread is None:
             return True
@@ -96,7 +97,7 @@ class _Items:
 
     @property
     def text(self) -> str:
-        """``52 convolutions``, ``2 oneDNN layer ops``."""
+        """Return their number with the noun: ``52 convolutions``, ``2 oneDNN layer ops``."""
         about = QUANTITIES[_quantity(self.noun, self.profile)]
         text = about.of_number(self.number)
         return text.replace("recurrent-layer", f"{self.library} layer") if self.library else text
@@ -117,7 +118,7 @@ def because(finding: Finding) -> str:
 
 
 def most_of(finding: Finding) -> str | None:
-    """Return the name of what takes at least half of ``finding``; None if nothing does."""
+    """Return the name of the op that takes at least half of ``finding``, or None."""
     first = finding.largest[0] if finding.largest else None
     return cropped(first.name) if first and 2 * first.slow_ns >= finding.slow_ns else None
 
@@ -147,7 +148,7 @@ def may_be_copies(profile: StepProfile) -> bool:
 
 
 def _launching(finding: Finding) -> str:
-    """Return what launches: kernels, copies and fills of memory, or both."""
+    """Return the noun of the launches: kernels, copies and fills of memory, or both."""
     whole = total_ns(finding.contributors)
     copying = total_ns(c for c in finding.contributors if c.name and not is_kernel_call(c.name))
     each = ((causes.KINDS[causes.LAUNCH], whole - copying), (_COPY_CALLS, copying))
@@ -177,10 +178,10 @@ def pace(profile: StepProfile) -> str:
 
 
 def worth_a_line(finding: Finding) -> list[Change]:
-    """Return the counts and lengths of a finding that a table shows.
+    """Return the counts and durations of a finding that a table shows.
 
-    Those that are 0 in both runs are left out. Of lengths it is the mean, or the median and the
-    longest if a few long items make the mean.
+    Counts that are 0 in both runs are omitted. The duration is the mean, or the median and the
+    longest if a few long items distort the mean.
     """
     profiles = [profile for profile in (finding.fast, finding.slow) if profile is not None]
     changes = [c for c in finding.changes if c.fast or c.slow]
@@ -206,7 +207,7 @@ def lasting(spread: Spread) -> str:
 
 
 def _alone(finding: Finding, items: Sequence[_Items]) -> str:
-    """``52 convolutions per step (1.2 ms each) and 1 matmul (40 µs)``."""
+    """Return ``52 convolutions per step (1.2 ms each) and 1 matmul (40 µs)``."""
     if not items or sum(i.ns for i in items) < TELLING_SHARE * finding.slow_ns:
         return ""
     first, *others = items
@@ -220,7 +221,9 @@ def _alone(finding: Finding, items: Sequence[_Items]) -> str:
 
 
 def _is_of_one(finding: Finding, ops: _Items) -> bool:
-    """Return whether a few calls of one op take most, so that the number of ops is no reason."""
+    """Return whether a few calls of one op take most, so that the number of ops explains
+    nothing.
+    """
     largest = max(finding.largest, key=lambda c: c.slow_ns, default=None)
     if largest is None or not 0 < largest.slow_count < ops.number / 2:
         return False
@@ -282,14 +285,14 @@ def _taking(items: Sequence[_Items], *, verb: bool = True) -> str:
 
 
 def _beside(text: str, there: str) -> str:
-    """``2,412 ops per step (121 per time step; torch-nn-lstm: 61)``."""
+    """Return ``2,412 ops per step (121 per time step; torch-nn-lstm: 61)``."""
     return (
         f"{text[:-1]}; baseline: {there})" if text.endswith(")") else f"{text} (baseline: {there})"
     )
 
 
 def _within(*remarks: str) -> str:
-    """`` (33 per time step, 1.2 ms each)``: those that are not empty, in brackets."""
+    """Return the non-empty remarks in brackets: `` (33 per time step, 1.2 ms each)``."""
     text = ", ".join(remark for remark in remarks if remark)
     return f" ({text})" if text else ""
 
@@ -301,16 +304,17 @@ def _length(items: _Items) -> str:
         return ""
     if spread.uneven:
         longest = f", longest {quantity(spread.longest_ns, 'ns')}"
-        hidden = spread.longest_ns > items.ns * items.profile.steps  # most of it beside other work
+        # most of it overlaps other work
+        hidden = spread.longest_ns > items.ns * items.profile.steps
         return f"median {quantity(spread.median_ns, 'ns')}{'' if hidden else longest}"
     return lasting(spread) + (" each" if items.number != 1 else "")
 
 
 def _uneven(items: _Items) -> str:
-    """Return how long the items are if a few of them take most; empty if not.
+    """Return the durations of the items if a few of them take most of the time, else an empty text.
 
-    Empty too if the longest lasts longer than all items' share of the step: other work ran beside
-    it.
+    Also empty if the longest item exceeds all items' share of the step, because it overlaps other
+    work.
     """
     spread = items.spread
     few = spread is not None and spread.uneven and _ALONE * spread.longest_ns <= items.ns
@@ -338,7 +342,7 @@ def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items
 def _taken(
     kind: str, contributors: Sequence[Contributor], profile: StepProfile
 ) -> dict[str, tuple[int, set[str]]]:
-    """Return noun → (ns, names) of its items, the most time first."""
+    """Return noun → (ns, names) of its items, the longest first."""
     taken: dict[str, tuple[int, set[str]]] = {}
     for contributor in contributors:
         noun = _noun(kind, contributor, profile.device is not None)
@@ -355,7 +359,7 @@ def _contributors(finding: Finding, profile: StepProfile) -> Sequence[Contributo
 
 
 def _noun(kind: str, contributor: Contributor, on_device: bool) -> str | None:
-    """Return the noun of the item that ``contributor`` is; None if it is no item of its kind."""
+    """Return the noun for ``contributor``; None if it is not an item of its kind."""
     name = contributor.name
     if name is None:
         return None
@@ -376,7 +380,7 @@ def _quantity(noun: str, profile: StepProfile) -> str:
 
 
 def _library(names: set[str]) -> str:
-    """Return the library that all these ops name; empty if they name none or several."""
+    """Return the library that all these ops name; empty if there is none, or several."""
     found = {
         next((library for part, library in _LIBRARIES if re.search(part, name, re.I)), "")
         for name in names
@@ -403,7 +407,7 @@ def _by_largest(finding: Finding) -> str:
 
 
 def _outside_of_ranges(finding: Finding, ns: int) -> str:
-    """Return how much of a run alone lies in no range of its step; empty if all of it does."""
+    """Return how much of a single run lies outside of the step's ranges; empty if nothing does."""
     if finding.fast is not None or ns >= _ALL * finding.slow_ns:
         return ""
     return f"{milliseconds(ns)} ms are outside the step's ranges"

@@ -1,7 +1,7 @@
-"""How often a step does what: the counts behind the parts of its time, and how long one takes.
+"""Counts and durations of a step that are evidence for its kinds of time.
 
-Reads the tables of a profile; every count is per step, None where it is unknown or
-does not apply. What a noun counts is said in ``tally``.
+Reads the tables of a profile. Every count is per step; it is None if it is unknown or does not
+apply. ``tally`` defines the nouns.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from lstmprof.numbers import number_of
 Rows = Iterable[dict[str, Any]]
 Amount = Callable[[StepProfile], float | None]
 
-#: A mean so many medians long is that of a few long ones.
+#: If the mean exceeds this many medians, a few long items distort it.
 _FAR_FROM_MEDIAN = 5
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """One count or length: what it is in a sentence, its unit (empty for a plain number).
+    """One count or duration: its text, and its unit (empty for a plain number).
 
-    ``one`` is the noun of a count in the singular. A length is a ``statistic`` (mean, median or
-    longest) of a noun.
+    ``one`` is the singular of the noun. A duration is a ``statistic`` (mean, median or longest) of
+    a noun.
     """
 
     name: str
@@ -39,13 +39,13 @@ class Quantity:
     statistic: str = ""
 
     def of_number(self, number: float) -> str:
-        """``1 matmul``, ``52 convolutions``: a count with its noun."""
+        """Return a count with its noun: ``1 matmul``, ``52 convolutions``."""
         return number_of(number, self.one, self.text)
 
 
 @dataclass(frozen=True)
 class Spread:
-    """How many there are of a noun in all profiled steps, and how long they take, ns."""
+    """Number of items of a noun in all profiled steps, and their durations in ns."""
 
     count: int
     total_ns: int
@@ -54,18 +54,20 @@ class Spread:
 
     @property
     def mean_ns(self) -> float:
-        """Mean length."""
+        """Return the mean duration."""
         return self.total_ns / self.count
 
     @property
     def uneven(self) -> bool:
-        """Whether a few long ones make the mean, so that it is the length of none."""
+        """Return whether a few long items distort the mean."""
         outlier = 2 * self.longest_ns > self.total_ns and self.longest_ns > 2 * self.median_ns
         return outlier or self.mean_ns > _FAR_FROM_MEDIAN * self.median_ns
 
 
 def spread_of(profile: StepProfile, noun: str) -> Spread | None:
-    """How long those of ``noun`` take (``tally``); None where there are none or it is unknown."""
+    """Return the spread of the items of ``noun`` (``tally``); None if there are none, or it is
+    unknown.
+    """
     row = _row(profile, noun)
     if row is None or not row["count"]:
         return None
@@ -102,7 +104,9 @@ def _ops(profile: StepProfile) -> float | None:
 
 
 def _bytes(table: str) -> Amount:
-    """Bytes of a table a step, memory that is set apart; None where one row does not say."""
+    """Return a function for the bytes per step of a table, without memsets; None if a row has
+    no size.
+    """
 
     def moved_bytes(profile: StepProfile) -> float | None:
         rows = [row for row in profile.rows(table) if row.get("kind") != "memset"]
@@ -113,7 +117,9 @@ def _bytes(table: str) -> Amount:
 
 
 def _asked(profile: StepProfile) -> float:
-    """Values asked for: ``aten::item`` is the same question as what is inside it."""
+    """Return the number of values that the host reads; ``aten::item`` and the op inside it
+    count once.
+    """
     outer = [row for row in profile.rows("ops") if row["name"] in ASKS]
     inner = [row for row in outer if row["name"] == "aten::_local_scalar_dense"]
     return _per_step(profile, inner or outer)
@@ -128,13 +134,13 @@ def _each_time_step(amount: Amount) -> Amount:
 
 
 def _layers(on_device: bool) -> Amount:
-    """On a host ops hold a whole recurrent layer, on a device kernels."""
+    """Return a function that counts recurrent layers: ops on a host, kernels on a device."""
     layers = _counted("layer")
     return lambda profile: layers(profile) if (profile.device is not None) == on_device else None
 
 
 def _lengths(noun: str, text: str) -> tuple[Quantity, ...]:
-    """The mean, median and longest of a noun, which is called ``text``."""
+    """Return the mean, median and longest duration of a noun, whose text is ``text``."""
 
     def length(statistic: str) -> Amount:
         name = f"{statistic}_ns"
@@ -210,12 +216,12 @@ _ALL = (
     ),
 )
 
-#: Name → quantity.
+#: Name → count or duration.
 QUANTITIES = {quantity.name: quantity for quantity in _ALL}
 
 
 def counted(profile: StepProfile, name: str) -> float:
-    """The quantity of this name, 0 where it is unknown."""
+    """Return the count of this name, 0 if it is unknown."""
     return QUANTITIES[name].of(profile) or 0.0
 
 
@@ -231,7 +237,7 @@ _LAUNCHES = (
     *_PACE,
 )
 
-#: Kind → the counts that are its evidence; the first that is known is said in its sentence.
+#: Kind → the counts that are its evidence; the sentence gives the first known one.
 EVIDENCE: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(KINDS, ()),
     "launch": _LAUNCHES,

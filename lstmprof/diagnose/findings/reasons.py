@@ -1,8 +1,7 @@
-"""Why the same calls take longer in one of two runs, by the facts of both.
+"""Find out why the same calls take longer in one of two runs.
 
-Each check has its own rule: what it finds must explain a good part of the difference between the
-steps, or be the only known thing that differs. Counts come before settings, which are listed with
-them.
+Each check has its own rule: its reason must explain a good part of the difference between the
+steps, or be the only known difference. Counts come before settings, which are listed with them.
 """
 
 from __future__ import annotations
@@ -15,12 +14,13 @@ from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.numbers import count, number_of, percent
 from lstmprof.runs.fields import ThreadTime
 
-#: The same calls run other code if they execute so many times as many instructions. Chosen by hand.
+#: The same calls run other code if they execute this many times as many instructions. Chosen by
+#: hand.
 _MORE_INSTRUCTIONS = 1.5
 #: Shares of a thread's time on a CPU, or clocks, that differ by less are alike. Chosen by hand.
 _ALIKE = 0.1
-#: Threads spin, or take turns on shared CPUs, if they keep so many CPUs more busy than the other
-#: run's. Chosen by hand.
+#: Threads spin, or share CPUs, if they keep this many more CPUs busy than in the other run. Chosen
+#: by hand.
 _MORE_CPUS = 0.5
 #: Time of a page fault, ns. Measured on an EPYC beside seven other processes: 2.7 to 3.4 µs of CPU
 #: time for the first touch of each of 20,000 pages of 4 KiB (mmap, no huge pages).
@@ -31,21 +31,23 @@ _FAULT_NS = 2_700
 _ASSIST_NS = 70
 #: Bytes that a miss of the last cache level reads: the cache line of all x86 and most Arm CPUs.
 _LINE_BYTES = 64
-#: A thread takes part in the work if it has so much of the busiest one's CPU time. Chosen by hand.
+#: A thread takes part in the work if it has this share of the busiest thread's CPU time. Chosen by
+#: hand.
 _BUSY = 0.25
-#: A reason must explain so much of the difference between the steps. Chosen by hand.
+#: A reason must explain this share of the difference between the steps. Chosen by hand.
 _TELLING_SHARE = 0.25
-#: In anomaly mode autograd searches gradients for NaN with it (torch/csrc/autograd/engine.cpp).
+#: The op with which autograd searches gradients for NaN in anomaly mode
+#: (torch/csrc/autograd/engine.cpp).
 _NAN_SEARCH = "aten::_is_any_true"
-#: Parts of ops' names that say whose kernels ran: oneDNN's, MIOpen's, cuDNN's.
+#: Parts of op names that identify the library of their kernels.
 _LIBRARIES = {"mkldnn": "oneDNN", "onednn": "oneDNN", "miopen": "MIOpen", "cudnn": "cuDNN"}
 
 
 @dataclass(frozen=True)
 class Reason:
-    """Why calls are slower: its ``name``, and a clause with its numbers.
+    """A reason why calls are slower: its ``name``, and a clause with its numbers.
 
-    ``setting`` is the setting that it is about, if it is about one.
+    ``setting`` is the setting behind it, if there is one.
     """
 
     name: str
@@ -87,7 +89,7 @@ def _differs(name: str, fast: StepProfile, slow: StepProfile) -> settings.Disagr
 
 
 def _denormals(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Only the slow run kept denormals, or microcode assists took long; counted assists decide."""
+    """Return the reason if only the slow run kept denormals, or if microcode assists took long."""
     first, second = (_a_step(profile, profile.info.counters.fp_assists) for profile in (fast, slow))
     counted = ""
     if first is not None and second is not None:
@@ -107,7 +109,9 @@ def _denormals(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _anomaly_mode(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Only the slow run searches gradients for NaN, by its ops or by its setting."""
+    """Return the reason if only the slow run searches gradients for NaN, by its ops or its
+    setting.
+    """
     searches = [profile for profile in (fast, slow) if _names(profile) & {_NAN_SEARCH}]
     if searches == [slow]:
         text = f"anomaly mode checks gradients for NaN ({_NAN_SEARCH})"
@@ -119,7 +123,7 @@ def _anomaly_mode(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _threads(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """More CPUs kept busy for longer, or more threads than CPUs."""
+    """Return the reason if threads keep more CPUs busy for longer, or outnumber the CPUs."""
     cpus, threads = slow.info.affinity, slow.info.threads
     fewer = fast.info.threads is None or threads is None or fast.info.threads < threads
     if cpus and threads and threads > len(cpus) and fewer:
@@ -128,7 +132,7 @@ def _threads(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _sharing(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """More threads work together than they have CPUs, and not in the fast run."""
+    """Return the reason if only the slow run has more working threads than CPUs."""
     crowd, other = _crowd(slow), _crowd(fast)
     if crowd is None or other is None:
         return None
@@ -155,7 +159,7 @@ def _threads_of(profile: StepProfile) -> list[ThreadTime]:
 
 
 def _crowd(profile: StepProfile) -> tuple[int, int] | None:
-    """Return (threads that work, CPUs that they may run on); None if unknown."""
+    """Return (working threads, available CPUs); None if unknown."""
     times = [(thread.cpu_ns or 0, thread.cpus) for thread in _threads_of(profile)]
     most_ns = max((cpu_ns for cpu_ns, _ in times), default=0)
     allowed = [cpus for cpu_ns, cpus in times if cpu_ns and cpu_ns >= _BUSY * most_ns]
@@ -215,7 +219,7 @@ def _without_onednn(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _clocks(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """The device ran at a lower clock, which explains a good part of the difference."""
+    """Return the reason if a lower clock explains a good part of the difference."""
     on_host = slow.device is None
     first, second = (
         profile.info.cpu_clock_mhz if on_host else profile.info.gpu_sm_clock_mhz
@@ -246,7 +250,9 @@ def _cache_misses(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _other_code(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """So many more instructions for the same calls that they run another kernel, or a check."""
+    """Return the reason if the same calls execute so many more instructions that their code
+    differs.
+    """
     counts = [_a_step(profile, profile.info.counters.instructions) for profile in (fast, slow)]
     first, second = counts
     if slow.device is not None or not first or not second or second < _MORE_INSTRUCTIONS * first:
@@ -257,7 +263,7 @@ def _other_code(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _contention(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Other processes took the CPUs of the slow run, and not those of the fast one."""
+    """Return the reason if other processes took the CPUs of the slow run only."""
     first, second = (_preemptions_per_s(profile) for profile in (fast, slow))
     share, other = _cpu_share(slow), _cpu_share(fast)
     if share is not None and other is not None and share < other - _ALIKE:
@@ -300,7 +306,7 @@ def _busy_cpus(profile: StepProfile) -> float | None:
 
 
 def _cpu_share(profile: StepProfile) -> float | None:
-    """Return the share of time in which one thread had a CPU; None if several ran."""
+    """Return the share of time in which the only thread had a CPU; None for several threads."""
     return _busy_cpus(profile) if profile.info.threads == 1 else None
 
 
@@ -318,7 +324,7 @@ def _a_step(profile: StepProfile, timed: int | None) -> float | None:
 def _tells(ns: float, fast: StepProfile, slow: StepProfile) -> bool:
     """Return whether ``ns`` of the slow step explain enough of the difference.
 
-    Work takes longer in proportion if others had the CPU for a part of the time.
+    If other processes had the CPU for a part of the time, work takes proportionally longer.
     """
     share = _cpu_share(slow)
     stretch = 1 / share if share and share < 1 else 1

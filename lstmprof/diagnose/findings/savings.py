@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.lacks.rules import NO_HOST, NO_LAUNCHES
+from lstmprof.breakdown.replay import CHANGES, what_if
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.roofline import Roofline
 from lstmprof.diagnose.step_profile import (
@@ -21,17 +22,16 @@ from lstmprof.diagnose.step_profile import (
     StepProfile,
     total_ns,
 )
-from lstmprof.replay import CHANGES, what_if
 
-#: How a saving is known: by the difference of two runs; by all the time that is taken, waiting or
-#: working; by what work takes above its least time; by a replay of the step.
+#: How a saving was computed: from the difference of two runs; as all the time of the kind; as the
+#: time above the least time of the work; by a replay of the step.
 DIFFERENCE, TAKEN, ROOFLINE, REPLAY = "difference", "time taken", "roofline", "replay"
 
 #: Kind → the change that replays a step without it.
 _REPLAYED = {causes.CAST: "casts", causes.COPY: "copies"}
-#: Less of a step is not worth a replay of it.
+#: Kinds with a smaller share of a step are not replayed.
 _LEAST_SHARE = 0.05
-#: A replay that misses the observed step by more is told of, and no saving is taken from it.
+#: If a replay misses the measured step by more than this share, it is reported but not used.
 REPLAY_ERROR = 0.05
 #: A step of more events is not replayed unasked: 3 s on an EPYC.
 _MOST_EVENTS = 200_000
@@ -48,7 +48,8 @@ class Saving:
 def savings(
     breakdown: Breakdown, profile: StepProfile, limit: Roofline | None
 ) -> dict[str, Saving]:
-    """Kind → what a run's step would be shorter by without it, where that is not all its time.
+    """Return for each kind how much shorter the step would be without it, if that is not all
+    its time.
 
     Raises:
         RunError: a file of the run is missing or damaged.
@@ -60,7 +61,7 @@ def savings(
 
 
 def of_kind(contributors: Iterable[Contributor], limit: Roofline | None) -> Saving:
-    """What is saved of ``contributors``: their time, of work whose least time is known the rest."""
+    """Return the saving of ``contributors``: their time, or the part above its known least time."""
     rows = list(contributors)
     shares = _reached(limit)
     least = round(sum(c.ns * shares.get(c.part, 0.0) for c in rows if c.state == "busy"))
@@ -68,7 +69,7 @@ def of_kind(contributors: Iterable[Contributor], limit: Roofline | None) -> Savi
 
 
 def _reached(limit: Roofline | None) -> dict[str, float]:
-    """Category → the least time of its work over its busy time, at most 1; of those known."""
+    """Return for each category the least time of its work divided by its busy time, at most 1."""
     return {
         category: min(reach.share, 1.0)
         for reach in (limit.reaches if limit else ())
@@ -80,9 +81,9 @@ def _reached(limit: Roofline | None) -> dict[str, float]:
 def _replayed(
     breakdown: Breakdown, profile: StepProfile, kinds: dict[str, list[Contributor]]
 ) -> Iterator[tuple[str, Saving]]:
-    """The kinds of work on a device that a replay can take out, where they take a good share.
+    """Yield the replayed savings of kinds of device work that take a good share of the step.
 
-    Without launches a replay does not know what waits for what, so it moves nothing.
+    Without launches a replay does not know what waits for what, so its saving would be 0.
     """
     least = _LEAST_SHARE * profile.length_ns
     asked = [kind for kind in _REPLAYED if total_ns(kinds[kind]) >= least]

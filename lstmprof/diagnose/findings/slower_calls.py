@@ -1,8 +1,8 @@
-"""Calls that two runs make as often and that take longer in one of them, and what shows why.
+"""Calls that two runs make equally often and that take longer in one of them.
 
-The same calls are ops, on a device its activities, of one name and number in two runs of one
-implementation, workload and precision. Where each takes half as long again they are no matter of
-how many products or ops there are: something else differs, and ``reasons`` may say what.
+The same calls are ops (on a device its activities) of one name and number in two runs of one
+implementation, workload and precision. If each takes half as long again, their number is not the
+cause: something else differs, and ``reasons`` may find it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from lstmprof.diagnose.step_profile import Contributor, Spent, StepProfile, by_n
 from lstmprof.events.threads import ASKS
 from lstmprof.numbers import cropped, quantity
 
-#: A call of the slow run takes so many times as long as the same of the fast one, or longer.
+#: A call is slower if it takes at least this many times as long in the slow run.
 LONGER = 1.5
-#: Calls a step against the other run's: closer than this, they are as many.
+#: Calls per step that differ by a smaller share count as equal in number.
 AS_MANY = 0.02
 
 
 def marked(fast: StepProfile, slow: StepProfile) -> tuple[StepProfile, StepProfile]:
-    """Both, with the contributors that are slower calls marked as these."""
+    """Return both profiles with their slower calls marked."""
     names = slower_names(fast, slow)
     return _marked(fast, names), _marked(slow, names)
 
@@ -34,7 +34,7 @@ def _marked(profile: StepProfile, names: frozenset[str]) -> StepProfile:
 
 
 def slower_names(fast: StepProfile, slow: StepProfile) -> frozenset[str]:
-    """Names of the calls that ``slow`` makes as often, each for ``LONGER`` times as long."""
+    """Return the names of calls that both runs make, each ``LONGER`` times as long in ``slow``."""
     if not _alike(fast, slow):
         return frozenset()
     of_fast, of_slow = calls(fast), calls(slow)
@@ -44,7 +44,9 @@ def slower_names(fast: StepProfile, slow: StepProfile) -> frozenset[str]:
 
 
 def _alike(fast: StepProfile, slow: StepProfile) -> bool:
-    """Whether calls of one name are known to do the same in both runs; not in foreign ones."""
+    """Return whether calls of one name certainly do the same in both runs; False for foreign
+    profiles.
+    """
     first, second = fast.info, slow.info
     on_one_kind = (fast.device is None) == (slow.device is None)
     return (
@@ -69,7 +71,7 @@ def calls(profile: StepProfile) -> Spent:
 
 
 def _is_call(contributor: Contributor, profile: StepProfile) -> bool:
-    """Whether it is work that is called: no wait of a device, no Python between, no question."""
+    """Return whether it is called work: no wait of a device, no Python, no value read."""
     c = contributor
     if c.name is None or c.name in ASKS or c.compiling or c.part == "collective":
         return False
@@ -78,7 +80,7 @@ def _is_call(contributor: Contributor, profile: StepProfile) -> bool:
 
 
 def because(fast: StepProfile, slow: StepProfile) -> str:
-    """Which marked call adds most and how long it takes in both; then the reason."""
+    """Return which marked call adds most, its time in both runs, and the reason."""
     of_fast, of_slow = (by_name(c for c in run.contributors if c.slower) for run in (fast, slow))
     common = of_fast.keys() & of_slow.keys()
     added = {name: of_slow[name][0] - of_fast[name][0] for name in common if of_slow[name][1]}

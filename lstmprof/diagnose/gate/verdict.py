@@ -21,13 +21,13 @@ from lstmprof.numbers import count, listed, milliseconds, number_of
 
 State = Literal["pass", "fail", "inconclusive"]
 
-#: Exit status of each state; 1, 2 and 128 with a signal's number are those of every command.
+#: Exit status of each state. All commands use 1, 2 and 128 plus a signal's number otherwise.
 EXIT_STATUS: dict[State, int] = {"pass": 0, "fail": 3, "inconclusive": 4}
-#: What decides over all pairs, the gravest first.
+#: The worst state decides over all pairs; worst first.
 _GRAVEST: tuple[State, ...] = ("fail", "inconclusive", "pass")
-#: Nobody captures more rounds to tell a difference.
+#: More rounds than this are not advised.
 MOST_ROUNDS = 100
-#: Iterations of a round where a run does not say.
+#: Iterations per round if a run does not record them.
 _USUAL_ITERATIONS = 10
 
 
@@ -251,7 +251,7 @@ def _range(ratio: Ratio) -> str:
 
 
 def _change(ratio: float) -> str:
-    """``1.102× as long``."""
+    """Return a ratio as text: ``1.102× as long``."""
     return f"{ratio:,.3f}× as long"
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 #: Characters of a line of the ranking.
 _LINE = 100
-#: How sure the distance to the first is.
+#: How certain the distance from the fastest is.
 FIRST, TIE, MEASURED, UNSURE = "first", "tie", "measured", "unknown"
 
 
@@ -108,7 +108,7 @@ class Recommendation:
     workload: Workload
     ranking: tuple[Ranked, ...]
     left_out: tuple[LeftOut, ...]
-    framework: str | None = None  # of the run that it is like
+    framework: str | None = None  # of the run given as ``like``
 
     @property
     def winner(self) -> Ranked:
@@ -180,7 +180,7 @@ class Recommendation:
 
 
 def _in_a_line(ranked: Ranked) -> str:
-    """``  2  torch-lstmcell-basic   56.4 ms  1.19×  elementwise: +7.4 ms …``."""
+    """Return ``  2  torch-lstmcell-basic   56.4 ms  1.19×  elementwise: +7.4 ms …``."""
     step = f"{milliseconds(ranked.profile.length_ns):>9} ms  {ranked.slowdown:.2f}×"
     line = f"{ranked.rank:>3}  {ranked.implementation:<28} {step}  {ranked.reason}".rstrip()
     return line if len(line) <= _LINE else f"{line[: _LINE - 1]}…"

@@ -1,4 +1,4 @@
-"""What a recommendation captures: the network that is described, or that of a run."""
+"""The network and conditions of a recommendation, from options or from a run."""
 
 from __future__ import annotations
 

@@ -26,14 +26,14 @@ from lstmprof.workloads import Workload
 
 Progress = Callable[[str], None]
 
-#: What takes so many times as long as the fastest in the first look is not captured again. Clean
-#: steps of the same code, captured apart, differ by far less.
+#: An implementation this many times slower than the fastest in the first round is not captured
+#: again. Clean steps of the same code, captured separately, differ far less.
 FAR_BEHIND = 2.0
-#: Seconds of a CPU that one round takes beside its steps (to start, import, compile, profile, and
-#: read the profile), measured on two cores of a Xeon: torch 7, JAX 8, TensorFlow 11; of others not.
+#: CPU seconds of one round besides its steps (start, import, compile, profile, read the profile),
+#: measured on two cores of a Xeon for torch, JAX and TensorFlow only.
 WORKER_S = {"torch": 7.0, "jax": 8.0, "tensorflow": 11.0}
 OTHER_WORKER_S = 15.0
-#: And the seconds of timed steps in one.
+#: Seconds of timed steps per round: in the first round, and later.
 LOOK_S, ROUND_S = 1.0, 2.0
 LOOK: Mapping[str, Any] = {
     "iterations": 6,

@@ -36,12 +36,12 @@ from lstmprof.diagnose.remedies.rows import Remedy
 from lstmprof.diagnose.step_profile import total_ns
 from lstmprof.numbers import milliseconds
 
-#: Pieces of advice for one finding.
+#: Largest number of fixes for one finding.
 MOST = 3
 #: A fix for a smaller share of the step, or of the difference between two runs, is not advised.
 WORTH = 0.05
 
-#: Framework → the sites of its makers.
+#: Framework → addresses of its makers' pages.
 _SITES = {
     "torch": ("docs.pytorch.org/", "github.com/pytorch/"),
     "tensorflow": ("www.tensorflow.org/", "github.com/tensorflow/"),
@@ -54,6 +54,7 @@ TABLE: tuple[Remedy, ...] = (
     starting.WARM_MIOPEN,
     starting.TRACE_ONCE,
     waiting.EVEN_OUT_THE_RANKS,
+    waiting.GROUP_BY_LENGTH,
     modes.NO_ANOMALY_MODE,
     modes.NO_DEBUGGING,
     modes.DETACH_THE_STATE,
@@ -293,7 +294,7 @@ def _whole_ns(finding: Finding) -> int:
 
 
 def _are_twins(finding: Finding) -> bool:
-    """Return whether two runs have the same implementation and framework, as far as is known."""
+    """Return whether two runs have the same implementation and framework, if known."""
     fast, slow = finding.fast, finding.slow
     if fast is None:
         return False

@@ -1,7 +1,7 @@
-"""Layers that run one cell at a time, or are called once per time step: what runs them at once.
+"""Causes: layers that run one cell at a time, or are called once per time step.
 
 JAX's ``lax.scan`` is a ``while`` of XLA, whose instructions have paths like
-``jit(step)/jvp(RNN_0)/while/body/OptimizedLSTMCell_0/dot_general``; PyTensor's Scan is an operator
+``jit(step)/jvp(RNN_0)/while/body/OptimizedLSTMCell_0/dot_general``. PyTensor's Scan is an operator
 that calls a compiled function once per time step.
 """
 
@@ -38,17 +38,17 @@ from lstmprof.events.annotate.rules.graphs import SCAN
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
 from lstmprof.numbers import count, cropped, quantity
 
-#: A value must be read after so many of the cells: of T time steps it is after T - 1.
+#: A value must be read after this share of the cells; of T time steps it is read after T - 1.
 _LEAST_READ = 0.5
 #: Fewer cells, calls of a layer or matmuls of a loop per step are no loop over time steps. Chosen
 #: by hand; without recorded shapes eight calls may be eight layers.
 _SERIES, _SERIES_IF_UNKNOWN = 8, 16
 _LAYERS = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN"}
-#: A cell in TensorFlow's loop over time steps, its own or Keras's.
+#: A cell in the loop over time steps of TensorFlow or Keras.
 _CELL_IN_LOOP = re.compile(r"while/.*\b(?:basic_)?(?:lstm|gru)_cell\w*/")
-#: (framework, device) → the row that runs a layer in one op, its name for users, and the cells for
-#: which that is faster than a loop of cells. Measured on CPUs: PyTorch has a fast op for the LSTM
-#: alone (nn.GRU 10.0 ms, GRUCell 11.0 ms); BlockLSTM took 1.23 times as long as TensorFlow's cells.
+#: (framework, device) → the implementation that runs a layer in one op, its name for users, and the
+#: cells for which it is faster than a loop. Measured on CPUs: in PyTorch only the LSTM has a fast
+#: op (nn.GRU 10.0 ms, GRUCell 11.0 ms); BlockLSTM took 1.23 times as long as TensorFlow's cells.
 _ONE_OP = {
     ("torch", "cuda"): ("torch-nn-lstm", "torch.nn.{}", ("lstm", "gru", "rnn")),
     ("torch", "cpu"): ("torch-nn-lstm", "torch.nn.{}", ("lstm",)),
@@ -61,7 +61,8 @@ _ONE_OP = {
     ("tensorflow1", "cuda"): ("tf1-cudnnlstm", "tf.contrib.cudnn_rnn.Cudnn{}", ("lstm", "gru")),
     ("tensorflow1", "cpu"): ("tf1-lstmblockfusedcell", "tf.contrib.rnn.LSTMBlockFusedCell", ()),
 }
-#: What cells do in every time step that no layer op does: ops, and who has a kernel for such cells.
+#: Work of some cells in every time step that no layer op does: the ops, and a library with a kernel
+#: for such cells.
 _EXTRAS = (
     (
         "a normalisation",
@@ -105,7 +106,8 @@ _KERNELS = (
         "compute all time steps at once by a parallel scan (accelerated-scan on a GPU)",
     ),
 )
-#: As many calls as time steps, but for a few before or after the loop.
+#: Calls count as one per time step if there are at least this share as many; a few calls may be
+#: outside of the loop.
 _EACH = 0.9
 _PRODUCT = re.compile(r"while/body/.*dot_general$")
 _JAX_TANH = re.compile(r"while/body/.*tanh$")
@@ -146,7 +148,9 @@ def unrolled_layer(f: Finding) -> Match | None:
 
 
 def loop_asks_host(f: Finding) -> Match | None:
-    """Match a loop of torch (while_loop, scan) whose condition the host reads after each turn."""
+    """Match a loop of torch (while_loop, scan) whose condition the host reads after each
+    iteration.
+    """
     reads = f.slow.seen.read_in_compiled
     if f.slow.device is None or reads < _SERIES:
         return None
@@ -196,7 +200,7 @@ def values_in_loop(f: Finding) -> Match | None:
 
 
 def form_of(profile: StepProfile) -> str | None:
-    """Return how a run computes its layers: by its row, else by its ops; None if unknown."""
+    """Return how a run computes its layers, from its implementation or its ops; None if unknown."""
     row = implementations.ROWS.get(profile.implementation or "")
     if row is not None:
         return row.form_on("cpu" if profile.device is None else "cuda")
@@ -210,7 +214,7 @@ def form_of(profile: StepProfile) -> str | None:
 
 
 def _form_of_cells(profile: StepProfile) -> str | None:
-    """Return how an LSTM's cells run one by one, by the recurrent layers in the profile."""
+    """Return how an LSTM's cells run one by one, from the recurrent layers in the profile."""
     cells: Counter[str] = Counter()
     for row in profile.rows("layers"):
         if row.get("cell") == "lstm" and row["form"] in (LOOP, CELL_OP):
@@ -220,7 +224,7 @@ def _form_of_cells(profile: StepProfile) -> str | None:
 
 
 def _cell(profile: StepProfile) -> str:
-    """Return which cell runs one by one: by the workload, else by the ops of single cells."""
+    """Return which cell runs one by one, from the workload or the ops of single cells."""
     workload = profile.info.workload
     if workload is not None and workload.cell in _LAYERS:
         return workload.cell
@@ -233,9 +237,10 @@ def _cell(profile: StepProfile) -> str:
 
 
 def input_matmuls(f: Finding) -> Match | None:
-    """Match so many matmuls per cell that those of the inputs, which need no step, are among them.
+    """Match a cell with so many matmuls that those of the inputs, which could run before, are
+    among them.
 
-    Only whoever writes the cell can move them out of it. On a CPU that saves calls alone: 2.70 ms
+    Only the author of the cell can move them out of it. On a CPU that saves only calls: 2.70 ms
     became 2.29 (torch 2.13, 32 units, batch 8), 64.9 ms became 66.8 (320 units, batch 64).
     """
     needed = 1 if f.slow.info.mode == "forward" else 2
@@ -253,9 +258,9 @@ def input_matmuls(f: Finding) -> Match | None:
 
 
 def separate_gates(f: Finding) -> Match | None:
-    """Match a torch cell of separate operators, five or more elementwise ones per time step.
+    """Match a torch cell of separate operators, with five or more elementwise ops per time step.
 
-    On a CPU only if the faster run is the compiled cell: compiling it saved 0.4 of 45.8 ms there.
+    On a CPU, only if the faster run has the compiled cell: compiling saved 0.4 of 45.8 ms there.
     """
     pointwise = _per_cell(f.slow, "pointwise")
     if not _written_by_hand(f.slow) or form_of(f.slow) != LOOP or pointwise < 5:
@@ -294,9 +299,9 @@ def variant_cell(f: Finding) -> Match | None:
 
 
 def extra_in_cell(profile: StepProfile) -> tuple[str, float, str | None] | None:
-    """Return what a loop of cells does in every time step that no layer op does; None if nothing.
+    """Return the work of a loop of cells that no layer op does, or None.
 
-    (what, calls per time step, who has such a cell).
+    The result is (work, calls per time step, a library with such a cell).
     """
     steps = _looped_time_steps(profile)
     if not steps:
@@ -332,7 +337,7 @@ def scanned_layer(f: Finding) -> Match | None:
 
 
 def scanned(profile: StepProfile) -> str | None:
-    """Return what a loop of JAX computes if cuDNN has such a layer; None if not."""
+    """Return the layer that a loop of JAX computes if cuDNN has it, else None."""
     row = implementations.ROWS.get(profile.implementation or "")
     if row is not None:
         return "the layer" if row.form_on("cuda") == LOOP and row.library != "keras" else None

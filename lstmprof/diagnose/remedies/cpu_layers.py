@@ -1,7 +1,7 @@
-"""Layers of PyTorch that a CPU runs op by op because its library has no op for them.
+"""Causes: PyTorch layers that a CPU runs op by op, because its library has no op for them.
 
-oneDNN runs nn.LSTM in one op for float32 and bfloat16 without a projection. For anything else ATen
-loops over time steps. Source: aten/src/ATen/native/RNN.cpp.
+oneDNN runs nn.LSTM in one op for float32 and bfloat16 without a projection. For everything else,
+ATen loops over time steps. Source: aten/src/ATen/native/RNN.cpp.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ def projected(finding: Finding) -> Match | None:
 
 
 def no_lstm(finding: Finding) -> Match | None:
-    """Match a GRU or a plain RNN of a step that takes half of its time or more to call ops.
+    """Match a GRU or plain RNN if calling ops takes at least half of the step.
 
-    One op saves calls: nn.GRU with 64 units took 14.6 ms, nn.LSTM 9.7; nn.RNN with 256 units, most
-    of whose time is matmuls, gained nothing (PyTorch 2.13 on a CPU).
+    One op saves calls: nn.GRU with 64 units took 14.6 ms, nn.LSTM 9.7; nn.RNN with 256 units, which
+    consists mostly of matmuls, gained nothing (PyTorch 2.13 on a CPU).
     """
     profile = finding.slow
     kinds = causes.by_kind(profile, causes.comparison_of(profile))

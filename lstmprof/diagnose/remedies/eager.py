@@ -1,6 +1,6 @@
-"""What Python calls operator by operator although one compiled function would do.
+"""Causes: Python calls operators one by one although one compiled function would do.
 
-Names as JAX and TensorFlow write them into their profiles (``seen.calls``).
+The names are those that JAX and TensorFlow write into their profiles (``seen.calls``).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from lstmprof.diagnose.seen.calls import EAGER, FUNCTION, PROGRAM
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.numbers import cropped
 
-#: Programs that are operators and functions of JAX's own: the primitives of jax.lax, and those of
-#: jax.numpy and jax.nn that a recurrent network needs. What a user compiled has other names.
+#: Programs of JAX's own operators and functions: the primitives of jax.lax, and the functions of
+#: jax.numpy and jax.nn that a recurrent network needs. User programs have other names.
 _OWN = re.compile(
     r"_?(?:scan|while(?:_loop)?|cond|switch|fori_loop|map|add(?:_any)?|sub(?:tract)?|mul(?:tiply)?"
     r"|(?:true_)?div(?:ide)?|floor_divide|neg(?:ative)?|abs(?:olute)?|exp2?|expm1|log1?p?|tanh|sqrt"
@@ -47,10 +47,10 @@ _OWN = re.compile(
     r"|ones(?:_like)?|eye|tri[lu]?|ravel|norm|threefry\w*|random_\w+|uniform|normal|bernoulli|split"
     r"|fold_in|rng_\w+|stop_gradient|erf\w*|nan_to_num)"
 )
-#: Without step markers, one function that is compiled so often is compiled again and again: a
-#: warm-up compiles it once or, with its gradient, twice.
+#: Without step markers, a function that is compiled this often is compiled repeatedly: a warm-up
+#: compiles it once or, with its gradient, twice.
 _AGAIN = 3
-#: What TensorFlow does to call one operator from Python; the operator itself is among it.
+#: Events of TensorFlow when Python calls one operator, including the operator itself.
 _CALLING = re.compile(
     r"EagerLocalExecute: (?!__).*|EagerExecute|EagerKernelExecute|KernelAndDeviceFunc::Run"
     r"|TFE_\w+|EagerCopyToDevice|ValidateInputTypeAndPlacement|convert_to_tensor|tf\.constant"
@@ -58,7 +58,7 @@ _CALLING = re.compile(
 
 
 def jitted_whole(f: Finding) -> Match | None:
-    """Match a series of small programs of JAX, or compiling some of its own one by one."""
+    """Match a series of small JAX programs, or repeated compilation of such programs."""
     if f.kind == COMPILE:
         return _compiled_alone(f)
     programs = small_programs(f.slow)
@@ -90,14 +90,14 @@ def _compiled_alone(f: Finding) -> Match | None:
 
 
 def compiled_when(profile: StepProfile) -> str:
-    """Return in how many steps something was compiled; how often if no step is marked."""
+    """Return in how many steps something was compiled, or how often if no step is marked."""
     if profile.marked:
         return f"in {profile.seen.compiled_steps} steps"
     return often(profile, profile.seen.compiled[0].count)
 
 
 def compiled_alone(profile: StepProfile) -> str | None:
-    """Return the operator of JAX's own that takes most of repeated compiling; None if none does."""
+    """Return JAX's own operator that takes most of repeated compilation, or None."""
     facts = profile.seen.compiled
     if not facts or not is_compiled_again(profile):
         return None
@@ -117,8 +117,8 @@ def is_compiled_again(profile: StepProfile) -> bool:
 def small_programs(profile: StepProfile) -> Sequence[Fact]:
     """Return JAX's own programs and those called as often; empty if they are few.
 
-    A step that is one program may have some of JAX's own beside it: without step markers, ten of
-    these per call of a program of the user's make a series.
+    A step that is one program may also call some of JAX's own. Without step markers, ten of them
+    per call of a user program are a series.
     """
     programs = profile.seen.programs
     small = [p for p in programs if _is_own(p.name) or (profile.marked and p.count >= SERIES)]

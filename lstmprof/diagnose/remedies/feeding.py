@@ -1,4 +1,4 @@
-"""What prepares the next step's input while this one computes."""
+"""Causes: the preparation of the next step's input does not overlap with the current step."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _SINGLE_LOADER = re.compile(r"enumerate\(DataLoader\)#_SingleProcess")
 _WORKERS = re.compile(r"enumerate\(DataLoader\)#_MultiProcessing")
 _NEXT_ELEMENT = re.compile(r":IteratorGetNext|^IteratorGetNext")
 _PREFETCH = re.compile(r"Prefetch")
-#: A batch from a worker process takes so long at least to arrive, ns. Measured with torch 2.13 on
-#: two loaded cores, 32 samples of 20 numbers: 1.0 ms from one or two workers, 0.06 ms without.
+#: Least time in ns for a batch to arrive from a worker process. Measured with torch 2.13 on two
+#: loaded cores, 32 samples of 20 numbers: 1.0 ms from one or two workers, 0.06 ms without.
 _HAND_OVER_NS = 1_000_000
 
 
@@ -54,7 +54,7 @@ def dataset(f: Finding) -> Match | None:
 
 
 def own_input(f: Finding) -> Match | None:
-    """Match a step that prepares its own input, with no loader that is known."""
+    """Match a step that prepares its own input without a known loader."""
     loaders = (_SINGLE_LOADER, _WORKERS, _NEXT_ELEMENT)
     if f.slow.implementation in ROWS or any(times_called(f.slow, one) for one in loaders):
         return None

@@ -1,10 +1,10 @@
-"""What keeps a layer of Keras from its fast path.
+"""Causes: conditions that keep a Keras layer from its fast path.
 
-The conditions are those of the documentation of keras.layers.LSTM and GRU ("requirements to use the
-cuDNN implementation") and of keras/src/backend/*/rnn.py of Keras 3.15: on TensorFlow cuDNN takes
-masks of sequences padded at their end, on PyTorch and JAX none; on PyTorch and JAX only cuDNN has a
-whole layer. On JAX Keras has that path since 3.14 (keras-team/keras#22399); on PyTorch it was there
-and failed unseen in several versions (keras-team/keras#22874).
+The conditions are those in the documentation of keras.layers.LSTM and GRU ("requirements to use the
+cuDNN implementation") and in keras/src/backend/*/rnn.py of Keras 3.15. On TensorFlow, cuDNN takes
+masks of sequences that are padded at the end; on PyTorch and JAX it takes none. On PyTorch and JAX,
+only cuDNN computes a whole layer. On JAX, Keras has this path since 3.14 (keras-team/keras#22399);
+on PyTorch, it failed silently in several versions (keras-team/keras#22874).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import LOOP, ROWS
 from lstmprof.numbers import listed
 
-#: What an op inside a cell of Keras says of the layer's options: TensorFlow's types and scopes, the
+#: Ops inside a Keras cell that show the layer's options: TensorFlow's types and scopes, and
 #: functions of jax.nn in JAX's paths.
 _KERAS = (
     (
@@ -43,20 +43,20 @@ _KERAS = (
     ),
     (r"(?:lstm|gru)_cell\w*/.*(?:dropout|random_uniform)", "recurrent_dropout=0"),
 )
-#: Keras 3 draws dropout in the layer; for the recurrent one alone its cell has a product a gate.
+#: Keras 3 draws dropout in the layer; for recurrent dropout, its cell has one matmul per gate.
 _DROPOUT = re.compile(r"(?:lstm|gru)\w*/stateless_dropout")
 _PRODUCT_A_GATE = re.compile(r"while/(?:lstm|gru)_cell\w*/MatMul_7:")
 _UNROLLED = re.compile(r"(?<![a-z_])(?:lstm|gru)_cell_\d+/")
 _LOOP = re.compile(r"(?:lstm|gru)\w*\)*/.*while", re.IGNORECASE)
-#: A cell of Keras; TensorFlow's own are called basic_lstm_cell or stand in a scope rnn.
+#: A cell of Keras; TensorFlow's own cells are called basic_lstm_cell, or are in a scope rnn.
 _KERAS_CELL = re.compile(r"(?<![a-z_])(?:lstm|gru)_cell\w*/")
-#: Keras 2 runs a layer that is not on cuDNN by a function of its own, standard_lstm. Once that is
-#: inlined its loop has no scope, and only reading the weights has the layer's.
+#: Keras 2 runs a layer without cuDNN in the function standard_lstm. When this function is inlined,
+#: its loop has no scope, and only the reads of the weights have the layer's scope.
 _READS = re.compile(r"(?<![a-z_])(?:lstm|gru)(?:_\d+)?/Read(?:_\d)?/ReadVariableOp:")
 _INLINED = re.compile(r"(?:^|PartitionedCall/)while(?:_\d+)?/(?:body/_\d+/while/)?")
-#: The loop around a cell of Keras, and a choice between the old and the new state by the mask right
-#: in a loop (TensorFlow's gradient of it is called otherwise). In the paths of JAX calls stand
-#: between, which ``_CALLS`` takes out.
+#: The loop around a Keras cell, and a choice between old and new state by the mask in the loop
+#: (TensorFlow's gradient of it has another name). In JAX's paths, calls are in between, which
+#: ``_CALLS`` removes.
 _LOOP_OF_CELL = re.compile(r"(.*while/(?:body/)?)(?:lstm|gru|simple_rnn)_cell\w*/")
 _CHOICE = re.compile(r"(.*while/(?:body/)?)(?:SelectV2(?:_\d+)?(?::SelectV2)?|select_n)")
 _LAYERS_LOOP = re.compile(r"(?i)(?:lstm|gru|rnn)\w*\)*/while/(?:body/)?$")
@@ -119,10 +119,10 @@ def _in_one_op(profile: StepProfile) -> bool:
 
 
 def masks_in_the_loop(profile: StepProfile) -> float:
-    """Count the choices by a mask per step in the loop of a recurrent layer; 0 if none is seen.
+    """Count the choices by a mask per step in the loop of a recurrent layer; 0 if there are none.
 
-    PyTorch's ops have no scope: there, choices count if frames of Keras's loop were recorded and
-    every tanh of a cell has a choice beside it.
+    PyTorch's ops have no scope. There, choices count if frames of Keras's loop were recorded, and
+    every tanh of a cell has a choice next to it.
     """
     if profile.framework in TORCH:
         times = times_called(profile, _WHERE) if profile.seen.keras_frames else 0.0
@@ -138,10 +138,10 @@ def masks_in_the_loop(profile: StepProfile) -> float:
 
 
 def masks_seen_going_in(profile: StepProfile) -> bool:
-    """Return whether masked sequences went into a model whose layers run cell by cell.
+    """Return whether the inputs of a model whose layers run cell by cell are masked.
 
-    TensorFlow omits short ops (``certainty.short_ops``): the choices by a mask may be missing
-    although the loop is there.
+    TensorFlow omits short ops (``certainty.short_ops``), so the choices by a mask may be missing in
+    the loop.
     """
     if profile.info.padding is None:
         return False
@@ -154,13 +154,15 @@ def is_masked(profile: StepProfile) -> bool:
 
 
 def _is_of_a_layer(loop: str, paths: Iterable[str]) -> bool:
-    """Return whether a loop is a recurrent layer's by its name, or an inlined one of Keras 2."""
+    """Return whether a loop belongs to a recurrent layer, by its name or as an inlined one of
+    Keras 2.
+    """
     named = _LAYERS_LOOP.search(loop) is not None
     return named or (_INLINED.fullmatch(loop) is not None and _any(_READS, paths))
 
 
 def masked(f: Finding) -> Match | None:
-    """Match a recurrent layer that masks every time step in a loop of its own."""
+    """Match a recurrent layer that applies a mask in every time step of a loop."""
     times = masks_in_the_loop(f.slow)
     counted = times >= _TIME_STEPS
     if not (counted or masks_seen_going_in(f.slow)) or _in_one_op(f.slow):

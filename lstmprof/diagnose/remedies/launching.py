@@ -1,4 +1,4 @@
-"""What lets a host keep up with its device: fewer launches, each with more work."""
+"""Causes: the host launches too many small kernels to keep up with its device."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import LOOP
 from lstmprof.numbers import count, listed, number_of, quantity
 
-#: A category whose kernels are as many and as large whatever the batch.
+#: A category whose kernels do not depend on the batch size.
 _NOT_OF_THE_BATCH = "optimizer"
 #: Frames and ranges of the Python with which Inductor's compiled code launches its kernels.
 INDUCTOR = re.compile(
     r"torchinductor|/c[0-9a-z]{40,}\.py|torch/_(?:inductor|dynamo)/|Torch-Compiled Region"
     r"|CompiledFxGraph|CompiledFunction"
 )
-#: Ops of torch whose result's size is asked of the device: no graph can be captured over them.
+#: PyTorch ops that wait for the device to learn the size of their result; they cannot be captured
+#: in a graph.
 SIZED_BY_DATA = re.compile(r"aten::(?:nonzero|masked_select|_?unique\w*)$")
 _GRAPH = "torch.compile(mode='reduce-overhead')"
 _COLLECTIVE = "collective"
@@ -55,9 +56,9 @@ _UNROLL = "set unroll=True of the layer: time steps then run without a loop"
 
 
 def cuda_graph(f: Finding) -> Match | None:
-    """Match a series of launches of PyTorch that is the same in every step, as far as is seen.
+    """Match a series of PyTorch launches that is the same in every step, as far as is known.
 
-    Or the Python with which Inductor's code launches its kernels.
+    Also match the Python with which Inductor's code launches its kernels.
     """
     saves, ours = series_of_launches(f), f.slow.implementation in implementations.ROWS
     if saves is None and f.slow.device is not None and f.largest:
@@ -77,7 +78,7 @@ def cuda_graph(f: Finding) -> Match | None:
 
 
 def _can_be_captured(profile: StepProfile) -> bool:
-    """Return whether nothing in the profile rules out a CUDA graph, and none runs already."""
+    """Return whether the profile excludes no CUDA graph, and none runs already."""
     info, workload = profile.info, profile.info.workload
     if info.cuda_graph or profile.seen.graph or is_retraced(profile):
         return False
@@ -90,7 +91,7 @@ def _can_be_captured(profile: StepProfile) -> bool:
 
 
 def compiled_step(f: Finding) -> Match | None:
-    """Match a series of launches of PyTorch, half of them elementwise, that nothing compiled."""
+    """Match a series of PyTorch launches, half of them elementwise, without compiled code."""
     saves = series_of_launches(f)
     if saves is None or f.slow.implementation or is_compiled(f.slow) or is_retraced(f.slow):
         return None
@@ -104,7 +105,9 @@ def compiled_step(f: Finding) -> Match | None:
 
 
 def unfused(f: Finding) -> Match | None:
-    """Match elementwise kernels of PyTorch on a GPU that are most of such work, none compiled."""
+    """Match elementwise kernels of eager PyTorch on a GPU, if most such kernels are not
+    compiled.
+    """
     ns = sum(c.ns for c in f.contributors if c.part == "pointwise")
     number = counted(f.slow, "pointwise")
     if f.slow.device is None or number < SERIES or 2 * ns < f.slow_ns:

@@ -1,10 +1,10 @@
-"""What slows a recurrent layer of cuDNN or MIOpen down: its kernels, and where its weights lie.
+"""Causes: a cuDNN or MIOpen layer runs slow kernels, or copies its weights.
 
-Which kernels cuDNN uses is decided in ``breakdown.recurrent.cudnn_algorithm``, forward and backward
-apart, and compared with the names of those that ran. ``_cudnn_rnn`` copies weights together on
-every call if they are not one piece of memory (copy_weights_to_flat_buf_views in
-aten/src/ATen/native/cudnn/RNN.cpp); flatten_parameters() lays them out once, and does nothing if
-two of them share memory or differ in type (torch/nn/modules/rnn.py). ``miopen_rnn`` copies them on
+``breakdown.recurrent.cudnn_algorithm`` decides which kernels cuDNN uses in the forward and the
+backward pass, and compares them with the names of those that ran. ``_cudnn_rnn`` copies weights
+into one piece of memory on every call if they are not (copy_weights_to_flat_buf_views in
+aten/src/ATen/native/cudnn/RNN.cpp). flatten_parameters() does this once, but does nothing if two
+weights share memory or differ in type (torch/nn/modules/rnn.py). ``miopen_rnn`` copies them on
 every call (aten/src/ATen/native/miopen/RNN_miopen.cpp).
 """
 
@@ -58,7 +58,7 @@ _MEET = "let cuDNN run its persistent kernels"
 #: Fewer hidden units may be worth a try; a layer of more would be another network.
 _FEW_UNITS = 256
 _ON_MIOPEN = re.compile(r"aten::miopen_rnn(?!_)")
-#: A layer has so many weights at least: fewer copies in its op are others.
+#: A layer has at least this many weights; fewer copies inside its op are not of weights.
 _WEIGHTS = 4
 _FLATTENS = "aten::_cudnn_rnn_flatten_weight"
 _MIOPEN = "aten::miopen_rnn"
@@ -66,7 +66,7 @@ _MIOPEN = "aten::miopen_rnn"
 
 @dataclass(frozen=True)
 class Run:
-    """One pass of a layer on cuDNN: the algorithm that was ``asked`` for, and the one that ran.
+    """One pass of a cuDNN layer: the requested algorithm (``asked``), and the one that ran.
 
     ``seen`` is None if no kernel's name shows it.
     """
@@ -77,12 +77,12 @@ class Run:
 
     @property
     def standard(self) -> bool:
-        """Whether the standard algorithm ran; if no kernel shows it, whether it was asked for."""
+        """Return whether the standard algorithm ran, or was requested if no kernel shows it."""
         return (self.seen or self.asked.algorithm) == STANDARD
 
     @property
     def refused(self) -> bool:
-        """Whether cuDNN ran its standard kernels although persistent ones were asked for."""
+        """Return whether cuDNN ran standard kernels although persistent ones were requested."""
         return self.standard and self.asked.algorithm not in (STANDARD, None)
 
 
@@ -95,7 +95,7 @@ class OnCudnn:
 
     @property
     def words(self) -> str:
-        """``LSTM, 256 hidden units, batch 60, float16``."""
+        """Return ``LSTM, 256 hidden units, batch 60, float16``."""
         layer = self.layer
         known = (
             _MODES.get(layer.mode or ""),
@@ -159,7 +159,7 @@ def _of_capture(profile: StepProfile, gpu: Gpu) -> Iterator[OnCudnn]:
 
 
 def persistent_kernels(f: Finding) -> Match | None:
-    """Match standard kernels of cuDNN, and say which conditions of the persistent ones fail."""
+    """Match standard kernels of cuDNN, with the unmet conditions of the persistent kernels."""
     layer_ns = sum(c.ns for c in f.contributors if "rnn" in (c.part, c.purpose))
     matches = (_standard(on, layer_ns) for on in layers_on_cudnn(f.slow))
     return next(filter(None, matches), None) if layer_ns else None
@@ -179,7 +179,9 @@ def _standard(on: OnCudnn, layer_ns: int) -> Match | None:
 
 
 def _needs(runs: list[Run], hidden: int) -> str:
-    """Return the fewest changes for persistent kernels: the large ones, or those of few units."""
+    """Return the fewest changes that allow persistent kernels: the large ones, or those for few
+    units.
+    """
     large = [r.needs for run in runs if (r := run.asked.refusal_of(STATIC))]
     small = [r.needs for run in runs if (r := run.asked.refusal_of(SMALL_H))]
     ways = [list(needs) for needs in large[:1]]
@@ -238,7 +240,7 @@ def in_bfloat16_off_cudnn(f: Finding) -> Match | None:
 
 
 def _of_weights(f: Finding, facts: Sequence[Fact]) -> list[Fact]:
-    """Return those of ``facts`` in a layer's op; none if there are fewer per call than weights."""
+    """Return the ``facts`` inside a layer's op; empty if there are fewer per call than weights."""
     copies = [fact for fact in facts if fact.within]
     calls = sum(
         r["count"] for r in f.slow.rows("ops") if r["name"] in {h.within for h in copies}

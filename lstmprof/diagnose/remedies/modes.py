@@ -1,4 +1,4 @@
-"""What a mode or a setting does beside the work: checks, fills, denormals, threads."""
+"""Causes: a mode or a setting adds work: checks, fills, denormals, threads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lstmprof.diagnose.seen import Slow
 from lstmprof.diagnose.step_profile import labels
 from lstmprof.numbers import count, cropped, listed, quantity
 
-#: What anomaly mode calls for each gradient.
+#: The op that anomaly mode calls for each gradient.
 _CHECK = "aten::isnan"
 #: Variable → its values that make a program slower to debug it.
 _DEBUGGING = {
@@ -52,7 +52,7 @@ def anomaly_mode(f: Finding) -> Match | None:
 
 
 def denormals(f: Finding) -> Match | None:
-    """Match matmuls on a CPU that are slow at one place of every step, or a setting."""
+    """Match denormals: matmuls on a CPU that are slow at one place of every step, or a setting."""
     slow = f.slow.seen.slowing
     if slow is not None and f.kind == causes.GEMM:
         return Match(_slowing(slow), slow.ns)
@@ -72,7 +72,7 @@ def _slowing(slow: Slow) -> str:
 
 
 def crowded(f: Finding) -> Match | None:
-    """Match more threads than CPUs, or threads that spin: they take each other's time."""
+    """Match more threads than CPUs, or threads that spin: they take CPU time from each other."""
     if f.slow.runs_on != "cpu":
         return None
     if f.fast is not None and f.kind == causes.SLOWER:
@@ -83,7 +83,7 @@ def crowded(f: Finding) -> Match | None:
 
 
 def faster_settings(f: Finding) -> Match | None:
-    """Match settings that differ in the faster run, except those with a row of their own."""
+    """Match settings that differ in the faster run and have no row of their own."""
     differ = [] if f.fast is None else settings.disagreements(f.fast.info, f.slow.info)
     others = [d for d in differ if d.setting not in (settings.DENORMALS, settings.ANOMALY)]
     if f.fast is None or not others:
@@ -93,9 +93,9 @@ def faster_settings(f: Finding) -> Match | None:
 
 
 def debugging(f: Finding) -> Match | None:
-    """Match launches that wait for their kernels, and variables that debuggers set.
+    """Match launches that wait for their kernels, and environment variables for debugging.
 
-    At best host and device work at the same time: the shorter of the two is saved.
+    At best, host and device then work at the same time, and the shorter time is saved.
     """
     profile = f.slow
     variables = profile.info.settings.environment or {}

@@ -16,7 +16,8 @@ from lstmprof.numbers import count, cropped, milliseconds, times_a_step
 HOST = (causes.LAUNCH, causes.DISPATCH, causes.PYTHON, causes.UNRECORDED)
 WORK = (causes.GEMM, causes.MEMORY)
 TORCH, TENSORFLOW, JAX = ("torch",), ("tensorflow",), ("jax",)
-#: TensorFlow 1 has other functions; a profile made elsewhere does not tell it from TensorFlow 2.
+#: TensorFlow 1 has other functions; in profiles from other tools it cannot be distinguished from
+#: TensorFlow 2.
 TENSORFLOW_1 = ("tensorflow1",)
 #: Fewer kernels per step are no series of launches. Chosen by hand.
 SERIES = 10
@@ -26,7 +27,7 @@ _COMPILED_KERNEL = re.compile(r"^triton_|fusion")
 
 @dataclass(frozen=True)
 class Match:
-    """What a row sees in a profile, and what the fix can save there.
+    """The evidence for a row in a profile, and the time that the fix can save.
 
     ``seen`` is the evidence as a clause with counts; it may be empty. ``saves_ns`` is the time of
     the clean step that the fix addresses, in ns; it is None if unknown. ``fix``, ``cause`` and
@@ -48,7 +49,7 @@ Decide = Callable[[Finding], Match | None]
 
 @dataclass(frozen=True)
 class Example:
-    """A real profile in which the cause was seen: what ran where (``of``), and the evidence.
+    """A real profile in which the cause was found: the program (``of``), and the evidence.
 
     ``gain`` is the step without and with the fix; it is empty if that was not measured.
     """
@@ -90,10 +91,11 @@ class Remedy:
 
 
 def from_facts(pick: Callable[[Finding], Sequence[Fact]], seen: str) -> Decide:
-    """Return a ``decide`` that matches if ``pick`` returns facts, all of whose time is saved.
+    """Return a ``decide`` that matches if ``pick`` returns facts; all of their time is saved.
 
-    ``seen`` has gaps: ``{name}`` and ``{within}`` of the first fact, ``{names}`` if it may be one
-    of several; of all facts their number ``{n}``, ``{times}``, ``{ms}``, and ``{cost}``, both.
+    ``seen`` is a template: ``{name}`` and ``{within}`` of the first fact; ``{names}`` if it may be
+    one of several; the number ``{n}``, ``{times}``, ``{ms}`` of all facts, and ``{cost}``, which
+    has both.
     """
 
     def decide(f: Finding) -> Match | None:
@@ -152,10 +154,10 @@ def times_called(profile: StepProfile, pattern: re.Pattern[str]) -> float:
 
 
 def series_of_launches(finding: Finding) -> int | None:
-    """Return the time in the usual gaps before kernels shorter than these; None if not so.
+    """Return the time in the usual gaps before shorter kernels; None if gaps are not usual.
 
-    One long gap or call says nothing about launching: the usual gaps must be most of the gaps, and
-    of the time that the device waits for its host.
+    One long gap or call shows nothing about launching. So the usual gaps must take most of all
+    gaps, and most of the time in which the device waits for its host.
     """
     gaps = finding.slow.seen.gaps
     if gaps is None or gaps.kernels < SERIES or gaps.gap_ns < gaps.kernel_ns:

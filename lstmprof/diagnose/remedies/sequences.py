@@ -1,4 +1,4 @@
-"""How a layer is given its sequences: packed, one by one, time step by time step."""
+"""Causes: how a layer receives its sequences (packed, one by one, one time step at a time)."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from lstmprof.diagnose.remedies.rows import (
 )
 
 _INDEXING = re.compile(r"(?:Select|Slice|Index)Backward|aten::(?:select|slice)_backward")
-#: So many backward passes per step of indexing into tensors of one shape are a loop; so many if
-#: shapes were not recorded. Chosen by hand.
+#: This many backward passes per step of indexing into tensors of one shape are a loop; the second
+#: number is for unrecorded shapes. Chosen by hand.
 _LOOPED, _LOOPED_IF_UNKNOWN = 8, 16
 _PAD_ALL = "pad the sequences to one length (pad_sequence) and call the layer once for all"
 
 
 def indexed_time_steps(f: Finding) -> Match | None:
     """Match indexing whose backward pass fills a whole gradient with zeros in every time step."""
-    if is_keras(f.slow) or one_time_step_per_call(f):  # loops whose indexing is not the user's
+    if is_keras(f.slow) or one_time_step_per_call(f):  # such loops are not written by the user
         return None
     ops = f.slow.rows("ops")
     calls = next((r for r in ops if r["name"] == "aten::select_backward"), None)

@@ -1,4 +1,6 @@
-"""What belongs before the profiled steps: starting the runtime, tracing and compiling."""
+"""Causes: work that belongs before the profiled steps, such as runtime start, tracing,
+compilation.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ def starts(f: Finding) -> Match | None:
 
 
 def _first_call(call: Fact) -> str:
-    """How long a call took that starts or loads something, and later calls of its name."""
+    """Return the time of a call that initialises or loads something, and that of later calls."""
     each_ns = quantity(call.ns / call.count, "ns")
     if call.median_ns is None:
         return f"{call.name} took {each_ns}" + (" per call" if call.count > 1 else "")

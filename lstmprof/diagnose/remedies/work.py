@@ -1,4 +1,4 @@
-"""What makes the work itself less: casts, copies, matmuls, tensor cores, what is done twice."""
+"""Causes: unnecessary or slow work: casts, copies, matmuls without tensor cores, repeated ops."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ _AMPERE_KERNEL = re.compile(r"^(?:ampere|sm80|sm86|sm89|sm90)_|cutlass_(?:80|90)
 _FLOAT32_PRODUCT = re.compile(r"sgemm(?!.*tf32)|simt_sgemm")
 #: Types of 16 bits, as Kineto writes them.
 _HALF = ("c10::Half", "c10::BFloat16")
-#: So many casts per step are a loop. Chosen by hand.
+#: This many casts per step are a loop. Chosen by hand.
 _LOOPED = 8
 _RELAYS = ("aten::contiguous", "aten::reshape", "aten::clone", "aten::flatten")
 _TO_CHANNELS_LAST = re.compile(r"(?i)nchwtonhwc|nhwctonchw")
 #: NVIDIA's GPUs have tensor cores from compute capability 7.0 on, except the GTX 16 series.
 _FIRST_WITH_TENSOR_CORES = 70
 _WITHOUT_TENSOR_CORES = re.compile(r"\bGTX 16\d\d")
-#: Kernels of cuBLAS, CUTLASS and MAGMA that multiply without tensor cores; with them a number
-#: stands before ``gemm`` (s884gemm, h16816gemm).
+#: Kernels of cuBLAS, CUTLASS and MAGMA without tensor cores; kernels with tensor cores have a
+#: number before ``gemm`` (s884gemm, h16816gemm).
 _SCALAR = re.compile(r"(?i)(?<![0-9])[sh]gemm(?!\w*(?:tensorop|hmma))|simt|magma_\w*gemm")
-#: CUTLASS's kernels for rows that begin anywhere: they read so many elements at once.
+#: CUTLASS kernels for unaligned rows; the number is the elements that they read at once.
 _UNALIGNED = re.compile(r"align[124](?![0-9])")
-#: So small a share of a table's rows is a few. Chosen by hand.
+#: A step updates few rows of a table if it updates at most this share. Chosen by hand.
 _FEW_ROWS = 0.25
 #: Elements of 16 bits in the 16 bytes that a tensor core is fed with at once.
 _ALIGNED = 8
@@ -66,7 +66,7 @@ def repeated(f: Finding) -> Match | None:
 
 
 def casts_each_time_step(f: Finding) -> Match | None:
-    """Match casts of mixed precision in every time step of what does not change between them."""
+    """Match casts of mixed precision that are repeated in every time step."""
     if f.slow.info.precision is None:
         return _casts_to_half(f)
     casts, steps = counted(f.slow, "casts"), f.slow.time_steps
@@ -77,7 +77,7 @@ def casts_each_time_step(f: Finding) -> Match | None:
 
 
 def _casts_to_half(f: Finding) -> Match | None:
-    """Match the same in a profile made elsewhere, by the type that is cast to."""
+    """Match such casts in a profile from another tool, by the target type."""
     rows = [r for r in f.slow.rows("casts") if r["to_dtype"] in _HALF]
     times = sum(r["count"] for r in rows) / f.slow.steps
     if times < _LOOPED or form_of(f.slow) not in (CELL_OP, LOOP):
@@ -105,7 +105,7 @@ def casts(f: Finding) -> Match | None:
 
 
 def _relaid_by_choice(f: Finding) -> list[Fact]:
-    """Return copies into another layout; none if most are a recurrent layer's."""
+    """Return copies into another layout; empty if most belong to a recurrent layer."""
     moved = [h for h in f.slow.seen.moved if h.within in _RELAYS]
     return [] if 2 * total(f.slow.seen.relaid) > total(moved) else moved
 
@@ -138,7 +138,7 @@ def tf32(f: Finding) -> Match | None:
 
 
 def native_ctc(f: Finding) -> Match | None:
-    """Match PyTorch's own CTC kernels on a GPU, where cuDNN has one."""
+    """Match PyTorch's own CTC kernels on a GPU, for which cuDNN has one."""
     own = any("ctc_loss_log_alpha" in (c.name or "") for c in f.contributors)
     return Match("", f.slow_ns) if own else None
 
@@ -151,7 +151,7 @@ def no_tensor_cores(f: Finding) -> Match | None:
 
 
 def _without_tensor_cores(profile: StepProfile) -> str | None:
-    """Return how the device is known to have no tensor cores; None if it may have some."""
+    """Return why the device has no tensor cores; None if it may have some."""
     facts = profile.info.device_facts.get(str(profile.device))
     sm = gpu_of(facts).sm
     if facts is not None and sm is not None and sm < _FIRST_WITH_TENSOR_CORES:
@@ -162,7 +162,7 @@ def _without_tensor_cores(profile: StepProfile) -> str | None:
 
 
 def odd_sizes(f: Finding) -> Match | None:
-    """Match matmuls of half precision whose sizes keep them off tensor cores, or slow them."""
+    """Match half-precision matmuls whose sizes exclude or slow tensor cores."""
     if f.slow.device is None or _without_tensor_cores(f.slow):
         return None
     odd = [p for p in f.slow.seen.half_products if _is_slow(p) and _odd(p)]
@@ -177,7 +177,7 @@ def odd_sizes(f: Finding) -> Match | None:
 
 
 def dense_table(f: Finding) -> Match | None:
-    """Match an embedding table that is updated as a whole for a few of its rows."""
+    """Match an embedding table that is updated completely for a few of its rows."""
     tables = [t for t in f.slow.seen.dense_tables if t.looked_up <= _FEW_ROWS * t.rows]
     if not tables:
         return None

@@ -1,17 +1,18 @@
-"""How fast a workload's step could be on its device, and how near to it a run came.
+"""The least time of a workload's step on its device, and how close a run comes to it.
 
-The roofline of S. Williams, A. Waterman and D. Patterson (2009) for each part of a step, one part
-after the other, as one needs what the other made:
+The roofline of S. Williams, A. Waterman and D. Patterson (2009), applied to each part of a step.
+The parts are added, because each needs the result of the one before:
 
-    t = Σ over parts of max(flops / peak of products, bytes / peak of copies)
+    t = Σ over parts of max(flops / peak of matmuls, bytes / peak of copies)
 
-A bound, not a forecast. The time steps of a recurrent product wait for each other, and one alone
-is too small to fill a GPU; here they count as one product whose weights stay on the chip. What
-fits into a cache can move faster than a copy of memory, so that a tiny network may beat its bound.
-Operations outside of products are held against the peak of products, which none of them exceeds.
+This is a bound, not a forecast. The time steps of a recurrent matmul wait for each other, and one
+alone is too small to fill a GPU; here they count as one matmul whose weights stay on the chip. Data
+in a cache moves faster than a memory copy, so a tiny network may beat its bound. Operations outside
+of matmuls are compared with the peak of matmuls, which none of them exceeds.
 
-run.json's ``peaks`` are those of one framework's library, which may miss what the device can do
-(MKL on another maker's CPU): of runs on one device and precision the highest is the device's.
+The ``peaks`` in run.json are measured with one framework's library, which may miss what the device
+can do (MKL on another maker's CPU). So the highest peak of several runs with the same device and
+precision is used.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ from lstmprof.numbers import milliseconds
 from lstmprof.runs.metadata import RunInfo, condition
 from lstmprof.workloads import Workload, checked
 
-#: The ledger's categories of a recurrent layer: what an ``rnn`` op does by itself in one run is
-#: divided among products and pointwise kernels in another.
+#: Categories of a recurrent layer: the work of an ``rnn`` op in one run is divided among matmuls
+#: and elementwise kernels in another.
 LAYER_CATEGORIES = ("rnn", "gemm", "pointwise")
-#: No larger network is counted: each layer is, and the data of one batch may have to be drawn.
+#: Larger networks are not analysed, because each layer is counted, and the data of a batch may have
+#: to be drawn.
 _MOST_LAYERS, _MOST_INPUTS = 1000, 2**28
-#: What a peak depends on.
+#: Conditions on which a peak depends.
 _OF_PEAKS = ("device", "precision", "threads")
 
 _PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
@@ -136,7 +138,7 @@ class Roofline:
 
 
 def bounds(rows: Sequence[Cost], peaks: Peaks) -> tuple[Bound, ...]:
-    """The least time of each row."""
+    """Return the least time of each row."""
     return tuple(
         Bound(
             row,
@@ -150,13 +152,13 @@ def bounds(rows: Sequence[Cost], peaks: Peaks) -> tuple[Bound, ...]:
 def roofline(
     rows: Sequence[Cost], peaks: Peaks, clean_ns: float, busy_ns: Mapping[str, float]
 ) -> Roofline:
-    """The roofline of a step; ``busy_ns`` is a profiled step's busy time by category."""
+    """Return the roofline of a step; ``busy_ns`` is a profiled step's busy time by category."""
     least = bounds(rows, peaks)
     return Roofline(clean_ns, peaks, least, _reaches(least, busy_ns))
 
 
 def _reaches(least: Sequence[Bound], busy_ns: Mapping[str, float]) -> tuple[Reach, ...]:
-    """One for each category with busy time; with an ``rnn`` op one for all that layers may do."""
+    """Yield one entry per category with busy time; an ``rnn`` op joins all categories of layers."""
     together = LAYER_CATEGORIES if busy_ns.get("rnn") else ()
     groups = {
         together if category in together else (category,)
@@ -172,7 +174,9 @@ def _reaches(least: Sequence[Bound], busy_ns: Mapping[str, float]) -> tuple[Reac
 
 
 def workload_of(info: RunInfo) -> Workload | None:
-    """The workload in run.json; None of a foreign profile, where it lacks a field, or cannot be."""
+    """Return the workload in run.json; None for foreign profiles, and if it is incomplete or
+    invalid.
+    """
     values = {name: value for name, value in asdict(info.workload).items() if value is not None}
     try:
         workload = checked(Workload(**values))
@@ -183,7 +187,7 @@ def workload_of(info: RunInfo) -> Workload | None:
 
 
 def costs_of(info: RunInfo) -> tuple[Cost, ...] | None:
-    """The work of a captured run's step, by its run.json; None where that does not say."""
+    """Return the work of a captured run's step from run.json; None if it is unknown."""
     workload = workload_of(info)
     if workload is None or info.mode is None or info.precision is None or info.seed is None:
         return None
@@ -191,7 +195,7 @@ def costs_of(info: RunInfo) -> tuple[Cost, ...] | None:
 
 
 def recorded(info: RunInfo) -> Peaks | None:
-    """The peaks in run.json; None where one was not measured or is no rate."""
+    """Return the peaks in run.json; None if one was not measured or is invalid."""
     peaks = info.peaks
     if peaks is None or not peaks.gemm_flops_per_s or not peaks.copy_bytes_per_s:
         return None
@@ -200,18 +204,18 @@ def recorded(info: RunInfo) -> Peaks | None:
 
 
 def highest(peaks: Iterable[Peaks]) -> Peaks | None:
-    """The device's, of what several runs on it measured; None of none."""
+    """Return the highest peaks of several runs on one device; None without any."""
     rates = [(each.gemm_flops_per_s, each.copy_bytes_per_s) for each in peaks]
     return Peaks(*map(max, zip(*rates, strict=True))) if rates else None
 
 
 def parsed(text: str) -> Peaks:
-    """The peaks that a user gives: ``67e12,3.35e12`` or ``67TFLOP/s,3.35TB/s``.
+    """Parse the user's peaks: ``67e12,3.35e12`` or ``67TFLOP/s,3.35TB/s``.
 
-    Prefixes are decimal. Without units they are flops and bytes per second.
+    Prefixes are decimal. Numbers without units are flop/s and bytes/s.
 
     Raises:
-        UsageError: it is not two rates in this order, both above 0.
+        UsageError: the text is not two rates above 0 in this order.
     """
     parts = text.split(",")
     if len(parts) != 2:
@@ -230,10 +234,10 @@ def _rate(kind: str, text: str) -> float:
 def roofline_of(
     profile: StepProfile, others: Iterable[StepProfile], given: Peaks | None
 ) -> Roofline | None:
-    """The roofline of a run; None where its work or the device's peaks are not known.
+    """Return the roofline of a run; None if its work or the device's peaks are unknown.
 
-    The peaks are ``given``, or the highest that it or one of ``others`` on the same device and in
-    the same precision measured.
+    The peaks are ``given``, or the highest of this run and ``others`` with the same device and
+    precision.
     """
     alike = [
         other
@@ -249,10 +253,10 @@ def roofline_of(
 
 
 def gemm_factor(profile: StepProfile, limit: Roofline | None) -> float:
-    """How many times as fast the products would be at their bound; at least 1.
+    """Return how many times as fast the matmuls would be at their bound; at least 1.
 
     Raises:
-        UsageError: that is not known, or there are no products.
+        UsageError: the bound is unknown, or there are no matmuls.
     """
     if limit is None:
         raise UsageError(

@@ -53,20 +53,21 @@ MASTER_BYTES, TOKEN_BYTES, CAST_BYTES = 4, 8, 6
 
 @dataclass(frozen=True)
 class Pointwise:
-    """Operations of one unit in one time step, σ, tanh and √ counting 1; elements saved of it."""
+    """Operations of one unit in one time step (σ, tanh and √ count 1), and its saved elements."""
 
     forward: int
     backward: int
     saved: int
 
 
-#: As the equations are written: the sums with the recurrent product and the bias are counted
-#: forward, the sums of the bias's gradient and of both gradients of h backward, where tanh(c) is
-#: computed again. Saved are an LSTM's gates and c, a GRU's gates and U h; h itself is an output.
+#: Counted from the equations. The sums with the recurrent matmul and the bias belong to the forward
+#: pass; the sums of the bias's gradient and of both gradients of h belong to the backward pass,
+#: which also computes tanh(c) again. Saved are an LSTM's gates and c, or a GRU's gates and U h; h
+#: itself is an output.
 CELLS = {"lstm": Pointwise(17, 28, 5), "gru": Pointwise(14, 21, 4), "rnn": Pointwise(3, 5, 0)}
 
-#: Operations of one parameter, and numbers of its own that are read and written beside its
-#: gradient. Adam in the order at the end of section 2 of D. Kingma and J. Ba, arXiv:1412.6980.
+#: Operations per parameter, and numbers of state that are read and written in addition to the
+#: gradient. For Adam, in the order at the end of section 2 of D. Kingma and J. Ba, arXiv:1412.6980.
 OPTIMIZERS = {"adam": (12, 6), "sgd": (2, 2)}
 
 #: The ledger's category of a loss.
@@ -75,7 +76,7 @@ _LOSS = {"ce": "softmax_loss", "mse": "softmax_loss", "ctc": "ctc", "mean": "red
 
 @dataclass(frozen=True)
 class Cost:
-    """One part's work in one pass, both directions together; None is not counted.
+    """The work of one part in one pass, for both directions; None: not counted.
 
     ``category`` is the ledger's. ``layer`` is None outside of the recurrent layers.
     """
@@ -93,8 +94,8 @@ class _Sizes:
     """The counts that depend on the data, the mode and the precision."""
 
     rows: int  # time steps of all sequences that layers run over: N
-    outputs: int  # of which the loss looks at: R
-    tokens: int  # different ones in the batch
+    outputs: int  # R: outputs that the loss uses
+    tokens: int  # number of different tokens in the batch
     element_bytes: int
     training: bool
 
@@ -102,7 +103,7 @@ class _Sizes:
 def costs(
     workload: Workload, mode: str = "train", precision: str = "fp32", seed: int = 0
 ) -> tuple[Cost, ...]:
-    """The work of one step, in the order of a step; ``seed`` decides lengths and tokens."""
+    """Return the work of one step in order of execution; ``seed`` decides lengths and tokens."""
     w, s = workload, _sizes(workload, mode, precision, seed)
     rows = [*_embedding(w, s), *_casts(w, s)]
     for layer in range(w.layers):
@@ -114,15 +115,15 @@ def costs(
 
 
 def flops(rows: Iterable[Cost], category: str | None = None) -> int:
-    """The operations counted in ``rows``, or in those of a ``category``."""
+    """Return the operations in ``rows``, or in those of a ``category``."""
     return sum(row.flops or 0 for row in rows if category in (None, row.category))
 
 
 def _sizes(w: Workload, mode: str, precision: str, seed: int) -> _Sizes:
     rows, tokens = w.batch * w.time_steps, 0
-    if w.data:  # a file of the user's, who may have moved it: one token is the least
+    if w.data:  # the user may have moved the file: at least one token
         tokens = 1
-    elif w.variable_length or w.vocabulary:  # the data are drawn only where they matter
+    elif w.variable_length or w.vocabulary:  # the data is drawn only if it matters
         batch: Any = workloads.batch(w, seed)
         lengths = batch.lengths if w.variable_length else np.full(w.batch, w.time_steps)
         rows = int(lengths.sum())
@@ -153,7 +154,7 @@ def _layer(w: Workload, s: _Sizes, layer: int) -> Iterator[Cost]:
 
 
 def _gemm(part: str, work: str, layer: int | None, sums: int, moved_bytes: int) -> Cost:
-    """A product of ``sums`` multiplications, each with its addition."""
+    """Return a matmul with ``sums`` multiplications and as many additions."""
     return Cost(part, work, "gemm", layer, 2 * sums, moved_bytes)
 
 
@@ -207,7 +208,9 @@ def _casts(w: Workload, s: _Sizes) -> Iterator[Cost]:
 
 
 def _optimizer(w: Workload, s: _Sizes) -> Cost:
-    """Rows of the embedding that no token used have no gradient; only Adam changes them too."""
+    """Return the optimizer's work. Unused embedding rows have no gradient; only Adam changes
+    them, too.
+    """
     operations, accesses = OPTIMIZERS[w.optimizer]
     parameters = sum(prod(shape) for shape in parameter_shapes(w).values())
     unused = (w.vocabulary - s.tokens) * w.features if w.vocabulary else 0

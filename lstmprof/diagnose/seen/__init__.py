@@ -1,13 +1,13 @@
-"""What a profile shows beside the times of its parts: the facts that decide what is advised.
+"""Facts in a profile, besides times, that decide which fixes are advised.
 
 ::
 
     lane ─▶ origin  loading  calls  waits  work  grids  recurrence  recurrent  slices  autograd
             pace ─▶ Seen
-    contexts (what a stretch of time was for)
+    contexts (the purpose of a stretch of time)
 
-Reads linked and categorised events and the stretches of one lane. Times are of the clean
-step and only of what the lane waits for or spends: what is hidden behind other work is in none.
+Reads linked and categorised events and the stretches of one lane. Times are parts of the clean step
+that the lane waits for or spends; time that overlaps other work does not count.
 """
 
 from __future__ import annotations
@@ -48,42 +48,42 @@ __all__ = ["RUNTIMES", "DenseTable", "Fact", "Gaps", "Product", "Seen", "Slow", 
 
 @dataclass(frozen=True)
 class Seen:
-    """The facts of one lane; empty where the profile does not show them.
+    """The facts of one lane; a field is empty if the profile does not show the fact.
 
-    ``loading``: calls that initialised the runtime of a GPU or loaded code, ``steps_before`` the
-    steps that the program had run. ``asked``: blocking
-    calls by the op that made them. ``read``: ops that read a value and wait for the device.
-    ``queued``: work that was queued, by what it waited for.
-    ``compiled``: tracing and compiling, by the op that it was for, ``compiled_steps`` the steps
-    with some, ``made_anew`` a function that is a new one each time. ``programs``, ``eager``: what
-    Python calls one by one (``calls``); ``called``: what waits for these calls, with the Python
-    between them. ``later_allocs``: calls that allocate or free after the
-    first step, or in the later half of an unmarked profile. ``moved``: work that moves elements, by
-    op. ``weights``: copies inside a recurrent layer's op; ``flattens``: whether someone tried in
-    vain to lay these out once; ``recast``: casts inside a recurrent layer's op;
-    ``relaid``: copies there into another layout. ``filled``: memory
-    that was filled as it was allocated. ``shapes``: (op, its shapes) that differ from step to step.
-    ``indexed``: backward passes of indexing, with their forward ops; ``selected``: the largest
-    number of those of tensors of one shape in a step, None where there are some and shapes were not
-    recorded;
-    ``sliced``: those of slices in a loop. ``packed``: recurrent layers over packed sequences, time
-    step by time step; ``one_by_one``: those called for one sequence after the other; both with
-    their backward passes. ``unrolled``: cells that compiled code runs one by one.
-    ``read_in_compiled``: values that one call of compiled code reads, at most.
-    ``looped_module``: a module that runs time step by time step, although it need not.
-    ``hooked``: ops of hooks on gradients; ``recomputed``: ops of a forward
-    pass in the backward one; ``scripted``: TorchScript's backward passes.
-    ``growing``: nodes of the first and the last step's backward pass, if each step has as many
-    more. ``slowing``: products
-    that are slower at one place of every step. ``graph``: whether CUDA graphs were launched;
-    ``captured``: launches per step that ran nothing, as a graph was captured.
-    ``blocking_launches``: launches per step, if each returns after its kernel has ended.
-    ``paths``: those of loops and recurrent layers, and how often a step each runs.
-    ``keras_frames``: whether Python functions of Keras's layers were recorded. ``half_products``:
-    those of 16 bits an element on a device. ``peepholes``: products per step of a matrix with a
-    vector, element by element. ``asked_between``: cells per step with a value asked for between.
-    ``dense_tables``: embedding tables with gradients as large as they are.
-    ``small``: kernels with fewer blocks than their device has multiprocessors.
+    - ``loading``: calls that initialised a GPU's runtime or loaded code. ``steps_before``: steps of
+      the program before the profile. ``later_allocs``: calls that allocate or free after the first
+      step, or in the later half of an unmarked profile.
+    - ``asked``: blocking calls by the op that made them. ``read``: ops that read a value and
+      wait for the device. ``queued``: queued work by the call for which it waited. ``graph``: whether CUDA graphs were launched. ``captured``: launches per step
+      that were only captured. ``blocking_launches``: launches per step, if each returns after its
+      kernel has ended.
+    - ``compiled``: tracing and compiling, by op. ``compiled_steps``: the steps with some of it.
+      ``made_anew``: a function that is created again in each step.
+    - ``programs``, ``eager``: what Python calls one by one (``calls``). ``called``: the time of
+      these calls, with the Python between them.
+    - ``moved``: work that moves elements, by op. ``filled``: memory that is filled when allocated.
+      ``weights``: copies inside a recurrent layer's op. ``flattens``: whether flatten_parameters()
+      was called without effect. ``recast``, ``relaid``: casts, and copies into another layout,
+      inside such an op. ``shapes``: (op, its shapes) that differ from step to step.
+    - ``indexed``: backward passes of indexing, with their forward ops. ``selected``: the largest
+      number of them for tensors of one shape in a step; None if shapes were not recorded.
+      ``sliced``: backward passes of slices in a loop.
+    - ``packed``: recurrent layers over packed sequences, one time step at a time. ``one_by_one``:
+      layers called for one sequence after the other. Both include their backward passes.
+    - ``unrolled``: cells that compiled code runs one by one. ``read_in_compiled``: most values that
+      one call of compiled code reads. ``looped_module``: a parallel module that runs one time step
+      at a time.
+    - ``hooked``: ops of hooks on gradients. ``recomputed``: forward ops in the backward pass.
+      ``scripted``: TorchScript's backward passes. ``growing``: nodes of the first and the last
+      step's backward pass, if each step has as many more.
+    - ``slowing``: matmuls that are slower at one place of every step. ``half_products``: matmuls
+      with 16 bits per element on a device. ``peepholes``: elementwise products per step of a matrix
+      and a vector.
+    - ``asked_between``: cells per step with a value read before the next cell. ``dense_tables``:
+      embedding tables with a dense gradient. ``small``: kernels with fewer blocks than
+      multiprocessors.
+    - ``paths``: paths of loops and recurrent layers, with runs per step. ``keras_frames``: whether
+      Python functions of Keras's layers were recorded.
     """
 
     framework: str | None = None
@@ -139,7 +139,7 @@ def seen_in(
     stretches: Stretches,
     info: RunInfo,
 ) -> Seen:
-    """The facts of a lane, all ``windows`` of one rank; ``stretches`` are its own in them."""
+    """Return the facts of a lane; ``windows`` have one rank, ``stretches`` are the lane's own."""
     lane = Lane(events, windows, device, stretches)
     compiled, compiled_steps = calls.compiled(lane)
     return Seen(

@@ -1,10 +1,9 @@
-"""What PyTorch's autograd did beside gradients: hooks, recomputing, TorchScript's graphs.
+"""Work of PyTorch's autograd besides gradients: hooks, recomputation, TorchScript's graphs.
 
 The engine wraps each node in an op ``autograd::engine::evaluate_function: NODE``. Hooks on the
-gradient that a node takes run in it before the node does (torch/csrc/autograd/engine.cpp,
-call_tensor_pre_hooks); sums, checks and reductions of what it puts out come after it, and so do the
-hooks of a module and of a parameter. Ops of a forward pass inside a node are computed once more:
-checkpointing does that.
+gradient that a node receives run inside it before the node (torch/csrc/autograd/engine.cpp,
+call_tensor_pre_hooks). Sums, checks and reductions of its results run after it, and so do hooks of
+modules and parameters. Forward ops inside a node are computed again, as in checkpointing.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from lstmprof.diagnose.seen.lane import Fact, Lane
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE
 
-#: So many steps in a row, each with as many more nodes, are no coincidence. Chosen by hand.
+#: If this many steps in a row each have as many more nodes, it is no coincidence. Chosen by hand.
 _GROWING_STEPS, _EVENLY = 4, 1.25
 _WRAPPER = "autograd::engine::evaluate_function: "
 _NODE = re.compile(re.escape(_WRAPPER))
-#: The node around a module of which someone registered a backward hook, which runs after it.
+#: The node around a module with a registered backward hook; the hook runs after it.
 _MODULE_HOOK = re.compile(re.escape(_WRAPPER) + "BackwardHookFunctionBackward$")
-#: The node that sums a parameter's gradient calls these (torch/csrc/autograd/functions/
-#: accumulate_grad.h), and then what was registered to run after it.
+#: Ops that the node which sums a parameter's gradient calls (torch/csrc/autograd/functions/
+#: accumulate_grad.h). Hooks run after them.
 _SUMS_GRADIENTS = "torch::autograd::AccumulateGrad"
 _SUMMING = re.compile(r"(?:aten::)?(?:add_?|detach_?|clone|copy_|(?:new_)?empty\w*|view|alias)$")
-#: Ops that no gradient calls: those in which users write a forward pass.
+#: Ops that no gradient calls; users write them in a forward pass.
 _FORWARD = re.compile(
     r"aten::(?:lstm|gru|rnn_tanh|rnn_relu|lstm_cell|gru_cell|rnn_tanh_cell|rnn_relu_cell|linear"
     r"|conv[123]d|dropout|layer_norm|batch_norm|embedding|scaled_dot_product_attention)$"
@@ -37,7 +36,10 @@ _SCRIPTED = re.compile(re.escape(_WRAPPER) + r"torch::jit::.*DifferentiableGraph
 
 
 def hooked(lane: Lane) -> tuple[Fact, ...]:
-    """Ops that hooks on gradients, modules and parameters run, by name; none of several ranks."""
+    """Return ops that run in hooks of gradients, modules and parameters, by name.
+
+    The result is empty for several ranks.
+    """
     if (lane.here & lane.events.where_name(_DISTRIBUTED.search)).any():
         return ()  # they fetch parameters and reduce gradients by such hooks
     parent, start_ns = lane.parent, lane.events.start_ns
@@ -58,16 +60,16 @@ def hooked(lane: Lane) -> tuple[Fact, ...]:
 
 
 def recomputed(lane: Lane) -> tuple[Fact, ...]:
-    """Ops of a forward pass inside nodes of the backward pass, by name."""
+    """Return forward ops inside nodes of the backward pass, by name."""
     forward = lane.here & lane.events.is_kind("op") & lane.events.where_name(_FORWARD.match)
     inside = lane.inside(_wrappers(lane)) != NONE
     return lane.spent_in(np.asarray(forward & inside, np.bool_))
 
 
 def growing(lane: Lane) -> tuple[int, int] | None:
-    """Nodes of the backward pass in the first and the last step, if each step has as many more.
+    """Return the backward nodes of the first and last step if each step has as many more.
 
-    The forward pass then does the same in each step. None if not so, or in too few steps.
+    The forward pass must be the same in each step. Return None otherwise, and for few steps.
     """
     if not lane.marked:
         return None
@@ -85,7 +87,7 @@ def growing(lane: Lane) -> tuple[int, int] | None:
 
 
 def scripted(lane: Lane) -> tuple[Fact, ...]:
-    """Backward passes of graphs of TorchScript."""
+    """Return backward passes of TorchScript graphs."""
     return lane.spent_in(_wrappers(lane) & lane.events.where_name(_SCRIPTED.match))
 
 
@@ -95,7 +97,7 @@ def _wrappers(lane: Lane) -> Flags:
 
 
 def _names_of_nodes(lane: Lane) -> Ints:
-    """Of each name the code of that without the wrapper's words, ``NONE`` where there is none."""
+    """Return for each name the code of the name without its wrapper, ``NONE`` if it has none."""
     codes = {text: code for code, text in enumerate(lane.texts)}
     inner = (text.removeprefix(_WRAPPER) for text in lane.texts)
     return np.array([codes.get(name, NONE) for name in inner], dtype=np.int64)

@@ -1,7 +1,7 @@
 """What Python calls one by one: JAX's compiled programs, TensorFlow's operators and functions.
 
-``PjitFunction(name)`` is a call of a program of JAX, of its own operators too (``add``, ``scan``):
-jaxlib's pjit.cc; one inside another, or beneath tracing, is no call of its own.
+``PjitFunction(name)`` is a call of a JAX program, including its own operators (``add``, ``scan``):
+jaxlib's pjit.cc. A call inside another call, or inside tracing, does not count.
 ``EagerLocalExecute: Type`` is an operator that TensorFlow runs outside of a function, or a function
 (``__inference_step_12``): tensorflow/core/common_runtime/eager/execute.cc.
 """
@@ -22,20 +22,20 @@ from lstmprof.events.threads import thread_ids
 
 PROGRAM = re.compile(r"PjitFunction\((?P<name>.+)\)")
 EAGER = re.compile(r"EagerLocalExecute: (?P<name>\w\S*)")
-#: Of these the functions.
+#: Events that are calls of functions.
 FUNCTION = re.compile(r"EagerLocalExecute: __")
-#: How the call of a tf.function is called that traced it for the first time (``op_name``).
+#: ``op_name`` of the call of a tf.function that was traced for the first time.
 _FIRST_TRACE = re.compile(r"traced-\w+ #1")
-#: So many functions of one name are one that is made anew; a program has some of a name, too.
+#: This many functions of one name mean that it is created repeatedly; a program has a few anyway.
 _NEW = 3
 #: Operators that feed a step and belong into no function.
 _FEEDS = re.compile(r"EagerLocalExecute: (?:\w*Dataset\w*|\w*Iterator\w*|_EagerConst)")
 
 
 def compiled(lane: Lane) -> tuple[tuple[Fact, ...], int]:
-    """(tracing and compiling, the steps or the separate times with some).
+    """Return (tracing and compiling, the steps or the separate times with some).
 
-    ``within`` is the op that it was done for: a program of JAX, a function of TensorFlow.
+    ``within`` is the op that was compiled: a JAX program, or a TensorFlow function.
     """
     marks = _compiling(lane)
     rows = _outermost(lane, marks, marks)
@@ -44,23 +44,23 @@ def compiled(lane: Lane) -> tuple[tuple[Fact, ...], int]:
 
 
 def programs(lane: Lane) -> tuple[Fact, ...]:
-    """Programs of JAX that Python calls, with all the time that their calls take."""
+    """Return the JAX programs that Python calls, with the total time of the calls."""
     calls = lane.here & lane.events.is_kind("op") & lane.events.where_name(PROGRAM.fullmatch)
     rows = _outermost(lane, calls, calls | _compiling(lane))
     return lane.by_name(rows, _nothing(rows), lane.events.dur_ns)
 
 
 def eager(lane: Lane) -> tuple[Fact, ...]:
-    """What TensorFlow executes at Python's call: operators one by one, and functions."""
+    """Return what TensorFlow executes when Python calls it: operators one by one, and functions."""
     calls = lane.here & lane.events.is_kind("op") & lane.events.where_name(EAGER.fullmatch)
     rows = np.flatnonzero(calls & ~lane.events.where_name(_FEEDS.fullmatch))
     return lane.by_name(rows, _nothing(rows), lane.events.dur_ns)
 
 
 def called(lane: Lane) -> tuple[Fact, ...]:
-    """``programs`` and ``eager`` with the Python before each, but for work.
+    """Return ``programs`` and ``eager`` with the Python before each, without their work.
 
-    Of what Python runs between two calls the usual is counted, at most ``UNUSUAL`` median ones.
+    Python between two calls counts up to ``UNUSUAL`` times its median.
     """
     events = lane.events
     named = events.where_name(lambda name: bool(PROGRAM.fullmatch(name) or EAGER.fullmatch(name)))
@@ -84,7 +84,7 @@ def called(lane: Lane) -> tuple[Fact, ...]:
 
 
 def made_anew(lane: Lane) -> str | None:
-    """The tf.function that is traced for its first time again and again: a new one each time."""
+    """Return the tf.function that is repeatedly traced for the first time: it is created again."""
     calls = lane.here & lane.events.is_kind("op")
     rows = np.flatnonzero(calls & lane.events.where("op_name", _FIRST_TRACE.fullmatch))
     for members in Groups(lane.names[rows]).members():
@@ -95,7 +95,7 @@ def made_anew(lane: Lane) -> str | None:
 
 
 def _at(rows: Ints, values: Ints, length: int) -> Ints:
-    """``values`` at ``rows``, else 0."""
+    """Return an array of ``length`` with ``values`` at ``rows``, else 0."""
     placed = np.zeros(length, dtype=np.int64)
     placed[rows] = values
     return placed
@@ -107,7 +107,7 @@ def _compiling(lane: Lane) -> Flags:
 
 
 def _outermost(lane: Lane, chosen: Flags, around: Flags) -> Ints:
-    """The rows of ``chosen`` that are inside no row of ``around``."""
+    """Return the rows of ``chosen`` that are inside no row of ``around``."""
     numbers = np.where(around, np.arange(len(lane.events)), NONE)
     inside = inherited(lane.parent, numbers)
     above = np.where(lane.parent != NONE, inside[lane.parent], NONE)

@@ -1,4 +1,4 @@
-"""What a cell does beside an LSTM's equations, and what is done between one and the next."""
+"""Work of a cell besides an LSTM's equations, and work between two cells."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from lstmprof.events.launch_config import recorded_inputs
 from lstmprof.events.table import NONE
 from lstmprof.events.threads import ASKS, thread_ids
 
-#: Ops that compute one time step of a cell, as every framework names them.
+#: Ops that compute one time step of a cell, in any framework.
 ONE_CELL = re.compile(
     r"(?:^|:)_?(?:thnn_fused_)?(?:lstm|gru|rnn_(?:tanh|relu))_cell$|\b(?:LSTM|GRU)BlockCell"
 )
 
 
 def peepholes(lane: Lane) -> float:
-    """Products a step of a matrix (batch, hidden) with a vector (hidden,), element by element."""
+    """Return the elementwise products per step of a matrix (batch, hidden) with a vector
+    (hidden,).
+    """
     events = lane.events
     products = events.is_one_of("name", "aten::mul", "aten::addcmul")
     rows = np.flatnonzero(lane.here & products & events.where("shapes", _is_broadcast))
@@ -27,9 +29,9 @@ def peepholes(lane: Lane) -> float:
 
 
 def asked_between(lane: Lane) -> float:
-    """Cells a step before which, since the one before, their thread asked for a value.
+    """Return the cells per step before which their thread read a value since the last cell.
 
-    What is asked before the first cell or after the last, as by an optimizer, is none of these.
+    Values read before the first cell or after the last one, as by an optimizer, do not count.
     """
     ops = lane.here & lane.events.is_kind("op")
     cells = _outermost(lane, ops & lane.events.where_name(ONE_CELL.search))
@@ -51,7 +53,7 @@ def _outermost(lane: Lane, ops: Flags) -> Ints:
 
 
 def _is_broadcast(shapes: str) -> bool:
-    """Whether two of an op's inputs are a matrix and a vector as long as its rows."""
+    """Return whether two of an op's inputs are a matrix and a vector as long as its rows."""
     listed = [one for one in recorded_inputs(shapes) if isinstance(one, list)]
     try:
         matrices = {one[-1] for one in listed if len(one) == 2 and one[0] != 1}

@@ -1,10 +1,10 @@
-"""What a stretch of time was for beside what ran in it: the input was prepared, a compiler ran.
+"""The purpose of a stretch of time: preparing the input, compiling, or reading values in a loop.
 
 Input is prepared in the range ``input`` of lstmprof's own captures, while PyTorch's DataLoader
-hands out a batch, in the ops by which TensorFlow takes the next element of a dataset, and in ranges
-and functions that are named for it. What runs beneath an event of a compiler is compiling, whatever
-it is: Python, ops, an autotuner's kernels. A loop of the host reads values one by one where between
-two that it asks for nothing runs but what picks them out of a tensor.
+returns a batch, in the ops with which TensorFlow takes the next element of a dataset, and in ranges
+and functions with such names. Everything inside a compiler's event is compiling: Python, ops, an
+autotuner's kernels. A loop of the host reads values one by one if only ops that pick values out of
+a tensor run between two reads.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ _FUNCTIONS = (
 _FRAME = re.compile(r"\$?.*\.py(?:\(\d+\): |:\d+ )\S+")
 _FRAMES = re.compile(
     rf".* (?:{_FUNCTIONS})"
-    # what Dynamo calls where it has no code for a frame, and Triton's compiler
+    # functions that Dynamo calls if it has no code for a frame, and Triton's compiler
     r"|(?:.*/)?_dynamo/convert_frame\.py.*|.*\btriton\b.* (?:compile|_do_compile)"
 )
 _OTHERS = re.compile(
     rf"\b(?:{_FUNCTIONS})\b|\(dynamo_timed\)|triton.*\b(_do_)?compile\b"
     r"|tf\.function-graph_building|(?i:xlacompile|jit_compile|backend_?compile(?!d|r))"
-    # what they are built with, nvFuser, and the drivers' own compilers
+    # their builders, nvFuser, and the drivers' own compilers
     r"|::[cC]ompile(?![dr])\w*|(?i:compileandrun|nvrtc|hiprtc|amd_comgr|nvptxcompiler)"
     r"|(?i:miopen).*(?i:compile|buildprogram)|\bcuLink(Create|Add|Complete)"
 )
 
 
 def compiles(name: str) -> bool:
-    """Whether an event of this name is a compiler that traces, lowers, generates code or tries it.
+    """Return whether an event of this name is a compiler that traces, lowers, generates or
+    tries code.
 
-    That it is in every step is no reason to leave it out: a look into a cache is over at once. Of a
-    function of Python its own name says so, not its file's: ``run`` of ``compile_fx.py`` and
-    ``inner`` of ``_compile.py`` run what is compiled, and what is not. What someone called
-    ``step_compile`` may do anything, a range no less than a function: only names that a compiler
-    is known to have are a compiler's.
+    Such events count even if every step has them, because a cache lookup ends at once. The name of
+    a Python function decides, not its file: ``run`` of ``compile_fx.py`` and ``inner`` of
+    ``_compile.py`` also run compiled code. A user's function or range ``step_compile`` may do
+    anything, so only known names of compilers count.
     """
     found = _FRAMES.fullmatch(name) if _FRAME.fullmatch(name) else _OTHERS.search(name)
     return found is not None
@@ -64,7 +64,7 @@ def compiles(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Held:
-    """The stretches of one lane, each with the ``row`` that it is counted for."""
+    """The stretches of one lane, each with the ``row`` to which it is attributed."""
 
     stretches: Stretches
     row: Ints
@@ -73,11 +73,11 @@ class Held:
     transfers: Flags
 
     def unrecorded(self) -> Flags:
-        """Whether a device waited then for a thread of which nothing was recorded."""
+        """Return whether the device waited for a thread of which nothing was recorded."""
         return np.asarray((self.row == NONE) & self.idle & (self.device is not None), np.bool_)
 
     def inside(self, times: Covered) -> Flags:
-        """Whether each stretch lies inside ``times``; none lies over a border of these."""
+        """Return whether each stretch is inside ``times``; no stretch crosses a border of them."""
         return times.within(self.stretches.start_ns, self.stretches.end_ns) > 0
 
 
@@ -97,16 +97,16 @@ class Preparing:
 
     @property
     def borders_ns(self) -> Ints:
-        """When a preparation began or ended."""
+        """Return when each preparation began or ended."""
         return np.concatenate([*self._in_line.bounds, *self._launching.bounds])
 
     def holds(self, held: Held) -> Flags:
-        """Whether each stretch goes to the input.
+        """Return whether each stretch belongs to the input.
 
-        On a host the time of the thread that runs the step. A device waits for the input while
-        that thread prepares it, or the one that then launches; if nothing of that one was recorded,
-        while any thread that launches does, or TensorFlow takes the next element on another. Copies
-        are the input's where it launched them.
+        On a host, this is time of the thread that runs the step. A device waits for the input while
+        that thread, or the thread that launches next, prepares it. If nothing of that thread was
+        recorded, any launching thread counts, or TensorFlow taking the next element on another
+        thread. Copies that the preparation launched belong to the input.
         """
         inside = held.inside(self._in_line)
         if held.device is None:
@@ -133,14 +133,14 @@ class Compiling:
 
     @property
     def borders_ns(self) -> Ints:
-        """When a compiler began or ended."""
+        """Return when each compilation began or ended."""
         return np.concatenate(self._times.bounds)
 
     def holds(self, held: Held) -> tuple[Flags, Ints]:
-        """(whether it is compiling, the row that it is counted for) of each stretch.
+        """Return (whether it is compiling, the row to which it is attributed) for each stretch.
 
-        What a device waited for is counted for the compiler's event, its own work for itself. Where
-        it waited for a thread of which nothing was recorded, another one was compiling.
+        Waits of a device are attributed to the compiler's event, its own work to itself. If a
+        device waited for a thread of which nothing was recorded, another thread was compiling.
         """
         around = np.where(held.row == NONE, NONE, _at(self._around, held.row))
         beneath = around != NONE
@@ -149,7 +149,7 @@ class Compiling:
         return beneath | other, np.where(beneath & ~own_work, around, held.row)
 
 
-#: What picks a value out of a tensor, so that the host can ask for it: views, and reductions and
+#: Ops that pick a value out of a tensor before the host reads it: views, reductions, and
 #: comparisons of a few elements.
 _VIEWS = re.compile(r"^aten::(?:select|slice|narrow|view|squeeze|unsqueeze|detach|alias|unbind|t)$")
 _REDUCES = re.compile(
@@ -161,12 +161,12 @@ _REDUCED_NS = 20_000
 #: Python that takes longer between two ops, by the median, does something else with the values; so
 #: does a single stretch that is longer than a scheduler takes the CPU away for.
 _BETWEEN_NS, _PAUSE_NS = 100_000, 20_000_000
-#: So many values in a row are read by a loop.
+#: At least this many consecutive reads are a loop.
 _LEAST_READ = 8
 
 
 class Reading:
-    """When a loop of a host read values one by one."""
+    """The times in which a loop of the host read values one by one."""
 
     def __init__(self, events: EventTable, windows: list[Window]) -> None:
         self._thread = thread_ids(events)
@@ -178,11 +178,11 @@ class Reading:
 
     @property
     def borders_ns(self) -> Ints:
-        """When a loop began or ended to read."""
+        """Return when each loop began or ended."""
         return np.concatenate(self._times.bounds)
 
     def holds(self, held: Held) -> Flags:
-        """Whether each stretch of a host goes to such a loop; none of a device does."""
+        """Return whether each stretch of a host belongs to such a loop; never for a device."""
         if held.device is not None:
             return np.zeros(len(held.row), dtype=np.bool_)
         own = _at(self._thread, held.row) == self._threads[held.stretches.window]
@@ -190,10 +190,10 @@ class Reading:
 
 
 def _reading_times(events: EventTable, on_thread: Flags) -> tuple[Ints, Ints]:
-    """(starts, ends) of the loops on this thread: from the first value to the last of each.
+    """Return (starts, ends) of the loops on this thread: from the first to the last read of each.
 
-    A loop over a tensor takes it apart first (``aten::unbind``), and Python makes an object of each
-    piece, which takes no longer than the op did.
+    A loop over a tensor first splits it (``aten::unbind``). Python then makes an object of each
+    piece, which takes no longer than the op.
     """
     rows = _outermost_ops(events, on_thread)
     asks = events.is_one_of("name", *ASKS)[rows]
@@ -221,7 +221,7 @@ def _reading_times(events: EventTable, on_thread: Flags) -> tuple[Ints, Ints]:
 
 
 def _outermost_ops(events: EventTable, on_thread: Flags) -> Ints:
-    """The rows of the ops on this thread that no other op is around, by time."""
+    """Return the rows of the outermost ops on this thread, by time."""
     is_op = events.is_kind("op")
     parent = events.rows_named("parent_id")
     nearest = inherited(parent, np.where(is_op, np.arange(len(is_op)), NONE))
@@ -231,7 +231,9 @@ def _outermost_ops(events: EventTable, on_thread: Flags) -> Ints:
 
 
 def _around(events: EventTable, chosen: Flags) -> Ints:
-    """For each row the nearest of ``chosen`` around it or its launch, or itself; else ``NONE``."""
+    """Return for each row the nearest of ``chosen`` around it or its launch, or itself; else
+    ``NONE``.
+    """
     own = np.where(chosen, np.arange(len(events)), NONE)
     if not chosen.any():
         return own
@@ -241,18 +243,18 @@ def _around(events: EventTable, chosen: Flags) -> Ints:
 
 
 def _launching_threads(events: EventTable, rank: int | None) -> Ints:
-    """The threads of ``rank`` that gave a device work."""
+    """Return the threads of ``rank`` that launched device work."""
     launch = events.rows_named("launch_id")[events.of_rank(rank)]
     return np.unique(thread_ids(events)[launch[launch != NONE]])
 
 
 def _at(values: Ints, row: Ints) -> Ints:
-    """``values`` of each row, where there are rows at all."""
+    """Return ``values`` of each row; empty if there are no rows."""
     return values[row] if len(values) else np.full(len(row), NONE, dtype=np.int64)
 
 
 def _times_of(events: EventTable, rows: Flags, window: Window) -> tuple[Ints, Ints]:
-    """(starts, ends) of ``rows`` inside ``window``."""
+    """Return (starts, ends) of ``rows`` inside ``window``."""
     start = np.maximum(events.start_ns[rows], window.start_ns)
     end = np.minimum(events.end_ns[rows], window.end_ns)
     return start[end > start], end[end > start]

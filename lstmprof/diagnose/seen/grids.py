@@ -1,8 +1,8 @@
-"""How much of a device its kernels can use: their thread blocks against its multiprocessors.
+"""Kernels with fewer thread blocks than their device has multiprocessors.
 
-A block runs on one multiprocessor, so a kernel with fewer blocks leaves the others to what runs
-beside it, or idle. Persistent kernels of recurrent layers are left out: they choose their blocks by
-the device, not by the work.
+A block runs on one multiprocessor, so such a kernel leaves the other multiprocessors to other
+kernels, or idle. Persistent kernels of recurrent layers do not count, because their number of
+blocks depends on the device, not on the work.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _PERSISTENT = "persistent"
 
 @dataclass(frozen=True)
 class Small:
-    """Kernels of one category with so many ``blocks``, fewer than the ``multiprocessors``.
+    """Kernels of one category with ``blocks`` blocks, fewer than ``multiprocessors``.
 
-    ``ns`` of the mean step is theirs.
+    ``ns`` is their time in the mean step.
     """
 
     category: str
@@ -35,9 +35,9 @@ class Small:
 
 
 def small(lane: Lane, facts: Mapping[str, DeviceFacts]) -> tuple[Small, ...]:
-    """Such kernels by category, the fewest blocks first; none where they or the device are unknown.
+    """Return small kernels by category, fewest blocks first; empty if blocks or device are unknown.
 
-    Each is counted for the time in which the lane is busy with it, not with what runs beside it.
+    A kernel counts for the time in which the lane is busy with it.
     """
     multiprocessors = (facts.get(str(lane.device)) or DeviceFacts()).multiprocessors
     if not multiprocessors:
@@ -59,7 +59,9 @@ def small(lane: Lane, facts: Mapping[str, DeviceFacts]) -> tuple[Small, ...]:
 
 
 def _blocks(written: str) -> int:
-    """Thread blocks of a kernel, at most what fits; 0 unknown."""
+    """Return the number of thread blocks of a kernel, limited to the integer's range; 0 if
+    unknown.
+    """
     config = launch_config.read(written)
     blocks = math.prod(config.grid) if config and config.grid else 0
     return min(blocks, np.iinfo(np.int64).max)

@@ -1,4 +1,4 @@
-"""The rows of one lane in its windows and the time that each holds: what facts are made of."""
+"""The rows of one lane in its windows, and the time of each row: the input of all facts."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
 @dataclass(frozen=True)
 class Fact:
-    """Events of one name: the time of the step that they hold, in ``count`` of them per step.
+    """Events of one name: their time per step, in ``count`` events per step.
 
-    ``within`` is the op, range or call around them, ``median_ns`` what the others of this name
-    take, None if there are no others.
+    ``within`` is the op, range or call around them. ``median_ns`` is the median of the other events
+    of this name, None if there are none.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Fact:
 
 
 class Lane:
-    """The rows of a lane's rank in its windows, and the time that each row holds."""
+    """The rows of a lane's rank in its windows, and the time that each row takes."""
 
     def __init__(
         self,
@@ -46,7 +46,8 @@ class Lane:
         self.steps, self.marked = len(windows), windows[0].step is not None
         self.rank = np.zeros(len(events), dtype=np.bool_)
         self.rank[events.of_rank(windows[0].rank)] = True
-        #: which process a row is of, where one ran after the other: each has a first of all
+        #: The process of each row, if processes ran one after the other; each has its own first
+        #: event.
         self.turn = np.zeros(len(events), dtype=np.int64)
         for number, rows in enumerate(in_turn(events, events.of_rank(windows[0].rank))):
             self.turn[rows] = number
@@ -67,7 +68,9 @@ class Lane:
         self.parent = events.rows_named("parent_id")
 
     def least_of_each(self, values: Ints, rows: Ints) -> Ints:
-        """The least of ``values`` at ``rows`` of each process; past all where it has none."""
+        """Return the least of ``values`` at ``rows`` per process; past all if a process has no
+        row.
+        """
         least = np.full(int(self.turn.max(initial=0)) + 1, np.iinfo(np.int64).max)
         np.minimum.at(least, self.turn[rows], values[rows])
         return least
@@ -80,12 +83,12 @@ class Lane:
         return held
 
     def held_as(self, part: str) -> Ints:
-        """The time that each row holds in idle stretches of this part."""
+        """Return the time of each row in idle stretches of this part."""
         places = [i for i, label in enumerate(self.stretches.labels) if label == ("idle", part)]
         return self._held(np.isin(self.stretches.label, places))
 
     def idle_within(self, parts: Sequence[str], start_ns: Ints, end_ns: Ints) -> Ints:
-        """The idle time of ``parts`` in each [start, end)."""
+        """Return the idle time of ``parts`` in each [start, end)."""
         of = self.stretches
         named = [state == "idle" and p.removeprefix(TAIL) in parts for state, p in of.labels]
         some = np.flatnonzero(np.array(named, dtype=np.bool_)[of.label])
@@ -105,19 +108,19 @@ class Lane:
 
     @property
     def copies(self) -> Flags:
-        """Activities, or on a host ops, that move elements."""
+        """Return activities, or ops on a host, that move elements."""
         layout = self.events.is_one_of("category", "layout") & self.here
         kinds = ("op",) if self.device is None else ACTIVITY_KINDS
         return np.asarray(layout & self.events.is_kind(*kinds), np.bool_)
 
     def calls(self, pattern: re.Pattern[str] | None = None) -> Flags:
-        """Runtime calls here, those whose name has ``pattern``."""
+        """Return the runtime calls of this lane, or those whose name matches ``pattern``."""
         calls = self.here & self.events.is_kind("runtime")
         found = calls if pattern is None else calls & self.events.where_name(pattern.search)
         return np.asarray(found, np.bool_)
 
     def around(self, rows: Ints) -> Ints:
-        """The op that each of ``rows`` is in or was issued by, ``NONE`` unknown."""
+        """Return the op around each of ``rows``, or the op that issued it; ``NONE`` if unknown."""
         is_op = self.events.is_kind("op")
         nearest = inherited(self.parent, np.where(is_op, np.arange(len(is_op)), NONE))
         issuer = self.events.rows_named("op_id")[rows]
@@ -126,7 +129,9 @@ class Lane:
         return np.where(issuer != NONE, issuer, by_parent)
 
     def inside(self, roots: Flags) -> Ints:
-        """For each row the nearest of ``roots`` that it is, is in, or was issued in; ``NONE``."""
+        """Return for each row the nearest of ``roots`` that it is, is inside, or was issued by;
+        ``NONE``.
+        """
         own = np.where(roots, np.arange(len(roots)), NONE)
         if not roots.any():
             return own
@@ -136,10 +141,10 @@ class Lane:
         return np.where(around != NONE, around, by_issuer)
 
     def spent_in(self, roots: Flags, *, backward: bool = False) -> tuple[Fact, ...]:
-        """What the lane spends in ``roots`` and in all that they contain or issue, by name.
+        """Return the lane's time in ``roots`` and everything inside or issued by them, by name.
 
-        Roots inside others are part of these. With ``backward`` what computes the gradients of the
-        ops in them is theirs too, where the profile tells of which it does.
+        Nested roots count once. With ``backward``, the ops that compute the gradients of the ops
+        inside are included if the profile links them.
         """
         if not roots.any():
             return ()
@@ -160,7 +165,7 @@ class Lane:
         return None if row == NONE else self.texts[self.names[row]]
 
     def by_name(self, rows: Ints, within: Ints, held: Ints) -> tuple[Fact, ...]:
-        """``rows`` by their name and that of the row ``within``, the longest first.
+        """Return ``rows`` by their name and that of the row ``within``, longest first.
 
         ``held`` is the time of each row of the events.
         """
@@ -182,7 +187,7 @@ class Lane:
 
 
 def _sums(root: Ints, held: Ints) -> Ints:
-    """What the rows of each root hold, at the root."""
+    """Return the time of the rows of each root, at the root."""
     spent = np.zeros(len(held), dtype=np.int64)
     known = (root != NONE) & (held > 0)
     np.add.at(spent, root[known], held[known])
@@ -190,10 +195,10 @@ def _sums(root: Ints, held: Ints) -> Ints:
 
 
 def median(values: Ints) -> int:
-    """The lower median, which is one of them."""
+    """Return the lower median, which is one of the values."""
     return int(np.sort(values)[(len(values) - 1) // 2])
 
 
 def upper_median(values: Ints) -> int:
-    """The upper one: of a short and a long one the long one."""
+    """Return the upper median, which is one of the values."""
     return int(np.sort(values)[len(values) // 2])

@@ -26,19 +26,21 @@ _UNLOADS = re.compile(r"Unload|Destroy|Finalize")
 #: A call that takes this long has not only been made: a launch call takes 4.8 to 6.6 µs in a
 #: profile of BERT on an H100 (torch.profiler), and this is more than a hundred times that.
 LONG_CALL_NS = 1_000_000
-#: The first call has done more than the later ones where it takes so many times their median.
+#: If the first call takes this many times the median of the later ones, it did more than they.
 LONGER = 10
 #: The same of an op that computes on the CPU, which takes longer for larger inputs. Chosen by hand.
 LONGER_ON_CPU = 100
 
 
 def loads(name: str) -> bool:
-    """Whether each call of this name loads code or sets the runtime up."""
+    """Return whether each call of this name loads code or initialises the runtime."""
     return _LOADS.match(name) is not None
 
 
 def steps_before(lane: Lane) -> int:
-    """Steps of the program before the profiled ones, as their numbers say: they are from 0 or 1."""
+    """Return the number of steps before the profile, from the numbers of the markers (from 0 or
+    1).
+    """
     numbers = lane.step[lane.rank & (lane.step != NONE)]
     return max(0, int(numbers.min()) - 1) if len(numbers) else 0
 
@@ -50,7 +52,7 @@ def loading(lane: Lane) -> tuple[Fact, ...]:
 
 
 def starting(lane: Lane) -> Flags:
-    """Return for each row whether it is such a call, or was recorded inside of one."""
+    """Return for each row whether it is such a call, or is inside one."""
     calls = np.zeros(len(lane.events), dtype=np.bool_)
     for rows, _ in _by_name(lane):
         calls[rows] = True
@@ -65,11 +67,11 @@ def _fact(lane: Lane, rows: Ints, usual_ns: int | None) -> Fact:
 
 
 def _by_name(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
-    """Yield the calls of each name that load or initialise, and what later calls take.
+    """Yield the calls of each name that load or initialise, with the time of later calls.
 
-    Calls that load by their name count, and first calls that take much longer than the later ones.
-    Of launches it is the first of each kernel, which loads it. Other calls before the device's
-    first kernel are first calls too: there may be several long ones (``cudaFree``).
+    Calls that load by their name count, and first calls that take much longer than later ones. For
+    launches, the first of each kernel counts, because it loads the kernel. Other calls before the
+    first kernel also count as first calls, because several may be long (``cudaFree``).
     """
     events = lane.events
     works = lane.rank & events.is_kind("kernel")
@@ -132,7 +134,7 @@ def _first_long(lane: Lane, rows: Ints, begun_ns: Ints, dur: Ints) -> tuple[Ints
 
 
 def _firsts(lane: Lane, rows: Ints, name: str) -> Ints:
-    """The first of ``rows`` in each process; of launches the first of each kernel there."""
+    """Return the first of ``rows`` in each process; for launches, the first of each kernel."""
     first = rows[Groups(lane.turn[rows]).first]
     if not is_kernel_launch(name):
         return first

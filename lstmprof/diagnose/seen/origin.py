@@ -1,4 +1,4 @@
-"""Which framework a profile is of, by the names in it."""
+"""Recognise the framework of a profile by the names in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from lstmprof.events.table import EventTable
 
-#: Framework by what only it calls an op, a range or a frame; then by its kernels.
+#: Framework → names of ops, ranges or frames that only it uses; then of its kernels.
 _OPS = {
     "torch": re.compile(r"^(?:aten|c10d|autograd|torch)::|^Torch-Compiled|^ProfilerStep|^torch/"),
     "jax": re.compile(r"^PjitFunction|^jit_\w+[:(]|^trace_to_jaxpr|^jit\("),
@@ -31,7 +31,7 @@ _KERNELS = {
 
 
 def framework(events: EventTable) -> str | None:
-    """By the names of ops, ranges and frames; where these tell none, by those of kernels."""
+    """Return the framework from the names of ops, ranges and frames, else from those of kernels."""
     for patterns, kinds in ((_OPS, ("op", "step", "range", "python")), (_KERNELS, ("kernel",))):
         codes, texts = events.texts("name")
         counts = np.bincount(codes[events.is_kind(*kinds)], minlength=len(texts) + 1)

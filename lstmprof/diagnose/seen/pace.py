@@ -1,10 +1,10 @@
-"""Products of one shape that are much slower at one place of every step: denormal numbers.
+"""Matmuls of one shape that are much slower at one place of every step, because of denormals.
 
-Where values shrink from time step to time step they become denormal and then zero; a CPU computes
-with denormal numbers many times slower than with others, zero among them. So products of one shape
+If values shrink from time step to time step, they become denormal and then zero. A CPU computes
+with denormal numbers many times slower than with others, including zero. So matmuls of one shape
 are slow where the values are denormal, at the same place of every step. Other processes, clocks and
-caches slow no product at one place of every step so much. Where a library computes a whole layer in
-one op only its backward pass is seen to be slow.
+caches do not slow one place of every step so much. If a library computes a whole layer in one op,
+only its backward pass is visibly slow.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import NONE
 
-#: A step's products of one shape are looked at in so many runs of equal number.
+#: Number of equal groups into which a step's matmuls of one shape are divided.
 _RUNS = 10
-#: So many of them must be in a run: its median is then no single disturbed product.
+#: Least number of matmuls per group, so that one disturbed matmul does not change its median.
 _EACH = 5
-#: The slowest run has a median so many times that of the fastest one: measured here up to 100.
+#: The slowest group must have this many times the median of the fastest; the authors measured up to
+#: 100.
 SLOWER = 8
-#: A backward pass does twice the work of the forward one; with denormals it was 15 to 27 times as
-#: long here. Shorter forward passes than this may have had the CPU while the other did not.
+#: A backward pass does twice the work of the forward pass; with denormals it took 15 to 27 times as
+#: long in tests. Forward passes must have this length, because shorter ones may have had the CPU
+#: while the backward pass did not.
 _BACKWARD, _LONG_NS = 8, 10_000_000
 _FORWARD_OP = re.compile(r"aten::mkldnn_rnn_layer$")
 _BACKWARD_OP = re.compile(r"aten::mkldnn_rnn_layer_backward$")
@@ -34,10 +36,10 @@ _BACKWARD_OP = re.compile(r"aten::mkldnn_rnn_layer_backward$")
 
 @dataclass(frozen=True)
 class Slow:
-    """Calls of one name, ``fast_ns`` each where they are fast and ``slow_ns`` where they are slow.
+    """Calls of one name that take ``fast_ns`` each at some places and ``slow_ns`` at others.
 
-    ``ns`` of the mean step is what these and others like them take above the fast ones; ``whole``
-    where they are backward passes of whole layers against forward ones.
+    ``ns`` is the time per mean step that these and similar calls take above the fast ones.
+    ``whole``: backward passes of whole layers, compared with forward passes.
     """
 
     name: str
@@ -48,7 +50,7 @@ class Slow:
 
 
 def slowing(lane: Lane) -> Slow | None:
-    """The products, or the layer, that lose most in such a way; on a host alone."""
+    """Return the matmuls, or the layer, that lose most time in this way; only on a host."""
     if lane.device is not None or not lane.marked or lane.steps < 2:
         return None
     slow = [*_products(lane), *_layers(lane)]
@@ -67,7 +69,7 @@ def _products(lane: Lane) -> list[Slow]:
 
 
 def _slow_at_one_place(lane: Lane, rows: Ints) -> Slow | None:
-    """The products of one shape; None where they are not slow at one place of every step."""
+    """Return the matmuls of one shape if they are slow at one place of every step, else None."""
     steps = [rows[places] for places in Groups(lane.step[rows]).members()]
     if len(steps) < lane.steps or min(map(len, steps)) < _RUNS * _EACH:
         return None

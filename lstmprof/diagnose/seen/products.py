@@ -1,4 +1,4 @@
-"""Products of half precision on a device: their sizes, and the kernels that compute them."""
+"""Half-precision matmuls on a device: their sizes, and their kernels."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _Shapes = list[Any]
 
 @dataclass(frozen=True)
 class Product:
-    """Kernels of one name that an op launched: ``ns`` of the mean step, in ``count`` of them.
+    """Kernels of one name that an op launched: ``ns`` per mean step, ``count`` of them.
 
-    ``sizes`` are rows, length of the sums and columns; of a recurrent layer its batch, inputs and
-    hidden units. Empty where the profile does not say them.
+    ``sizes`` are rows, inner length and columns; for a recurrent layer its batch, inputs and hidden
+    units. Empty if unknown.
     """
 
     kernel: str
@@ -39,7 +39,7 @@ class Product:
 
 
 def half_products(lane: Lane) -> tuple[Product, ...]:
-    """Products of 16 bits an element, the longest first; none of a host."""
+    """Return matmuls with 16 bits per element, longest first; empty for a host."""
     events = lane.events
     gemm = events.is_one_of("category", "gemm") | events.is_one_of("family", "gemm")
     rows = np.flatnonzero(lane.activity & events.is_kind("kernel") & gemm)
@@ -72,18 +72,18 @@ def half_products(lane: Lane) -> tuple[Product, ...]:
 
 
 def _half(dtypes: str) -> str | None:
-    """The first of an op's element types that has 16 bits; None where none has."""
+    """Return the first element type of an op that has 16 bits, or None."""
     listed = recorded_inputs(dtypes)
     return next((_HALF[str(name)] for name in listed if str(name) in _HALF), None)
 
 
 def _product(first: int) -> Callable[[_Shapes], tuple[int, ...]]:
-    """Of inputs (…, m, k) and (…, k, n) from the ``first`` on."""
+    """Return the sizes of inputs (…, m, k) and (…, k, n), beginning with the input ``first``."""
     return lambda s: (s[first][-2], s[first][-1], s[first + 1][-1])
 
 
-#: Sizes by the op: of PyTorch's products as native_functions.yaml has their inputs, and of cuDNN's
-#: layer, whose input is (time, batch, inputs) and whose fifth argument is the state.
+#: Sizes by op: PyTorch's matmuls with the inputs of native_functions.yaml, and cuDNN's layer, whose
+#: input is (time, batch, inputs) and whose fifth argument is the state.
 _SIZES: dict[str, Callable[[_Shapes], tuple[int, ...]]] = {
     **dict.fromkeys(("aten::mm", "aten::bmm", "aten::matmul"), _product(0)),
     **dict.fromkeys(("aten::addmm", "aten::baddbmm"), _product(1)),

@@ -1,7 +1,8 @@
-"""The names under which a recurrent layer shows: nodes and paths of its loop, frames, modules.
+"""The names that show a recurrent layer: nodes and paths of its loop, frames, modules.
 
-A node of TensorFlow is ``encoder/lstm/while/body/_1/encoder/lstm/while/lstm_cell/MatMul:MatMul``,
-an instruction of XLA has a path like ``jit(step)/jvp(lstm)/while/body/lstm_cell/dot_general``.
+Examples: the TensorFlow node
+``encoder/lstm/while/body/_1/encoder/lstm/while/lstm_cell/MatMul:MatMul``, and the path of an XLA
+instruction ``jit(step)/jvp(lstm)/while/body/lstm_cell/dot_general``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _KERNELS = re.compile(
     r"(?i)selective_scan_(?:fwd|bwd|cuda)|chunk_(?:scan|state)|mamba_\w*kernel|mlstm_(?:chunk|par|sig)"
     r"|flashrnn|forward_scan|warpscan"
 )
-#: Calls of one op in one module that are a loop over time steps. Chosen by hand.
+#: This many calls of one op in one module are a loop over time steps. Chosen by hand.
 _LOOPED = 32
 
 
@@ -54,12 +55,12 @@ def looped_module(lane: Lane) -> tuple[str, int] | None:
 
 
 def _short(name: str) -> str:
-    """``mLSTMCell`` of ``nn.Module: mLSTMCell_0``."""
+    """Return ``mLSTMCell`` for ``nn.Module: mLSTMCell_0``."""
     return re.sub(r"_\d+$", "", name.rpartition(": ")[2])
 
 
 def paths(lane: Lane) -> dict[str, float]:
-    """Paths with a loop or the name of a recurrent layer, and how often a step each runs."""
+    """Return paths with a loop or the name of a recurrent layer, and the runs per step of each."""
     times: dict[str, float] = {}
     for column in ("name", "op_name"):
         codes, texts = lane.events.texts(column)
@@ -72,6 +73,6 @@ def paths(lane: Lane) -> dict[str, float]:
 
 
 def keras_frames(lane: Lane) -> bool:
-    """Whether Python functions of Keras's recurrent layers were recorded."""
+    """Return whether Python functions of Keras's recurrent layers were recorded."""
     frames = lane.here & lane.events.is_kind("python")
     return bool((frames & lane.events.where_name(_FRAMES.match)).any())

@@ -1,8 +1,7 @@
-"""What PyTorch's recurrent layers were given and copied: sequences, packed or one by one, weights.
+"""Inputs and weights of PyTorch's recurrent layers: sequences (packed or one by one) and copies.
 
-A layer's op has the shapes of its input and its first state: (time, batch, features) or, batch
-first, the other way round, and (layers, batch, hidden). Over packed sequences its second input are
-the batch sizes.
+A layer's op has the shapes of its input and of its first state: (time, batch, features), or batch
+first, and (layers, batch, hidden). For packed sequences, its second input is the batch sizes.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from lstmprof.events.launch_config import recorded_inputs
 from lstmprof.events.table import NONE
 
 _LAYER = re.compile(r"aten::(?:lstm|gru|rnn_tanh|rnn_relu)$")
-#: Ops of libraries that hold a whole layer.
+#: Library ops for a whole layer.
 _WHOLE = re.compile(r"aten::(?:mkldnn_rnn_layer|_cudnn_rnn|miopen_rnn)$")
-#: Ops of libraries that read weights in one piece, and what lays them out so.
+#: Library ops that read weights in one piece of memory, and the op that arranges them.
 _READS_WEIGHTS = re.compile(r"aten::(?:_cudnn_rnn|miopen_rnn|_cudnn_rnn_flatten_weight)$")
 #: Ops that read sequences in one layout.
 _READS_SEQUENCES = re.compile(
@@ -34,7 +33,7 @@ _READS_SEQUENCES = re.compile(
 )
 _FLATTENING = re.compile(r"nn/modules/rnn\.py\(\d+\): flatten_parameters$")
 _MATMUL = re.compile(r"aten::(?:addmm|mm|linear)$")
-#: So many calls per step for one sequence each are a loop over the sequences of a batch.
+#: This many calls per step for one sequence each are a loop over the batch.
 _LOOPED = 8
 
 
@@ -42,7 +41,7 @@ _LOOPED = 8
 class Unrolled:
     """Cells of a recurrent layer that one call of compiled code runs one after the other.
 
-    ``cell`` is ``lstm`` or ``gru``; ``cells`` is how many, in the call that runs most of them.
+    ``cell`` is ``lstm`` or ``gru``; ``cells`` is their number in the call with most of them.
     """
 
     cell: str
@@ -95,12 +94,12 @@ def _cell_of(shapes: str) -> str | None:
 
 
 def layers(lane: Lane) -> Flags:
-    """The ops of whole recurrent layers."""
+    """Return which ops are whole recurrent layers."""
     return _ops(lane, _LAYER)
 
 
 def packed(lane: Lane) -> tuple[Fact, ...]:
-    """Layers over packed sequences that no op of a library holds; forward and backward."""
+    """Return layers over packed sequences without a library's op; forward and backward."""
     return lane.spent_in(_step_by_step(lane), backward=True)
 
 
@@ -119,7 +118,7 @@ def _step_by_step(lane: Lane) -> Flags:
 
 
 def one_by_one(lane: Lane) -> tuple[Fact, ...]:
-    """Layers that are called for one sequence of several time steps after the other."""
+    """Return layers that are called for one sequence of several time steps after the other."""
     codes, texts = lane.events.texts("shapes")
     rows = np.flatnonzero(layers(lane) & (codes != NONE))
     known = {code: texts[code] for code in np.unique(codes[rows]).tolist()}
@@ -137,7 +136,7 @@ def one_by_one(lane: Lane) -> tuple[Fact, ...]:
 
 
 def weights(lane: Lane) -> tuple[Fact, ...]:
-    """Copies inside the op of a recurrent layer of cuDNN or MIOpen, none for contiguous input."""
+    """Return copies inside the op of a cuDNN or MIOpen layer, except those for contiguous input."""
     roots = lane.inside(_ops(lane, _READS_WEIGHTS))
     for_layout = lane.inside(_asks_for_layout(lane) & (roots != NONE)) != NONE
     rows = np.flatnonzero(lane.copies & (roots != NONE) & ~for_layout)
@@ -145,7 +144,7 @@ def weights(lane: Lane) -> tuple[Fact, ...]:
 
 
 def recast(lane: Lane) -> tuple[Fact, ...]:
-    """Casts inside the op of a recurrent layer of cuDNN or MIOpen: autocast's, of its weights."""
+    """Return casts inside the op of a cuDNN or MIOpen layer: autocast's, of its weights."""
     roots = lane.inside(_ops(lane, _READS_WEIGHTS))
     issuer = lane.events.rows_named("op_id")
     by_op = lane.events.is_one_of("category", "cast")[issuer] & (issuer != NONE)
@@ -160,7 +159,7 @@ def _is_cast(kernel: str) -> bool:
 
 
 def relaid(lane: Lane) -> tuple[Fact, ...]:
-    """Copies into another layout that ops of recurrent layers ask for, forward and backward."""
+    """Return copies into another layout that ops of recurrent layers request, in both passes."""
     reads = _ops(lane, _READS_SEQUENCES) & ~_step_by_step(lane)
     asked = _asks_for_layout(lane) & (lane.parent != NONE)
     asked &= reads[lane.parent]
@@ -173,7 +172,7 @@ def _asks_for_layout(lane: Lane) -> Flags:
 
 
 def flattens(lane: Lane) -> bool:
-    """Whether frames of flatten_parameters are there and it flattened nothing."""
+    """Return whether frames of flatten_parameters were recorded and it flattened nothing."""
     frames = lane.here & lane.events.is_kind("python") & lane.events.where_name(_FLATTENING.search)
     flattened = lane.here & lane.events.is_one_of("name", "aten::_cudnn_rnn_flatten_weight")
     return bool(frames.any() and not flattened.any())
@@ -193,7 +192,7 @@ def _has_sizes(dtypes: str) -> bool:
 
 
 def _is_one_sequence(shapes: str) -> bool:
-    """Whether a batch of one, by the first state, and more than one time step."""
+    """Return whether the batch is one sequence, by the first state, with several time steps."""
     inputs, state = [*recorded_inputs(shapes), None, None][:2]
     while isinstance(state, list) and state and isinstance(state[0], list):
         state = state[0]
@@ -205,5 +204,5 @@ def _is_one_sequence(shapes: str) -> bool:
 
 
 def _weights(shapes: str) -> str:
-    """The shapes of a layer's weights: in a stack of layers those of the first differ."""
+    """Return the shapes of a layer's weights; those of the first layer of a stack differ."""
     return json.dumps(recorded_inputs(shapes)[2:3])

@@ -1,8 +1,8 @@
-"""What PyTorch's autograd did for slices taken, or filled, one by one.
+"""Work of PyTorch's autograd for slices that are taken, or assigned, one by one.
 
-The gradient of ``x[t]`` or ``x[a:b]`` is as large as x: it is filled with zeros, and added to that
-of the other slices. The gradient of what was assigned to ``x[a:b]`` is a copy of that of x
-(torch/csrc/autograd/functions/tensor.cpp, CopySlices).
+The gradient of ``x[t]`` or ``x[a:b]`` is as large as x: it is filled with zeros, and added to the
+gradients of the other slices. The gradient of a value assigned to ``x[a:b]`` is a copy of x's
+gradient (torch/csrc/autograd/functions/tensor.cpp, CopySlices).
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from lstmprof.events.table import NONE
 _NODES = re.compile(
     r"autograd::engine::evaluate_function: (?:SliceBackward\d*|torch::autograd::CopySlices)$"
 )
-#: The node of one backward pass, which makes the gradient and adds it to those made before; and the
-#: op that makes it.
+#: The node of one such backward pass, which makes the gradient and adds it; and the op that makes
+#: it.
 _SELECTED = re.compile(
     r"autograd::engine::evaluate_function: SelectBackward|aten::select_backward$"
 )
 #: Ops that pack and unpack sequences slice by slice.
 _PACKING = ("aten::_pack_padded_sequence", "aten::_pad_packed_sequence")
-#: So many a step are a loop.
+#: At least this many per step are a loop.
 _LOOPED = 8
 
 
 def indexed(lane: Lane) -> tuple[Fact, ...]:
-    """Backward passes of indexing, with adding up what they make, and their forward ops."""
+    """Return backward passes of indexing with the sums of their results, and their forward ops."""
     events = lane.events
     roots = lane.here & events.is_kind("op") & events.where_name(_SELECTED.match)
     forward = events.rows_named("forward_id")[lane.inside(np.asarray(roots, np.bool_)) != NONE]
@@ -40,9 +40,9 @@ def indexed(lane: Lane) -> tuple[Fact, ...]:
 
 
 def selected(lane: Lane) -> int | None:
-    """The largest number of backward passes of indexing into tensors of one shape in a step.
+    """Return the largest number of backward passes of indexing into tensors of one shape in a step.
 
-    None where there are some and no shape of any was recorded.
+    Return None if no shape was recorded.
     """
     events = lane.events
     codes = events.texts("shapes")[0]
@@ -58,7 +58,7 @@ def selected(lane: Lane) -> int | None:
 
 
 def sliced(lane: Lane) -> tuple[Fact, ...]:
-    """Backward passes of slices, eight a step or more; none of PyTorch's own layers and packing."""
+    """Return backward passes of slices (eight or more per step), except PyTorch's own."""
     nodes = lane.here & lane.events.is_kind("op") & lane.events.where_name(_NODES.match)
     forward = lane.events.rows_named("forward_id")
     own = lane.inside(layers(lane) | (lane.here & lane.events.is_one_of("name", *_PACKING)))

@@ -1,4 +1,4 @@
-"""What a lane waited for: gaps, blocking calls, queued work, the allocator."""
+"""The waits of a lane: gaps, blocking calls, queued work, the allocator."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, UNKNOWN
 from lstmprof.events.threads import ASKS, STATES, state_codes, thread_ids
 
-#: A gap so many times the median one is none of the usual ones.
+#: A gap longer than this many medians is not a usual one.
 UNUSUAL = 10
-#: Fewer launches, or a smaller share of them, are no setting of the program. Chosen by hand.
+#: At least this many launches, and this share of them, must block to be a setting. Chosen by hand.
 _LEAST_LAUNCHES, _NEARLY_ALL = 10, 0.95
 _EVENT_WAIT = re.compile(r"StreamWait(?:Event|Value)")
 _BEGIN_CAPTURE, _END_CAPTURE = (re.compile(f"Stream{which}Capture") for which in ("Begin", "End"))
@@ -28,10 +28,10 @@ _HOST_FUNCTION = re.compile(r"LaunchHostFunc|StreamAddCallback")
 
 @dataclass(frozen=True)
 class Gaps:
-    """A device's kernels and the gaps before them, 0 where something still ran: medians.
+    """Medians of a device's kernels and of the gaps before them (0 if something still ran).
 
-    ``usual_ns`` of the mean step are in gaps of the usual length, at most ``UNUSUAL`` median ones;
-    ``all_ns`` in all.
+    ``usual_ns`` is the time per mean step in gaps of usual length, up to ``UNUSUAL`` medians;
+    ``all_ns`` the time in all gaps.
     """
 
     kernels: float
@@ -42,7 +42,7 @@ class Gaps:
 
 
 def gaps(lane: Lane) -> Gaps | None:
-    """Medians over the kernels of a device, those first in a window left out."""
+    """Return medians over the kernels of a device, without the first kernel of each window."""
     rows = np.flatnonzero(lane.activity & (lane.events.dur_ns > 0))
     rows = rows[np.lexsort((lane.events.end_ns[rows], lane.events.start_ns[rows]))]
     kernel = lane.events.is_kind("kernel")[rows]
@@ -80,7 +80,7 @@ def blocking_launches(lane: Lane) -> float:
 
 
 def asked(lane: Lane) -> tuple[Fact, ...]:
-    """Blocking calls for which the lane waits, by the op around them, else the range or frame."""
+    """Return blocking calls for which the lane waits, by the op, range or frame around them."""
     sync = state_codes(lane.events) == STATES.index("sync")
     rows = np.flatnonzero(lane.calls() & sync & (lane.held > 0) & ~stops_profiler(lane))
     around = lane.around(rows)
@@ -122,9 +122,9 @@ def stops_profiler(lane: Lane) -> Flags:
 
 
 def queued(lane: Lane) -> tuple[Fact, ...]:
-    """Work that was queued, by the call between the launch before it and its own.
+    """Return queued work, by the call between the previous launch and its own launch.
 
-    ``within`` is that call. Where the profiler recorded the stream's wait itself, that decides.
+    ``within`` is that call. If the profiler recorded the stream's wait itself, the record decides.
     """
     held = lane.held_as(QUEUED)
     rows = np.flatnonzero(held)
@@ -140,7 +140,7 @@ def queued(lane: Lane) -> tuple[Fact, ...]:
 
 
 def _calls_before(lane: Lane, launch: Ints) -> Ints:
-    """For each launch the wait that its thread enqueued after the launch before it."""
+    """Return for each launch the wait that its thread enqueued after the previous launch."""
     events = lane.events
     waits = events.where_name(_EVENT_WAIT.search) | events.where_name(_HOST_FUNCTION.search)
     enqueues = np.zeros(len(events), dtype=np.bool_)
@@ -157,7 +157,7 @@ def _calls_before(lane: Lane, launch: Ints) -> Ints:
 
 
 def _recorded_waits(lane: Lane, rows: Ints, since_ns: Ints) -> Ints:
-    """For each activity the recorded wait of its own stream that ended while it was waited for."""
+    """Return for each activity the recorded wait of its stream that ended while it was queued."""
     events = lane.events
     waits = np.flatnonzero(
         lane.rank & events.is_kind("device_sync") & events.where_name(_is_stream_wait)
@@ -179,9 +179,9 @@ def _is_stream_wait(name: str) -> bool:
 
 
 def later_allocs(lane: Lane) -> tuple[Fact, ...]:
-    """Calls that allocate or free, after the first step of their process.
+    """Return calls that allocate or free after the first step of their process.
 
-    Unmarked, after half of the activities.
+    Without step markers: after half of the activities.
     """
     events = lane.events
     rows = np.flatnonzero(lane.calls() & (state_codes(events) == STATES.index("alloc")))
@@ -196,14 +196,14 @@ def later_allocs(lane: Lane) -> tuple[Fact, ...]:
 
 
 def graph(lane: Lane) -> bool:
-    """Whether CUDA graphs were launched, or activities name the node that replayed them."""
+    """Return whether CUDA graphs were launched, or activities name a graph node."""
     replayed = lane.events.column("graph_node_id").is_valid().to_numpy() & lane.activity
     launched = lane.calls() & lane.events.where_name(lambda name: "GraphLaunch" in name)
     return bool(replayed.any() or launched.any())
 
 
 def captured(lane: Lane) -> float:
-    """Launches a step that ran nothing, as their thread was capturing a graph."""
+    """Return launches per step that ran nothing, because their thread was capturing a graph."""
     events, thread = lane.events, thread_ids(lane.events)
     begins, ends = (np.flatnonzero(lane.calls(call)) for call in (_BEGIN_CAPTURE, _END_CAPTURE))
     calls = launch_calls(events)

@@ -1,4 +1,4 @@
-"""What was done: copies, fills, shapes that change, whole embedding tables that are updated."""
+"""Copies, fills, changing shapes, and embedding tables that are updated completely."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ class DenseTable:
 
 
 def moved(lane: Lane) -> tuple[Fact, ...]:
-    """What moves elements, by kernel or op; ``within`` the outermost op that only arranges it."""
+    """Return work that moves elements, by kernel or op; ``within`` is the outermost arranging
+    op.
+    """
     rows = np.flatnonzero(lane.copies)
     within = lane.around(rows)
     arranges = lane.events.is_one_of("name", *_ARRANGING)
@@ -49,12 +51,12 @@ def moved(lane: Lane) -> tuple[Fact, ...]:
 
 
 def filled(lane: Lane) -> tuple[Fact, ...]:
-    """Memory that was filled as it was allocated."""
+    """Return memory that is filled when it is allocated."""
     return _beneath(lane, lane.events.is_one_of("name", "aten::fill_"), _EMPTY_OP)
 
 
 def _beneath(lane: Lane, which: Flags, pattern: re.Pattern[str]) -> tuple[Fact, ...]:
-    """Rows of ``which`` that an op of this ``pattern`` issued, or a call in it."""
+    """Return the rows of ``which`` that an op matching ``pattern``, or a call inside it, issued."""
     rows = np.flatnonzero(which & lane.here)
     within = lane.around(rows)
     fits = lane.events.is_kind("op") & lane.events.where_name(pattern.match)
@@ -64,7 +66,7 @@ def _beneath(lane: Lane, which: Flags, pattern: re.Pattern[str]) -> tuple[Fact, 
 
 
 def shapes(lane: Lane) -> tuple[str, tuple[str, ...]] | None:
-    """The first product or layer that all steps call as often, with other shapes in some."""
+    """Return the first matmul or layer that all steps call equally often, but with other shapes."""
     if not lane.marked:
         return None
     events = lane.events

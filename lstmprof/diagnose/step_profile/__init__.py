@@ -1,13 +1,12 @@
-"""A run as the diagnosis sees it: where the clean step of one lane goes, and its tables.
+"""The step of one lane for the diagnosis: its contributors and its tables.
 
 ::
 
     clean step ─▶ stretches ─ contributors, lost overhead ─┐
                   events ──── tally, seen ─────────────────┴▶ StepProfile
 
-The lane is what is asked for. Else, of several ranks or devices, it is the one that all others wait
-for in collectives, where that is seen (``ranks``); else the busiest device of the first rank, or
-that rank's host.
+The user may choose the lane. By default it is the device that all others wait for in collectives
+(``ranks``), else the busiest device of the first rank, else that rank's host.
 """
 
 from __future__ import annotations
@@ -63,18 +62,18 @@ from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import STATES, state_codes
 from lstmprof.runs.metadata import RunInfo
 
-#: (state, part): those of the ledger, and ``input`` with what its phase held.
+#: (state, part): those of the ledger, and ``input`` for the parts inside the input phase.
 Part = tuple[str, str]
 #: Name → (ns, calls).
 Spent = dict[str, tuple[int, float]]
 
 #: The tables of a breakdown from which findings take their evidence.
 _EVIDENCE = ("kernels", "ops", "casts", "copies", "ranges", "layers")
-#: What a contributor counts in all steps.
+#: Columns of a contributor that count over all steps.
 _PER_STEP = ("count", "recorded")
 #: Clocks differ if more of the activities begin before their launch. Chosen by hand.
 EARLY_SHARE = 0.1
-#: An error lists so many ranks and devices.
+#: Number of ranks and devices that an error lists.
 _MOST_LISTED = 8
 
 
@@ -171,7 +170,9 @@ class StepProfile:
 
     @property
     def runs_on(self) -> str | None:
-        """``cuda`` for a GPU, even if its activity was not recorded, ``cpu``; None is unknown."""
+        """Return ``cuda`` for a GPU (even if its activity was not recorded), ``cpu``, or None
+        if unknown.
+        """
         missing = {lack.kind for lack in self.lacks}
         if self.device is not None or NO_GPU in missing:
             return "cuda"
@@ -313,10 +314,10 @@ def _meanwhile(breakdown: Breakdown, late: Place, own: Stretches | None) -> Mean
 def _chosen(
     name: str, lanes: Sequence[MeanStep], straggler: Straggler | None, asked: Place
 ) -> tuple[MeanStep, str]:
-    """The lane to speak of, and why that one.
+    """Return the lane to diagnose, and why it was chosen.
 
     Raises:
-        UsageError: none is on the rank or device that is ``asked`` for.
+        UsageError: the ``asked`` rank or device does not exist.
     """
     rank, device = asked
     fitting = [
@@ -343,7 +344,7 @@ def _named(asked: Place) -> str:
 
 
 def _instead(lanes: Sequence[MeanStep]) -> str:
-    """Return what a user can ask for, for an error."""
+    """Return the ranks and devices that a user can name, for an error."""
     if len(lanes) == 1 and (lanes[0].rank, lanes[0].device) == (None, None):
         return "the run has one process on a CPU; omit --rank and --device"
     return f"the run has {_listed(lanes)}"
@@ -369,7 +370,7 @@ def _means(table: pa.Table, steps: int) -> tuple[Contributor, ...]:
 
 
 def _of_lane(events: EventTable, windows: list[Window], lane: MeanStep) -> pa.Table:
-    """The rows of the lane's rank in its windows, without those of other devices."""
+    """Return the rows of the lane's rank in its windows, without those of other devices."""
     rows = events.take(pa.array(events.of_rank(lane.rank)))
     if windows[0].step is not None:
         steps = pa.array([window.step for window in windows], pa.int64())
@@ -381,7 +382,7 @@ def _of_lane(events: EventTable, windows: list[Window], lane: MeanStep) -> pa.Ta
 
 
 def _sync_calls(events: EventTable, steps: int) -> float | None:
-    """Blocking runtime calls per step; None where the profile has no runtime calls."""
+    """Return the blocking runtime calls per step; None if the profile has no runtime calls."""
     calls = events.is_kind("runtime")
     blocking = calls & (state_codes(events) == STATES.index("sync"))
     return int(blocking.sum()) / steps if calls.any() else None
@@ -410,7 +411,7 @@ def _clocks(events: EventTable) -> tuple[Lack, ...]:
 
 
 def _which_lane(lane: MeanStep, lanes: Sequence[MeanStep], reason: str) -> tuple[str, ...]:
-    """Which lane of several this is about, and why."""
+    """Return which lane of several this diagnosis is about, and why."""
     if len(lanes) == 1:
         return ()
     return (
@@ -421,7 +422,7 @@ def _which_lane(lane: MeanStep, lanes: Sequence[MeanStep], reason: str) -> tuple
 def _communication(
     windows: Sequence[Window], straggler: Straggler | None, overlap: Overlap | None, lanes: int
 ) -> list[str]:
-    """Who waits for whom, where there are several; what communication costs, where that matters."""
+    """Return which ranks wait for which, and the cost of communication, if they matter."""
     least_ns = LEAST_SHARE * statistics.mean(map(_length_ns, windows))
     matters = overlap if overlap and overlap.communication_ns >= least_ns else None
     lines = [of_straggler(straggler)] if straggler and (matters or lanes > 1) else []

@@ -1,9 +1,9 @@
-"""The contributors of a lane's time: what is done there, by what, for what, in calls of what size.
+"""The contributors of a lane's time: op or activity, part, purpose, and number of calls.
 
-Reads the attribution. Ops that only arrange work serve the work beneath them where that is of one
-category, else what the op around them serves: ``aten::to``, and ``aten::empty_strided`` inside it,
-serve the cast that ``aten::copy_`` in it does. What is done to prepare the input or to compile is
-told apart (``seen.contexts``).
+Reads the attribution. An op that only arranges work serves the work inside it if that has one
+category, else it serves the same as the op around it: ``aten::to``, and ``aten::empty_strided``
+inside it, serve the cast that ``aten::copy_`` inside it does. Time that prepares the input or
+compiles is separate (``seen.contexts``).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ TINY_OP_NS = 3_000
 #: 4.8 to 6.6 µs in a profile of BERT on an H100 (torch.profiler).
 TINY_KERNEL_NS = 5_000
 
-#: An op on a host that launches nothing and takes so long computes there. Chosen by hand: some ten
-#: times what it takes to dispatch an op of PyTorch.
+#: A host op of this length that launches nothing computes on the CPU. Chosen by hand: about ten
+#: times the time to dispatch an op of PyTorch.
 CPU_OP_NS = 100_000
 
-#: The number of PyTorch's step markers, which all are one contributor.
+#: The number of PyTorch's step markers, which are removed so that they are one contributor.
 _STEP = re.compile(r"(?<=ProfilerStep)#\d+$")
 
 #: The part of what the profiler itself does.
@@ -75,9 +75,10 @@ def contributors(
     device: int | None,
     stretches: Stretches | None = None,
 ) -> pa.Table:
-    """One row per contributor of one lane; they sum to the windows, all of ``rank``; ``SCHEMA``.
+    """Return one row per contributor of one lane; they sum to the windows, all of ``rank``;
+    ``SCHEMA``.
 
-    ``stretches`` are those of the lane, if they are known already.
+    ``stretches`` are those of the lane, if they were computed before.
     """
     stretches = stretches or attributed(events, windows, rank)[device]
     of = _told_apart(events, windows, rank, device, stretches)
@@ -110,7 +111,7 @@ def contributors(
 
 @dataclass(frozen=True)
 class _ToldApart:
-    """Stretches cut where what they were for changes, and of each what it counts for."""
+    """Stretches that are cut where their purpose changes, with the purpose of each."""
 
     stretches: Stretches
     row: Ints
@@ -129,7 +130,7 @@ def _told_apart(
     device: int | None,
     stretches: Stretches,
 ) -> _ToldApart:
-    """``stretches`` of the lane, those of the input, of compilers and of loops that read apart."""
+    """Return the ``stretches`` of the lane, cut at input, compilation and reading loops."""
     preparing, compiling = Preparing(events, windows, rank), Compiling(events, rank)
     reading = Reading(events, windows if device is None else [])
     borders = [context.borders_ns for context in (preparing, compiling, reading)]
@@ -155,7 +156,7 @@ def _are(rows: Flags, row: Ints) -> Flags:
 
 
 def _called(events: EventTable, stretches: Stretches, device: int | None) -> Ints:
-    """On a host the op that each short stretch of Python is the way into, else ``NONE``."""
+    """Return the op that each short stretch of Python on a host leads to, else ``NONE``."""
     row = stretches.row
     if device is not None or not len(events):
         return np.full(len(row), NONE, dtype=np.int64)
@@ -165,14 +166,16 @@ def _called(events: EventTable, stretches: Stretches, device: int | None) -> Int
 
 
 def _labels(stretches: Stretches) -> tuple[np.ndarray, np.ndarray]:
-    """(state, part) of each stretch; a tail is what it is a tail of."""
+    """Return (state, part) of each stretch; a tail has the part that it is a tail of."""
     states = np.array([state for state, _ in stretches.labels], dtype=object)
     parts = np.array([part.removeprefix(TAIL) for _, part in stretches.labels], dtype=object)
     return states[stretches.label].astype(str), parts[stretches.label].astype(str)
 
 
 def _purposes(events: EventTable) -> tuple[Ints, Flags]:
-    """For each row (category that it serves, ``NONE`` unknown; whether its calls are short)."""
+    """Return for each row (the category that it serves or ``NONE``, whether its calls are
+    short).
+    """
     category, names = events.texts("category")
     parent = events.rows_named("parent_id")
     is_op, computes = events.is_kind("op"), computing(events)
@@ -194,9 +197,11 @@ def _purposes(events: EventTable) -> tuple[Ints, Flags]:
 
 
 def _of_calls(events: EventTable, of: _ToldApart, device: int | None) -> tuple[Flags, Flags]:
-    """Whether each stretch is of an op that computes on the CPU, and of a call that enqueues work.
+    """Return whether each stretch belongs to an op that computes on the CPU, or to an enqueuing
+    call.
 
-    An op that is to compute, and has neither a runtime call nor a device's work beneath it.
+    An op computes on the CPU if it should compute, and has neither runtime calls nor device work
+    inside.
     """
     enqueues = np.zeros(len(events), dtype=np.bool_)
     enqueues[launch_calls(events)] = True
@@ -216,10 +221,9 @@ def _of_calls(events: EventTable, of: _ToldApart, device: int | None) -> tuple[F
 
 
 def _calls(groups: Groups, row: Ints) -> Ints:
-    """Distinct rows that hold some of each group's time, each counted once.
+    """Count the distinct rows that have some of each group's time.
 
-    It is for the caller to leave out the time before a call, and launch latency, whose launches
-    have the launch call.
+    The caller must exclude the time before a call, and launch latency, whose launches have a call.
     """
     pairs = np.unique(np.stack([groups.of, row]), axis=1)
     counted = pairs[0][pairs[1] != NONE]

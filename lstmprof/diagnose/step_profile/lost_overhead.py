@@ -1,8 +1,8 @@
-"""The profiler's own work of which nobody knows the thread, where it may be what a step waits for.
+"""The profiler's own work on an unknown thread, if a step may wait for it.
 
-Kineto writes the overhead that CUPTI tells of without a thread. By the ledger's definition a device
-waits for what its host thread does, so what lies beside an op is the op's; it may be the
-profiler's.
+Kineto writes CUPTI's overhead without a thread. By definition of the ledger, a device waits for
+what its host thread does, so idle time during such overhead counts for the op of the host; but the
+profiler may be the cause.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Covered
 from lstmprof.events.table import UNKNOWN, EventTable
 
-#: What a host thread does between calls of the runtime, in which the profiler's work is seen.
+#: Activities of a host thread between runtime calls, in which the profiler's work is recorded.
 _BETWEEN_CALLS = ("dispatch", "python", "host")
 
 
 def lost_overhead_ns(
     events: EventTable, windows: Sequence[Window], rank: int | None, stretches: Stretches
 ) -> int:
-    """Idle time of a lane's mean window that lies beside it, outside of runtime calls."""
+    """Return the idle time per mean window during profiler overhead, outside of runtime calls."""
     rows = events.of_rank(rank)
     lost = events.is_kind("overhead") & (events.ints("tid", UNKNOWN) == UNKNOWN)
     rows = rows[lost[rows]]

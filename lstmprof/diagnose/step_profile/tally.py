@@ -1,14 +1,14 @@
-"""How many of what a lane's steps did, and how long one took: a row a noun of the sentences.
+"""Count the work of a lane's steps: one row per noun of the sentences, with durations.
 
-Reads linked and categorised events. A kernel is what its device calls one: no copy, no memset. A
-matmul, a convolution or an attention is the op that computes it, however many kernels it runs; a
-backward op of a convolution whose kernels are named dgrad and wgrad computes two. Without an op it
-is the kernel: what a library launches around one is a kernel and none of them. An op that calls
-another of its kind computes nothing itself (``aten::relu_`` calls ``aten::clamp_min_``); kernels of
-which no more than their op is known (TensorFlow 1) count as one where they are of one call of it.
-A launch is a call that enqueued a kernel or a graph on this device, or whose name says so. A gap is
-the time in which the device ran nothing before an activity starts or the window ends. Medians are
-the nearest rank, so each is the length of a row of ``events``, or of one call's rows.
+Reads linked and categorised events. A kernel is a device activity that is neither copy nor memset.
+A matmul, convolution or attention is the op that computes it, however many kernels it runs; a
+backward op of a convolution whose kernels are named dgrad and wgrad computes two. Without an op,
+its kernel counts, but not the helper kernels that a library launches around it. An op that calls
+another of its kind computes nothing itself (``aten::relu_`` calls ``aten::clamp_min_``). Kernels of
+which only the op is known (TensorFlow 1) count as one per call of the op. A launch is a call that
+enqueued a kernel or a graph on this device, or whose name says so. A gap is the time in which the
+device ran nothing before an activity starts or the window ends. Medians are the nearest rank, so
+each is the duration of a row of ``events``, or of one call's rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: Category → what an op or kernel of it is; of a recurrent layer's the name tells.
+#: Category → noun of its ops and kernels; for recurrent layers, the name decides.
 _OF_CATEGORY = {
     "gemm": "product",
     "conv": "convolution",
@@ -38,12 +38,12 @@ _OF_CATEGORY = {
     **dict.fromkeys(("layout", "transfer"), "copy"),
     "memset": "memset",
 }
-#: What work is called: ``layer`` a recurrent one in one op or kernel, ``cell`` its single step.
+#: Nouns of work: ``layer`` is a recurrent layer in one op or kernel, ``cell`` one time step.
 WORK = (*dict.fromkeys(_OF_CATEGORY.values()), "layer", "cell")
 _PRODUCTS = ("gemm", "conv", "attention")
-#: Parts of kernels' names: cuDNN's gradients of a convolution's input and of its weights.
+#: Parts of kernel names: cuDNN's gradients of a convolution's input and of its weights.
 _PASSES = ("", "dgrad", "wgrad")
-#: Recurrent ops of one time step, in TensorFlow and Chainer; the others hold a layer.
+#: Recurrent ops of one time step in TensorFlow and Chainer; other recurrent ops are layers.
 _CELL_OP = re.compile(r"(?:LSTM|GRU)BlockCell|chainer::S?LSTM(?:Grad|Backward)?$")
 #: Calls that copy or set memory.
 _COPY_CALL = re.compile(r"Memcpy|Memset")
@@ -62,10 +62,9 @@ SCHEMA = schema(COLUMNS)
 def tally(
     events: EventTable, windows: list[Window], rank: int | None, device: int | None
 ) -> pa.Table:
-    """One row a noun that applies to the lane in ``windows``, all of ``rank``; ``SCHEMA``.
+    """Return one row per noun of the lane in ``windows``, all of ``rank``; ``SCHEMA``.
 
-    A noun of which nothing can be known has no row: kernels on a host, launches where no runtime
-    call was recorded.
+    A noun that cannot be counted has no row: kernels on a host, launches without runtime calls.
     """
     inside = _issued_in(events, windows, rank)
     lengths = _work_of_host(events, inside) if device is None else _work_of(events, inside, device)
@@ -89,7 +88,9 @@ def _row(noun: str, lengths_ns: Ints) -> dict[str, str | int | None]:
 
 
 def _issued_in(events: EventTable, windows: list[Window], rank: int | None) -> Flags:
-    """Whether an event is of ``rank`` and of a step of ``windows``; without steps, of ``rank``."""
+    """Return whether each event belongs to ``rank`` and to a step of ``windows``, if there are
+    steps.
+    """
     inside = np.zeros(len(events), dtype=np.bool_)
     inside[events.of_rank(rank)] = True
     steps = [window.step for window in windows if window.step is not None]
@@ -105,7 +106,7 @@ def _work_of_host(events: EventTable, inside: Flags) -> dict[str, Ints]:
 
 
 def _calls_its_like(events: EventTable, rows: Ints, nouns: Ints) -> Flags:
-    """For each op in ``rows``, which are sorted: another of its noun is beneath it."""
+    """Return for each op in sorted ``rows`` whether another op of its noun is inside it."""
     parent = events.rows_named("parent_id")
     noun_of_row = np.full(len(events), NONE, dtype=np.int64)
     noun_of_row[rows] = nouns
@@ -120,7 +121,7 @@ def _calls_its_like(events: EventTable, rows: Ints, nouns: Ints) -> Flags:
 
 
 def _dispatched_again(events: EventTable) -> Flags:
-    """Ops that run right inside of themselves: PyTorch's autocast casts, and calls them again."""
+    """Return ops that call themselves directly: PyTorch's autocast casts and calls them again."""
     parent, names = events.rows_named("parent_id"), events.texts("name")[0]
     inner = np.flatnonzero((parent != NONE) & events.is_kind("op"))
     again = parent[inner[names[parent[inner]] == names[inner]]]
@@ -144,9 +145,9 @@ def _work_of(events: EventTable, inside: Flags, device: int) -> dict[str, Ints]:
 
 
 def _ops_of_products(events: EventTable, rows: Ints, nouns: Ints) -> Ints:
-    """For each product in ``rows`` a number of the op that computes it, and of the pass.
+    """Return for each matmul in ``rows`` a number of the op that computes it, and of the pass.
 
-    It is the innermost op of this noun; ``NONE`` if the profile links none, and for all others.
+    It is the innermost op of this noun; ``NONE`` if the profile links none, and for all other rows.
     """
     parent, issuer = events.rows_named("parent_id"), events.rows_named("op_id")[rows]
     codes, names = events.texts("category")
@@ -168,7 +169,7 @@ def _pass_of(kernel: str) -> str:
 
 
 def _calls_of_ops(events: EventTable, rows: Ints) -> Ints:
-    """A number of the call of its op for each activity named as no kernel but as its op is.
+    """Return a number of the op's call for each activity that has only the name of its op.
 
     ``NONE`` for all others. A call begins at an op of this name on the host, if there is one.
     """
@@ -176,7 +177,7 @@ def _calls_of_ops(events: EventTable, rows: Ints) -> Ints:
     names, texts = events.texts("name")
     calls = np.full(len(rows), NONE, dtype=np.int64)
     code_of = {text: code for code, text in enumerate(texts)}
-    # of each op's name the code of its type and of itself among all names
+    # The code of the type of each op's name, and of the name itself.
     types = np.array([code_of.get(text.rpartition(":")[2], NONE) for text in (*op_texts, "")])
     own = np.array([code_of.get(text, NONE) for text in (*op_texts, "")])
     so_named = np.flatnonzero((ops[rows] >= 0) & (types[ops[rows]] == names[rows]))
@@ -192,12 +193,12 @@ def _calls_of_ops(events: EventTable, rows: Ints) -> Ints:
 
 
 def _by_noun(nouns: Ints, length_ns: Ints) -> dict[str, Ints]:
-    """The lengths of some, by what each is."""
+    """Return the durations by noun."""
     return {noun: length_ns[nouns == code] for code, noun in enumerate(WORK)}
 
 
 def _nouns(events: EventTable, rows: Ints, on_device: bool) -> Ints:
-    """The place in ``WORK`` of what each of ``rows`` is, ``NONE`` for none of them."""
+    """Return the index in ``WORK`` of each of ``rows``, or ``NONE``."""
     columns = [events.texts(column) for column in ("category", "family", "name")]
     groups = Groups(*(codes[rows] for codes, _ in columns))
     nouns = list(WORK)
@@ -214,9 +215,9 @@ def _text(values: list[str], code: int) -> str:
 
 
 def noun_of(category: str, family: str, name: str, on_device: bool) -> str | None:
-    """What an op or activity of this category and name is, one of ``WORK``; None: none of them.
+    """Return the noun in ``WORK`` of an op or activity of this category and name, or None.
 
-    A copy stays one in the optimizer's phase.
+    A copy remains a copy in the optimizer's phase.
     """
     if on_device and is_copy(name):
         return "memset" if "memset" in name.lower() else "copy"
@@ -237,14 +238,16 @@ def _of_recurrent_kernel(family: str, name: str) -> str | None:
 
 
 def is_kernel_call(name: str) -> bool:
-    """Whether a call of this name that launched a kernel is a launch: a copy may run as one."""
+    """Return whether a call of this name that launched a kernel is a launch: copies may run as
+    kernels.
+    """
     return _COPY_CALL.search(name) is None
 
 
 def _launches(events: EventTable, inside: Flags, device: int | None) -> Ints:
-    """Rows of the calls that launched kernels or graphs on ``device``.
+    """Return the rows of calls that launched kernels or graphs on ``device``.
 
-    Of a call without an activity the device is known where there is no other.
+    A call without an activity belongs to ``device`` if there is no other device.
     """
     calls = launch_calls(events)
     calls = calls[inside[calls]]
@@ -272,6 +275,6 @@ def _gaps(events: EventTable, windows: list[Window], rank: int | None, device: i
         reached = max(window.start_ns, int(end[:first].max(initial=window.start_ns)))
         idle_from = np.maximum.accumulate(np.append(reached, end[first:last]))
         gap = np.maximum(np.append(start[first:last], window.end_ns) - idle_from, 0)
-        inner = np.arange(len(gap)) % (last - first or 1) > 0  # a border has a gap or none
+        inner = np.arange(len(gap)) % (last - first or 1) > 0  # a border with or without a gap
         gaps.append(gap[inner | (gap > 0)])
     return np.concatenate(gaps)

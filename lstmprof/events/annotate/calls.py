@@ -82,12 +82,10 @@ class Coverage:
     """Counts of how many activities of a profile are linked to their launches and ops.
 
     ``launched`` of the ``activities`` have a launch in the profile. ``issued`` have an op that
-    caused
-    them, or the name of one. ``unanswered`` of the ``kernel_launches`` (launches of kernels or
-    graphs)
-    have no activity. Activities without a launch are normal if the profile has no host, was trimmed
-    or
-    lost events. Launches without an activity are normal for empty copies and unrecorded kernels.
+    caused them, or the name of one. ``unanswered`` of the ``kernel_launches`` (launches of kernels
+    or graphs) have no activity. Activities without a launch are normal if the profile has no host,
+    was trimmed or lost events. Launches without an activity are normal for empty copies and
+    unrecorded kernels.
     """
 
     activities: int

@@ -1,8 +1,7 @@
 """Classify each activity and op: ``category``, ``family``, and the ``rule`` that decided.
 
 The table of rules is in ``rules``. Events store the text of the deciding rule instead of its
-number,
-so that it stays valid if a later version has other rules.
+number, so that it stays valid if a later version has other rules.
 
 Reads linked events. The category of an activity is decided in this order: a copy or memset by its
 kind; a kernel that copies or sets memory by its name; ``rnn`` inside a recurrent op; ``optimizer``

@@ -69,10 +69,8 @@ def parents(events: EventTable) -> Ints:
     """Return the row of the innermost enclosing event on the same thread, or ``NONE``.
 
     In nesting order, that is the nearest earlier row that does not end sooner. All rows are
-    searched
-    at once: a row that ends sooner is skipped together with all rows that it skipped, so that the
-    loop
-    is over the depth of nesting times the logarithm of the number of rows.
+    searched at once: a row that ends sooner is skipped together with all rows that it skipped, so
+    that the loop is over the depth of nesting times the logarithm of the number of rows.
     """
     thread = small(thread_ids(events))
     rows = small(nesting_order(events, np.flatnonzero(thread >= 0)))
@@ -273,10 +271,9 @@ def forwards(events: EventTable) -> Ints:
     """Return for each backward op the row of the forward op whose gradient it computes, or −1.
 
     PyTorch's autograd numbers the nodes of its graph. The op that makes a node has the node's
-    number,
-    and so has the op on the autograd thread that later runs the node. Ops inside the maker have the
-    number, too; the op that started last is the maker. So the forward op is the last op of the rank
-    that has the same number and began earlier. Source: the ``fwdbwd`` flows of
+    number, and so has the op on the autograd thread that later runs the node. Ops inside the maker
+    have the number, too; the op that started last is the maker. So the forward op is the last op of
+    the rank that has the same number and began earlier. Source: the ``fwdbwd`` flows of
     torch/csrc/autograd/profiler_kineto.cpp.
     """
     number = events.ints("sequence_number", UNKNOWN)

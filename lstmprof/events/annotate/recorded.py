@@ -25,20 +25,17 @@ class Recorded:
 
     - ``ops_in_steps`` began in a marked step. ``ranges`` are host ranges. ``device_ranges`` are a
       device's copies of host ranges, or hardware counters. ``gpu_ops`` are ops and ranges of
-      libraries
-      that run only on GPUs.
+      libraries that run only on GPUs.
     - ``handed_over`` counts runtime calls that gave work to a device. ``kernel_launches`` counts
-      those
-      that launch kernels or graphs. Launches that are captured into a graph run nothing and do not
-      count.
+      those that launch kernels or graphs. Launches that are captured into a graph run nothing and
+      do not count.
     - ``activities`` take ``activity_ns`` in total. ``migrations`` of them are the driver's, for
-      managed
-      memory. ``unlaunched`` of the others have no launch in the profile; ``launched_before`` of
-      these
-      began before the first activity of their stream that has a launch.
+      managed memory. ``unlaunched`` of the others have no launch in the profile;
+      ``launched_before`` of these began before the first activity of their stream that has a
+      launch.
     - ``lost`` counts launches without an activity. ``lost_first`` of them are before the first
-      launch
-      with an activity, in ``lost_first_ns``; ``lost_last`` are after the last, in ``lost_last_ns``.
+      launch with an activity, in ``lost_first_ns``; ``lost_last`` are after the last, in
+      ``lost_last_ns``.
     - ``overlaps`` counts activities that began while another activity of their stream ran;
       ``overlap_ns`` is the common time. Branches of a CUDA graph do not count.
     - ``bare_steps`` counts marked steps without an activity, if another step has one.

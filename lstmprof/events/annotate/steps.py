@@ -34,10 +34,8 @@ class Window:
     """The interval [start_ns, end_ns) of one step of one rank.
 
     ``step`` is None if the profile has no markers. ``thread`` is the number of the host thread that
-    ran
-    the step (``threads.thread_ids``), or None if unknown. ``framework_ranges`` are names of steps
-    and
-    ranges that run no Python of the user: time between their ops is dispatch.
+    ran the step (``threads.thread_ids``), or None if unknown. ``framework_ranges`` are names of
+    steps and ranges that run no Python of the user: time between their ops is dispatch.
     """
 
     rank: int | None

@@ -150,10 +150,8 @@ class _Joined:
     """The rows that are joined by ids, by batch.
 
     ``guests`` are activities of other batches whose launch or op is in the batch. ``leavers`` are
-    the
-    batch's own activities whose launch or op is in another batch. ``forward`` has pairs: a backward
-    op
-    of the batch, and its forward op.
+    the batch's own activities whose launch or op is in another batch. ``forward`` has pairs: a
+    backward op of the batch, and its forward op.
     """
 
     def __init__(self, events: StoredEvents) -> None:

@@ -6,11 +6,10 @@ than CUPTI. Activities get the names that Kineto gives them.
 
 ``torch.autograd.profiler.emit_nvtx`` writes ranges such as ``aten::mm, op_id = 5`` (``getNvtxStr``
 in PyTorch's ``torch/csrc/profiler/util.cpp``), followed by ``, seq = 7`` for ops that autograd
-records, ``, sizes = [...]`` if shapes were requested, and ``, input_op_ids = [...]``. Up to
-PyTorch 1.6 it wrote neither an ``op_id`` nor a namespace: ``mm, seq = 7`` is ``aten::mm``. Ranges
-of
-users and of torch.optim have an ``op_id``, too, but never a ``seq``. pyprof writes Python
-dictionaries: a call with its arguments, or the stack around it.
+records, ``, sizes = [...]`` if shapes were requested, and ``, input_op_ids = [...]``. Up to PyTorch
+1.6 it wrote neither an ``op_id`` nor a namespace: ``mm, seq = 7`` is ``aten::mm``. Ranges of users
+and of torch.optim have an ``op_id``, too, but never a ``seq``. pyprof writes Python dictionaries: a
+call with its arguments, or the stack around it.
 """
 
 from __future__ import annotations

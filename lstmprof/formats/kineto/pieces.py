@@ -4,8 +4,7 @@ To read by columns, events are decoded into typed records, and each field of all
 column. ``events`` defines the meaning of every field and makes one row per event. The slower way
 reads values that the records cannot hold (a number as text, a negative time, a broken escape); for
 them the records raise ``OddError``. If columns are written to disk, the result is small enough to
-be
-sent between processes.
+be sent between processes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Read the tracks, clocks and slices of a Perfetto trace.
 
 A track's description may come after its events and be repeated; the last description counts. Some
-writers make a track per slice: a track that is only its parent's child is kept as two numbers.
-A packet depends on earlier packets of its sequence: texts have numbers, times are differences, and
+writers make a track per slice: a track that is only its parent's child is kept as two numbers. A
+packet depends on earlier packets of its sequence: texts have numbers, times are differences, and
 common fields are written once. After lost packets a sequence starts anew where its writer says so;
 events before that point cannot be read, and are counted.
 """

@@ -315,12 +315,9 @@ def op_name(stats: Stats) -> str | None:
     """Return the framework op that an event names, from the best available stat.
 
     ``tf_op`` is TensorFlow's node or JAX's path. On AMD, XLA writes ``XlaModule:`` there, and the
-    path
-    in ``name``. Older TensorFlow has ``annotation``, with levels (the last is the innermost) such
-    as
-    ``<node>:<OpType>#metadata#``. A call of a tf.function shows how it ran, and how often the
-    function
-    has been traced: ``traced-nonXla #2``.
+    path in ``name``. Older TensorFlow has ``annotation``, with levels (the last is the innermost)
+    such as ``<node>:<OpType>#metadata#``. A call of a tf.function shows how it ran, and how often
+    the function has been traced: ``traced-nonXla #2``.
     """
     if "tracing_count" in stats and "tf_function_call" in stats:
         return "{tf_function_call} #{tracing_count}".format(**stats)

@@ -1,6 +1,6 @@
-"""The ways in which a profile shows recurrent layers, by the events alone: never by run.json.
+"""Recognise recurrent layers in a profile from its events alone, without run.json.
 
-So a stranger's profile tells as much as a capture of lstmprof's own.
+So profiles from other tools show as much as lstmprof's own captures.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from lstmprof.implementations import CELL_OP, LAYER_OP
 
 @dataclass(frozen=True)
 class _Family:
-    """Recurrent kernels of one library, by how their names begin; ``a_cell``: one is one cell.
+    """Recurrent kernels of one library, by prefix of their names; ``a_cell``: one kernel is one
+    cell.
 
-    Nsight Systems, nvprof and GPU-only traces have kernels alone. Their names show the cell and the
-    pass (``_fp``, ``_bp``), but not where a call begins, nor the network.
+    Nsight Systems, nvprof and GPU-only traces have only kernels. Their names show the cell and the
+    pass (``_fp``, ``_bp``), but neither where a call begins nor the network.
     """
 
     form: str
@@ -63,7 +64,7 @@ _BACKWARD = re.compile(r"(?i)_bp|backward")
 
 
 def kernel_calls(events: EventTable) -> Iterator[Call]:
-    """A call of each step's recurrent kernels that no op of the profile issued."""
+    """Yield a call for the recurrent kernels of each step that no op of the profile issued."""
     kernels = events.is_kind("kernel") & (events.rows_named("op_id") == NONE)
     for family in _FAMILIES:
         named = events.where_name(family.pattern.search)
@@ -74,7 +75,7 @@ def kernel_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _call(events: EventTable, family: _Family, rows: Ints) -> Iterator[Call]:
-    """Those of one step on one device; none without a forward pass."""
+    """Yield the call of one step on one device; nothing if there is no forward pass."""
     codes, texts = events.texts("name")
     names = [texts[code] for code in codes[rows].tolist()]
     back = np.array([bool(_BACKWARD.search(name)) for name in names])
@@ -101,7 +102,7 @@ def _call(events: EventTable, family: _Family, rows: Ints) -> Iterator[Call]:
     )
 
 
-#: What finds recurrent layers in a profile, each by events that no other finds them by.
+#: Functions that find recurrent layers in a profile; each reads other events than the others.
 RECOGNISERS: tuple[Callable[[EventTable], Iterator[Call]], ...] = (
     layer_calls,
     loop_calls,
@@ -112,14 +113,14 @@ RECOGNISERS: tuple[Callable[[EventTable], Iterator[Call]], ...] = (
     onnx_calls,
     kernel_calls,
 )
-#: Of several ranks so many events are looked at at once, where they are more than are kept.
+#: If a profile has several ranks and more events than this, it is searched in parts of this size.
 _PART_ROWS = 2**19
-#: What is in a name of every layer or loop that is told: most profiles have no such name.
+#: Part of a name of every recognised layer or loop; most profiles have no such name.
 _HINT = re.compile(r"lstm|gru|rnn|sigmoid|while|scan\{|theano|compiled", re.IGNORECASE)
 
 
 def recurrent_calls(events: EventTable) -> list[Call]:
-    """Every run of a recurrent layer or loop of cells in annotated ``events``."""
+    """Return every run of a recurrent layer or loop of cells in annotated ``events``."""
     texts = (events.column(name).unique().to_pylist() for name in ("name", "op_name"))
     if not any(_HINT.search(text) for listed in texts for text in listed if text):
         return []
@@ -134,7 +135,7 @@ def _calls_in(events: EventTable, rows: Ints | None) -> Iterator[Call]:
 
 
 def _placed(call: Call, rows: Ints) -> Call:
-    """``call`` of a table that holds these ``rows``, by the rows of the whole."""
+    """Return ``call``, found in a table of ``rows``, with row numbers of the whole table."""
     forward, backward = (
         tuple(rows[list(places)].tolist()) for places in (call.rows, call.backward)
     )
@@ -142,7 +143,7 @@ def _placed(call: Call, rows: Ints) -> Call:
 
 
 def _parts(events: EventTable) -> Iterator[Ints | None]:
-    """The rows of some whole steps of a rank each, of several ranks fewer; None for all."""
+    """Yield the rows of whole steps of one rank in parts; yield None for all rows."""
     if len(events) <= KEPT_ROWS:
         yield None
         return

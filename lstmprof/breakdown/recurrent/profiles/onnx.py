@@ -1,15 +1,15 @@
-"""Recurrent layers of engines that run ONNX graphs: ``onnxruntime::LSTM`` and such.
+"""Recurrent layers of engines that run ONNX graphs: ``onnxruntime::LSTM`` and similar.
 
-A node's inputs say the network, where they are recorded:
+The recorded inputs of a node show the network:
 
-- of ONNX (time-major) X (time, batch, inputs), W (directions, gates·hidden, inputs), R (directions,
-  gates·hidden, hidden), B (directions, 2·gates·hidden), sequence_lens (batch), the initial states
-  (directions, batch, hidden). ONNX Runtime does not list what it packed before: W and R. What is
-  left out is not listed either. It refuses ``layout`` 1, batch-major
-  (core/providers/cpu/rnn/deep_cpu_lstm.h), and ``RNN`` does not say its activation;
-- of OpenVINO X (batch, time, inputs), initial states (batch, directions, hidden), the sequences'
-  lengths, W, R and B. Its CPU plugin makes a node of each direction, and of sequences of several
-  lengths a ``TensorIterator``, which any other loop may be too: it is not told.
+- ONNX (time-major): X (time, batch, inputs), W (directions, gates·hidden, inputs), R (directions,
+  gates·hidden, hidden), B (directions, 2·gates·hidden), sequence_lens (batch), initial states
+  (directions, batch, hidden). ONNX Runtime does not list the weights that it packed before (W and
+  R), nor absent inputs. It refuses ``layout`` 1, batch-major
+  (core/providers/cpu/rnn/deep_cpu_lstm.h), and ``RNN`` does not show its activation.
+- OpenVINO: X (batch, time, inputs), initial states (batch, directions, hidden), sequence lengths,
+  W, R and B. Its CPU plugin makes one node per direction. For sequences of several lengths it makes
+  a ``TensorIterator``, which is not recognised, because any other loop may be one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ _LENGTHS = "int32"
 
 @dataclass(frozen=True)
 class _Node:
-    """A layer's node; ``network`` of all its directions, ``packed`` where it was given lengths."""
+    """The node of a layer; ``network`` has all its directions; ``packed``: it has sequence
+    lengths.
+    """
 
     row: int
     name: str
@@ -53,12 +55,12 @@ class _Node:
 
     @property
     def library(self) -> str | None:
-        """OpenVINO's CPU plugin gives its layers to oneDNN."""
+        """Return the library; OpenVINO's CPU plugin passes its layers to oneDNN."""
         return "oneDNN" if self.engine == "openvino" else None
 
 
 def onnx_calls(events: EventTable) -> Iterator[Call]:
-    """A call of each layer, or stack of layers, of a graph that an engine ran."""
+    """Yield a call for each layer, or stack of layers, of a graph that an engine ran."""
     is_layer = events.is_kind("op") & events.where_name(lambda n: bool(_LAYER.fullmatch(n)))
     layers = np.flatnonzero(is_layer)
     if not len(layers):
@@ -79,7 +81,7 @@ def onnx_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _told(width: int | None, of_steps: Sequence[int | None]) -> int | None:
-    """``width``, or that of the other steps: a node of less than a microsecond has no event."""
+    """Return ``width``, or that of other steps: nodes shorter than 1 µs have no event."""
     others = set(of_steps) - {None}
     return others.pop() if width is None and len(others) == 1 else width
 
@@ -87,7 +89,7 @@ def _told(width: int | None, of_steps: Sequence[int | None]) -> int | None:
 def _calls(
     events: EventTable, nodes: Sequence[_Node], widths: Sequence[int | None]
 ) -> Iterator[Call]:
-    """Those of one engine in one step."""
+    """Yield the calls of one engine in one step."""
     loops = [_loop(node, width) for node, width in zip(nodes, widths, strict=True)]
     of_row = {node.row: node for node in nodes}
     for call in calls_of(events, nodes[0].engine, loops):
@@ -95,7 +97,7 @@ def _calls(
 
 
 def _as_told(call: Call, nodes: Sequence[_Node]) -> Call:
-    """``call`` with its directions as its nodes say them, and whether they were given lengths."""
+    """Return ``call`` with its directions and ``packed`` from its nodes."""
     network = call.network
     if nodes[0].network.directions is None:
         network = replace(network, directions=None, cells=None)
@@ -109,7 +111,7 @@ def _loop(node: _Node, reads_after: int | None) -> Loop:
     directions = network.directions or 1
     unit = replace(network, time_steps=None, directions=None)
     if directions == 2 and network.hidden is not None:
-        reads_after = 2 * network.hidden  # one node writes both at once
+        reads_after = 2 * network.hidden  # one node writes both directions at once
     return Loop(
         form=LAYER_OP,
         op=node.name,
@@ -126,7 +128,7 @@ def _loop(node: _Node, reads_after: int | None) -> Loop:
 def _widths_after(
     events: EventTable, inputs: Inputs, nodes: Sequence[_Node]
 ) -> Iterator[int | None]:
-    """Of each node the width of what the first product after it in its step reads."""
+    """Yield for each node the input width of the first matmul after it in its step."""
     rank, step = (events.ints(name, UNKNOWN) for name in ("rank", "step"))
     first = nodes[0].row
     here = (rank == rank[first]) & (step == step[first])
@@ -163,7 +165,7 @@ def _node(inputs: Inputs, row: int, name: str) -> _Node:
 
 
 def _of_openvino(network: Network, shapes: Sequence[object], data: Shape) -> Network:
-    """By X (batch, time, inputs) and the state (batch, directions, hidden)."""
+    """Return the network from X (batch, time, inputs) and the state (batch, directions, hidden)."""
     state = shape_at(list(shapes), 1, 3)
     return replace(
         network,
@@ -178,15 +180,15 @@ def _of_openvino(network: Network, shapes: Sequence[object], data: Shape) -> Net
 def _of_onnx(
     network: Network, shapes: Sequence[object], data: Shape, gates: int, quantized: bool
 ) -> Network:
-    """By X (time, batch, inputs), and R, B or a state, whichever the engine lists.
+    """Return the network from X (time, batch, inputs), and from R, B or a state if listed.
 
-    Of a quantized layer the first matrix may be its weights' scales.
+    In a quantized layer, the first matrix may be the scales of its weights.
     """
     units: set[tuple[int, int]] = set()
     matrices = [shape for shape in shapes[1:] if isinstance(shape, tuple) and len(shape) in (2, 3)]
     for shape in matrices:
         if len(shape) == 3 and shape[1] in (gates * shape[2], data[1]):
-            units.add((shape[0], shape[2]))  # R, or a state; W only where it is as wide as R
+            units.add((shape[0], shape[2]))  # R or a state; W only if it is as wide as R
     biases = [shape for shape in matrices if len(shape) == 2][: 0 if quantized else 1]
     units |= {(each[0], each[1] // (2 * gates)) for each in biases if each[1] % (2 * gates) == 0}
     network = replace(network, time_steps=data[0], batch=data[1], inputs=data[2])

@@ -1,9 +1,8 @@
-"""Loops of cells in PyTensor and Theano: a ``Scan``, whose operators come round once per time step.
+"""Loops of cells in PyTensor and Theano: a ``Scan``, whose operators repeat once per time step.
 
-Scans of as many time steps may be merged into one, whose name joins theirs with ``&``: both
-directions of a layer. The products' operands tell the cells, since activations are within
-``Composite``. A gradient's Scan is called
-``grad_of_<loop>``.
+Scans with the same number of time steps may be merged; their names are joined with ``&``. Such
+Scans are the two directions of a layer. Activations are inside ``Composite``, so the operands of
+the matmuls show the cells. The Scan of a gradient is called ``grad_of_<loop>``.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _PRODUCT = re.compile(r"(?:pytensor|theano)::(?:Dot22|Dot22Scalar|Gemm|[Dd]ot|Ba
 
 
 def pytensor_calls(events: EventTable) -> Iterator[Call]:
-    """A call of each Scan that holds cells."""
+    """Yield a call for each Scan that contains cells."""
     is_scan = events.where_name(lambda name: scan_label(name) is not None)
     scans = np.flatnonzero(events.is_kind("op") & is_scan)
     if not len(scans):
@@ -71,7 +70,7 @@ def _in_order(events: EventTable, rows: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class _Scan:
-    """A Scan of the forward pass: how many were merged into it, and those of its gradient."""
+    """A Scan of the forward pass: the number of merged Scans, and the Scans of its gradient."""
 
     row: int
     merged: int
@@ -79,7 +78,7 @@ class _Scan:
 
 
 def _forward(names: Mapping[int, str]) -> list[_Scan]:
-    """The Scans of the forward pass among those of a step, which are given in order."""
+    """Return the forward Scans of a step, whose Scans are given in order."""
     labels = {row: scan_label(name) or "" for row, name in names.items()}
     forward: dict[str, list[int]] = {}
     backward: dict[str, list[int]] = {}
@@ -97,9 +96,9 @@ def _forward(names: Mapping[int, str]) -> list[_Scan]:
 
 
 def _gradients(rows: Sequence[int], backward: Sequence[int]) -> list[list[int]]:
-    """The gradients of each of ``rows``, which have one name, as those of Lasagne and Keras have.
+    """Return the gradients of each of ``rows``, which share one name (Lasagne, Keras).
 
-    They come in the reverse order of the layers; where their numbers differ, none can be told.
+    Gradients run in the reverse order of the layers. If the numbers differ, the result is empty.
     """
     if len(rows) == 1:
         return [list(backward)]
@@ -108,9 +107,10 @@ def _gradients(rows: Sequence[int], backward: Sequence[int]) -> list[list[int]]:
 
 
 def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints) -> Iterator[Loop]:
-    """``scan`` as a loop, if its ``products`` tell cells, alone or with one ``before`` it.
+    """Yield ``scan`` as a loop if its ``products`` show cells, alone or with one matmul
+    ``before`` it.
 
-    ``names``: a number for the name of each operator in it.
+    ``names`` has a number for the name of each operator in it.
     """
     operands = [_operands(inputs, product) for product in products.tolist()]
     run = _turns(operands)
@@ -122,7 +122,7 @@ def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints
     batch = batches.pop() if len(batches) == 1 else None
     known = Network(batch=batch, dtype=dtype)
     count, units = run.count, _units(weights, known)
-    if not units and not count % _turns_of(names):  # a product a gate, and all gates alike
+    if not units and not count % _turns_of(names):  # one matmul per gate, and all gates alike
         count, weights = _turns_of(names), weights * (count // _turns_of(names))
         units = _units(weights, known)
     if not units and batch and len(set(weights)) == 1:
@@ -144,9 +144,9 @@ def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints
 
 
 def _of_all_steps(inputs: Inputs, products: Ints, weight: Shape, batch: int) -> Iterator[Shape]:
-    """The weight of the last product of the inputs of all time steps, for gates like ``weight``'s.
+    """Yield the weight of the last matmul over the inputs of all time steps, if its gates fit.
 
-    Lasagne takes it before its loop.
+    Lasagne computes this matmul before its loop; ``weight`` is that of the loop.
     """
     for product in reversed(products.tolist()):
         pair = _operands(inputs, product)
@@ -156,13 +156,13 @@ def _of_all_steps(inputs: Inputs, products: Ints, weight: Shape, batch: int) -> 
 
 
 def _operands(inputs: Inputs, row: int) -> tuple[Shape, Shape] | None:
-    """Both matrices of a product; of ``Gemm(z, a, x, y, b)`` x and y."""
+    """Return both matrices of a matmul: x and y of ``Gemm(z, a, x, y, b)``."""
     matrices = [s for s in inputs.shapes(row) if isinstance(s, tuple) and len(s) == 2]
     return (matrices[-2], matrices[-1]) if len(matrices) >= 2 else None
 
 
 def _turns(operands: Sequence[tuple[Shape, Shape] | None]) -> Repeat | None:
-    """All products as one pattern that comes round; None where they are not, or not recorded."""
+    """Return all matmuls as one repeating pattern, or None if they do not repeat."""
     if None in operands or len(operands) < LEAST:
         return None
     seen: dict[object, int] = {}
@@ -173,12 +173,12 @@ def _turns(operands: Sequence[tuple[Shape, Shape] | None]) -> Repeat | None:
 
 
 def _turns_of(names: Ints) -> int:
-    """How often a Scan came round at most: every operator in it runs in every time step."""
+    """Return the largest possible number of time steps: each operator runs in every time step."""
     return int(np.gcd.reduce(np.unique(names, return_counts=True)[1]))
 
 
 def _units(weights: Sequence[Shape], known: Network) -> tuple[Network, ...]:
-    """The cells of a time step: as many alike as the products come in equal numbers."""
+    """Return the cells of a time step: as many as the matmuls can be divided into equally."""
     counts = Counter(weights)
     alike = math.gcd(*counts.values())
     for cells in sorted({n for n in range(1, alike + 1) if alike % n == 0}):

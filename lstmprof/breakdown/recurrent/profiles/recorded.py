@@ -15,18 +15,20 @@ from lstmprof.events.table import NONE, EventTable
 
 
 class Inputs:
-    """The inputs of any op of a table: each a shape, a list of them, or None where not recorded."""
+    """The recorded inputs of ops: each is a shape, a list of shapes, or None if not recorded."""
 
     def __init__(self, events: EventTable) -> None:
         self._shapes = events.texts("shapes")
         self._dtypes = events.texts("dtypes")
 
     def shapes(self, row: int) -> list[Any]:
-        """One entry an input: a shape, a list of shapes, or None; empty where none is recorded."""
+        """Return one entry per input: a shape, a list of shapes, or None; empty if nothing is
+        recorded.
+        """
         return [_shape(entry) for entry in _listed(*self._shapes, row)]
 
     def dtypes(self, row: int) -> list[str]:
-        """The element type of each input as recorded; empty where none is."""
+        """Return the element type of each input; empty if nothing is recorded."""
         return [str(entry) for entry in _listed(*self._dtypes, row)]
 
 
@@ -37,7 +39,7 @@ def _listed(codes: Any, texts: list[str], row: int) -> list[Any]:
 
 
 def _shape(entry: Any) -> Any:
-    """``(9, 6, 10)``, of a list of tensors a list of such, of a scalar or of nothing None."""
+    """Return ``(9, 6, 10)``; a list of shapes for a list of tensors; None for scalars and None."""
     if not isinstance(entry, list) or not entry:
         return None
     if all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in entry):
@@ -46,21 +48,21 @@ def _shape(entry: Any) -> Any:
 
 
 def shape_at(shapes: list[Any], place: int, dimensions: int) -> Shape | None:
-    """The shape of the input at ``place``, if it has so many dimensions."""
+    """Return the shape of the input at ``place`` if it has this number of dimensions."""
     shape = shapes[place] if place < len(shapes) else None
     return shape if isinstance(shape, tuple) and len(shape) == dimensions else None
 
 
 def shapes_at(shapes: list[Any], place: int) -> list[Shape]:
-    """The shapes of the list of tensors at ``place``; empty where that is none."""
+    """Return the shapes of the list of tensors at ``place``; empty if it is not a list."""
     listed = shapes[place] if place < len(shapes) else None
     if not isinstance(listed, list):
         return []
     return [shape for shape in listed if isinstance(shape, tuple)]
 
 
-#: A pattern is looked for up to so many entries: a time step of a cell has fewer than ten products
-#: and activations, of a few layers together some dozens.
+#: Longest pattern that is searched, in entries: a time step of a cell has fewer than ten matmuls
+#: and activations, one of several layers some dozens.
 LONGEST = 96
 
 
@@ -74,7 +76,7 @@ class Repeat:
 
     @property
     def end(self) -> int:
-        """The first entry after it."""
+        """Return the first entry after it."""
         return self.start + self.period * self.count
 
 
@@ -84,11 +86,12 @@ def repeats(
     begins: Callable[[Ints], bool],
     least: int,
 ) -> list[Repeat]:
-    """The runs of ``least`` or more of one pattern that is ``wanted``, in order, none overlapping.
+    """Return the runs of ``least`` or more repetitions of a ``wanted`` pattern; runs do not
+    overlap.
 
-    The longest run comes first, and of equally long ones that of the shorter pattern. Entries
-    before a run may look like the end of its pattern: it begins at the first place from which the
-    pattern ``begins`` well, where that costs no repetition, else at its first entry.
+    Longer runs are chosen first; of equally long runs, the one with the shorter pattern. Entries
+    before a run may look like the end of its pattern. So a run begins at the first place where the
+    pattern ``begins`` well if that loses no repetition, else at its first entry.
     """
     found: list[Repeat] = []
     free = np.ones(len(codes), dtype=np.bool_)
@@ -106,7 +109,9 @@ def repeats(
 
 
 def _stretches(codes: Ints, least: int) -> Iterator[tuple[int, int, int]]:
-    """(start, period, entries covered) of every longest stretch that repeats with some period."""
+    """Yield (start, period, entries covered) of the longest stretches that repeat with some
+    period.
+    """
     for period in range(1, min(LONGEST, len(codes) // least) + 1):
         same = np.concatenate(([0], (codes[period:] == codes[:-period]).astype(np.int8), [0]))
         edges = np.diff(same)

@@ -4,8 +4,8 @@
 - A loop: the nodes of its body run once per time step. TensorFlow 2 puts the body into the graph as
   ``<loop>/body/_<n>/<loop>/<node>`` and the condition as ``<loop>/cond/_<n>/…``, the gradient's as
   ``gradient_tape/<loop>/<loop>_grad/body/_<n>/…``; TensorFlow 1 has ``<loop>/<node>``, where a loop
-  is called ``while``, and ``gradients/<loop>/<node>_grad/…``. The condition runs once more than
-  the body, which tells how often the loop ran and with how many time steps.
+  is called ``while``, and ``gradients/<loop>/<node>_grad/…``. The condition runs once more than the
+  body, which tells how often the loop ran and with how many time steps.
 
 A loop holds a cell if it has a cell's op, a product in a scope with a cell's name, a product with σ
 and tanh, or products that make gates. TensorFlow's profiler records no shapes on host threads, and
@@ -43,7 +43,7 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
 
-#: Before the name of what a GPU's executor enqueues stands the GPU.
+#: On a GPU, the executor writes the name of the GPU before the node's name.
 _NODE = re.compile(r"(?:[A-Z]+:\d+ )?([^:\s]+):(_?[A-Z]\w*)")
 _GRADIENT = re.compile(r"(?:^|/)gradient(?:s|_tape)(?:_\d+)?/")
 _BODY = re.compile(r"(.*)/(body|cond)/_\d+/")
@@ -56,15 +56,17 @@ _CELLS = {"LSTMBlockCell": "lstm", "GRUBlockCell": "gru", "GRUBlockCellV2": "gru
 _CONDITION = "LoopCond"
 #: Keras's Bidirectional calls its layers ``forward_lstm`` and ``backward_lstm``.
 _DIRECTION = re.compile(r"(bidirectional[^/]*/)(?:forward|backward)_")
-#: So many nodes that ran equally often tell how often the program ran. Chosen by hand.
+#: At least this many nodes must have run equally often to show how often the program ran. Chosen by
+#: hand.
 LEAST_NODES = 4
 
 
 @dataclass(frozen=True)
 class _Node:
-    """What a node's name says: its loop, whether it computes a gradient, what its op is to a cell.
+    """What a node's name shows: its loop, whether it computes a gradient, and its op's role in
+    a cell.
 
-    ``part`` is ``body`` or ``cond`` where the name tells it; ``scope`` the path up to the innermost
+    ``part`` is ``body`` or ``cond`` if the name shows it. ``scope`` is the path up to the innermost
     name of a recurrent layer or cell, if there is one.
     """
 
@@ -105,7 +107,7 @@ def _sort(op_type: str) -> int | None:
 
 
 class _Step:
-    """The nodes that one step ran, in order."""
+    """The nodes of one step, in execution order."""
 
     def __init__(
         self, events: EventTable, inputs: Inputs, rows: Ints, nodes: Mapping[int, _Node]
@@ -120,14 +122,14 @@ class _Step:
         return self.nodes[int(self.codes[row])]
 
     def loop_of(self, row: int) -> str | None:
-        """The loop in whose body the node ran."""
+        """Return the loop in whose body the node ran."""
         node = self.node(row)
         if self.placed:
             return node.loop if node.part == "body" else None
         return node.loop if node.part is None else None
 
     def reads_after(self, end_ns: int) -> int | None:
-        """The inner width of the first product that began after ``end_ns``, in no loop."""
+        """Return the input width of the first matmul after ``end_ns`` outside of loops."""
         for row in self.rows[self.events.start_ns[self.rows] >= end_ns].tolist():
             node = self.node(row)
             if node.sort == PRODUCT and node.loop is None and not node.gradient:
@@ -136,7 +138,9 @@ class _Step:
         return None
 
     def runs(self, turns: int) -> int | None:
-        """How often the program ran: as often as most nodes outside of loops, if that fits."""
+        """Return how often the program ran: as often as most nodes outside of loops, if that
+        fits.
+        """
         outside = Counter(
             int(self.codes[row]) for row in self.rows.tolist() if self.node(row).loop is None
         )
@@ -146,7 +150,7 @@ class _Step:
         return usual[0][0]
 
     def op(self, row: int) -> Op:
-        """What the node is to a cell."""
+        """Return the node's role in a cell."""
         shapes, dtypes = self.inputs.shapes(row), self.inputs.dtypes(row)
         sort = self.node(row).sort
         assert sort is not None
@@ -156,7 +160,7 @@ class _Step:
 
 
 def tensorflow_calls(events: EventTable) -> Iterator[Call]:
-    """A call of each recurrent layer and loop of cells that TensorFlow ran node by node."""
+    """Yield a call for each recurrent layer and loop of cells that TensorFlow ran node by node."""
     names, texts = events.texts("name")
     nodes = {code: node for code, text in enumerate(texts) if (node := _node(text))}
     known = events.is_kind("op") & np.isin(names, list(nodes))
@@ -174,7 +178,7 @@ def tensorflow_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _matters(node: _Node) -> bool:
-    """Whether it may be a layer, or a cell in a loop."""
+    """Return whether the node may be a layer, or belong to a cell in a loop."""
     layer = _CUDNN.fullmatch(node.op_type) or _BLOCK.fullmatch(node.op_type)
     in_loop = node.loop is not None and node.sort in (PRODUCT, TANH)
     return bool(layer) or node.sort == CELL or in_loop
@@ -183,7 +187,7 @@ def _matters(node: _Node) -> bool:
 def _with_gradients(
     step: _Step, layer: re.Pattern[str], gradient: re.Pattern[str]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """(row, rows of its gradient) of each layer that is one op: the last one's runs first."""
+    """Yield (row, rows of its gradient) of each layer op; gradients run in the reverse order."""
     rows = [r for r in step.rows.tolist() if layer.fullmatch(step.node(r).op_type)]
     back = [r for r in step.rows.tolist() if gradient.fullmatch(step.node(r).op_type)]
     paired = back[::-1] if len(back) == len(rows) else [None] * len(rows)
@@ -192,7 +196,7 @@ def _with_gradients(
 
 
 def _cudnn_calls(step: _Step) -> Iterator[Call]:
-    """Those of cuDNN, which run all layers."""
+    """Yield the calls of cuDNN, which run all layers."""
     rank, step_numbers = (step.events.ints(name, UNKNOWN) for name in ("rank", "step"))
     for row, backward in _with_gradients(step, _CUDNN, _CUDNN_GRADIENT):
         yield Call(
@@ -209,7 +213,7 @@ def _cudnn_calls(step: _Step) -> Iterator[Call]:
 
 
 def _layers(step: _Step) -> list[Loop]:
-    """Those that are one op a direction, in the order in which they ran, and their gradients."""
+    """Return the one-op layers (one per direction) in execution order, with their gradients."""
     found = list(_with_gradients(step, _BLOCK, _BLOCK_GRADIENT))
     ends = step.events.end_ns[[row for row, _ in found]]
     reads = step.reads_after(int(ends.max())) if found else None
@@ -232,7 +236,7 @@ def _layers(step: _Step) -> list[Loop]:
 
 
 def _block(step: _Step, row: int) -> Network:
-    """``BlockLSTM(seq_len_max, x, cs_prev, h_prev, w, …)``."""
+    """Return the network of ``BlockLSTM(seq_len_max, x, cs_prev, h_prev, w, …)``."""
     shapes, dtypes = step.inputs.shapes(row), step.inputs.dtypes(row)
     data, state = shape_at(shapes, 1, 3), shape_at(shapes, 2, 2)
     return Network(
@@ -246,7 +250,9 @@ def _block(step: _Step, row: int) -> Network:
 
 
 def _cudnn(step: _Step, row: int) -> Network:
-    """``CudnnRNN(input, input_h, input_c, params, …)``, the cell by how long params are."""
+    """Return the network of ``CudnnRNN(input, input_h, input_c, params, …)``; params show the
+    cell.
+    """
     shapes, dtypes = step.inputs.shapes(row), step.inputs.dtypes(row)
     data, states, params = (shape_at(shapes, n, d) for n, d in ((0, 3), (1, 3), (3, 1)))
     if data is None or states is None:
@@ -266,7 +272,7 @@ def _cudnn(step: _Step, row: int) -> Network:
 
 
 def _runs(step: _Step) -> Iterator[list[Loop]]:
-    """Loops of cells, those of one run of the program together, in the order of their work."""
+    """Yield the loops of cells of each run of the program, in the order of their work."""
     bodies: dict[str, list[int]] = {}
     conditions: Counter[str] = Counter()
     seen: dict[tuple[str, int], int] = {}
@@ -290,20 +296,22 @@ def _runs(step: _Step) -> Iterator[list[Loop]]:
 
 
 def _last_ns(step: _Step, loop: Loop) -> int:
-    """When the last product or cell began: the first one of h may not wait for the loop below."""
+    """Return the start of the last matmul or cell: the first matmul of h may not wait for the
+    loop below.
+    """
     work = [row for row in loop.rows.tolist() if step.node(row).sort in (PRODUCT, CELL)]
     return int(step.events.start_ns[work].max())
 
 
 def _is_gradient(key: str, loop: str) -> bool:
-    """Whether the loop ``key`` is that of the gradient of ``loop``."""
+    """Return whether the loop ``key`` computes the gradient of ``loop``."""
     return bool(_GRADIENT.search(key + "/")) and key.endswith(("/" + loop, "/" + loop + "_grad"))
 
 
 def _loops(
     step: _Step, rows: Sequence[int], backward: Sequence[int], conditions: int
 ) -> Iterator[Loop]:
-    """The runs of one loop, if it holds cells; ``conditions``: how often its condition ran."""
+    """Yield the runs of one loop if it has cells; ``conditions`` is how often its condition ran."""
     firsts: dict[int, int] = {}
     counts: Counter[int] = Counter()
     for row in rows:
@@ -351,7 +359,7 @@ def _loops(
 
 
 def _split(step: _Step, rows: Sequence[int], runs: int) -> list[Ints]:
-    """``rows`` by run: of the occurrences of a node each run has as many, in their order."""
+    """Return ``rows`` by run; each run has equally many occurrences of a node, in order."""
     listed = np.array(rows, dtype=np.int64)
     if runs == 1 or not len(listed):
         return [listed] * runs
@@ -362,7 +370,7 @@ def _split(step: _Step, rows: Sequence[int], runs: int) -> list[Ints]:
 
 
 def _units(step: _Step, pattern: Sequence[int]) -> Iterator[Network]:
-    """Each cell of a time step as a unit of a stack."""
+    """Yield each cell of a time step as a unit of a stack."""
     cells = [row for row in pattern if step.node(row).sort == CELL]
     if cells:
         yield from (_cell(step, row) for row in cells)
@@ -382,7 +390,7 @@ def _units(step: _Step, pattern: Sequence[int]) -> Iterator[Network]:
 
 
 def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
-    """The nodes of each scope with a cell's name, else with a layer's, that holds a product."""
+    """Return the nodes of each scope that has a cell's (else a layer's) name and a matmul."""
     scopes: dict[str, list[int]] = {}
     for row in pattern:
         if scope := step.node(row).scope:
@@ -397,7 +405,9 @@ def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
 
 
 def _cell(step: _Step, row: int) -> Network:
-    """``LSTMBlockCell(x, cs_prev, h_prev, …)``, ``GRUBlockCell(x, h_prev, …)``."""
+    """Return the network of ``LSTMBlockCell(x, cs_prev, h_prev, …)`` or ``GRUBlockCell(x,
+    h_prev, …)``.
+    """
     shapes, dtypes = step.inputs.shapes(row), step.inputs.dtypes(row)
     data, state = shape_at(shapes, 0, 2), shape_at(shapes, 1, 2)
     return Network(

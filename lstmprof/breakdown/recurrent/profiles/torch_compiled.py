@@ -1,10 +1,10 @@
-"""Cells in what torch.compile compiled: products are ops, the rest is in kernels of its own.
+"""Cells in code that torch.compile compiled: matmuls are ops, everything else is fused kernels.
 
-What Dynamo compiled is an event around its call, ``Torch-Compiled Region: 0/1`` (frame and graph;
-before PyTorch 2.5 without numbers), autograd's function in it ``CompiledFunction``, the graph
-``## Call CompiledFxGraph …``. No sigmoid and no tanh is seen, so the widths of the products have to
-tell the cell: without recorded shapes nothing does, and one product of x and h at once may be of
-anything.
+Compiled code has an event around its call, ``Torch-Compiled Region: 0/1`` (frame and graph; without
+numbers before PyTorch 2.5), autograd's function ``CompiledFunction`` inside, and the graph ``##
+Call CompiledFxGraph …``. No sigmoid and no tanh is visible, so only the widths of the matmuls show
+a cell. Without recorded shapes it is not recognised. One matmul of x and h together may belong to
+any network.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NUMBERS = re.compile(r": \d+/\d+.*$")
 
 
 def compiled_regions(events: EventTable) -> Ints:
-    """For each row the outermost compiled region that it is in, ``NONE`` outside of all."""
+    """Return for each row its outermost compiled region, ``NONE`` outside of all."""
     regions = events.is_kind("op", "range")
     regions = regions & events.where_name(lambda name: bool(_REGION.match(name)))
     if not regions.any():
@@ -42,7 +42,7 @@ def compiled_regions(events: EventTable) -> Ints:
 def gated_units(
     operands: Sequence[tuple[Shape | None, Shape | None]], dtype: str | None
 ) -> tuple[Network, ...]:
-    """The cells of a time step by the (data, weight) of its products; empty where none fit."""
+    """Return the cells of a time step from the (data, weight) of its matmuls; empty if none fit."""
     data = [shape for shape, _ in operands if shape and len(shape) == 2]
     weights = [shape for _, shape in operands if shape and len(shape) == 2]
     batches = {shape[0] for shape in data}
@@ -53,16 +53,18 @@ def gated_units(
 
 
 def name_of(region: str, products: int) -> str:
-    """What repeats, whichever graph it ran: ``Torch-Compiled Region, 2 products``."""
+    """Return the name of the repeated region without graph numbers: ``Torch-Compiled Region, 2
+    products``.
+    """
     called = "CompiledFxGraph" if region.startswith("## Call ") else _NUMBERS.sub("", region)
     return f"{called}, {products} product" + "s" * (products != 1)
 
 
 def ran_once(regions: Sequence[str]) -> bool:
-    """Whether regions of these names, in the order in which they ran, are of one loop for certain.
+    """Return whether these regions, in execution order, certainly belong to one loop.
 
-    The first time step may run a graph of its own, which makes the initial states; where it comes
-    again a second loop may have begun.
+    The first time step may run its own graph, which makes the initial states. If this graph occurs
+    again, a second loop may have begun.
     """
     graphs = [name for n, name in enumerate(regions) if n == 0 or name != regions[n - 1]]
     return len(graphs) <= 2 and all(_NUMBERS.search(name) for name in graphs)
@@ -76,7 +78,9 @@ _PRODUCT = re.compile(r"aoti_torch_\w+?_(?:add)?mm_out")
 
 
 def exported_calls(events: EventTable) -> Iterator[Call]:
-    """A call of each layer, or of layers that follow each other where their widths are known."""
+    """Yield a call for each exported layer; consecutive layers are joined if their widths are
+    known.
+    """
     is_layer = events.is_kind("op") & events.is_one_of("name", *_LAYERS)
     layers = np.flatnonzero(is_layer)
     if not len(layers):
@@ -98,7 +102,7 @@ def _in_order(events: EventTable, rows: Ints) -> Ints:
 
 
 def _as_told(call: Call) -> Call:
-    """``call``; without shapes neither its layers nor its directions are known."""
+    """Return ``call``; without shapes, neither its layers nor its directions are known."""
     if call.network.time_steps is not None:
         return call
     return replace(call, network=replace(call.network, layers=None, directions=None))
@@ -128,6 +132,6 @@ def _loop(events: EventTable, inputs: Inputs, row: int, products: Ints) -> Loop:
 
 
 def _reads(inputs: Inputs, products: Sequence[int] | Ints) -> int | None:
-    """The width of what the first of ``products`` reads."""
+    """Return the input width of the first of ``products``."""
     matrix = shape_at(inputs.shapes(int(products[0])), 0, 2) if len(products) else None
     return matrix[1] if matrix else None

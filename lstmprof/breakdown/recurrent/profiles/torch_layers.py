@@ -38,11 +38,11 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import LAYER_OP
 
-#: Before PyTorch 1.5 the names of ops had no namespace; no other framework has ops of these names.
+#: Before PyTorch 1.5, op names had no namespace; no other framework has ops of these names.
 _UNNAMED = frozenset(("addmm", "AddmmBackward"))
 _OUTER = re.compile(r"(?:aten::)?(lstm|gru|rnn_tanh|rnn_relu)")
 _CHUNK = re.compile(r"(?:aten::)?(?:unsafe_)?chunk")
-#: The vendor's op, and whose it is.
+#: Ops of vendors' libraries, and the libraries.
 _VENDORS = {
     "aten::_cudnn_rnn": "cuDNN",
     "aten::miopen_rnn": "MIOpen",
@@ -51,12 +51,14 @@ _VENDORS = {
 #: Ops with which ATen's own layers compute.
 _MATMULS = ("aten::addmm", "aten::mm", "addmm", "mm")
 _PACKED = "long int"
-#: What stands before the states among the inputs of a vendor's op: input, weights and more.
+#: Number of inputs (input, weights and more) before the states in a vendor's op.
 _STATE_PLACE = {"aten::_cudnn_rnn": 4, "aten::miopen_rnn": 3, "aten::mkldnn_rnn_layer": 5}
 
 
 def layer_rows(events: EventTable) -> Flags:
-    """Whether an event is an op that holds a whole recurrent layer, and in no other such op."""
+    """Return whether each event is an op of a whole recurrent layer, and not inside another
+    such op.
+    """
     prefix = "" if _UNNAMED.intersection(events.texts("name")[1]) else "aten::"
     layer = events.is_kind("op") & events.where_name(
         lambda name: name in _VENDORS or (name.startswith(prefix) and bool(_OUTER.fullmatch(name)))
@@ -65,7 +67,7 @@ def layer_rows(events: EventTable) -> Flags:
 
 
 def within(events: EventTable, which: Flags) -> Flags:
-    """Whether an event is inside one of ``which``."""
+    """Return whether each event is inside one of ``which``."""
     parent = events.rows_named("parent_id")
     inside = inherited(parent, np.where(which, np.arange(len(events)), NONE))
     above = np.where(parent != NONE, inside[parent], NONE)
@@ -87,7 +89,7 @@ class _Op:
 
 
 def layer_calls(events: EventTable) -> Iterator[Call]:
-    """A call of each recurrent layer that is one op of PyTorch."""
+    """Yield a call for each recurrent layer that is one op of PyTorch."""
     layers = layer_rows(events)
     rows = np.flatnonzero(layers)
     if not len(rows):
@@ -121,7 +123,7 @@ def layer_calls(events: EventTable) -> Iterator[Call]:
 
 
 def _innermost(rows: list[int], parent: Ints) -> list[int]:
-    """Return those of ``rows`` in which no other of them is nested."""
+    """Return the innermost of ``rows``."""
     around = {int(parent[row]) for row in rows}
     return [row for row in rows if row not in around]
 
@@ -131,7 +133,7 @@ def _known(value: Any) -> int | None:
 
 
 def _network(op: _Op) -> Network:
-    """What the op and the vendor's ops inside it say of their network."""
+    """Return the network from the op and the vendor's ops inside it."""
     outer = _OUTER.fullmatch(op.name)
     network = _of_outer(op, outer[1]) if outer else Network()
     for name in _VENDORS:
@@ -160,7 +162,7 @@ def _dtype(op: _Op) -> str | None:
 
 
 def _filled(network: Network, other: Network) -> Network:
-    """``network`` with what ``other`` knows where it does not."""
+    """Return ``network`` with its unknown fields filled from ``other``."""
     return replace(
         network,
         **{
@@ -185,7 +187,9 @@ def _of_outer(op: _Op, cell: str) -> Network:
 
 
 def _states(shapes: list[Any], place: int) -> Shape | None:
-    """(layers·directions, batch, hidden) of the initial state, the last one a projection's."""
+    """Return the shape (layers·directions, batch, hidden) of the initial state, or of a
+    projection.
+    """
     first = next(iter(shapes_at(shapes, place)), None) or shape_at(shapes, place, 3)
     return first if first and len(first) == 3 else None
 
@@ -218,7 +222,7 @@ def _of_input(shapes: list[Any], states: Shape | None, packed: bool) -> Network:
 def _with_weights(
     network: Network, matrices: Sequence[Shape], states: Shape | None, gates: int
 ) -> Network:
-    """``network`` with what its weights say, in the order of layers and directions."""
+    """Return ``network`` with the sizes of its weights, in the order of layers and directions."""
     if states is None or not matrices or len(matrices) % states[0]:
         return network
     each = len(matrices) // states[0]
@@ -235,7 +239,9 @@ def _with_weights(
 
 
 def _of_vendor(op: _Op, row: int, name: str) -> Network:
-    """By the tensors of cuDNN's or MIOpen's op; layers by how long all weights together are."""
+    """Return the network from cuDNN's or MIOpen's op; the total size of weights shows the
+    layers.
+    """
     shapes, dtypes = op.inputs.shapes(row), op.inputs.dtypes(row)
     states = _states(shapes, _STATE_PLACE[name])
     network = replace(
@@ -251,7 +257,9 @@ def _of_vendor(op: _Op, row: int, name: str) -> Network:
 
 
 def _of_onednn(op: _Op, rows: Sequence[int]) -> Network:
-    """By oneDNN's ops, one a layer and direction: those of both are joined by ``aten::cat``."""
+    """Return the network from oneDNN's ops, one per layer and direction; ``aten::cat`` joins
+    both.
+    """
     units = []
     for row in rows:
         shapes, dtypes = op.inputs.shapes(row), op.inputs.dtypes(row)

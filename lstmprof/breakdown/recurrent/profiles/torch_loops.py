@@ -1,16 +1,16 @@
-"""Loops of cells that PyTorch runs time step after time step: cell ops, or products and σ and tanh.
+"""Loops of cells that PyTorch runs one time step at a time: cell ops, or matmuls with σ and tanh.
 
-On one thread the products, activations and cell ops of a loop come round once per time step. A loop
-is a run of one such pattern, three times or more, that holds a cell: a cell op, or a product with
-both a sigmoid and a tanh after it (an LSTM's or a GRU's gates; a plain cell's tanh alone does not
-tell it from the layers of another network, and is not claimed), or the products of a cell that was
-compiled (``torch_compiled``). The width of a product's operands belongs to the pattern where shapes
-are recorded; the batch does not, which shrinks where sequences end. What makes new states
-(``aten::new_zeros``) ends a run: without shapes two loops of one cell look alike.
+On one thread, the matmuls, activations and cell ops of a loop repeat once per time step. A loop is
+at least three repetitions of a pattern that contains a cell: a cell op; a matmul followed by a
+sigmoid and a tanh (the gates of an LSTM or GRU); or the matmuls of a compiled cell
+(``torch_compiled``). A plain RNN cell is not recognised, because a tanh alone also occurs in other
+networks. If shapes are recorded, the width of a matmul's operands is part of the pattern. The batch
+is not, because it shrinks when sequences end. An op that makes new states (``aten::new_zeros``)
+ends a loop: without shapes, two loops of one cell look alike.
 
-A pattern of one cell may be two layers that look alike and take turns at every time step: where
-inputs are as wide as the units, or without shapes. Then the gradients of its weights are counted,
-one a weight; where there are none the cells that ran are counted, and time steps are not known.
+A pattern of one cell may also be two equal layers that alternate at every time step, if inputs are
+as wide as the units, or without shapes. Then the gradients of its weights are counted, one per
+weight. Without gradients, the cells are counted, and the number of time steps is unknown.
 """
 
 from __future__ import annotations
@@ -49,15 +49,16 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 from lstmprof.implementations import CELL_OP, LOOP
 
-#: Time steps from which on a pattern is a loop: two of a kind are found in any network.
+#: Least number of repetitions of a loop: any network may have two equal parts.
 LEAST = 3
 
 _CELL = re.compile(r"aten::(?:(lstm|gru|rnn_tanh|rnn_relu)_cell|_thnn_fused_(lstm|gru)_cell)")
 _PRODUCT = re.compile(r"aten::(?:linear|matmul|mm|addmm|addmm_|bmm|baddbmm|mv|addmv|einsum)")
 _ACTIVATION = re.compile(r"aten::(sigmoid|tanh)_?")
-#: What makes the states that a loop begins with, or gathers what it wrote.
+#: Ops that make the initial states of a loop, or collect its outputs.
 _BOUNDARY = re.compile(r"aten::(?:zeros|new_zeros|new_full|stack|unbind|flip)")
-#: Inputs of an op, the last ones of what is recorded: TorchScript writes its whole stack.
+#: Number of inputs of an op; they are the last recorded ones, because TorchScript writes its whole
+#: stack.
 _INPUTS = {"linear": 3, "matmul": 2, "mm": 2, "bmm": 2, "sigmoid": 1, "tanh": 1}
 _GRADIENT = "torch::autograd::AccumulateGrad"
 _BACKWARD = re.compile(r"autograd::engine::evaluate_function|\w*Backward\d*$")
@@ -65,10 +66,10 @@ _BACKWARD = re.compile(r"autograd::engine::evaluate_function|\w*Backward\d*$")
 
 @dataclass(frozen=True)
 class _Tokens:
-    """The products, activations and cell ops of one thread and step, in order.
+    """The matmuls, activations and cell ops of one thread and step, in order.
 
-    ``codes`` are equal where ops are alike; ``ops`` are all outermost ops there, ``places`` those
-    of the tokens among them; ``regions`` those of ``compiled_regions`` that the tokens are in.
+    ``codes`` are equal for equal ops. ``ops`` are all outermost ops of the thread, ``places`` the
+    positions of the tokens in ``ops``, and ``regions`` the ``compiled_regions`` of the tokens.
     """
 
     rows: Ints
@@ -80,7 +81,7 @@ class _Tokens:
 
 
 def loop_calls(events: EventTable) -> Iterator[Call]:
-    """A call of each loop of cells that PyTorch ran op by op."""
+    """Yield a call for each loop of cells that PyTorch ran op by op."""
     sorts = np.where(events.is_kind("op"), events.mapped("name", _sort, NONE), NONE)
     rows = _outermost(events, sorts)
     reader = _Reader(events, Inputs(events), sorts)
@@ -113,14 +114,16 @@ def _sort(name: str) -> int:
 
 
 def _outermost(events: EventTable, sorts: Ints) -> Ints:
-    """Rows with a sort that are in no other such op, no layer's op and no backward pass."""
+    """Return rows with a sort that are not inside another such op, a layer's op or a backward
+    pass.
+    """
     hides = (sorts != NONE) | layer_rows(events)
     hides |= events.is_kind("op") & events.where_name(lambda name: bool(_BACKWARD.match(name)))
     return np.flatnonzero((sorts != NONE) & ~within(events, hides))
 
 
 def _around(events: EventTable, rows: Ints) -> Ints:
-    """``rows`` and every other op that holds none of them, each in no other such op."""
+    """Return ``rows`` and all other ops that contain none of them, without nested ops."""
     parent = events.rows_named("parent_id")
     holds = np.zeros(len(events), dtype=np.bool_)
     above = parent[rows]
@@ -133,7 +136,7 @@ def _around(events: EventTable, rows: Ints) -> Ints:
 
 
 class _Reader:
-    """What the recorded inputs of products, activations and cell ops say."""
+    """Reads the recorded inputs of matmuls, activations and cell ops."""
 
     def __init__(self, events: EventTable, inputs: Inputs, sorts: Ints) -> None:
         self.inputs = inputs
@@ -155,20 +158,22 @@ class _Reader:
         return self.texts[int(self.names[row])]
 
     def operands(self, row: int) -> tuple[Shape | None, Shape | None]:
-        """Of a product (batch…, inner) and (inner, outer), of any other op its input and None."""
+        """Return a matmul's shapes (batch…, inner) and (inner, outer); for other ops, input and
+        None.
+        """
         key = (int(self.names[row]), int(self._shapes[row]))
         if key not in self._memory:
             self._memory[key] = _operands(self.name(row), self.inputs.shapes(row))
         return self._memory[key]
 
     def gates(self, products: Ints) -> bool:
-        """Whether one of these products makes three or four outputs of each input."""
+        """Return whether one of these matmuls makes three or four outputs per input."""
         distinct = products[np.unique(self._shapes[products], return_index=True)[1]]
         weights = (self.operands(row)[1] for row in distinct.tolist())
         return any(w and w[1] in (GATES["lstm"] * w[0], GATES["gru"] * w[0]) for w in weights)
 
     def gradients(self, row: int) -> Counter[Shape | None]:
-        """Of the step of ``row`` the gradients of weights, by their shapes."""
+        """Return the gradients of weights in the step of ``row``, counted by shape."""
         if not self._counts:
             for one in self._gradients.tolist():
                 step = self._counts.setdefault(self._step_of(one), Counter())
@@ -179,14 +184,18 @@ class _Reader:
         return tuple(int(column[row]) for column in self._places)
 
     def dtype(self, row: int) -> str | None:
-        """Return the element type of its first tensor; under autocast that of the op inside."""
+        """Return the element type of the op's first tensor; under autocast, that of the op
+        inside.
+        """
         inside = int(self._inside[row])
         named = (dtype_named(dtype) for dtype in self.inputs.dtypes(row))
         of_row = next((dtype for dtype in named if dtype), None)
         return of_row if inside == NONE else self.dtype(inside) or of_row
 
     def codes(self, rows: Ints, sorts: Ints, compiled: Flags) -> Ints:
-        """A number a row, equal where ops do the same to tensors of the same widths."""
+        """Return one number per row, equal for ops that do the same with tensors of the same
+        widths.
+        """
         seen: dict[tuple[object, ...], int] = {}
         codes = np.empty(len(rows), dtype=np.int64)
         listed = zip(rows.tolist(), sorts.tolist(), compiled.tolist(), strict=True)
@@ -213,7 +222,7 @@ def _operands(name: str, shapes: list[object]) -> tuple[Shape | None, Shape | No
 
 
 def _calls(events: EventTable, reader: _Reader, tokens: _Tokens) -> Iterator[Call]:
-    """The loops of one thread and step, those of one stack joined."""
+    """Yield the calls of one thread and step; loops of one stack are joined."""
     place_of = dict(zip(tokens.codes.tolist(), range(len(tokens.codes)), strict=True))
 
     def places(pattern: Ints) -> list[int]:
@@ -232,9 +241,10 @@ def _calls(events: EventTable, reader: _Reader, tokens: _Tokens) -> Iterator[Cal
 
 
 def _weights_told(reader: _Reader, runs: Sequence[_Run]) -> bool:
-    """Whether the step has as many gradients of weights as the patterns have products.
+    """Return whether the step has as many gradients of weights as the patterns have matmuls.
 
-    Those of the shapes of their weights; more are those of layers that take turns, or of others.
+    Only gradients with the shapes of these weights count. More gradients mean layers that
+    alternate, or other layers.
     """
     counts = reader.gradients(runs[0].pattern[0])
     of_loops = Counter(_sorted(weight) for run in runs for weight in run.weights())
@@ -242,7 +252,7 @@ def _weights_told(reader: _Reader, runs: Sequence[_Run]) -> bool:
 
 
 def _sorted(shape: Shape | None) -> Shape | None:
-    """``shape`` as that of its transpose."""
+    """Return ``shape`` with its dimensions sorted, so that a transpose is equal."""
     return None if shape is None else tuple(sorted(shape))
 
 
@@ -256,7 +266,7 @@ def _holds_cell(reader: _Reader, tokens: _Tokens, places: Sequence[int]) -> bool
 
 
 def _units_of_gates(reader: _Reader, tokens: _Tokens, places: Sequence[int]) -> tuple[Network, ...]:
-    """The cells in these tokens by products of all gates, whatever the activations are."""
+    """Return the cells in these tokens from matmuls of all gates, whatever the activations are."""
     at = np.array(places)
     sorts = tokens.sorts[at]
     if CELL in sorts:
@@ -271,7 +281,7 @@ def _begins(sorts: Sequence[int]) -> bool:
 
 
 class _Run:
-    """One run of a pattern: the cells in a time step, by their widths; none of another network."""
+    """One run of a pattern: the cells of a time step, by width; no cells for another network."""
 
     def __init__(self, reader: _Reader, tokens: _Tokens, run: Repeat) -> None:
         self._reader, self._tokens, self._run = reader, tokens, run
@@ -283,7 +293,7 @@ class _Run:
         self.units = tuple(self._units())
 
     def loop(self, weights_told: bool) -> Loop:
-        """The loop that it is."""
+        """Return the run as a loop."""
         units = self.units
         first = units[0]
         apart = first.inputs is not None and first.inputs != first.hidden
@@ -302,26 +312,30 @@ class _Run:
         )
 
     def _regions(self) -> list[int]:
-        """What was compiled that its products ran in, in order; empty where nothing was."""
+        """Return the compiled regions in which its matmuls ran, in order; empty if none."""
         regions = self._tokens.regions[self._run.start : self._run.end]
         if not self._gated or NONE in regions:
             return []
         return list(dict.fromkeys(regions.tolist()))
 
     def _rows(self, regions: Sequence[int]) -> Ints:
-        """Its ops, and the regions around them where they hold no more than a time step."""
+        """Return its ops, and the regions around them that contain at most one time step."""
         places, run = self._tokens.places, self._run
         rows = self._tokens.ops[places[run.start] : self._last_op() + 1]
         whole = regions if len(regions) >= run.count else ()
         return np.unique(np.concatenate([rows, np.array(whole, dtype=np.int64)]))
 
     def _is_one_loop(self, regions: Sequence[int]) -> bool:
-        """Whether no second loop of another layer of the same widths may be in it."""
+        """Return whether it certainly contains no second loop of another layer of the same
+        widths.
+        """
         names = [self._reader.name(row) for row in regions]
         return not regions or (len(names) >= self._run.count and ran_once(names))
 
     def weights(self) -> list[Shape | None]:
-        """Of each product of the pattern the shape of its weight; of a cell op's both."""
+        """Return the shape of the weight of each matmul in the pattern; both weights of a cell
+        op.
+        """
         listed: list[Shape | None] = []
         for row, sort in zip(self.pattern, self.sorts, strict=True):
             if sort == PRODUCT:
@@ -339,7 +353,9 @@ class _Run:
         return in_words(self.sorts)
 
     def _last_op(self) -> int:
-        """The place of the loop's last op: after its last token come what came there before."""
+        """Return the position of the loop's last op: the ops that follow each token follow the
+        last one.
+        """
         places, run = self._tokens.places, self._run
         last, before = int(places[run.end - 1]), int(places[run.end - 1 - run.period])
         tail = int(places[run.end - run.period]) - before - 1
@@ -351,7 +367,7 @@ class _Run:
         return last + tail
 
     def _units(self) -> Iterator[Network]:
-        """Each cell in the pattern as a unit of a stack."""
+        """Yield each cell in the pattern as a unit of a stack."""
         if CELL in self.sorts:
             rows = (row for row, s in zip(self.pattern, self.sorts, strict=True) if s == CELL)
             yield from (self._cell_op(row) for row in rows)
@@ -389,7 +405,7 @@ class _Run:
         )
 
     def _inputs_before(self, unit: Network) -> int | None:
-        """The inputs of a product of all time steps at once, done just before the loop."""
+        """Return the input width of a matmul over all time steps just before the loop."""
         tokens, place = self._tokens, self._run.start - 1
         while place >= 0 and tokens.sorts[place] in (PRODUCT, BOUNDARY):
             _, weight = self._reader.operands(int(tokens.rows[place]))
@@ -399,7 +415,7 @@ class _Run:
         return None
 
     def _reads_after(self) -> int | None:
-        """The inner width of the first product after the loop."""
+        """Return the input width of the first matmul after the loop."""
         tokens, end = self._tokens, self._run.end
         later = np.flatnonzero(tokens.sorts[end:] == PRODUCT)
         if not len(later):
@@ -408,6 +424,6 @@ class _Run:
         return int(weight[0]) if weight else None
 
     def _batches(self) -> set[Shape | None]:
-        """The shapes that the first op of the pattern saw."""
+        """Return the shapes of the inputs of the first op of the pattern."""
         first = self._tokens.rows[self._run.start : self._run.end : self._run.period].tolist()
         return {self._reader.operands(row)[0] for row in first}

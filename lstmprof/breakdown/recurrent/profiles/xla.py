@@ -1,11 +1,11 @@
 """Loops of cells in programs that XLA compiled: ``while``, whose body runs once per time step.
 
-An instruction's path in the user's program is its ``op_name``: ``jit(step)/jvp(forward)/while/
-body/…/dot_general``, of the backward pass ``transpose(jvp(forward))``. On a CPU the ``while`` is an
-event around its body's; on a GPU the body's kernels come round on a stream. The products' operands
-(``formats.xplane.hlo``) tell the network: their number and widths the cell, where no activation is
-seen, because a fusion holds it. One product of x and h at once does not tell how wide h is: what a
-tanh reads does. Without operands a cell's name in the path of a product tells the cell alone.
+The path of an instruction in the user's program is its ``op_name``: ``jit(step)/jvp(forward)/while/
+body/…/dot_general``; in the backward pass ``transpose(jvp(forward))``. On a CPU, the ``while`` is
+an event around its body. On a GPU, the kernels of the body repeat on a stream. The operands of the
+matmuls (``formats.xplane.hlo``) show the network; activations are often hidden in fusions. One
+matmul of x and h together does not show the width of h; the input of a tanh does. Without operands,
+only a cell's name in the path of a matmul shows the cell.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LEAST = 3
 
 _WHILE = re.compile(r"while(?:\.\d+)?")
 _BODY = re.compile(r"(.*?/while)/body/")
-#: Shapes of several operands: a tanh has one.
+#: Shapes of several operands; a tanh has one.
 _SEVERAL = re.compile(r"\],\s*\[")
 _DOT = re.compile(r"(?:^|/)dot_general$")
 _TRANSPOSED = re.compile(r"transpose\((jvp\([^()]*\))\)")
@@ -41,7 +41,7 @@ _TRANSPOSED = re.compile(r"transpose\((jvp\([^()]*\))\)")
 
 @dataclass(frozen=True, eq=False)
 class _Turns:
-    """One run of a loop: its outermost rows; of each product and tanh in a time step a row."""
+    """One run of a loop: its outermost rows, and one row per matmul and tanh of a time step."""
 
     path: str
     count: int
@@ -52,17 +52,17 @@ class _Turns:
 
     @property
     def backward(self) -> bool:
-        """Whether it is of a backward pass."""
+        """Return whether it belongs to a backward pass."""
         return "transpose(" in self.path
 
     @property
     def forward_path(self) -> str:
-        """Its path, of a backward pass that of the forward pass."""
+        """Return its path; for a backward pass, the path of the forward pass."""
         return _TRANSPOSED.sub(r"\1", self.path)
 
 
 def xla_calls(events: EventTable) -> Iterator[Call]:
-    """A call of each loop of cells in a program that XLA compiled."""
+    """Yield a call for each loop of cells in a program that XLA compiled."""
     loops = _while_rows(events)
     kernels = _body_kernels(events)
     if not len(loops) and not len(kernels):
@@ -96,7 +96,7 @@ class _Reader:
         self._inputs = Inputs(events)
 
     def _in_order(self, which: Flags) -> dict[int, tuple[Ints, Ints]]:
-        """Of each rank those rows, as they began, and when that was."""
+        """Return for each rank the rows in ``which``, sorted by start, and their starts."""
         rows = np.flatnonzero(which)
         rows = rows[np.argsort(self.start_ns[rows], kind="stable")]
         ranks = np.unique(self.rank[rows]).tolist()
@@ -104,12 +104,12 @@ class _Reader:
         return {rank: (own, self.start_ns[own]) for rank, own in of_rank.items()}
 
     def path(self, row: int) -> str:
-        """Empty where there is none."""
+        """Return the path of ``row``; empty if there is none."""
         code = int(self.codes[row])
         return self._paths[code] if code != NONE else ""
 
     def operands(self, row: int) -> tuple[Shape, Shape] | None:
-        """Both matrices of a product."""
+        """Return both matrices of a matmul."""
         if row == NONE:
             return None
         shapes = self._inputs.shapes(row)
@@ -117,11 +117,11 @@ class _Reader:
         return (left, right) if left and right else None
 
     def widths(self, row: int) -> Shape:
-        """The matrix that a tanh reads; empty where it is none."""
+        """Return the shape of a tanh's input; empty if the row is not a tanh."""
         return shape_at(self._inputs.shapes(row), 0, 2) or ()
 
     def reads_after(self, turns: Sequence[_Turns]) -> int | None:
-        """The width that the first product after the last forward run shares with its weight."""
+        """Return the inner width of the first matmul after the last forward run."""
         ends = [int(self.end_ns[each.rows].max()) for each in turns if not each.backward]
         if not ends:
             return None
@@ -135,7 +135,7 @@ class _Reader:
         return shared.pop() if len(shared) == 1 else None
 
     def dtype(self, row: int) -> str | None:
-        """The element type of a product."""
+        """Return the element type of a matmul."""
         return dtype_named(next(iter(self._inputs.dtypes(row)), None))
 
 
@@ -150,7 +150,7 @@ def _body_kernels(events: EventTable) -> Ints:
 
 
 def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_Turns]:
-    """The runs of loops that are events around those of their bodies."""
+    """Yield the runs of loops that are events around their bodies."""
     if not len(loops):
         return
     ops, start = reader.ops.get(int(reader.rank[loops[0]]), (loops[:0], loops[:0]))
@@ -176,7 +176,7 @@ def _on_host(events: EventTable, reader: _Reader, loops: Ints) -> Iterator[_Turn
 
 
 def _on_device(events: EventTable, reader: _Reader, kernels: Ints) -> Iterator[_Turns]:
-    """The runs of loops whose bodies' kernels come round on a stream."""
+    """Yield the runs of loops whose kernels repeat on a stream."""
     if not len(kernels):
         return
     device, stream = (events.ints(name, UNKNOWN)[kernels] for name in ("device", "stream"))
@@ -209,7 +209,9 @@ def _holds_product(products: Mapping[int, bool], pattern: Ints) -> bool:
 
 
 def _loops(reader: _Reader, turns: Sequence[_Turns], after: int | None) -> Iterator[Loop]:
-    """The forward runs that hold cells, each with its backward run: the last one's comes first."""
+    """Yield the forward runs with cells, each with its backward run; backward runs are in
+    reverse order.
+    """
     backward: dict[str, list[_Turns]] = {}
     forward: dict[str, list[_Turns]] = {}
     for each in turns:
@@ -236,9 +238,10 @@ def _loops(reader: _Reader, turns: Sequence[_Turns], after: int | None) -> Itera
 
 
 def _units(reader: _Reader, turns: _Turns) -> tuple[Network, ...]:
-    """Return the cells of a time step by its products, as few of one sort as there may be.
+    """Return the cells of a time step from its matmuls; the number of cells is the smallest
+    possible.
 
-    Products before or after the cells, of a head within the loop, are left out.
+    Matmuls before or after the cells, such as those of a head inside the loop, are omitted.
     """
     operands = [reader.operands(row) for row in turns.products]
     tanhs = [shape for row in turns.tanhs if (shape := reader.widths(row))]
@@ -300,7 +303,7 @@ def _unit(
 
 
 def _weight_beside(batch: int | None, pair: tuple[Shape, Shape]) -> Shape | None:
-    """(inner, outer) of the operand beside which the other one has ``batch`` sequences."""
+    """Return the shape (inner, outer) of one operand if the other one has ``batch`` sequences."""
     for data, weight in (pair, pair[::-1]):
         if batch is not None and _other(data, weight) == batch:
             return _weight(weight, data)
@@ -308,20 +311,20 @@ def _weight_beside(batch: int | None, pair: tuple[Shape, Shape]) -> Shape | None
 
 
 def _width_beside(batch: int | None, tanhs: Sequence[Shape]) -> int | None:
-    """The least width of what a tanh of ``batch`` sequences reads."""
+    """Return the smallest input width of a tanh with ``batch`` sequences."""
     widths = (a if b == batch else b for a, b in tanhs if batch in (a, b))
     return min(widths, default=None)
 
 
 def _weight(weight: Shape, data: Shape) -> Shape | None:
-    """(inner, outer) of ``weight``: the inner width is one of ``data`` too."""
+    """Return ``weight`` as (inner, outer): ``data`` has the same inner width."""
     if weight[0] in data:
         return weight
     return (weight[1], weight[0]) if weight[1] in data else None
 
 
 def _other(data: Shape, weight: Shape) -> int | None:
-    """The width of ``data`` that is not shared with ``weight``."""
+    """Return the width of ``data`` that is not shared with ``weight``."""
     if data[1] in weight:
         return data[0]
     return data[1] if data[0] in weight else None

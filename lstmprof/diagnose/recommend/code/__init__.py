@@ -1,8 +1,8 @@
-"""The lines that build an implementation's network, for a user to paste: without lstmprof.
+"""The code that builds an implementation's network, for users to paste, without lstmprof.
 
-What has no lines of its own here (cuDNN without a framework, and what runs in an environment of
-its own), and networks that need more than layers and a head, are built as lstmprof builds them.
-``tests`` run each.
+Some implementations have no such code: cuDNN without a framework, and those that run in a separate
+environment. They, and networks with more than layers and a head, are built with lstmprof's own
+files. ``tests`` run each piece of code.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ workload = Workload($fields)
 network = $module.build(workload)  # the file lstmprof/implementations/$folder/$module.py
 """
 
-#: Whether a network is one layer of one direction, which is all that some lines build.
+#: Whether a network is one layer of one direction, because some code builds only that.
 _Fits = Callable[[Workload], bool]
 
 
@@ -79,12 +79,12 @@ TEMPLATES: Mapping[str, tuple[str, _Fits]] = {
     "onnxruntime-lstm": (engines.ONNX_RUNTIME, _one_lstm),
     "openvino-lstm": (engines.OPENVINO, _one_lstm),
 }
-#: What makes Keras take the mode of a row
+#: Arguments that make Keras use the mode of an implementation.
 _MODES = {f"keras-lstm-mode{mode}": f", implementation={mode}, use_cudnn=False" for mode in (1, 2)}
 
 
 def code_of(implementation: str, workload: Workload) -> str:
-    """The lines that build ``implementation``'s network of ``workload``."""
+    """Return the code that builds ``implementation``'s network for ``workload``."""
     row = implementations.ROWS.get(implementation)
     if row is None:
         return f"# {implementation} is your own file: it has the code\n"
@@ -105,7 +105,7 @@ def _as_built(file: str, workload: Workload) -> str:
 
 
 def _wrapped(text: str) -> str:
-    """The fields of the workload on lines of their own, four a line."""
+    """Return the fields of the workload, four per line."""
     head, fields, tail = re.split(r"Workload\((?=name)|\)\nnetwork", text)
     parts = fields.split(", ")
     lines = [", ".join(parts[at : at + 4]) for at in range(0, len(parts), 4)]
@@ -137,7 +137,7 @@ def _values(name: str, framework: str, w: Workload) -> dict[str, object]:
         "equinox_head": (
             "jax.vmap(self.head)(outputs)" if w.every_step else "self.head(outputs[-1])"
         ),
-        # the second output of ONNX's LSTM is the last time step of the first
+        # The second output of ONNX's LSTM is the last time step of the first output.
         "onnx_outputs": '["seen"]' if w.every_step else '["", "seen"]',
         "onnx_axis": int(w.every_step),
         "backend": framework,
@@ -147,7 +147,7 @@ def _values(name: str, framework: str, w: Workload) -> dict[str, object]:
 
 
 def _cudnn_size(w: Workload) -> int:
-    """Numbers in the weights of cuDNN's LSTM: matrices and two biases of each direction."""
+    """Return the number of weights of cuDNN's LSTM: matrices and two biases per direction."""
     inputs = [w.features, *(w.directions * w.hidden for _ in range(w.layers - 1))]
     return sum(w.directions * 4 * w.hidden * (size + w.hidden + 2) for size in inputs)
 

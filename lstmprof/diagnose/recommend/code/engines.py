@@ -1,4 +1,4 @@
-"""Lines that build Keras's networks, PyTensor's, and those of engines that run an ONNX graph."""
+"""Code that builds the networks of Keras, PyTensor, and engines that run an ONNX graph."""
 
 KERAS = """\
 import os

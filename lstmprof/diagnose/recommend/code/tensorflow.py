@@ -1,4 +1,4 @@
-"""Lines that build TensorFlow's networks; what they build is to be called in a tf.function."""
+"""Code that builds TensorFlow's networks; call the network in a tf.function."""
 
 _IMPORT = "import tensorflow as tf\n\n"
 _CALLED = "\nnetwork = Network()  # in a tf.function, with its gradient\n"
@@ -16,7 +16,7 @@ class Network(tf.Module):
 {_WEIGHTS}{_HEAD}
     def __call__(self, inputs):  # (time, batch, features)
 """
-#: Of a cell that is called with x, h and c
+#: The loop around a cell that is called with x, h and c.
 _LOOP = """\
         start = 0, zeros, zeros, tf.TensorArray(tf.float32, $time_steps)
         _, h, _, outputs = tf.while_loop(lambda t, *_: t < $time_steps, step, start)

@@ -105,8 +105,7 @@ def path_rule(path: str) -> Rule | None:
 
     The end of the path is the operator's type after a colon, a primitive of JAX, or a node that
     TensorFlow named after its type; else the name of a custom call decides. Functions and scopes
-    before
-    the last slash do not count.
+    before the last slash do not count.
     """
     if ":" in path[path.rfind("/") + 1 :]:
         return op_rule(path)

@@ -49,8 +49,7 @@ class KernelName:
     """The parts of a kernel's name.
 
     ``qualified`` is the function with its namespaces, ``runs`` what a wrapper runs, and
-    ``template`` all
-    template arguments.
+    ``template`` all template arguments.
     """
 
     qualified: str

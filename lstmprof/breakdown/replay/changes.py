@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lstmprof import names
+from lstmprof.breakdown.replay.graph import StepGraph
 from lstmprof.errors import UsageError
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE
-from lstmprof.replay.graph import StepGraph
 from lstmprof.workloads import Workload
 
 

@@ -14,12 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.breakdown.ledger import ledger
-from lstmprof.events.annotate.steps import Window
-from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.table import NONE, EventTable
-from lstmprof.events.threads import thread_ids
-from lstmprof.replay.changes import Change, ReplayTimes, nothing
-from lstmprof.replay.dependencies import (
+from lstmprof.breakdown.replay.changes import Change, ReplayTimes, nothing
+from lstmprof.breakdown.replay.dependencies import (
     ALWAYS,
     Activities,
     Dependencies,
@@ -27,7 +23,11 @@ from lstmprof.replay.dependencies import (
     Sync,
     dependencies,
 )
-from lstmprof.replay.graph import StepGraph, step_graph
+from lstmprof.breakdown.replay.graph import StepGraph, step_graph
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.table import NONE, EventTable
+from lstmprof.events.threads import thread_ids
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,17 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from lstmprof.breakdown.replay.calls import (
+    END,
+    PHASE,
+    START,
+    THREAD,
+    Calls,
+    StepRows,
+    texts_at,
+    values_at,
+)
+from lstmprof.breakdown.replay.streams import Streams, syncs
 from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.groups import inherited
@@ -29,8 +40,6 @@ from lstmprof.events.intervals import Flags, Ints, Segments, foremost
 from lstmprof.events.schema import Column, schema
 from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import HOST, STATES, innermost, ops_called
-from lstmprof.replay.calls import END, PHASE, START, THREAD, Calls, StepRows, texts_at, values_at
-from lstmprof.replay.streams import Streams, syncs
 
 _READ = ["kind", "name", "category", "stream", "start_ns", "dur_ns"]
 

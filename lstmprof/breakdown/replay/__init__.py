@@ -4,9 +4,9 @@
 
     events of a step ─ graph ─ dependencies ─ change ─ simulate ─▶ ledger of the step without it
 
-``graph`` says what host threads and streams did (``rows``, ``threads``, ``streams``),
-``dependencies`` who waited for whom, ``changes`` what may be taken out (``calls``: with what),
-``forecasts`` in which other forms its layers may be computed.
+``graph`` has what host threads and streams did (``calls``, ``streams``), ``dependencies`` who
+waited for whom, and ``changes`` what a replay may leave out or compute in another form.
+``critical_path`` is the longest path of the replay.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lstmprof.breakdown import Breakdown
-from lstmprof.events.annotate.steps import median_step
-from lstmprof.replay.changes import (
+from lstmprof.breakdown.replay.changes import (
     CHANGES,
     ERRORS,
     Change,
@@ -25,7 +24,8 @@ from lstmprof.replay.changes import (
     faster_gemms,
     recurrent_share,
 )
-from lstmprof.replay.what_if import Prediction, predictions
+from lstmprof.breakdown.replay.what_if import Prediction, predictions
+from lstmprof.events.annotate.steps import median_step
 
 __all__ = [
     "CHANGES",

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from lstmprof.breakdown.replay.graph import StepGraph
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE
-from lstmprof.replay.graph import StepGraph
 
 #: Before every instant: a condition that is always met.
 ALWAYS = -(2**62)

@@ -14,10 +14,19 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from lstmprof.breakdown.replay.calls import (
+    END,
+    EVENT,
+    PHASE,
+    START,
+    THREAD,
+    StepRows,
+    texts_at,
+    values_at,
+)
 from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import Column, schema
 from lstmprof.events.table import NONE, UNKNOWN
-from lstmprof.replay.calls import END, EVENT, PHASE, START, THREAD, StepRows, texts_at, values_at
 
 ACTIVITIES = schema(
     (

@@ -1,0 +1,261 @@
+"""The critical path of a step: what it would have to do less of to end earlier.
+
+::
+
+    host      [python )[dispatch)[launch call)
+    device                              ~~~~~~[matmul     )[elementwise)
+                                 launch latency                         [sync)  return to the host
+
+The path is the longest of the replay (``what_if``): from the end of the step back, always to the
+condition that was met last. Its stretches follow each other without gap, and sum to the step. The
+work is linear in the events of the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.breakdown.replay.changes import ReplayTimes, nothing
+from lstmprof.breakdown.replay.dependencies import ALWAYS, Dependencies, dependencies
+from lstmprof.breakdown.replay.graph import StepGraph, step_graph
+from lstmprof.breakdown.replay.what_if import Replay, replayed
+from lstmprof.events.annotate.steps import Window
+from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.table import NONE, EventTable
+
+#: Parts of a path that are neither work nor an event of a host thread.
+LATENCY, QUEUED, UNKNOWN = "launch latency", "queued", "unattributed"
+LAUNCH = "launch call"
+
+
+class Stretch(NamedTuple):
+    """A piece of the path; ``event_id`` is None if no event is at work or it is unknown."""
+
+    start_ns: int
+    end_ns: int
+    state: str  # busy where something computes or moves data, else idle
+    part: str
+    event_id: int | None
+
+
+class CriticalPath:
+    """The critical path of ``graph``: ``stretches`` by time, and what shortening a part saves."""
+
+    def __init__(self, graph: StepGraph) -> None:
+        self.graph, self._causes = graph, dependencies(graph)
+        self._replay = replayed(graph, nothing, self._causes)
+        self.length_ns = self._replay.length_ns
+        self._host_part, self._device_part = _host_parts(graph), _device_parts(graph)
+        self.stretches = list(reversed(list(self._backwards())))
+
+    def saved_ns(self, part: str, share: float = 0.5) -> int:
+        """Return how much shorter the replay is if all of ``part`` takes ``share`` less time."""
+
+        def left(ns: Ints) -> Ints:
+            less = np.rint(np.maximum(ns, 0) * share).astype(np.int64)
+            return np.asarray(ns - less, dtype=np.int64)
+
+        def change(graph: StepGraph) -> ReplayTimes:
+            times = nothing(graph)
+            host, device = self._host_part == part, self._device_part == part
+            return replace(
+                times,
+                segment_ns=np.where(host, left(times.segment_ns), times.segment_ns),
+                activity_ns=np.where(device, left(times.activity_ns), times.activity_ns),
+            )
+
+        causes, rows = self._causes, self._causes.activities
+        if part == LATENCY:
+            linked = rows.launched.segment != NONE
+            latency = np.where(linked, left(rows.latency_ns), rows.latency_ns)
+            causes = replace(causes, activities=replace(rows, latency_ns=latency))
+        if part == QUEUED:
+            gap, delay = left(rows.gap_ns), left(rows.delay_ns)
+            causes = replace(causes, activities=replace(rows, gap_ns=gap, delay_ns=delay))
+        syncs = dict(causes.syncs)
+        for number, sync in causes.syncs.items():
+            if self._host_part[number] == part:
+                cost, back = left(np.array([sync.cost_ns, sync.return_ns])).tolist()
+                syncs[number] = replace(sync, cost_ns=cost, return_ns=back)
+        causes = replace(causes, syncs=syncs)
+        return self.length_ns - replayed(self.graph, change, causes).length_ns
+
+    def _backwards(self) -> Iterator[Stretch]:
+        """Yield the stretches from the last to the first."""
+        walk = _Walk(self.graph, self._causes, self._replay)
+        at_ns = self.graph.window.start_ns + self.length_ns
+        node, state, part = walk.last, "idle", UNKNOWN
+        while at_ns > self.graph.window.start_ns:
+            found = walk.before(node, at_ns) if node else None
+            start_ns, node, of = found or (self.graph.window.start_ns, None, None)
+            start_ns = min(start_ns, at_ns)
+            event_id = None
+            if isinstance(of, str):
+                state, part = "idle", of
+            elif of is None:
+                state, part = "idle", UNKNOWN
+            else:
+                on_device, number = of
+                parts = self._device_part if on_device else self._host_part
+                busy = on_device or walk.computes[number]
+                state, part = "busy" if busy else "idle", str(parts[number])
+                event_id = walk.event_id(on_device, number)
+            if start_ns < at_ns:
+                yield Stretch(start_ns, at_ns, state, part, event_id)
+            at_ns = start_ns
+
+
+def critical_path_of(events: EventTable, window: Window) -> CriticalPath:
+    """Return the critical path of ``window`` of linked and categorised ``events``."""
+    return CriticalPath(step_graph(events, window))
+
+
+#: (whether it is an activity, its number; of a segment the offset up to which it is on the path,
+#: None for all of it)
+_Node = tuple[bool, int, int | None]
+#: A part without an event, or (whether it is an activity, its number).
+_Of = str | tuple[bool, int] | None
+
+
+class _Walk:
+    """From each node of a replayed graph to the one that it waited for last."""
+
+    def __init__(self, graph: StepGraph, causes: Dependencies, replay: Replay) -> None:
+        self._opens = graph.window.start_ns
+        segments, activities, rows = graph.segments, graph.activities, causes.activities
+        ids = (table.column("event_id").to_pylist() for table in (segments, activities))
+        self._host_id, self._device_id = ids
+        self.computes: list[bool] = segments.column("category").is_valid().to_pylist()
+        opened, closed = (segments.column(n).to_numpy() for n in ("start_ns", "end_ns"))
+        self._observed: list[int] = (closed - opened).tolist()
+        self._spent: list[int] = graph.spent_ns.tolist()
+        self._end: list[int] = replay.segment_end_ns.tolist()
+        self._before: list[int] = causes.before.tolist()
+        self._waits = _pairs(causes.waits_for.segment, causes.waits_for.offset_ns)
+        self._syncs = causes.syncs
+        self._start: list[int] = replay.activity_start_ns.tolist()
+        self._done: list[int] = replay.activity_end_ns.tolist()
+        self._launched = _pairs(rows.launched.segment, rows.launched.offset_ns)
+        self._latency: list[int] = rows.latency_ns.tolist()
+        self._stream_before: list[int] = rows.before.tolist()
+        self._gap: list[int] = rows.gap_ns.tolist()
+        self._held = self._holders(rows.after.tolist(), rows.delay_ns.tolist())
+        self._turn = {number: turn for turn, number in enumerate(causes.order)}
+        self.last = self._last(graph)
+
+    def event_id(self, on_device: bool, number: int) -> int | None:
+        """Return the event of an activity or segment."""
+        ids = self._device_id if on_device else self._host_id
+        return None if ids[number] is None else int(ids[number])
+
+    def before(self, node: _Node, at_ns: int) -> tuple[int, _Node | None, _Of]:
+        """Return (start of what leads up to ``at_ns``, the node before, what it is)."""
+        on_device, number, offset_ns = node
+        if on_device:
+            start_ns = self._start[number]
+            if start_ns < at_ns:
+                return start_ns, node, (True, number)
+            return self._why_started(number)
+        previous = self._before[number]
+        begin = self._opens if previous == NONE else self._end[previous]
+        leads = None if previous == NONE else (False, previous, None)
+        if offset_ns is None:
+            segment, offset = self._waits[number]
+            if segment != NONE:
+                instant = self._instant(segment, offset)
+                other = (False, segment, self._partly(segment, offset))
+                if instant > begin and self._is_earlier(other, node):
+                    return instant, other, (False, number)
+            elif number in self._syncs:
+                sync = self._syncs[number]
+                last = max(sync.awaited, key=self._done.__getitem__, default=NONE)
+                waited = last != NONE and self._done[last] + sync.return_ns > begin + sync.cost_ns
+                if waited and self._is_earlier((True, last, None), node):
+                    return self._done[last], (True, last, None), (False, number)
+        return begin, leads, (False, number)
+
+    def _why_started(self, place: int) -> tuple[int, _Node | None, _Of]:
+        """Return (when the condition that an activity met last began, of what, its part)."""
+        met: list[tuple[int, int, _Node, str]] = []
+        segment, offset = self._launched[place]
+        if segment != NONE:
+            at = self._instant(segment, offset)
+            node = (False, segment, self._partly(segment, offset))
+            met.append((at + self._latency[place], at, node, LATENCY))
+        previous, (held_ns, holder) = self._stream_before[place], self._held[place]
+        if previous != NONE:
+            at = self._done[previous]
+            met.append((at + self._gap[place], at, (True, previous, None), QUEUED))
+        if holder != NONE:
+            met.append((held_ns, self._done[holder], (True, holder, None), QUEUED))
+        own = (True, place, None)
+        met = [each for each in met if self._is_earlier(each[2], own)]
+        if not met:
+            return self._opens, None, None
+        _, at, node, part = max(met)
+        return at, node, part
+
+    def _is_earlier(self, node: _Node, than: _Node) -> bool:
+        """Whether the replay knew ``node`` before it ran ``than``: else the walk would not end."""
+        on_device, number, offset_ns = node
+        if offset_ns is not None:  # known once the segment before it was
+            number = self._before[number]
+            if number == NONE:
+                return True
+        turn = self._turn[NONE - number if on_device else number]
+        return turn < self._turn[NONE - than[1] if than[0] else than[1]]
+
+    def _partly(self, segment: int, offset_ns: int) -> int | None:
+        return offset_ns if offset_ns < self._observed[segment] else None
+
+    def _instant(self, segment: int, offset_ns: int) -> int:
+        if offset_ns >= self._observed[segment]:
+            return self._end[segment]
+        previous = self._before[segment]
+        begin = self._opens if previous == NONE else self._end[previous]
+        return begin + offset_ns * self._spent[segment] // self._observed[segment]
+
+    def _holders(self, after: list[int], delay_ns: list[int]) -> list[tuple[int, int]]:
+        """Return until when other streams hold each activity's stream, and which activity does."""
+        held: list[tuple[int, int]] = []
+        for place, (other, delay) in enumerate(zip(after, delay_ns, strict=True)):
+            previous = self._stream_before[place]
+            until = (ALWAYS, NONE) if previous == NONE else held[previous]
+            if other != NONE:
+                until = max(until, (self._done[other] + delay, other))
+            held.append(until)
+        return held
+
+    def _last(self, graph: StepGraph) -> _Node | None:
+        """Return what the step ended with."""
+        thread = graph.segments.column("thread").to_numpy()
+        window = graph.window
+        own = np.flatnonzero(thread == (NONE if window.thread is None else window.thread))
+        done = max(range(len(self._done)), key=self._done.__getitem__, default=NONE)
+        if len(own) and (done == NONE or self._end[int(own[-1])] >= self._done[done]):
+            return (False, int(own[-1]), None)
+        return None if done == NONE else (True, done, None)
+
+
+def _pairs(segment: Ints, offset_ns: Ints) -> list[tuple[int, int]]:
+    return list(zip(segment.tolist(), offset_ns.tolist(), strict=True))
+
+
+def _host_parts(graph: StepGraph) -> np.ndarray:
+    """Return the part of each segment: its category if it computes, else the ledger's cause."""
+    table = graph.segments
+    launches = table.column("launches").to_numpy().astype(np.bool_)
+    category = np.array(table.column("category").to_pylist(), dtype=object)
+    state = np.array(table.column("state").to_pylist(), dtype=object)
+    known: Flags = np.array([c is not None for c in category.tolist()], dtype=np.bool_)
+    return np.where(known, category, np.where(launches, LAUNCH, state))
+
+
+def _device_parts(graph: StepGraph) -> np.ndarray:
+    categories: pa.ChunkedArray = graph.activities.column("category").fill_null("other")
+    return np.array(categories.to_pylist(), dtype=object)

@@ -1,0 +1,78 @@
+"""The table of the critical path: what a step would have to do less of to end earlier.
+
+Reads linked and categorised events. Of each rank the step of median length is replayed
+(``breakdown.replay``); its parts are those of the ledger, on the longest path alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lstmprof.events.annotate.steps import Window, median_step
+from lstmprof.events.schema import RANK, STEP, Column, schema
+from lstmprof.events.table import EventTable
+
+COLUMNS = (
+    RANK,
+    STEP,
+    Column.text("state", "busy (something computes or moves data) or idle"),
+    Column.text(
+        "part",
+        "category of work, such as gemm, or what else the step waits for: dispatch, python, launch "
+        "call, launch latency, queued, sync and other parts of the ledger",
+    ),
+    Column.integer("path_ns", "time of this part on the critical path"),
+    Column.real("path_share", "path_ns divided by the length of the path"),
+    Column.integer(
+        "halved_saves_ns",
+        "how much shorter the replayed step is if all of this part takes half as long",
+    ),
+    Column.integer("stretches", "number of stretches of this part on the path"),
+    Column.text(
+        "longest_name",
+        "name of the event that is longest on the path",
+        "no event is at work in this part",
+    ),
+    Column.integer("longest_ns", "time of that event on the path", "longest_name is null"),
+)
+SCHEMA = schema(COLUMNS)
+
+
+def critical_path(events: EventTable, windows: list[Window]) -> pa.Table:
+    """Return one row per rank and part of the median step; a path sums to the replayed step."""
+    from lstmprof.breakdown.replay.critical_path import critical_path_of
+
+    rows: list[dict[str, Any]] = []
+    codes, names = events.texts("name")
+    for rank in dict.fromkeys(window.rank for window in windows):
+        window = median_step([w for w in windows if w.rank == rank])
+        path = critical_path_of(events, window)
+        parts: dict[tuple[str, str], Counter[int | None]] = defaultdict(Counter)
+        counts: Counter[tuple[str, str]] = Counter()
+        for stretch in path.stretches:
+            label = stretch.state, stretch.part
+            parts[label][stretch.event_id] += stretch.end_ns - stretch.start_ns
+            counts[label] += 1
+        for (state, part), spent in parts.items():
+            known = {event: ns for event, ns in spent.items() if event is not None}
+            longest = max(known, key=known.__getitem__, default=None)
+            row = None if longest is None else int(events.rows_of(np.array([longest]))[0])
+            rows.append(
+                {
+                    "rank": rank,
+                    "step": window.step,
+                    "state": state,
+                    "part": part,
+                    "path_ns": spent.total(),
+                    "path_share": spent.total() / path.length_ns,
+                    "halved_saves_ns": path.saved_ns(part),
+                    "stretches": counts[state, part],
+                    "longest_name": None if row is None else names[codes[row]],
+                    "longest_ns": None if longest is None else known[longest],
+                }
+            )
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
