@@ -1,4 +1,4 @@
-"""What benchmark studies said of LSTMs, beside what runs of lstmprof show: one question a file.
+"""What benchmark studies said of LSTMs, beside what runs of lstmprof show: one question per file.
 
 ::
 

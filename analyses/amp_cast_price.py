@@ -28,7 +28,7 @@ SAME = ["implementation", "workload", "mode", "version", "device"]
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """One row a run in mixed precision beside its run in fp32: step, casts, who asks for them."""
+    """Return one row per run in mixed precision and its run in fp32: step, casts, their op."""
     own = steps.table(runs)
     named = {run.name: run for run in runs}
     amp = own[own["precision"].astype(str).str.startswith("amp-")]

@@ -42,7 +42,7 @@ OF_CUDNN = ("tf-cudnnlstm", "keras-lstm (cuDNN)")
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """One row a system and network of the study, with the step of ours where it was captured."""
+    """Return one row per system and network of the study, with our step if captured."""
     own = steps.table(runs)
     named = {run.name: run for run in runs}
     rows = []

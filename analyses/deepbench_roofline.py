@@ -32,7 +32,7 @@ GROWING = {"batch": ["cell", "hidden", "time_steps"], "time_steps": ["cell", "hi
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """One row a size of the study: its step, ours, our share of the fastest product's speed."""
+    """Return one row per size of the study: both steps, our share of the fastest matmul's speed."""
     own = steps.table(runs)
     fastest = _fastest_products(runs)
     rows = []

@@ -31,7 +31,7 @@ BASE = "torch-nn-lstm"
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """One row a library and network of the study, with ours where it was captured."""
+    """Return one row per library and network of the study, with ours where it was captured."""
     own = steps.table(runs)
     rows = []
     for line in published("glample").itertuples():

@@ -31,7 +31,7 @@ GPUS = (("k80_s", "K80"), ("p100_s", "P100"))
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """One row a system of the study: seconds of three epochs, theirs and ours."""
+    """Return one row per system of the study: seconds of three epochs, theirs and ours."""
     captured = steps.of_network(steps.table(runs), NETWORK)
     rows = []
     for line in published("imdb").itertuples():

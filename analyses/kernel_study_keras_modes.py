@@ -26,7 +26,7 @@ MODES = {"keras-lstm": 0, "keras-lstm-mode1": 1, "keras-lstm-mode2": 2}
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """One row a mode and network: the step, and where it goes."""
+    """Return one row per mode and network: the step, and where it goes."""
     own = steps.table(runs)
     own = own[own.implementation.isin(MODES) & (own["mode"] == "forward")]
     ledgers = {run.name: run.ledger().to_pandas() for run in runs if run.name in set(own.run)}

@@ -33,7 +33,7 @@ COMMAND = (
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """One row per comparison of Table 2, with ours over all sizes that were captured of both."""
+    """Return one row per comparison of Table 2, with ours over all captured sizes."""
     own = steps.table(runs)
     own = own[own["mode"] == "forward"]
     rows = []

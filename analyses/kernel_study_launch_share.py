@@ -28,7 +28,7 @@ COLUMNS = ["run", "implementation", "workload", "mode", "launching", "waits_for_
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """One row a run on a GPU: its share of launching, and of all waiting for the host."""
+    """Return one row per run on a GPU: its share of launching, and of all waiting for the host."""
     return pd.DataFrame([_row(run) for run in runs if _on_gpu(run)], columns=COLUMNS)
 
 

@@ -32,7 +32,7 @@ IMPLEMENTATION = "torch-nn-lstm"
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """One row a run of the language model."""
+    """Return one row per run of the language model."""
     own = steps.table(runs)
     own = own[own.words_per_s.notna() & own.workload.astype(str).str.startswith("ptb-")]
     own = own[(own["mode"] == "train") & (own["precision"] == "fp32")]

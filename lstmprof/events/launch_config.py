@@ -207,14 +207,18 @@ def _times(three: _Three) -> str:
 
 #: A list of lists of shapes is 3 deep; whoever walks such a list does so by recursion.
 MOST_DEPTH = 32
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 
 
 def recorded_inputs(text: str) -> list[Any]:
-    """The entries of ``text``; empty where it is no JSON list, or nested without end."""
+    """The entries of ``text``; empty where it is no JSON list, or nested without end.
+
+    A lone surrogate becomes U+FFFD, as in texts of profiles.
+    """
     if text.count("[") > MOST_DEPTH and _depth(text) > MOST_DEPTH:
         return []
     try:
-        entries = json.loads(text)
+        entries = json.loads(_SURROGATE.sub(r"\\ufffd", text))
     except (ValueError, RecursionError):  # braces nest too
         return []
     return entries if isinstance(entries, list) else []

@@ -1,4 +1,4 @@
-"""The implementations of the LSTM, one a file, in the order in which they are shown.
+"""The implementations of the LSTM, one per file, in the order in which they are shown.
 
 A file of the table has
 
@@ -11,9 +11,9 @@ A file of the table has
 ``parameters(module)``
     own name -> trainable variable, in the module's order
 ``canonical(module, arrays)``
-    the way back: NumPy arrays by own name, one a parameter, in the shared names and layout
+    the way back: NumPy arrays by own name, one per parameter, in the shared names and layout
 ``apply(module, arrays, inputs)``, of JAX, where modules are not called
-    the outputs as a pure function of ``arrays``, one a parameter by own name; lengths as above
+    the outputs as a pure function of ``arrays``, one per parameter by own name; lengths as above
 ``apply(module, inputs, mode)``, of PyTensor and Theano, where modules are not called either
     the symbolic outputs
 ``apply(module, inputs)``, of MXNet's Module, whose networks are no Blocks

@@ -46,9 +46,10 @@ COUNTERS_FILE = "counters.parquet"
 
 TIMINGS_SCHEMA = schema(ITERATIONS).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
 SAMPLES_SCHEMA = schema(SAMPLES).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
-#: Columns of so many events are read at once: each time that a file is opened costs more.
+#: Runs with fewer events are read with all columns at once, because opening a file repeatedly takes
+#: longer.
 FEW_ROWS = 2**18
-#: The columns of more that are read first: those that are looked through in any case.
+#: Columns of larger runs that are read first, because they are checked in any case.
 OF_ALL = ("kind", "name", "start_ns", "dur_ns", "launch_id")
 #: run.json is a few kilobytes, of a job of a thousand ranks some megabytes.
 MOST_BYTES = 32 * 2**20
@@ -154,7 +155,7 @@ class Run:
 
     @cached_property
     def events_file(self) -> Path:
-        """Path of the events, once they have been validated.
+        """Return the path of the validated events.
 
         Raises:
             RunError: the file is invalid, missing, damaged or of another schema version.
@@ -165,7 +166,7 @@ class Run:
 
     @cached_property
     def timings_file(self) -> Path | None:
-        """Path of the timings, once they have been validated; None if no iteration was timed.
+        """Return the path of the validated timings; None if no iteration was timed.
 
         Raises:
             RunError: the file is damaged or of another schema version.
@@ -174,7 +175,7 @@ class Run:
 
     @cached_property
     def samples_file(self) -> Path | None:
-        """Path of the samples, once they have been validated; None without a sampler.
+        """Return the path of the validated samples; None without a sampler.
 
         Raises:
             RunError: the file is damaged or of another schema version.
@@ -188,7 +189,7 @@ class Run:
 
     @cached_property
     def counters_file(self) -> Path | None:
-        """Path of the counters, once they have been validated; None if the profile has none.
+        """Return the path of the validated counters; None if the profile has none.
 
         Raises:
             RunError: the file is damaged or of another schema version.

@@ -80,8 +80,9 @@ def host_segments(
 
     ``thread`` and ``patient`` have an entry a row of ``events``.
     """
-    numbers = np.unique(thread[rows])
     segments = _innermost_segments(events, window, rows, thread, patient)
+    # without segments, no event has a length, and no thread is at work
+    numbers = np.unique(thread[rows if len(segments.row) else rows[:0]])
     order = np.lexsort((-segments.thread, segments.end_ns, -segments.start_ns))
     at_work = foremost(segments.start_ns, segments.end_ns, order)
     parts = [_of_thread(segments, at_work, int(number), window) for number in numbers]

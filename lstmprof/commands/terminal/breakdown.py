@@ -18,9 +18,10 @@ from lstmprof.numbers import milliseconds, number_of, percent
 
 #: Milliseconds to the microsecond.
 _DIGITS = 3
-#: Lanes of a run that each have a table of their own with ``--table ledger``.
+#: With ``--table ledger``, a run with at most this many lanes has one table per lane.
 _LANES_EACH = 3
-#: Parts of a step that have a line each, and the share of the smallest; ``--table ledger`` has all.
+#: Number of parts of a step with their own line, and the share of the smallest; ``--table ledger``
+#: has all.
 _PARTS, _LEAST_SHARE = 6, 0.01
 _OTHER = "other"
 #: Parts that are a smaller share of every step have no column in a table of lanes.
@@ -32,7 +33,7 @@ Part = tuple[str, str, int]
 
 
 def show(breakdowns: list[Breakdown], top: int, *, profiled: bool = False) -> None:
-    """Print what each run's step goes to and its ``top`` kernels, the fastest run first.
+    """Print where each run's step goes, and its ``top`` kernels; the fastest run first.
 
     The step is the clean step, unless ``profiled``.
     """
@@ -49,7 +50,7 @@ def show(breakdowns: list[Breakdown], top: int, *, profiled: bool = False) -> No
 
 
 def show_table(breakdowns: list[Breakdown], name: str, top: int) -> None:
-    """Print one table of each run; of the ledger all rows, and of the profiled steps."""
+    """Print one table of each run; for the ledger all rows of the profiled steps."""
     if name == "timings":
         timings.show(breakdowns, statistics=True)
         if not any(breakdown.timings for breakdown in breakdowns):

@@ -1,4 +1,4 @@
-"""A run as a Perfetto trace: ui.perfetto.dev draws it, trace_processor answers SQL over it.
+"""Write a run as a Perfetto trace, for ui.perfetto.dev and trace_processor.
 
 ::
 
@@ -7,8 +7,8 @@
     activities ─ counters ───┤
     recorded counters ───────┘
 
-The ledger has a track for each device: stretches by category or by cause, whose lengths sum to the
-ledger's numbers to the nanosecond. Events are read in batches, and packets written as they come.
+The ledger has a track for each device: stretches by category or by cause, whose lengths sum exactly
+to the ledger's numbers. Events are read in batches, and packets are written immediately.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from lstmprof.export.perfetto.trace_tracks import Packets, Tracks
 from lstmprof.host.scratch import check_file, writing
 from lstmprof.runs.run import Run
 
-#: [start, end) of what is written of a run.
+#: [start, end) of the exported part of a run.
 Span = tuple[int, int]
 
 
@@ -52,14 +52,15 @@ def write(
     of: Sequence[Window] | None = None,
     span: Span | None = None,
 ) -> int:
-    """Write the run of ``breakdown`` to ``path``, whole or not at all; its size in bytes.
+    """Write the run of ``breakdown`` to ``path``, whole or not at all; return its size in bytes.
 
-    With the name ending in ``.gz`` it is compressed. Of the events only those that overlap
-    ``span``, whole, and of the ledger only the windows ``of`` it, if given.
+    If the name ends in ``.gz``, it is compressed. If given, only events that overlap ``span``
+    (complete), and the windows ``of`` the ledger, are written.
 
     Raises:
-        RunError: ``path`` is there already and ``force`` is not given, or cannot be written; the
-            run's events are missing or damaged.
+        RunError: ``path`` exists and ``force`` is False, or cannot be written; the run's events are
+        missing
+            or damaged.
     """
     refuse(path, force=force)
     names = dict.fromkeys((*run_slices.READS, *OF_LEDGER))
@@ -73,10 +74,10 @@ def write(
 
 
 def refuse(path: Path, *, force: bool) -> None:
-    """Nothing where a trace may be written to ``path``.
+    """Raise an error if no trace may be written to ``path``.
 
     Raises:
-        RunError: it is there already and ``force`` is not given, or it is no plain file.
+        RunError: the file exists and ``force`` is False, or is not a plain file.
     """
     check_file(path, force=force, next_step="add --force to overwrite it, or choose another file")
 
@@ -172,7 +173,7 @@ def _add_counters(
         for counter in device.counters():
             track = tracks.counter(device.rank, device.device, counter.name, counter.unit)
             at_ns, values = counter.at_ns, counter.values
-            if span is not None:  # from the last change before it on
+            if span is not None:  # from the last change before it
                 first = max(int(np.searchsorted(at_ns, span[0], side="right")) - 1, 0)
                 until = int(np.searchsorted(at_ns, span[1], side="right"))
                 at_ns = np.clip(at_ns[first:until], *span)
@@ -212,12 +213,14 @@ class _Stretch:
 
     window: Window
     label: Label
-    event: tuple[int, str] | None  # row of the run and name of what is busy
+    event: tuple[int, str] | None  # row in the run, and name, of the busy activity
     start_ns: int
     end_ns: int
 
     def goes_on(self, next_: _Stretch) -> bool:
-        """Whether ``next_`` is more of it; of idle time whatever the host was in."""
+        """Return whether ``next_`` continues the stretch; idle stretches ignore the host's
+        event.
+        """
         return self.end_ns == next_.start_ns and (self.window, self.label, self.event) == (
             next_.window,
             next_.label,
@@ -242,7 +245,7 @@ class _Ledgers:
         self._open: dict[tuple[int | None, int | None], _Stretch] = {}
 
     def add_steps(self) -> None:
-        """The steps themselves, a track for each rank."""
+        """Add the steps, one track per rank."""
         for window in self._windows:
             if window.step is not None:
                 start, end = window.start_ns - self._origin_ns, window.end_ns - self._origin_ns
@@ -250,7 +253,7 @@ class _Ledgers:
                 self._tracks.steps(window.rank).add(start, end, f"step {window.step}", "step", rest)
 
     def add(self, batch: Batch) -> None:
-        """What ``batch`` tells of the windows."""
+        """Add the windows in ``batch``."""
         attribution = Attribution(batch.events)
         for rank, waits in self._waits.items():
             windows = [
@@ -276,7 +279,7 @@ class _Ledgers:
         self._open[lane] = stretch
 
     def close(self) -> None:
-        """The stretches that are still under way."""
+        """Write stretches that are still open."""
         for lane, stretch in self._open.items():
             self._draw(lane, stretch)
 

@@ -47,7 +47,7 @@ class Network:
         workspace.RunNetOnce(self.model.param_init_net)
 
     def _last_layer(self) -> Any:
-        """Outputs (time, batch, hidden), or (1, batch, hidden) of the last time step."""
+        """Return outputs (time, batch, hidden), or (1, batch, hidden) of the last time step."""
         w, steps = self.workload, "inputs"
         for layer in range(w.layers):
             whole = w.every_step or layer < w.layers - 1
@@ -81,12 +81,12 @@ class Network:
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload)
 
 
 def _shared_names(module: Network) -> Dict[str, Any]:
-    """Own name -> shared name; None of a second bias."""
+    """Return own name -> shared name; None of a second bias."""
     names: Dict[str, Any] = {"head_w": "head"} if module.workload.head else {}
     for layer in range(module.workload.layers):
         for own, kind in KINDS.items():
@@ -96,7 +96,7 @@ def _shared_names(module: Network) -> Dict[str, Any]:
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Own name -> the blob of that name."""
+    """Return own name -> the blob of that name."""
     return {name: name for name in _shared_names(module)}
 
 
@@ -111,7 +111,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     return {
         shared: arrays[name] if shared == "head" else reordered(arrays[name], ORDER)
         for name, shared in _shared_names(module).items()

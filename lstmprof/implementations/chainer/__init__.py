@@ -43,12 +43,12 @@ class Ends(chainer.Chain):  # type: ignore[misc]
 
 
 def parameters(module: Any) -> Dict[str, Any]:
-    """Own name -> parameter, by name."""
+    """Return own name -> parameter, by name."""
     return dict(module.namedparams())
 
 
 def end_names(module: Ends) -> Dict[str, str]:
-    """Own name -> shared name of ``embedding`` and ``head``, where the module has them."""
+    """Return own name -> shared name of ``embedding`` and ``head``, where the module has them."""
     names = {"/embedding/W": "embedding", "/head/W": "head"}
     return {own: shared for own, shared in names.items() if own in parameters(module)}
 
@@ -62,7 +62,7 @@ def set_to(module: Any, arrays: Mapping[str, Optional[Any]]) -> None:
 
 
 def last(outputs: Any, lengths: Optional[Any]) -> Any:
-    """Each sequence's last of ``outputs`` (time, batch, width)."""
+    """Return each sequence's last of ``outputs`` (time, batch, width)."""
     if lengths is None:
         return outputs[-1]
     return F.get_item(outputs, (lengths - 1, np.arange(len(lengths))))

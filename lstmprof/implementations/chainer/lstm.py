@@ -50,7 +50,7 @@ class Network(ends.Ends):
             )
 
     def forward(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """Inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step.
+        """Return outputs (batch, classes), or one per step, for (time, batch, …) or tokens.
 
         ``lengths`` (batch,).
         """
@@ -90,12 +90,12 @@ def _run(cell: Any, steps: List[Any], masks: Optional[List[Any]], reverse: bool)
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload)
 
 
 def _shared_names(module: Network) -> Dict[str, str]:
-    """Own name -> shared name, of the cells."""
+    """Return own name -> shared name, of the cells."""
     names = {}
     for number in range(len(module.cells)):
         layer, direction = divmod(number, len(module.suffixes))
@@ -124,7 +124,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     shared = {name: arrays[own] for own, name in ends.end_names(module).items()}
     for own, name in _shared_names(module).items():
         shared[name] = _reordered(np.asarray(arrays[own]), TO_SHARED, interleave=False)

@@ -7,7 +7,7 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 Each gate has matrices and biases of its own, ``w0`` … ``w7`` (hidden, inputs or hidden) and ``b0``
-… ``b7``, in a link a layer and direction (``/lstm/{layer·directions + direction}``); ``b4`` … hold
+… ``b7``, one link per layer and direction (``/lstm/{layer·directions + direction}``); ``b4`` … hold
 zeros and are trained as Chainer has it. On a CPU there is no kernel for the layer: it is Chainer's
 functions, which join the matrices and cut the gates in every time step anew.
 
@@ -57,7 +57,7 @@ class Network(ends.Ends):
             self.lstm = link(workload.layers, workload.features, workload.hidden, 0.0)
 
     def forward(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """Inputs (batch, time, features) or tokens; outputs (batch, classes), or one a step.
+        """Return outputs (batch, classes), or one per step, for (batch, time, …) or tokens.
 
         ``lengths`` (batch,).
         """
@@ -78,7 +78,7 @@ class Network(ends.Ends):
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload)
 
 
@@ -104,7 +104,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     shared = {name: arrays[own] for own, name in ends.end_names(module).items()}
     for number, slot in enumerate(_slots(module)):
         for kind, letter, first in KINDS:

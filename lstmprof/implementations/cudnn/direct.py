@@ -121,12 +121,12 @@ class Network:
 
 
 def build(workload: Workload, training: bool = True, tf32: bool = False) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload, training, tf32)
 
 
 def parameters(module: Network) -> Dict[str, Buffer]:
-    """Own name -> buffer: all of them are one."""
+    """Return own name -> buffer: all of them are one."""
     return {"weights": module.weights}
 
 
@@ -139,7 +139,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     shapes = parameter_shapes(module.workload)
     shared = {name: np.empty(shape, np.float32) for name, shape in shapes.items()}
     for place in module.places:

@@ -2,7 +2,7 @@
 
 ::
 
-    i, f, g, o = [x_t W_i, x_t W_f, …] + [h_{t−1} U_i + b_i, …]   (a matrix a gate, bias with h)
+    i, f, g, o = [x_t W_i, x_t W_f, …] + [h_{t−1} U_i + b_i, …]   (one matrix per gate, bias with h)
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
@@ -46,7 +46,7 @@ class Layers(linen.Module):  # type: ignore[misc]
 
     @linen.compact  # type: ignore[untyped-decorator, unused-ignore]
     def __call__(self, inputs: Any, lengths: Any = None) -> Any:
-        """Inputs (batch, time, features) or tokens; outputs (batch, classes), or one a step."""
+        """Return outputs (batch, classes), or one per step, for (batch, time, …) or tokens."""
         workload, steps = self.workload, inputs
         if workload.vocabulary:
             steps = linen.Embed(workload.vocabulary, workload.features, name="embedding")(inputs)
@@ -74,7 +74,7 @@ def _masked(steps: Any, lengths: Any) -> Any:
 
 
 def _last(steps: Any, lengths: Any) -> Any:
-    """Each sequence's last of ``steps`` (batch, time, width)."""
+    """Return each sequence's last of ``steps`` (batch, time, width)."""
     if lengths is None:
         return steps[:, -1]
     return steps[jnp.arange(steps.shape[0]), lengths - 1]
@@ -95,12 +95,12 @@ class Network:
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload)
 
 
 def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any = None) -> Any:
-    """Inputs (batch, time, features) or tokens; outputs (batch, classes), or one a step.
+    """Return outputs (batch, classes), or one per step, for (batch, time, …) or tokens.
 
     ``lengths`` (batch,).
     """
@@ -109,7 +109,7 @@ def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any 
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Own path -> array, in the module's order."""
+    """Return own path -> array, in the module's order."""
     return dict(module.arrays)
 
 
@@ -138,7 +138,7 @@ def _place(cell: str, path: str) -> Optional[Place]:
 
 
 def _turned(path: str, array: Any) -> Any:
-    """From the shared layout to the own one, or back."""
+    """Convert the shared layout to the own one, or back."""
     return array if path == "embedding/embedding" else array.T
 
 
@@ -154,7 +154,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own path, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own path) with the shared names and layout."""
     rows: Dict[str, Dict[int, Any]] = {}
     for path in module.arrays:
         place = _place(module.layers.workload.cell, path)

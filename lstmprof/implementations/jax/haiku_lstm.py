@@ -54,7 +54,7 @@ def outputs(workload: Workload, inputs: Any) -> Any:
 
 
 def _direction(workload: Workload, name: str, steps: Any) -> Any:
-    """Outputs (time, batch, hidden), in the order of time."""
+    """Return outputs (time, batch, hidden), in the order of time."""
     core = haiku.LSTM(workload.hidden, name=name)
     start = core.initial_state(steps.shape[1])
     return haiku.dynamic_unroll(core, steps, start, reverse=name.endswith("_reverse"))[0]
@@ -83,12 +83,12 @@ class Network:
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload)
 
 
 def apply(module: Network, arrays: Mapping[str, Any], inputs: Any) -> Any:
-    """Inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step."""
+    """Return outputs (batch, classes), or one per step, for (time, batch, …) or tokens."""
     tree: Dict[str, Dict[str, Any]] = {}
     for path, array in arrays.items():
         of, _, name = path.rpartition("/")
@@ -97,7 +97,7 @@ def apply(module: Network, arrays: Mapping[str, Any], inputs: Any) -> Any:
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Own path -> array, in the module's order."""
+    """Return own path -> array, in the module's order."""
     return dict(module.arrays)
 
 
@@ -121,7 +121,7 @@ def _shared(path: str) -> Tuple[str, ...]:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own path, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own path) with the shared names and layout."""
     shared: Dict[str, Any] = {}
     for path in module.arrays:
         own = np.asarray(arrays[path])

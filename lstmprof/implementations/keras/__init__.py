@@ -44,7 +44,7 @@ class Network(own.Model):  # type: ignore[misc]
             self.head = keras.layers.Dense(workload.classes, use_bias=False)
 
     def call(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """Inputs (batch, time, features) or tokens; outputs (batch, classes), or one a step."""
+        """Return outputs (batch, classes), or one per step, for (batch, time, …) or tokens."""
         outputs = inputs if self.embedding is None else self.embedding(inputs)
         mask = None
         if lengths is not None:
@@ -91,7 +91,7 @@ def built(workload: Workload, **options: Any) -> Network:
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Own path -> the backend's variable, in the module's order."""
+    """Return own path -> the backend's variable, in the module's order."""
     variables: Dict[str, Any] = own.values(module.trainable_variables)
     return variables
 
@@ -103,7 +103,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own path, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own path) with the shared names and layout."""
     return {
         name: from_native(np.asarray(arrays[own.own_name(variable)]), name, module.workload.cell)
         for variable, name in _shared_names(module)

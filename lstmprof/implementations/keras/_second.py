@@ -72,7 +72,7 @@ def ended_at_0(outputs: Any, mask: Optional[Any]) -> Any:
 
 
 def last(outputs: Any, lengths: Any, workload: Workload) -> Any:
-    """Each sequence's last of ``outputs`` (batch, time, width)."""
+    """Return each sequence's last of ``outputs`` (batch, time, width)."""
     batch, steps = workload.batch, workload.time_steps
     flat = backend.reshape(outputs, (batch * steps, workload.directions * workload.hidden))
     return backend.gather(flat, backend.arange(batch) * steps + lengths - 1)
@@ -93,7 +93,7 @@ def own_name(variable: Any) -> str:
 
 
 def values(variables: List[Any]) -> Dict[str, Any]:
-    """Own name -> the backend's variable."""
+    """Return own name -> the backend's variable."""
     return {own_name(variable): variable for variable in variables}
 
 

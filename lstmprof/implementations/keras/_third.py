@@ -30,7 +30,7 @@ def ended_at_0(outputs: Any, mask: Optional[Any]) -> Any:
 
 
 def last(outputs: Any, lengths: Any, workload: Workload) -> Any:
-    """Each sequence's last of ``outputs`` (batch, time, width)."""
+    """Return each sequence's last of ``outputs`` (batch, time, width)."""
     batch, steps, width = outputs.shape
     places = keras.ops.arange(batch) * steps + lengths - 1
     return keras.ops.take(keras.ops.reshape(outputs, (batch * steps, width)), places, axis=0)
@@ -47,7 +47,7 @@ def own_name(variable: Any) -> str:
 
 
 def values(variables: List[Any]) -> Dict[str, Any]:
-    """Own path -> the backend's variable."""
+    """Return own path -> the backend's variable."""
     return {variable.path: variable.value for variable in variables}
 
 

@@ -57,7 +57,7 @@ def shared_name(name: str) -> Optional[str]:
 
 
 def parameters(module: Any) -> Dict[str, Any]:
-    """Own name -> parameter, in the module's order."""
+    """Return own name -> parameter, in the module's order."""
     return dict(module.collect_params().items())
 
 
@@ -71,6 +71,6 @@ def load(module: Any, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Any, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     names = {name: shared_name(name) for name in arrays}
     return {shared: np.asarray(arrays[name]) for name, shared in names.items() if shared}

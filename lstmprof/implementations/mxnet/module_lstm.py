@@ -39,7 +39,7 @@ class Network:
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload)
 
 
@@ -72,7 +72,7 @@ def _cells(w: Workload) -> Any:
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Own name -> array, in the graph's order."""
+    """Return own name -> array, in the graph's order."""
     return module.arrays
 
 

@@ -41,12 +41,12 @@ class Network:
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload)
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Own name -> array, in the graph's order."""
+    """Return own name -> array, in the graph's order."""
     return dict(module.arrays)
 
 
@@ -74,7 +74,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     workload, shared = module.workload, {}
     if "embedding" in arrays:
         shared["embedding"] = arrays["embedding"]
@@ -129,7 +129,7 @@ def forward(module: Network, graph: Graph) -> str:
 
 
 def _layer(workload: Workload, graph: Graph, layer: int, steps: str) -> str:
-    """Outputs (time, batch, directions·hidden)."""
+    """Return outputs (time, batch, directions·hidden)."""
     slot = "l{}".format(layer)
     options: Dict[str, Any] = {"linear_before_reset": 1} if workload.cell == "gru" else {}
     inputs = [steps, *("{}_{}".format(own, slot) for own in ("W", "R", "B"))]
@@ -148,7 +148,7 @@ def _layer(workload: Workload, graph: Graph, layer: int, steps: str) -> str:
 
 
 def _last(workload: Workload, graph: Graph, steps: str) -> str:
-    """Each sequence's last of ``steps`` (time, batch, width)."""
+    """Return each sequence's last of ``steps`` (time, batch, width)."""
     if not workload.variable_length:
         last = graph.constant("last", np.array(-1, np.int64))
         return graph.node("Gather", FORWARD + "last", steps, last, axis=0)

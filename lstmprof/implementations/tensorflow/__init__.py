@@ -42,7 +42,7 @@ class Ends(tf.Module):  # type: ignore[misc]
             self.head = tf.Variable(tf.zeros([width, workload.classes]), name="head")
 
     def __call__(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor] = None) -> tf.Tensor:
-        """Inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step."""
+        """Return outputs (batch, classes), or one per step, for (time, batch, …) or tokens."""
         lengths = None if lengths is None else tf.cast(lengths, tf.int32)
         if self.embedding is not None:
             inputs = tf.nn.embedding_lookup(self.embedding, inputs)
@@ -57,7 +57,7 @@ class Ends(tf.Module):  # type: ignore[misc]
 
 
 def _last(outputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-    """Each sequence's last of ``outputs`` (time, batch, width)."""
+    """Return each sequence's last of ``outputs`` (time, batch, width)."""
     if lengths is None:
         return outputs[-1]
     return tf.gather_nd(outputs, tf.stack([lengths - 1, tf.range(outputs.shape[1])], 1))
@@ -142,7 +142,7 @@ class Network(Ends):
 
 
 def parameters(module: Ends) -> Dict[str, tf.Variable]:
-    """Own name -> variable, in the module's order."""
+    """Return own name -> variable, in the module's order."""
     return {variable.name.split(":")[0]: variable for variable in module.trainable_variables}
 
 
@@ -183,7 +183,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     shared = canonical_ends(arrays)
     for each in (each for directions in module.layers for each in directions):
         kernel = reordered(np.asarray(arrays[each.name + "/kernel"]).T, each.GATES)

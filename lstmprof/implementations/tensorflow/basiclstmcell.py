@@ -74,5 +74,5 @@ class BasicLSTMCell(layers.Direction):
 
 
 def build(workload: Workload) -> layers.Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return layers.Network(workload, BasicLSTMCell)

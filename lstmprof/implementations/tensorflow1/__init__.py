@@ -36,7 +36,7 @@ class Ends:
         self.head: Any = None
 
     def __call__(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor] = None) -> tf.Tensor:
-        """Inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step."""
+        """Return outputs (batch, classes), or one per step, for (time, batch, …) or tokens."""
         asked = self.workload
         if asked.vocabulary:
             self.embedding = _variable("embedding", (asked.vocabulary, asked.features))
@@ -64,7 +64,7 @@ def _variable(name: str, shape: Tuple[int, ...]) -> Any:
 
 
 def _last(outputs: tf.Tensor, lengths: Optional[tf.Tensor], batch: int) -> tf.Tensor:
-    """Each sequence's last of ``outputs`` (time, batch, width)."""
+    """Return each sequence's last of ``outputs`` (time, batch, width)."""
     if lengths is None:
         return outputs[-1]
     return tf.gather_nd(outputs, tf.stack([lengths - 1, tf.range(batch)], 1))
@@ -144,7 +144,7 @@ def own_name(variable: Any) -> str:
 
 
 def parameters(module: Ends) -> Dict[str, Any]:
-    """Own name -> variable, in the module's order."""
+    """Return own name -> variable, in the module's order."""
     ends = [module.embedding, *module.variables, module.head]
     return {own_name(variable): variable for variable in ends if variable is not None}
 
@@ -173,7 +173,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     shared = canonical_ends(arrays)
     for each in module.directions:
         kernel = reordered(np.asarray(arrays[own_name(each.kernel)]).T, each.GATES)

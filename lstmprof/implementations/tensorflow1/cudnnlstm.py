@@ -104,7 +104,7 @@ def per_gate(module: Network, weights: Mapping[str, Any]) -> Tuple[List[Any], Li
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     converted = cudnn_rnn_ops.cudnn_rnn_opaque_params_to_canonical(
         *module.sizes,
         params=tf.constant(arrays[own_name(module.lstm.kernel)]),

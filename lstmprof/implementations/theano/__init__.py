@@ -22,7 +22,7 @@ def mask_of(inputs: Any, lengths: Any) -> Any:
 
 
 def last(outputs: Any, lengths: Any = None) -> Any:
-    """Each sequence's last of ``outputs`` (batch, time, width)."""
+    """Return each sequence's last of ``outputs`` (batch, time, width)."""
     if lengths is None:
         return outputs[:, -1]
     return outputs[tt.arange(outputs.shape[0]), lengths - 1]

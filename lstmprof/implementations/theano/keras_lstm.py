@@ -67,12 +67,12 @@ def _recurrent(workload: Workload) -> Any:
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload)
 
 
 def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
-    """Symbolic inputs (batch, time, features) or tokens; outputs (batch, classes), or one a step.
+    """Symbolic inputs (batch, time, features) or tokens; outputs (batch, classes), or one per step.
 
     ``mode`` must be Theano's default: Keras hands none to its Scans. ``lengths`` (batch,).
     """
@@ -109,7 +109,7 @@ def _own_names(module: Network) -> Iterator[Tuple[str, str, Any]]:
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Own name -> shared variable, in the module's order."""
+    """Return own name -> shared variable, in the module's order."""
     return {own: variable for _, own, variable in _own_names(module)}
 
 
@@ -120,7 +120,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     return {
         shared: from_native(np.asarray(arrays[own]), shared, module.cell)
         for shared, own, _ in _own_names(module)

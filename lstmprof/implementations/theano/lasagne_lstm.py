@@ -99,12 +99,12 @@ def _recurrent(lasagne: Any, workload: Workload, width: int, backwards: bool) ->
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload)
 
 
 def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
-    """Symbolic inputs (batch, time, features) or tokens; outputs (batch, classes), or one a step.
+    """Symbolic inputs (batch, time, features) or tokens; outputs (batch, classes), or one per step.
 
     ``mode`` must be Theano's default: Lasagne hands none to its Scans. ``lengths`` (batch,).
     """
@@ -142,7 +142,7 @@ def _own_names(module: Network) -> Dict[str, List[Tuple[str, Any, str]]]:
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Own name -> shared variable, in the module's order."""
+    """Return own name -> shared variable, in the module's order."""
     return {name: own for parts in _own_names(module).values() for name, own, _ in parts}
 
 
@@ -156,7 +156,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     found = {}
     for shared, parts in _own_names(module).items():
         gates = []

@@ -48,7 +48,7 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
         self.head = head(workload)
 
     def forward(self, inputs: torch.Tensor, lengths: Optional[torch.Tensor] = None) -> torch.Tensor:
-        """Inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step.
+        """Return outputs (batch, classes), or one per step, for (time, batch, …) or tokens.
 
         ``lengths`` (batch,) on the host.
         """
@@ -81,7 +81,7 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
         return outputs[::-1] if slot.endswith("_reverse") else outputs
 
     def shared_names(self) -> Names:
-        """Own name -> shared name: ``weight_ih_l0`` for ``cells.l0.weight_ih``."""
+        """Return own name -> shared name: ``weight_ih_l0`` for ``cells.l0.weight_ih``."""
         names: Dict[str, Optional[str]] = {}
         for name, _ in self.cells.named_parameters():
             slot, kind = name.split(".")
@@ -99,7 +99,7 @@ def _masks(steps: List[torch.Tensor], lengths: torch.Tensor) -> List[torch.Tenso
 
 
 def parameters(module: torch.nn.Module) -> Dict[str, Any]:
-    """Own name -> parameter, in the module's order."""
+    """Return own name -> parameter, in the module's order."""
     return dict(module.named_parameters())
 
 
@@ -124,14 +124,14 @@ def head(workload: Workload) -> torch.nn.Module:
 
 
 def last(outputs: torch.Tensor, lengths: Optional[torch.Tensor]) -> torch.Tensor:
-    """Each sequence's last of ``outputs`` (time, batch, width)."""
+    """Return each sequence's last of ``outputs`` (time, batch, width)."""
     if lengths is None:
         return outputs[-1]
     return outputs[lengths.to(outputs.device) - 1, torch.arange(outputs.shape[1])]
 
 
 def _names(module: torch.nn.Module) -> Names:
-    """Own name -> shared name of every parameter: of the layers, ``embedding`` and ``head``."""
+    """Return own name -> shared name of all parameters: layers, ``embedding``, ``head``."""
     return {"embedding.weight": "embedding", "head.weight": "head", **module.shared_names()}
 
 
@@ -148,6 +148,6 @@ def load(module: torch.nn.Module, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: torch.nn.Module, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     shared = {_names(module)[name]: array for name, array in arrays.items()}
     return {name: array for name, array in shared.items() if name is not None}

@@ -45,7 +45,7 @@ class Network(nn_lstm.Network):
         self.compiled: Any = None
 
     def forward(self, inputs: torch.Tensor, lengths: Optional[torch.Tensor] = None) -> torch.Tensor:
-        """Inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step."""
+        """Return outputs (batch, classes), or one per step, for (time, batch, …) or tokens."""
         if self.compiled is None:
             self.compiled = self._compiled(inputs)
         return self.compiled(inputs)

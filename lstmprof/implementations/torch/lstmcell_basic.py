@@ -50,5 +50,5 @@ class Cell(torch.nn.Module):  # type: ignore[misc]
 
 
 def build(workload: Workload) -> layers.Layers:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return layers.Layers(workload, Cell)

@@ -67,7 +67,7 @@ class Network(layers.Layers):
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload, _scripted)
 
 
