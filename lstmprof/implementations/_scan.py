@@ -23,12 +23,13 @@ from lstmprof.workloads import Workload, parameter_shapes
 
 
 class Library(NamedTuple):
-    """What the two libraries call differently."""
+    """The names that differ between the two libraries."""
 
     tensor: Any  # its module of operators
     shared: Callable[..., Any]
     sigmoid: Callable[[Any], Any]
-    scan: Callable[..., Any]  # of a step that returns (h, c); the h of every time step
+    # the scan of a step that returns (h, c); it returns the h of every time step
+    scan: Callable[..., Any]
 
 
 class Network:
@@ -51,9 +52,9 @@ def _turned(name: str, array: Any) -> Any:
 
 
 def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
-    """Return symbolic outputs (batch, classes), or one per step, of inputs (time, batch, …).
+    """Return symbolic outputs (batch, classes), or one per step, for inputs (time, batch, …).
 
-    ``mode``: the library's, of what stands within the Scans. ``lengths`` (batch,).
+    ``mode`` is the library's compilation mode inside the Scans. ``lengths`` are (batch,).
     """
     variables, tensor = module.variables, module.library.tensor
     steps = variables["embedding"][inputs] if "embedding" in variables else inputs
@@ -69,7 +70,7 @@ def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
 
 
 def mask_of(tensor: Any, steps: Any, lengths: Any) -> Any:
-    """(time, batch, 1): 1 where a sequence has not ended, else 0; ``steps`` has time in front."""
+    """Return (time, batch, 1): 1 before the end of a sequence, else 0; ``steps`` are time-major."""
     alive = tensor.arange(steps.shape[0])[:, None, None] < lengths[None, :, None]
     return alive.astype("float32")
 

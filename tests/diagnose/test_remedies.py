@@ -1255,6 +1255,17 @@ def test_small_programs_are_worth_a_jit_where_they_are_half_of_a_hosts_dispatch(
     assert ("jit the whole" in names("dispatch", slow)) == fits
 
 
+def test_small_programs_beside_a_jitted_step_are_to_move_into_it() -> None:
+    """The step is one program already: a data loader calls the others."""
+    step = Fact("PjitFunction(train_step)", 5_000, 1)
+    called = (step, replace(SMALL[0], ns=700), replace(SMALL[1], ns=600))
+    slow = run(replace(DISPATCH, ns=800), seen=replace(JAX, programs=(step, *SMALL), called=called))
+    advice = the("jit the whole", "dispatch", slow)
+    assert "jax.jit around" not in advice.fix
+    assert advice.fix.startswith("move them into train_step")
+    assert advice.cause.endswith("beside train_step")
+
+
 def test_on_a_device_small_programs_are_weighed_by_their_launches_alone() -> None:
     seen = replace(JAX, gaps=SERIES, programs=tuple(replace(p, ns=1) for p in SMALL))
     assert "jit the whole" in names("dispatch", series(replace(DISPATCH, ns=100), seen=seen))
@@ -1561,6 +1572,18 @@ def test_how_not_to_trace_again_depends_on_the_framework() -> None:
         assert all(part in given.seen for part in ("in 3 steps", "aten::mm", "[[2,3]] and [[4,3]]"))
         once = run(COMPILING, seen=replace(compiled, compiled_steps=1))
         assert "warm-up" in the("trace once", "compile", once).fix
+
+
+def test_a_function_that_one_of_several_steps_compiles_is_named() -> None:
+    compiled = (
+        Fact("PjRtCpuClient::Compile", 900, 1),
+        Fact("backend_compile", 800, 1, "PjitFunction(decode)"),
+    )
+    seen = Seen(framework="jax", compiled=compiled, compiled_steps=1)
+    slow = replace(run(COMPILING, seen=seen), marked=True, steps=10)
+    advice = the("trace once", "compile", slow)
+    assert advice.cause == "decode is traced or compiled in 1 of 10 profiled steps"
+    assert "call decode once" in advice.fix
 
 
 def test_a_graph_needs_the_few_values_that_a_step_reads_outside_it() -> None:

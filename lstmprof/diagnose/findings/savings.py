@@ -33,7 +33,7 @@ _REPLAYED = {causes.CAST: "casts", causes.COPY: "copies"}
 _LEAST_SHARE = 0.05
 #: If a replay misses the measured step by more than this share, it is reported but not used.
 REPLAY_ERROR = 0.05
-#: A step of more events is not replayed unasked: 3 s on an EPYC.
+#: Steps with more events are not replayed by default, because this takes 3 s on an EPYC.
 _MOST_EVENTS = 200_000
 
 

@@ -82,13 +82,21 @@ def retraces(f: Finding) -> Match | None:
     facts = f.slow.seen.compiled
     if not facts or compiled_alone(f.slow) is not None:
         return None
-    function = PROGRAM.fullmatch(facts[0].within or "")
-    name = function["name"] if function else facts[0].within
+    within = next((fact.within for fact in facts if fact.within), None)
+    function = PROGRAM.fullmatch(within or "")
+    name = function["name"] if function else within
     names = name is not None and f.slow.framework in (*JAX, *TENSORFLOW)
     target = f" for {cropped(name)}" if name is not None and names else ""
     seen = f"{cropped(facts[0].name)} and similar events{target} take {in_ms(f.slow, f.slow_ns)}"
     if not is_compiled_again(f.slow):
-        return Match(seen, f.slow_ns, _WARM_UP)
+        if name is None or not target or not f.slow.marked or f.slow.steps < 2:
+            return Match(seen, f.slow_ns, _WARM_UP)
+        return Match(
+            f"{seen}, all of them in 1 of {f.slow.steps} steps",
+            f.slow_ns,
+            f"call {cropped(name)} once before the profiled steps",
+            f"{cropped(name)} is traced or compiled in 1 of {f.slow.steps} profiled steps",
+        )
     return Match(
         f"{seen}, {compiled_when(f.slow)}{_shapes(f)}", f.slow_ns, fix=_how_not_to_trace(f)
     )

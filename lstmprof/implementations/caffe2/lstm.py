@@ -32,7 +32,9 @@ KINDS = {"i2h_w": "weight_ih", "gates_t_w": "weight_hh", "i2h_b": "bias", "gates
 
 
 class Network:
-    """``model``, whose blobs are in Caffe2's workspace; ``outputs`` is the last of them."""
+    """The network's ``model``, whose blobs are in Caffe2's workspace; ``outputs`` is the last
+    blob.
+    """
 
     def __init__(self, workload: Workload) -> None:
         core.GlobalInit(["caffe2", "--caffe2_log_level=2"])
@@ -66,7 +68,7 @@ class Network:
         return steps
 
     def _headed(self, steps: Any) -> Any:
-        """Outputs (batch, classes), or (time, batch, classes)."""
+        """Return outputs (batch, classes), or (time, batch, classes)."""
         w, net = self.workload, self.model.net
         flat = net.Reshape([steps], ["flat", "steps_shape"], shape=[-1, w.hidden])[0]
         if w.head:

@@ -31,7 +31,7 @@ __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
 
 TIME_MAJOR = True
 KERNELS = (("chainer::LSTM", "the link's functions on NumPy, time step by time step"),)
-#: i f g o of the shared weights in the link's order, and the way back
+#: The order of gates in the link (from the shared order i f g o), and the inverse.
 TO_LINK, TO_SHARED = (2, 0, 1, 3), (1, 2, 0, 3)
 KINDS = {"weight_ih_": "upward/W", "weight_hh_": "lateral/W", "bias_": "upward/b"}
 
@@ -70,13 +70,13 @@ class Network(ends.Ends):
 
 
 def _masks(count: int, lengths: Any) -> List[Any]:
-    """For every time step (batch, 1): 1 where a sequence has not ended, else 0."""
+    """Return for every time step (batch, 1): 1 before the end of a sequence, else 0."""
     alive = np.arange(count)[:, None] < lengths[None, :]
     return list(alive[:, :, None].astype(np.float32))
 
 
 def _run(cell: Any, steps: List[Any], masks: Optional[List[Any]], reverse: bool) -> List[Any]:
-    """The cell's outputs at every time step, in the order of time."""
+    """Return the cell's outputs at every time step, in time order."""
     cell.reset_state()
     outputs = []
     order = range(len(steps))
@@ -106,7 +106,9 @@ def _shared_names(module: Network) -> Dict[str, str]:
 
 
 def _reordered(rows: Any, places: Any, interleave: bool) -> Any:
-    """``rows``, gate after gate or interleaved by unit, the other way; ``places`` as it says."""
+    """Convert ``rows`` between gate order and interleaving by unit; ``places`` permutes the
+    gates.
+    """
     rest = rows.shape[1:]
     if interleave:
         gates = rows.reshape((4, -1, *rest))[list(places)]

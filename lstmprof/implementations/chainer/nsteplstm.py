@@ -35,9 +35,9 @@ __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
 
 TIME_MAJOR = False
 KERNELS = (("chainer::LinearFunction", "Chainer's functions on NumPy, one by one"),)
-#: Kind of a shared weight, the letter of Chainer's, and 1 where it is one on h
+#: Kind of a shared weight, Chainer's letter, and 1 if it multiplies h.
 KINDS = (("weight_ih_", "w", 0), ("weight_hh_", "w", 1), ("bias_", "b", 0))
-#: of one direction, of both
+#: links for one direction, and for both
 LINKS = {
     "lstm": (L.NStepLSTM, L.NStepBiLSTM),
     "gru": (L.NStepGRU, L.NStepBiGRU),
@@ -46,7 +46,7 @@ LINKS = {
 
 
 class Network(ends.Ends):
-    """``lstm`` (for another cell it holds that), ``head`` and, for tokens, ``embedding``."""
+    """The layers ``lstm`` (of any cell), the ``head`` and, for tokens, the ``embedding``."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
@@ -83,7 +83,7 @@ def build(workload: Workload) -> Network:
 
 
 def _slots(module: Network) -> List[str]:
-    """The layers and directions in the order of their links: l0, l0_reverse, l1 …"""
+    """Return the layers and directions in the order of their links: l0, l0_reverse, l1 …"""
     suffixes = ("", "_reverse")[: module.directions]
     places = [divmod(number, len(suffixes)) for number in range(len(module.lstm))]
     return ["l{}{}".format(layer, suffixes[direction]) for layer, direction in places]

@@ -30,7 +30,7 @@ NO_DROPOUT = 0.0
 
 
 class Network:
-    """``arrays``: the vector ``lstm``, and ``embedding`` and ``head`` where there are these."""
+    """The ``arrays``: the vector ``lstm``, and ``embedding`` and ``head`` if they exist."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -44,7 +44,7 @@ class Network:
 
 
 def _parts(workload: Workload) -> Iterator[Tuple[Optional[str], Tuple[int, ...]]]:
-    """(shared name, shape) of all that the vector holds, in its order; the second bias has none."""
+    """Yield (shared name, shape) of the vector's parts in order; the second bias has no name."""
     shapes = parameter_shapes(workload)
     directions = ("", "_reverse")[: workload.directions]
     slots = ["_l{}{}".format(layer, s) for layer in range(workload.layers) for s in directions]

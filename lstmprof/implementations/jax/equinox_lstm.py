@@ -34,7 +34,7 @@ CELLS = {"lstm": equinox.nn.LSTMCell, "gru": equinox.nn.GRUCell}
 
 
 class Layers(equinox.Module):  # type: ignore[misc]
-    """``cells`` by layer and direction; ``embedding`` and ``head`` where the workload has them."""
+    """The ``cells`` by layer and direction; ``embedding`` and ``head`` if the workload has them."""
 
     cells: Dict[str, Any]
     embedding: Any
@@ -90,12 +90,12 @@ class Layers(equinox.Module):  # type: ignore[misc]
 
 
 def slot(layer: int, suffix: str) -> str:
-    """The name of a layer's direction."""
+    """Return the name of a layer's direction."""
     return "l{}{}".format(layer, suffix)
 
 
 def suffixes(workload: Workload) -> Any:
-    """One for each direction."""
+    """Return one suffix per direction."""
     return ("", "_reverse")[: workload.directions]
 
 
@@ -103,7 +103,8 @@ class Network:
     """``layers``, and their parameters ``arrays`` by path."""
 
     def __init__(self, workload: Workload) -> None:
-        layers = equinox.filter_eval_shape(Layers, workload)  # no value is drawn: ``load`` has them
+        # no values are drawn, because ``load`` sets them
+        layers = equinox.filter_eval_shape(Layers, workload)
         leaves, self.structure = jax.tree_util.tree_flatten_with_path(layers)
         self.workload = workload
         self.arrays = {

@@ -40,7 +40,7 @@ LETTERS = {"lstm": ("i", "f", "g", "o"), "gru": ("r", "z", "n"), "rnn": ("",)}
 
 
 class Layers(linen.Module):  # type: ignore[misc]
-    """The embedding, where inputs are tokens; the layers; the head, where there is one."""
+    """The embedding (for tokens), the layers, and the head if there is one."""
 
     workload: Workload
 
@@ -62,12 +62,12 @@ class Layers(linen.Module):  # type: ignore[misc]
         return linen.Dense(workload.classes, use_bias=False, name="head")(seen)
 
     def _direction(self, name: str) -> Any:
-        """One direction of a layer; Bidirectional reverses the second by itself."""
+        """Return one direction of a layer; Bidirectional reverses the second."""
         return linen.RNN(CELLS[self.workload.cell](self.workload.hidden, name=name))
 
 
 def _masked(steps: Any, lengths: Any) -> Any:
-    """``steps`` (batch, time, width), zero beyond the end of each sequence."""
+    """Return ``steps`` (batch, time, width) with zeros after the end of each sequence."""
     if lengths is None:
         return steps
     return jnp.where(jnp.arange(steps.shape[1])[:, None] < lengths[:, None, None], steps, 0)
@@ -114,19 +114,21 @@ def parameters(module: Network) -> Dict[str, Any]:
 
 
 class Place(NamedTuple):
-    """Where a parameter stands among the shared weights: the rows of one gate."""
+    """The place of a parameter among the shared weights: the rows of one gate."""
 
     shared: str
     gate: int = 0
     gates: int = 1
 
 
-#: What is not of a cell: path -> shared name
+#: Parameters outside of cells: path -> shared name.
 _ENDS = {"embedding/embedding": "embedding", "head/kernel": "head"}
 
 
 def _place(cell: str, path: str) -> Optional[Place]:
-    """The place of the parameter at ``path``; None of GRU's second bias, which is not shared."""
+    """Return the place of the parameter at ``path``; None for GRU's second bias, which is not
+    shared.
+    """
     if path in _ENDS:
         return Place(_ENDS[path])
     slot, dense, kind = path.split("/")

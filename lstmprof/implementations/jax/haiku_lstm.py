@@ -28,15 +28,15 @@ from lstmprof.workloads import Workload, reordered
 TIME_MAJOR = True
 KERNELS = (("while", "XLA's fused operators in a while loop"),)
 
-#: Haiku's gates among the shared ones: i g f o among i f g o
+#: Positions of Haiku's gates i g f o in the shared order i f g o.
 PLACES = (0, 2, 1, 3)
 FORGET, GATES = 2, 4
-#: What is not of a core: path -> shared name
+#: Parameters outside of cores: path -> shared name.
 _ENDS = {"embedding/embeddings": "embedding", "head/w": "head"}
 
 
 def outputs(workload: Workload, inputs: Any) -> Any:
-    """The network, to be transformed by Haiku."""
+    """Compute the network; Haiku transforms this function."""
     steps = inputs
     if workload.vocabulary:
         steps = haiku.Embed(workload.vocabulary, workload.features, name="embedding")(inputs)
@@ -61,7 +61,7 @@ def _direction(workload: Workload, name: str, steps: Any) -> Any:
 
 
 class Network:
-    """``apply`` of what Haiku transformed, and its parameters ``arrays`` by path."""
+    """The ``apply`` of the transformed network, and its parameters ``arrays`` by path."""
 
     def __init__(self, workload: Workload) -> None:
         transformed = haiku.transform(lambda inputs: outputs(workload, inputs))
@@ -113,7 +113,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def _shared(path: str) -> Tuple[str, ...]:
-    """The names of a core's parameter at ``path``: inputs' and hidden's weights are one matrix."""
+    """Return the shared names of a core's parameter; inputs' and state's weights are one matrix."""
     slot, _, kind = path.split("/")
     if kind == "b":
         return ("bias_" + slot,)
@@ -134,7 +134,7 @@ def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _parts(module: Network, rows: Any) -> List[Any]:
-    """A bias; or the weights of inputs, and those of the state."""
+    """Return a bias, or the weights of inputs and those of the state."""
     ordered = reordered(rows, PLACES)
     if ordered.ndim == 1:
         return [ordered]

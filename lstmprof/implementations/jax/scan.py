@@ -70,7 +70,7 @@ def apply(module: Network, arrays: Arrays, inputs: Any, lengths: Any = None) -> 
 
 
 def _masks(steps: Any, lengths: Any) -> Any:
-    """(time, batch, 1): 1 where a sequence has not ended, else 0."""
+    """Return (time, batch, 1): 1 before the end of a sequence, else 0."""
     alive = jnp.arange(steps.shape[0])[:, None, None] < lengths[None, :, None]
     return alive.astype(steps.dtype)
 

@@ -25,12 +25,14 @@ own: Any = importlib.import_module(
     "lstmprof.implementations.keras." + ("_second" if IS_SECOND else "_third")
 )
 
-#: Keras's own gates by their place in the shared order; its own inverse
+#: Keras's gates by their position in the shared order; this permutation is its own inverse.
 GATES = {"lstm": (0, 1, 2, 3), "gru": (1, 0, 2), "rnn": (0,)}
 
 
 class Network(own.Model):  # type: ignore[misc]
-    """``lstms``, each a layer of the cell or a Bidirectional of one, and the ends there are."""
+    """The layers ``lstms`` (each a layer or a Bidirectional), and the embedding and head if
+    they exist.
+    """
 
     def __init__(self, workload: Workload, options: Mapping[str, Any]) -> None:
         super().__init__()
@@ -59,14 +61,14 @@ class Network(own.Model):  # type: ignore[misc]
 
 
 def _layer(workload: Workload, options: Mapping[str, Any]) -> Any:
-    """One layer; a SimpleRNN, which has one gate and no cuDNN, takes no options."""
+    """Return one layer; a SimpleRNN, which has one gate and no cuDNN, takes no options."""
     if workload.cell == "rnn":
         options = {}
     layer = own.layer(workload, options)
     if not workload.bidirectional:
         return layer
     both = keras.layers.Bidirectional(layer)
-    if "implementation" in options:  # lost where Bidirectional copies the layer
+    if "implementation" in options:  # lost when Bidirectional copies the layer
         for each in (both.forward_layer, both.backward_layer):
             each.cell.implementation = options["implementation"]
     return both
@@ -80,7 +82,7 @@ def mixed_precision(precision: str) -> None:
 
 
 def built(workload: Workload, **options: Any) -> Network:
-    """The network, its layers made with ``options``; every parameter made, weights not yet set."""
+    """Return the network with layers that have ``options`` and uninitialised parameters."""
     module = Network(workload, options)
     place = (workload.batch, workload.time_steps)
     if workload.vocabulary:
@@ -111,7 +113,7 @@ def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def native(weight: Any, name: str, cell: str) -> Any:
-    """The shared weight ``name`` as Keras holds it."""
+    """Return the shared weight ``name`` in Keras's layout."""
     if name == "embedding":
         return weight
     if name != "head":
@@ -122,7 +124,7 @@ def native(weight: Any, name: str, cell: str) -> Any:
 
 
 def from_native(array: Any, name: str, cell: str) -> Any:
-    """The parameter of Keras's as the shared weight ``name``."""
+    """Return Keras's parameter as the shared weight ``name``."""
     if name == "embedding":
         return array
     if name.startswith("bias") and cell == "gru":
@@ -131,7 +133,7 @@ def from_native(array: Any, name: str, cell: str) -> Any:
 
 
 def _shared_names(module: Network) -> Iterator[Tuple[Any, str]]:
-    """Every variable and its shared name."""
+    """Yield every variable and its shared name."""
     if module.embedding is not None:
         yield module.embedding.embeddings, "embedding"
     if module.head is not None:

@@ -30,7 +30,7 @@ LAYERS = {"lstm": mx.gluon.rnn.LSTM, "gru": mx.gluon.rnn.GRU, "rnn": mx.gluon.rn
 
 
 class Network(ends.Ends):
-    """``lstm`` (for another cell it holds that), ``head`` and, for tokens, ``embedding``."""
+    """The layers ``lstm`` (of any cell), the ``head`` and, for tokens, the ``embedding``."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)

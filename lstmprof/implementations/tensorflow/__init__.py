@@ -21,12 +21,13 @@ from lstmprof.workloads import Workload, reordered
 
 
 class Ends(tf.Module):  # type: ignore[misc]
-    """What stands before and behind the layers, which are a subclass's: both under shared names.
+    """The embedding and the head around the layers, which a subclass provides.
 
-    ``embedding`` (vocabulary, features) where the inputs are tokens, ``head`` (directions·hidden,
-    classes) where there is one, without bias. The gradient of the embedding is TensorFlow's own
-    IndexedSlices, one row a token, never a dense array: SGD then updates these rows alone, and
-    Adam, which changes every row all the same, does it by several operators in place of one.
+    ``embedding`` (vocabulary, features) exists if the inputs are tokens, ``head``
+    (directions·hidden, classes, no bias) if the workload has one. Both have their shared names. The
+    embedding's gradient is TensorFlow's IndexedSlices, one row per token, never a dense array. SGD
+    then updates only these rows; Adam, which changes every row, needs several operators instead of
+    one.
     """
 
     def __init__(self, workload: Workload) -> None:
@@ -52,7 +53,9 @@ class Ends(tf.Module):  # type: ignore[misc]
         return outputs if self.head is None else tf.tensordot(outputs, self.head, 1)
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Inputs (time, batch, features); the last layer's outputs (time, batch, width)."""
+        """Return the last layer's outputs (time, batch, width) for inputs (time, batch,
+        features).
+        """
         raise NotImplementedError
 
 
@@ -66,7 +69,7 @@ def _last(outputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
 class Direction(tf.Module):  # type: ignore[misc]
     """One direction of one layer: ``kernel`` (inputs + hidden, 4·hidden), ``bias`` (4·hidden)."""
 
-    #: the cell's own gates by their place in the shared order i f g o; its own inverse
+    #: positions of the cell's gates in the shared order i f g o; this is its own inverse
     GATES: Tuple[int, ...] = (0, 1, 2, 3)
 
     def __init__(self, inputs: int, hidden: int, name: str) -> None:
@@ -76,11 +79,11 @@ class Direction(tf.Module):  # type: ignore[misc]
         self.bias = tf.Variable(tf.zeros([4 * hidden]), name=name + "/bias")
 
     def __call__(self, x: tf.Tensor, h: tf.Tensor, c: tf.Tensor) -> Any:
-        """The next h and c, each (batch, hidden)."""
+        """Return the next h and c, each (batch, hidden)."""
         raise NotImplementedError
 
     def run(self, inputs: tf.Tensor, reverse: bool, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Inputs (time, batch, inputs); outputs (time, batch, hidden), in the order of time."""
+        """Return outputs (time, batch, hidden) in time order for inputs (time, batch, inputs)."""
         steps, batch = inputs.shape[0], inputs.shape[1]
         read = tf.TensorArray(tf.float32, steps).unstack(inputs)
         alive = None
@@ -103,12 +106,12 @@ class Direction(tf.Module):  # type: ignore[misc]
 
 
 def mask(lengths: tf.Tensor, steps: int) -> tf.Tensor:
-    """Whether a sequence has not ended (time, batch, 1)."""
+    """Return (time, batch, 1): True before the end of a sequence."""
     return tf.transpose(tf.sequence_mask(lengths, steps))[:, :, None]
 
 
 def reversed_in_time(outputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-    """``outputs`` (time, batch, width) from each sequence's end to its beginning."""
+    """Return ``outputs`` (time, batch, width) from each sequence's end to its beginning."""
     if lengths is None:
         return tf.reverse(outputs, [0])
     return tf.reverse_sequence(outputs, lengths, seq_axis=0, batch_axis=1)
@@ -134,7 +137,9 @@ class Network(Ends):
         ]
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Inputs (time, batch, features); the last layer's outputs (time, batch, width)."""
+        """Return the last layer's outputs (time, batch, width) for inputs (time, batch,
+        features).
+        """
         for directions in self.layers:
             outputs = [each.run(inputs, bool(n), lengths) for n, each in enumerate(directions)]
             inputs = outputs[0] if len(outputs) == 1 else tf.concat(outputs, 2)
@@ -155,7 +160,7 @@ def load_ends(module: Ends, weights: Mapping[str, Any]) -> None:
 
 
 def canonical_ends(arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """The embedding and the head of ``arrays``, in the shared layout."""
+    """Return the embedding and the head in ``arrays`` in the shared layout."""
     shared = {name: np.asarray(arrays[name]) for name in ("embedding", "head") if name in arrays}
     return {name: array.T if name == "head" else array for name, array in shared.items()}
 
