@@ -58,7 +58,7 @@ def _row(pair: pd.Series, run: lp.Run) -> dict[str, object]:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """PyTorch's mean ratio of Table 2 beside each run in PyTorch, and the claims in words."""
+    """Return PyTorch's mean ratio of Table 2 with each PyTorch run, and the claims in words."""
     table = published("kernel_study")
     (error,) = table[(table["first"] == "PyTorch") & (table["second"] == "PyTorch AMP")].mpe
     own = rows[rows.implementation.str.startswith("torch-")] if len(rows) else rows
@@ -79,7 +79,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """The share of casts."""
+    """Draw the share of casts."""
     labels = rows.implementation + ", " + rows["precision"]
     return drawing.bars(labels, rows.cast_share.tolist(), "of the step are casts")
 

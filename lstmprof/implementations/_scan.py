@@ -52,9 +52,9 @@ def _turned(name: str, array: Any) -> Any:
 
 
 def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
-    """Return symbolic outputs (batch, classes), or one per step, of inputs (time, batch, …).
+    """Return symbolic outputs (batch, classes), or one per step, for inputs (time, batch, …).
 
-    ``mode``: the library's, of what stands within the Scans. ``lengths`` (batch,).
+    ``mode`` is the library's compilation mode inside the Scans. ``lengths`` are (batch,).
     """
     variables, tensor = module.variables, module.library.tensor
     steps = variables["embedding"][inputs] if "embedding" in variables else inputs

@@ -60,7 +60,7 @@ class Network:
 
 
 def _recurrent(workload: Workload) -> Any:
-    """One layer."""
+    """Return one layer."""
     kind, options = LAYERS[workload.cell], OPTIONS[workload.cell]
     layer = kind(workload.hidden, return_sequences=True, **options)
     return keras.layers.Bidirectional(layer) if workload.bidirectional else layer
@@ -72,9 +72,10 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
-    """Symbolic inputs (batch, time, features) or tokens; outputs (batch, classes), or one per step.
+    """Return symbolic outputs (batch, classes), or one per step, for inputs (batch, time, …).
 
-    ``mode`` must be Theano's default: Keras hands none to its Scans. ``lengths`` (batch,).
+    ``mode`` must be Theano's default, because Keras sets none for its Scans. ``lengths`` are
+    (batch,).
     """
     steps = inputs if module.embedding is None else module.embedding.call(inputs)
     mask = None if lengths is None else mask_of(steps, lengths)
@@ -88,7 +89,7 @@ def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
 
 
 def _own_names(module: Network) -> Iterator[Tuple[str, str, Any]]:
-    """Shared name, own name and variable of every parameter."""
+    """Yield shared name, own name and variable of every parameter."""
     if module.embedding is not None:
         yield "embedding", "embedding.embeddings", module.embedding.embeddings
     if module.head is not None:

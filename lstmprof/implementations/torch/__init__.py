@@ -68,7 +68,7 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
     def _run(
         self, slot: str, steps: List[torch.Tensor], masks: Optional[List[torch.Tensor]]
     ) -> List[torch.Tensor]:
-        """The cell's outputs at every time step, in the order of time."""
+        """Return the cell's outputs at every time step, in time order."""
         cell = self.cells[slot]
         state = (steps[0].new_zeros(len(steps[0]), self.hidden),) * 2
         outputs = []
@@ -91,7 +91,7 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
 
 
 def _masks(steps: List[torch.Tensor], lengths: torch.Tensor) -> List[torch.Tensor]:
-    """For every time step (batch, 1): 1 where a sequence has not ended, else 0."""
+    """Return for every time step (batch, 1): 1 before the end of a sequence, else 0."""
     device = steps[0].device
     times = torch.arange(len(steps), device=device)[:, None, None]
     alive = times < lengths.to(device)[None, :, None]
@@ -104,19 +104,19 @@ def parameters(module: torch.nn.Module) -> Dict[str, Any]:
 
 
 def nothing() -> torch.nn.Module:
-    """A module that returns what it is given; PyTorch 1.0 has no ``Identity``."""
+    """Return a module that returns its input, because PyTorch 1.0 has no ``Identity``."""
     return getattr(torch.nn, "Identity", torch.nn.Sequential)()
 
 
 def embedding(workload: Workload) -> torch.nn.Module:
-    """Tokens to features; for features themselves nothing."""
+    """Return a module from tokens to features; for features, a module that changes nothing."""
     if not workload.vocabulary:
         return nothing()
     return torch.nn.Embedding(workload.vocabulary, workload.features)
 
 
 def head(workload: Workload) -> torch.nn.Module:
-    """The output layer, without bias; for a workload without one nothing."""
+    """Return the output layer without bias; without a head, a module that changes nothing."""
     if not workload.head:
         return nothing()
     width = workload.directions * workload.hidden

@@ -42,7 +42,7 @@ class Loop(torch.nn.Module):  # type: ignore[misc]
         self.bias = torch.nn.Parameter(torch.empty(4 * hidden))
 
     def forward(self, steps: List[torch.Tensor]) -> List[torch.Tensor]:
-        """Every h_t (batch, hidden), in the order of ``steps`` (batch, inputs)."""
+        """Return every h_t (batch, hidden), in the order of ``steps`` (batch, inputs)."""
         h = steps[0].new_zeros([steps[0].size(0), self.hidden])
         c = h
         outputs: List[torch.Tensor] = []
