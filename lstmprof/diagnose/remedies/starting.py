@@ -5,6 +5,7 @@ compilation.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from lstmprof.diagnose.causes import COMPILE, START
 from lstmprof.diagnose.findings import Finding
@@ -48,7 +49,10 @@ def starts(f: Finding) -> Match | None:
     calls = f.slow.seen.loading
     if not calls:
         return None
-    runtime = _runtime_of(calls[0].name)
+    runtime = _runtime_of(calls)
+    if runtime is None:
+        cause = "libraries start up, or load code, inside the profiled steps"
+        return Match(_first_call(calls[0]), total(calls), cause=cause)
     cause, fix = f"{runtime} starts up, or loads code, inside the profiled steps", ""
     if f.slow.seen.steps_before and not loads(calls[0].name):
         cause = f"the profiler starts up, or {runtime} loads code, inside the profiled steps"
@@ -67,9 +71,10 @@ def _first_call(call: Fact) -> str:
     return f"the first {call.name} took {each_ns}, later calls {later}"
 
 
-def _runtime_of(name: str) -> str:
-    names = (runtime for runtime, pattern in RUNTIMES.items() if pattern.match(name))
-    return next(names, "CUDA")
+def _runtime_of(calls: Sequence[Fact]) -> str | None:
+    """Return the runtime whose calls these are; None if they are ops only."""
+    called = (runtime for c in calls for runtime, name in RUNTIMES.items() if name.match(c.name))
+    return next(called, "CUDA" if any(loads(call.name) for call in calls) else None)
 
 
 def retraces(f: Finding) -> Match | None:
@@ -117,7 +122,9 @@ PROFILE_LATER = Remedy(
     fix=_WARM_UP,
     condition="A profiled step has a call that loads code, or a long first call of a CUDA or HIP "
     "function (of launches: the first call for each kernel; of others: each call before the first "
-    "kernel). Long means at least 1 ms, and ten times the median of the later calls",
+    "kernel). Long means at least 1 ms, and ten times the median of the later calls. In a profile "
+    "without step markers also the first call of an op, on a CPU if it takes a hundred times that "
+    "median",
     kinds=(START,),
     first=True,
     saves="the time of these calls",

@@ -26,6 +26,7 @@ import numpy as np
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.attribution import Attribution, Label, Stretches
 from lstmprof.breakdown.ledger import READS as OF_LEDGER
+from lstmprof.breakdown.replay.critical_path import critical_path_of
 from lstmprof.breakdown.waits import Waits, all_waits
 from lstmprof.errors import RunError
 from lstmprof.events.annotate.steps import Window, median_step
@@ -41,6 +42,8 @@ from lstmprof.export.perfetto.trace_tracks import Packets, Tracks
 from lstmprof.host.scratch import check_file, writing
 from lstmprof.runs.run import Run
 
+#: A path of more events takes seconds, and would be kept in memory as a whole. Chosen by hand.
+_MOST_ON_PATH = 300_000
 #: [start, end) of the exported part of a run.
 Span = tuple[int, int]
 
@@ -175,6 +178,7 @@ def _write(
         _add_phases(packets, tracks, phases.add(batch.events, rows), origin_ns)
     _add_phases(packets, tracks, phases.rest(), origin_ns)
     account.close()
+    _add_critical_paths(breakdown, packets, tracks, windows, origin_ns)
     _add_counters(packets, tracks, packed, origin_ns, span)
     _add_recorded(packets, tracks, breakdown.run, origin_ns, span)
     tracks.close()
@@ -220,6 +224,34 @@ def _add_phases(
     for rank, step, phase, start, end in phases:
         rest = packets.argument("step", step)
         tracks.phases(rank).add(start - origin_ns, end - origin_ns, phase, "phase", rest)
+
+
+def _add_critical_paths(
+    breakdown: Breakdown,
+    packets: Packets,
+    tracks: Tracks,
+    windows: Sequence[Window],
+    origin_ns: int,
+) -> None:
+    """Add the critical path of the median step of each rank; of a larger run none."""
+    if breakdown.run.event_count > _MOST_ON_PATH:
+        return
+    for rank in dict.fromkeys(window.rank for window in windows):
+        window = median_step([w for w in windows if w.rank == rank])
+        events = breakdown.of_rank(rank)
+        codes, names = events.texts("name")
+        stretches = critical_path_of(events, window).stretches
+        known = [NONE if s.event_id is None else s.event_id for s in stretches]
+        rows = events.rows_of(np.array(known, dtype=np.int64))
+        for stretch, row in zip(stretches, rows.tolist(), strict=True):
+            rest = packets.argument("part", stretch.part)
+            if window.step is not None:
+                rest += packets.argument("step", window.step)
+            if stretch.event_id is not None and codes[row] != NONE:
+                rest += packets.argument("event", names[codes[row]])
+            start, end = stretch.start_ns - origin_ns, stretch.end_ns - origin_ns
+            name = stretch.part if stretch.state == "busy" else f"idle: {stretch.part}"
+            tracks.critical_path(rank).add(start, end, name, stretch.state, rest)
 
 
 def _add_counters(

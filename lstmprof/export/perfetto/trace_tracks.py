@@ -13,7 +13,15 @@ from typing import BinaryIO
 import msgspec
 
 from lstmprof.events.counters import Series
-from lstmprof.formats.perfetto.writers import FACTS_TRACK, LEDGER, PHASES, STEPS, Facts, Where
+from lstmprof.formats.perfetto.writers import (
+    CRITICAL_PATH,
+    FACTS_TRACK,
+    LEDGER,
+    PHASES,
+    STEPS,
+    Facts,
+    Where,
+)
 from lstmprof.numbers import shown_name
 from lstmprof.runs.metadata import RunInfo
 
@@ -208,7 +216,7 @@ _FLOW, _FLOW_END = _tag(47, _FIXED64), _tag(48, _FIXED64)
 #: Highest number of a process or thread that is written; others are replaced, and appear in names.
 _FIRST_FREE_ID = 2**30
 #: Order of the tracks of a process; those of device n follow at ``_DEVICES * (n + 1)``.
-_STEPS, _PHASES, _LEDGER, _DEVICES = 0, 1, 2, 16
+_STEPS, _PHASES, _LEDGER, _CRITICAL_PATH, _DEVICES = 0, 1, 2, 3, 16
 #: Number of devices whose order is kept.
 _MOST_DEVICES = 10_000
 
@@ -325,6 +333,10 @@ class Tracks:
     def phases(self, rank: int | None) -> Track:
         """Return the track of the phases of the steps."""
         return self._of_rank(rank, PHASES, _PHASES)
+
+    def critical_path(self, rank: int | None) -> Track:
+        """Return the track of the longest chain of work and waits in one step of ``rank``."""
+        return self._of_rank(rank, CRITICAL_PATH, _CRITICAL_PATH)
 
     def counter(self, rank: int | None, device: int, name: str, unit: str) -> int:
         """Return a new counter of a device."""
