@@ -70,7 +70,7 @@ class CaptureRequest:
     peaks: bool = True  # measure the peak rates of the device after the passes
     label: str = ""  # the user's label, part of the run's name
     sampler: Optional[str] = None  # one of SAMPLERS; None: no sampled pass
-    sampler_s: float = 10.0  # how long it looks on, all rounds together
+    sampler_s: float = 10.0  # seconds of sampling, over all rounds
     turn_with: Tuple[str, ...] = ()  # names of runs whose workers take turns, including this one
     cpus: Tuple[int, ...] = ()  # CPUs to use; empty: the idlest
     # the user's file; ``implementation`` is then its name

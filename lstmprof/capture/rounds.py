@@ -321,7 +321,7 @@ class _Sweep:
 
     def kept_words(self) -> str:
         """Return what is left of incomplete runs, and how to continue; empty if nothing is."""
-        if self.force:  # beside a run that is there they would never be looked at
+        if self.force:  # existing runs would hide these rounds
             for name, of in self.captures.items():
                 if (self.out / name).exists():
                     of.kept.discard()

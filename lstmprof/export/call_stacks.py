@@ -25,13 +25,13 @@ from lstmprof.events.table import NONE, EventTable
 from lstmprof.host.scratch import check_file, write_file
 from lstmprof.names import STACKS
 
-#: The node that is around all others, of no stack.
+#: The node around all others, which is no stack.
 ROOT = 0
 _SORT_OF = dict(zip(STACKS, SORTS, strict=True))  # modules, python, ops
 
 
 class Tree:
-    """Distinct stacks by node: the node ``above`` each, and the name on top of it."""
+    """Distinct stacks as nodes: the parent node ``above`` each, and its name."""
 
     def __init__(self) -> None:
         self.above = [ROOT]
@@ -39,7 +39,7 @@ class Tree:
         self._nodes: dict[tuple[int, str], int] = {}
 
     def beneath(self, node: int, name: str) -> int:
-        """The stack ``node`` and ``name`` on top of it."""
+        """Return the node for the stack ``node`` with ``name`` on top."""
         key = node, name
         if key not in self._nodes:
             self._nodes[key] = len(self.above)
@@ -50,7 +50,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Stacks:
-    """The nodes of a ``tree``, ``ROOT`` for none, in which ``rows`` of the events spend ``ns``."""
+    """The nodes of a ``tree`` (``ROOT`` for none) in which ``rows`` of the events spend ``ns``."""
 
     tree: Tree
     rows: Ints
@@ -58,7 +58,7 @@ class Stacks:
     ns: Ints
 
     def spent_ns(self) -> Ints:
-        """What each node takes itself; that of no stack is left out."""
+        """Return the self time of each node; time outside of stacks is omitted."""
         spent = np.zeros(len(self.tree.above), dtype=np.int64)
         np.add.at(spent, self.node, self.ns)
         spent[ROOT] = 0
@@ -66,17 +66,17 @@ class Stacks:
 
 
 def recorded(events: EventTable) -> list[str]:
-    """By which of ``STACKS`` the stacks can be, ops last, which always is."""
+    """Return which of ``STACKS`` the profile has; ops, which every profile has, are last."""
     sorts = set(np.unique(sort_of_frames(events)).tolist())
     frames = [by for by in STACKS[:-1] if SORTS.index(_SORT_OF[by]) in sorts]
     return [*frames, STACKS[-1]]
 
 
 def stacks(events: EventTable, rows: Ints, by: str) -> tuple[Stacks, Stacks]:
-    """The stacks of ``rows``, those of one rank, ``by`` one of ``STACKS``: of the host, of devices.
+    """Return the stacks of ``rows`` of one rank, ``by`` one of ``STACKS``: of the host, of devices.
 
-    On the host a stack takes what is in no event inside, on devices the activities launched there,
-    each under its name.
+    On the host, a stack has the time outside of inner events; on devices, the activities launched
+    there, each under its name.
     """
     drawn = events.is_kind("op") | (sort_of_frames(events) == SORTS.index(_SORT_OF[by]))
     if by == STACKS[-1]:
@@ -118,18 +118,18 @@ def _of_devices(events: EventTable, rows: Ints, host: Tree, node: Ints) -> Stack
     return Stacks(tree, activities, nodes, events.dur_ns[activities])
 
 
-#: Stacks that are deeper end with a frame that says so: a file grows with its square.
+#: Deeper stacks end with a frame that says so, because the file grows with the square of the depth.
 _MOST_FRAMES, _DEEPER = 256, "(deeper calls)"
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
 def write(breakdown: Breakdown, path: Path, *, by: str | None = None, force: bool = False) -> str:
-    """Write the stacks of ``breakdown`` to ``path``; by which they are: of ``STACKS``.
+    """Write the stacks of ``breakdown`` to ``path``; return by which of ``STACKS`` they are.
 
-    Without ``by`` it is the first of these that the profile has.
+    Without ``by``, the first one that the profile has is used.
 
     Raises:
-        RunError: ``path`` is there already and ``force`` is not given, or cannot be written.
+        RunError: ``path`` exists and ``force`` is False, or cannot be written.
         UsageError: the profile has no such stacks.
     """
     check_file(path, force=force, next_step="add --force to overwrite it, or choose another file")

@@ -18,9 +18,9 @@ from lstmprof.report.palette import PARTS
 from lstmprof.report.runs import RunReport
 from lstmprof.report.timeline import part_codes
 
-#: Of all time in a picture: less is folded.
+#: Boxes with a smaller share of all time in a picture are folded.
 LEAST_SHARE = 0.01
-#: Boxes on top of each other, and events of a run of which stacks are made.
+#: Most nested boxes in a picture, and most events of a run with call stacks.
 MOST_DEPTH, MOST_EVENTS = 64, 3_000_000
 #: Pictures of a page.
 MOST_ICICLES = 40

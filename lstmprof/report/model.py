@@ -217,10 +217,10 @@ class Figure:
 
     @property
     def heading(self) -> str:
-        """The title without the name of its section."""
+        """Return the title without the name of its section."""
         return self.title.partition(": ")[2] or self.title
 
     @property
     def alt(self) -> str:
-        """The kind of chart and its main number, in words."""
+        """Return the kind of chart and its main number as text."""
         return f"{self.kind}. {self.sentence}"

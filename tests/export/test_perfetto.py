@@ -20,6 +20,7 @@ from lstmprof.errors import ProfileError, RunError
 from lstmprof.events import batches
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.export import perfetto
+from lstmprof.formats.perfetto.writers import CRITICAL_PATH, DERIVED
 from lstmprof.runs.cache import open_runs
 
 PROFILES = Path(__file__).parents[1] / "profiles"
@@ -56,14 +57,28 @@ def check(breakdown: Breakdown, trace: Opened) -> None:
     events = breakdown.events().to_pylist()
     counted = (row["time_ns"] for rows in breakdown.run.counters() for row in rows.to_pylist())
     origin_ns = min(0, *(event["start_ns"] for event in events), *counted)
-    beside = ("steps", "phases")
     drawn = [
-        s for s in trace.slices if not s.track.startswith("ledger: ") and s.track not in beside
+        s for s in trace.slices if not s.track.startswith("ledger: ") and s.track not in DERIVED
     ]
+    check_paths(breakdown, trace)
     assert Counter((s.name, s.start_ns, s.dur_ns) for s in drawn) == Counter(
         (event["name"] or "?", event["start_ns"] - origin_ns, event["dur_ns"]) for event in events
     )
     check_arrows(events, trace)
+
+
+def check_paths(breakdown: Breakdown, trace: Opened) -> None:
+    """Hold the track of the critical path to the table of that name."""
+    sums: Counter[tuple[object, ...]] = Counter()
+    for one in trace.slices:
+        if one.track == CRITICAL_PATH:
+            step, part = one.arguments.get("step"), one.arguments["part"]
+            sums[one.process, step, one.category, part] += one.dur_ns
+    asked = {}
+    for row in breakdown.table("critical_path").to_pylist():
+        process = breakdown.run.name if row["rank"] is None else f"rank {row['rank']}"
+        asked[process, row["step"], row["state"], row["part"]] = row["path_ns"]
+    assert sums == asked
 
 
 def check_arrows(events: list[dict[str, Any]], trace: Opened) -> None:

@@ -20,7 +20,7 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 MXCSR_FLUSH = 0x8040
 MXCSR_WORD = 7  # in glibc's x86_64 fenv_t, after 28 bytes of x87 environment
 
-#: how long CPUs are watched to see which are idle; 20 ticks of 10 ms
+#: seconds for which CPUs are observed to find idle ones; 20 ticks of 10 ms
 SAMPLE_S = 0.2
 
 #: Variables that OpenMP, MKL and TensorFlow read once when they are loaded.
