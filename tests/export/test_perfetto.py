@@ -247,3 +247,23 @@ def test_real_profiles_are_written_whole_and_read_back_the_same(path: Path, tmp_
         check(breakdown, opened(out))
         if len(runs) == 1:
             check_read_back(breakdown, out)
+
+
+@pytest.mark.parametrize("name", ["kineto-today.pt.trace.json", "nsys-2025.sqlite"])
+def test_two_runs_are_written_side_by_side_from_one_instant(name: str, tmp_path: Path) -> None:
+    given = broken_down(PROFILES / name)
+    (lane,) = given.steps()
+    out = tmp_path / "pair.pftrace"
+    perfetto.write_pair([(given, lane.rank, lane.device)] * 2, out)
+    trace = opened(out)
+    steps = trace.on("steps")
+    assert [one.start_ns for one in steps] == [0, 0]
+    assert len({one.dur_ns for one in steps}) == 1
+    assert sum(one.dur_ns for one in trace.ledger()) == 2 * steps[0].dur_ns
+    begun = Counter(arrow for one in trace.slices for arrow in one.starts)
+    ended = Counter(arrow for one in trace.slices for arrow in one.ends)
+    assert begun == ended
+    assert set(begun.values()) == {1}
+    assert max(one.start_ns + one.dur_ns for one in trace.slices) == steps[0].dur_ns
+    with pytest.raises(ProfileError, match="is an export of two runs"):
+        open_runs([out])

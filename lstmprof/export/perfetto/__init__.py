@@ -17,6 +17,7 @@ import gzip
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -26,14 +27,14 @@ from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.attribution import Attribution, Label, Stretches
 from lstmprof.breakdown.ledger import READS as OF_LEDGER
 from lstmprof.breakdown.replay.critical_path import critical_path_of
-from lstmprof.breakdown.waits import all_waits
+from lstmprof.breakdown.waits import Waits, all_waits
 from lstmprof.errors import RunError
 from lstmprof.events.annotate.steps import Window, median_step
 from lstmprof.events.batches import Batch, Batches
 from lstmprof.events.counters import Series, levels
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.narrow import Packed
+from lstmprof.events.narrow import Packed, packed
 from lstmprof.events.table import NONE, UNKNOWN
 from lstmprof.export.perfetto import run_slices
 from lstmprof.export.perfetto.run_slices import Arrows, Phases, RunSlices, activities
@@ -67,13 +68,68 @@ def write(
     """
     refuse(path, force=force)
     names = dict.fromkeys((*run_slices.READS, *OF_LEDGER))
-    packed = breakdown.packed(list(names))
+    held = breakdown.packed(list(names))
     try:
         with _opened(path) as file:
-            _write(breakdown, packed, Packets(file), breakdown.windows if of is None else of, span)
+            _write(breakdown, held, Packets(file), breakdown.windows if of is None else of, span)
     except OSError as fault:
         raise RunError(f"{path}: {fault.strerror}", "choose a writable file") from fault
     return path.stat().st_size
+
+
+def write_pair(
+    lanes: Sequence[tuple[Breakdown, int | None, int | None]], path: Path, *, force: bool = False
+) -> int:
+    """Write one clean step of each lane to ``path``, all from instant 0; return its size in bytes.
+
+    A lane is a breakdown, a rank and a device. Its step of median length is shown, by the clock
+    that counts clean time only. Events that began before the step or end after it are cut.
+
+    Raises:
+        RunError: ``path`` is there already and ``force`` is not given, or cannot be written; the
+            events of a run are missing or damaged.
+    """
+    refuse(path, force=force)
+    try:
+        with _opened(path) as file:
+            packets, first = Packets(file), 1
+            for breakdown, rank, device in lanes:
+                first = _write_step(packets, breakdown, rank, device, first)
+    except OSError as fault:
+        raise RunError(f"{path}: {fault.strerror}", "choose a writable file") from fault
+    return path.stat().st_size
+
+
+def _write_step(
+    packets: Packets, breakdown: Breakdown, rank: int | None, device: int | None, first: int
+) -> int:
+    """Write the step of a lane, its arrows numbered from ``first``; return the next free number."""
+    events, windows, stretches = breakdown.lane(rank, device)
+    window = median_step(windows)
+    rows = events.of_rank(rank)
+    rows = rows[(events.start_ns[rows] < window.end_ns) & (events.end_ns[rows] > window.start_ns)]
+    begin, end = (
+        np.clip(ns[rows], window.start_ns, window.end_ns) - window.start_ns
+        for ns in (events.start_ns, events.end_ns)
+    )
+    shown = events.take(rows).with_columns({"start_ns": begin, "dur_ns": end - begin})
+    held, ids = packed(shown.select(run_slices.READS)), events.ints("event_id", UNKNOWN)
+    name = breakdown.run.name
+    tracks = Tracks(packets, breakdown.run.info, name, _main_pids(held), alone=False)
+    every = np.arange(len(rows))
+    RunSlices(packets, tracks, Arrows(held, first), 0).add(shown, every, ids[rows])
+    phases = Phases()
+    _add_phases(packets, tracks, [*phases.add(shown, every), *phases.rest()], 0)
+    account = _Ledgers(packets, tracks, held, [window], window.start_ns)
+    account.add_steps()
+    whole = Batch(events, ids, slice(0, len(events)), window.start_ns, window.end_ns)
+    for stretch in _stretches(whole, windows, stretches):
+        if stretch.window == window:
+            account.add_stretch((rank, device), stretch)
+    account.close()
+    _add_counters(packets, tracks, held, 0, None)
+    tracks.close()
+    return first + int(ids.max(initial=0)) + 1
 
 
 def refuse(path: Path, *, force: bool) -> None:
@@ -273,8 +329,12 @@ class _Ledgers:
     ) -> None:
         self._packets, self._tracks, self._origin_ns = packets, tracks, origin_ns
         self._windows = windows
-        self._waits = all_waits(packed, list(dict.fromkeys(w.rank for w in windows)))
+        self._packed = packed
         self._open: dict[tuple[int | None, int | None], _Stretch] = {}
+
+    @cached_property
+    def _waits(self) -> dict[int | None, dict[int, Waits]]:
+        return all_waits(self._packed, list(dict.fromkeys(w.rank for w in self._windows)))
 
     def add_steps(self) -> None:
         """Add the steps, one track per rank."""
@@ -299,9 +359,10 @@ class _Ledgers:
             lanes = attribution.of(windows, rank, waits, within)
             for device, stretches in lanes.items():
                 for stretch in _stretches(batch, windows, stretches):
-                    self._add((rank, device), stretch)
+                    self.add_stretch((rank, device), stretch)
 
-    def _add(self, lane: tuple[int | None, int | None], stretch: _Stretch) -> None:
+    def add_stretch(self, lane: tuple[int | None, int | None], stretch: _Stretch) -> None:
+        """The next stretch of a lane."""
         before = self._open.get(lane)
         if before and before.goes_on(stretch):
             before.end_ns = stretch.end_ns

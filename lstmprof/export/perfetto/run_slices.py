@@ -34,9 +34,12 @@ _BESIDE = {"range": "ranges", "device_sync": "waits"}
 class Arrows:
     """The activities that each launch enqueued; activities that begin before their launch have
     no arrow.
+
+    The arrow to an activity has the number ``first`` + ``event_id``.
     """
 
-    def __init__(self, packed: Packed) -> None:
+    def __init__(self, packed: Packed, first: int = 1) -> None:
+        self.first = first
         launch = packed.values("launch_id").astype(np.int64)
         launched_by, start = packed.rows_named("launch_id"), packed.values("start_ns")
         forward = (launched_by != NONE) & (start >= start[launched_by])
@@ -83,8 +86,8 @@ class RunSlices:
         )
         lines = zip(rests, *columns, strict=True)
         for (rest, started, ended), track, start, end, name, kind, category in lines:
-            # the number of an arrow must not be 0
-            arrows = flows([n + 1 for n in started], [ended + 1] if ended >= 0 else ())
+            first = self._arrows.first  # the number of an arrow must not be 0
+            arrows = flows([first + n for n in started], [first + ended] if ended >= 0 else ())
             track.add(start, end, name or "?", category or kind or "?", rest + arrows)
 
     def _tracks_of(self, events: EventTable, rows: Ints) -> list[Track]:

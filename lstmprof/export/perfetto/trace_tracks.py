@@ -97,7 +97,17 @@ class Packets:
         self._values = _Interned(29, self._fresh)
         self._heads: dict[tuple[int, str, str], bytes] = {}
         self._tracks = 0
+        self._ids: set[tuple[int, int]] = set()
+        self._free_ids = itertools.count(_FIRST_FREE_ID)
         self._packet(number(13, _CLEARED) + number(87, 1))
+
+    def id(self, given: int | None, process: int = 0) -> int:
+        """Return ``given``, or a new number if it is missing or taken in the trace."""
+        is_one = given is not None and 0 < given < _FIRST_FREE_ID
+        if given is None or not is_one or (process, given) in self._ids:
+            return next(self._free_ids)
+        self._ids.add((process, given))
+        return given
 
     def clocks(self, at_ns: int, epoch_ns: int) -> None:
         """Say that the instant ``at_ns`` of the trace is ``epoch_ns`` since 1970."""
@@ -244,17 +254,25 @@ class Track:
 
 
 class Tracks:
-    """The tracks of a run, created on first use; ``main_pids`` are by rank."""
+    """The tracks of a run, created on first use; ``main_pids`` are by rank.
+
+    Ranks are named with the run if it is not ``alone`` in the trace.
+    """
 
     def __init__(
-        self, packets: Packets, info: RunInfo, name: str, main_pids: Mapping[int | None, int | None]
+        self,
+        packets: Packets,
+        info: RunInfo,
+        name: str,
+        main_pids: Mapping[int | None, int | None],
+        *,
+        alone: bool = True,
     ) -> None:
+        self._of = "" if alone else f"{name}, "
         self._packets, self._info, self._name, self._main = packets, info, name, main_pids
         self._processes: dict[tuple[int | None, int | None], tuple[int, int]] = {}
         self._devices: dict[tuple[int | None, int | None], int] = {}
         self._tracks: dict[tuple[object, ...], Track] = {}
-        self._ids: set[tuple[int, int]] = set()
-        self._free_ids = itertools.count(_FIRST_FREE_ID)
 
     def close(self) -> None:
         """End every slice that is open."""
@@ -272,7 +290,7 @@ class Tracks:
         more = _whose(Where(rank, pid, tid, thread=True))
         if place:
             return self._packets.track(f"{name}: what overlaps", process, more=more)
-        return self._packets.thread(number, self._id(tid, number), name, more)
+        return self._packets.thread(number, self._packets.id(tid, number), name, more)
 
     def stream(self, rank: int | None, device: int | None, stream: int | None, of: str) -> Track:
         """Return the track of a stream of a device; ``of``: what it shows besides activities."""
@@ -369,21 +387,13 @@ class Tracks:
         """Return a process's number in the trace, and its track."""
         key = rank, pid
         if key not in self._processes:
-            named = self._name if rank is None else f"rank {rank}"
+            named = self._name if rank is None else f"{self._of}rank {rank}"
             is_main = pid == self._main.get(rank)
             name = shown_name(named) if is_main else f"{shown_name(named)}, process {pid}"
-            number = self._id(pid)
+            number = self._packets.id(pid)
             order = len(self._processes)
             self._processes[key] = number, self._packets.process(number, name, order)
         return self._processes[key]
-
-    def _id(self, given: int | None, process: int = 0) -> int:
-        """Return ``given``, or a new number if it is missing or taken."""
-        is_one = given is not None and 0 < given < _FIRST_FREE_ID
-        if given is None or not is_one or (process, given) in self._ids:
-            return next(self._free_ids)
-        self._ids.add((process, given))
-        return given
 
 
 def _whose(where: Where) -> bytes:
