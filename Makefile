@@ -15,13 +15,14 @@ MINUTES ?= 10
 SAMPLE_RUNS = $(sort $(dir $(shell git ls-files 'traces/*/run.json')))
 WHEELS ?= $(wildcard build/wheels)
 
-.PHONY: help demo test golden fuzz faults damages interrupts bench samples analyses gpu gpu-smoke gpu-tests gpu-questions gpu-rest gpu-wheels docs pictures site sentences mutants core clean
+.PHONY: help demo test golden fuzz bombs faults damages interrupts bench samples analyses gpu gpu-smoke gpu-tests gpu-questions gpu-rest gpu-wheels docs pictures site sentences mutants core clean
 
 help:
 	@echo "make demo   install PyTorch and TensorFlow, capture three LSTMs on a small workload, say where each step goes"
 	@echo "make test   install the rest, then ruff, mypy and pytest"
 	@echo "make golden write tests/golden/ anew: what the commands print of the samples; read the diff"
 	@echo "make fuzz   attack every reader with damaged inputs for MINUTES=10"
+	@echo "make bombs  measure memory and time that small hostile files need"
 	@echo "make faults kill and fill the disk at every change of files that a command makes"
 	@echo "make damages  damage 310 runs, and give each to five commands"
 	@echo "make interrupts  interrupt each of six commands 100 times"
@@ -59,6 +60,9 @@ golden: $(INSTALLED)
 # atheris stands apart: without it, inputs are drawn from numbers alone.
 fuzz: $(INSTALLED) build/atheris/.tried
 	PYTHONPATH=tests $(BIN)/python -W error -m attack --minutes $(MINUTES) --atheris build/atheris $(FUZZ_FLAGS)
+
+bombs: $(INSTALLED)
+	PYTHONPATH=tests $(BIN)/python -W error -m attack.bombs
 
 faults: $(INSTALLED)
 	PYTHONPATH=tests $(BIN)/python -W error -m attack.faults

@@ -1,4 +1,4 @@
-"""What benchmark studies said of LSTMs, beside what runs of lstmprof show: one question a file.
+"""What benchmark studies said of LSTMs, beside what runs of lstmprof show: one question per file.
 
 ::
 
@@ -32,10 +32,10 @@ QUESTIONS = (
 
 
 def question(name: str) -> ModuleType:
-    """The file that answers the question ``name``."""
+    """Return the file that answers the question ``name``."""
     return importlib.import_module(f"{__name__}.{name}")
 
 
 def title(analysis: ModuleType) -> str:
-    """The question, as its file asks it."""
+    """Return the question of a file, which is the first line of its docstring."""
     return (analysis.__doc__ or "").strip().partition("\n")[0]

@@ -43,7 +43,7 @@ READ = """\
 
 
 def page(runs: Sequence[lp.Run]) -> str:
-    """README.md."""
+    """Return the text of README.md."""
     answers = [(question(name), name) for name in QUESTIONS]
     rows = "\n".join(f"| {s.name} | {_text(s)} | {s.machine} | {s.read} |" for s in STUDIES)
     sections = [_section(analysis, name, runs) for analysis, name in answers]
@@ -67,7 +67,7 @@ def _section(analysis: ModuleType, name: str, runs: Sequence[lp.Run]) -> str:
 
 
 def _reasons(claims: Sequence[Claim]) -> list[str]:
-    """Why ours differ, each reason once."""
+    """Return why our numbers differ, each reason once."""
     reasons = dict.fromkeys(c.why for c in claims if c.why and printing.differs(c))
     return [*(f"- {why}." for why in reasons), *([""] if reasons else [])]
 

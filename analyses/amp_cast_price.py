@@ -28,7 +28,7 @@ SAME = ["implementation", "workload", "mode", "version", "device"]
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """One row a run in mixed precision beside its run in fp32: step, casts, who asks for them."""
+    """Return one row per run in mixed precision and its run in fp32: step, casts, their op."""
     own = steps.table(runs)
     named = {run.name: run for run in runs}
     amp = own[own["precision"].astype(str).str.startswith("amp-")]
@@ -58,7 +58,7 @@ def _row(pair: pd.Series, run: lp.Run) -> dict[str, object]:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """PyTorch's mean ratio of Table 2 beside each run in PyTorch, and the claims in words."""
+    """Return PyTorch's mean ratio of Table 2 with each PyTorch run, and the claims in words."""
     table = published("kernel_study")
     (error,) = table[(table["first"] == "PyTorch") & (table["second"] == "PyTorch AMP")].mpe
     own = rows[rows.implementation.str.startswith("torch-")] if len(rows) else rows
@@ -79,7 +79,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """The share of casts."""
+    """Draw the share of casts."""
     labels = rows.implementation + ", " + rows["precision"]
     return drawing.bars(labels, rows.cast_share.tolist(), "of the step are casts")
 

@@ -30,7 +30,7 @@ SHORT, LONG = "1x320-ce-short", "1x320-ce-long"
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """One row an implementation and length: its step over that of PyTorch's layer."""
+    """Return one row per implementation and length: its step divided by that of PyTorch's layer."""
     own = steps.table(runs)
     rows = []
     for time_steps, captured in _lengths(own):
@@ -51,7 +51,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def _lengths(own: pd.DataFrame) -> list[tuple[int, pd.DataFrame]]:
-    """The runs of the network at each of its lengths, the shortest first."""
+    """Return the runs of the network at each of its lengths, shortest first."""
     named = own[own.workload.astype(str).str.fullmatch(rf"{SHORT}(?:-t\d+)?")]
     return [
         (int(str(length)), steps.of_network(rows, SHORT))
@@ -60,7 +60,7 @@ def _lengths(own: pd.DataFrame) -> list[tuple[int, pd.DataFrame]]:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """How much each loop falls further behind on the long sequence."""
+    """Return how much each loop falls further behind on the long sequence."""
     theirs = published("asr").pivot(index="implementation", columns="network", values="step_ms")
     leads = theirs / theirs.loc[BASE]
     made = []
@@ -89,7 +89,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """The lead at each length."""
+    """Draw the lead at each length."""
     labels = rows.implementation + ", " + rows.time_steps.astype(str) + " steps"
     return drawing.bars(labels, [lead.value for lead in rows.lead], "times PyTorch's own layer")
 

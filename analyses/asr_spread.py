@@ -37,12 +37,12 @@ SPREAD = {
     "4x320-ce-long": 7.0,
     "4x320-ctc-long": 6.5,
 }
-#: What needs cuDNN's own kernels.
+#: Systems that need cuDNN's own kernels.
 OF_CUDNN = ("tf-cudnnlstm", "keras-lstm (cuDNN)")
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """One row a system and network of the study, with the step of ours where it was captured."""
+    """Return one row per system and network of the study, with our step if captured."""
     own = steps.table(runs)
     named = {run.name: run for run in runs}
     rows = []
@@ -81,7 +81,9 @@ def _step(rows: pd.DataFrame, implementation: str) -> float:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """The slowest over the fastest, and each system's step over that of PyTorch's layer."""
+    """Return the slowest divided by the fastest step, and each system divided by PyTorch's
+    layer.
+    """
     groups = [(str(network), group) for network, group in rows.groupby("network", sort=False)]
     why = {
         network: f"{network}: {steps.mechanism(group)}" if group.our_ms.notna().any() else ""
@@ -105,7 +107,9 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _in_words(line: Any, rows: pd.DataFrame, why: dict[str, str]) -> Claim:
-    """A claim of the study's text: its ratio from the table of the study, ours where captured."""
+    """Return a claim of the study's text: its ratio from the study's table, and ours if
+    captured.
+    """
     sides = [
         (network, rows[(rows.network == network) & rows.implementation.isin(names.split())])
         for network, names in ((line.over_network, line.over), (line.under_network, line.under))
@@ -125,14 +129,16 @@ def _in_words(line: Any, rows: pd.DataFrame, why: dict[str, str]) -> Claim:
 
 
 def _mean(own: pd.Series) -> Measured:
-    """The mean of steps; its interval is from the mean of the lower ends to that of the upper."""
+    """Return the mean of steps; its interval is from the mean lower end to the mean upper end."""
     ends = [[m.low for m in own], [m.high for m in own]]
     low, high = (None if None in end else sum(end) / len(end) for end in ends)
     return Measured(sum(m.value for m in own) / len(own), low, high)
 
 
 def _needs(implementation: str, network: str) -> str:
-    """What no run of this machine can have of an implementation on a network; empty is nothing."""
+    """Return what an implementation needs on a network that this machine lacks; empty if
+    nothing.
+    """
     if implementation in OF_CUDNN:
         return "a GPU"
     refused = implementations.find(implementation).refusals()
@@ -154,7 +160,7 @@ def _spread(network: str, rows: pd.DataFrame, why: str) -> Claim:
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """The study's ratios and ours, of the networks that were captured."""
+    """Draw the study's ratios and ours for the captured networks."""
     shown = rows[rows.ratio.notna()]
     return drawing.pairs(
         shown.system + ", " + shown.network,

@@ -28,7 +28,9 @@ COMMAND = (
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """One row an implementation, network and version of PyTorch, where there are two or more."""
+    """Return one row per implementation, network and PyTorch version, if there are several
+    versions.
+    """
     own = steps.table(runs)
     own = own[(own.framework == "torch") & (own["mode"] == "train") & (own["precision"] == "fp32")]
     rows = []
@@ -55,7 +57,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def _beside(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of the runs in several versions those that took turns with each other, where any did."""
+    """Return the runs that took turns with each other, or all runs if none did."""
     beside = [group for turns, group in rows.groupby("turns") if turns]
     several = [group for group in beside if group.version.nunique() > 1]
     return max(several, key=len) if several else rows
@@ -66,7 +68,9 @@ def _over(one: Measured, latest: Measured) -> Measured:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """The oldest version of the study over its newest, of each system and network."""
+    """Return the step of the study's oldest version divided by its newest, by system and
+    network.
+    """
     made = []
     for (network, system), group in published("asr_versions").groupby(
         ["network", "system"], sort=False
@@ -84,7 +88,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """The step in each version."""
+    """Draw the step in each version."""
     labels = rows.implementation + ", " + rows.workload.astype(str) + ", torch " + rows.version
     return drawing.bars(labels, rows.ms.tolist(), "ms a batch")
 

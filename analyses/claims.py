@@ -20,7 +20,7 @@ ALIKE = 1.25
 
 @dataclass(frozen=True)
 class Measured:
-    """What runs here show; ``low`` and ``high`` are the ends of its 95 % interval, None unknown."""
+    """A value that runs show; ``low`` and ``high`` are its 95 % interval, None if unknown."""
 
     value: float
     low: float | None = None
@@ -36,12 +36,12 @@ class Measured:
         return Measured(value, value * math.exp(-below), value * math.exp(above))
 
     def times(self, factor: float) -> Measured:
-        """This in another unit: ``factor`` is exact."""
+        """Return the value multiplied by the exact ``factor``."""
         low, high = (None if end is None else end * factor for end in (self.low, self.high))
         return Measured(self.value * factor, low, high)
 
     def text(self, unit: str = "") -> str:
-        """For reading: ``1.23× (1.10–1.38)``."""
+        """Return the value as text: ``1.23× (1.10–1.38)``."""
         value = number(self.value, unit)
         if self.low is None or self.high is None:
             return value
@@ -68,7 +68,7 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        """``reproduced``, ``differs here``, ``open``, ``needs …`` or ``not captured``."""
+        """Return ``reproduced``, ``differs here``, ``open``, ``needs …`` or ``not captured``."""
         if self.ours is None or self.theirs is None:
             return f"needs {self.needs}" if self.needs else "not captured"
         ends = (self.ours.low or self.ours.value, self.ours.high or self.ours.value)
@@ -81,17 +81,17 @@ class Claim:
 
     @property
     def their_number(self) -> str:
-        """For reading: ``2.8×``; empty for a claim in words."""
+        """Return the study's number as text: ``2.8×``; empty for a claim in words."""
         return "" if self.theirs is None else number(self.theirs, self.unit)
 
     @property
     def source(self) -> str:
-        """What our number is of, or the command that settles the claim."""
+        """Return which runs our number is from, or the command that settles the claim."""
         return self.here or (f"`{self.command}`" if self.command else "")
 
     @property
     def our_number(self) -> str:
-        """For reading: ``1.23× (1.10–1.38)``; empty where there is none."""
+        """Return our number as text: ``1.23× (1.10–1.38)``; empty if there is none."""
         return self.ours.text(self.unit) if self.ours else ""
 
 
@@ -112,7 +112,7 @@ def quoted(question: str) -> list[Claim]:
 
 
 def number(value: float, unit: str = "") -> str:
-    """Three digits that count, as few as say so: ``2.8×``, ``12.6 s``, ``5,700 µs``."""
+    """Return ``value`` with three significant digits: ``2.8×``, ``12.6 s``, ``5,700 µs``."""
     digits = 0 if value >= 100 else 1 if value >= 10 else 2
     gap = "" if unit in ("", "×") else " "
     return f"{value:,.{digits}f}{gap}{unit}"

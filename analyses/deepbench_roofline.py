@@ -25,14 +25,15 @@ from lstmprof.runs.metadata import condition
 COMMAND = "lstmprof capture --impl torch-nn-lstm --workload 'deepbench-lstm-*'"
 IMPLEMENTATION = "torch-nn-lstm"
 GATES = {"lstm": 4, "gru": 3}
-#: Of a step: more takes a core of a CPU from half a minute to minutes, and a capture is dozens.
+#: Limit for the operations of a step. Larger steps take a CPU core half a minute or more, and a
+#: capture has dozens.
 MOST_OPERATIONS = 2e12
-#: What grows in a claim, and what stays.
+#: The size that grows in a claim → the sizes that stay equal.
 GROWING = {"batch": ["cell", "hidden", "time_steps"], "time_steps": ["cell", "hidden", "batch"]}
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """One row a size of the study: its step, ours, our share of the fastest product's speed."""
+    """Return one row per size of the study: both steps, our share of the fastest matmul's speed."""
     own = steps.table(runs)
     fastest = _fastest_products(runs)
     rows = []
@@ -47,9 +48,9 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def _fastest_products(runs: Sequence[lp.Run]) -> dict[str, float]:
-    """Operations a second of the fastest product of any run on the same device, by run.
+    """Return by run the operations per second of the fastest matmul on its device.
 
-    Each run measured its own: on a machine that changes its speed some are of its slow time.
+    The fastest matmul of all runs on a device counts, because some were measured while it was slow.
     """
     fastest: dict[tuple[object, ...], float] = {}
     for run in runs:
@@ -71,18 +72,22 @@ def _study(line: pd.Series) -> dict[str, object]:
 
 
 def recurrence(line: pd.Series) -> int:
-    """Operations of the products with the state, forward."""
+    """Return the operations of the matmuls with the state, forward."""
     one = 2 * GATES[line.cell] * line.hidden * line.hidden
     return int(one * line.batch * line.time_steps)
 
 
 def operations(line: pd.Series) -> int:
-    """Of the products of our step: inputs as wide as the state, and twice as much backward."""
+    """Return the operations of our step's matmuls: inputs as wide as the state, twice as many
+    backward.
+    """
     return 3 * 2 * recurrence(line)
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Of each layer the largest size over the smallest: LSTMs by batch, GRUs by length too."""
+    """Return for each layer the largest size divided by the smallest: LSTMs by batch, GRUs by
+    length, too.
+    """
     made = []
     for by, keep in GROWING.items():
         for (cell, hidden, other), group in rows.groupby(keep, sort=False):
@@ -123,7 +128,7 @@ def _why(small: pd.Series, large: pd.Series) -> str:
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """Our share of the fastest product by size."""
+    """Draw our share of the fastest matmul by size."""
     shown = rows[rows.peak_share.notna()]
     return drawing.bars(shown.network, shown.peak_share.tolist(), "of the fastest product's speed")
 

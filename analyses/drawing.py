@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import altair as alt
 import pandas as pd
 
-#: The study's and ours; both stand out on white, in grey too.
+#: Colours of the study's numbers and of ours; both are visible on white, and in grey.
 STUDY, OURS = "#9aa0a6", "#3b7dd8"
 WIDTH, ROW = 560, 24
 
@@ -15,7 +15,7 @@ WIDTH, ROW = 560, 24
 def pairs(
     labels: Iterable[str], theirs: Iterable[float], ours: Sequence[float], title: str
 ) -> alt.LayerChart:
-    """A line from the study's number to ours, one row a label, on a logarithmic axis."""
+    """Draw a line from the study's number to ours, one row per label, on a logarithmic axis."""
     rows = pd.DataFrame({"label": [*labels], "study": [*theirs], "ours": [*ours]})
     order = rows.label.tolist()
     y = alt.Y("label:N", sort=order, title=None, axis=alt.Axis(labelLimit=360, ticks=False))
@@ -41,7 +41,7 @@ def pairs(
 
 
 def bars(labels: Iterable[str], values: Sequence[float], title: str) -> alt.LayerChart:
-    """One bar a label, for what no study has a number of."""
+    """Draw one bar per label, if no study has a number."""
     rows = pd.DataFrame({"label": [*labels], "number": [*values]})
     y = alt.Y("label:N", sort=rows.label.tolist(), title=None, axis=alt.Axis(labelLimit=360))
     bar = alt.Chart(rows).mark_bar(color=OURS).encode(y=y, x=alt.X("number:Q", title=title))

@@ -31,7 +31,7 @@ BASE = "torch-nn-lstm"
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """One row a library and network of the study, with ours where it was captured."""
+    """Return one row per library and network of the study, with ours where it was captured."""
     own = steps.table(runs)
     rows = []
     for line in published("glample").itertuples():
@@ -59,7 +59,8 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-#: What is claimed of each library: column, theirs, words, why it may differ here.
+#: The claims about each library: column, the study's number, words, possible reason for a
+#: difference.
 CLAIMED = (
     (
         "first_s",
@@ -83,7 +84,7 @@ CLAIMED = (
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """First step and example of each library over those of Torch."""
+    """Return first step and example of each library divided by those of Torch."""
     made = []
     for network, group in rows.groupby("network", sort=False):
         base = group[group.implementation == BASE].iloc[0]
@@ -104,7 +105,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _needs(implementation: str, cell: str) -> str:
-    """What the claim needs that ``implementation`` does not have; empty if it has the cell."""
+    """Return what the claim needs that ``implementation`` lacks; empty if it has the cell."""
     refused = implementations.find(implementation).refusals().get(cell)
     return f"{cell.upper()} cells: {implementation} has none" if refused else ""
 
@@ -118,7 +119,7 @@ def _over(ours: Measured | float | None, base: Measured | float | None) -> Measu
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """The study's first pass and ours."""
+    """Draw the study's first pass and ours."""
     shown = rows[rows.first_s.notna()]
     labels = shown.network + ", " + shown.library
     return drawing.pairs(labels, shown.their_first_s, shown.first_s.tolist(), "s of the first pass")

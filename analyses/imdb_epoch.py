@@ -24,14 +24,14 @@ from analyses.published import IMDB, rows as published
 
 COMMAND = "lstmprof capture --impl torch-nn-lstm --impl keras-lstm --workload imdb-gru"
 NETWORK, BASE = "imdb-gru", "torch-nn-lstm"
-#: Of the study's params_lstm.py, and its README's 25k training reviews.
+#: From the study's params_lstm.py, and the 25k training reviews of its README.
 EPOCHS, REVIEWS = 3, 25_000
 #: The columns of the study's table.
 GPUS = (("k80_s", "K80"), ("p100_s", "P100"))
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """One row a system of the study: seconds of three epochs, theirs and ours."""
+    """Return one row per system of the study: seconds of three epochs, theirs and ours."""
     captured = steps.of_network(steps.table(runs), NETWORK)
     rows = []
     for line in published("imdb").itertuples():
@@ -53,7 +53,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Each system over PyTorch, on each GPU of the study."""
+    """Return each system divided by PyTorch, on each GPU of the study."""
     base = rows[rows.implementation == BASE].iloc[0]
     made = []
     for column, gpu in GPUS:
@@ -76,7 +76,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """The study's seconds on a P100 and ours."""
+    """Draw the study's seconds on a P100 and ours."""
     shown = rows[rows.s.notna() & rows.p100_s.notna()]
     ours = [seconds.value for seconds in shown.s]
     return drawing.pairs(shown.system, shown.p100_s, ours, "s of three epochs (study: P100)")

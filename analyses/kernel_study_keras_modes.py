@@ -26,7 +26,7 @@ MODES = {"keras-lstm": 0, "keras-lstm-mode1": 1, "keras-lstm-mode2": 2}
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """One row a mode and network: the step, and where it goes."""
+    """Return one row per mode and network: the step, and where it goes."""
     own = steps.table(runs)
     own = own[own.implementation.isin(MODES) & (own["mode"] == "forward")]
     ledgers = {run.name: run.ledger().to_pandas() for run in runs if run.name in set(own.run)}
@@ -52,17 +52,19 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def part_share(ledger: pd.DataFrame, chosen: pd.Series) -> float:
-    """Of all time of a ledger the part that is ``chosen``, 0–1."""
+    """Return the share (0–1) of a ledger's time for which ``chosen`` is True."""
     return float(ledger[chosen].ns.sum() / ledger.ns.sum())
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """What the study says of modes 1 and 2 in words; its numbers are in kernel_study_kernels."""
+    """Return the study's claims about modes 1 and 2 in words; kernel_study_kernels has its
+    numbers.
+    """
     return quoted("kernel_study_keras_modes")
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """The step of each mode."""
+    """Draw the step of each mode."""
     labels = "mode " + rows["mode"].astype(str) + ", " + rows.workload.astype(str)
     return drawing.bars(labels, rows.ms.tolist(), "ms a batch, forward")
 

@@ -33,7 +33,7 @@ COMMAND = (
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """One row per comparison of Table 2, with ours over all sizes that were captured of both."""
+    """Return one row per comparison of Table 2, with ours over all captured sizes."""
     own = steps.table(runs)
     own = own[own["mode"] == "forward"]
     rows = []
@@ -62,7 +62,7 @@ def mpe(first: pd.Series, second: pd.Series) -> float:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """The mean ratio of each comparison, and what the study says of them in words."""
+    """Return the mean ratio of each comparison, and the study's claims in words."""
     ratios = [
         Claim(
             KERNELS,
@@ -82,7 +82,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _command(line: dict[Hashable, str]) -> str:
-    """The command that captures both sides of a row of Table 2 on a GPU."""
+    """Return the command that captures both sides of a row of Table 2 on a GPU."""
     asked = [
         f"--{option} {value}"
         for option, column in (("impl", "implementation"), ("precision", "precision"))
@@ -92,7 +92,7 @@ def _command(line: dict[Hashable, str]) -> str:
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """The study's mean ratios."""
+    """Draw the study's mean ratios."""
     labels = rows["second"] + " over " + rows["first"]
     return drawing.bars(labels, (1 - rows.mpe).tolist(), "times as long, on average (study)")
 

@@ -22,13 +22,13 @@ COMMAND = (
     "lstmprof capture --impl 'torch-*' --impl 'keras-lstm*' --mode forward --device cuda:0 "
     "--workload 1x320-ce-short"
 )
-#: What an infinitely fast host would have saved (docs/ledger.md), in tails too.
+#: Time that an infinitely fast host would save (docs/ledger.md), also in tails.
 WAITS = ("launch call", "launch latency", "runtime", "alloc", "dispatch", "python", "host")
 COLUMNS = ["run", "implementation", "workload", "mode", "launching", "waits_for_host"]
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """One row a run on a GPU: its share of launching, and of all waiting for the host."""
+    """Return one row per run on a GPU: its share of launching, and of all waiting for the host."""
     return pd.DataFrame([_row(run) for run in runs if _on_gpu(run)], columns=COLUMNS)
 
 
@@ -53,7 +53,7 @@ def _row(run: lp.Run) -> dict[str, object]:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """The share of launching in the forward pass of Keras's mode 1."""
+    """Return the share of launching in the forward pass of Keras's mode 1."""
     own = rows[(rows.implementation == "keras-lstm-mode1") & (rows["mode"] == "forward")]
     (claim,) = quoted("kernel_study_launch_share")
     if not len(own):
@@ -64,7 +64,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """The share of each run."""
+    """Draw the share of each run."""
     return drawing.bars(rows.run, rows.waits_for_host.tolist(), "of the step waits for the host")
 
 

@@ -17,7 +17,7 @@ from analyses.claims import Claim, Measured, number
 from lstmprof.errors import LstmprofError
 from lstmprof.runs.run import is_run, places_in
 
-#: What stands where nothing is known.
+#: Text for unknown values.
 UNKNOWN = "–"
 
 
@@ -42,10 +42,11 @@ def main(analysis: ModuleType, arguments: Sequence[str] | None = None) -> None:
 
 
 def runs_of(named: Sequence[str]) -> list[lp.Run]:
-    """Every run that is named, in a named folder, or in a folder of runs there: traces/studies.
+    """Return every named run, and the runs in named folders and in their folders, as
+    traces/studies.
 
     Raises:
-        LstmprofError: as ``lstmprof.read_all`` does.
+        LstmprofError: as in ``lstmprof.read_all``.
     """
     folders = [inner for name in named for inner in (Path(name), *_folders_of_runs(Path(name)))]
     return lp.read_all(folders)
@@ -65,7 +66,7 @@ def write_chart(chart: Callable[[pd.DataFrame], Any], rows: pd.DataFrame, path: 
 
 
 def answer(analysis: ModuleType, rows: pd.DataFrame) -> str:
-    """The question, its table, and the study's claims beside ours."""
+    """Return the question, its table, and the study's claims with our numbers."""
     claims: list[Claim] = analysis.claims(rows)
     parts = [title(analysis), plain(rows)]
     if claims:
@@ -92,7 +93,7 @@ def _cells(claim: Claim) -> dict[str, str]:
 
 
 def shown(value: object) -> str:
-    """A cell for reading."""
+    """Return a cell as text."""
     if isinstance(value, Measured):
         return value.text()
     if value is None or (isinstance(value, float) and pd.isna(value)):
@@ -101,12 +102,12 @@ def shown(value: object) -> str:
 
 
 def plain(rows: pd.DataFrame) -> str:
-    """A table for a terminal; nothing where it has no rows."""
+    """Return a table for a terminal; empty without rows."""
     return rows.map(shown).to_string(index=False) if len(rows) else "No run here answers it."
 
 
 def markdown(rows: pd.DataFrame) -> str:
-    """A table in Markdown."""
+    """Return a table in Markdown."""
     heads = [str(column).replace("_", " ") for column in rows.columns]
     lines = [heads, ["---"] * len(heads), *rows.map(shown).to_numpy().tolist()]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

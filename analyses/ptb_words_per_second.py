@@ -26,13 +26,13 @@ COMMAND = (
 SMALL, LARGE = 200, 1500
 #: Hours of an epoch, of README and main.lua.
 EPOCH_HOURS = {SMALL: 1 / 13, LARGE: 24 / 55}
-#: Of main.lua, both models.
+#: From main.lua, for both models.
 LAYERS, VOCABULARY = 2, 10_000
 IMPLEMENTATION = "torch-nn-lstm"
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """One row a run of the language model."""
+    """Return one row per run of the language model."""
     own = steps.table(runs)
     own = own[own.words_per_s.notna() & own.workload.astype(str).str.startswith("ptb-")]
     own = own[(own["mode"] == "train") & (own["precision"] == "fp32")]
@@ -48,7 +48,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """A word of the large model over one of the small."""
+    """Return the time per word of the large model divided by that of the small one."""
     own = {int(r.hidden): r for r in rows.itertuples() if r.implementation == IMPLEMENTATION}
     both = SMALL in own and LARGE in own
     return [
@@ -67,7 +67,9 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _template(rows: pd.DataFrame) -> list[Claim]:
-    """The PTB study: words per second over those of BasicLSTMCell, and the ratios it quotes."""
+    """Return the PTB study's words per second relative to BasicLSTMCell, and the ratios that it
+    quotes.
+    """
     theirs = published("ptb")
     large = rows[rows.workload == "ptb-large"].drop_duplicates("implementation", keep="last")
     word = large.set_index("implementation").us_a_word
@@ -111,12 +113,14 @@ def _why() -> str:
 
 
 def multiplications(hidden: int) -> int:
-    """Of a word's products: two layers with inputs as wide as themselves, and the softmax."""
+    """Return the multiplications per word: two layers with inputs as wide as themselves, and
+    the softmax.
+    """
     return LAYERS * 4 * hidden * 2 * hidden + hidden * VOCABULARY
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """Words a second of each run."""
+    """Draw the words per second of each run."""
     labels = rows.implementation + ", " + rows.workload.astype(str)
     return drawing.bars(labels, rows.words_per_s.tolist(), "words a second")
 

@@ -26,7 +26,7 @@ COLUMNS = (
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """``COLUMNS`` of each run that was timed; ms are those of the clean step."""
+    """Return ``COLUMNS`` of each timed run; ms are those of the clean step."""
     timed = [(run, run.timings()) for run in runs if run.info.source == "capture"]
     rows = [_row(run, timings) for run, timings in timed if timings is not None]
     return pd.DataFrame(rows, columns=[*COLUMNS])
@@ -59,9 +59,8 @@ def _row(run: lp.Run, timings: Timings) -> dict[str, object]:
 
 
 def of_network(rows: pd.DataFrame, network: str, mode: str = "train") -> pd.DataFrame:
-    """Steps in fp32 of ``network`` or of it shortened; of several lengths the longest's rows.
-
-    Of an implementation in several versions the newest.
+    """Return the fp32 steps of ``network``, also shortened; only the longest length, newest
+    versions.
     """
     shortened = rf"{re.escape(network)}(?:-t\d+)?(?:-y\d+)?(?:-data)?"
     named = rows.workload.astype(str).str.fullmatch(shortened)
@@ -71,26 +70,30 @@ def of_network(rows: pd.DataFrame, network: str, mode: str = "train") -> pd.Data
 
 
 def newest(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row an implementation: of its newest version the run that took turns with most others."""
+    """Return one row per implementation: the newest version's run that took turns with most
+    others.
+    """
     keys = rows.version.map(version_key), rows.turns.map(len)
     order = rows.assign(_key=[*zip(*keys, strict=True)]).sort_values("_key", kind="stable")
     return order.groupby("implementation", sort=False).tail(1).drop(columns="_key")
 
 
 def version_key(version: object) -> tuple[int, ...]:
-    """A version's place among others: ``2.13.0+cpu`` → (2, 13, 0); an unknown one is the oldest."""
+    """Return a sort key for a version: ``2.13.0+cpu`` → (2, 13, 0); unknown versions are the
+    oldest.
+    """
     numbers = str(version).partition("+")[0].split(".")
     return tuple(int(part) if part.isdigit() else 0 for part in numbers)
 
 
 def measured(row: pd.Series) -> Measured:
-    """The step of a row, ms."""
+    """Return the step of a row in ms."""
     low, high = (None if _missing(row[c]) else float(row[c]) for c in ("low_ms", "high_ms"))
     return Measured(float(row["step_ms"]), low, high)
 
 
 def of(rows: pd.DataFrame, implementation: str) -> Measured | None:
-    """The step of ``implementation``, ms; None where no run is of it."""
+    """Return the step of ``implementation`` in ms, or None if it has no run."""
     own = rows[rows.implementation == implementation]
     return measured(own.iloc[-1]) if len(own) else None
 

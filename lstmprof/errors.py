@@ -33,8 +33,8 @@ class LstmprofError(Exception):
     exit_code = 1
 
     def __init__(self, fault: str, next_step: str = "") -> None:
-        self.fault = one_line(fault)
-        self.next_step = one_line(next_step)
+        self.fault = one_line(without_url_secrets(fault))
+        self.next_step = one_line(without_url_secrets(next_step))
         super().__init__("; ".join(part for part in (self.fault, self.next_step) if part))
 
     def reword(self, words: Callable[[str], str]) -> None:
@@ -111,9 +111,18 @@ _SECRET = re.compile(
     r"|access[-_]?key(?:[-_]id)?|credentials?)\Z",
     re.IGNORECASE,
 )
-_USER_OF_URL = re.compile(r"://[^/@?#]*@")
+_USER_OF_URL = re.compile(r"://[^/@?#\s]*@")
+#: The query of a URL within a text; what ends a sentence does not end the query.
+_QUERY_OF_URL = re.compile(r"(://[^\s?'\"]{0,2048}\?)[^\s'\")]*[^\s'\"):;,.]")
 #: Beginnings of tokens of Hugging Face, GitHub, GitLab, OpenAI, Slack and AWS.
 _TOKEN = re.compile(r"\b(?:hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abprs]-|AKIA)[\w-]{8,}")
+
+
+def without_url_secrets(text: str) -> str:
+    """Replace passwords and queries of the URLs in ``text`` by ``***``."""
+    if "://" not in text:
+        return text
+    return _QUERY_OF_URL.sub(r"\1***", _USER_OF_URL.sub("://***@", text))
 
 
 def without_secrets(word: str) -> str:
@@ -144,6 +153,9 @@ def is_url(word: object) -> bool:
 def of_url(url: str, error: Exception) -> Tuple[str, str]:
     """Return why ``url`` cannot be opened, and the next step."""
     reason = str(error) or type(error).__name__
+    _, mark, query = url.partition("?")
+    if query:  # a key, which a library may repeat without the protocol
+        reason = reason.replace(mark + query, "?***")
     extra = _EXTRAS.get(url.partition("://")[0].lower())
     if isinstance(error, ImportError) and extra:
         return reason, "pip install 'lstmprof[{}]'".format(extra)

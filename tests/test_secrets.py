@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
+import fsspec
 import pytest
+from kineto_documents import document, op
 
-from lstmprof.errors import command_line, without_secrets
+from lstmprof.cli import run as lstmprof
+from lstmprof.errors import LstmprofError, command_line, without_secrets, without_url_secrets
 
 
 @pytest.mark.parametrize(
@@ -44,3 +48,41 @@ def test_no_word_takes_long(part: str) -> None:
     begin = time.process_time()
     without_secrets(part * 50_000)
     assert time.process_time() - begin < 1
+
+
+#: The URL of a file, with a key in its query.
+SIGNED = "memory://bucket/a.json?X-Amz-Signature=SECRET/1&b=2"
+
+
+@pytest.mark.parametrize(
+    ("said", "masked"),
+    [
+        (f"{SIGNED}: not found", "memory://bucket/a.json?***: not found"),
+        (f"cannot reach ({SIGNED}), or '{SIGNED}'.", None),
+        ("https://me:SECRET@host/a: denied", "https://***@host/a: denied"),
+        ("is this https://host/a? no", "is this https://host/a? no"),
+    ],
+)
+def test_a_message_does_not_show_the_key_of_a_url(said: str, masked: str | None) -> None:
+    error = LstmprofError(said, f"check {SIGNED}")
+    assert "SECRET" not in str(error)
+    assert masked is None or error.fault == masked
+
+
+@pytest.mark.parametrize("part", ["://", "://a?", "://a@", "a?b", "://?"])
+def test_no_message_takes_long(part: str) -> None:
+    begin = time.process_time()
+    without_url_secrets(part * 50_000)
+    assert time.process_time() - begin < 1
+
+
+def test_the_key_of_a_url_is_nowhere_in_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fsspec.filesystem("memory").pipe(SIGNED, document(op(1)))
+    assert lstmprof(["ingest", SIGNED, "--out", str(tmp_path)]) == 0
+    assert lstmprof(["ingest", SIGNED.replace("a.json", "none.json")]) == 1
+    assert "SECRET" not in "".join(capsys.readouterr())
+    (run,) = tmp_path.iterdir()
+    assert run.name == "a"
+    assert "SECRET" not in (run / "run.json").read_text()

@@ -82,5 +82,5 @@ STUDIES = (ASR, GLAMPLE, DEEPBENCH, IMDB, PTB, PTB_TEMPLATE, KERNELS)
 
 
 def rows(name: str) -> pd.DataFrame:
-    """The table ``name`` of a study."""
+    """Return the table ``name`` of a study."""
     return pd.read_csv(Path(__file__).with_name(f"{name}.csv"), dtype={"version": str})

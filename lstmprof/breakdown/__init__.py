@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from lstmprof import names
 from lstmprof.breakdown import host
+from lstmprof.breakdown.attribution import Stretches, attributed
 from lstmprof.breakdown.clean_step import LEAST_STEPS, MOST_EVENTS, CleanLane, Measured, clean_lane
 from lstmprof.breakdown.lacks import Lack, lacks_of
 from lstmprof.breakdown.mean_step import MeanStep, mean_steps
@@ -153,6 +154,23 @@ class Breakdown:
             measured = Measured(self.run.info, self.run.timings()) if self._timed else None
             self._clean[rank, device] = clean_lane(self.of_rank(rank), own, device, measured)
         return self._clean[rank, device]
+
+    def lane(
+        self, rank: int | None, device: int | None
+    ) -> tuple[EventTable, list[Window], Stretches]:
+        """Return events, windows and stretches of the clean step of ``device`` on ``rank``.
+
+        If there is no clean step, return those of the profiled steps.
+
+        Raises:
+            RunError: a file of the run is missing or damaged.
+        """
+        if self.has_clean:
+            clean = self.clean(rank, device)
+            return clean.events, list(clean.windows), clean.stretches
+        events = self.of_rank(rank)
+        own = [window for window in self.windows if window.rank == rank]
+        return events, own, attributed(events, own, rank)[device]
 
     @cached_property
     def _timed(self) -> bool:

@@ -24,6 +24,7 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lstmprof.breakdown.attribution import Stretches, attributed
 from lstmprof.breakdown.mean_step import MeanStep, Recording, in_reading_order
@@ -63,8 +64,8 @@ TENSORFLOWS = "tf.profiler"
 #: be disturbed, and the shortest step is used. Chosen by hand, from scripts beside four spinning
 #: processes per core: 2 of 20 steps took 2.4 ms, the 10th percentile was 18 ms.
 STARVED = 0.5
-#: How much longer a thread takes if others share its core all the time, in logarithms: 16 %. Chosen
-#: by hand, from eight programs beside four spinning processes per core.
+#: Slowdown of a thread if others share its core all the time, as a logarithm: 16 %. Chosen by hand,
+#: from eight programs beside four spinning processes per core.
 SHARED_CORE = 0.15
 
 
@@ -182,6 +183,8 @@ def clean_lane(
     slots = SlotTimes(events, windows, stretches, device is not None)
     quantile = QUANTILE_FOREIGN if measured is None else QUANTILE
     times = slots.means() if count < LEAST_STEPS else slots.undisturbed(quantile)
+    beyond = slots.beyond(_longest_ns(measured))
+    times = np.where(beyond, 0.0, times)
     usual_ns = float(times @ slots.share)
     off, recording, disturbance = np.zeros(len(times)), None, Disturbance()
     rounds: Sequence[int] | None = None
@@ -194,7 +197,7 @@ def clean_lane(
         off, recording = cost.off(times, timed, only_bound=starved)
         rounds = measured.info.profiled_rounds
         disturbance = _disturbance(measured, share, timed, float((times - off) @ slots.share))
-    stalls = slots.stalls(times, of_input=measured is not None)
+    stalls = slots.stalls(times, of_input=measured is not None) & ~beyond
     left = np.maximum(np.where(stalls, slots.means(), times) - off, 0.0)
     left_ns = slots.spread(left)
     span, parts = spans_of(slots, Estimate(left, off, stalls, quantile, rounds), disturbance)
@@ -223,6 +226,14 @@ def clean_lane(
         _profiled=events,
         _clock=clock,
     )
+
+
+def _longest_ns(measured: Measured | None) -> float:
+    """Return the longest timed iteration; infinite if none was timed."""
+    if measured is None or measured.timings is None:
+        return math.inf
+    counted = measured.timings.filter(pc.invert(measured.timings.column("warmup")))
+    return float(pc.max(counted.column("wall_ns")).as_py() or math.inf)
 
 
 def _disturbance(

@@ -104,6 +104,18 @@ class SlotTimes:
         ns = float(times[some] @ self.share[some])
         return ns if ns >= LEAST_STALLED * float(times @ self.share) else 0.0
 
+    def beyond(self, longest_ns: float) -> Flags:
+        """Return the slots of steps that do something extra for longer than ``longest_ns``.
+
+        If that is the longest timed iteration, no timed iteration did the same: the first call of
+        an evaluation compiles it. Extra are slots of half of the steps or fewer.
+        """
+        some = 2 * self.present <= self.steps
+        step, extra = self.cells % max(self.steps, 1), some[self.slot_of_cell]
+        extra_ns = np.bincount(step[extra], self.cell_ns[extra], minlength=self.steps)
+        usual = (extra_ns <= longest_ns)[step]
+        return np.asarray(some & (np.bincount(self.slot_of_cell, usual, minlength=self.count) == 0))
+
     def means(self) -> Floats:
         """Return the mean time of each slot in the steps that have it."""
         sums = np.bincount(self.slot_of_cell, weights=self.cell_ns, minlength=self.count)

@@ -29,7 +29,7 @@ from lstmprof.events.threads import thread_ids
 MOST_PAIRS = 200_000_000
 #: Parts of a name that differ between steps: TensorFlow's ``#id=3,step=7#``, addresses, and the
 #: number of a step.
-_VARYING = re.compile(r"#[^#]*#|#\d+$|0x[0-9a-f]+")
+VARYING = re.compile(r"#[^#]*#|#\d+$|0x[0-9a-f]+")
 #: Parents of events without one: events of the step's thread, of other threads, and activities
 #: without a known launch.
 _OWN_THREAD, _OTHER_THREADS, _NO_LAUNCH = -2, -3, -4
@@ -192,7 +192,7 @@ def _parents(
 
 
 def names_without_numbers(events: EventTable) -> Ints:
-    """Return the code of each event's name: one for names that differ by ``_VARYING``.
+    """Return the code of each event's name: one for names that differ by ``VARYING``.
 
     Step markers have ``NONE``.
     """
@@ -201,7 +201,7 @@ def names_without_numbers(events: EventTable) -> Ints:
     same = np.arange(len(texts) + 1)
     for code, text in enumerate(texts):
         if "#" in text or "0x" in text:
-            same[code] = plain.setdefault(_VARYING.sub("", text), code)
+            same[code] = plain.setdefault(VARYING.sub("", text), code)
     return np.asarray(np.where(events.is_kind("step"), NONE, same[names]))
 
 

@@ -27,13 +27,13 @@ import pyarrow as pa
 from lstmprof.breakdown import Breakdown, break_down
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.breakdown.tables.database import literally, quoted, reading
-from lstmprof.errors import LstmprofError, UsageError
+from lstmprof.errors import LstmprofError, RunError, UsageError
 from lstmprof.events.counters import SCHEMA as COUNTERS
 from lstmprof.events.schema import SCHEMA, schema
 from lstmprof.host.scratch import temporary_folder
 from lstmprof.numbers import UNKNOWN
 from lstmprof.runs.fields import ITERATIONS, SAMPLES
-from lstmprof.runs.metadata import facts_table
+from lstmprof.runs.metadata import AGAIN, facts_table
 from lstmprof.runs.run import Run
 
 if TYPE_CHECKING:
@@ -347,7 +347,14 @@ def _add_files(
     selects = (
         f"SELECT {quoted(run)} AS run, * FROM ({reading(path, columns)})" for run, path in files
     )
-    query.database.execute(f"CREATE VIEW {name} AS " + " UNION ALL ".join(selects))
+    import duckdb
+
+    try:
+        query.database.execute(f"CREATE VIEW {name} AS " + " UNION ALL ".join(selects))
+    except duckdb.Error as fault:  # Arrow could read the footers
+        where = files[0][1] if len(files) == 1 else f"{name} of {len(files)} runs"
+        first = str(fault).split("\n")[0].rstrip(".")
+        raise RunError(f"{where}: is damaged ({first})", AGAIN) from fault
 
 
 def _lock(database: DuckDBPyConnection, files: Sequence[Path], spill: str) -> None:

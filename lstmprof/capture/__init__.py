@@ -1,8 +1,8 @@
-"""One implementation, run in a process of its own: timed undisturbed, then profiled.
+"""Capture: run one implementation in its own process, time it undisturbed, then profile it.
 
 ::
 
     request ─ plan ─ rounds ─ supervisor ─▶ worker ─▶ result.json ─ rounds ─▶ a run on disk
 
-``worker`` is the child's side. This file imports nothing, because the worker imports it.
+``worker`` runs in the child process. This file imports nothing, because the worker imports it.
 """

@@ -44,7 +44,7 @@ PER_STEP = (
     *("profiled_wall_ns", "profiled_cpu_ns", "profiled_voluntary_switches"),
     *("profiled_preemptions", "profiled_page_faults", "profiled_major_faults"),
 )
-#: What is the same in all rounds of a run; but for what its threads make of it.
+#: Facts that must be equal in all rounds of a run, except facts about its threads.
 ALIKE = ("versions", "python_executable", "device", "device_name", "threads", "settings")
 NOT_ALIKE = "settings.framework_denormals"
 #: Sums over the counted iterations: the field of run.json, and the column of timings.parquet.
@@ -67,16 +67,16 @@ def write_captured(
     source: str = CAPTURED,
     ranks: Sequence[int] = (),
 ) -> Run:
-    """The run of these rounds, each the worker of another process, in the order of their numbers.
+    """Write and return the run of these rounds, each of which is one process, in order.
 
-    ``source`` is ``OWN_CODE`` where a user's own steps were run: their scopes are the user's.
-    With ``ranks``, the processes ran at the same time, each as that rank of one job; what is no
-    event is of the first.
+    ``source`` is ``OWN_CODE`` if the steps are the user's own; then the scopes are the user's, too.
+    With ``ranks``, the processes ran at the same time, each as that rank of one job; facts other
+    than events are those of the first rank.
 
     Raises:
         CaptureError: something changed between the rounds.
         ProfileError: a profile cannot be read.
-        RunError: the run is there already and ``force`` is not given.
+        RunError: the run exists and ``force`` is False.
     """
     refuse_unless_alike(rounds)
     profile = (
@@ -116,7 +116,7 @@ def refuse_unless_alike(rounds: Sequence[CaptureResult]) -> None:
 
 
 def _facts(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value by its place: ``versions.torch``."""
+    """Yield every value with its path, such as ``versions.torch``."""
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from _facts(value, f"{prefix}{name}.")
@@ -125,9 +125,9 @@ def _facts(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def _profile(rounds: Sequence[CaptureResult], *, own_scopes: bool) -> Profile:
-    """The profiles of all rounds as one, each annotated by itself.
+    """Return the profiles of all rounds as one; each is annotated separately.
 
-    ``own_scopes``: the phases of the steps are scopes that lstmprof opened itself.
+    ``own_scopes``: lstmprof opened the scopes that are the phases of the steps.
     """
     processes = []
     for result in rounds:
@@ -141,7 +141,7 @@ def _profile(rounds: Sequence[CaptureResult], *, own_scopes: bool) -> Profile:
 
 
 def _profile_of_ranks(processes: Sequence[CaptureResult], ranks: Sequence[int]) -> Profile:
-    """The profiles of the processes of one job, annotated as one."""
+    """Return the profiles of the processes of one job, annotated as one profile."""
     profiles = []
     for result in processes:
         profile = formats.read(result.profiles[0])
@@ -163,7 +163,7 @@ def _whole_steps(events: EventTable, count: int) -> EventTable:
 
 
 def _put(source: Path, place: Path) -> None:
-    """``source`` at ``place`` too, on the same disk if it can."""
+    """Put the file ``source`` at ``place``, as a hard link if possible."""
     try:
         os.link(source, place)
     except OSError:
@@ -171,7 +171,7 @@ def _put(source: Path, place: Path) -> None:
 
 
 def _of_all_rounds(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
-    """What run.json says round by round, and step by step."""
+    """Return the facts of run.json that have one entry per round or per step."""
     all_metadata = [result.metadata for result in rounds]
     counts = [len(metadata["profiled_wall_ns"]) for metadata in all_metadata]
     memory = [m for of in all_metadata if (m := of.get("peak_memory_bytes")) is not None]
@@ -194,13 +194,15 @@ def _of_all_rounds(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
 
 
 def _in_every_round(all_metadata: Sequence[Mapping[str, Any]], name: str) -> list[str] | None:
-    """The names that each round's list has, in the order of the first; None where there is none."""
+    """Return the names that are in every round's list, in the order of the first; None if a
+    list is missing.
+    """
     first, *others = (metadata.get(name) or () for metadata in all_metadata)
     return [value for value in first if all(value in other for other in others)] or None
 
 
 def _counters(of_rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What was counted in every round, summed; and why the rest was not."""
+    """Return the counters of all rounds, summed, and why others are missing."""
     first = of_rounds[0]
     names = [name for name in first if all(isinstance(of.get(name), int) for of in of_rounds)]
     sums = {name: sum(counts[name] for counts in of_rounds) for name in names}
@@ -210,7 +212,7 @@ def _counters(of_rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _of_steps(
     all_metadata: Sequence[Mapping[str, Any]], counts: Sequence[int], name: str
 ) -> list[int] | None:
-    """An entry a profiled step of all rounds; None where one is not known."""
+    """Return one entry per profiled step of all rounds, or None if one is unknown."""
     of_rounds = [metadata.get(name) for metadata in all_metadata]
     whole = all(
         of is not None and None not in of and len(of) == count
@@ -220,7 +222,7 @@ def _of_steps(
 
 
 def _sums(timings: pa.Table) -> dict[str, int | None]:
-    """What run.json says of the counted iterations of all rounds; None where one is unknown."""
+    """Return the sums over the counted iterations of all rounds; None if a value is unknown."""
     counted = timings.filter(pc.invert(timings.column("warmup")))
     sums = {
         field: pc.sum(counted.column(column), skip_nulls=False).as_py()
@@ -230,7 +232,7 @@ def _sums(timings: pa.Table) -> dict[str, int | None]:
 
 
 def _timings(rounds: Sequence[CaptureResult]) -> pa.Table:
-    """The rows of all rounds, numbered on."""
+    """Return the rows of all rounds, numbered consecutively."""
     tables = []
     for number, result in enumerate(rounds):
         columns = {**result.timings, "round": [number] * len(result.timings["iteration"])}
@@ -242,7 +244,7 @@ def _timings(rounds: Sequence[CaptureResult]) -> pa.Table:
 
 
 def samples_of(rounds: Sequence[CaptureResult]) -> pa.Table | None:
-    """The rows of samples.parquet; None where no round was sampled.
+    """Return the rows of samples.parquet, or None if no round was sampled.
 
     Raises:
         ProfileError: the file of a sampler cannot be read.
@@ -279,7 +281,7 @@ def _rows(number: int, result: CaptureResult) -> list[dict[str, Any]]:
 def sampling_facts(
     rounds: Sequence[CaptureResult], samples: pa.Table | None
 ) -> list[dict[str, Any]] | None:
-    """What run.json says of the sampled pass of each round; None where none was asked for."""
+    """Return the facts about the sampled pass of each round, or None if none was requested."""
     passes = [result.metadata.get("sampling") for result in rounds]
     if not any(passes):
         return None
@@ -294,11 +296,11 @@ def sampling_facts(
 
 
 def written(folder: Path) -> Run:
-    """The run of the session that worked in ``folder``, or of the ranks that left parts in it.
+    """Return the run of the session in ``folder``, or of the ranks that left parts there.
 
     Raises:
         ProfileError: the profile cannot be read.
-        RunError: the run is there already and is not to be replaced, or cannot be written.
+        RunError: the run exists and must not be replaced, or it cannot be written.
     """
     folders = [path.parent for path in folder.glob(f"rank-*/{RESULT}")] or [folder]
     results = [json.loads((part / RESULT).read_text(encoding="utf-8")) for part in folders]

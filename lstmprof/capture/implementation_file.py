@@ -1,7 +1,7 @@
-"""An implementation in a file of the user's: ``--impl mymodel.py:build``.
+"""An implementation in the user's own file: ``--impl mymodel.py:build``.
 
-Nothing of it runs here. What must be known before a worker starts, which framework trains it and
-whether the function is there, is read from its text; ``worker.users_file`` loads it.
+The file is not executed here. Before a worker starts, its text is parsed to find its framework and
+the function. ``worker.users_file`` loads it.
 
 Keeps to the standard library and Python 3.7, because capture workers import it.
 """
@@ -19,36 +19,36 @@ from lstmprof import implementations
 from lstmprof.errors import UsageError, unknown_name
 from lstmprof.implementations import UNUSUAL, Implementation
 
-#: Whose loop can train what a file builds; Keras runs on one of them.
+#: Frameworks whose loops can train such a network; Keras runs on one of them.
 FRAMEWORKS = ("torch", "tensorflow", "jax")
-#: What is imported -> the framework that it tells; Keras's is asked for, or TensorFlow.
+#: Imported module → framework; for Keras, ``FRAMEWORK`` decides, else TensorFlow.
 _TOLD_BY = {name: name for name in FRAMEWORKS}
 _TOLD_BY.update({"flax": "jax", "equinox": "jax", "haiku": "jax", "keras": "tensorflow"})
 BUILD = "build"
-#: Files in ``templates`` to begin an implementation of one's own with; each runs as it is.
+#: Example files in ``templates`` for users to start from; each can be captured as it is.
 TEMPLATES = ("torch", "tensorflow", "keras", "jax")
 _TEMPLATE = "`lstmprof list --template torch` prints a template"
 
 
 @dataclasses.dataclass(frozen=True)
 class ImplementationFile:
-    """A file, by its absolute path, and the function in it that builds the network."""
+    """A file, by its absolute path, and its function that builds the network."""
 
     path: str
     function: str
     framework: str  # one of FRAMEWORKS
-    sha256: str  # of the file, when it was asked for
+    sha256: str  # hash of the file at the time of the request
 
     @property
     def file_name(self) -> str:
-        """``mymodel.py``."""
+        """Return the file's name, such as ``mymodel.py``."""
         return os.path.basename(self.path)
 
     @property
     def name(self) -> str:
-        """What it is called in runs: ``mymodel``, or ``mymodel-small`` of a function ``small``.
+        """Return the name for runs: ``mymodel``, or ``mymodel-small`` for the function ``small``.
 
-        Nothing that lstmprof brings is called so.
+        The name differs from all built-in implementations.
         """
         stem = os.path.splitext(self.file_name)[0]
         name = stem if self.function == BUILD else "{}-{}".format(stem, self.function)
@@ -57,22 +57,24 @@ class ImplementationFile:
 
     @property
     def row(self) -> Implementation:
-        """A row as those of the table; it knows every workload until its own code says no."""
+        """Return a row like those of the table; every workload is allowed until the file's code
+        refuses it.
+        """
         summary = "{} of {}".format(self.function, self.file_name)
         return Implementation(self.name, "", self.framework, "", summary, knows=tuple(UNUSUAL))
 
 
 def is_file(text: str) -> bool:
-    """Whether ``text`` names a file and not a row of the table."""
+    """Return whether ``text`` names a file instead of a row of the table."""
     return bool(re.search(r"\.py(:[^/\\:]*)?\Z", text))
 
 
 def implementation_file(text: str) -> ImplementationFile:
-    """The file that ``path.py`` or ``path.py:function`` means.
+    """Return the file that ``path.py`` or ``path.py:function`` means.
 
     Raises:
-        UsageError: it cannot be read or is no Python; it has no such function; or nothing in it
-            says which framework it uses.
+        UsageError: the file cannot be read or is not Python, lacks the function, or does not show
+            which framework it uses.
     """
     path, function = _parts(text)
     name = os.path.basename(path)
@@ -113,7 +115,7 @@ def _parts(text: str) -> Tuple[str, str]:
 
 
 def _names(tree: ast.Module) -> Iterator[str]:
-    """What the top level of a file defines, as far as its text tells; ``*`` where it does not."""
+    """Yield the names that the top level of a file defines; ``*`` if they cannot be determined."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             yield node.name
@@ -129,10 +131,10 @@ def _functions(tree: ast.Module) -> Set[str]:
 
 
 def _framework(tree: ast.Module, name: str) -> str:
-    """By ``FRAMEWORK = "…"``, else by what is imported first.
+    """Return the framework: ``FRAMEWORK = "…"``, else the first import.
 
     Raises:
-        UsageError: neither says.
+        UsageError: the file has neither.
     """
     said = _said(tree)
     if said is not None:
@@ -140,7 +142,7 @@ def _framework(tree: ast.Module, name: str) -> str:
             raise unknown_name("FRAMEWORK of {}".format(name), said, FRAMEWORKS)
         return said
     roots = list(_imported(tree))
-    # Keras is there for its layers; what runs them stands beside it, if it is not TensorFlow
+    # Keras provides only layers; if its backend is not TensorFlow, the backend is imported, too.
     for root in [root for root in roots if root != "keras"] + roots:
         if root in _TOLD_BY:
             return _TOLD_BY[root]
@@ -174,7 +176,7 @@ def _imported(tree: ast.Module) -> Iterator[str]:
 
 
 def template_text(name: str) -> str:
-    """The template ``name``, one of ``TEMPLATES``."""
+    """Return the template ``name``, one of ``TEMPLATES``."""
     path = os.path.join(os.path.dirname(__file__), "templates", name + ".py")
     with open(path, encoding="utf-8") as file:
         return file.read()

@@ -1,11 +1,11 @@
-"""Finished rounds of runs that are not whole yet: what a capture that is stopped leaves behind.
+"""Finished rounds of incomplete runs, which an interrupted capture leaves behind.
 
 ::
 
     <out>/.rounds/<run>/<n>/    kept.json  result.json  profile/     round n, from 0, of <run>
 
-A round appears whole or not at all: its worker's folder is renamed to its place. The next capture
-of the same request, by the same lstmprof on the same machine, goes on from there.
+A round appears whole or not at all: the worker's folder is renamed. The next capture of the same
+request, by the same lstmprof on the same machine, continues from there.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from lstmprof.events.schema import SCHEMA_VERSION
 
 ROUNDS, KEPT = ".rounds", "kept.json"
 
-#: What a round was asked for and made with: name → value. It serves only where all agree.
+#: The request and the conditions of a round: name → value. Rounds can be reused only if all agree.
 Making = dict[str, Any]
-#: Why it does not, by the name of what does not agree.
+#: Why rounds cannot be reused, by the name of the condition that differs.
 _CHANGES = {
     "request": "the options have changed",
     "rounds": "the number of rounds has changed",
@@ -39,7 +39,7 @@ _CHANGES = {
 
 
 def making(request: CaptureRequest, rounds: int) -> Making:
-    """What a round of ``request``, one of ``rounds``, is made with here and now."""
+    """Return the conditions under which a round of ``request`` is made now."""
     hardware = host.hardware()
     return {
         "request": dataclasses.asdict(request),
@@ -62,7 +62,7 @@ class KeptRounds:
         return [path.parent for path in self.place.glob(f"*/{KEPT}")]
 
     def change(self, makings: list[Making]) -> str | None:
-        """Why they cannot serve as the rounds of these ``makings``; None where they can."""
+        """Return why the rounds cannot serve for these ``makings``, or None if they can."""
         for folder in self._folders():
             try:
                 number = int(folder.name)
@@ -77,10 +77,10 @@ class KeptRounds:
         return None
 
     def result(self, number: int) -> CaptureResult | None:
-        """What the worker of round ``number`` brought back; None where it is not there.
+        """Return the result of round ``number``, or None if it does not exist.
 
         Raises:
-            RunError: it was there and cannot be read.
+            RunError: the round exists and cannot be read.
         """
         folder = self.place / str(number)
         if not (folder / KEPT).exists():
@@ -92,10 +92,10 @@ class KeptRounds:
             raise RunError(f"{folder}: cannot be read ({fault})", "repeat the capture") from fault
 
     def keep(self, number: int, scratch: Path, result: CaptureResult, made: Making) -> None:
-        """Make what lies in ``scratch``, the folder of its worker, round ``number``.
+        """Keep the content of ``scratch``, the worker's folder, as round ``number``.
 
         Raises:
-            RunError: the folder cannot be written, or another capture was there first.
+            RunError: the folder cannot be written, or another capture was faster.
         """
         content = {"making": made, "pid": result.pid}
         try:

@@ -1,10 +1,9 @@
-"""Nsight Systems around a process: started with it, told by NVTX what to record, exported after it.
+"""Record a process with Nsight Systems: start it, control the recording by NVTX, export the report.
 
-It records from the begin of the range ``profile`` to its end. The process that it starts is not its
-child, and lives in a session of its own: it learns by a ``Lifeline`` that it shall end. A
-distribution may ship nsys without its importer beside it (Debian does): then ``QdstrmImporter`` is
-called by hand. Source: docs.nvidia.com/nsight-systems/UserGuide, "CLI Profile Command Switch
-Options".
+Recording lasts from the begin to the end of the range ``profile``. The process that nsys starts is
+not its child and has its own session, so a ``Lifeline`` tells it to end. A distribution may ship
+nsys without its importer (Debian does); then ``QdstrmImporter`` is called directly. Source:
+docs.nvidia.com/nsight-systems/UserGuide, "CLI Profile Command Switch Options".
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from lstmprof.capture.worker.profiling import DOMAIN, compressed
 from lstmprof.errors import CaptureError
 
 REPORT = "report"
-#: The export of it.
+#: The SQLite export of the report.
 DATABASE = "steps.sqlite"
 _IMPORTER = "QdstrmImporter"
-#: Where the importer lies beside the nsys that is called, wherever that is linked from.
+#: Places of the importer relative to the real path of nsys.
 _BESIDE = (
     *("../host-linux-x64", "../../host-linux-x64"),
     *("../lib/nsight-systems/host-linux-x64", "../../../nsight-systems/host-linux-x64"),  # Debian
@@ -33,10 +32,10 @@ _BESIDE = (
 
 
 def found() -> str:
-    """The ``nsys`` on the PATH.
+    """Return the ``nsys`` on the PATH.
 
     Raises:
-        CaptureError: there is none.
+        CaptureError: nsys is not installed.
     """
     path = shutil.which("nsys")
     if path is None:
@@ -48,30 +47,29 @@ def found() -> str:
 
 
 def around(command: Sequence[str], folder: Path) -> list[str]:
-    """``command`` under Nsight Systems, whose report goes into ``folder``.
+    """Return ``command`` under Nsight Systems, which writes its report to ``folder``.
 
     Raises:
-        CaptureError: it is not installed.
+        CaptureError: nsys is not installed.
     """
     return [
         *(found(), "profile", "--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none"),
-        "--wait=primary",  # and not for what the process leaves behind
+        "--wait=primary",  # do not wait for processes that outlive the main process
         *(
             "--capture-range=nvtx",
             f"--nvtx-capture={NSYS_RANGE}@{DOMAIN}",
             "--capture-range-end=stop",
         ),
-        # the range's name is no registered string
+        # the range's name is not a registered string
         *("--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0", "--force-overwrite=true"),
         *(f"--output={folder / REPORT}", *command),
     ]
 
 
 class Lifeline:
-    """A FIFO that this process holds open, so that one that is not its child can end with it.
+    """A FIFO that this process keeps open, so that a process that is not its child can end with it.
 
-    Who reads it, as ``worker.host.end_with`` does, ends once it is let go, or once this process
-    ends, however it does.
+    The reader (``worker.host.end_with``) ends when the FIFO is closed or this process ends.
     """
 
     def __init__(self, path: Path) -> None:
@@ -79,24 +77,26 @@ class Lifeline:
         self._held = os.open(path, os.O_RDWR)  # not inherited; to open it for writing would wait
 
     def let_go(self) -> None:
-        """The reader shall end."""
+        """Tell the reader to end."""
         os.close(self._held)
 
 
 def was_measured(folder: Path) -> bool:
-    """Whether the process left what a run is written of."""
+    """Return whether the process left the files that a run is written from."""
     return (folder / RESULT).exists()
 
 
 def export(folder: Path, place: str = ".") -> None:
-    """The report in ``folder`` as an SQLite database, which the result names, and the report after.
+    """Export the report in ``folder`` to an SQLite database named in the result, and compress
+    the report.
 
-    Both lie gzipped in ``place`` in the folder.
+    Both files are gzipped into ``place`` in the folder.
 
     Raises:
-        CaptureError: nothing was recorded, or a tool of Nsight Systems fails.
+        CaptureError: nothing was recorded, or a tool of Nsight Systems failed.
     """
-    # imported here: it needs what reads profiles, which a machine that only captures may lack
+    # Imported here, because it needs libraries for reading profiles, which a machine that only
+    # captures may lack.
     from lstmprof.formats.cuda.nsys import export_command
 
     report = folder / f"{REPORT}.nsys-rep"
@@ -121,10 +121,10 @@ def export(folder: Path, place: str = ".") -> None:
 
 
 def _importer() -> str:
-    """The importer beside ``nsys``.
+    """Return the importer of ``nsys``.
 
     Raises:
-        CaptureError: there is none.
+        CaptureError: it does not exist.
     """
     place = Path(os.path.realpath(found())).parent
     for folder in _BESIDE:

@@ -1,9 +1,9 @@
-"""The shapes that a worker recorded apart from its profile, joined to the profile's ops.
+"""Join input shapes that a worker recorded separately to the ops of the profile.
 
-By the name of an op and its turn among those of the name in a step. The steps of a capture are
-alike: the inputs of one step are those of every step; if a step has another number of ops of a
-name, its ops get shapes only if all recorded ones agree. The steps of a user's training may differ:
-inputs with the number of their step belong to that step, and only if it has as many ops.
+Ops are matched by name and by their order among ops of this name in a step. The steps of a capture
+are alike, so the inputs of one step are used for every step. If a step has another number of ops of
+a name, its ops get shapes only if all recorded ones agree. The steps of a user's training may
+differ: inputs with a step number belong to that step, and only if it has as many ops.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: A node of a loop or branch, as TensorFlow names it where its function was put into the graph.
+#: A node of a loop or branch that TensorFlow inlined into the graph.
 _INLINED = re.compile(r".*/(?:body|cond|then|else)/_\d+/")
 _OP_TYPE = re.compile(r":\w+$")
-#: A node of a function that was put into the graph of its caller.
+#: A node of a function that TensorFlow inlined into its caller's graph.
 _CALLED = re.compile(r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
 
-#: Shapes and types of the inputs of an op; the number of their step, None for every step.
+#: Shapes and types of an op's inputs; the number of their step, None for every step.
 Entry = tuple[str, str, int | None]
 Recorded = dict[str, list[Entry]]
 
 
 def with_inputs(events: EventTable, path: Path | None) -> EventTable:
-    """``events`` of a captured process with the shapes and types in the file at ``path``."""
+    """Return ``events`` of a captured process with the shapes and types in the file at ``path``."""
     if path is None:
         return events
     recorded: Recorded = {}
@@ -52,7 +52,7 @@ def _compact(values: Any) -> str:
 def _joined(
     events: EventTable, recorded: Recorded
 ) -> list[tuple[Ints, tuple[list[str], list[str]]]]:
-    """(rows, their shapes and types), a pair for each name and step."""
+    """Return pairs (rows, their shapes and types), one per name and step."""
     codes, names = events.texts("name")
     step = events.ints("step", UNKNOWN)
     rows = np.flatnonzero(
@@ -73,13 +73,13 @@ def _joined(
 
 
 def _is_nested(events: EventTable, codes: Ints) -> Flags:
-    """Whether an op is directly in one of its own name, as under autocast."""
+    """Return whether each op is directly inside an op of its own name, as under autocast."""
     parent = events.rows_named("parent_id")
     return np.asarray((parent != NONE) & (codes[parent] == codes), np.bool_)
 
 
 def _of_step(recorded: list[Entry], number: int, count: int) -> list[Entry]:
-    """The inputs of the ``count`` ops of one name in the step of this number; empty if unknown."""
+    """Return the inputs of the ``count`` ops of one name in this step; empty if unknown."""
     if any(step is not None for _, _, step in recorded):
         of_step = [entry for entry in recorded if entry[2] == number]
         return of_step if len(of_step) == count else []
@@ -95,7 +95,9 @@ def _recorded(name: str, recorded: Recorded) -> list[Entry]:
 
 
 def _plain(name: str) -> str:
-    """``forward/while/MatMul`` of ``forward/while/body/_1/forward/while/MatMul:_MklMatMul``."""
+    """Return ``forward/while/MatMul`` for
+    ``forward/while/body/_1/forward/while/MatMul:_MklMatMul``.
+    """
     if "/" not in name:
         return name
     return _OP_TYPE.sub("", _CALLED.sub("", _INLINED.sub("", name)))

@@ -1,9 +1,9 @@
-"""Many captures: the cross product of implementations, workloads and precisions, in rounds.
+"""Plan many captures: combinations of implementations, workloads and precisions, in rounds.
 
-A plan says first what will run, what is there already and what cannot run, and why. Captures of one
-workload and precision are interleaved in rounds, every other round backwards, so that a machine
-that drifts favours none of them. A killed sweep resumes: runs that are there are skipped, and of
-others the rounds that are done are not captured again.
+A plan first says what will run, what exists already, and what cannot run, and why. Captures of one
+workload and precision alternate in rounds, every other round in reverse, so that a machine that
+changes its speed favours none of them. A killed sweep can be continued: existing runs are skipped,
+and finished rounds are kept.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ THERE = "already captured"
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-    """One capture of a plan; ``skip`` says why it will not be run, None that it will."""
+    """One capture of a plan; ``skip`` says why it will not run, None if it will."""
 
     name: str
     request: CaptureRequest
@@ -43,18 +43,18 @@ class Planned:
 
     @property
     def is_there(self) -> bool:
-        """Whether a run is in its place."""
+        """Return whether its run exists."""
         return self.skip is not None and self.skip.startswith(THERE)
 
     @property
     def group(self) -> tuple[str, str]:
-        """What is compared with what: (workload, precision)."""
+        """Return (workload, precision): captures of one group are compared."""
         return self.request.workload.name, self.request.precision
 
 
 @dataclasses.dataclass(frozen=True)
 class PlanOutcome:
-    """What came of one planned capture."""
+    """The result of one planned capture."""
 
     planned: Planned
     result: Run | LstmprofError
@@ -66,12 +66,13 @@ def matching(
     kind: str,
     unknown: Callable[[str], UsageError] | None = None,
 ) -> list[str]:
-    """The names that a pattern (``*``, ``?``, ``[…]``) or a name means, in the order of ``names``.
+    """Return the ``names`` that match a pattern (``*``, ``?``, ``[…]``) or equal it, in their
+    order.
 
-    ``unknown`` makes the error where names are spelled in more ways than that.
+    ``unknown`` makes the error if there are more spellings than ``names``.
 
     Raises:
-        UsageError: a pattern means none; says which name is nearest.
+        UsageError: a pattern matches nothing; the message suggests the nearest name.
     """
     matches: set[str] = set()
     for pattern in patterns:
@@ -83,7 +84,7 @@ def matching(
 
 
 def implementation_names(patterns: Sequence[str]) -> list[str]:
-    """The rows of the table that the patterns mean; an alias means its row."""
+    """Return the rows of the table that match the patterns; an alias means its row."""
     rows = {name: row.name for name, row in implementations.ROWS.items()}
     unknown = implementations.unknown
     meant = {rows[name] for name in matching(patterns, list(rows), "implementation", unknown)}
@@ -91,10 +92,10 @@ def implementation_names(patterns: Sequence[str]) -> list[str]:
 
 
 def chosen(patterns: Sequence[str]) -> dict[str, ImplementationFile | None]:
-    """What the patterns mean, by name: rows of the table, then files of the user's.
+    """Return by name what the patterns mean: rows of the table, then user files.
 
     Raises:
-        UsageError: a pattern means no row; a file cannot be used, or two are called alike.
+        UsageError: a pattern matches no row, a file cannot be used, or two have the same name.
     """
     rows = [pattern for pattern in patterns if not is_file(pattern)]
     choice: dict[str, ImplementationFile | None] = dict.fromkeys(implementation_names(rows))
@@ -116,13 +117,13 @@ def plan(
     out: Path,
     wish: Wish | None = None,
 ) -> list[Planned]:
-    """Every combination, by workload, precision, implementation and what runs it.
+    """Return every combination, by workload, precision, implementation and interpreter.
 
     ``common`` has all other fields; its implementation, file, workload and precision are replaced,
-    and with a ``wish`` its interpreter and its label.
+    and with a ``wish`` also its interpreter and label.
 
     Raises:
-        UsageError: the wish cannot be meant.
+        UsageError: the wish is not valid.
     """
     files = names if isinstance(names, Mapping) else dict.fromkeys(names)
     rows = {
@@ -155,7 +156,7 @@ def plan(
 
 
 def _label(users: str, ways: str, *, several: bool) -> str:
-    """The user's own word for a run; of several that differ in their way the way too."""
+    """Return the user's label; if several runs differ in their interpreter, that, too."""
     return f"{users}-{ways}" if users and several else users or ways
 
 
@@ -167,7 +168,7 @@ def _planned(request: CaptureRequest, out: Path, way: Interpreter) -> Planned:
 
 
 def _there(request: CaptureRequest, place: Path) -> str | None:
-    """That the run is there, and where it is of an earlier state of the user's file so."""
+    """Return that the run exists, and whether an earlier state of the user's file made it."""
     if not is_run(place):
         return None
     if request.file is None or open_run(place).info.implementation_sha256 == request.file.sha256:
@@ -176,7 +177,7 @@ def _there(request: CaptureRequest, place: Path) -> str | None:
 
 
 def _on_its_device(request: CaptureRequest) -> CaptureRequest:
-    """``request`` with ``auto`` made ``cpu`` where the driver shows no GPU at all."""
+    """Return ``request`` with ``cpu`` instead of ``auto`` if the driver shows no GPU."""
     if request.device == "auto" and not cuda_devices():
         return dataclasses.replace(request, device="cpu")
     return request
@@ -190,13 +191,14 @@ def run(
     force: bool = False,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Iterator[PlanOutcome]:
-    """Run what is not skipped, group by group; yields each outcome as soon as it is known.
+    """Run everything that is not skipped, group by group; yield each outcome when it is known.
 
-    Environments that are missing are made first.
+    Missing environments are created first.
     """
     todo = {p.name: p for p in planned if p.skip is None or (force and p.is_there)}
     for entry in planned:
-        if entry.is_there and entry.name not in todo:  # it was killed before it cleared these away
+        # an earlier capture was killed before it removed these rounds
+        if entry.is_there and entry.name not in todo:
             KeptRounds(out, entry.name).discard()
     for name, fault in list(_without_interpreter(todo, progress)):
         yield PlanOutcome(todo.pop(name), fault)
@@ -209,7 +211,7 @@ def run(
 def make_ready(
     planned: Planned, place: Path, *, force: bool, progress: Callable[[str], None]
 ) -> None:
-    """Make the environment of one capture into ``place``, where nothing speaks against it.
+    """Create the environment of one capture in ``place``, if nothing prevents it.
 
     Raises:
         UsageError: the implementation does not run with this version.
@@ -229,7 +231,7 @@ def make_ready(
 def _without_interpreter(
     todo: Mapping[str, Planned], progress: Callable[[str], None]
 ) -> Iterator[tuple[str, LstmprofError]]:
-    """The runs whose environment cannot be made, and why; the others' are made."""
+    """Create the environments, and yield the runs whose environment failed, with the error."""
     faults: dict[Path, LstmprofError | None] = {}
     for name, planned in todo.items():
         environment = planned.interpreter.environment
@@ -260,6 +262,6 @@ def _groups(planned: Sequence[Planned]) -> list[list[Planned]]:
 
 
 def counted(outcomes: Sequence[PlanOutcome]) -> Mapping[str, int]:
-    """How many captures came out well and how many did not."""
+    """Return the number of captures that succeeded and that failed."""
     failed = sum(isinstance(o.result, LstmprofError) for o in outcomes)
     return {"captured": len(outcomes) - failed, "failed": failed}

@@ -1,4 +1,4 @@
-"""What is to be captured, in JSON for a worker or a script's process."""
+"""Requests: what to capture, as JSON for a worker or a script's process."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ MODES = ("train", "forward")
 #: precision (autocast, with gradient scaling for fp16; a Keras policy)
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
 LONGEST_S = 30 * 86400.0
-#: worker processes that share the iterations of a run unless it is asked for otherwise: the fewest
-#: that show how far processes of the same code differ
+#: Default number of worker processes that share the iterations of a run: the fewest that show how
+#: much processes of the same code differ.
 ROUNDS = 3
 #: profiled steps of all rounds, unless their number is given: ten are enough for a clean step
 PROFILED = 12
-#: who may look on from outside in a pass of its own
+#: Samplers that can observe a separate pass from outside.
 PY_SPY, PERF = "py-spy", "perf"
 SAMPLERS = (PY_SPY, PERF)
 #: who records profiled steps: the framework's own profiler, or Nsight Systems from outside
 FRAMEWORKS_OWN, NSYS = "framework", "nsys"
 PROFILERS = (FRAMEWORKS_OWN, NSYS)
 
-#: where the worker leaves its result, beside the request
+#: File with the worker's result, next to the request.
 RESULT = "result.json"
-#: FIFO that the launcher holds open: a process that Nsight Systems started ends with it
+#: FIFO that the launcher keeps open, so that a process started by Nsight Systems ends with it.
 LIFELINE = "lifeline"
-#: the line by which a worker gives up its turn and asks for the next
+#: Line with which a worker gives up its turn and asks for the next one.
 TURN = "turn"
-#: how a worker's lines begin where others write to the same pipe
+#: Prefix of a worker's lines if others write to the same pipe.
 MARK = "lstmprof: "
 
 
@@ -50,10 +50,12 @@ class CaptureRequest:
     device: str = "auto"  # auto: the first GPU the framework can use, else the CPU
     precision: str = "fp32"  # one of PRECISIONS
     mode: str = "train"  # forward: no gradients, no optimizer; the loss is computed
-    iterations: int = 30  # of all rounds: of ROUNDS each one's median has an interval of its own
-    timing_s: Optional[float] = None  # after so long no further iteration is timed
-    warmup: Optional[int] = None  # None: what the implementation needs (``warmup_iterations``)
-    profile_steps: Optional[int] = None  # of a round; None: a share of PROFILED; 0: no profile
+    # over all rounds; with ROUNDS rounds, each has enough for an interval of its median
+    iterations: int = 30
+    timing_s: Optional[float] = None  # seconds after which no further iteration is timed
+    # None: as many as the implementation needs (``warmup_iterations``)
+    warmup: Optional[int] = None
+    profile_steps: Optional[int] = None  # per round; None: a share of PROFILED; 0: no profile
     profiler: str = FRAMEWORKS_OWN  # one of PROFILERS
     seed: int = 0
     threads: Optional[int] = None  # None: 1 on the CPU, every allowed CPU on a GPU
@@ -62,46 +64,47 @@ class CaptureRequest:
     cuda_graph: bool = False  # replay the step as a CUDA graph
     xla: bool = False  # compile the step with XLA
     keep_denormals: bool = False  # do not flush them to zero
-    onednn: bool = True  # False: leave its kernels to those of the framework's own
+    onednn: bool = True  # False: use the framework's own kernels instead
     anomaly: bool = False  # search gradients for NaN
     deterministic: bool = False  # deterministic algorithms alone
-    peaks: bool = True  # measure what the device does at best, after the passes
-    label: str = ""  # what the user calls it: part of the run's name
+    peaks: bool = True  # measure the peak rates of the device after the passes
+    label: str = ""  # the user's label, part of the run's name
     sampler: Optional[str] = None  # one of SAMPLERS; None: no sampled pass
-    sampler_s: float = 10.0  # how long it looks on, all rounds together
-    turn_with: Tuple[str, ...] = ()  # runs with whose workers this one takes turns, itself too
-    cpus: Tuple[int, ...] = ()  # to keep to; none: the idlest
-    file: Optional[ImplementationFile] = None  # the user's; ``implementation`` is its name then
+    sampler_s: float = 10.0  # seconds of sampling, over all rounds
+    turn_with: Tuple[str, ...] = ()  # names of runs whose workers take turns, including this one
+    cpus: Tuple[int, ...] = ()  # CPUs to use; empty: the idlest
+    # the user's file; ``implementation`` is then its name
+    file: Optional[ImplementationFile] = None
 
     def __post_init__(self) -> None:
-        """``cuda`` is what frameworks call the first GPU."""
+        """Replace ``cuda`` by the framework's name of the first GPU."""
         if self.device == "cuda":
             object.__setattr__(self, "device", "cuda:0")
 
     @property
     def row(self) -> Implementation:
-        """The row of the table, or of the user's file."""
+        """Return the row of the table, or of the user's file."""
         return implementations.find(self.implementation) if self.file is None else self.file.row
 
     @property
     def steps_to_profile(self) -> int:
-        """Profiled steps of this worker."""
+        """Return the number of profiled steps of this worker."""
         return PROFILED if self.profile_steps is None else self.profile_steps
 
     @property
     def warmup_iterations(self) -> int:
-        """Iterations before those that count: as asked for, else until the row has settled."""
+        """Return the number of warm-up iterations: as requested, else as the row needs."""
         if self.warmup is not None:
             return self.warmup
         return self.row.settles_after
 
     def to_json(self) -> str:
-        """The request as the worker reads it."""
+        """Return the request as JSON for the worker."""
         return json.dumps(dataclasses.asdict(self), indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> CaptureRequest:
-        """The request that ``to_json`` wrote."""
+        """Return the request from the JSON of ``to_json``."""
         fields = json.loads(text)
         named: Dict[str, Any] = {"workload": Workload(**fields["workload"])}
         named.update({name: tuple(fields.get(name, ())) for name in ("turn_with", "cpus")})
@@ -111,7 +114,7 @@ class CaptureRequest:
 
 
 def run_name(request: CaptureRequest) -> str:
-    """The name of the run that ``request`` makes: what differs between runs, defaults left out."""
+    """Return the name of the run of ``request``: the conditions that differ from their defaults."""
     parts = [request.implementation, request.workload.name, request.precision]
     parts += [request.mode] if request.mode != "train" else []
     parts += [request.device.replace(":", "")] if request.device != "auto" else []
@@ -124,7 +127,7 @@ def run_name(request: CaptureRequest) -> str:
 
 
 def switched(request: CaptureRequest) -> List[str]:
-    """The settings that ``request`` asks for and that are not the usual ones, by their options."""
+    """Return the options of ``request`` that change settings from their defaults."""
     settings = (
         ("keep-denormals", request.keep_denormals),
         ("no-onednn", not request.onednn),
@@ -135,10 +138,11 @@ def switched(request: CaptureRequest) -> List[str]:
 
 
 def wanted(request: CaptureRequest) -> List[str]:
-    """What ``request`` needs of an implementation, in the words of ``Implementation.refuses``.
+    """Return what ``request`` needs of an implementation, in the terms of
+    ``Implementation.refuses``.
 
-    A worker asks again once ``auto`` is a device: ``cpu`` and ``tf32 on cpu`` are needs too, and
-    so are ``cuda-graph on cpu``, ``cuda-graph of ctc``, ``xla of amp-bf16`` and their like.
+    A worker checks again when ``auto`` is resolved: ``cpu`` and ``tf32 on cpu`` are needs, too, and
+    so are ``cuda-graph on cpu``, ``cuda-graph of ctc`` and ``xla of amp-bf16``.
     """
     workload, device = request.workload, request.device.partition(":")[0]
     both = "{} on {}".format(request.precision, device)
@@ -167,7 +171,7 @@ def wanted(request: CaptureRequest) -> List[str]:
 
 
 def refusal(request: CaptureRequest) -> Optional[str]:
-    """Why the implementation cannot do what ``request`` asks; None where it can."""
+    """Return why the implementation cannot do what ``request`` needs, or None if it can."""
     refuses = request.row.refusals()
     for need in wanted(request):
         if need in refuses:
@@ -221,20 +225,20 @@ def check(request: CaptureRequest) -> None:
         raise UsageError("seed must be from 0 to 2³²−2, not {}".format(request.seed))
 
 
-#: What a script does once its steps are measured.
+#: What a script does after its steps are measured.
 GO_ON, STOP = "go-on", "stop"
 THEN = (GO_ON, STOP)
 
 
 @dataclasses.dataclass(frozen=True)
 class ScriptRequest:
-    """A script, where its run goes, how many steps are let pass, timed and profiled.
+    """A script, the place of its run, and the number of steps to skip, time and profile.
 
-    ``target`` is the path of a file, of a ``module`` its name. ``step_function`` is ``name`` of a
-    function in the script, or ``module:name``; None has the framework's steps found. ``writer`` is
-    the interpreter that writes the run; ``folder`` is for the recording of Nsight Systems.
-    ``watch`` times every step until the script ends, and profiles when steps slow down.
-    ``parts`` is the folder for the parts of ranks, in the request of a process of a job.
+    ``target`` is the path of a file, or the name of a ``module``. ``step_function`` is ``name`` of
+    a function in the script, or ``module:name``; None: find the framework's steps. ``writer`` is
+    the interpreter that writes the run. ``folder`` is for the recording of Nsight Systems.
+    ``watch`` times every step until the script ends, and profiles if steps slow down. ``parts`` is
+    the folder for the parts of ranks, in the request for a process of a job.
     """
 
     target: str

@@ -1,7 +1,7 @@
-"""Captures in rounds: fresh workers in turn, each run written as soon as its last round is done.
+"""Capture in rounds: each round is a new worker; a run is written when its last round is done.
 
-Rounds that are done are kept (``kept_rounds``) until their run is whole: a sweep that is stopped
-loses the worker in progress, and the same sweep started again goes on.
+Finished rounds are kept (``kept_rounds``) until their run is complete. An interrupted sweep loses
+only the running worker, and continues when it is started again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from lstmprof.runs.run import Run
 
 Progress = Callable[[str], None]
 
-#: Workers that live at the same time, of which each has its framework in memory: half a gigabyte.
+#: Number of workers that may live at the same time; each has its framework in memory (half a
+#: gigabyte).
 MOST_IN_TURNS = 8
 
 
@@ -49,13 +50,13 @@ def capture_run(
 ) -> Run:
     """Run, time and profile one implementation; the run appears in ``out`` whole or not at all.
 
-    In so many ``rounds``, each a worker of its own: where None is given in ``ROUNDS``, or as many
-    as there are iterations.
+    Each of the ``rounds`` is a separate worker; by default there are ``ROUNDS``, or as many as
+    iterations.
 
     Raises:
-        UsageError: the request cannot be meant.
-        CaptureError: a worker died, hung or refused; no run is left.
-        RunError: the run is there already and ``force`` is not given.
+        UsageError: the request is not valid.
+        CaptureError: a worker died, hung or refused; no run is written.
+        RunError: the run exists and ``force`` is False.
     """
     name = name or run_name(request)
     results = capture_rounds({name: request}, out, rounds=rounds, force=force, progress=progress)
@@ -73,7 +74,7 @@ def capture_rounds(
     force: bool = False,
     progress: Progress = lambda line: None,
 ) -> dict[str, Run | LstmprofError]:
-    """Capture several requests in turn; run name -> its run or why there is none."""
+    """Capture several requests; return for each run name the run or its error."""
     results = dict(captured_runs([requests], out, rounds=rounds, force=force, progress=progress))
     return {name: results[name] for name in requests}
 
@@ -86,10 +87,10 @@ def captured_runs(
     force: bool = False,
     progress: Progress = lambda line: None,
 ) -> Iterator[tuple[str, Run | LstmprofError]]:
-    """Capture the requests of each group in turn; a run or why there is none, when it is known.
+    """Capture the requests of each group; yield each run, or its error, when it is known.
 
-    Each round is a fresh worker with its share of the iterations; every other round goes backwards.
-    On a CPU the workers of a round take turns at every iteration (``turns``).
+    Each round is a new worker with its share of the iterations; every other round is in reverse
+    order. On a CPU, the workers of a round take turns at every iteration (``turns``).
     """
     sweep = _Sweep(out, force, progress)
     try:
@@ -110,7 +111,9 @@ def captured_runs(
 
 @dataclasses.dataclass
 class _Capture:
-    """One run in the making: a request and a making a round, and what was brought back."""
+    """An unfinished run: one request and one set of conditions per round, and the results so
+    far.
+    """
 
     requests: list[CaptureRequest]
     makings: list[Making]
@@ -121,9 +124,9 @@ class _Capture:
 def _rounds(
     groups: Sequence[Mapping[str, CaptureRequest]], captures: Mapping[str, _Capture]
 ) -> Iterator[tuple[list[str], int]]:
-    """(run names, round) in the order in which they are captured; those that failed are left out.
+    """Yield (run names, round) in the order of capture, without failed runs.
 
-    The runs of one list are captured in turns.
+    The runs of one list take turns.
     """
     for group in groups:
         members = [name for name in group if name in captures]
@@ -140,10 +143,10 @@ def _rounds(
 
 
 def _can_take_turns(requests: Sequence[CaptureRequest]) -> bool:
-    """Whether their workers can live at the same time without one in the other's way.
+    """Return whether the workers can live at the same time without disturbing each other.
 
-    A process that waits keeps the memory of a GPU that it has taken, and threads of a pool spin for
-    a while before they sleep.
+    A waiting process keeps its GPU memory, and threads of a pool spin for a while before they
+    sleep.
     """
     on_gpu = bool(host.cuda_devices())
     return 1 < len(requests) <= MOST_IN_TURNS and all(
@@ -157,7 +160,7 @@ def _can_take_turns(requests: Sequence[CaptureRequest]) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _Together:
-    """Of a worker that takes turns: its seat, the runs whose workers do, and their CPU."""
+    """For a worker that takes turns: its seat, the names of the runs, and their CPU."""
 
     seat: Seat
     names: tuple[str, ...]
@@ -165,7 +168,7 @@ class _Together:
 
 
 class _Sweep:
-    """The runs in the making, by name; those that are done, or fail, leave."""
+    """The unfinished runs by name; finished and failed runs are removed."""
 
     def __init__(self, out: Path, force: bool, progress: Progress) -> None:
         self.out, self.force, self.progress = out, force, progress
@@ -173,7 +176,7 @@ class _Sweep:
         self.pace = Pace()
 
     def begin(self, name: str, request: CaptureRequest, rounds: int | None) -> LstmprofError | None:
-        """Take a request in, with what is kept of it; returns why it cannot even begin."""
+        """Add a request with its kept rounds; return an error if it cannot begin."""
         try:
             check(request)
             if request.profiler == NSYS:
@@ -190,7 +193,7 @@ class _Sweep:
         return None
 
     def _look_at(self, name: str, kept: KeptRounds, makings: list[Making]) -> None:
-        """Say which rounds are there already; discard those that cannot serve."""
+        """Report which rounds exist; discard those that cannot be reused."""
         there = number_of(len(kept), "round", "rounds")
         change = "--force is given" if self.force else kept.change(makings)
         if not len(kept):
@@ -204,7 +207,9 @@ class _Sweep:
     def round(
         self, names: Sequence[str], number: int, scratch: Path
     ) -> Iterator[tuple[str, Run | LstmprofError]]:
-        """Round ``number`` of runs, in turns; each run whose last it is, or why there is none."""
+        """Run round ``number`` of these runs; yield each run that is then complete, or its
+        error.
+        """
         there = {name: self._there(name, number) for name in names}
         left = [name for name, result in there.items() if result is None]
         began_s = time.monotonic()
@@ -217,7 +222,7 @@ class _Sweep:
                 yield name, ended
 
     def _there(self, name: str, number: int) -> CaptureResult | LstmprofError | None:
-        """What is kept of a round; None where nothing is."""
+        """Return the kept result of a round, or None."""
         try:
             return self.captures[name].kept.result(number)
         except LstmprofError as error:
@@ -226,7 +231,7 @@ class _Sweep:
     def _captured_in_turns(
         self, names: Sequence[str], number: int, scratch: Path
     ) -> dict[str, CaptureResult | LstmprofError]:
-        """What the workers of a round brought back, kept, by name."""
+        """Return the results of the workers of a round by name; they are kept, too."""
         if len(names) < 2:
             return {name: self._tried(name, number, scratch) for name in names}
         scratch.mkdir()
@@ -258,10 +263,10 @@ class _Sweep:
     def _captured(
         self, name: str, number: int, scratch: Path, together: _Together | None
     ) -> CaptureResult:
-        """What a worker brought back, kept.
+        """Return the result of a worker; it is kept, too.
 
         Raises:
-            LstmprofError: it refused, raised, died or hung, or its round cannot be kept.
+            LstmprofError: the worker refused, failed, died or hung, or its round cannot be kept.
         """
         of = self.captures[name]
         request, rounds = of.requests[number], len(of.requests)
@@ -285,7 +290,7 @@ class _Sweep:
     def _round_done(
         self, name: str, result: CaptureResult | LstmprofError, took_s: float | None
     ) -> Run | LstmprofError | None:
-        """The run where this was its last round, or why there is none."""
+        """Return the run if this was its last round, or its error."""
         of = self.captures[name]
         if isinstance(result, LstmprofError):
             if len(of.kept):
@@ -298,7 +303,7 @@ class _Sweep:
         return self._ended(name, self._written(name, of))
 
     def _written(self, name: str, of: _Capture) -> Run | LstmprofError:
-        """The run of all its rounds, which are done with unless it could not be written."""
+        """Write the run of all its rounds, and remove the rounds if that succeeded."""
         try:
             run = write_captured(name, of.results, self.out, force=self.force)
         except RunError as error:
@@ -315,8 +320,8 @@ class _Sweep:
         return result
 
     def kept_words(self) -> str:
-        """What is left of runs that are not whole, and how to go on; empty where nothing is."""
-        if self.force:  # beside a run that is there they would never be looked at
+        """Return what is left of incomplete runs, and how to continue; empty if nothing is."""
+        if self.force:  # existing runs would hide these rounds
             for name, of in self.captures.items():
                 if (self.out / name).exists():
                     of.kept.discard()
@@ -332,7 +337,7 @@ class _Sweep:
 
 
 def _shares(request: CaptureRequest, rounds: int | None) -> list[CaptureRequest]:
-    """``request`` with the share of the iterations of each round; peaks are measured in the first.
+    """Return ``request`` with the iterations of each round; the first round measures the peaks.
 
     Raises:
         UsageError: there are fewer iterations than rounds.
@@ -373,23 +378,23 @@ class Pace:
         self._took_s: dict[str, list[float]] = {}
 
     def plan(self, name: str, rounds: int) -> None:
-        """Expect so many rounds of the run ``name``."""
+        """Expect this many rounds of the run ``name``."""
         self._left[name] = rounds
         self._took_s[name] = []
 
     def finished(self, name: str, took_s: float | None) -> None:
-        """One round of a run is done; ``took_s`` is None where that is not known."""
+        """Count a finished round; ``took_s`` is None if unknown."""
         self._left[name] -= 1
         self._took_s[name] += [] if took_s is None else [took_s]
 
     def ended(self, name: str) -> None:
-        """No further round of this run is to come."""
+        """Expect no further round of this run."""
         self._left[name] = 0
 
     def left_s(self) -> float | None:
-        """Return the seconds that the remaining rounds will take; None before one is done.
+        """Return the seconds that the remaining rounds will take; None before the first is done.
 
-        A round will take as long as earlier rounds of its run did, else as those of all runs.
+        A round is expected to take as long as earlier rounds of its run, else of all runs.
         """
         measured = [took_s for of_run in self._took_s.values() for took_s in of_run]
         if not measured:
@@ -401,7 +406,9 @@ class Pace:
         )
 
     def words(self, name: str, number: int, rounds: int) -> str:
-        """``3 of 8 captures, round 2 of 3, about 4 min left`` before round ``number``, from 0."""
+        """Return ``3 of 8 captures, round 2 of 3, about 4 min left`` before round ``number``
+        (from 0).
+        """
         planned, left_s = list(self._left), self.left_s()
         parts = [f"{planned.index(name) + 1} of {len(planned)} captures"]
         parts += [f"round {number + 1} of {rounds}"] if rounds > 1 else []
@@ -410,7 +417,7 @@ class Pace:
 
 
 def span(seconds: float) -> str:
-    """``40 s``, ``4 min``, ``2.5 h``: as a person says how long something takes."""
+    """Return a duration as text: ``40 s``, ``4 min``, ``2.5 h``."""
     if seconds < 90:
         return f"{max(round(seconds), 1)} s"
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

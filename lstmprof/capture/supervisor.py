@@ -1,10 +1,10 @@
-"""The parent's side of a capture: starts the worker, shows its progress, explains its end.
+"""Run a worker from the parent process: start it, show its progress, explain its end.
 
-The worker lives in a session of its own, so that all it started ends with it; it ends with this
-process too, however that ends (``worker.host.die_with``). Nsight Systems may stand between the two
-(``nsys``): then it is the process that is started, waited for and killed here.
+The worker has its own session, so that everything it started ends with it. It also ends with this
+process (``worker.host.die_with``). Nsight Systems may be between the two (``nsys``); then nsys is
+the process that is started, waited for and killed here.
 
-Workers that take turns (``Turns``) run one at a time, each in the same order.
+Workers that take turns (``Turns``) run one at a time, always in the same order.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Progress = Callable[[str], None]
 
 REQUEST, LOG = "request.json", "worker.log"
 WORK, KERAS, INDUCTOR = "worker", "keras", "inductor"
-#: What an interpreter says that is older than the syntax of the worker.
+#: The error of an interpreter that is older than the worker's syntax.
 _TOO_OLD = "future feature annotations is not defined"
 #: A disk with less than that is full.
 _LEAST_BYTES = 2**16
@@ -48,27 +48,27 @@ WORKERS_OWN = (WORK, KERAS, INDUCTOR)
 
 @dataclass(frozen=True)
 class CaptureResult:
-    """What a worker brought back; files lie in the scratch directory."""
+    """The result of a worker; its files are in the scratch directory."""
 
     metadata: Mapping[str, Any]  # for run.json
     timings: Mapping[str, Sequence[Any]]  # the columns of timings.parquet
     profiles: tuple[Path, ...]  # raw, gzipped
     pid: int | None = None  # of the worker
     samples: Path | None = None  # stacks, gzipped
-    shapes: Path | None = None  # of the inputs of the ops of a step
+    shapes: Path | None = None  # file with the input shapes of the ops of a step
 
 
 def capture(
     request: CaptureRequest, scratch: Path, progress: Progress, seat: Seat | None = None
 ) -> CaptureResult:
-    """Time and profile ``request`` in a worker process that works in the empty ``scratch``.
+    """Time and profile ``request`` in a worker process that uses the empty folder ``scratch``.
 
-    ``progress`` is called with a line now and then. ``seat`` is its own among the workers with
-    which it takes turns, if it does.
+    ``progress`` is called with lines of progress. ``seat`` is the worker's seat among those that
+    take turns, if it does.
 
     Raises:
-        UsageError: the request cannot be meant.
-        CaptureError: the worker refused, raised, died or outlasted ``timeout_s``.
+        UsageError: the request is not valid.
+        CaptureError: the worker refused, failed, died or exceeded ``timeout_s``.
     """
     check(request)
     with _worker(request, scratch.resolve()) as worker:
@@ -79,14 +79,16 @@ def capture(
         raise _death(worker.returncode, scratch / LOG)
     if request.profiler != NSYS:
         return replace(result_in(scratch), pid=worker.pid)
-    result_in(scratch)  # or why there is none
+    result_in(scratch)  # raises the worker's error
     progress("exporting the nsys recording")
     nsys.export(scratch, PROFILE)
     return result_in(scratch)
 
 
 def _of_the_worker(request: CaptureRequest, progress: Progress) -> Progress:
-    """``progress`` for the worker's lines alone: Nsight Systems writes others between them."""
+    """Return ``progress`` for the worker's lines only, because Nsight Systems writes other
+    lines.
+    """
     if request.profiler != NSYS:
         return progress
 
@@ -99,7 +101,7 @@ def _of_the_worker(request: CaptureRequest, progress: Progress) -> Progress:
 
 @contextmanager
 def _worker(request: CaptureRequest, scratch: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The running worker; killed with its process group if it still runs at the end."""
+    """Yield the running worker; kill its process group at the end if it still runs."""
     place = scratch / WORK
     place.mkdir(parents=True)
     (place / "lstmprof").symlink_to(Path(lstmprof.__file__).resolve().parent)
@@ -114,7 +116,7 @@ def _worker(request: CaptureRequest, scratch: Path) -> Iterator[subprocess.Popen
 
 @contextmanager
 def _lifeline(request: CaptureRequest, scratch: Path) -> Iterator[None]:
-    """What a worker holds that is no child of this process: it ends when this ends."""
+    """Keep a lifeline open for a worker that is not a child, so that it ends with this process."""
     if request.profiler != NSYS:
         yield
         return
@@ -153,13 +155,13 @@ def _started(request: CaptureRequest, scratch: Path, log: IO[bytes]) -> subproce
 
 
 def _environment(request: CaptureRequest, scratch: Path) -> dict[str, str]:
-    """This process's, less what would keep the worker from importing what is its own.
+    """Return this process's environment without variables that would change the worker's imports.
 
-    Another interpreter is not sent to look for its packages where this one does. Keras runs on the
-    framework of the implementation's row. What compilers keep is kept in ``scratch``: every capture
-    compiles anew, and leaves nothing behind; only what Theano compiled stays in the cache. A
-    sampler may be installed beside this interpreter. ``TF2_BEHAVIOR`` is what TensorFlow 2 sets
-    where it is imported: TensorFlow 1 would build other loops by it.
+    Another interpreter does not search packages in this one's folders. Keras runs on the framework
+    of the implementation's row. Compilers keep their caches in ``scratch``, so every capture
+    compiles anew and leaves nothing behind; only Theano's stays in the cache. A sampler may be
+    installed in this interpreter. ``TF2_BEHAVIOR`` is removed, because TensorFlow 2 sets it when
+    imported, and TensorFlow 1 would build other loops with it.
     """
     dropped = {"PYTHONSAFEPATH", "TF2_BEHAVIOR"}
     if request.python != sys.executable:
@@ -196,12 +198,12 @@ def _kill(worker: subprocess.Popen[bytes]) -> None:
 def _follow(
     worker: subprocess.Popen[bytes], timeout_s: float, progress: Progress, seat: Seat | None
 ) -> None:
-    """Pass the worker's lines on until it closes its pipe, then wait for it.
+    """Forward the worker's lines until it closes its pipe, then wait for it.
 
-    What it waits for its turns is no part of ``timeout_s``.
+    Time spent waiting for turns does not count for ``timeout_s``.
 
     Raises:
-        CaptureError: it took longer than ``timeout_s``.
+        CaptureError: the worker took longer than ``timeout_s``.
     """
     assert worker.stdout is not None
     deadline = time.monotonic() + timeout_s
@@ -227,20 +229,20 @@ def _follow(
 
 
 def _turn_given(worker: subprocess.Popen[bytes], seat: Seat) -> float:
-    """Wait for the worker's turn and tell it so; returns the seconds waited."""
+    """Wait for the worker's turn and notify it; return the seconds waited."""
     assert worker.stdin is not None
     began = time.monotonic()
     seat.take()
-    with suppress(BrokenPipeError):  # it died meanwhile, which its end will tell
+    with suppress(BrokenPipeError):  # the worker died meanwhile, which is reported at its end
         os.write(worker.stdin.fileno(), b"\n")
     return time.monotonic() - began
 
 
 def result_in(scratch: Path) -> CaptureResult:
-    """What a worker brought back that worked in ``scratch`` and came to its end.
+    """Return the result that a worker left in ``scratch``.
 
     Raises:
-        CaptureError: it refused or raised.
+        CaptureError: the worker refused or failed.
         OSError, ValueError: the result cannot be read.
     """
     result = json.loads((scratch / RESULT).read_text(encoding="utf-8"))
@@ -257,9 +259,9 @@ def result_in(scratch: Path) -> CaptureResult:
 
 
 def _death(code: int, log: Path) -> CaptureError:
-    """Why a worker that left no result ended, as far as its exit status and log tell.
+    """Return why a worker without a result ended, from its exit status and log.
 
-    Of one that a signal killed nsys ends with 128 and its number, as a shell does.
+    If a signal killed the worker, nsys ends with 128 plus its number, like a shell.
     """
     code = 128 - code if code > 128 else code
     if code == -signal.SIGKILL:
@@ -278,7 +280,7 @@ def _death(code: int, log: Path) -> CaptureError:
 
 
 def _found_no_space(log: Path) -> bool:
-    """Whether its last words were so, or there was none for any."""
+    """Return whether its last lines report a full disk, or the disk is full."""
     if log.stat().st_size:
         return os.strerror(errno.ENOSPC) in _last_line(log)
     return shutil.disk_usage(log.parent).free < _LEAST_BYTES
@@ -304,18 +306,18 @@ class Seat:
     member: str
 
     def take(self) -> None:
-        """As ``Turns.take``."""
+        """Wait for the turn (``Turns.take``)."""
         self.turns.take(self.member)
 
     def started(self, stop: Callable[[], None]) -> None:
-        """As ``Turns.started``."""
+        """Register the running worker (``Turns.started``)."""
         self.turns.started(self.member, stop)
 
 
 class Turns:
-    """Who runs of ``members``; a turn is given when all of them wait for one.
+    """Decides which of ``members`` runs; a turn is given when all of them wait for one.
 
-    Each member has a thread of its own, which calls ``take`` and, at its end, ``leave``.
+    Each member has its own thread, which calls ``take`` and, at its end, ``leave``.
     """
 
     def __init__(self, members: Iterable[str]) -> None:
@@ -343,7 +345,7 @@ class Turns:
                 raise CaptureError("the capture was stopped")
 
     def leave(self, member: str) -> None:
-        """Take no more turns."""
+        """Take no further turns."""
         with self._changed:
             self._given_up(member)
             self._stops.pop(member, None)
@@ -353,14 +355,14 @@ class Turns:
             self._next()
 
     def started(self, member: str, stop: Callable[[], None]) -> None:
-        """Note how the worker of ``member`` is stopped; at once where all were."""
+        """Register how to stop the worker of ``member``; stop it at once if all were stopped."""
         with self._changed:
             self._stops[member] = stop
             if self._stopped:
                 stop()
 
     def stop(self) -> None:
-        """Stop all workers, and wake those who wait."""
+        """Stop all workers, and wake waiting threads."""
         with self._changed:
             self._stopped = True
             for stop in self._stops.values():
@@ -372,7 +374,7 @@ class Turns:
             self._running, self._last = None, member
 
     def _next(self) -> None:
-        """Give the turn to the member after the last one, once all wait."""
+        """Give the turn to the next member once all wait."""
         if self._running is not None or not self._present or self._waiting != set(self._present):
             return
         place = self._order.index(self._last) + 1 if self._last in self._order else 0

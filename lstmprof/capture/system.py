@@ -1,4 +1,4 @@
-"""What ``lstmprof check --system`` prints: whether this machine can measure on a GPU."""
+"""The probes of ``lstmprof check --system``: whether this machine can measure on a GPU."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from lstmprof.capture.worker.driver import SEES, Driver, GpuView, driver, wheel_
 OK, MISSING = "ok", "missing"
 #: A framework that is not imported by then hangs.
 _IMPORT_S = 300.0
-#: Of the NVIDIA driver: 1 lets only root read the GPU's counters.
+#: Parameters of the NVIDIA driver: 1 lets only root read the GPU's counters.
 _PARAMETERS = Path("/proc/driver/nvidia/params")
-#: Of Linux: above 2 no user reads the CPU's counters.
+#: Linux setting: above 2, users cannot read the CPU's counters.
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 
 
 @dataclass(frozen=True)
 class Probe:
-    """One thing of the machine; ``next_step`` is empty if nothing is to do."""
+    """One property of the machine; ``next_step`` is empty if nothing needs to be done."""
 
     name: str
     state: str
@@ -38,7 +38,7 @@ def lines() -> Iterator[Probe]:
     """Yield the driver, each framework, then what a profile needs."""
     found = driver()
     yield _driver(found)
-    with ThreadPoolExecutor() as pool:  # each framework is imported in a process of its own
+    with ThreadPoolExecutor() as pool:  # each framework is imported in its own process
         yield from pool.map(lambda name: _framework(name, found), SEES)
     yield from _shared_files()
     yield _cupti(found)

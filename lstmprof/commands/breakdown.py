@@ -25,7 +25,7 @@ TIMINGS = "timings"
 _TOP, _TOP_OF_ONE = 5, 20
 #: A smaller profile is read whole in about three seconds.
 LEAST_BYTES = 2**28
-#: Lanes of a first step whose parts are shown.
+#: Number of parts of a first step that are shown per lane.
 _LANES_EACH = 2
 
 
@@ -110,7 +110,7 @@ def command(
 
 
 def _tell_what_is_empty(breakdowns: list[Breakdown], table: str | None) -> None:
-    """How the ``table`` of each run that has no row of it is recorded, where that is known."""
+    """Print how to record the ``table`` for each run without rows of it, if that is known."""
     from lstmprof.breakdown.tables import table_of
 
     record = table_of(table).record if table and table in TABLES else ""
@@ -127,7 +127,7 @@ def _show(
     *,
     profiled: bool,
 ) -> None:
-    """The ``tables`` of all runs in one of the formats; of one alone more rows are for reading."""
+    """Print the ``tables`` of all runs in a format; a single table shows more rows."""
     from lstmprof.breakdown import account_rows, columns, lacking, rows_of
     from lstmprof.commands.terminal import breakdown
 
@@ -153,18 +153,22 @@ def _show(
 
 
 class FirstAnswers:
-    """What was said of profiles of ``least_bytes`` and more before they were read."""
+    """The first answers for profiles of at least ``least_bytes``, before they are read
+    completely.
+    """
 
     def __init__(self, least_bytes: int = LEAST_BYTES) -> None:
         self._least_bytes = least_bytes
         self._told: dict[str, FirstStep] = {}
 
     def tell(self, path: Path, name: str) -> None:
-        """Say where the first step of the profile at ``path`` goes, if it can be read by itself.
+        """Print the breakdown of the first step of the profile at ``path``, if it can be read
+        alone.
 
-        Its run will be ``name``. A fault is reported, and does not stop the reading of the profile.
+        Its run will be called ``name``. A fault is reported, and does not stop the reading of the
+        profile.
         """
-        # a stored run needs no readers of profiles, which are much to import
+        # imported here, because stored runs need no profile readers, whose import takes long
         from lstmprof.breakdown.first_step import first_step
         from lstmprof.runs.border import border
 
@@ -195,7 +199,7 @@ class FirstAnswers:
 
 
 def _first_step_lines(name: str, first: FirstStep) -> list[str]:
-    """What is said of the ``first`` step of the run ``name``."""
+    """Return the lines about the ``first`` step of the run ``name``."""
     share = f"{first.read_bytes / first.file_bytes:.1%}".replace("%", " %")
     said = [
         f"{name}: the first step ({first.name}), from the first {share} of the"

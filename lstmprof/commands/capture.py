@@ -46,7 +46,7 @@ _SIZES = {
 def _sizes(
     context: click.Context, option: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[int, ...]:
-    """All sizes that ``texts`` name, each with one or several."""
+    """Return all sizes in ``texts``, each of which has one or several."""
     parts = [part.strip() for text in texts for part in text.split(",")]
     try:
         return tuple(map(int, parts))
@@ -65,7 +65,7 @@ def _size(name: str, *, many: bool) -> Callable[[Any], Any]:
 
 
 def _workload_options(*, many: bool) -> tuple[Callable[[Any], Any], ...]:
-    """The options that override a workload; sizes are given as often as one likes, or once."""
+    """Return the options that override a workload; with ``many``, sizes may be repeated."""
     return (
         _size("layers", many=many),
         _size("hidden", many=many),
@@ -94,7 +94,7 @@ def _workload_options(*, many: bool) -> tuple[Callable[[Any], Any], ...]:
     )
 
 
-#: Of one network.
+#: Options of one network.
 WORKLOAD_OPTIONS = _workload_options(many=False)
 _RUN_OPTIONS = (
     click.option(
@@ -250,7 +250,7 @@ _RUN_OPTIONS = (
 
 
 def with_options(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
-    """A decorator that gives a command all of ``options``, in their order."""
+    """Return a decorator that adds ``options`` to a command, in their order."""
 
     def decorate(function: Any) -> Any:
         for option in reversed(options):
@@ -364,7 +364,7 @@ def command(
 
 
 def _networks(names: tuple[str, ...], overrides: dict[str, Any]) -> list[workloads.Workload]:
-    """The workloads that the names mean, each with every combination of the sizes given."""
+    """Return the named workloads with every combination of the given sizes."""
     rows = [w.name for w in NAMED]
     meant = {name for pattern in names for name in fnmatch.filter(rows, pattern) or [pattern]}
     chosen = [name for name in rows if name in meant] + sorted(meant - set(rows))
@@ -379,7 +379,7 @@ def _networks(names: tuple[str, ...], overrides: dict[str, Any]) -> list[workloa
 
 
 def _wish(options: dict[str, Any]) -> Wish:
-    """What is said of interpreters, taken out of ``options``."""
+    """Remove the options about interpreters from ``options``, and return them."""
     from lstmprof.capture.interpreters import Wish
 
     versions = options.pop("versions") or ""
@@ -400,7 +400,7 @@ def _capture_one(
     name: str | None,
     force: bool,
 ) -> int:
-    """One capture: its failure is the command's."""
+    """Run a single capture; its failure is the command's failure."""
     from lstmprof.breakdown.lacks import lacks_of
     from lstmprof.capture.plan import make_ready
     from lstmprof.capture.rounds import capture_run
@@ -426,7 +426,7 @@ def _capture_plan(
     name: str | None,
     force: bool,
 ) -> int:
-    """Many captures: the plan first, then each run as it appears; one failure stops no other."""
+    """Print the plan of several captures, then each run; one failure does not stop the others."""
     from lstmprof.capture import plan
 
     if name:

@@ -1,4 +1,4 @@
-"""``lstmprof check``: whether a profile is any good, and how to record a better one."""
+"""``lstmprof check``: check the quality of a profile, and show how to record a better one."""
 
 from __future__ import annotations
 

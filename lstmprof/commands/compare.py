@@ -1,4 +1,4 @@
-"""``lstmprof compare``: a gate for CI, whether what is new is slower than a base."""
+"""``lstmprof compare``: a gate for CI that checks whether new runs are slower than base runs."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _save(paths: tuple[str, ...], name: str, *, force: bool) -> int:
 
 
 def _profiles(path: str, step_range: str | None, left_out: options.LeftOut) -> list[StepProfile]:
-    """Those of the runs that ``path`` means."""
+    """Return the step profiles of the runs that ``path`` means."""
     from lstmprof.diagnose.step_profile import step_profile_of
     from lstmprof.runs.cache import place_of
 

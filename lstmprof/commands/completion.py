@@ -1,7 +1,7 @@
-"""What a shell completes: names of the tables where a name is asked for, else paths.
+"""Shell completion: names where a name is expected, else paths.
 
-Click's completion in bash offers nothing for an argument that says nothing of itself, not even
-files; what takes paths says so with ``paths``.
+Without a completion function, Click's bash completion offers nothing for an argument, not even
+files; arguments that are paths use ``paths``.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ def _of(names: Iterable[str], begun: str) -> list[CompletionItem]:
 
 
 def paths(_: click.Context, option: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Files and folders."""
+    """Return files and folders."""
     return [CompletionItem(begun, type="file")]
 
 
 def implementations(
     context: click.Context, option: click.Parameter, begun: str
 ) -> list[CompletionItem]:
-    """Names of implementations; files where none begins so."""
+    """Return names of implementations, or files if none begins with the text."""
     from lstmprof.implementations import TABLE
 
     return _of((row.name for row in TABLE), begun) or paths(context, option, begun)
 
 
 def listed(_: click.Context, option: click.Parameter, begun: str) -> list[CompletionItem]:
-    """What ``lstmprof list`` shows one by one."""
+    """Return the names that ``lstmprof list`` shows."""
     from lstmprof.implementations import FAMILIES, TABLE
 
     return _of((*LISTED, *FAMILIES, *(row.name for row in TABLE)), begun)
 
 
 def workloads(_: click.Context, option: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Names of workloads."""
+    """Return names of workloads."""
     from lstmprof.workloads.studies import NAMED
 
     return _of((workload.name for workload in NAMED), begun)
 
 
 def precisions(_: click.Context, option: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Names of precisions."""
+    """Return names of precisions."""
     from lstmprof.capture.request import PRECISIONS
 
     return _of(PRECISIONS, begun)
 
 
 def devices(_: click.Context, option: click.Parameter, begun: str) -> list[CompletionItem]:
-    """``auto``, ``cpu``, ``cuda`` and the GPUs of this machine."""
+    """Return ``auto``, ``cpu``, ``cuda`` and the GPUs of this machine."""
     from lstmprof.capture.worker.host import cuda_devices
 
     gpus = (f"cuda:{number}" for number in range(cuda_devices()))
@@ -62,7 +62,7 @@ def devices(_: click.Context, option: click.Parameter, begun: str) -> list[Compl
 
 
 def eras(_: click.Context, option: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Names of eras."""
+    """Return names of eras."""
     from lstmprof.capture.interpreters.eras import TABLE
 
     return _of((era.name for era in TABLE), begun)

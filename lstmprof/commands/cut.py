@@ -1,4 +1,4 @@
-"""``lstmprof cut``: some steps of a large profile, or a range of time, as a small one."""
+"""``lstmprof cut``: write some steps of a large profile, or a time range, as a small profile."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _is_json(out: Path) -> bool:
 def _asked(
     step: int | None, steps: str | None, range_: str | None
 ) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
-    """The first and the last step, or the range in nanoseconds."""
+    """Return the first and the last step, or the range in nanoseconds."""
     if (step is not None) + (steps is not None) + (range_ is not None) != 1:
         raise UsageError("cut keeps one part", "give one of --step, --steps and --range")
     if step is not None:

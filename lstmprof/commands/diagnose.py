@@ -1,4 +1,4 @@
-"""``lstmprof diagnose``: why one run is slower than another, or what a run alone is bound by."""
+"""``lstmprof diagnose``: explain why runs are slow."""
 
 from __future__ import annotations
 
@@ -122,7 +122,8 @@ def command(
     asked = Asked(_once(without), gemm_at_roofline, limits, rank, device, _once(forms))
     with options.leaving_out() as left_out:
         runs = options.runs_of_each(paths, left_out)
-        # Runs that were named one by one are meant to be compared; of a folder those that can be.
+        # Runs that are named individually must be compared; runs of a folder are compared if
+        # possible.
         named = len(runs) > 1 and all(len(of_path) == 1 for of_path in runs)
         tables = ("ledger", "collectives")
         breakdowns = options.broken_down(
@@ -173,7 +174,7 @@ def _show_gain(since: str, diagnoses: Sequence[Diagnosis], asked: Asked) -> None
 def _show_against(
     breakdowns: Sequence[Breakdown], asked: Asked, format_: str, left_out: options.LeftOut
 ) -> None:
-    """What the layer op would take, then the difference or what the run alone is bound by."""
+    """Print the comparison with the layer op, then the diagnosis."""
     from lstmprof.commands.terminal import diagnosis
     from lstmprof.diagnose.builtin import tried
     from lstmprof.diagnose.diagnosis import diagnose_all

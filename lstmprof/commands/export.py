@@ -13,7 +13,9 @@ from lstmprof.numbers import file_size
 
 
 @click.command(name="export")
-@click.argument("path", metavar="PATH", shell_complete=completion.paths)
+@click.argument(
+    "paths", nargs=-1, required=True, metavar="PATH [OTHER]", shell_complete=completion.paths
+)
 @click.option(
     "--perfetto",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -30,12 +32,12 @@ from lstmprof.numbers import file_size
     "--stack",
     type=click.Choice(STACKS),
     help="Stacks of the flame graph: nn.Modules, Python frames, or ranges and ops.  [default: the "
-    "first of these that the profile has]",
+    "first of these that the profile has; ops for two runs]",
 )
 @options.step_range
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def command(
-    path: str,
+    paths: tuple[str, ...],
     perfetto: Path | None,
     speedscope: Path | None,
     stack: str | None,
@@ -49,29 +51,45 @@ def command(
     length and copy bandwidth. The flame graph shows host stacks, with their host time and the
     device time of the kernels that they launched.
 
+    With OTHER, both files show one clean step of each run: the Perfetto trace side by side from
+    one instant, the flame graph with what each run has more of than the other.
+
     PATH is a run or a profile, as for breakdown.
 
     \b
     Example:
       lstmprof export profile.pt.trace.json.gz --perfetto profile.pftrace
       lstmprof export profile.pt.trace.json.gz --speedscope flame.json --stack python
+      lstmprof export traces/slow traces/fast --speedscope difference.json
     """
+    if len(paths) > 2:
+        raise UsageError(f"{len(paths)} runs are given", "give one run, or two to compare them")
     if perfetto is None and speedscope is None:
         raise UsageError("no output is chosen", "give --perfetto FILE or --speedscope FILE")
     if stack and speedscope is None:
         raise UsageError("--stack needs a flame graph", "add --speedscope FILE")
+    from lstmprof.diagnose.step_profile import step_profile_of
     from lstmprof.export import call_stacks as flames, perfetto as traces
 
     for out in filter(None, (perfetto, speedscope)):
         traces.refuse(out, force=force)
     with options.leaving_out() as left_out:
-        breakdown = options.one_broken_down(path, left_out, step_range)
+        given = [options.one_broken_down(path, left_out, step_range) for path in paths]
+        lanes = [(b, *step_profile_of(b).place) for b in given] if len(given) == 2 else []
         if perfetto:
-            size = traces.write(breakdown, perfetto, force=force)
+            size = (
+                traces.write_pair(lanes, perfetto, force=force)
+                if lanes
+                else traces.write(given[0], perfetto, force=force)
+            )
             where = "open it in https://ui.perfetto.dev"
             options.result(f"wrote {perfetto} ({file_size(size)}); {where}")
         if speedscope:
-            by = flames.write(breakdown, speedscope, by=stack, force=force)
+            by = (
+                flames.write_pair(lanes, speedscope, by=stack, force=force)
+                if lanes
+                else flames.write(given[0], speedscope, by=stack, force=force)
+            )
             where = "open it in https://www.speedscope.app"
             options.result(f"wrote {speedscope} (stacks by {by}); {where}")
     return left_out.code

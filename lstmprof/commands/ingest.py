@@ -17,9 +17,9 @@ from lstmprof.host.streams import write_over
 if TYPE_CHECKING:
     from lstmprof.runs.ingest import Ingested
 
-#: Where progress goes to a file or a pipe, a line of it is written this often.
+#: Seconds between lines of progress if the output is a file or a pipe.
 _TOLD_EVERY_S = 10.0
-#: More runs that were left as they are are counted, not listed.
+#: If more runs are kept, they are counted instead of listed.
 _MOST_KEPT = 8
 
 
@@ -94,7 +94,7 @@ def command(profiles: tuple[str, ...], out: str, name: str | None, **asked: Any)
 
 
 class _ProgressLine:
-    """How far it is: on a terminal one line that changes, elsewhere a line now and then."""
+    """Progress: one changing line on a terminal, else a line from time to time."""
 
     def __init__(self) -> None:
         self._shown_s: float | None = None
@@ -114,7 +114,7 @@ class _ProgressLine:
 
 
 def _tell(ingested: Ingested) -> None:
-    """What was written, and what the user must know of it."""
+    """Print what was written, and notes for the user."""
     from lstmprof.breakdown.lacks import lacks_of
     from lstmprof.runs.remote import RemoteRun, event_count
 
@@ -128,7 +128,7 @@ def _tell(ingested: Ingested) -> None:
 
 
 def _tell_kept(done: Ingested) -> None:
-    """Which runs were left as they are."""
+    """Print which runs were kept."""
     from lstmprof.runs.remote import RemoteRun
 
     if len(done.kept) > _MOST_KEPT:

@@ -77,10 +77,10 @@ def command(what: str | None, all_: bool, format_: str, template: str | None) ->
 
 
 def _chosen(what: str | None) -> Sequence[Implementation]:
-    """The implementations that ``what`` means: of a family, one, or all.
+    """Return the implementations that ``what`` means: a family, one, or all.
 
     Raises:
-        UsageError: it means nothing.
+        UsageError: the name is unknown.
     """
     if what is None or what in LISTED:
         return TABLE
@@ -132,7 +132,7 @@ def _form(row: Implementation) -> str:
 
 
 def _show_overview() -> None:
-    """What there is in one screen: a row a family, and where the rest is."""
+    """Print an overview on one screen: one row per family, and where the details are."""
     terminal.write_table(
         "Implementations by family (details: lstmprof list torch)",
         ["family", ">rows", "runs here", "names"],

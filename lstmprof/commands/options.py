@@ -1,4 +1,4 @@
-"""What several commands share: options, the runs that PATH means, the page that --open shows."""
+"""Common parts of commands: options, the runs that PATH means, and the page for --open."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 _Made = TypeVar("_Made")
 
-#: Where capture and ingest write, and query reads, if they are not told.
+#: Default folder of capture, ingest and query.
 TRACES = "traces"
 
 
 def _checked_regex(_: click.Context, option: click.Parameter, pattern: str | None) -> str | None:
-    """``pattern``, looked at before any profile is read."""
+    """Return ``pattern`` if it is valid; this is checked before any profile is read."""
     try:
         re.compile(pattern or "")
     except re.error as fault:
@@ -49,7 +49,7 @@ def _checked_regex(_: click.Context, option: click.Parameter, pattern: str | Non
 
 
 def plain_file(_: click.Context, option: click.Parameter, path: str | None) -> str | None:
-    """``path``, unless something lies there that waits or never ends where it is opened."""
+    """Return ``path``, unless opening it would block or never end."""
     if path and Path(path).exists() and not Path(path).is_file():
         raise UsageError(f"{path}: not a regular file", f"give a file to {option.opts[0]}")
     return path
@@ -99,18 +99,18 @@ format_ = click.option(
 
 
 def say(line: str) -> None:
-    """Tell a user, apart from the results: on stderr."""
+    """Print a message for the user on stderr, separate from the results."""
     indent = line[: len(line) - len(line.lstrip(" "))]
     print(indent + one_line(line), file=sys.stderr, flush=True)
 
 
 def result(line: str) -> None:
-    """Tell what came of it: on stdout, and whole, to be copied."""
+    """Print the result on stdout in one line, so that it can be copied."""
     print(one_line(line), flush=True)
 
 
 class Stages:
-    """What a command is at, told on a terminal alone, and no more often than ``EVERY_S``."""
+    """Progress of a command, printed only on a terminal, at most once per ``EVERY_S``."""
 
     EVERY_S = 3.0
 
@@ -120,13 +120,13 @@ class Stages:
         self._done = 0
 
     def at(self, stage: str) -> None:
-        """Tell that ``stage`` begins."""
+        """Announce that ``stage`` begins."""
         if sys.stderr.isatty() and self._clock() - self._told >= self.EVERY_S:
             self._told = self._clock()
             say(f"{stage} …")
 
     def done(self, noun: str, whole: int) -> None:
-        """Tell how many of the ``whole`` are done, one more than before."""
+        """Count one of ``whole`` as done, and print the number."""
         self._done += 1
         if self._done < whole:
             self.at(f"{self._done} of {whole} {noun}")
@@ -134,15 +134,15 @@ class Stages:
 
 @dataclass
 class LeftOut:
-    """What a command leaves out of what it is given, and why."""
+    """The inputs that a command omits, and why."""
 
     faults: list[LstmprofError] = field(default_factory=list)
 
     @property
     def code(self) -> int:
-        """The exit status of a command that has shown the rest: 1 where a profile or a run is lost.
+        """Return the exit status: 1 if a profile or run was omitted, else 0.
 
-        Files of other kinds beside profiles are no loss.
+        Files of other kinds next to profiles do not count.
         """
         return int(any(not isinstance(fault, ForeignFileError) for fault in self.faults))
 
@@ -158,19 +158,19 @@ class LeftOut:
 
 @contextlib.contextmanager
 def leaving_out() -> Iterator[LeftOut]:
-    """Where a command notes what it leaves out; it is told at the end, after the results."""
+    """Yield the list of omitted inputs; it is printed at the end, after the results."""
     left_out = LeftOut()
     try:
         yield left_out
     finally:
-        with contextlib.suppress(OSError, ValueError):  # who closed it is told elsewhere
+        with contextlib.suppress(OSError, ValueError):  # a closed stream is reported elsewhere
             sys.stdout.flush()
         left_out.tell()
 
 
 @contextlib.contextmanager
 def trying(place: object, left_out: LeftOut) -> Iterator[None]:
-    """Note the error of what is done with the input at ``place``, and go on."""
+    """Note the error of work on the input at ``place``, and continue."""
     from lstmprof.runs.border import border
 
     try:
@@ -181,10 +181,10 @@ def trying(place: object, left_out: LeftOut) -> Iterator[None]:
 
 
 def refuse_missing(paths: Sequence[str]) -> None:
-    """Refuse paths of which one does not exist, before anything is read.
+    """Raise an error if one of the paths does not exist, before anything is read.
 
     Raises:
-        UsageError: a path that is no URL names no file or folder.
+        UsageError: a path that is not a URL names no file or folder.
     """
     for path in paths:
         if path and not is_url(path) and not Path(path).exists():
@@ -192,14 +192,14 @@ def refuse_missing(paths: Sequence[str]) -> None:
 
 
 def _nothing_said(path: Path, name: str) -> None:
-    """What is told of a file that is about to be read where nobody asks."""
+    """Print nothing about a file that is read."""
 
 
 def runs_of(paths: Sequence[str], left_out: LeftOut, reading: Reading = _nothing_said) -> list[Run]:
-    """The runs that ``paths`` mean, raw profiles read; of each ``reading`` is told before.
+    """Return the runs that ``paths`` mean; raw profiles are read, and ``reading`` is called before.
 
     Raises:
-        LstmprofError: nothing can be read of any path.
+        LstmprofError: no path can be read.
     """
     return [run for runs in runs_of_each(paths, left_out, reading) for run in runs]
 
@@ -207,7 +207,7 @@ def runs_of(paths: Sequence[str], left_out: LeftOut, reading: Reading = _nothing
 def runs_of_each(
     paths: Sequence[str], left_out: LeftOut, reading: Reading = _nothing_said
 ) -> list[list[Run]]:
-    """The runs of each of ``paths`` of which there is one, as ``runs_of`` says."""
+    """Return the runs of each of ``paths`` that has any, like ``runs_of``."""
     from lstmprof.runs.cache import opened
 
     return opened(paths, None, left_out.faults.append, reading)
@@ -220,10 +220,10 @@ def broken_down(
     tables: Sequence[str],
     look: Callable[[Breakdown], object] = lambda breakdown: None,
 ) -> list[Breakdown]:
-    """The breakdowns of ``runs``, each with ``tables``; ``look`` makes what else will be shown.
+    """Return the breakdowns of ``runs`` with ``tables``; ``look`` computes what else is shown.
 
     Raises:
-        LstmprofError: none of them can be broken down.
+        LstmprofError: no run can be broken down.
     """
     from lstmprof.breakdown import break_down
     from lstmprof.runs.border import border
@@ -246,7 +246,7 @@ def broken_down(
 
 
 def one_broken_down(path: str, left_out: LeftOut, step_range: str | None) -> Breakdown:
-    """The breakdown of the one run that ``path`` means, its tables not yet made.
+    """Return the breakdown of the single run that ``path`` means, without tables.
 
     Raises:
         LstmprofError: it cannot be read or broken down, or means several runs.
@@ -263,10 +263,10 @@ def of_good(
     breakdowns: Sequence[Breakdown],
     left_out: LeftOut,
 ) -> _Made:
-    """What ``make`` makes of ``breakdowns``, without those of which it can make nothing alone.
+    """Return ``make(breakdowns)``, without those for which ``make`` fails even alone.
 
     Raises:
-        LstmprofError: it can make nothing of any.
+        LstmprofError: ``make`` fails for all.
     """
     from lstmprof.runs import border
 
@@ -274,7 +274,7 @@ def of_good(
 
 
 def report_tables() -> tuple[str, ...]:
-    """The tables of a run that the report draws, to make them with those that are shown."""
+    """Return the tables that the report draws, so that they are computed together with others."""
     from lstmprof.report import TABLES
 
     return tuple(TABLES)
@@ -286,9 +286,9 @@ def open_report(
     across: Collection[str] = (),
     diagnoses: Sequence[Diagnosis] | None = None,
 ) -> None:
-    """Write the report on ``breakdowns`` into the cache, over that of the same runs; show it.
+    """Write the report on ``breakdowns`` into the cache, replacing that of the same runs; show it.
 
-    ``diagnoses`` of them are made where they are not given.
+    Missing ``diagnoses`` are computed.
 
     Raises:
         RunError: the page cannot be written.
@@ -304,7 +304,7 @@ def open_report(
     folders = "\n".join(str(breakdown.run.path.resolve()) for breakdown in breakdowns)
     name = hashlib.sha256(os.fsencode(folders)).hexdigest()[:16]
     place = cache_folder() / "reports"
-    if unwritable(place):  # the browser reads the page when this process is gone
+    if unwritable(place):  # the browser reads the page after this process has ended
         place = Path(tempfile.mkdtemp(prefix="lstmprof-report-"))
     path = place / f"{name}.html"
     if diagnoses is None:

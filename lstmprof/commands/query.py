@@ -16,7 +16,7 @@ from lstmprof.errors import UsageError
 if TYPE_CHECKING:
     from lstmprof.breakdown.sql import Answer
 
-#: Rows that are for reading, if it is not said how many; a table's columns wait for all of them.
+#: Default number of rows on a terminal; the widths of columns depend on all of them.
 _FOR_READING = 1000
 
 
@@ -79,7 +79,7 @@ def command(
 
 
 def _show(rows: Answer, limit: int) -> None:
-    """The first rows as a table; says where there are more."""
+    """Print the first rows as a table, and whether there are more."""
     texts = rows.texts()
     shown = list(itertools.islice(texts, limit))
     terminal.write_table("", rows.headings(), shown, crop=rows.long())

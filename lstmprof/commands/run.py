@@ -21,13 +21,13 @@ _LAUNCHERS = {
 
 
 class _RunCommand(click.Command):
-    """The command, whose users first give it their script's options."""
+    """The command, whose first arguments are often options of the script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse as click does; after -m MODULE or a launcher, unknown options are its own.
+        """Parse like click; after -m MODULE or a launcher, unknown options are the module's.
 
         Raises:
-            UsageError: no such option; says where the script's own stand.
+            UsageError: an option is unknown; the message says where the script's options belong.
         """
         try:
             return super().parse_args(ctx, list(args))
@@ -177,7 +177,7 @@ def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any)
     if asked["compare_with"] is not None:
         with border(asked["compare_with"]):
             asked["compare_with"] = str(open_run(Path(asked["compare_with"])).path.resolve())
-    with staging(Path(out)):  # to be known before a long training, not after
+    with staging(Path(out)):  # checked before a long training, not after it
         pass
     asked["python"] = asked["python"] or sys.executable
     request = ScriptRequest(

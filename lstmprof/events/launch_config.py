@@ -58,7 +58,9 @@ class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def words(self) -> str:
-        """``grid 80 × 1 × 1, block 128 × 1 × 1 (128 threads), 32 registers per thread, …``."""
+        """Return ``grid 80 × 1 × 1, block 128 × 1 × 1 (128 threads), 32 registers per thread,
+        …``.
+        """
         said = []
         if self.grid:
             said.append(f"grid {_times(self.grid)}")
@@ -93,18 +95,20 @@ _FIELDS = LaunchConfig.__struct_fields__
 
 
 def text(said: Mapping[str, object]) -> str | None:
-    """The JSON of what a profile ``said``, by the names of the fields; None where it is nothing."""
+    """Return the JSON of the values that a profile ``said``, by field name; None if there are
+    none.
+    """
     config = _believed(*(said.get(name) for name in _FIELDS))
     return None if config == _NOTHING else encoded(config)
 
 
 def encoded(config: LaunchConfig) -> str:
-    """The JSON of ``config``."""
+    """Return the JSON of ``config``."""
     return msgspec.json.encode(config).decode()
 
 
 def read(written: str) -> LaunchConfig | None:
-    """What the JSON ``written`` says, whoever wrote it; None where it says nothing."""
+    """Return the configuration in the JSON ``written`` of any writer; None if it has none."""
     try:
         said = msgspec.json.decode(written)
     except (msgspec.DecodeError, RecursionError):
@@ -207,14 +211,18 @@ def _times(three: _Three) -> str:
 
 #: A list of lists of shapes is 3 deep; whoever walks such a list does so by recursion.
 MOST_DEPTH = 32
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 
 
 def recorded_inputs(text: str) -> list[Any]:
-    """The entries of ``text``; empty where it is no JSON list, or nested without end."""
+    """Return the entries of ``text``; empty if it is not a JSON list, or nested too deeply.
+
+    A lone surrogate becomes U+FFFD, as in other texts of profiles.
+    """
     if text.count("[") > MOST_DEPTH and _depth(text) > MOST_DEPTH:
         return []
     try:
-        entries = json.loads(text)
+        entries = json.loads(_SURROGATE.sub(r"\\ufffd", text))
     except (ValueError, RecursionError):  # braces nest too
         return []
     return entries if isinstance(entries, list) else []

@@ -24,9 +24,9 @@ _OF_ITERATIONS = (
 )
 #: Columns of timings.parquet since version 5.
 _OF_WAITING = ("thread_cpu_ns", "waited_ns", "others_waited_ns", "children_waited_ns")
-#: Of counters.parquet since version 6.
+#: Columns of counters.parquet since version 6.
 _OF_MEMORY = ("allocator",)
-#: Of events.parquet since version 7.
+#: Columns of events.parquet since version 7.
 _OF_LAUNCHES = ("launch_config",)
 #: The versions that are read, and the columns that each did not have: they are null.
 LACKING: Mapping[int, tuple[str, ...]] = {

@@ -1,4 +1,4 @@
-"""A run, or a part of it, as a file of another tool.
+"""Export a run, or a part of it, as a file of another tool.
 
 ::
 

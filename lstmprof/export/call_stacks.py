@@ -1,13 +1,15 @@
-"""The distinct stacks of a run, and these stacks as a speedscope file (https://www.speedscope.app).
+"""The distinct stacks of a run or of its step, and these as a speedscope file.
 
 A stack has frames of one sort (modules, Python frames or ranges) and ops: who called whom on the
 host, and what was launched there. Equal stacks are one node, beneath the node of the stack around
-it. File format: speedscope's file-format-spec.ts.
+it. Steps of two runs are compared over one tree, so that equal stacks of both are one node. File
+format: speedscope's file-format-spec.ts (https://www.speedscope.app).
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,22 +18,24 @@ import numpy as np
 
 from lstmprof import __version__
 from lstmprof.breakdown import Breakdown
+from lstmprof.breakdown.mean_step import mean_of
+from lstmprof.breakdown.slots import VARYING
 from lstmprof.breakdown.tables.modules import MODULE, SORTS, asked_by, sort_of_frames
 from lstmprof.errors import RunError, UsageError
 from lstmprof.events.groups import Forest, own_time
-from lstmprof.events.intervals import Ints
+from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, EventTable
 from lstmprof.host.scratch import check_file, write_file
 from lstmprof.names import STACKS
 
-#: The node that is around all others, of no stack.
+#: The node around all others, which is no stack.
 ROOT = 0
 _SORT_OF = dict(zip(STACKS, SORTS, strict=True))  # modules, python, ops
 
 
 class Tree:
-    """Distinct stacks by node: the node ``above`` each, and the name on top of it."""
+    """Distinct stacks as nodes: the parent node ``above`` each, and its name."""
 
     def __init__(self) -> None:
         self.above = [ROOT]
@@ -39,7 +43,7 @@ class Tree:
         self._nodes: dict[tuple[int, str], int] = {}
 
     def beneath(self, node: int, name: str) -> int:
-        """The stack ``node`` and ``name`` on top of it."""
+        """Return the node for the stack ``node`` with ``name`` on top."""
         key = node, name
         if key not in self._nodes:
             self._nodes[key] = len(self.above)
@@ -50,7 +54,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Stacks:
-    """The nodes of a ``tree``, ``ROOT`` for none, in which ``rows`` of the events spend ``ns``."""
+    """The nodes of a ``tree`` (``ROOT`` for none) in which ``rows`` of the events spend ``ns``."""
 
     tree: Tree
     rows: Ints
@@ -58,126 +62,228 @@ class Stacks:
     ns: Ints
 
     def spent_ns(self) -> Ints:
-        """What each node takes itself; that of no stack is left out."""
+        """Return the self time of each node; time outside of stacks is omitted."""
         spent = np.zeros(len(self.tree.above), dtype=np.int64)
         np.add.at(spent, self.node, self.ns)
         spent[ROOT] = 0
         return spent
 
 
+@dataclass(frozen=True)
+class StepStacks:
+    """What each node of ``tree`` takes itself of one step of a lane, in whole ``ns``."""
+
+    tree: Tree
+    ns: Ints
+
+
+def step_stacks(breakdown: Breakdown, rank: int | None, device: int | None, by: str) -> StepStacks:
+    """Return the stacks of the clean step of a lane, ``by`` one of ``STACKS``; they sum to it.
+
+    Idle time of a device is on top of the host's stack for which the device waits.
+    """
+    events, windows, stretches = breakdown.lane(rank, device)
+    host, node = _of_host(events, events.of_rank(rank), _drawn(events, by))
+    tree = host.tree
+    if device is not None:
+        of = _of_devices(events, events.of_rank(rank), host.tree, node)
+        tree = of.tree
+        node[of.rows] = of.node
+    around = np.where(stretches.row == NONE, ROOT, node[stretches.row])
+    total: dict[int, int] = {}
+    spent = (stretches.end_ns - stretches.start_ns).tolist()
+    for place, label, ns in zip(around.tolist(), stretches.label.tolist(), spent, strict=True):
+        state, part = stretches.labels[label]
+        if place == ROOT or (device is not None and state != "busy"):
+            place = tree.beneath(place, part if state == "busy" else f"{state}: {part}")
+        total[place] = total.get(place, 0) + ns
+    ns = np.zeros(len(tree.above), dtype=np.int64)
+    ns[list(total)] = mean_of(list(total.values()), len(windows))
+    return StepStacks(tree, ns)
+
+
+def over_one_tree(steps: Sequence[StepStacks]) -> list[StepStacks]:
+    """Return ``steps`` with one tree, in which equal stacks are one node."""
+    tree, places = Tree(), []
+    for step in steps:
+        place = [ROOT]
+        for above, name in zip(step.tree.above[1:], step.tree.names[1:], strict=True):
+            place.append(tree.beneath(place[above], name))
+        places.append(place)
+    every = [np.zeros(len(tree.above), dtype=np.int64) for _ in steps]
+    for ns, step, place in zip(every, steps, places, strict=True):
+        ns[place] = step.ns
+    return [StepStacks(tree, ns) for ns in every]
+
+
 def recorded(events: EventTable) -> list[str]:
-    """By which of ``STACKS`` the stacks can be, ops last, which always is."""
+    """Return which of ``STACKS`` the profile has; ops, which every profile has, are last."""
     sorts = set(np.unique(sort_of_frames(events)).tolist())
     frames = [by for by in STACKS[:-1] if SORTS.index(_SORT_OF[by]) in sorts]
     return [*frames, STACKS[-1]]
 
 
 def stacks(events: EventTable, rows: Ints, by: str) -> tuple[Stacks, Stacks]:
-    """The stacks of ``rows``, those of one rank, ``by`` one of ``STACKS``: of the host, of devices.
+    """Return the stacks of ``rows`` of one rank, ``by`` one of ``STACKS``: of the host, of devices.
 
-    On the host a stack takes what is in no event inside, on devices the activities launched there,
-    each under its name.
+    On the host, a stack has the time outside of inner events; on devices, the activities launched
+    there, each under its name.
     """
-    drawn = events.is_kind("op") | (sort_of_frames(events) == SORTS.index(_SORT_OF[by]))
-    if by == STACKS[-1]:
-        drawn |= events.is_kind("step")
-    host, node = _of_host(events, rows, drawn)
+    host, node = _of_host(events, rows, _drawn(events, by))
     return host, _of_devices(events, rows, host.tree, node)
 
 
-def _of_host(events: EventTable, rows: Ints, drawn: np.ndarray) -> tuple[Stacks, Ints]:
+def _drawn(events: EventTable, by: str) -> Flags:
+    """Return which events are frames of the stacks ``by``."""
+    drawn = events.is_kind("op") | (sort_of_frames(events) == SORTS.index(_SORT_OF[by]))
+    return np.asarray(drawn | events.is_kind("step") if by == STACKS[-1] else drawn, np.bool_)
+
+
+def _names(events: EventTable) -> list[str]:
+    """Return each row's name as a frame; a frame has one name in every step and framework."""
+    codes, texts = events.texts("name")
+    frames = [VARYING.sub("", text.removeprefix(MODULE)) or text for text in texts]
+    steps = events.is_kind("step").tolist()
+    return [
+        "step" if is_step else frames[code] if code != NONE else "?"
+        for code, is_step in zip(codes.tolist(), steps, strict=True)
+    ]
+
+
+def _of_host(events: EventTable, rows: Ints, drawn: Flags) -> tuple[Stacks, Ints]:
     """Return the host's stacks, and each row's node."""
     parent = events.rows_named("parent_id")
     node = np.zeros(len(events), dtype=np.int64)
-    codes, names = events.texts("name")
+    names = _names(events)
     tree = Tree()
     on_host = rows[~events.is_kind(*ACTIVITY_KINDS)[rows]]
     on_host = on_host[events.column("device").is_null().to_numpy(zero_copy_only=False)[on_host]]
     for row in on_host[np.argsort(Forest(parent).place[on_host])].tolist():
         around = int(node[parent[row]]) if parent[row] != NONE else ROOT
-        name = names[codes[row]].removeprefix(MODULE) if codes[row] != NONE else "?"
-        node[row] = tree.beneath(around, name) if drawn[row] else around
+        node[row] = tree.beneath(around, names[row]) if drawn[row] else around
     return Stacks(tree, on_host, node[on_host], own_time(events)[on_host]), node
 
 
 def _of_devices(events: EventTable, rows: Ints, host: Tree, node: Ints) -> Stacks:
     """Return the devices' stacks, which begin with the host's frames."""
     asked = asked_by(events)
-    codes, names = events.texts("name")
+    names = _names(events)
     tree = Tree()
     tree.above, tree.names = list(host.above), list(host.names)
     activities = rows[events.is_kind(*ACTIVITY_KINDS)[rows]]
     of_activity = [
-        tree.beneath(
-            int(node[asked[row]]) if asked[row] != NONE else ROOT,
-            names[codes[row]] if codes[row] != NONE else "?",
-        )
+        tree.beneath(int(node[asked[row]]) if asked[row] != NONE else ROOT, names[row])
         for row in activities.tolist()
     ]
     nodes = np.array(of_activity, dtype=np.int64)
     return Stacks(tree, activities, nodes, events.dur_ns[activities])
 
 
-#: Stacks that are deeper end with a frame that says so: a file grows with its square.
+#: Deeper stacks end with a frame that says so, because the file grows with the square of the depth.
 _MOST_FRAMES, _DEEPER = 256, "(deeper calls)"
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
 def write(breakdown: Breakdown, path: Path, *, by: str | None = None, force: bool = False) -> str:
-    """Write the stacks of ``breakdown`` to ``path``; by which they are: of ``STACKS``.
+    """Write the stacks of ``breakdown`` to ``path``; return by which of ``STACKS`` they are.
 
-    Without ``by`` it is the first of these that the profile has.
+    Without ``by``, the first one that the profile has is used.
+
+    Raises:
+        RunError: ``path`` exists and ``force`` is False, or cannot be written.
+        UsageError: the profile has no such stacks.
+    """
+    events = breakdown.events()
+    chosen = by or recorded(events)[0]
+    _check(breakdown, chosen)
+    document = _Document(breakdown.run.name)
+    for rank in events.ranks():
+        where = "" if rank is None else f" of rank {rank}"
+        both = stacks(events, events.of_rank(rank), chosen)
+        for name, of in zip(("host time", "device time"), both, strict=True):
+            document.add(name + where, of.tree, of.spent_ns())
+    document.write(path, force=force)
+    return chosen
+
+
+def write_pair(
+    lanes: Sequence[tuple[Breakdown, int | None, int | None]],
+    path: Path,
+    *,
+    by: str | None = None,
+    force: bool = False,
+) -> str:
+    """Write the clean steps of two lanes, and what each has more of, to ``path``; return the sort.
+
+    A lane is a breakdown, a rank and a device. Without ``by`` stacks are of ranges and ops.
 
     Raises:
         RunError: ``path`` is there already and ``force`` is not given, or cannot be written.
-        UsageError: the profile has no such stacks.
+        UsageError: a profile has no such stacks.
     """
-    check_file(path, force=force, next_step="add --force to overwrite it, or choose another file")
-    events = breakdown.events()
-    can = recorded(events)
-    chosen = by or can[0]
-    if chosen not in can:
+    chosen = by or STACKS[-1]
+    for breakdown, *_ in lanes:
+        _check(breakdown, chosen)
+    names = [breakdown.run.name for breakdown, *_ in lanes]
+    steps = over_one_tree([step_stacks(*lane, chosen) for lane in lanes])
+    document = _Document(" beside ".join(names))
+    for name, step in zip(names, steps, strict=True):
+        document.add(f"one step of {name}", step.tree, step.ns)
+    for name, own, other in zip(names, steps, reversed(steps), strict=True):
+        document.add(f"more in {name}", own.tree, np.maximum(own.ns - other.ns, 0))
+    document.write(path, force=force)
+    return chosen
+
+
+def _check(breakdown: Breakdown, by: str) -> None:
+    if by not in recorded(breakdown.events()):
         raise UsageError(
             f"{breakdown.run.name}: the profile has no stacks of {by}",
             "record it with with_stack, or choose another --stack",
         )
-    try:
-        write_file(path, json.dumps(_document(breakdown, events, chosen)).encode())
-    except OSError as fault:
-        raise RunError(f"{path}: {fault.strerror}", "choose a writable file") from fault
-    return chosen
 
 
-def _document(breakdown: Breakdown, events: EventTable, by: str) -> dict[str, Any]:
-    frames: dict[str, int] = {}
-    profiles = []
-    for rank in events.ranks():
-        where = "" if rank is None else f" of rank {rank}"
-        both = stacks(events, events.of_rank(rank), by)
-        for name, of in zip(("host time", "device time"), both, strict=True):
-            if profile := _profile(of, name + where, frames):
-                profiles.append(profile)
-    return {
-        "$schema": _SCHEMA,
-        "name": breakdown.run.name,
-        "exporter": f"lstmprof {__version__}",
-        "shared": {"frames": [{"name": name} for name in frames]},
-        "profiles": profiles,
-    }
+class _Document:
+    """A speedscope file, profile by profile."""
 
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._frames: dict[str, int] = {}
+        self._profiles: list[dict[str, Any]] = []
 
-def _profile(stacks: Stacks, name: str, frames: dict[str, int]) -> dict[str, Any] | None:
-    """Return the stacks that have time as a profile, or None; ``frames`` continues numbering."""
-    spent = stacks.spent_ns()
-    nodes = np.flatnonzero(spent).tolist()
-    of_node = _frames(stacks.tree, frames) if nodes else []
-    weight: dict[tuple[int, ...], int] = {}
-    for node, ns in zip(nodes, spent[nodes].tolist(), strict=True):
-        weight[of_node[node]] = weight.get(of_node[node], 0) + ns
-    samples, weights = list(weight), list(weight.values())
-    bounds = {"startValue": 0, "endValue": sum(weights)}
-    head = {"type": "sampled", "name": name, "unit": "nanoseconds"}
-    return {**head, **bounds, "samples": samples, "weights": weights} if nodes else None
+    def add(self, name: str, tree: Tree, spent: Ints) -> None:
+        """Add what each node of ``tree`` takes itself, in ns; nothing if none takes time."""
+        nodes = np.flatnonzero(spent).tolist()
+        if not nodes:
+            return
+        of_node = _frames(tree, self._frames)
+        weight: dict[tuple[int, ...], int] = {}
+        for node, ns in zip(nodes, spent[nodes].tolist(), strict=True):
+            weight[of_node[node]] = weight.get(of_node[node], 0) + ns
+        samples, weights = list(weight), list(weight.values())
+        bounds = {"startValue": 0, "endValue": sum(weights)}
+        head = {"type": "sampled", "name": name, "unit": "nanoseconds"}
+        self._profiles.append({**head, **bounds, "samples": samples, "weights": weights})
+
+    def write(self, path: Path, *, force: bool) -> None:
+        """Write the file.
+
+        Raises:
+            RunError: ``path`` is there already and ``force`` is not given, or cannot be written.
+        """
+        next_step = "add --force to overwrite it, or choose another file"
+        check_file(path, force=force, next_step=next_step)
+        document = {
+            "$schema": _SCHEMA,
+            "name": self._name,
+            "exporter": f"lstmprof {__version__}",
+            "shared": {"frames": [{"name": name} for name in self._frames]},
+            "profiles": self._profiles,
+        }
+        try:
+            write_file(path, json.dumps(document).encode())
+        except OSError as fault:
+            raise RunError(f"{path}: {fault.strerror}", "choose a writable file") from fault
 
 
 def _frames(tree: Tree, frames: dict[str, int]) -> list[tuple[int, ...]]:

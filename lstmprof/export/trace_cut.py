@@ -41,7 +41,7 @@ from lstmprof.host.scratch import writing
 from lstmprof.numbers import listed
 
 _LINKS = ("launch_id", "op_id", "parent_id", "forward_id")
-#: Columns of the events that it is told from.
+#: Columns of the events that the cut needs.
 READS = (
     *("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "device", "correlation_id"),
     *(*_LINKS, "step"),
@@ -51,8 +51,8 @@ _MOST_LISTED = 12
 
 @dataclass(frozen=True)
 class Cut:
-    """``rows`` of the events: ``inside`` of them overlap the span, ``crossing`` of these over its
-    edge; the others are what is linked to them.
+    """``rows`` of the events: ``inside`` overlap the span, ``crossing`` cross its edge; others
+    are linked.
     """
 
     span: tuple[int, int]
@@ -64,10 +64,10 @@ class Cut:
 
 
 def steps_chosen(windows: Sequence[Window], first: int, last: int) -> list[Window]:
-    """The windows of the steps from ``first`` to ``last``, of all ranks.
+    """Return the windows of the steps from ``first`` to ``last`` of all ranks.
 
     Raises:
-        UsageError: there is no such step; says which there are.
+        UsageError: there is no such step; the message lists the steps.
     """
     chosen = [w for w in windows if w.step is not None and first <= w.step <= last]
     if not chosen:
@@ -82,7 +82,8 @@ def steps_chosen(windows: Sequence[Window], first: int, last: int) -> list[Windo
 
 
 def kept(events: EventTable, windows: Sequence[Window], span: tuple[int, int] | None) -> Cut:
-    """What is kept of linked ``events`` for ``windows``; of all of ``span`` where that is given.
+    """Return the rows of linked ``events`` to keep for ``windows``, or for all of ``span`` if
+    given.
 
     Raises:
         UsageError: nothing ran then.
@@ -105,7 +106,7 @@ def kept(events: EventTable, windows: Sequence[Window], span: tuple[int, int] | 
 
 
 def last_before(counters: Iterable[pa.Table], at_ns: int) -> frozenset[int]:
-    """When each counter got the value that it had at ``at_ns``."""
+    """Return when each counter got the value that it had at ``at_ns``."""
     last: dict[Series, int] = {}
     for rows in counters:
         for series, time_ns, _ in by_series(rows):
@@ -168,7 +169,7 @@ def _step(events: EventTable, row: int) -> int:
 
 
 PIECE_BYTES = 2**22
-#: Most bytes before the events, after them, and of one of them.
+#: Most bytes before and after the events, and of one event.
 _MOST_AROUND = 2**26
 _OPENING = re.compile(rb'"traceEvents"\s*+:\s*+\[\s*+')
 _CLOSING = re.compile(rb"\}\s*+\]")
@@ -181,7 +182,7 @@ class _Args(msgspec.Struct):
 
 
 class _Event(msgspec.Struct):
-    """What is asked of an event."""
+    """The fields of an event that decide whether it is kept."""
 
     ph: str = ""
     cat: Any = None
@@ -191,13 +192,13 @@ class _Event(msgspec.Struct):
 
     @property
     def interval(self) -> tuple[int, int] | None:
-        """(start, length) in nanoseconds, as the reader has them."""
+        """Return (start, length) in nanoseconds, like the reader."""
         timed = interval({"ts": _value(self.ts), "dur": _value(self.dur)})
         return None if isinstance(timed, str) else timed
 
     @property
     def is_timed(self) -> bool:
-        """Whether the reader makes a row of it."""
+        """Return whether the reader makes a row of it."""
         return self.ph == "X" and str(self.cat).lower() != PROFILER_SPAN
 
 
@@ -214,7 +215,7 @@ _decode_events = msgspec.json.Decoder(list[_Event], strict=False).decode
 
 @dataclass(frozen=True)
 class Written:
-    """How many of ``events`` are in the cut, and its size."""
+    """The number of ``events`` in the cut, and its size."""
 
     kept: int
     events: int
@@ -224,12 +225,12 @@ class Written:
 def write(
     events: EventTable, kept: Cut, source: Path, path: Path, values_ns: Set[int] = frozenset()
 ) -> Written:
-    """Write to ``path`` what is ``kept`` of the trace at ``source``, of which ``events`` are.
+    """Write to ``path`` the ``kept`` part of the trace at ``source``, whose events are ``events``.
 
-    ``values_ns``: when counters before the span got the values that they have in it.
+    ``values_ns``: when counters before the span got their values.
 
     Raises:
-        ProfileError: ``source`` is no Kineto trace as profilers write them.
+        ProfileError: ``source`` is not a Kineto trace in the usual layout.
         RunError: ``path`` cannot be written.
     """
     origin_ns = _origin_ns(source)
@@ -253,7 +254,7 @@ def write(
 
 
 class _Chosen:
-    """Which events are kept, by their times counted as in the file."""
+    """The events to keep, by their times in the file."""
 
     def __init__(self, events: EventTable, kept: Cut, origin_ns: int, values_ns: Set[int]) -> None:
         self._values = {ns + origin_ns for ns in values_ns}
@@ -264,7 +265,7 @@ class _Chosen:
         self._correlations = set(np.unique(ids[ids > 0]).tolist())
 
     def has(self, event: _Event) -> bool:
-        """Whether ``event`` is one."""
+        """Return whether ``event`` is kept."""
         if event.is_timed:
             return event.interval in self._timed
         if event.ph in _FLOWS and event.id in self._correlations:
@@ -337,7 +338,7 @@ def _head(source: Path, file: BinaryIO) -> tuple[bytes, bytes]:
         read = file.read(PIECE_BYTES)
         text += read
         if not text.lstrip().startswith((b"{", _BOM)):
-            break  # an archive of traces, say
+            break  # for example an archive of traces
         opening = _OPENING.search(text)
         if opening and opening.end() < len(text):
             return text[: opening.end()].rstrip(), text[opening.end() :]

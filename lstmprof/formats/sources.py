@@ -83,7 +83,7 @@ class Source:
     @property
     def name(self) -> str:
         """Return the name of the file."""
-        return str(self.label).rpartition("/")[2]
+        return _last_part(self.label)
 
 
 @dataclass(frozen=True)
@@ -192,9 +192,15 @@ def _encodable(name: Path | str) -> str:
     return str(name).encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
+def _last_part(path: Path | str) -> str:
+    """Return the name of the file at ``path``; the query of a URL may be a key and is no name."""
+    text = str(path)
+    return (text.partition("?")[0] if is_url(text) else text).rstrip("/").rpartition("/")[2]
+
+
 def profile_name(path: Path | str) -> str:
     """Return the file's name without profilers' endings and unprintable characters."""
-    name = str(path).rstrip("/").rpartition("/")[2]
+    name = _last_part(path)
     while name[name.rfind(".") :] in _ENDINGS:
         name = name[: name.rindex(".")]
     shown = "".join(c if c.isprintable() else "_" for c in name)

@@ -1,41 +1,44 @@
-"""The implementations of the LSTM, one a file, in the order in which they are shown.
+"""The implementations of the LSTM, one per file, in the order in which they are shown.
 
 A file of the table has
 
 ``build(workload)``
-    the framework's own module with every parameter made; called with inputs in the framework's
-    native layout, and for a workload of variable length with the lengths (batch,), it returns the
-    head's outputs: of the last time step, or of every one (``Workload.every_step``)
+    returns the framework's own module with all parameters. It is called with inputs in the
+    framework's
+    native layout, and with the lengths (batch,) for a workload of variable length. It returns the
+    head's
+    outputs, of the last time step or of every one (``Workload.every_step``)
 ``load(module, weights)``
     sets the shared NumPy weights (names and layout of ``workloads.parameter_shapes``)
 ``parameters(module)``
-    own name -> trainable variable, in the module's order
+    returns own name -> trainable variable, in the module's order
 ``canonical(module, arrays)``
-    the way back: NumPy arrays by own name, one a parameter, in the shared names and layout
-``apply(module, arrays, inputs)``, of JAX, where modules are not called
-    the outputs as a pure function of ``arrays``, one a parameter by own name; lengths as above
-``apply(module, inputs, mode)``, of PyTensor and Theano, where modules are not called either
-    the symbolic outputs
-``apply(module, inputs)``, of MXNet's Module, whose networks are no Blocks
-    the symbol of the outputs
-``build(workload, training, tf32)``, of cuDNN, whose modules are called neither
-    ``forward()`` and ``backward()`` between the module's buffers on the device
-``build(workload)``, of TensorFlow 1, whose layers are made in the scope where they are called
-    a module that makes its parameters when it is called, once, with placeholders
+    converts NumPy arrays by own name, one per parameter, to the shared names and layout
+``apply(module, arrays, inputs)``, for JAX, whose modules are not called
+    returns the outputs as a pure function of ``arrays``, one per parameter by own name; lengths as
+    above
+``apply(module, inputs, mode)``, for PyTensor and Theano, whose modules are not called either
+    returns the symbolic outputs
+``apply(module, inputs)``, for MXNet's Module, whose networks are not Blocks
+    returns the symbol of the outputs
+``build(workload, training, tf32)``, for cuDNN, whose modules are not called either
+    has ``forward()`` and ``backward()`` between the module's buffers on the device
+``build(workload)``, for TensorFlow 1, whose layers are created in the scope of their call
+    returns a module that creates its parameters when it is called, once, with placeholders
 ``TIME_MAJOR``
     whether inputs (and outputs of every step) are (time, batch, …) or (batch, time, …)
 ``mixed_precision(precision)``
-    TensorFlow's rows alone: to be called before ``build`` for ``amp-fp16`` and ``amp-bf16``
-``forward(module, graph)``, of ONNX, where an engine is given the whole graph
-    the network's nodes, added to ``graph``; the name of the outputs
+    only TensorFlow's rows: called before ``build`` for ``amp-fp16`` and ``amp-bf16``
+``forward(module, graph)``, for ONNX, whose engines need the whole graph
+    adds the network's nodes to ``graph``; returns the name of the outputs
 ``KERNELS``
-    (operator, words): the first operator found in a profile says which kernels really ran
+    (operator, words): the first operator found in a profile shows which kernels ran
 
-No loss, loop, timing, device or CLI: those exist once a framework, in ``capture``. What the files
-of a folder share is in its ``__init__``; a name that starts with an underscore is no row's.
+There is no loss, loop, timing, device or CLI, because ``capture`` has them once per framework. The
+``__init__`` of a folder has what its files share; names with an underscore are not in the table.
 
-Keeps to the standard library and Python 3.7; an implementation's file is imported only by the
-worker that runs it.
+Keeps to the standard library and Python 3.7; only the worker that runs an implementation imports
+its file.
 """
 
 from __future__ import annotations
@@ -138,17 +141,17 @@ NOT_RUN: Tuple[System, ...] = (
 ROWS: Mapping[str, Implementation] = {
     name: row for row in TABLE for name in (row.name, *row.aliases)
 }
-#: What rows are listed by, in the order of the table.
+#: The families of rows, in the order of the table.
 FAMILIES = tuple(dict.fromkeys(row.family for row in TABLE))
-#: How else a family is called -> how names of its rows begin.
+#: Other spelling of a family -> prefix of the names of its rows.
 _SPELLINGS = {"pytorch": "torch", "tensorflow": "tf", "tensorflow1": "tf1"}
 
 
 def find(name: str) -> Implementation:
-    """The row called ``name``, or by one of its aliases.
+    """Return the row called ``name``, or with this alias.
 
     Raises:
-        UsageError: no such implementation; says which name is nearest.
+        UsageError: no implementation has this name; the message suggests the nearest one.
     """
     if name not in ROWS:
         raise unknown(name)
@@ -156,7 +159,7 @@ def find(name: str) -> Implementation:
 
 
 def unknown(name: str) -> UsageError:
-    """The error for a name or a pattern that means no row, with the nearest that means one."""
+    """Return the error for a name or pattern that matches no row; it suggests the nearest name."""
     family, _, rest = name.lower().partition("-")
     meant = "{}-{}".format(_SPELLINGS.get(family, family), rest or "*")
     if fnmatch.filter(ROWS, meant):

@@ -1,7 +1,6 @@
-"""A row of the table of implementations: its name, its file, and what it cannot do.
+"""A row of the table of implementations: its name, its file, and what it does not support.
 
-Users are shown the reasons as they stand here.
-Keeps to the standard library and Python 3.7.
+The reasons are shown to users unchanged. Keeps to the standard library and Python 3.7.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from typing import Dict, Mapping, Optional, Tuple
 LATER = "not implemented yet"
 ANOMALY = "only PyTorch has an anomaly mode"
 
-#: What a workload may ask for beyond an LSTM of features under a head trained by Adam; refused with
-#: this reason by every row that does not say that it ``knows`` it.
+#: Features of a workload beyond an LSTM over features with a head, trained by Adam. Rows refuse
+#: them with this reason, unless they are in ``knows``.
 UNUSUAL: Mapping[str, str] = {
     "gru": "it has LSTM cells only",
     "rnn": "it has LSTM cells only",
@@ -22,7 +21,7 @@ UNUSUAL: Mapping[str, str] = {
     "variable length": "it always computes the padded length of every sequence",
 }
 
-#: What no engine can do that is given a graph to run it forward on a CPU.
+#: Features that engines which run an ONNX graph forward on a CPU do not support.
 _OF_ENGINES: Mapping[str, str] = {
     "train": "it computes no gradients; use --mode forward",
     "cuda": LATER,
@@ -35,7 +34,7 @@ _OF_ENGINES: Mapping[str, str] = {
 
 
 def _of_theano(name: str, no_gpu: str) -> Mapping[str, str]:
-    """What Theano and its heir cannot do, as ``name``."""
+    """Return what Theano or PyTensor, called ``name``, does not support."""
     return {
         **dict.fromkeys(("cuda", "cuda-graph"), no_gpu),
         "ctc": name + " has no CTC loss",
@@ -48,7 +47,7 @@ def _of_theano(name: str, no_gpu: str) -> Mapping[str, str]:
     }
 
 
-#: What no implementation of a framework can do, and why.
+#: What no implementation of a framework supports, and why.
 FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
     "torch": {
         "xla": "only TensorFlow and JAX compile with XLA",
@@ -165,8 +164,8 @@ GRAPH_REWRITE = {
 }
 
 
-#: How a layer is computed: a cell written in the framework's operators, time step after time step;
-#: one operator, or one compiled region, a time step; one operator a layer.
+#: How a layer is computed: a cell written in the framework's operators, one time step at a time;
+#: one operator, or one compiled region, per time step; one operator per layer.
 LOOP, CELL_OP, LAYER_OP = FORMS = ("loop", "cell op", "layer op")
 
 
@@ -174,19 +173,18 @@ LOOP, CELL_OP, LAYER_OP = FORMS = ("loop", "cell op", "layer op")
 class Implementation:
     """One row of the table.
 
-    ``form`` is one of ``FORMS``, ``form_on_gpu`` where it is another on a GPU. ``library`` is whose
-    layer it is, where it is neither the framework's own nor written here; ``by_hand`` whether the
-    cell is written here in operators, so that what is in it can be changed.
-    ``refuses`` maps what this row cannot do to the reason, in the words that a user is shown:
-    ``cpu``, ``cuda``, ``train``, ``forward``, ``bidirectional``, ``layers``, ``ctc``,
-    ``cuda-graph``, ``xla``, ``keep-denormals``, ``no-onednn``, ``anomaly``, ``deterministic``, a
-    precision, or two at once (``tf32 on cpu``, ``cuda-graph on cpu``, ``xla of ctc``).
-    What its framework cannot do is in ``FRAMEWORKS``.
+    ``form`` is one of ``FORMS``; ``form_on_gpu`` is the form on a GPU if it differs. ``library`` is
+    the origin of the layer if it is neither the framework's own nor written here. ``by_hand`` is
+    True if the cell is written here in operators, so that it can be changed. ``refuses`` maps
+    unsupported features to the reason that users see: ``cpu``, ``cuda``, ``train``, ``forward``,
+    ``bidirectional``, ``layers``, ``ctc``, ``cuda-graph``, ``xla``, ``keep-denormals``,
+    ``no-onednn``, ``anomaly``, ``deterministic``, a precision, or a combination (``tf32 on cpu``,
+    ``cuda-graph on cpu``, ``xla of ctc``). ``FRAMEWORKS`` has what its framework does not support.
     """
 
     name: str
-    file: str  # dotted, beneath this folder
-    framework: str  # a key of FRAMEWORKS: which loop in capture/ runs it
+    file: str  # dotted path inside this folder
+    framework: str  # a key of FRAMEWORKS, which chooses the loop in capture/
     form: str
     summary: str
     refuses: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -196,28 +194,28 @@ class Implementation:
     form_on_gpu: Optional[str] = None
     library: str = ""
     by_hand: bool = False
-    era: str = ""  # of interpreters.eras: what it is run with where this interpreter has none of it
-    since: str = ""  # the first version of its framework that has what it uses
-    before: str = ""  # the first that has it no more
+    era: str = ""  # era in interpreters.eras, used if this interpreter lacks its packages
+    since: str = ""  # first version of its framework that it supports
+    before: str = ""  # first version of its framework that it no longer supports
 
     @property
     def module(self) -> str:
-        """The importable name of its file."""
+        """Return the importable name of its file."""
         return "lstmprof.implementations." + self.file
 
     @property
     def family(self) -> str:
-        """The folder of its file: what is listed together."""
+        """Return the folder of its file, by which rows are listed."""
         return self.file.partition(".")[0]
 
     def form_on(self, device: str) -> str:
-        """How it computes a layer on ``cpu`` or ``cuda``."""
+        """Return how it computes a layer on ``cpu`` or ``cuda``."""
         return self.form_on_gpu if self.form_on_gpu and device == "cuda" else self.form
 
     def lacks(self, version: Optional[str]) -> Optional[str]:
-        """Why it does not run with this version of its framework; None where it may.
+        """Return why it does not run with this version of its framework, or None if it may.
 
-        None too where the version is not known.
+        Return None also if the version is unknown.
         """
         numbers = version_numbers(version or "")
         if not numbers or (not self.since and not self.before):
@@ -231,11 +229,11 @@ class Implementation:
         return "{} needs {} {}, not {}".format(self.name, self.framework, needs, version)
 
     def refusals(self) -> Dict[str, str]:
-        """What it cannot do -> the reason, its framework's included."""
+        """Return unsupported features with their reasons, including those of its framework."""
         unknown = {need: why for need, why in UNUSUAL.items() if need not in self.knows}
         return dict(unknown, **FRAMEWORKS[self.framework], **self.refuses)
 
 
 def version_numbers(version: str) -> Tuple[int, ...]:
-    """``1.4.0`` as (1, 4, 0), ``2.13.0+cpu`` as (2, 13, 0): to be compared."""
+    """Return ``1.4.0`` as (1, 4, 0) and ``2.13.0+cpu`` as (2, 13, 0), for comparisons."""
     return tuple(int(number) for number in re.findall(r"\d+", version.partition("+")[0]))

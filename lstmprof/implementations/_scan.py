@@ -8,7 +8,7 @@
 
 ``weight_ih`` W is (inputs, 4·hidden), ``weight_hh`` U (hidden, 4·hidden), ``bias`` b (4·hidden);
 time-major. Each direction is a Scan called ``l{k}[_reverse]``, whose gradient both libraries call
-``grad_of_l{k}[_reverse]``. Of a sequence that has ended h_t and c_t are 0: a mask multiplies them.
+``grad_of_l{k}[_reverse]``. If a sequence has ended, a mask sets h_t and c_t to 0.
 Source: the documentation of theano.scan and pytensor.scan; F. Gers et al., "Learning to forget"
 (2000), without peepholes.
 """
@@ -23,12 +23,13 @@ from lstmprof.workloads import Workload, parameter_shapes
 
 
 class Library(NamedTuple):
-    """What the two libraries call differently."""
+    """The names that differ between the two libraries."""
 
     tensor: Any  # its module of operators
     shared: Callable[..., Any]
     sigmoid: Callable[[Any], Any]
-    scan: Callable[..., Any]  # of a step that returns (h, c); the h of every time step
+    # the scan of a step that returns (h, c); it returns the h of every time step
+    scan: Callable[..., Any]
 
 
 class Network:
@@ -46,14 +47,14 @@ class Network:
 
 
 def _turned(name: str, array: Any) -> Any:
-    """From the shared layout to the own one, or back."""
+    """Convert the shared layout to the own one, or back."""
     return array if name == "embedding" else np.ascontiguousarray(array.T)
 
 
 def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
-    """Symbolic inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step.
+    """Return symbolic outputs (batch, classes), or one per step, for inputs (time, batch, …).
 
-    ``mode``: the library's, of what stands within the Scans. ``lengths`` (batch,).
+    ``mode`` is the library's compilation mode inside the Scans. ``lengths`` are (batch,).
     """
     variables, tensor = module.variables, module.library.tensor
     steps = variables["embedding"][inputs] if "embedding" in variables else inputs
@@ -69,13 +70,13 @@ def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
 
 
 def mask_of(tensor: Any, steps: Any, lengths: Any) -> Any:
-    """(time, batch, 1): 1 where a sequence has not ended, else 0; ``steps`` has time in front."""
+    """Return (time, batch, 1): 1 before the end of a sequence, else 0; ``steps`` are time-major."""
     alive = tensor.arange(steps.shape[0])[:, None, None] < lengths[None, :, None]
     return alive.astype("float32")
 
 
 def _direction(module: Network, slot: str, sequences: List[Any], mode: Any) -> Any:
-    """Outputs (time, batch, hidden), in the order of time; of inputs, or of inputs and masks."""
+    """Return outputs (time, batch, hidden) in time order, for inputs or inputs and masks."""
     names = ("weight_ih_", "weight_hh_", "bias_")
     size, library = module.hidden, module.library
     tensor, sigmoid = library.tensor, library.sigmoid
@@ -102,7 +103,7 @@ def _direction(module: Network, slot: str, sequences: List[Any], mode: Any) -> A
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Own name -> shared variable, in the module's order."""
+    """Return own name -> shared variable, in the module's order."""
     return dict(module.variables)
 
 
@@ -113,5 +114,5 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     return {name: _turned(name, np.asarray(arrays[name])) for name in module.variables}

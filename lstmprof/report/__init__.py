@@ -58,7 +58,8 @@ def report_of(
     begins("drawing timelines")
     drawn = timelines(runs)
     begins("drawing call stacks")
-    pictures = icicles(runs)
+    pairs = rows.pairs(runs, comparable)
+    pictures = icicles(runs, pairs)
     begins("making tables and charts")
     report = Report(
         title=title or _title(runs, comparable),
@@ -67,7 +68,7 @@ def report_of(
         runs=tuple(run.facts for run in runs),
         groups=comparable,
         diagnoses=diagnoses,
-        pairs=rows.pairs(runs, comparable),
+        pairs=pairs,
         timelines=drawn,
         icicles=pictures,
         times=rows.times(runs, diagnoses),

@@ -53,7 +53,7 @@ class Card:
 
     @property
     def folded(self) -> str:
-        """``5 findings, 2 notes``: what the folded part holds."""
+        """Return the content of the folded part as text: ``5 findings, 2 notes``."""
         counts = ((len(self.causes), "finding"), (len(self.notes), "note"))
         return listed([number_of(n, noun, f"{noun}s") for n, noun in counts if n])
 

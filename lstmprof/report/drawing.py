@@ -19,8 +19,8 @@ Drawn = alt.Chart | alt.LayerChart | alt.FacetChart
 ACCENT = WHOLE.colour
 #: The edge of a cell.
 EDGE = "#868e9c"
-#: From faster to slower than usual, distinct with red-green blindness, 3:1 on a light and on a dark
-#: page. The scale ends at ``MOST_PERCENT``.
+#: From faster to slower than usual. The colours are distinct with red-green blindness, and have a
+#: contrast of 3:1 on light and dark pages. The scale ends at ``MOST_PERCENT``.
 OFF_COLOURS = ("#1f6fc4", "#5f8fc0", "#8f949c", "#c0813c", "#d9730d")
 MOST_PERCENT = 20
 #: From on time to late.

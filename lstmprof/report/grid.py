@@ -248,9 +248,9 @@ _SAME = object()
 def _differing(
     keys: Sequence[tuple[Any, ...]], first: int, *, fixed: bool
 ) -> list[tuple[Any, ...]]:
-    """``keys`` with ``_SAME`` for a part that all keys with the same ``first`` parts share.
+    """Return ``keys`` with ``_SAME`` for a part that all keys with equal ``first`` parts share.
 
-    An unknown first part is ``_SAME`` too if another part is known, unless it is ``fixed``.
+    An unknown first part is also ``_SAME`` if another part is known, unless it is ``fixed``.
     """
     values: dict[tuple[Any, ...], list[set[Any]]] = {}
     for key in keys:

@@ -1,46 +1,90 @@
-"""Call stacks as a picture, from the top down, for runs with recorded modules or Python frames.
+"""Call stacks as a picture, from the top down: of runs with modules or Python frames, and of pairs.
 
-Boxes of less than ``LEAST_SHARE`` of the time are left out.
+In the picture of a pair each stack is as long as in the run in which it takes longer. Boxes of less
+than ``LEAST_SHARE`` of the time are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from lstmprof.diagnose.step_profile import labels
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import EventTable
-from lstmprof.export.call_stacks import ROOT, Stacks, recorded, stacks
-from lstmprof.numbers import number_of, shown_name
-from lstmprof.report.model import Icicle
+from lstmprof.export.call_stacks import (
+    ROOT,
+    Stacks,
+    StepStacks,
+    Tree,
+    over_one_tree,
+    recorded,
+    stacks,
+    step_stacks,
+)
+from lstmprof.names import STACKS
+from lstmprof.numbers import milliseconds, number_of, quantity, shown_name
+from lstmprof.report.model import Icicle, Pair
 from lstmprof.report.palette import PARTS
 from lstmprof.report.runs import RunReport
 from lstmprof.report.timeline import part_codes
 
-#: Of all time in a picture: less is folded.
+#: Boxes with a smaller share of all time in a picture are folded.
 LEAST_SHARE = 0.01
-#: Boxes on top of each other, and events of a run of which stacks are made.
+#: Most nested boxes in a picture, and most events of a run with call stacks.
 MOST_DEPTH, MOST_EVENTS = 64, 3_000_000
-#: Pictures of a page.
-MOST_ICICLES = 40
+#: Pictures of a page, and pairs of runs that have one.
+MOST_ICICLES, MOST_PAIRS = 40, 12
 #: What has a box of its own beside that of what is around it.
 _NO_PART = -1
 _NAME = 160
 
 
-def icicles(runs: Sequence[RunReport]) -> tuple[Icicle, ...]:
-    """Return the pictures of the runs: by modules, by Python frames; host, then device."""
-    drawn = [picture for run in runs for picture in _of_run(run)]
+def icicles(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> tuple[Icicle, ...]:
+    """Return the pictures of ``pairs``, then of the runs: by modules, by Python frames."""
+    drawn = [*_of_pairs(runs, pairs[:MOST_PAIRS])]
+    drawn += [picture for run in runs for picture in _of_run(run)]
     return tuple(drawn[:MOST_ICICLES])
 
 
+def _of_pairs(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> Iterator[Icicle]:
+    """Yield the step of the fast and the slow run of each pair over one tree, by ops."""
+    run_of = {run.facts.run: run for run in runs if _events(run)[1] <= MOST_EVENTS}
+    names = dict.fromkeys(p.name for pair in pairs for p in (pair.fast, pair.slow))
+    steps = {
+        name: step_stacks(run_of[name].breakdown, *run_of[name].profile.place, STACKS[-1])
+        for name in names
+        if name in run_of
+    }
+    for pair in pairs:
+        if pair.fast.name in steps and pair.slow.name in steps:
+            fast, slow = over_one_tree([steps[pair.fast.name], steps[pair.slow.name]])
+            fast_label, slow_label = labels(pair.fast, pair.slow)
+            columns = {"fast_ns": fast.ns, "slow_ns": slow.ns}
+            columns = {"total_ns": np.maximum(fast.ns, slow.ns)} | columns
+            sums = {name: _summed(fast.tree, own) for name, own in columns.items()}
+            part = np.full(len(fast.ns), _NO_PART, dtype=np.int64)
+            run = f"{slow_label} beside {fast_label}"
+            if picture := _icicle(run, "one step", fast.tree, sums, part):
+                said = f"One step: {_ms(slow)} in {slow_label}, {_ms(fast)} in {fast_label}."
+                yield replace(picture, said=said, fast=fast_label, slow=slow_label)
+
+
+def _ms(step: StepStacks) -> str:
+    return f"{milliseconds(int(step.ns.sum()), 3)} ms"
+
+
+def _events(run: RunReport) -> tuple[int, int]:
+    """Return how many Python frames, and how many events, a run has."""
+    every = run.breakdown.recorded
+    frames = sum(has.python_frames for has in every)
+    return frames, frames + sum(has.ops + has.runtime_calls + has.activities for has in every)
+
+
 def _of_run(run: RunReport) -> Iterator[Icicle]:
-    counts = [
-        (has.python_frames, has.python_frames + has.ops + has.runtime_calls + has.activities)
-        for has in run.breakdown.recorded
-    ]
-    frames, count = (sum(column) for column in zip((0, 0), *counts, strict=True))
+    frames, count = _events(run)
     if not frames or count > MOST_EVENTS:
         return
     events = run.breakdown.of_rank(run.profile.rank)
@@ -49,61 +93,46 @@ def _of_run(run: RunReport) -> Iterator[Icicle]:
     for by in recorded(events)[:-1]:
         for where, of in zip(("host", "device"), stacks(events, rows, by), strict=True):
             what = f"{where} time{of_rank} by {_BY[by]}"
-            if picture := icicle(run.facts.run, what, events, of):
+            own = of.spent_ns()
+            sums = {"total_ns": _summed(of.tree, own), "self_ns": own}
+            if picture := _icicle(run.facts.run, what, of.tree, sums, _parts(events, of)):
                 yield picture
 
 
 _BY = {"modules": "module", "python": "Python frame"}
 
 
-def icicle(run: str, what: str, events: EventTable, of: Stacks) -> Icicle | None:
-    """Return the picture of stacks; None if they take no time.
-
-    Boxes stand behind that of what is around them, the longest first.
-    """
-    own = of.spent_ns()
+def _summed(tree: Tree, own: Ints) -> Ints:
+    """Return what each node takes with all beneath it."""
     total = own.copy()
-    above, names = of.tree.above, of.tree.names
-    for node in range(len(above) - 1, ROOT, -1):
-        total[above[node]] += total[node]
+    for node in range(len(total) - 1, ROOT, -1):
+        total[tree.above[node]] += total[node]
+    return total
+
+
+def _icicle(run: str, what: str, tree: Tree, sums: Mapping[str, Ints], part: Ints) -> Icicle | None:
+    """Return the picture of ``tree``; None if its ``total_ns`` is 0.
+
+    ``sums`` has the columns of each node. Boxes stand behind their caller, the longest first.
+    """
+    total = sums["total_ns"]
     if not total[ROOT]:
         return None
     inside: dict[int, list[int]] = {}
-    for node in range(ROOT + 1, len(above)):
+    for node in range(ROOT + 1, len(tree.above)):
         if total[node]:
-            inside.setdefault(above[node], []).append(node)
-    part = _parts(events, of)
-    boxes: list[tuple[int, str, int, int, int]] = []
-    _add(boxes, inside, total, names, own, part)
-    columns = [list(column) for column in zip(*boxes, strict=True)]
-    around, texts, totals, selfs, parts = columns
-    distinct = list(dict.fromkeys(texts))
-    place = {text: number for number, text in enumerate(distinct)}
-    return Icicle(
-        run=run,
-        what=what,
-        total_ns=int(total[ROOT]),
-        names=tuple(distinct),
-        parts=tuple(PARTS),
-        columns={
-            "above": around,
-            "name": [place[text] for text in texts],
-            "total_ns": totals,
-            "self_ns": selfs,
-            "part": parts,
-        },
-    )
+            inside.setdefault(tree.above[node], []).append(node)
+    columns: dict[str, list[int]] = {name: [] for name in ("above", "name", *sums, "part")}
+    places: dict[str, int] = {}
 
+    def add(box: int, text: str, nodes: list[int], of_part: int) -> None:
+        columns["above"].append(box)
+        columns["name"].append(places.setdefault(text, len(places)))
+        columns["part"].append(of_part)
+        for name in sums:
+            alone = name if len(nodes) == 1 or name != "self_ns" else "total_ns"
+            columns[name].append(int(sums[alone][nodes].sum()))
 
-def _add(
-    boxes: list[tuple[int, str, int, int, int]],
-    inside: dict[int, list[int]],
-    total: Ints,
-    names: Sequence[str],
-    own: Ints,
-    part: Ints,
-) -> None:
-    """Return the boxes that are large enough, by depth; small callees of one box are one box."""
     least = LEAST_SHARE * total[ROOT]
     level = [(ROOT, _NO_PART)]
     for _ in range(MOST_DEPTH):
@@ -112,14 +141,15 @@ def _add(
             members = sorted(inside.get(node, ()), key=lambda member: -total[member])
             large = [member for member in members if total[member] >= least]
             for member in large:
-                below.append((member, len(boxes)))
-                text = shown_name(names[member], _NAME)
-                boxes.append((box, text, int(total[member]), int(own[member]), int(part[member])))
-            rest = int(total[members[len(large) :]].sum()) if members else 0
-            if rest >= least:
-                text = number_of(len(members) - len(large), "smaller callee", "smaller callees")
-                boxes.append((box, text, rest, rest, _NO_PART))
+                below.append((member, len(columns["above"])))
+                add(box, shown_name(tree.names[member], _NAME), [member], int(part[member]))
+            small = members[len(large) :]
+            if small and total[small].sum() >= least:
+                text = number_of(len(small), "smaller callee", "smaller callees")
+                add(box, text, small, _NO_PART)
         level = below
+    said = f"{run}: {quantity(int(total[ROOT]), 'ns')} of {what}, in the whole profile."
+    return Icicle(run, what, said, int(total[ROOT]), tuple(places), tuple(PARTS), columns)
 
 
 def _parts(events: EventTable, of: Stacks) -> Ints:

@@ -120,18 +120,22 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Icicle:
-    """The call stacks of a run: boxes as columns of equal length, each caller before its callees.
+    """Call stacks of a run or a pair: boxes as columns of equal length, callers before callees.
 
     ``above`` is the index of the caller, ``name`` and ``part`` are indices into ``names`` and
-    ``parts``; −1 is none. ``what`` says whose time it is.
+    ``parts``; −1 is none. ``what`` says whose time it is, ``said`` sums it up. ``fast`` and
+    ``slow`` name the runs of a pair; its ``total_ns`` takes the longer time of each stack.
     """
 
     run: str
     what: str
+    said: str
     total_ns: int
     names: tuple[str, ...]
     parts: tuple[str, ...]
     columns: Mapping[str, list[int]]
+    fast: str = ""
+    slow: str = ""
 
 
 @dataclass(frozen=True)
@@ -217,10 +221,10 @@ class Figure:
 
     @property
     def heading(self) -> str:
-        """The title without the name of its section."""
+        """Return the title without the name of its section."""
         return self.title.partition(": ")[2] or self.title
 
     @property
     def alt(self) -> str:
-        """The kind of chart and its main number, in words."""
+        """Return the kind of chart and its main number as text."""
         return f"{self.kind}. {self.sentence}"

@@ -1,13 +1,13 @@
-"""The border that no exception of a reader passes: it becomes one line, and the other inputs go on.
+"""Turn every exception of a reader into one line, so that the other inputs are processed.
 
 ::
 
-    LstmprofError            passes             what was given, or an option, is at fault
-    MemoryError, OSError     one line           the machine is
-    any other exception      a ``DefectError``  we are: the traceback goes to a log, to be reported
+    LstmprofError            passes             the input, or an option, is at fault
+    MemoryError, OSError     one line           the machine is at fault
+    any other exception      a ``DefectError``  lstmprof is at fault: the traceback goes to a log
 
-Inputs are files of strangers. Whatever reads, annotates, breaks down or diagnoses one of many does
-it within ``border``; who has many collects the errors and goes on.
+Inputs are untrusted files. Code that reads, annotates, breaks down or diagnoses one of several
+inputs runs inside ``border``; its caller collects the errors and continues.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ from lstmprof.errors import (
     RunError,
     command_line,
     of_system,
+    without_secrets,
+    without_url_secrets,
 )
 from lstmprof.runs.directory import cache_folder
 
 _MOST_WORDS, _MOST_TRACE = 120, 100_000
-#: A log that has become longer takes no more.
+#: A log that is longer than this is not appended to.
 _MOST_BYTES = 2**24
 
 if TYPE_CHECKING:
@@ -49,20 +51,24 @@ _Made = TypeVar("_Made")
 
 
 def place_of(run: Run) -> Path:
-    """Where ``run`` lies, as ``of_good`` asks."""
+    """Return the folder of ``run``, for ``of_good``."""
     return run.path
 
 
 @contextmanager
 def border(place: object) -> Iterator[None]:
-    """Let nothing but an ``LstmprofError`` pass of what is done with the input at ``place``.
+    """Convert all exceptions from the input at ``place`` to ``LstmprofError``.
 
     Raises:
-        LstmprofError: what was given or the machine is at fault.
-        DefectError: lstmprof is; the traceback is in the log that it names.
+        LstmprofError: the input or the machine is at fault.
+        DefectError: lstmprof is at fault; the message names the log with the traceback.
     """
     try:
         yield
+    except RunError as error:
+        if not isinstance(place, Path) or _names(error, place):
+            raise
+        raise RunError(f"{place}: {error.fault}", error.next_step) from error
     except LstmprofError:
         raise
     except MemoryError as error:
@@ -76,6 +82,13 @@ def border(place: object) -> Iterator[None]:
         raise _defect(place, error) from error
 
 
+def _names(error: RunError, place: Path) -> bool:
+    """Return whether ``error`` names ``place``, the run in it or the folder that it is in."""
+    return str(place) in error.fault or error.fault.startswith(
+        (f"{place.name}: ", f"{place.parent}")
+    )
+
+
 def of_good(
     make: Callable[[Sequence[_Item]], _Made],
     items: Sequence[_Item],
@@ -83,12 +96,13 @@ def of_good(
     leave_out: LeaveOut,
     together: object = "the runs together",
 ) -> _Made:
-    """What ``make`` makes of ``items`` together, without those of which it can make nothing alone.
+    """Return ``make(items)``, without items for which ``make`` fails even alone.
 
-    Each of these is left out with its error. ``together`` is what an error of several is of.
+    Each such item is omitted with its error. ``together`` is the place of errors about several
+    items.
 
     Raises:
-        LstmprofError: it can make nothing of any of them, or no input is at fault: an option is.
+        LstmprofError: ``make`` fails for every item, or an option is at fault.
     """
     try:
         with border(place_of(items[0]) if len(items) == 1 else together):
@@ -164,5 +178,6 @@ def _entry(place: object, error: Exception) -> str:
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return (
         f"{now} lstmprof {__version__}, Python {platform.python_version()}, {platform.platform()}\n"
-        f"command: {command_line(sys.argv)}\ninput: {place}\n{trace}\n"
+        f"command: {command_line(sys.argv)}\n"
+        f"input: {without_secrets(str(place))}\n{without_url_secrets(trace)}\n"
     )

@@ -1,8 +1,8 @@
-"""Find the runs that words of a user mean: run folders, raw profiles and named baselines.
+"""Find the runs that a user's words mean: run folders, raw profiles and named baselines.
 
-Profiles are ingested now, or were before and come from the cache.
+Profiles are ingested now, unless the cache has their runs.
 
-Baselines are copies of runs in the project, so that CI keeps them as it keeps any folder::
+Baselines are copies of runs in the project, so that CI keeps them like any folder::
 
     .lstmprof/baselines/<name>/<run>/
 """
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lstmprof.runs.ingest import Ingested
 
 
-#: What is told of a file that is about to be read: where it is, and what its run will be called.
+#: A function that is called before a file is read, with its path and the name of its run.
 Reading = Callable[[Path, str], None]
 
 
@@ -51,14 +51,15 @@ def open_runs(
     cache: Path | None = None,
     leave_out: LeaveOut = lambda fault: None,
 ) -> list[Run]:
-    """The runs that ``words`` mean: a run, every run in a folder, or raw profiles; here or at URLs.
+    """Return the runs that ``words`` mean: runs, folders of runs, or raw profiles; local or at
+    URLs.
 
-    Raw profiles are ingested into ``cache`` (default ``cache_folder()``), never beside the file,
-    and only when the file has changed since, or the rules that annotate its events have; a run at a
-    URL is fetched into it. What cannot be read is given to ``leave_out`` with the reason.
+    Raw profiles are ingested into ``cache`` (default ``cache_folder()``), never next to the file,
+    and only if the file or the annotation rules have changed. A run at a URL is fetched into the
+    cache. Inputs that cannot be read are passed to ``leave_out`` with the reason.
 
     Raises:
-        LstmprofError: nothing can be read of any word.
+        LstmprofError: no word can be read.
     """
     return [run for runs in opened(words, cache, leave_out) for run in runs]
 
@@ -69,9 +70,9 @@ def opened(
     leave_out: LeaveOut,
     reading: Reading = lambda path, name: None,
 ) -> list[list[Run]]:
-    """The runs of each of ``words`` of which there is one, as ``open_runs`` says.
+    """Return the runs of each of ``words`` that has any, like ``open_runs``.
 
-    ``reading`` is told of each profile of one file that was not read before.
+    ``reading`` is called for each single-file profile that is read now.
     """
     words, cache = list(words), cache or cache_folder()
     opened_of = [_opened(word, cache, reading) for word in words]
@@ -97,14 +98,14 @@ def _nothing(
 
 @dataclass
 class _Opened:
-    """The runs of a word, and why others of it cannot be opened."""
+    """The runs of a word, and the errors of others."""
 
     runs: list[Run] = field(default_factory=list)
     faults: list[LstmprofError] = field(default_factory=list)
 
     @contextmanager
     def trying(self, place: object) -> Iterator[None]:
-        """Keep the error of what is done at ``place``."""
+        """Keep the error of work on ``place``."""
         try:
             with border(place):
                 yield
@@ -129,7 +130,8 @@ def _places_at(word: Path | str) -> Sequence[Path | str]:
     if is_url(word):
         return remote.places_at(str(word))
     path = Path(word)
-    if not str(word) or not path.is_dir():  # what is no run is told where profiles are read
+    # words that are not runs are reported when profiles are read
+    if not str(word) or not path.is_dir():
         return []
     return [path] if is_run(path) else places_in(path)
 
@@ -145,7 +147,7 @@ def _run_at(place: Path | str, cache: Path) -> Run:
 
 def _ingest(word: Path | str, cache: Path, of_word: _Opened, reading: Reading) -> None:
     """Add the runs of the profiles at ``word``, from the cache or read now."""
-    # a stored run needs no readers of profiles, which are much to import
+    # imported here, because stored runs need no profile readers, whose import takes long
     from lstmprof.formats import sources
     from lstmprof.runs.ingest import run_names
 
@@ -200,12 +202,12 @@ def _annotation(folder: Path) -> str:
 
 FOLDER = Path(".lstmprof") / "baselines"
 PREFIX = "baseline:"
-#: What a comparison reads of a run; the raw profile is not kept.
+#: Files of a run that a comparison reads; raw profiles are not copied.
 _FILES = (RUN_FILE, "events.parquet", "counters.parquet", "timings.parquet", "samples.parquet")
 
 
 def place_of(word: str) -> str:
-    """Where the runs that ``word`` means lie: a path as it is, ``baseline:NAME`` in ``FOLDER``.
+    """Return the place of the runs that ``word`` means; ``baseline:NAME`` is in ``FOLDER``.
 
     Raises:
         UsageError: no baseline has this name.
@@ -222,12 +224,13 @@ def place_of(word: str) -> str:
 
 
 def save(name: str, runs: Sequence[Run], *, force: bool = False) -> Path:
-    """Copy ``runs`` into the baseline ``name``; it is there whole, or as it was before.
+    """Copy ``runs`` into the baseline ``name``, completely or not at all.
 
     Raises:
-        UsageError: ``name`` is no single visible path component.
-        RunError: it is there already and ``force`` is not given; a run is damaged, or the folder
-            cannot be written.
+        UsageError: ``name`` is not a single visible path component.
+        RunError: the baseline exists and ``force`` is False, a run is damaged, or the folder cannot
+        be
+            written.
     """
     place = FOLDER / _checked(name)
     if place.is_symlink() or (place.exists() and not force):

@@ -1,7 +1,7 @@
-"""A dask.distributed cluster as a ``concurrent.futures.Executor``, and whether it can be used.
+"""A dask.distributed cluster as a ``concurrent.futures.Executor``, with checks before its use.
 
-The workers must have this version of lstmprof; what is wrong with a cluster is said before anything
-is sent. Source: https://distributed.dask.org/en/stable/api.html (``Client.get_executor``),
+The workers must have this version of lstmprof. Faults of a cluster are reported before anything is
+sent. Source: https://distributed.dask.org/en/stable/api.html (``Client.get_executor``),
 https://distributed.dask.org/en/stable/killed.html (workers that die).
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 _Made = TypeVar("_Made")
 
-#: How long a scheduler may take to answer, and workers to come, or to come back.
+#: Seconds within which a scheduler must answer, and workers must appear.
 _ANSWER_S = 5
 _WORKERS_S = 30
 
@@ -42,24 +42,24 @@ class Cluster:
 
     @property
     def count(self) -> int:
-        """How many tasks its workers do at once."""
+        """Return the number of tasks that its workers do at once."""
         return sum(_workers(self.client, self.address).values())
 
     @contextmanager
     def executor(self) -> Iterator[Executor]:
-        """An executor; what is not done when it closes is cancelled."""
+        """Yield an executor; unfinished tasks are cancelled when it closes."""
         executor = _Releasing(self.client)
         try:
             yield executor
         finally:
-            with suppress(Exception):  # the scheduler may be gone
+            with suppress(Exception):  # the scheduler may have ended
                 executor.shutdown(wait=False)
 
     def check(self) -> None:
-        """Whether results can still come.
+        """Raise an error if no more results can come.
 
         Raises:
-            LstmprofError: the scheduler is gone, or has been without workers for too long.
+            LstmprofError: the scheduler has ended, or has had no workers for too long.
         """
         if _workers(self.client, self.address):
             self._seen_s = time.monotonic()
@@ -72,23 +72,23 @@ class Cluster:
 
 
 class _Releasing(Executor):
-    """The executor of ``client``, whose futures let go of what they stand for when it is done.
+    """The executor of ``client``; futures are released when they are done.
 
-    The cluster keeps what is still held, and makes it again when the worker that had it dies.
+    Otherwise the cluster would keep their results, and recompute them after the death of a worker.
     """
 
     def __init__(self, client: Client) -> None:
         self._executor = client.get_executor(pure=False)
 
     def submit(self, fn: Callable[..., _Made], /, *args: Any, **kwargs: Any) -> Future[_Made]:
-        """The outcome of ``fn``, done by a worker."""
+        """Run ``fn`` on a worker, and return the future."""
         outcome: Future[_Made] = Future()
         there = self._executor.submit(fn, *args, **kwargs)
         there.add_done_callback(functools.partial(_copy, outcome))
         return outcome
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Wait for what is not done, or cancel it."""
+        """Wait for unfinished tasks, or cancel them."""
         self._executor.shutdown(wait=wait and not cancel_futures)
 
 
@@ -103,7 +103,7 @@ def _copy(outcome: Future[_Made], done: Future[_Made]) -> None:
 
 
 def killed_worker() -> type[Exception]:
-    """What a task raises that was running each time a worker died, too often."""
+    """Return the exception of a task whose worker died too often."""
     from distributed import KilledWorker
 
     error: type[Exception] = KilledWorker
@@ -112,12 +112,13 @@ def killed_worker() -> type[Exception]:
 
 @contextmanager
 def cluster(address: str, progress: Progress) -> Iterator[Cluster]:
-    """The cluster whose scheduler is at ``address``.
+    """Yield the cluster whose scheduler is at ``address``.
 
     Raises:
-        UsageError: that is no address.
-        LstmprofError: distributed is not installed, no scheduler answers, no worker comes, or a
-            worker has another version of lstmprof.
+        UsageError: the address is not valid.
+        LstmprofError: distributed is not installed, no scheduler answers, no worker appears, or a
+        worker
+            has another version of lstmprof.
     """
     with _client(address, progress) as client:
         if not _workers(client, address):
@@ -137,7 +138,7 @@ def _client(address: str, progress: Progress) -> Iterator[Client]:
             "--scheduler needs the package distributed", "pip install 'lstmprof[cluster]'"
         ) from fault
     try:
-        get_address_host_port(address)  # where it is wrong, Client hangs when it is deleted
+        get_address_host_port(address)  # if it is wrong, Client hangs when it is deleted
         with warnings.catch_warnings(record=True) as caught:
             client = Client(address, timeout=_ANSWER_S, set_as_default=False)
     except ValueError as fault:
@@ -152,10 +153,10 @@ def _client(address: str, progress: Progress) -> Iterator[Client]:
     try:
         for warning in caught:
             progress(f"{address}: {one_line(str(warning.message))}")
-        with _unlogged("distributed.client"):  # that the scheduler is gone is said in one line
+        with _unlogged("distributed.client"):  # the end of the scheduler is reported in one line
             yield client
     finally:
-        with suppress(Exception):  # the scheduler may be gone
+        with suppress(Exception):  # the scheduler may have ended
             client.close(timeout=_ANSWER_S)
 
 
@@ -178,13 +179,14 @@ def _workers(client: Client, address: str) -> dict[str, Any]:
     """
     try:
         threads: dict[str, Any] = client.nthreads()
-    except Exception as fault:  # OSError, TimeoutError, RuntimeError, ValueError: as it went
+    # depending on the fault: OSError, TimeoutError, RuntimeError, ValueError
+    except Exception as fault:
         raise gone(address) from fault
     return threads
 
 
 def gone(address: str) -> LstmprofError:
-    """The error where a scheduler that did answer does not any more."""
+    """Return the error for a scheduler that no longer answers."""
     return LstmprofError(
         f"{address}: the scheduler no longer answers",
         "start it, and run the command again; it skips finished profiles",
@@ -210,7 +212,7 @@ def _check_versions(client: Client) -> None:
 
 
 def other_version(worker: str, version: object, asked: str) -> LstmprofError:
-    """The error where ``worker`` has lstmprof ``version``, an exception where it has none."""
+    """Return the error for a ``worker`` with another lstmprof; ``version`` may be an exception."""
     has = f"lstmprof {version}" if isinstance(version, str) else f"no lstmprof ({version})"
     return LstmprofError(
         f"worker {worker} has {has}, but this machine has {asked}",

@@ -24,11 +24,11 @@ from lstmprof.errors import CacheWarning, RunError, UsageError, next_step_of
 from lstmprof.host.scratch import left_in, made_temporary_folder, own_prefix, remove
 
 PARTIAL = ".partial-"
-#: Of a component of a path: NAME_MAX of Linux's file systems.
+#: Longest component of a path: NAME_MAX of Linux's file systems.
 MOST_NAME_BYTES = 255
-#: A cache that has no room for so much is not written to.
+#: A cache with less free space is not written to.
 _LEAST_BYTES = 2**16
-#: Of linux/fs.h and fcntl.h.
+#: Constants of linux/fs.h and fcntl.h.
 _RENAME_EXCHANGE, _AT_FDCWD = 2, -100
 
 
@@ -49,7 +49,7 @@ def _untrusted(folder: Path) -> str | None:
     try:
         facts = folder.stat()
     except (OSError, ValueError):
-        return None  # it is not there, or cannot be used
+        return None  # it does not exist, or cannot be used
     if hasattr(os, "geteuid") and facts.st_uid not in (0, os.geteuid()):
         return "it belongs to another user"
     return "every user can write to it" if facts.st_mode & stat.S_IWOTH else None
@@ -64,19 +64,19 @@ def _home() -> Path:
 
 
 def written_to(cache: Path) -> Path:
-    """``cache``; where nothing can be written there a temporary folder, with a ``CacheWarning``.
+    """Return ``cache``, or a temporary folder with a ``CacheWarning`` if it cannot be written.
 
-    That goes with this process.
+    The temporary folder is removed with this process.
 
     Raises:
-        LstmprofError: it cannot be made either.
+        LstmprofError: the temporary folder cannot be made.
     """
     fault = unwritable(cache)
     return cache if fault is None else instead_of(cache, fault)
 
 
 def unwritable(folder: Path) -> str | None:
-    """Why nothing can be written to ``folder``, which is made where it is not there; else None."""
+    """Return why ``folder``, which is made if necessary, cannot be written; None if it can."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
@@ -88,7 +88,7 @@ def unwritable(folder: Path) -> str | None:
 
 @lru_cache(maxsize=None)
 def instead_of(cache: Path, fault: str) -> Path:
-    """The temporary folder of this process for what ``cache`` cannot hold; tells why, once.
+    """Return this process's temporary folder in place of ``cache``; warn once with the reason.
 
     Raises:
         LstmprofError: it cannot be made.
@@ -105,11 +105,11 @@ def instead_of(cache: Path, fault: str) -> Path:
 
 
 def check_name(out: Path, name: str, *, force: bool = False) -> None:
-    """Whether a run called ``name`` may be written to ``out``.
+    """Raise an error if a run called ``name`` must not be written to ``out``.
 
     Raises:
-        UsageError: ``name`` is no single visible path component.
-        RunError: the run is there already and ``force`` is not given.
+        UsageError: ``name`` is not a single visible path component.
+        RunError: the run exists and ``force`` is False.
     """
     if not name or name != Path(name).name or name.startswith("."):
         raise UsageError(
@@ -157,7 +157,7 @@ def _cannot(out: Path, what: str, fault: OSError) -> RunError:
 
 @contextmanager
 def staging(out: Path) -> Iterator[Path]:
-    """A directory in ``out`` that nobody takes for a run; removed at the end, or by a later sweep.
+    """Yield a folder in ``out`` that is not mistaken for a run; it is removed at the end.
 
     Raises:
         RunError: ``out`` cannot be written.
@@ -188,11 +188,11 @@ def staging(out: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_run(out: Path, name: str, *, force: bool = False) -> Iterator[Path]:
-    """A directory to write the run ``name`` into; renamed to its place at the end, else removed.
+    """Yield a folder for the run ``name``; it is renamed at the end, or removed after an error.
 
     Raises:
-        UsageError: ``name`` is no single visible path component.
-        RunError: the run is there already and ``force`` is not given, or ``out`` cannot be written.
+        UsageError: ``name`` is not a single visible path component.
+        RunError: the run exists and ``force`` is False, or ``out`` cannot be written.
     """
     check_name(out, name, force=force)
     with staging(out) as partial:
@@ -211,12 +211,12 @@ def _put_in_place(content: Path, place: Path, replaced: Path, *, force: bool) ->
     Raises:
         RunError: a run exists and ``force`` is not given, or the rename fails.
     """
-    _check_place(place, force=force)  # another one may have been quicker
+    _check_place(place, force=force)  # another process may have been faster
     put(content, place, replaced, force=force)
 
 
 def put(content: Path, place: Path, replaced: Path, *, force: bool = True) -> None:
-    """Rename ``content`` to ``place``, with ``force`` in exchange for what is there.
+    """Rename ``content`` to ``place``; with ``force``, exchange it with an existing file.
 
     Raises:
         RunError: it cannot be renamed.
@@ -271,7 +271,7 @@ def sweep(out: Path) -> None:
     """Remove what killed processes left in ``out``; put back a run that was being replaced."""
     for partial in left_in(out, PARTIAL):
         for old in (partial / "replaced").glob("*"):
-            with suppress(OSError):  # another one was quicker
+            with suppress(OSError):  # another process was faster
                 if not (out / old.name).exists():
                     old.rename(out / old.name)
         remove(partial)

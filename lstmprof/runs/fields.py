@@ -30,7 +30,7 @@ Variables: TypeAlias = dict[str, str] | None
 def fact(
     meaning: str, null_when: str = MADE_ELSEWHERE, unit: str = "", column: str = ""
 ) -> msgspec.Meta:
-    """What a field of run.json says; ``column`` is its name in SQL where that is another."""
+    """Return the description of a field of run.json; ``column`` is another name for it in SQL."""
     extra = {"null_when": null_when, "unit": unit, "column": column}
     return msgspec.Meta(description=meaning, extra=extra)
 

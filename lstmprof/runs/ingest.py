@@ -1,4 +1,4 @@
-"""From raw profiles to runs: what a word means, read, its ranks joined, annotated, written.
+"""Make runs from raw profiles: find the files, read them, join ranks, annotate, write.
 
 A word is a file, a folder, a tar archive or a URL of one (``formats.sources``).
 """
@@ -50,9 +50,9 @@ _DIGEST_DIGITS = 8
 
 
 def run_names(word: Path | str, groups: Sequence[Sequence[Source]]) -> list[str]:
-    """A name for the run of each group: the file's, of several what theirs begin with.
+    """Return a name for the run of each group: the file's name, or the common prefix of several.
 
-    Each is a name of its own, and short enough for a folder.
+    Names are unique, and short enough for a folder.
     """
     if len(groups) == 1 and len(groups[0]) > 1:
         return [_fitting(profile_name(word))]
@@ -68,7 +68,7 @@ def run_names(word: Path | str, groups: Sequence[Sequence[Source]]) -> list[str]
 
 
 def own_name(source: Source) -> str:
-    """The name of the run of one file alone."""
+    """Return the name of the run of a single file."""
     return _fitting(profile_name(source.name))
 
 
@@ -103,19 +103,19 @@ def _common_name(group: Sequence[Source]) -> str:
     return prefix or _folder_name(group) or "profile"
 
 
-#: So many files are named that a job lacks.
+#: Number of missing files of a job that are named.
 _MOST_NAMED = 8
 _Error = TypeVar("_Error", bound=LstmprofError)
-#: A profile that says nothing: with it only a file's name can name a rank.
+#: A profile without content; with it, only the file's name can show a rank.
 _SILENT = Profile("", None, SCHEMA.empty_table())
 
 
 @dataclass(frozen=True)
 class Ingested:
-    """What became of a word: runs, files that could not be read, files of other kinds.
+    """The result for a word: runs, unreadable files, and files of other kinds.
 
-    ``kept`` are runs that had been made of the same files before; a run that was written to a URL
-    is a ``RemoteRun``. ``read`` are profiles that are yet to be joined.
+    ``kept`` are runs that were made from the same files before. A run at a URL is a ``RemoteRun``.
+    ``read`` are profiles that must still be joined.
     """
 
     runs: list[Run | RemoteRun]
@@ -125,7 +125,7 @@ class Ingested:
     read: list[Read] = field(default_factory=list)
 
     def __add__(self, other: Ingested) -> Ingested:
-        """Both."""
+        """Return both results together."""
         return Ingested(
             self.runs + other.runs,
             self.errors + other.errors,
@@ -146,14 +146,14 @@ def ingest_profiles(
     force: bool = False,
     step_range: str | None = None,
 ) -> Ingested:
-    """Read the raw profiles that ``word`` means into runs in ``out``; they are left as they are.
+    """Read the raw profiles of ``word`` into runs in ``out``; the profiles are not changed.
 
-    Ranks of one job become one run. ``out`` is a folder or a URL of one. ``step_range`` is a
-    regular expression: host ranges whose name it finds are the steps. A file that cannot be read
-    does not stop the others.
+    Ranks of one job become one run. ``out`` is a folder or its URL. ``step_range`` is a regular
+    expression: host ranges with a matching name are the steps. An unreadable file does not stop the
+    others.
 
     Raises:
-        ProfileError: there is nothing at ``word`` that could be a profile.
+        ProfileError: ``word`` contains no possible profile.
         UsageError: ``name`` is given and ``word`` means several runs.
     """
     done = NOTHING
@@ -165,9 +165,9 @@ def ingest_profiles(
 
 @dataclass(frozen=True)
 class Task:
-    """Files that may become one run, called ``name`` in ``out``, a folder or a URL.
+    """Files that may become one run, called ``name`` in ``out`` (a folder or a URL).
 
-    ``command`` is the user's, wherever the task is done.
+    ``command`` is the user's command, wherever the task runs.
     """
 
     group: Sequence[Source]
@@ -179,22 +179,22 @@ class Task:
 
     @property
     def label(self) -> Path | str:
-        """Where the user finds the first of them."""
+        """Return the place of the first file for messages."""
         return self.group[0].label
 
     @property
     def file_bytes(self) -> int:
-        """Size of those that are files here."""
+        """Return the size of the local files."""
         return sum(_file_bytes(source) for source in self.group)
 
     def done(self) -> Ingested:
-        """What becomes of them."""
+        """Read the files, and return the result."""
         return self.joined(map(read, self.group))
 
     def joined(self, parts: Iterable[Ingested]) -> Ingested:
-        """What becomes of them; ``parts`` is what ``read`` returned of each.
+        """Return the result from ``parts``, the results of ``read``.
 
-        One run, where they are ranks of one job, else one of each.
+        Ranks of one job become one run, other files one run each.
         """
         kept, done, failed = Kept(), NOTHING, []
         for source, part in zip(self.group, parts, strict=True):
@@ -212,7 +212,7 @@ class Task:
         return done
 
     def kept(self) -> Ingested | None:
-        """The run that had been made of them before, None where there is none or they changed."""
+        """Return the run that was made from them before; None if there is none, or they changed."""
         run = None if self.force else _run_at(self.out, self.name)
         if run is None:
             return None
@@ -247,7 +247,7 @@ def _run_at(out: Path | str, name: str) -> Run | RemoteRun | None:
 def tasks(
     word: Path | str, out: Path | str, *, name: str | None, force: bool, step_range: str | None
 ) -> list[Task]:
-    """What there is to do for ``word``; the errors are those of ``ingest_profiles``."""
+    """Return the tasks for ``word``; errors are those of ``ingest_profiles``."""
     groups = [part for group in sources.groups(word) for part in _parts(group)]
     if name and len(groups) > 1:
         raise UsageError(
@@ -281,7 +281,7 @@ def _parts(group: list[Source]) -> list[list[Source]]:
 
 
 def read(source: Source, base: Path | None = None) -> Ingested:
-    """The profile of one file, or why there is none; its events go to files in ``base``, if any."""
+    """Return the profile of one file, or its error; events go to files in ``base`` if given."""
     try:
         with border(source.label):
             profile = formats.read_raw(source.label, source.load)
@@ -390,7 +390,7 @@ def _written_to(out: Path, task: Task, profile: Profile) -> Run:
 
 
 def described(name: str, profile: Profile, events: EventTable) -> dict[str, Any]:
-    """What run.json says of a run's making, of its profile and of its ``events``, annotated.
+    """Return the facts for run.json about the run, its profile and its annotated ``events``.
 
     The command is that of this process.
     """
@@ -432,5 +432,5 @@ def _of_one_job(members: Sequence[Read]) -> Profile:
     if len(members) == 1:
         return profiles[0]
     ranks = _ranks(members)
-    assert ranks is not None  # ``_runs`` asked the same
+    assert ranks is not None  # ``_runs`` has checked it
     return sources.of_one_job(ranks, profiles)

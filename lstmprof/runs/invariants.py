@@ -1,9 +1,8 @@
-"""What holds of every run's tables, looked at before anything is computed from a stranger's.
+"""Check the tables of a run before anything is computed from them, because runs are untrusted.
 
-Of the columns their types; of the events that they are numbered by their rows, that none is
-shorter than nothing, that links lead to events and no event is around itself, and that a null
-stands only where one may. The events are looked at batch by batch, so that memory does not grow
-with them; a file that claims more of them than its bytes can hold is refused before.
+The checks cover types of columns; numbers of events, their durations and links; and nulls. No event
+may enclose itself. Events are checked batch by batch, so memory does not grow with them. A file
+that claims more rows than its size allows is refused first.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from lstmprof.runs.metadata import AGAIN
 #: Columns of the events table that name events.
 _LINKS = ("parent_id", "launch_id", "op_id", "forward_id")
 _TIMES = ("start_ns", "dur_ns")
-#: Farther apart than two events of one profile can be; sums of two such times are still numbers.
+#: Longest possible distance of two events of one profile; sums of two such times are still valid.
 MOST_NS = 2**62
-#: So many rows may be in a file of any size; of those beyond, each takes as many bytes as this
-#: (the events of one step repeated take 4.8, since numbers are stored as differences).
+#: Number of rows that a file of any size may have. Beyond it, each row must take this many bytes
+#: (repeated events of one step take 4.8, because numbers are stored as differences).
 FREE_ROWS = 2**22
 ROW_BYTES = 1
-#: Of counters, of which no more than a batch is ever in memory (a profile's take 3 or more, evenly
-#: repeated ones 0.1).
+#: The same for counters, of which only one batch is in memory at a time (real ones take 3 bytes or
+#: more, evenly repeated ones 0.1).
 COUNTER_BYTES = 0.01
 _BATCH_ROWS = 2**18
 _WORDS = [c.name for c in COLUMNS if c.derived and pa.types.is_dictionary(c.type)]
@@ -45,12 +44,12 @@ _TEXTS = (pa.string(), pa.large_string())
 
 
 def check_types(path: Path, actual: pa.Schema, schema: pa.Schema) -> None:
-    """Nothing where the columns of a file, ``actual``, have the types of ``schema``.
+    """Raise an error unless the columns ``actual`` of a file have the types of ``schema``.
 
-    An integer may be of another width, a text in a dictionary or not, as other programs write them.
+    Integers may have another width, and texts may be dictionaries, as other programs write them.
 
     Raises:
-        RunError: one has another type.
+        RunError: a column has another type.
     """
     for field in actual:
         wanted = schema.field(field.name).type
@@ -69,10 +68,10 @@ def _serves(actual: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def check_nulls(path: Path, table: pa.Table, schema: pa.Schema) -> None:
-    """Nothing where the columns of ``table`` that are never null in ``schema`` hold none.
+    """Raise an error if a column that ``schema`` declares as never null contains a null.
 
     Raises:
-        RunError: one is null in a row.
+        RunError: a value is null.
     """
     for field in schema:
         if not field.nullable and table.column(field.name).null_count:
@@ -80,10 +79,10 @@ def check_nulls(path: Path, table: pa.Table, schema: pa.Schema) -> None:
 
 
 def check_counts(path: Path, table: pa.Table) -> None:
-    """Nothing where what is counted or measured in ``table`` is 0 or more, and can be summed.
+    """Raise an error if a count or measurement in ``table`` is negative or too large to sum.
 
     Raises:
-        RunError: something is less, or so much that it cannot be.
+        RunError: a value is negative, or too large.
     """
     for field in table.schema:
         if pa.types.is_integer(field.type):
@@ -95,10 +94,10 @@ def check_counts(path: Path, table: pa.Table) -> None:
 
 
 def check_sums(table: str, *columns: Ints) -> None:
-    """Nothing where what each of ``columns`` holds can be summed.
+    """Raise an error if the sum of one of ``columns`` exceeds 64 bits.
 
     Raises:
-        RunError: of one the sum is no number of 64 bits.
+        RunError: the sum of a column exceeds 64 bits.
     """
     for values in columns:
         whole = float(values.sum(dtype=np.float64))
@@ -127,10 +126,10 @@ def check_texts(path: Path, table: pa.Table) -> None:
 
 
 def check_length(path: Path, file: pq.ParquetFile, row_bytes: float = ROW_BYTES) -> None:
-    """Nothing where ``file`` may hold as many rows as it says.
+    """Raise an error if ``file`` is too small for the number of rows that it claims.
 
     Raises:
-        RunError: they are more than its bytes.
+        RunError: there are more rows than its bytes allow.
     """
     rows, length = file.metadata.num_rows, path.stat().st_size
     if rows > FREE_ROWS + length / row_bytes:
@@ -138,10 +137,10 @@ def check_length(path: Path, file: pq.ParquetFile, row_bytes: float = ROW_BYTES)
 
 
 def check_counters(path: Path, file: pq.ParquetFile) -> None:
-    """Nothing where the rows of the counters ``file`` are what every reader relies on.
+    """Check the rows of the counters ``file`` for all conditions that readers rely on.
 
     Raises:
-        RunError: one is not; says how.
+        RunError: a row is invalid; the message says how.
         OSError, pa.ArrowException: the file is damaged.
     """
     for batch in file.iter_batches(_BATCH_ROWS):
@@ -156,12 +155,12 @@ def check_counters(path: Path, file: pq.ParquetFile) -> None:
 
 
 def check_events(path: Path, file: pq.ParquetFile, gathered: Gathered | None = None) -> None:
-    """Nothing where the rows of the events table ``file`` are what every reader relies on.
+    """Check the rows of the events ``file`` for all conditions that readers rely on.
 
-    The columns that are ``gathered`` meanwhile need not be read again.
+    Columns that are ``gathered`` meanwhile need not be read again.
 
     Raises:
-        RunError: one is not; says which and how.
+        RunError: a row is invalid; the message says which, and how.
         OSError, pa.ArrowException: the file is damaged.
     """
     count = file.metadata.num_rows

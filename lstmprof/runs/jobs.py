@@ -1,8 +1,8 @@
-"""Ingest many raw profiles at once, in processes or on a cluster, and return runs in input order.
+"""Ingest many raw profiles in processes or on a cluster, and return runs in input order.
 
-The unit of work is what becomes a run: a file, or the files of the ranks of one job. The ranks of
-a large job are shared out file by file: each worker reads its file into sorted columns on disk,
-and this process joins them. A process that is killed (out of memory) costs only its own profile.
+A task is one run: a file, or the files of the ranks of one job. The ranks of a large job are
+distributed file by file: each worker reads its file into sorted columns on disk, and this process
+joins them. A process that is killed (out of memory) loses only its own profile.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ from lstmprof.runs.ingest import Ingested, Task, read, tasks
 
 @dataclass(frozen=True)
 class Share(Task):
-    """One file of a job, to be read into a folder in ``base``, which all workers see."""
+    """One file of a job, to be read into a folder in ``base``, which all workers can access."""
 
     base: Path = field(kw_only=True)
 
     def done(self) -> Ingested:
-        """The profile, to be joined with the others of its job, or why there is none."""
+        """Return the profile, to be joined with the others of its job, or its error."""
         self.base.mkdir(exist_ok=True)
         (source,) = self.group
         return read(source, self.base)
 
     def kept(self) -> Ingested | None:
-        """None: it makes no run."""
+        """Return None, because a share makes no run."""
         return None
 
 
 def is_large(task: Task, todo: Sequence[Task], workers: int) -> bool:
-    """Whether ``task`` is a job of which one of ``workers`` would have more than its share.
+    """Return whether ``task`` is a job that would occupy one of ``workers`` too long.
 
-    What is no file here counts nothing: all of an archive would be read for each file in it.
+    Only local files count, because an archive would be read completely for each file in it.
     """
     whole = sum(other.file_bytes for other in todo)
     return len(task.group) > 1 and task.file_bytes * workers > whole
 
 
 def shared_out(task: Task, base: Path) -> list[Task]:
-    """A share for each file of ``task``, in order."""
+    """Return one share for each file of ``task``, in order."""
     return [
         Share([source], task.name, task.out, task.force, task.step_range, command="", base=base)
         for source in task.group
@@ -65,7 +65,7 @@ def shared_out(task: Task, base: Path) -> list[Task]:
 
 
 def joined(task: Task, parts: Sequence[Task], outcomes: Iterator[Ingested]) -> Ingested:
-    """What becomes of ``task``, of whose ``parts`` the ``outcomes`` come next; or itself, alone."""
+    """Return the result of ``task`` from the next ``outcomes`` of its ``parts``."""
     if not isinstance(parts[0], Share):
         return next(outcomes)
     try:
@@ -76,14 +76,14 @@ def joined(task: Task, parts: Sequence[Task], outcomes: Iterator[Ingested]) -> I
 
 #: Less than this of files is read sooner than a second process starts.
 _WORTH_BYTES = 32 * 2**20
-#: How often it is looked whether results can still come.
+#: Seconds between checks whether results can still come.
 _LOOK_S = 5
-#: How many runs at a URL are looked at at once.
+#: Number of runs at a URL that are checked at once.
 _LOOKS = 16
 _SHARED = "move it to a shared folder or a URL that all workers see"
 
 Progress = Callable[[str], None]
-#: For each task what is done: itself, or its shares.
+#: For each task, the task itself or its shares.
 _Parts = Sequence[Sequence[Task]]
 
 
@@ -98,19 +98,18 @@ def ingest_all(
     scheduler: str | None = None,
     progress: Progress = lambda line: None,
 ) -> Generator[Ingested]:
-    """What becomes of the profiles that ``words`` mean, in order; no failure stops the others.
+    """Ingest the profiles that ``words`` mean; yield the results in order; no failure stops the
+    others.
 
-    Words that mean no profile come first. ``out`` is a folder or a URL of one.
-
-    ``jobs`` processes read them, by default as many as there are CPUs where that is worth it, or
-    the workers of the dask ``scheduler`` at an address. Of several, those whose run is in ``out``
-    already and whose files have not changed are left.
+    Words without profiles come first. ``out`` is a folder or its URL. ``jobs`` processes read the
+    profiles (by default one per CPU if that saves time), or the workers of the dask ``scheduler``
+    at an address. If there are several, unchanged files whose run is in ``out`` are skipped.
 
     Raises:
-        LstmprofError: the cluster cannot be used (any more), or ``out`` cannot be reached.
+        LstmprofError: the cluster cannot be used, or ``out`` cannot be reached.
     """
     place = remote.place(out)
-    if scheduler is not None:  # a worker is in another folder
+    if scheduler is not None:  # workers run in another folder
         place = place if isinstance(place, str) else place.resolve()
         words = [word if is_url(word) else Path(word).resolve() for word in words]
     all_tasks: list[Task] = []
@@ -125,7 +124,7 @@ def ingest_all(
     with _workers(todo, place, jobs, scheduler, progress) as (workers, parts):
         steps = [step for of_task in parts for step in of_task]
         outcomes = _with_time_left(_results(steps, workers), steps, progress)
-        with closing(outcomes):  # who works is ended before it is looked what was left
+        with closing(outcomes):  # end the workers before their leftovers are removed
             results = (
                 joined(task, of_task, outcomes) for task, of_task in zip(todo, parts, strict=True)
             )
@@ -140,10 +139,10 @@ def _kept(all_tasks: Sequence[Task]) -> list[Ingested | None]:
 
 @dataclass(frozen=True)
 class _Workers:
-    """Where tasks are done, and what is raised where it was ``killed``.
+    """The workers of tasks; ``killed`` is the exception for a killed one.
 
-    ``lone`` is where a task is done with no other beside it; ``check`` raises where no result can
-    come any more.
+    ``lone`` runs a single task without others beside it. ``check`` raises an error if no more
+    results can come.
     """
 
     executor: Callable[[], AbstractContextManager[Executor]]
@@ -194,7 +193,7 @@ def _workers(
                 check=lambda: None,
             )
             yield workers, parts
-        finally:  # a signal may have broken off a worker while it cleared away
+        finally:  # a signal may have interrupted a worker's clean-up
             if isinstance(out, Path):
                 sweep(out)
 
@@ -214,7 +213,7 @@ def _done_of(parts: _Parts) -> Callable[[Task], Ingested]:
 
 
 def _mark(out: Path | str) -> AbstractContextManager[Path | None]:
-    """A folder in the folder ``out`` for as long as the context: who sees it sees ``out``."""
+    """Yield a new folder in ``out`` during the context: a worker that sees it also sees ``out``."""
     return nullcontext() if isinstance(out, str) else staging(out)
 
 
@@ -340,7 +339,7 @@ def _done_there(
         if isinstance(source.label, Path) and source.stamp and not source.label.exists():
             fault = f"the worker on {worker} cannot see it"
             return Ingested([], [ProfileError(source.label, fault, _SHARED)], [])
-    process.keep_freed_memory()  # dask has told its workers to give it back at once
+    process.keep_freed_memory()  # dask tells its workers to return freed memory at once
     try:
         return done(task)
     finally:

@@ -2,7 +2,7 @@
 
 ::
 
-    read ─ in_files, by another process ─▶ Kept ─▶ joined
+    read ─ in_files, in another process ─▶ Kept ─▶ joined
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from lstmprof.events.spool import SPOOLED_ROWS, on_disk
 from lstmprof.events.stored import Folder, StoredEvents
 from lstmprof.formats.sources import Source
 
-#: What a reader may fill; a row's number follows from its place.
+#: Columns that a reader fills; the number of a row follows from its position.
 _READ = tuple(c.name for c in COLUMNS if not c.derived and c.name != "event_id")
-#: A file and what was read of it.
+#: A file and its profile.
 Read = tuple[Source, Profile]
 
 
 def in_files(profile: Profile, base: Path) -> Profile:
-    """``profile``, whose events and counters lie in a folder that is made in ``base``.
+    """Return ``profile`` with its events and counters in files of a new folder in ``base``.
 
-    It can be sent to another process; who made ``base`` removes it.
+    It can be sent to another process; the creator of ``base`` removes it.
 
     Raises:
-        LstmprofError: there is no room.
+        LstmprofError: the disk is full.
     """
     return _in_folder(profile, Folder(base))
 
@@ -47,7 +47,7 @@ def _in_folder(profile: Profile, folder: Folder) -> Profile:
 
 
 class Kept:
-    """``profiles`` of files, with their events on disk where they are too many for memory."""
+    """The ``profiles`` of files, with their events on disk if they exceed the memory limit."""
 
     def __init__(self) -> None:
         self.profiles: list[Read] = []
@@ -55,10 +55,10 @@ class Kept:
         self._folder: Folder | None = None
 
     def add(self, read: Sequence[Read]) -> None:
-        """Add what was ``read`` next.
+        """Add the next profiles ``read``.
 
         Raises:
-            LstmprofError: there is no room; it is not added.
+            LstmprofError: the disk is full; nothing is added.
         """
         before = len(self.profiles)
         for source, profile in read:
@@ -85,9 +85,9 @@ class Kept:
 
 @contextmanager
 def beside(work: Callable[[Event], object]) -> Iterator[None]:
-    """Do ``work`` while the block is done; at the end both are.
+    """Run ``work`` in parallel to the block, and wait for both.
 
-    Where the block raises, the event that ``work`` is given is set: let it look now and then.
+    If the block raises an error, the event that ``work`` receives is set; ``work`` should check it.
     """
     stop = Event()
     with ThreadPoolExecutor(1) as pool:

@@ -1,9 +1,8 @@
-"""What a run says besides its events: run.json, typed.
+"""run.json as a typed record.
 
-The record is the registry, too: each field states its unit, its meaning and when it is null, and
-from that come docs/tables.md and the table ``runs`` in SQL. There a field has a column of its own,
-called by its name, or by another where a table has one of that name. A field of several values (a
-list, versions by package) is JSON text there.
+Each field states its unit, its meaning and when it is null. docs/tables.md and the table ``runs``
+in SQL are made from these. In SQL, a field is a column of its name, or of another name if a table
+has a column of that name. A field with several values (a list, versions by package) is JSON text.
 """
 
 import functools
@@ -55,7 +54,7 @@ _CAPTURED = "the run is a capture"
 _BUILT_IN = "the implementation is built in, or the run is an ingested profile"
 
 AGAIN = "capture or ingest the run again"
-#: Of a run of a schema version, and the one that is read.
+#: Message for a run with a newer schema version, and the version that this lstmprof reads.
 NEWER = "was written by a newer lstmprof (schema version {}; this version reads up to {})"
 UPGRADE = "upgrade lstmprof"
 
@@ -361,7 +360,7 @@ class RunInfo(_Record, frozen=True):
         return {tid: name for tid, name in given if isinstance(name, str)}
 
 
-#: Conditions that are no field of run.json by their name.
+#: Conditions that are not fields of run.json, by name.
 _CONDITIONS: Mapping[str, Callable[[RunInfo], Any]] = {
     "workload": lambda info: info.workload or None,
     "device": lambda info: info.device_name or next(iter(info.device_names.values()), None),
@@ -369,14 +368,14 @@ _CONDITIONS: Mapping[str, Callable[[RunInfo], Any]] = {
 
 
 def condition(name: str, info: RunInfo) -> Any:
-    """What run.json says of one of ``names.CONDITIONS``; None is unknown."""
+    """Return the value of one of ``names.CONDITIONS`` in run.json; None if unknown."""
     return _CONDITIONS.get(name, attrgetter(name))(info)
 
 
 def alike(
     items: Iterable[_Item], info_of: Callable[[_Item], RunInfo], across: Collection[str] = ()
 ) -> list[list[_Item]]:
-    """``items`` in groups that agree in all of ``names.CONDITIONS`` but those ``across``."""
+    """Return ``items`` in groups with equal ``names.CONDITIONS``, except those in ``across``."""
     conditions = [name for name in names.CONDITIONS if name not in across]
     groups: dict[tuple[Any, ...], list[_Item]] = {}
     for item in items:
@@ -393,7 +392,7 @@ class Fact:
     column: Column
 
     def of(self, info: RunInfo) -> Any:
-        """Its value in SQL."""
+        """Return the value in SQL."""
         value = functools.reduce(getattr, self.place.split("."), info)
         if value is None or not pa.types.is_string(self.column.type) or isinstance(value, str):
             return value
@@ -420,12 +419,12 @@ def _facts(record: type[msgspec.Struct], prefix: str = "") -> Iterator[Fact]:
 
 @functools.cache
 def facts() -> tuple[Fact, ...]:
-    """Every field of run.json that is a column of the table ``runs`` in SQL."""
+    """Return every field of run.json that is a column of the SQL table ``runs``."""
     return tuple(_facts(RunInfo))
 
 
 def facts_table(infos: Sequence[tuple[str, RunInfo]]) -> pa.Table:
-    """The table ``runs`` of SQL: a row a run, by what it is called."""
+    """Return the SQL table ``runs``: one row per run, with its name."""
     rows = [
         {fact.column.name: fact.of(info) for fact in facts()} | {"run": name}
         for name, info in infos
@@ -434,11 +433,11 @@ def facts_table(infos: Sequence[tuple[str, RunInfo]]) -> pa.Table:
 
 
 def run_info(facts: Mapping[str, Any]) -> RunInfo:
-    """The record of ``facts``, which a worker or a reader of profiles tells.
+    """Return the record of ``facts`` from a worker or a reader of profiles.
 
     Raises:
-        TypeError: one is no field of run.json, so that nobody would read it.
-        RunError: one has another type than its field.
+        TypeError: a fact is not a field of run.json.
+        RunError: a fact has another type than its field.
     """
     with _run_errors(f"run '{facts.get('name', '')}'"):
         info = msgspec.convert(facts, RunInfo)
@@ -461,9 +460,9 @@ class _Version(msgspec.Struct):
 
 
 def decoded(text: bytes, place: object) -> RunInfo:
-    """Return the record in the JSON ``text``, which lies at ``place``.
+    """Return the record from the JSON ``text`` at ``place``.
 
-    An implementation that was renamed has its present name.
+    An implementation that was renamed gets its current name.
 
     Raises:
         RunError: it is damaged, a field has another type, or a later version of lstmprof wrote it.
@@ -491,9 +490,9 @@ def _run_errors(place: object) -> Iterator[None]:
 
 
 def encoded(info: RunInfo) -> bytes:
-    """``info`` as JSON for people."""
+    """Return ``info`` as readable JSON."""
     try:
         text = msgspec.json.encode(info)
-    except UnicodeEncodeError:  # a surrogate without its other, in a file's name or a profile
+    except UnicodeEncodeError:  # a lone surrogate in a file's name or a profile
         text = json.dumps(msgspec.to_builtins(info), ensure_ascii=False).encode(errors="replace")
     return msgspec.json.format(text, indent=1) + b"\n"

@@ -1,11 +1,11 @@
-"""Runs at fsspec URLs (s3, gs, hdfs …): uploaded whole, and fetched into a local folder.
+"""Runs at fsspec URLs (s3, gs, hdfs …): uploaded completely, and fetched into a local folder.
 
 ::
 
     <url>/<run>/events.parquet  timings.parquet  run.json
 
-An object store renames no folder, so run.json, written last and removed first, says that the rest
-is whole: a folder without it is no run.
+An object store cannot rename a folder. So run.json is written last and removed first, and a folder
+without it is not a run.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _LOCAL = "file://"
 
 @dataclass(frozen=True)
 class RemoteRun:
-    """One run at ``url``; ``stamp`` changes with its content.
+    """A run at ``url``; ``stamp`` changes with its content.
 
-    ``event_count`` is None where its tables were not looked at.
+    ``event_count`` is None if its tables were not read.
     """
 
     url: str
@@ -41,11 +41,11 @@ class RemoteRun:
 
     @property
     def name(self) -> str:
-        """The last part of its URL."""
+        """Return the last part of its URL."""
         return self.url.rpartition("/")[2]
 
     def fetched(self, folder: Path) -> Run:
-        """A copy of it in ``folder``, made now or before.
+        """Return a copy of it in ``folder``, made now or before.
 
         Raises:
             RunError: it cannot be fetched, or was replaced meanwhile.
@@ -58,7 +58,7 @@ class RemoteRun:
 
 
 def place(out: Path | str) -> Path | str:
-    """The folder of runs ``out``: a path, also where it is given as ``file://``, or a URL."""
+    """Return the folder of runs ``out``: a path (also for ``file://``) or a URL."""
     text = str(out)
     if text.startswith(_LOCAL):
         return Path(text.removeprefix(_LOCAL))
@@ -66,7 +66,7 @@ def place(out: Path | str) -> Path | str:
 
 
 def run_at(url: str) -> RemoteRun | None:
-    """The run at ``url``, None where there is none.
+    """Return the run at ``url``, or None if there is none.
 
     Raises:
         RunError: it cannot be reached, or its run.json is damaged.
@@ -76,7 +76,7 @@ def run_at(url: str) -> RemoteRun | None:
 
 
 def whole_run_at(url: str) -> RemoteRun | None:
-    """The run at ``url``, None where there is none or a damaged one.
+    """Return the run at ``url``, or None if there is none, or a damaged one.
 
     Raises:
         RunError: it cannot be reached.
@@ -109,14 +109,14 @@ def _record_at(url: str) -> tuple[bytes, str] | None:
 
 
 def places_at(url: str) -> list[str]:
-    """The URL of the run at ``url``, or of the runs directly in that folder, by name.
+    """Return the URL of the run at ``url``, or of the runs directly in that folder, by name.
 
     Raises:
         RunError: it cannot be reached.
     """
     with _reached(url):
         system, path = _opened(url)
-        # Not isdir: over HTTP it downloads the file to look for links.
+        # Not isdir, which downloads the file over HTTP to look for links.
         if system.info(path)["type"] != "directory" and not url.endswith("/"):
             return []
         files = sorted(system.find(path, maxdepth=2))
@@ -125,10 +125,10 @@ def places_at(url: str) -> list[str]:
 
 
 def uploaded(run: Run, url: str, *, force: bool) -> RemoteRun:
-    """``run`` copied to ``url``; there it is whole, or no run.
+    """Copy ``run`` to ``url``; it appears there completely or not at all.
 
     Raises:
-        RunError: one is there already and ``force`` is not given, or it cannot be written.
+        RunError: a run exists there and ``force`` is False, or it cannot be written.
     """
     with _reached(url):
         system, path = _opened(url)
@@ -149,13 +149,13 @@ def uploaded(run: Run, url: str, *, force: bool) -> RemoteRun:
 
 
 def event_count(run: Path) -> int:
-    """How many events the run in the folder ``run`` has."""
+    """Return the number of events of the run in the folder ``run``."""
     count: int = pq.read_metadata(run / EVENTS_FILE).num_rows
     return count
 
 
 def _upload(content: Path, system: Any, path: str) -> None:
-    if not system.async_impl:  # what is, an object store, has no folders: s3fs would make a bucket
+    if not system.async_impl:  # object stores have no folders: s3fs would make a bucket
         system.makedirs(path, exist_ok=True)
     files = sorted((p for p in content.rglob("*") if p.is_file()), key=lambda p: p.name == RUN_FILE)
     for file in files:

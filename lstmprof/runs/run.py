@@ -46,9 +46,10 @@ COUNTERS_FILE = "counters.parquet"
 
 TIMINGS_SCHEMA = schema(ITERATIONS).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
 SAMPLES_SCHEMA = schema(SAMPLES).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
-#: Columns of so many events are read at once: each time that a file is opened costs more.
+#: Runs with fewer events are read with all columns at once, because opening a file repeatedly takes
+#: longer.
 FEW_ROWS = 2**18
-#: The columns of more that are read first: those that are looked through in any case.
+#: Columns of larger runs that are read first, because they are checked in any case.
 OF_ALL = ("kind", "name", "start_ns", "dur_ns", "launch_id")
 #: run.json is a few kilobytes, of a job of a thousand ranks some megabytes.
 MOST_BYTES = 32 * 2**20
@@ -154,7 +155,7 @@ class Run:
 
     @cached_property
     def events_file(self) -> Path:
-        """Path of the events, once they have been validated.
+        """Return the path of the validated events.
 
         Raises:
             RunError: the file is invalid, missing, damaged or of another schema version.
@@ -165,7 +166,7 @@ class Run:
 
     @cached_property
     def timings_file(self) -> Path | None:
-        """Path of the timings, once they have been validated; None if no iteration was timed.
+        """Return the path of the validated timings; None if no iteration was timed.
 
         Raises:
             RunError: the file is damaged or of another schema version.
@@ -174,7 +175,7 @@ class Run:
 
     @cached_property
     def samples_file(self) -> Path | None:
-        """Path of the samples, once they have been validated; None without a sampler.
+        """Return the path of the validated samples; None without a sampler.
 
         Raises:
             RunError: the file is damaged or of another schema version.
@@ -188,7 +189,7 @@ class Run:
 
     @cached_property
     def counters_file(self) -> Path | None:
-        """Path of the counters, once they have been validated; None if the profile has none.
+        """Return the path of the validated counters; None if the profile has none.
 
         Raises:
             RunError: the file is damaged or of another schema version.
@@ -230,20 +231,20 @@ class _Events:
         self.count: int = self._file.metadata.num_rows
 
     def columns(self, names: Sequence[str]) -> pa.Table:
-        """These columns, as ``Run.narrow_events``."""
+        """Return these columns, like ``Run.narrow_events``."""
         return self._told(lambda: narrow_table(self._file, self._there(names)), names)
 
     def looked_through(self, names: Sequence[str]) -> pa.Table:
-        """As ``columns``, while the events are looked through."""
+        """Return these columns, like ``columns``, and check the events meanwhile."""
         gathered = Gathered(self._file, self._there(names))
         self.look_through(gathered)
         return self._told(gathered.table, names)
 
     def look_through(self, gathered: Gathered | None = None) -> None:
-        """Nothing where the events hold what every reader of them relies on.
+        """Raise an error unless the events satisfy all conditions that readers rely on.
 
         Raises:
-            RunError: they do not.
+            RunError: a condition is violated.
         """
         try:
             check_length(self.path, self._file)
@@ -265,8 +266,8 @@ class _Events:
         return _with_nulls(table, SCHEMA, absent).select(list(names))
 
 
-#: What pyarrow raises of a damaged file: a bad text in it, a size that cannot be, are no errors of
-#: its own.
+#: Errors that pyarrow raises for damaged files; invalid texts and impossible sizes have no errors
+#: of their own.
 _DAMAGE = (OSError, ValueError, pa.ArrowException, MemoryError, OverflowError)
 
 
@@ -324,10 +325,11 @@ def _with_nulls(table: pa.Table, schema: pa.Schema, columns: Sequence[str]) -> p
 
 
 def check_file(path: Path, schema: pa.Schema) -> list[str]:
-    """The columns of ``schema`` that the Parquet file ``path`` lacks, as an older version wrote it.
+    """Return the columns of ``schema`` that the Parquet file ``path`` lacks, because it is older.
 
     Raises:
-        RunError: it is missing, no plain file, damaged, or of a schema version that is not read or
+        RunError: the file is missing, not a plain file, damaged, or has an unsupported schema
+        version or
             other columns.
     """
     if path.exists() and not path.is_file():
@@ -351,12 +353,12 @@ def check_file(path: Path, schema: pa.Schema) -> list[str]:
 
 
 def is_run(path: Path) -> bool:
-    """Whether ``path`` is a run directory that this user may look into."""
+    """Return whether ``path`` is a run directory that this user may read."""
     return os.path.isfile(path / RUN_FILE)  # noqa: PTH113, no error if locked
 
 
 def open_run(path: Path) -> Run:
-    """The run in directory ``path``.
+    """Return the run in the directory ``path``.
 
     Raises:
         RunError: there is no run, or its run.json cannot be read.
@@ -379,10 +381,10 @@ def open_run(path: Path) -> Run:
 
 
 def runs_in(folder: Path) -> list[Run]:
-    """The runs directly in ``folder``, by name; partial ones are not runs.
+    """Return the runs directly in ``folder`` by name; partial runs do not count.
 
     Raises:
-        RunError: one of them cannot be opened.
+        RunError: a run cannot be opened.
     """
     return [open_run(place) for place in places_in(folder)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,36 @@ def test_a_command_that_fails_on_a_job_names_the_input(
 
 def test_a_defect_is_a_problem() -> None:
     assert damages.problem_of(1, "error: a bug in lstmprof", "")
+
+
+def _onnx(inputs: list[object], dur: int = 251) -> dict[str, object]:
+    args = {"op_name": "LSTM", "provider": "CPUExecutionProvider", "input_type_shape": inputs}
+    place = {"ph": "X", "cat": "Node", "pid": 1, "tid": 1}
+    return {**place, "name": "lstm_kernel_time", "ts": 726, "dur": dur, "args": args}
+
+
+#: Inputs of this fuzzer that ended as a defect, reduced; other defects have unit tests.
+DEFECTS = {
+    "more operations than 64 bits": [_onnx([{"float": [20, 4, 12]}, {"float": [2, 2**32]}])],
+    "a lone surrogate as an element type": [
+        _onnx([{"float": [20, 4, 12]}, {"\ud800": [2, 128]}]),
+        {**_onnx([{"\ud800": [2]}, {"float": [2]}]), "name": "cast_kernel_time"},
+    ],
+    "a copy of 9 EB in 1 ns": {
+        "schemaVersion": 1,
+        "traceEvents": [
+            {
+                **{"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD", "pid": 0, "tid": 7},
+                **{"ts": 1, "dur": 0.001, "args": {"device": 0, "stream": 7, "bytes": 2**62}},
+            }
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_reduced_defect_passes_through_every_command(name: str, way: whole.Way) -> None:
+    content = json.dumps(DEFECTS[name]).encode()
+    target = TARGETS["onnxruntime" if content[:1] == b"[" else "kineto"]
+    assert not list(way.problems(target, content))
+    assert way.counts["whole way"] == 1

@@ -171,6 +171,31 @@ def test_what_every_third_step_does_is_not_scaled_down_to_the_steps_that_do_not(
     assert lane.span.ns == pytest.approx(21 * OP_NS, rel=1e-3)
 
 
+@pytest.mark.parametrize("walls", [[STEP_NS] * 20, [*[STEP_NS] * 19, 90 * STEP_NS]])
+def test_what_no_timed_step_can_have_done_is_in_no_clean_step_and_listed(
+    walls: list[int],
+) -> None:
+    """A first evaluation compiles for 80 times a step, inside one of the profiled steps."""
+    rows, windows, at = [], [], 0
+    for step in range(10):
+        begin = at
+        for _ in range(OPS):
+            rows.append(row("op", "aten::mm", at, at + OP_NS, tid=1, category="gemm"))
+            at += OP_NS + GAP_NS
+        if step == 5:
+            rows.append(row("op", "evaluate", at, at + 80 * STEP_NS, tid=1, category="other"))
+            at += 80 * STEP_NS
+        rows.append(row("step", "step", begin, at, tid=1))
+        windows.append(Window(None, step, begin, at, 0))
+    lane = clean_lane(linked(table(rows)), windows, None, measured(walls, event_ns=0.001))
+    seen = len(set(walls)) > 1
+    assert ("other" in parts(lane)) == seen
+    if not seen:
+        assert lane.span.ns == pytest.approx(STEP_NS, rel=1e-3)
+        assert parts(lane)["gemm"] == pytest.approx(OPS * OP_NS, rel=0.02)
+    assert [(rare.name, rare.steps) for rare in lane.rare] == [("evaluate", 1)]
+
+
 def test_disturbed_steps_widen_the_interval_downwards() -> None:
     generator = np.random.default_rng(0)
     slow = 1 + generator.exponential(3, (10, OPS))

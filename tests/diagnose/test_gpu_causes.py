@@ -68,6 +68,10 @@ def profile_of(path: Path, *steps: Body, machine: Machine = MACHINE) -> lp.Run:
         for number, body in enumerate(steps, start=1)
         for instruction in (Within("step", f"ProfilerStep#{number}", 3, body, 8), Gap(5))
     )
+    return written(path, program, machine)
+
+
+def written(path: Path, program: Body, machine: Machine = MACHINE) -> lp.Run:
     recording = Recording(simulated([(MAIN, program)], machine), TICK_NS, MAIN, first_step=1)
     path.write_bytes(kineto.of_today(recording))
     return lp.read(path)
@@ -248,6 +252,68 @@ def test_two_long_first_calls_lead_the_verdict(tmp_path: Path) -> None:
     assert (verdict.bottleneck, verdict.kind) == ("initialisation", "initialisation")
     assert verdict.cause == "CUDA starts up, or loads code, inside the profiled steps"
     assert verdict.fixes[0].saves_ns == verdict.bottleneck_ns == 9_810 * TICK_NS
+
+
+def convolutions(first_ticks: int) -> Body:
+    """Convolutions of which the first takes this long on the host; the launches are short."""
+    work = launched(Work("kernel", "sm80_xmma_fprop", "conv", 30))
+    ticks = (first_ticks, *[40] * 12)
+    return tuple(Within("op", "aten::cudnn_convolution", t, (work,), 1, "conv") for t in ticks)
+
+
+def test_a_long_first_call_of_an_op_is_initialisation_unless_steps_are_marked(
+    tmp_path: Path,
+) -> None:
+    run = written(tmp_path / "1.pt.trace.json", convolutions(7_000))
+    verdict = lp.diagnose(run).verdict
+    assert verdict.kind == "initialisation"
+    assert verdict.fixes[0].name == "profile later"
+    assert verdict.fixes[0].seen.startswith("the first aten::cudnn_convolution took 7.0")
+    usual = written(tmp_path / "2.pt.trace.json", convolutions(300))
+    assert lp.diagnose(usual).verdict.kind == "dispatch"
+    marked = profile_of(tmp_path / "3.pt.trace.json", *[convolutions(7_000)] * STEADY)
+    assert lp.diagnose(marked).verdict.kind == "dispatch"
+
+
+def test_the_wait_with_which_the_profiler_stops_is_no_wait_of_the_program(tmp_path: Path) -> None:
+    stop = Call("cudaDeviceSynchronize", "sync", 9_000)
+    stopped = written(tmp_path / "1.pt.trace.json", (*flat(), stop))
+    diagnosis = lp.diagnose(stopped)
+    times = {part.kind: part.slow_ns for part in diagnosis.verdict.where}
+    assert times["profiler"] > 8_000 * TICK_NS
+    assert times.get("sync", 0) == 0
+    assert diagnosis.verdict.kind != "sync"
+    # the same wait before other work, or in a function of the program, is the program's
+    frame = Within("python", "torch/cuda/__init__.py(985): synchronize", 2, (stop,), 1)
+    for number, body in enumerate(((*flat(), stop, *flat()), (*flat(), frame)), start=2):
+        verdict = lp.diagnose(written(tmp_path / f"{number}.pt.trace.json", body)).verdict
+        assert verdict.kind == "sync"
+
+
+def short_products(reads: int) -> Body:
+    """Twenty short products, each after Python; the first ``reads`` results are read."""
+    product = op("aten::mm", launched(replace(PRODUCT, ns=2)), category="gemm")
+    value = Work("memcpy", "Memcpy DtoH (Device -> Pinned)", "transfer", 2)
+    question = op("aten::_local_scalar_dense", launched(value, 9), Sync("stream", STREAM, 2))
+    read = Within("op", "aten::item", 6, (question,), 6)
+    each = ((product, read) if n < reads else (product,) for n in range(20))
+    return tuple(i for some in each for i in (*some, Gap(15)))
+
+
+@pytest.mark.parametrize("times", [20, 1])
+def test_values_read_one_by_one_lead_the_verdict_of_a_step_full_of_launches(
+    times: int, tmp_path: Path
+) -> None:
+    run = profile_of(tmp_path / "profile.pt.trace.json", *[short_products(times)] * STEADY)
+    diagnosis = lp.diagnose(run)
+    leads = "the host reads a value (aten::item) 20 times per step"
+    assert diagnosis.verdict.cause.startswith(leads) == (times > 1)
+    if times > 1:
+        first = diagnosis.fixes[0]
+        without = profile_of(tmp_path / "w.pt.trace.json", *[short_products(0)] * STEADY)
+        gained_ns = diagnosis.slow.length_ns - lp.diagnose(without).slow.length_ns
+        assert first.name == "ask for no value"
+        assert first.saves_ns == pytest.approx(gained_ns, rel=0.3)
 
 
 @pytest.mark.parametrize(("waits", "launches"), [(True, 20), (False, 20), (True, 3)])

@@ -158,6 +158,7 @@ def straggler(waits_ns: int) -> Straggler:
 FIRST = Fact("cudaLaunchKernel", 800, 1, None, 8)
 COMPILING = contributor("busy", "other", 900, "compile_fx", compiling=True)
 ITEM = Fact("cudaStreamSynchronize", 600, 40, "aten::item")
+READ = Fact("aten::item", 600, 40)
 SIZED = Fact("cudaStreamSynchronize", 600, 3, "aten::nonzero")
 DEVICE = Fact("cudaDeviceSynchronize", 800, 4, "step")
 WAIT = Fact("gemm", 500, 1, "cudaStreamWaitEvent")
@@ -658,7 +659,9 @@ CASES: dict[str, Case] = {
             "usual gaps": series(seen=with_gaps(usual_ns=440)),
             "no long call": series(contributor("idle", "launch call", 600, "cudaLaunchKernel")),
             "no graph": series(seen=replace(with_gaps(), graph=True)),
-            "few values asked for": series(ops=ops(aten__item=10)),
+            "few values asked for": series(
+                seen=replace(with_gaps(), read=(Fact("aten::item", 9, 10),))
+            ),
             "no size asked for": series(ops=ops(aten__nonzero=1)),
             "no tracing": series(seen=replace(with_gaps(), compiled=(Fact("compile_fx", 1, 1),))),
             "one shape": series(seen=replace(with_gaps(), shapes=SHAPES)),
@@ -729,12 +732,9 @@ CASES: dict[str, Case] = {
     ),
     "ask for no value": Case(
         "sync",
-        run(SYNC, device=0, seen=replace(TORCH, asked=(ITEM,)), ops=ops(aten__item=40)),
+        run(SYNC, device=0, seen=replace(TORCH, read=(READ,))),
         600,
-        {
-            "a value": run(SYNC, device=0, seen=replace(TORCH, asked=(ITEM,))),
-            "waiting in it": run(SYNC, device=0, seen=TORCH, ops=ops(aten__item=40)),
-        },
+        {"waiting in an op that reads": run(SYNC, device=0, seen=replace(TORCH, asked=(ITEM,)))},
     ),
     "ask for no size": Case(
         "sync",
@@ -1255,6 +1255,17 @@ def test_small_programs_are_worth_a_jit_where_they_are_half_of_a_hosts_dispatch(
     assert ("jit the whole" in names("dispatch", slow)) == fits
 
 
+def test_small_programs_beside_a_jitted_step_are_to_move_into_it() -> None:
+    """The step is one program already: a data loader calls the others."""
+    step = Fact("PjitFunction(train_step)", 5_000, 1)
+    called = (step, replace(SMALL[0], ns=700), replace(SMALL[1], ns=600))
+    slow = run(replace(DISPATCH, ns=800), seen=replace(JAX, programs=(step, *SMALL), called=called))
+    advice = the("jit the whole", "dispatch", slow)
+    assert "jax.jit around" not in advice.fix
+    assert advice.fix.startswith("move them into train_step")
+    assert advice.cause.endswith("beside train_step")
+
+
 def test_on_a_device_small_programs_are_weighed_by_their_launches_alone() -> None:
     seen = replace(JAX, gaps=SERIES, programs=tuple(replace(p, ns=1) for p in SMALL))
     assert "jit the whole" in names("dispatch", series(replace(DISPATCH, ns=100), seen=seen))
@@ -1563,8 +1574,20 @@ def test_how_not_to_trace_again_depends_on_the_framework() -> None:
         assert "warm-up" in the("trace once", "compile", once).fix
 
 
+def test_a_function_that_one_of_several_steps_compiles_is_named() -> None:
+    compiled = (
+        Fact("PjRtCpuClient::Compile", 900, 1),
+        Fact("backend_compile", 800, 1, "PjitFunction(decode)"),
+    )
+    seen = Seen(framework="jax", compiled=compiled, compiled_steps=1)
+    slow = replace(run(COMPILING, seen=seen), marked=True, steps=10)
+    advice = the("trace once", "compile", slow)
+    assert advice.cause == "decode is traced or compiled in 1 of 10 profiled steps"
+    assert "call decode once" in advice.fix
+
+
 def test_a_graph_needs_the_few_values_that_a_step_reads_outside_it() -> None:
-    asked = series(ops=ops(aten__is_nonzero=1, aten__item=1, aten___local_scalar_dense=1))
+    asked = series(seen=replace(with_gaps(), read=(Fact("aten::is_nonzero", 9, 1),)))
     assert "take aten::is_nonzero out of the step" in the("CUDA graph", "launch", asked).fix
 
 
@@ -1591,6 +1614,23 @@ def test_variables_of_debuggers_are_named(
     assert [a.seen for a in given if a.name == "no debugging settings"] == (
         [words] if words else []
     )
+
+
+def test_many_values_lead_the_verdict_though_most_of_their_time_is_no_wait() -> None:
+    reads = replace(TORCH, read=(READ,))
+    slow = run(DISPATCH, SYNC, MM, device=0, seen=reads)
+    verdict = alone(slow).verdict
+    assert verdict.cause.startswith("the host reads a value (aten::item) 40 times per step")
+    assert verdict.fixes[0].saves_ns == READ.ns
+    few = replace(reads, read=(replace(READ, ns=300),))
+    assert "ask for no value" not in names("dispatch", run(DISPATCH, MM, device=0, seen=few))
+    # one value at the end of a step is no cause of its launches
+    once = replace(reads, read=(replace(READ, count=1),))
+    assert "ask for no value" not in names("dispatch", run(DISPATCH, device=0, seen=once))
+
+
+def test_values_that_an_optimizer_keeps_on_the_cpu_do_not_prevent_a_graph() -> None:
+    assert "CUDA graph" in names("launch", series(ops=ops(aten__item=12)))
 
 
 def test_steps_are_mentioned_only_if_steps_are_marked() -> None:

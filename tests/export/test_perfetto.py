@@ -20,6 +20,7 @@ from lstmprof.errors import ProfileError, RunError
 from lstmprof.events import batches
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.export import perfetto
+from lstmprof.formats.perfetto.writers import CRITICAL_PATH, DERIVED
 from lstmprof.runs.cache import open_runs
 
 PROFILES = Path(__file__).parents[1] / "profiles"
@@ -56,14 +57,28 @@ def check(breakdown: Breakdown, trace: Opened) -> None:
     events = breakdown.events().to_pylist()
     counted = (row["time_ns"] for rows in breakdown.run.counters() for row in rows.to_pylist())
     origin_ns = min(0, *(event["start_ns"] for event in events), *counted)
-    beside = ("steps", "phases")
     drawn = [
-        s for s in trace.slices if not s.track.startswith("ledger: ") and s.track not in beside
+        s for s in trace.slices if not s.track.startswith("ledger: ") and s.track not in DERIVED
     ]
+    check_paths(breakdown, trace)
     assert Counter((s.name, s.start_ns, s.dur_ns) for s in drawn) == Counter(
         (event["name"] or "?", event["start_ns"] - origin_ns, event["dur_ns"]) for event in events
     )
     check_arrows(events, trace)
+
+
+def check_paths(breakdown: Breakdown, trace: Opened) -> None:
+    """Hold the track of the critical path to the table of that name."""
+    sums: Counter[tuple[object, ...]] = Counter()
+    for one in trace.slices:
+        if one.track == CRITICAL_PATH:
+            step, part = one.arguments.get("step"), one.arguments["part"]
+            sums[one.process, step, one.category, part] += one.dur_ns
+    asked = {}
+    for row in breakdown.table("critical_path").to_pylist():
+        process = breakdown.run.name if row["rank"] is None else f"rank {row['rank']}"
+        asked[process, row["step"], row["state"], row["part"]] = row["path_ns"]
+    assert sums == asked
 
 
 def check_arrows(events: list[dict[str, Any]], trace: Opened) -> None:
@@ -232,3 +247,23 @@ def test_real_profiles_are_written_whole_and_read_back_the_same(path: Path, tmp_
         check(breakdown, opened(out))
         if len(runs) == 1:
             check_read_back(breakdown, out)
+
+
+@pytest.mark.parametrize("name", ["kineto-today.pt.trace.json", "nsys-2025.sqlite"])
+def test_two_runs_are_written_side_by_side_from_one_instant(name: str, tmp_path: Path) -> None:
+    given = broken_down(PROFILES / name)
+    (lane,) = given.steps()
+    out = tmp_path / "pair.pftrace"
+    perfetto.write_pair([(given, lane.rank, lane.device)] * 2, out)
+    trace = opened(out)
+    steps = trace.on("steps")
+    assert [one.start_ns for one in steps] == [0, 0]
+    assert len({one.dur_ns for one in steps}) == 1
+    assert sum(one.dur_ns for one in trace.ledger()) == 2 * steps[0].dur_ns
+    begun = Counter(arrow for one in trace.slices for arrow in one.starts)
+    ended = Counter(arrow for one in trace.slices for arrow in one.ends)
+    assert begun == ended
+    assert set(begun.values()) == {1}
+    assert max(one.start_ns + one.dur_ns for one in trace.slices) == steps[0].dur_ns
+    with pytest.raises(ProfileError, match="is an export of two runs"):
+        open_runs([out])

@@ -109,3 +109,32 @@ def test_the_command_says_by_what(
     assert cli.run(["export", str(run), "--speedscope", str(out)]) == 0
     assert capsys.readouterr().out.startswith(f"wrote {out} (stacks by modules)")
     assert cli.run(["export", str(run), "--perfetto", str(out), "--stack", "ops"]) == 2
+
+
+def test_two_runs_show_the_step_of_each_and_what_each_has_more(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [row("step", "ProfilerStep#7", 0, 50, **HOST), *(r for r in ROWS[1:6])]
+    (tmp_path / "other").mkdir()
+    for folder, own in ((run, [ROWS[3], *rows]), (tmp_path / "other", rows[:3])):
+        events = annotated(table([r for r in own if r["kind"] != "runtime"]), captured=False)
+        write_tables(folder, run_info({"name": folder.name, "source": "ingest"}), events)
+    out = tmp_path / "x.json"
+    assert cli.run(["export", str(run), str(tmp_path / "other"), "--speedscope", str(out)]) == 0
+    assert "(stacks by ops)" in capsys.readouterr().out
+    assert stacks(out) == {
+        "one step of run": {"step": 40, "step;aten::mm": 10},
+        "one step of other": {"step": 42, "step;aten::mm": 8},
+        "more in run": {"step;aten::mm": 2},
+        "more in other": {"step": 2},
+    }
+    assert cli.run(["export", *[str(run)] * 3, "--speedscope", str(out)]) == 2
+    assert "3 runs are given; give one run, or two to compare them" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["torch-lstmcell-basic", "torch-nn-lstm", "tf-lstmcell"])
+def test_the_stacks_of_a_step_sum_to_the_clean_step(name: str) -> None:
+    breakdown = break_down(open_run(Path(__file__).parents[2] / "traces" / name))
+    (step,) = breakdown.steps()
+    of = call_stacks.step_stacks(breakdown, step.rank, step.device, "ops")
+    assert (step.clean, int(of.ns.sum())) == (True, sum(ns for *_, ns in step.mean_parts))

@@ -134,7 +134,8 @@ def test_a_trace_of_an_older_export_is_told_to_be_exported_again(tmp_path: Path)
     kept = [p for p in trace.packet if p.track_descriptor.name != "lstmprof"]
     refused = refusal(written(tmp_path, Trace(packet=kept)))
     assert refused == (
-        "was written by an older lstmprof, whose exports cannot be read; export the run again"
+        "is an export of two runs, or of an older lstmprof, which cannot be read; "
+        "give the runs themselves"
     )
 
 

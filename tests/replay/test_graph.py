@@ -193,3 +193,12 @@ def test_a_call_without_a_name_is_none_of_those_asked_for() -> None:
     events = nameless(annotated(table(rows), captured=False), 0)
     (window,) = windows(events, captured=False)
     assert StepRows(events, window).calls("EventRecord").tolist() == [1]
+
+
+def test_a_step_without_a_host_event_of_any_length_has_no_segments() -> None:
+    rows = [
+        row("step", "step", 5, 5, **MAIN),
+        row("runtime", "cudaLaunchKernel", 5, 5, **MAIN, correlation_id=1),
+        kernel(6, 9, 1),
+    ]
+    assert len(of(rows, captured=False).segments) == 0

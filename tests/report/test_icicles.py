@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from diagnose.made_job import breakdown_of
 from events.rows import Row, row, table
 from report import runs
 
@@ -118,3 +119,27 @@ def test_a_stack_without_end_is_cut(tmp_path: Path) -> None:
     deep = [row("python", f"a.py({n}): f", n, 1000 - n, **HOST) for n in range(100)]
     (host,) = report_on(tmp_path / "run", deep).icicles
     assert len(boxes(host)) == icicle_module.MOST_DEPTH
+
+
+def test_a_pair_has_the_steps_of_both_runs_over_one_tree(tmp_path: Path) -> None:
+    #                 0         10        20      40   50
+    # fast   step     [--------- aten::lstm ------)         4…34
+    # slow   step     [- aten::mm -) [- aten::mm -)    )    2…12, 20…32, of 46
+    fast = [row("step", "ProfilerStep#1", 0, 40, **HOST), row("op", "aten::lstm", 4, 34, **HOST)]
+    slow = [
+        row("step", "ProfilerStep#7", 0, 46, **HOST),
+        *(row("op", "aten::mm", *ends, **HOST) for ends in ((2, 12), (20, 32))),
+    ]
+    made = [breakdown_of(tmp_path / name, of) for name, of in (("fast", fast), ("slow", slow))]
+    report = report_of(made, across=("workload",))
+    (pair,) = report.icicles
+    assert (pair.run, pair.fast, pair.slow) == ("slow beside fast", "fast", "slow")
+    columns = pair.columns
+    texts = [pair.names[place] for place in columns["name"]]
+    rows = zip(texts, columns["fast_ns"], columns["slow_ns"], columns["total_ns"], strict=True)
+    assert {text: numbers for text, *numbers in rows} == {
+        "step": [40, 46, 30 + 22 + 24],
+        "aten::lstm": [30, 0, 30],
+        "aten::mm": [0, 22, 22],
+    }
+    assert pair.said == "One step: 0.000 ms in slow, 0.000 ms in fast."

@@ -171,3 +171,13 @@ def test_a_fault_is_of_the_only_input_or_of_all_together(
 
     with pytest.raises(DefectError, match=said):
         of_good(make, [f"{n}.json" for n in range(number)], str, lambda fault: None, **how)
+
+
+@pytest.mark.parametrize(
+    "fault", ["copies: the sum exceeds 64 bits", "x/a/events.parquet: damaged"]
+)
+def test_a_fault_of_a_run_names_it_once(fault: str) -> None:
+    with pytest.raises(RunError) as raised, border(Path("x/a")):
+        raise RunError(fault, "capture it again")
+    assert raised.value.fault == (fault if fault.startswith("x/a") else f"x/a: {fault}")
+    assert raised.value.next_step == "capture it again"

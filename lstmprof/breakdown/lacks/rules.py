@@ -220,6 +220,8 @@ RANGES_WITHOUT_OPS = "ranges without ops"
 NO_GPU, TPU_UNREAD = "no GPU activity", "TPU not read"
 #: The profile names a GPU, and nothing shows whether the program used it.
 GPU_UNSEEN = "GPU unused or not recorded"
+#: Activities of a device, and nothing of the host, or no call that launched one of them.
+NO_HOST, NO_LAUNCHES = "no host", "no launches"
 #: Activities begin before the calls that launch them.
 CLOCKS = "clocks of host and device"
 _IDLE = "busy and idle time of the device"
@@ -318,7 +320,7 @@ RULES = (
         ),
     ),
     Rule(
-        "no host",
+        NO_HOST,
         lambda r: not r.silent and not r.has.host_events and not r.has.runtime_calls,
         lambda r: (
             "GPU activities were recorded, but nothing on the host, so the causes of idle time are "
@@ -329,7 +331,7 @@ RULES = (
         blinds=True,
     ),
     Rule(
-        "no launches",
+        NO_LAUNCHES,
         lambda r: (
             r.has.unlaunched
             and r.has.unlaunched == r.has.launchable

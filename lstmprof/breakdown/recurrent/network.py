@@ -62,6 +62,8 @@ class Network:
         """Return the operations of the matmuls in one forward pass, with ``backward`` in both
         passes.
 
+        The count is None if a size is unknown, or if it needs more than 63 bits.
+
         This is the least work of the layer: no gradient of the first layer's inputs, and none of
         the initial state. Source: ``diagnose.roofline.work`` has the same table.
         """
@@ -75,11 +77,12 @@ class Network:
         back = per_row * rows * width
         into = first + (layers - 1) * above
         forward = into + layers * back
-        if not backward:
-            return forward
-        to_inputs = (layers - 1) * above
-        to_states = layers * per_row * max(rows - (self.batch or 0), 0) * width
-        return forward + into + layers * back + to_inputs + to_states
+        count = forward
+        if backward:
+            to_inputs = (layers - 1) * above
+            to_states = layers * per_row * max(rows - (self.batch or 0), 0) * width
+            count += into + layers * back + to_inputs + to_states
+        return count if count < 2**63 else None
 
 
 def stack(

@@ -44,7 +44,7 @@ __all__ = [
 def what_if(
     breakdown: Breakdown, place: tuple[int | None, int | None], changes: Sequence[Change]
 ) -> list[Prediction]:
-    """The median clean step of a rank and device with each of ``changes``.
+    """Return predictions of the median clean step of a rank and device with each of ``changes``.
 
     Raises:
         RunError: a file of the run is missing or damaged.

@@ -1,15 +1,16 @@
-"""The ops and calls of one step, and which of them go when some work is not done.
+"""The ops and calls of one step, and which of them vanish if some work is not done.
 
-When a call goes, these go too:
+If a call vanishes, these vanish, too:
 
-- all calls beneath it, and the calls around it that issue nothing else;
-- autograd's node of an op that goes, all beneath that node, and the engine's range around the node
-  if nothing else is left in it (sums of gradients often are);
-- views of tensors (``VIEWS``) right before the call beneath the same parent: a ``.transpose()``
-  before a copy. Profiles do not record who uses a view; another user of it pays too little;
+- all calls inside it, and calls around it that issue nothing else;
+- autograd's node of an op that vanishes, all calls inside that node, and the engine's range around
+  the node if nothing else is left in it (sums of gradients often are);
+- views of tensors (``VIEWS``) right before the call with the same parent, such as a
+  ``.transpose()`` before a copy. Profiles do not record who uses a view, so another user of it pays
+  too little;
 - the Python or framework code before the call (``ways_in``).
 
-A copy or a fill beneath an op that computes something else is a part of that op, and stays.
+A copy or a fill inside an op that computes something else is a part of that op, and stays.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ Values = TypeVar("Values", Ints, Flags)
 
 
 class StepRows:
-    """The rows of one window; arrays have an entry a row of the events."""
+    """The rows of one window; arrays have one entry per row of the events."""
 
     def __init__(self, events: EventTable, window: Window) -> None:
         self.events, self.window = events, window
@@ -53,7 +54,7 @@ class StepRows:
         self.launch = events.rows_named("launch_id")
         self.parent = events.rows_named("parent_id")
         rows = events.of_rank(window.rank)
-        # as for the ledger: where devices are seen, host threads compute nothing
+        # As in the ledger: if the rank has device activities, host threads compute nothing.
         self.computes = computing(events) & (not self.runs_on_device[rows].any())
         ends = np.maximum(self.end_ns, self.start_ns + 1)[rows] > window.start_ns
         self.rows = rows[ends & (self.start_ns[rows] < window.end_ns)]
@@ -67,7 +68,9 @@ class StepRows:
         return self.end_ns[rows], self.start_ns[rows]
 
     def calls(self, *wanted: str) -> Ints:
-        """Rows of the window's runtime calls whose name has one of ``wanted``, by start."""
+        """Return rows of the window's runtime calls whose name contains one of ``wanted``, by
+        start.
+        """
         named = self.events.where_name(lambda name: any(part in name for part in wanted))
         rows = self.host[(named & self.events.is_kind("runtime"))[self.host]]
         return np.asarray(rows[np.argsort(self.start_ns[rows], kind="stable")], dtype=np.int64)
@@ -84,7 +87,7 @@ class StepRows:
         return blocks
 
     def within(self, ns: Ints) -> Ints:
-        """``ns`` clipped to the window."""
+        """Return ``ns`` clipped to the window."""
         clipped: Ints = np.clip(ns, self.window.start_ns, self.window.end_ns)
         return clipped
 
@@ -99,8 +102,9 @@ def texts_at(events: EventTable, column: str, rows: Ints, mask: Flags) -> pa.Arr
     return pa.array(values, pa.string()).take(pa.array(code, pa.int64(), mask=code < 0))
 
 
-#: Ops that make one other view of a tensor and compute nothing, by the part of the name after the
-#: colons; of several views at once not all are for the next op. Source: PyTorch's "Tensor Views".
+#: Ops that make one view of a tensor and compute nothing, by the part of the name after the colons.
+#: Ops that make several views are not included, because not all views are for the next op. Source:
+#: PyTorch's "Tensor Views".
 VIEWS = frozenset(
     {
         *("_reshape_alias", "_unsafe_view", "alias", "as_strided", "detach", "diagonal"),
@@ -109,12 +113,12 @@ VIEWS = frozenset(
         *("transpose", "unflatten", "unsqueeze", "view", "view_as"),
     }
 )
-#: Ops of which the memory that they set to zero is all that they are for: PyTorch's, and
-#: TensorFlow's by the type after the colon.
+#: Ops whose only purpose is memory set to zero: PyTorch's, and TensorFlow's by the type after the
+#: colon.
 ZEROS = re.compile(r"^aten::(zero_|zeros|zeros_like|new_zeros)$|(^|:)ZerosLike$")
 #: PyTorch's autograd engine runs each node in an op of this name.
 ENGINE = "autograd::engine::evaluate_function: "
-#: The nodes of ``x[t]`` and ``x[a:b]``, by what the engine calls them.
+#: The engine's names of the nodes of ``x[t]`` and ``x[a:b]``.
 _OF_SLICES = re.compile(r"^autograd::engine::evaluate_function: (Select|Slice)Backward\d*$")
 _SUMS = ("aten::add", "aten::add_")
 _MOST_TURNS = 4
@@ -143,17 +147,17 @@ class Calls:
         self.after = self._next_sibling(step)
 
     def of_category(self, *categories: str) -> Flags:
-        """The work of these categories, but for what is a part of other work."""
+        """Return the work of these categories that is not a part of other work."""
         wanted = self.works & self.events.is_one_of("category", *categories)
         return np.asarray(wanted & ~self._within_other(wanted), dtype=np.bool_)
 
     def of_autograd(self, work: Flags) -> Flags:
-        """That of ``work`` which a node of autograd issued whose op is known."""
+        """Return the ``work`` that an autograd node issued whose forward op is known."""
         issued = self.node[np.maximum(self.issuer, 0)] != NONE
         return np.asarray(work & (self.issuer != NONE) & issued, dtype=np.bool_)
 
     def zero_fills(self) -> Flags:
-        """The work that sets memory to zero, but for what is a part of other work."""
+        """Return work that sets memory to zero and is not a part of other work."""
         zeros = np.where(self.events.where_name(lambda name: bool(ZEROS.search(name))), 0, NONE)
         around = inherited(self.parent, zeros) != NONE
         wanted = self.works & (self.issuer != NONE) & around[self.issuer]
@@ -161,24 +165,24 @@ class Calls:
         return np.asarray(wanted & ~self._within_other(wanted), dtype=np.bool_)
 
     def named(self, *names: str) -> Flags:
-        """The calls of these names."""
+        """Return the calls with these names."""
         return np.asarray(self.is_call & self.events.is_one_of("name", *names), dtype=np.bool_)
 
     def sums(self) -> Flags:
-        """The calls by which autograd adds one gradient of a tensor to another."""
+        """Return the calls with which autograd adds gradients of a tensor."""
         engine = self.events.where_name(lambda name: name.startswith(ENGINE)) & self.is_call
         inner = self.named(*_SUMS) & (self.parent != NONE)
         return np.asarray(inner & engine[np.maximum(self.parent, 0)], dtype=np.bool_)
 
     def asked(self) -> Flags:
-        """The calls by which a host asks for a value, and the views right before them.
+        """Return the calls with which a host reads a value, and the views right before them.
 
-        Not what lies beneath these: a device's copy has to be made all the same.
+        Calls inside them do not count, because the device's copy is needed anyway.
         """
         return self._with_views(self.named(*ASKS))
 
     def without(self, work: Flags, *, reads: bool = True) -> Flags:
-        """A boolean a row: it goes with this ``work``; which ``reads`` what a view may show."""
+        """Return for each row whether it vanishes with this ``work``; ``reads``: it reads views."""
         gone = work
         for _ in range(_MOST_TURNS):
             before = int(gone.sum())
@@ -189,10 +193,11 @@ class Calls:
         return gone
 
     def slices(self) -> tuple[Flags, Flags]:
-        """(what goes with the gradients of slices that are summed, the ops that made the slices).
+        """Return (rows that vanish with the summed gradients of slices, the ops that made the
+        slices).
 
-        Autograd fills a tensor as large as the sliced one for each slice, and adds it to the sum of
-        those before: quadratic in the number of slices. The copy of each slice's gradient stays.
+        For each slice, autograd fills a tensor as large as the sliced one and adds it to the sum,
+        which is quadratic in the number of slices. The copy of each slice's gradient stays.
         """
         names = self.events.where_name(lambda name: bool(_OF_SLICES.search(name)))
         engine = self.is_call & names

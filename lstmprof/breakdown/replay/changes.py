@@ -1,7 +1,7 @@
-"""What a replay may change in a step: which times become other times, and which work vanishes.
+"""The changes that a replay may make to a step: other times, and work that vanishes.
 
-A change maps a ``StepGraph`` to ``ReplayTimes``. Changes do not depend on how the replay orders
-the parts; each states what it assumes. Forecasts compute layers in another form and assume more.
+A change maps a ``StepGraph`` to ``ReplayTimes``. Changes do not depend on how the replay orders the
+parts; each states its assumptions. Forecasts compute layers in another form and assume more.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from lstmprof.workloads import Workload
 
 @dataclass(frozen=True)
 class ReplayTimes:
-    """What the parts of a graph take: an entry a segment, activity or sync."""
+    """The times of the parts of a graph: one entry per segment, activity or sync."""
 
     segment_ns: Ints
     activity_ns: Ints
     gone: Flags  # activities that do not run
     instant: Flags  # activities that need no time from their launch to their start
-    holds: Flags  # activities that wait for another stream where they were told to
+    holds: Flags  # activities that wait for another stream as recorded
     waits: Flags  # syncs that wait for the device
 
 
@@ -38,7 +38,7 @@ Change = Callable[[StepGraph], ReplayTimes]
 
 
 def nothing(graph: StepGraph) -> ReplayTimes:
-    """Everything as observed."""
+    """Return everything as observed."""
     none = np.zeros(len(graph.activities), dtype=np.bool_)
     return ReplayTimes(
         segment_ns=graph.spent_ns,
@@ -51,9 +51,9 @@ def nothing(graph: StepGraph) -> ReplayTimes:
 
 
 def without_launch(graph: StepGraph) -> ReplayTimes:
-    """Launch calls take no time, and work may start at once, as in a replayed CUDA graph.
+    """Let launch calls take no time and work start at once, as in a replayed CUDA graph.
 
-    What the ops around the calls take stays, and so do copies that block the host.
+    The ops around the calls keep their time, and copies that block the host stay.
     """
     times = nothing(graph)
     blocks = _flags(graph.activities, "blocks")
@@ -64,15 +64,15 @@ def without_launch(graph: StepGraph) -> ReplayTimes:
 
 
 def without_casts(graph: StepGraph) -> ReplayTimes:
-    """No element type is changed: casts vanish, and all that goes with them (``calls``)."""
+    """Remove casts and everything that vanishes with them (``calls``)."""
     return _without(graph, graph.calls.without(graph.calls.of_category("cast")))
 
 
 def without_copies(graph: StepGraph) -> ReplayTimes:
-    """Nothing is copied between host and device, nor moved on either; as ``without_casts``.
+    """Remove copies between host and device, and copies on each, like ``without_casts``.
 
-    What an op that computes copies for itself stays, and what autograd copies for the gradient of
-    an op that is no copy (``without_backward_copies``).
+    Copies inside an op that computes stay, and so do copies of autograd for the gradient of an op
+    that is no copy (``without_backward_copies``).
     """
     calls = graph.calls
     copies = calls.of_category("transfer", "layout")
@@ -80,24 +80,26 @@ def without_copies(graph: StepGraph) -> ReplayTimes:
 
 
 def without_backward_copies(graph: StepGraph) -> ReplayTimes:
-    """Autograd moves no gradients: those of ``chunk`` are not joined, none is made contiguous."""
+    """Remove autograd's copies of gradients: those of ``chunk`` are not joined, none is made
+    contiguous.
+    """
     calls = graph.calls
     copies = calls.of_category("transfer", "layout")
     return _without(graph, calls.without(calls.of_autograd(copies)))
 
 
 def without_zero_fills(graph: StepGraph) -> ReplayTimes:
-    """No memory is set to zero; where that is all that an op is for, its memory goes too."""
+    """Remove zero-fills; ops whose only purpose is zeroed memory vanish completely."""
     calls = graph.calls
     return _without(graph, calls.without(calls.zero_fills(), reads=False))
 
 
 def without_slice_backward(graph: StepGraph) -> ReplayTimes:
-    """Gradients of slices are not filled up with zeros and added, but copied to their place.
+    """Copy gradients of slices to their place, instead of filling them with zeros and adding them.
 
-    As after ``unbind``: of each autograd node of ``x[t]`` or ``x[a:b]`` whose gradient is added to
-    those of other slices the copy stays; all else of it goes, with the way into the op of the
-    slice. That op stays: ``unbind`` calls it too.
+    This is what ``unbind`` does. For each autograd node of ``x[t]`` or ``x[a:b]`` whose gradient is
+    added to those of other slices, only the copy stays, and the way into the slicing op vanishes.
+    That op itself stays, because ``unbind`` calls it, too.
     """
     gone, slices = graph.calls.slices()
     times = _without(graph, gone)
@@ -148,11 +150,11 @@ def _names_any(graph: StepGraph, column: str, rows: Flags, table: pa.Table | Non
 
 
 def without_syncs(graph: StepGraph) -> ReplayTimes:
-    """Calls that wait for the device return at once, but for those at the step's end.
+    """Let calls that wait for the device return at once, except those at the step's end.
 
-    Those are the ones that no launch follows. Copies that block the host become asynchronous. Ops
-    by which the host asks for a value (``ASKS``) take no time, nor does the way into them; on a
-    host that launches nothing these are all there is to wait for.
+    The latter are calls that no launch follows. Copies that block the host become asynchronous. Ops
+    with which the host reads a value (``ASKS``) take no time, nor does the way into them; on a host
+    that launches nothing, only these wait.
     """
     times, segments, syncs = nothing(graph), graph.segments, graph.syncs
     copies = syncs.filter(pc.equal(syncs.column("scope"), "copy")).column("event_id")
@@ -169,12 +171,14 @@ def without_syncs(graph: StepGraph) -> ReplayTimes:
 
 
 def without_python(graph: StepGraph) -> ReplayTimes:
-    """Python takes no time: steps, ranges, frames and the way into ops; the framework does."""
+    """Let Python take no time: steps, ranges, frames and the way into ops; the framework keeps
+    its time.
+    """
     return _without_state(graph, "python")
 
 
 def without_dispatch(graph: StepGraph) -> ReplayTimes:
-    """The framework takes no time to arrange work: calls, and ops that compute on the host, do."""
+    """Let the framework's arrangement of work take no time; calls and computing ops keep theirs."""
     return _without_state(graph, "dispatch")
 
 
@@ -186,10 +190,10 @@ def _without_state(graph: StepGraph, state: str) -> ReplayTimes:
 
 
 def faster_gemms(factor: float) -> Change:
-    """Each GEMM, on a device or in an op on the host, takes 1/``factor`` of its time.
+    """Return a change in which each matmul takes 1/``factor`` of its time.
 
     Raises:
-        UsageError: ``factor`` is no positive number.
+        UsageError: ``factor`` is not a positive number.
     """
     if not (isfinite(factor) and factor > 0):
         raise UsageError(f"matmuls cannot be {factor} times as fast", "use a factor above 0")
@@ -253,15 +257,15 @@ _MOVES = ("layout", "transfer", "cast", "memset")
 
 @dataclass(frozen=True)
 class Error:
-    """How far predicted steps were off those measured: shares of the measured ones."""
+    """The errors of predicted steps, as shares of the measured steps."""
 
     pairs: int
     median: float
     worst: float
 
 
-#: Forecast → how far off it was; one that is not here was not measured. Printed by
-#: benchmarks/diagnosis/what_if.py, to be copied here.
+#: Forecast → its error; unmeasured forecasts are missing. Copied from the output of
+#: benchmarks/diagnosis/what_if.py.
 ERRORS: Mapping[str, Error] = {
     "layer": Error(4, 0.17, 0.20),
     "compiled": Error(3, 0.43, 0.55),
@@ -269,7 +273,7 @@ ERRORS: Mapping[str, Error] = {
 
 
 def compiled(graph: StepGraph) -> ReplayTimes:
-    """The step with its passes compiled; see above."""
+    """Forecast the step with its passes compiled; the assumptions are above."""
     times, inside = nothing(graph), _inside(graph)
     idle = graph.segments.column("category").is_null().to_numpy()
     free = inside & idle & _in(graph.segments, "state", "python", "dispatch")
@@ -290,10 +294,10 @@ def compiled(graph: StepGraph) -> ReplayTimes:
 
 
 def as_layer_op(recurrent_share: float, gemm_factor: float) -> Change:
-    """The step with its layers as one op each; see above.
+    """Return a forecast of the step with one op per layer; the assumptions are above.
 
-    ``recurrent_share`` of the products' operations waits for a time step before
-    (``recurrent_share``); the others run ``gemm_factor`` times as fast as the profile's.
+    ``recurrent_share`` of the matmuls' operations waits for an earlier time step
+    (``recurrent_share``); the others run ``gemm_factor`` times as fast as in the profile.
     """
     scale = recurrent_share + (1 - recurrent_share) / gemm_factor
 
@@ -318,11 +322,12 @@ def _layer_ns(table: pa.Table, spent_ns: Ints, inside: Flags, scale: float) -> I
 
 
 def recurrent_share(workload: Workload, mode: str) -> float:
-    """What of the products' operations in forward and backward waits for a time step before.
+    """Return the share of the matmuls' operations that waits for an earlier time step.
 
-    Of a layer with ``I`` inputs and ``H`` units the forward pass has I + H in each unit and time
-    step, of which H recur; the backward pass as many for the gradients of its inputs (none where
-    nothing is beneath it) and of its state, and again for those of the weights, which do not recur.
+    For a layer with ``I`` inputs and ``H`` units, the forward pass has I + H operations per unit
+    and time step, of which H are recurrent. The backward pass has as many for the gradients of its
+    inputs (none in the first layer) and of its state, and again for those of the weights, which are
+    not recurrent.
     """
     whole = recurrent = 0
     for layer in range(workload.layers):

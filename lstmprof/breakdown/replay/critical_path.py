@@ -123,7 +123,7 @@ _Of = str | tuple[bool, int] | None
 
 
 class _Walk:
-    """From each node of a replayed graph to the one that it waited for last."""
+    """Walks from each node of a replayed graph to the node that it waited for last."""
 
     def __init__(self, graph: StepGraph, causes: Dependencies, replay: Replay) -> None:
         self._opens = graph.window.start_ns
@@ -201,7 +201,9 @@ class _Walk:
         return at, node, part
 
     def _is_earlier(self, node: _Node, than: _Node) -> bool:
-        """Whether the replay knew ``node`` before it ran ``than``: else the walk would not end."""
+        """Return whether the replay knew ``node`` before it ran ``than``; otherwise the walk
+        would not end.
+        """
         on_device, number, offset_ns = node
         if offset_ns is not None:  # known once the segment before it was
             number = self._before[number]

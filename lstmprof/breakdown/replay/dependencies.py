@@ -1,15 +1,16 @@
-"""What each part of a graph had to wait for, and how long it took after that.
+"""What each part of a graph waited for, and how long it took after that.
 
 ::
 
-    segment    its thread's segment before; where it waits, the thread that it waits for
-    activity   its launch + latency, its stream's activity before + gap, another stream's activity
+    segment    its thread's previous segment; if it waits, the thread that it waits for
+    activity   its launch + latency, its stream's previous activity + gap, another stream's activity
     sync       its own cost, and the activities that it awaits + the time to return
 
-Which of several conditions was met last is not recorded: latency, gap, cost and return are taken to
-be the least seen on the device (or of the calls of one scope), and what was beyond is added to the
-condition that was then met last, so that the observed times follow exactly. A sync's cost is seen
-where it had nothing left to wait for; where all had, it is what they took after the wait.
+Profiles do not record which of several conditions was met last. Latency, gap, cost and return are
+assumed to be the least values on the device (or of the calls of one scope). The rest is added to
+the condition that was then met last, so that the replay reproduces the observed times. The cost of
+a sync is visible if it had nothing left to wait for; if all syncs waited, it is the time after the
+wait.
 
 The model is that of H. Zhu et al., "Daydream: Accurately Estimating the Efficacy of Optimizations
 for DNN Training" (USENIX ATC 2020), with waits between threads and between streams.
@@ -33,7 +34,7 @@ _NO_STREAM = np.iinfo(np.int64).min
 
 @dataclass(frozen=True)
 class Positions:
-    """Instants on host threads: so many ns after the start of a segment; ``NONE`` for none."""
+    """Instants on host threads: ns after the start of a segment; ``NONE`` for none."""
 
     segment: Ints
     offset_ns: Ints
@@ -41,13 +42,13 @@ class Positions:
 
 @dataclass(frozen=True)
 class Activities:
-    """An entry an activity, by start; places are of activities, ``NONE`` for none."""
+    """One entry per activity, by start; places are indices of activities, ``NONE`` for none."""
 
     launched: Positions
     latency_ns: Ints
-    before: Ints  # of the same stream
+    before: Ints  # the previous activity of the same stream
     gap_ns: Ints
-    after: Ints  # of another stream
+    after: Ints  # an activity of another stream
     delay_ns: Ints
 
 
@@ -55,7 +56,7 @@ class Activities:
 class Sync:
     """The last segment of a waiting call: it ends once both conditions are met."""
 
-    number: int  # of the row of ``syncs``
+    number: int  # its row in ``syncs``
     awaited: list[int]
     cost_ns: int
     return_ns: int
@@ -66,14 +67,14 @@ class Dependencies:
     """``order`` has every segment (its number) and activity (−1 − its place) after its causes."""
 
     order: list[int]
-    before: Ints  # of each segment: the one before it on its thread
-    waits_for: Positions  # of each segment
+    before: Ints  # for each segment, the previous one of its thread
+    waits_for: Positions  # for each segment
     activities: Activities
     syncs: dict[int, Sync]  # by segment
 
 
 def dependencies(graph: StepGraph) -> Dependencies:
-    """Who waited for whom in ``graph``."""
+    """Return which parts of ``graph`` waited for which."""
     segments = _Columns(graph.segments)
     thread = segments["thread"]
     previous = np.arange(len(thread)) - 1
@@ -89,7 +90,7 @@ def dependencies(graph: StepGraph) -> Dependencies:
 
 
 class _Columns:
-    """Columns of a table as int64; nulls are ``NONE``, which is no id and no thread."""
+    """Columns of a table as int64; nulls are ``NONE``, which is neither an id nor a thread."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
@@ -187,7 +188,7 @@ def _least(ns: Ints, seen: Flags, group: Ints) -> Ints:
 
 
 def _any(seen: Flags, group: Ints) -> Flags:
-    """For each row whether any of its group was ``seen``."""
+    """Return for each row whether any row of its group was ``seen``."""
     return np.asarray(np.isin(group, group[seen]), dtype=np.bool_)
 
 
@@ -220,7 +221,7 @@ def _syncs(graph: StepGraph, segments: _Columns) -> dict[int, Sync]:
     scope = np.unique(rows.column("scope").to_pylist(), return_inverse=True)[1].reshape(-1)
     copies = np.array([s == "copy" for s in rows.column("scope").to_pylist()], dtype=np.bool_)
     there = last != NONE
-    # a copy's call cannot return before the copy has ended: it has no cost of its own
+    # The call of a copy cannot return before the copy has ended, so it has no cost of its own.
     rest = np.where(met > ALWAYS, end - met, 0)
     waited, passed = there & (met > start), there & (met > ALWAYS) & (met <= start)
     returning = np.minimum(_least(rest, waited, scope), rest)

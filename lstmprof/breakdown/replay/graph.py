@@ -46,7 +46,9 @@ _READ = ["kind", "name", "category", "stream", "start_ns", "dur_ns"]
 
 @dataclass(frozen=True)
 class HostSegments:
-    """One entry a segment, by thread and time; ``row`` and ``waits_for`` are ``NONE`` for none."""
+    """One entry per segment, by thread and time; ``row`` and ``waits_for`` are ``NONE`` for
+    none.
+    """
 
     thread: Ints
     start_ns: Ints
@@ -66,7 +68,7 @@ class _Innermost:
     patient: Flags
 
     def hold(self, outer: Ints, inner: Ints) -> Flags:
-        """Whether segment ``outer`` may wait for segment ``inner``, which lies within it."""
+        """Return whether segment ``outer`` may wait for segment ``inner``, which is inside it."""
         within = (self.start_ns[outer] <= self.start_ns[inner]) & (
             self.end_ns[inner] <= self.end_ns[outer]
         )
@@ -76,12 +78,13 @@ class _Innermost:
 def host_segments(
     events: EventTable, window: Window, rows: Ints, thread: Ints, patient: Flags
 ) -> HostSegments:
-    """The segments of all threads of ``rows``, the host events of the window's rank.
+    """Return the segments of all threads of ``rows``, the host events of the window's rank.
 
-    ``thread`` and ``patient`` have an entry a row of ``events``.
+    ``thread`` and ``patient`` have one entry per row of ``events``.
     """
-    numbers = np.unique(thread[rows])
     segments = _innermost_segments(events, window, rows, thread, patient)
+    # without segments, no event has a duration, and no thread works
+    numbers = np.unique(thread[rows if len(segments.row) else rows[:0]])
     order = np.lexsort((-segments.thread, segments.end_ns, -segments.start_ns))
     at_work = foremost(segments.start_ns, segments.end_ns, order)
     parts = [_of_thread(segments, at_work, int(number), window) for number in numbers]
@@ -205,7 +208,7 @@ class StepGraph:
 
 
 def step_graph(events: EventTable, window: Window) -> StepGraph:
-    """What ran in ``window``."""
+    """Return the graph of ``window``."""
     step = StepRows(events, window)
     streams, segments = Streams(step), _segments(step)
     end, start = (segments.column(name).to_numpy() for name in ("end_ns", "start_ns"))

@@ -1,9 +1,10 @@
-"""What ran on each stream in a step, when it was enqueued, and who waited for what on a device.
+"""The activities of each stream in a step, when they were enqueued, and which waited for which.
 
-What a profile does not say is inferred by one rule each: a device call is for the device on which
-its thread launched last; a stream's synchronisation without a known stream is for the stream that
-ended last before it returned; an event is that of the thread's last ``*EventRecord*`` call, and
-stands after the thread's last launch before it. Nothing waits for what ended after it went on.
+Missing information is inferred by one rule each. A device call is for the device on which its
+thread launched last. A stream's synchronisation without a known stream is for the stream that ended
+last before it returned. An event is that of the thread's last ``*EventRecord*`` call, after the
+thread's last launch before it. Nothing waits for an activity that ended after the waiting part
+continued.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ SYNCS = schema(
     )
 )
 
-_NO_STREAM = 2**32 - 1  # what CUPTI writes as the stream of a context's synchronisation
+_NO_STREAM = 2**32 - 1  # CUPTI's value for the stream of a context's synchronisation
 
 
 class _Ordered:
@@ -83,7 +84,7 @@ class _Ordered:
 
 
 class Streams:
-    """The activities of a step by start, and who waited for which."""
+    """The activities of a step by start, and which waited for which."""
 
     def __init__(self, step: StepRows) -> None:
         self.step, rows = step, step.activities
@@ -156,7 +157,7 @@ class Streams:
         return pa.Table.from_arrays(columns, schema=ACTIVITIES)
 
     def _after(self) -> tuple[Ints, Ints]:
-        """Return for each activity the activity that it had to wait for, and the call that said so.
+        """Return for each activity the activity that it waited for, and the call that shows it.
 
         If there are several, the one that ended last.
         """
@@ -181,7 +182,7 @@ class Streams:
         return None if later is None else later.first_from(int(step.end_ns[call]))
 
     def recorded(self, thread: int, at_ns: int) -> int | None:
-        """Place of the activity after which the event stands that ``thread`` recorded last."""
+        """Return the place of the activity after which ``thread`` recorded its last event."""
         records = self._recorded.get(thread)
         last = None if records is None else records.last_before(at_ns)
         return None if last is None else self.launched_last(thread, last)
@@ -192,12 +193,14 @@ class Streams:
         return None if launched is None else launched.last_before(at_ns)
 
     def launched_by(self, call: int) -> list[int]:
-        """Places of the activities of one call."""
+        """Return the places of the activities of one call."""
         places: list[int] = self._of_call.get(call, np.empty(0, dtype=np.int64)).tolist()
         return places
 
     def enqueued_last(self, device: int, stream: int | None, at_ns: int) -> list[int]:
-        """Places of the last activity of each stream, or of one, enqueued before ``at_ns``."""
+        """Return the places of the last activity of each stream, or of one, enqueued before
+        ``at_ns``.
+        """
         queues = [
             queue
             for (on, number), queue in self._queued.items()

@@ -48,7 +48,7 @@ class Replay:
 def replayed(
     graph: StepGraph, change: Change = nothing, causes: Dependencies | None = None
 ) -> Replay:
-    """``graph`` as it would run with ``change``; ``causes``: its dependencies, if known."""
+    """Return the replay of ``graph`` with ``change``; ``causes`` are its dependencies, if known."""
     times, causes = change(graph), causes or dependencies(graph)
     hosts = _Hosts(graph, times, causes)
     streams = _Streams(graph, times, causes.activities)
@@ -69,7 +69,7 @@ def replayed(
 
 
 class _Hosts:
-    """The host threads of one replay; lists have an entry a segment."""
+    """The host threads of one replay; lists have one entry per segment."""
 
     def __init__(self, graph: StepGraph, times: ReplayTimes, causes: Dependencies) -> None:
         start, end = (graph.segments.column(n).to_numpy() for n in ("start_ns", "end_ns"))
@@ -83,7 +83,7 @@ class _Hosts:
         self.end = [self.opens] * len(self.cost_ns)
 
     def run(self, number: int, activity_ends: list[int]) -> None:
-        """Runs one segment; ``activity_ends`` are those known by now."""
+        """Run one segment; ``activity_ends`` are those known so far."""
         start = self.begin(number)
         segment, offset_ns = self.waits_for[number]
         if segment != NONE:
@@ -99,7 +99,7 @@ class _Hosts:
         return self.opens if previous == NONE else self.end[previous]
 
     def instant(self, segment: int, offset_ns: int) -> int:
-        """When the host is where it was ``offset_ns`` after the start of ``segment``."""
+        """Return when the host reaches the point ``offset_ns`` after the start of ``segment``."""
         observed_ns = self.observed_ns[segment]
         if offset_ns >= observed_ns:
             return self.end[segment]
@@ -114,9 +114,9 @@ def _returned(start: int, sync: Sync, activity_ends: list[int]) -> int:
 
 
 class _Streams:
-    """The streams of one replay; lists have an entry an activity.
+    """The streams of one replay; lists have one entry per activity.
 
-    Where an activity is gone, ``end`` is that of what its stream ran before.
+    If an activity vanishes, ``end`` is that of the previous activity of its stream.
     """
 
     def __init__(self, graph: StepGraph, times: ReplayTimes, rows: Activities) -> None:
@@ -131,10 +131,10 @@ class _Streams:
         self.delay_ns: list[int] = rows.delay_ns.tolist()
         self.start: list[int] = graph.activities.column("start_ns").to_pylist()
         self.end = [ALWAYS] * len(self.start)
-        self.held = [ALWAYS] * len(self.start)  # until when the stream has been told to wait
+        self.held = [ALWAYS] * len(self.start)  # until when the stream waits for another one
 
     def run(self, place: int, hosts: _Hosts) -> None:
-        """Runs one activity."""
+        """Run one activity."""
         previous, after = self.before[place], self.after[place]
         free = ALWAYS if previous == NONE else self.end[previous]
         held = ALWAYS if previous == NONE else self.held[previous]
@@ -148,7 +148,7 @@ class _Streams:
         segment, offset_ns = self.launched[place]
         if segment != NONE:
             start = max(start, hosts.instant(segment, offset_ns) + self.latency_ns[place])
-        if start > ALWAYS // 2:  # else nothing is known of what it waited for
+        if start > ALWAYS // 2:  # otherwise it is unknown what it waited for
             self.start[place] = start
         self.end[place] = self.start[place] + self.cost_ns[place]
 
@@ -199,7 +199,7 @@ class Prediction:
 
 
 def predictions(events: EventTable, window: Window, changes: Sequence[Change]) -> list[Prediction]:
-    """The step in ``window`` of linked and categorised ``events``, with each of ``changes``."""
+    """Return predictions for ``window`` of linked and categorised ``events``, one per change."""
     graph = step_graph(events, window)
     causes = dependencies(graph)
     unchanged_ns = replayed(graph, nothing, causes).length_ns
@@ -215,10 +215,10 @@ def predictions(events: EventTable, window: Window, changes: Sequence[Change]) -
 def retimed(
     events: EventTable, graph: StepGraph, replay: Replay
 ) -> tuple[EventTable, list[Window]]:
-    """``events`` with those of ``graph`` at the times of ``replay``, and its window.
+    """Return ``events`` with those of ``graph`` at the times of ``replay``, and its window.
 
-    What came before the window stays where it was, what came after stays as far after; activities
-    that are gone take no time.
+    Events before the window keep their times; later events keep their distance. Activities that
+    vanish take no time.
     """
     window, thread = graph.window, thread_ids(events)
     closes = window.start_ns + replay.length_ns

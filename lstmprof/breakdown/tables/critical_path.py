@@ -47,10 +47,11 @@ def critical_path(events: EventTable, windows: list[Window]) -> pa.Table:
     from lstmprof.breakdown.replay.critical_path import critical_path_of
 
     rows: list[dict[str, Any]] = []
-    codes, names = events.texts("name")
     for rank in dict.fromkeys(window.rank for window in windows):
         window = median_step([w for w in windows if w.rank == rank])
-        path = critical_path_of(events, window)
+        own = EventTable(events.take(events.of_rank(rank)))
+        codes, names = own.texts("name")
+        path = critical_path_of(own, window)
         parts: dict[tuple[str, str], Counter[int | None]] = defaultdict(Counter)
         counts: Counter[tuple[str, str]] = Counter()
         for stretch in path.stretches:
@@ -60,7 +61,7 @@ def critical_path(events: EventTable, windows: list[Window]) -> pa.Table:
         for (state, part), spent in parts.items():
             known = {event: ns for event, ns in spent.items() if event is not None}
             longest = max(known, key=known.__getitem__, default=None)
-            row = None if longest is None else int(events.rows_of(np.array([longest]))[0])
+            row = None if longest is None else int(own.rows_of(np.array([longest]))[0])
             rows.append(
                 {
                     "rank": rank,

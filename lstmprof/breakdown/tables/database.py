@@ -86,25 +86,24 @@ def database(events: EventTable | pa.Table | Path) -> Iterator[Database]:
             "python_enable_replacements": False,
         }
         with duckdb.connect(config=settings) as connection:
+            source = str(events) if isinstance(events, Path) else "the events"
+            opened = Database(connection, source, duckdb.Error)
             if isinstance(events, Path):
-                connection.execute(f"CREATE VIEW events AS {reading(events, SCHEMA)}")
+                with opened.run_errors():
+                    connection.execute(f"CREATE VIEW events AS {reading(events, SCHEMA)}")
             else:
                 connection.register("events", EventTable.of(events).arrow)
             connection.execute(_MACROS)
-            faults = (duckdb.DataError, duckdb.OperationalError, duckdb.InvalidInputException)
-            source = str(events) if isinstance(events, Path) else "the events"
-            yield Database(connection, source, faults)
+            yield opened
 
 
 @dataclass(frozen=True)
 class Database:
-    """The events of one run in DuckDB, which answers SELECTs; ``faults`` are errors in the
-    events.
-    """
+    """The events of one run in DuckDB, which answers SELECTs; ``fault`` is DuckDB's error."""
 
     connection: DuckDBPyConnection
     source: str
-    faults: tuple[type[Exception], ...]
+    fault: type[Exception]
 
     def account_for(self, step_windows: Sequence[Window], time_steps: int | None) -> None:
         """Define ``step_windows`` and the workload's time steps for the SELECTs."""
@@ -112,7 +111,7 @@ class Database:
         self.connection.register("windows", pa.Table.from_pylist(rows, schema=_WINDOWS))
         self.connection.register("names", self._names())
         self.connection.execute(f"CREATE MACRO time_steps() AS {time_steps or 'NULL::BIGINT'}")
-        with self._run_errors():
+        with self.run_errors():
             self.connection.execute(_RANKS)
 
     def table(self, select: str, columns: Sequence[Column]) -> pa.Table:
@@ -137,18 +136,19 @@ class Database:
         )
 
     def _rows(self, select: str) -> pa.Table:
-        with self._run_errors():
+        with self.run_errors():
             return self.connection.sql(select).to_arrow_table()
 
     @contextmanager
-    def _run_errors(self) -> Iterator[None]:
+    def run_errors(self) -> Iterator[None]:
+        """Make a RunError that names the events of what DuckDB raises."""
         try:
             yield
-        except self.faults as fault:
+        except self.fault as fault:
             first = str(fault).split("\n")[0].rstrip(".")
-            raise RunError(
-                f"{self.source}: a sum of event values exceeds 64 bits ({first})", AGAIN
-            ) from fault
+            is_sum = re.search("out of range|overflow", first, re.IGNORECASE)
+            what = "a sum of event values exceeds 64 bits" if is_sum else "is damaged"
+            raise RunError(f"{self.source}: {what} ({first})", AGAIN) from fault
 
 
 def reading(path: Path, columns: pa.Schema) -> str:

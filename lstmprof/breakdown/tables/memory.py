@@ -267,6 +267,6 @@ def _sizes_of(processes: Sequence[_Place], parts: _Parts) -> dict[str, int | Non
     changes = np.sum(of_each, axis=0).tolist() if of_each else [np.nan] * 4
     numbers = (allocated, reserved, grown, *changes)
     return {
-        name: None if np.isnan(number) else int(number)
+        name: int(number) if abs(number) < 2**63 else None  # NaN is none, more is damage
         for name, number in zip(_SIZES, numbers, strict=True)
     }

@@ -1,11 +1,11 @@
-"""Callbacks of training frameworks over ``lp.profile``, and where they log what a run shows.
+"""Callbacks of training frameworks, based on ``lp.profile``, and their metrics for loggers.
 
 ::
 
     keras, lightning, transformers ─▶ TrainingProfile ─▶ a run, its verdict, and metrics in loggers
 
-The run is written by a thread while the training goes on. No logger is imported here: metrics go to
-those that the user's process has imported and begun.
+A thread writes the run while the training continues. No logger is imported here: metrics go to
+loggers that the user's process has imported and started.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class TrainingProfile:
             self._metrics = metrics_of(json.loads(text)[0]) if text else {}
 
     def _new(self) -> Metrics:
-        """Return the metrics once, and log them to W&B and MLflow where a run is active."""
+        """Return the metrics once, and log them to W&B and MLflow if a run is active."""
         metrics, self._metrics = self._metrics or {}, None
         wandb, mlflow = sys.modules.get("wandb"), sys.modules.get("mlflow")
         if metrics and getattr(wandb, "run", None) is not None:
@@ -72,7 +72,7 @@ class TrainingProfile:
 
 
 def metrics_of(diagnosis: Dict[str, Any]) -> Metrics:
-    """Return step time and shares of a run's diagnosis, as loggers take them."""
+    """Return step time and shares from a run's diagnosis, for loggers."""
     step_ns = diagnosis["verdict"]["step_ns"]
     if not step_ns:
         return {}

@@ -17,8 +17,8 @@ class Profile(keras.callbacks.Callback):  # type: ignore[misc]
 
         model.fit(x, y, callbacks=[lp.keras.Profile("traces/mine")])
 
-    The step time and the shares of its parts are added to the logs of the next epoch end, where
-    the callbacks after this one read them (``TensorBoard``, ``CSVLogger``, ``History`` …). They are
+    The step time and the shares of its parts are added to the logs of the next epoch end, where the
+    callbacks after this one read them (``TensorBoard``, ``CSVLogger``, ``History`` …). They are
     also logged to W&B and MLflow if a run is active.
 
     Args:

@@ -7,7 +7,7 @@ from typing import Any, Dict, Union
 
 try:
     from lightning.pytorch import Callback
-except ImportError:  # the package's name before Lightning 2
+except ImportError:  # the name of the package before Lightning 2
     from pytorch_lightning import Callback
 
 from lstmprof.capture.callbacks import TrainingProfile

@@ -1,7 +1,7 @@
-"""Which interpreter runs an implementation: the one given, this one, or that of an environment.
+"""Choose the interpreter of an implementation: the given one, this one, or that of an environment.
 
-It also says which implementations this machine can run (``here``). Nothing is installed here: an
-environment says where its interpreter is or will be.
+``here`` tells which implementations this machine can run. Nothing is installed here: an environment
+only knows where its interpreter is or will be.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from lstmprof.errors import CaptureError, LstmprofError, UsageError
 from lstmprof.implementations import Implementation, version_numbers
 
 APART = "needs its own environment, which lstmprof capture installs"
-#: Libraries by the names under which they are imported, whose packages are called otherwise.
+#: Import names of libraries whose packages have other names.
 _PACKAGES = {"haiku": "dm-haiku"}
-#: From 2.4 to 2.15 a version of Keras is the one of TensorFlow of the same number.
+#: From 2.4 to 2.15, versions of Keras and TensorFlow have the same numbers.
 _PAIRED = ((2, 4), (2, 15))
 
 
 @dataclasses.dataclass(frozen=True)
 class Wish:
-    """What the user says of interpreters, for all implementations alike."""
+    """The user's options about interpreters, for all implementations."""
 
     python: str | None = None
     packages: tuple[str, ...] = ()
@@ -41,10 +41,10 @@ class Wish:
 
 @dataclasses.dataclass(frozen=True)
 class Interpreter:
-    """What runs the workers of one capture.
+    """The interpreter of the workers of one capture.
 
-    ``label`` is what tells its run from one of no wish; ``version`` is the framework's, None where
-    only the worker will know it; ``fault`` is why there is no such interpreter.
+    ``label`` distinguishes its run from one with default options. ``version`` is that of the
+    framework, or None if only the worker knows it. ``fault`` is why there is no such interpreter.
     """
 
     python: str = sys.executable
@@ -55,10 +55,10 @@ class Interpreter:
 
 
 def interpreters(row: Implementation, wish: Wish) -> list[Interpreter]:
-    """One for each version that is wished for, else one.
+    """Return one interpreter per requested version, or one if no version is requested.
 
     Raises:
-        UsageError: the wish cannot be meant.
+        UsageError: the options contradict each other or are not valid.
     """
     if wish.versions and (wish.packages or wish.era):
         raise UsageError(
@@ -71,7 +71,7 @@ def interpreters(row: Implementation, wish: Wish) -> list[Interpreter]:
         era = wish.era or _rows_era(row, wish.packages)
         return [_of_environment(row, wish.packages, era, wish.python, label)]
     if wish.python:
-        python_at(wish.python)  # refuses what does not run
+        python_at(wish.python)  # raises an error if it does not run
         return [Interpreter(shutil.which(wish.python) or wish.python)]
     if row.era and not _has(eras.find(row.era)):
         return [_of_environment(row, (), row.era, None, "")]
@@ -79,7 +79,7 @@ def interpreters(row: Implementation, wish: Wish) -> list[Interpreter]:
 
 
 def _of_version(row: Implementation, version: str, python: str | None) -> Interpreter:
-    """That of a version of the row's framework, or of ``package==version``."""
+    """Return the interpreter for a version of the row's framework, or for ``package==version``."""
     wanted = version if "=" in version else f"{framework_package(row)}=={version}"
     version_wanted = eras.version_of(wanted)
     if version_wanted is None:
@@ -93,25 +93,25 @@ def _of_version(row: Implementation, version: str, python: str | None) -> Interp
 
 
 def _rows_era(row: Implementation, packages: Sequence[str]) -> str | None:
-    """The era that the row names, where one of ``packages`` is a version of its first package."""
+    """Return the era of the row if one of ``packages`` is a version of its first package."""
     era = eras.find(row.era) if row.era else None
     names = era is not None and any(era.is_of(package) for package in packages)
     return row.era if names else None
 
 
 def _beside(row: Implementation, wanted: str) -> list[str]:
-    """What the row imports and neither ``wanted`` brings nor its era."""
+    """Return packages that the row imports and that neither ``wanted`` nor its era provides."""
     package, version = eras.package_of(wanted), version_numbers(eras.version_of(wanted) or "")
     framework, library = framework_package(row), _PACKAGES.get(row.library, row.library)
     if _rows_era(row, [wanted]):
         return []
     if row.framework == "tensorflow" and package == "keras":
         if version < _PAIRED[0]:
-            return []  # its era says which
+            return []  # its era names them
         paired = version[:2] <= _PAIRED[1]
         return [f"tensorflow=={version[0]}.{version[1]}.*" if paired else "tensorflow"]
     if row.framework == "tensorflow" and library == "keras":
-        return []  # it comes with TensorFlow
+        return []  # TensorFlow includes Keras
     return [p for p in dict.fromkeys((framework, library)) if p and p != package]
 
 
@@ -137,7 +137,7 @@ def _label(text: str) -> str:
 
 
 def framework_package(row: Implementation) -> str:
-    """The package whose versions are those of ``row``: its era's, or its framework's."""
+    """Return the package whose versions are those of ``row``: its era's, or its framework's."""
     return eras.find(row.era).package if row.era else row.framework
 
 
@@ -148,13 +148,13 @@ def _framework_version(row: Implementation, packages: Sequence[str]) -> str | No
 
 
 def _has(era: Era) -> bool:
-    """Whether this interpreter has the era's first package, in one of its versions."""
+    """Return whether this interpreter has one of the versions of the era's first package."""
     installed = _installed(era.package)
     return installed is not None and era.has(installed)
 
 
 def _installed(package: str) -> str | None:
-    """The version that this interpreter has, without what stands after a plus sign."""
+    """Return the installed version without its local part (after a plus sign)."""
     for name in _names(package):
         try:
             return importlib.metadata.version(name).partition("+")[0]
@@ -164,12 +164,12 @@ def _installed(package: str) -> str | None:
 
 
 def _names(package: str) -> tuple[str, str]:
-    """TensorFlow without its GPU part has a name of its own."""
+    """Return the names of a package; TensorFlow without GPU support has another name."""
     return package, f"{package}-cpu"
 
 
 def here(row: Implementation) -> str:
-    """``yes`` where this machine can run ``row``, if apart from this interpreter; else why not."""
+    """Return ``yes`` if this machine can run ``row`` (in any interpreter), else why not."""
     lacking = lacks(row)
     if row.era and lacking == APART:
         return in_era(row.era)
@@ -177,7 +177,7 @@ def here(row: Implementation) -> str:
 
 
 def lacks(row: Implementation) -> str | None:
-    """Why ``row`` does not run in this interpreter; None where it does."""
+    """Return why ``row`` does not run in this interpreter, or None if it does."""
     if "cpu" in row.refusals() and not cuda_devices():
         return "needs a GPU"
     needed = [row.framework, *([row.library] if row.library else [])]
@@ -188,7 +188,7 @@ def lacks(row: Implementation) -> str | None:
 
 
 def in_era(name: str) -> str:
-    """Whether the environment that the row names is there, or can be made."""
+    """Return whether the environment of the row exists, or can be made."""
     try:
         environment = environment_for((), name)
     except LstmprofError as fault:

@@ -1,9 +1,9 @@
-"""Interpreters for workers: environments with given packages, made once and kept in a cache.
+"""Environments with given packages for workers, created once and kept in a cache.
 
-``--with torch==2.4.1`` means a virtual environment that holds NumPy, these packages, and what these
-versions are known to need beside them (``eras``), of a Python that has them: this one if it serves,
-else one on PATH, pyenv's or uv's. uv makes the environment if it is installed, else venv and pip.
-An environment appears whole or not at all: its stamp is written last.
+``--with torch==2.4.1`` means a virtual environment with NumPy, these packages, and packages that
+these versions are known to need (``eras``). It uses a Python that supports them: this one if
+possible, else one on PATH, pyenv's or uv's. uv creates the environment if it is installed, else
+venv and pip. An environment appears whole or not at all: its stamp is written last.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from lstmprof.runs.directory import cache_folder
 Progress = Callable[[str], None]
 
 STAMP = "lstmprof.json"
-#: What a worker needs besides its framework.
+#: Packages that a worker needs besides its framework.
 ALWAYS = ("numpy",)
-#: What a worker's code is written for.
+#: Oldest Python that can run a worker.
 OLDEST = (3, 7)
-#: One that starts answers in 0.1 s; a shim of pyenv's that leads nowhere says so as soon.
+#: Seconds within which an interpreter must answer. A working one answers in 0.1 s; a broken pyenv
+#: shim fails as fast.
 ANSWERS_WITHIN_S = 30.0
 _ASK = (
     "import os, sys; print('%d.%d' % sys.version_info[:2]); print(os.path.realpath(sys.executable))"
@@ -43,22 +44,24 @@ _ASK = (
 
 @dataclasses.dataclass(frozen=True)
 class Python:
-    """An interpreter that runs; ``path`` is without links, so that all mean the same by it."""
+    """A working interpreter; ``path`` has no links, so that equal interpreters have equal paths."""
 
     version: str  # 3.7
     path: str
 
 
 def this_python() -> Python:
-    """The interpreter that runs now; of a virtual environment the one it was made of."""
+    """Return the running interpreter; in a virtual environment, the one that it was created
+    from.
+    """
     return Python("{}.{}".format(*sys.version_info), os.path.realpath(sys.executable))
 
 
 def python_at(path: str) -> Python:
-    """The interpreter at ``path``, or so called on PATH.
+    """Return the interpreter at ``path``, or with this name on PATH.
 
     Raises:
-        UsageError: there is none, it does not run, or it is too old for a worker.
+        UsageError: it does not exist, does not run, or is too old for a worker.
     """
     place = shutil.which(path)
     python = _answer(place) if place else None
@@ -73,10 +76,10 @@ def python_at(path: str) -> Python:
 
 
 def python_of(versions: Sequence[str], what: str) -> Python:
-    """This interpreter where it is of one of ``versions``, else the first that the machine has.
+    """Return this interpreter if it has one of ``versions``, else the first that the machine has.
 
     Raises:
-        CaptureError: it has none, so that ``what`` cannot be had here.
+        CaptureError: the machine has none, so ``what`` cannot be used here.
     """
     this = this_python()
     if this.version in versions:
@@ -95,7 +98,7 @@ def python_of(versions: Sequence[str], what: str) -> Python:
 
 @functools.cache
 def found(version: str, searched: tuple[str | None, str | None]) -> Python | None:
-    """The first interpreter of a minor version; ``searched`` is where, so that it is kept."""
+    """Return the first interpreter of a minor version; ``searched`` is the key of the cache."""
     answers = (_answer(place) for place in _places(version))
     return next((python for python in answers if python and python.version == version), None)
 
@@ -106,7 +109,7 @@ def _any_of(versions: Sequence[str]) -> str:
 
 
 def _places(version: str) -> Iterator[str]:
-    """Where an interpreter of a minor version may be; of pyenv's the newest first."""
+    """Yield paths at which an interpreter of a minor version may be; pyenv's newest first."""
     if on_path := shutil.which(f"python{version}"):
         yield on_path
     root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
@@ -118,13 +121,13 @@ def _places(version: str) -> Iterator[str]:
 
 
 def _answer(place: str) -> Python | None:
-    """What the interpreter at ``place`` says of itself; None where it does not run."""
+    """Ask the interpreter at ``place`` for its facts; return None if it does not run."""
     answer = _output([place, "-c", _ASK])
     return Python(*answer) if len(answer) == 2 else None
 
 
 def _output(command: Sequence[str]) -> list[str]:
-    """The lines that a command wrote; none where it failed."""
+    """Return the lines that a command wrote; empty if it failed."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=ANSWERS_WITHIN_S
@@ -136,7 +139,7 @@ def _output(command: Sequence[str]) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Environment:
-    """Packages for one interpreter, in a place of their own; made or not."""
+    """Packages for one interpreter in a separate folder, which may not exist yet."""
 
     packages: tuple[str, ...]  # pip's requirement specifiers and options
     python: Python
@@ -146,23 +149,23 @@ class Environment:
 
     @property
     def place(self) -> Path:
-        """Where it is, or will be: another for other packages or another interpreter."""
+        """Return its folder, which depends on the packages and the interpreter."""
         what = json.dumps([self.python.path, *self.packages])
         return self.cache / hashlib.sha256(what.encode()).hexdigest()[:16]
 
     @property
     def interpreter(self) -> Path:
-        """Its own interpreter."""
+        """Return its own interpreter."""
         return self.place / ("Scripts" if os.name == "nt" else "bin") / "python"
 
     @property
     def is_made(self) -> bool:
-        """Whether it is there, whole, and so is the Python that it was made of."""
+        """Return whether it is complete, and the Python that it was created from still exists."""
         return (self.place / STAMP).is_file() and self.interpreter.exists()
 
     @property
     def words(self) -> str:
-        """What making it takes."""
+        """Return a text that says what creating it takes."""
         sizes = ((self.download_mb, "to download"), (self.disk_mb, "on disk"))
         about = ", ".join(f"{_size(mb)} {what}" for mb, what in sizes if mb is not None)
         packages = " ".join(self.packages)
@@ -170,7 +173,7 @@ class Environment:
         return f"{words} (about {about})" if about else words
 
     def made(self, progress: Progress = lambda line: None) -> Path:
-        """Its interpreter; where it is not there yet it is made first.
+        """Return its interpreter; create the environment first if it does not exist.
 
         Raises:
             CaptureError: the packages cannot be installed.
@@ -196,10 +199,11 @@ def _size(megabytes: int) -> str:
 def environment_for(
     packages: Sequence[str], era: str | None = None, python: str | None = None
 ) -> Environment:
-    """The environment of ``packages`` and of ``era``, in the user's cache; made or not.
+    """Return the environment of ``packages`` and ``era`` in the user's cache, which may not
+    exist yet.
 
     Raises:
-        UsageError: there is no such interpreter, or no such era.
+        UsageError: the interpreter or the era does not exist.
         CaptureError: this machine has no Python that the era runs with.
     """
     known = eras.find(era) if era else eras.of_packages(packages)
@@ -212,7 +216,7 @@ def environment_for(
 
 
 def environment(packages: Sequence[str], cache: Path, python: Python | None = None) -> Environment:
-    """The environment of ``packages``, and of what a worker always needs, of this Python."""
+    """Return the environment of ``packages`` and of the worker's own needs for this Python."""
     named = {eras.package_of(package) for package in packages}
     always = [package for package in ALWAYS if package not in named]
     return Environment(tuple(sorted({*packages, *always})), python or this_python(), cache)
@@ -220,7 +224,7 @@ def environment(packages: Sequence[str], cache: Path, python: Python | None = No
 
 @contextlib.contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """Wait until no other process makes the same environment."""
+    """Wait until no other process creates the same environment."""
     with lock.open("w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -252,7 +256,7 @@ def _build(wanted: Environment) -> None:
 
 
 def _runs(command: Sequence[str]) -> str | None:
-    """Run ``command``; None where it ended well, else the last line that it said."""
+    """Run ``command``; return None if it succeeded, else its last line of output."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as fault:

@@ -1,14 +1,13 @@
-"""Eras: what a version of a framework is known to run with, so that one option makes it run.
+"""Eras: sets of package versions that are known to run together.
 
-An old wheel says what it needs and not what has broken it since: TensorFlow 1.15 takes any
-protobuf, and dies of one that is newer than itself. A row of ``TABLE`` names packages that run
-together, and the Pythons that have them. ``--era torch-1.4.0`` takes a row as it
-is; ``--with torch==1.5.0`` takes what the row whose ``versions`` hold 1.5.0 names beside the
-framework; an implementation that says in which ``era`` it runs needs neither option.
+An old wheel lists what it needs, but not what broke it later: TensorFlow 1.15 accepts any protobuf,
+but fails with a newer one. A row of ``TABLE`` names packages that run together, and their Pythons.
+``--era torch-1.4.0`` uses a row as it is. ``--with torch==1.5.0`` uses the other packages of the
+row whose ``versions`` include 1.5.0. Implementations with an ``era`` need neither option.
 
-Sizes are what pip downloads and what the environment then takes on disk, in MB; None where nobody
-has looked. Where ``tried``, the row was installed and ran an LSTM on Linux, x86-64, from PyPI, in
-2026-11; for other ``versions`` its pins are what is most likely to serve.
+Sizes are the download and the size on disk in MB, or None if unknown. If ``tried``, the row was
+installed and ran an LSTM on Linux, x86-64, from PyPI, in 2026-11. For other ``versions`` the pins
+are the best guess.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from collections.abc import Sequence
 from lstmprof.errors import UsageError, unknown_name
 from lstmprof.implementations import version_numbers
 
-#: The name in ``name==1.2.3``, ``name[extra]>=1`` or ``name @ file:…``, and what stands after it.
+#: The name in ``name==1.2.3``, ``name[extra]>=1`` or ``name @ file:…``, and the rest.
 _SPECIFIER = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*(.*)")
 
 
@@ -30,34 +29,34 @@ class Era:
 
     name: str
     packages: tuple[str, ...]  # pip's specifiers and options; the first is ``package==version``
-    pythons: tuple[str, ...]  # minor versions, the one to take first
-    versions: tuple[str, str]  # of the first package, that the others serve: from, up to
+    pythons: tuple[str, ...]  # minor versions, the preferred one first
+    versions: tuple[str, str]  # versions of the first package that the others support: from, up to
     download_mb: int | None = None
     disk_mb: int | None = None
-    serves: bool = True  # whether ``--with`` of its first package takes from this row
+    serves: bool = True  # whether ``--with`` of its first package uses this row
     tried: bool = True
 
     @property
     def package(self) -> str:
-        """The framework's package, as indexes compare names."""
+        """Return the framework's package with a normalised name."""
         return package_of(self.packages[0])
 
     def has(self, version: str) -> bool:
-        """Whether ``version`` is among ``versions``; 1.15.5 is up to 1.15."""
+        """Return whether ``version`` is among ``versions``; 1.15.5 belongs to 1.15."""
         least, most = (version_numbers(text) for text in self.versions)
         numbers = version_numbers(version)
         return least <= numbers and numbers[: len(most)] <= most
 
     def is_of(self, specifier: str) -> bool:
-        """Whether a specifier of pip's means one of ``versions`` of the first package."""
+        """Return whether a requirement means one of ``versions`` of the first package."""
         version = version_of(specifier)
         same = package_of(specifier) == self.package
         return same and version is not None and self.has(version)
 
 
-_TYPED = "typing_extensions==4.7.1"  # the last for Python 3.7
+_TYPED = "typing_extensions==4.7.1"  # the last version for Python 3.7
 _NUMPY_3_7 = "numpy==1.21.6"  # likewise
-#: What is on top of it is small: its eras have the same packages, and so are one environment.
+#: The libraries on top of Theano are small, so their eras share these packages and one environment.
 _THEANO = ("Theano==1.0.5", _NUMPY_3_7, "scipy==1.7.3", "h5py==2.10.0", "--only-binary=h5py")
 _LASAGNE, _KERAS = "Lasagne==0.1", "keras==2.1.6"
 
@@ -72,7 +71,7 @@ TABLE: tuple[Era, ...] = (
         804,
         1700,
     ),
-    # With it come four wheels of NVIDIA's, without which it cannot be imported.
+    # Four NVIDIA wheels are included, without which it cannot be imported.
     Era(
         "torch-1.13.1",
         ("torch==1.13.1", _NUMPY_3_7, _TYPED),
@@ -112,7 +111,7 @@ TABLE: tuple[Era, ...] = (
     ),
     Era("theano-1.0.5", (*_THEANO, _LASAGNE, _KERAS), ("3.7",), ("1.0", "1.0"), disk_mb=240),
     Era("lasagne-0.1", (_LASAGNE, *_THEANO, _KERAS), ("3.7",), ("0.1", "0.1"), disk_mb=240),
-    # Of Keras 2 alone it cannot be told which backend is meant: it is TensorFlow, its own choice.
+    # For Keras 2 alone the backend is unknown; its default is TensorFlow.
     Era(
         "keras-2.1.6-tensorflow",
         (
@@ -148,10 +147,10 @@ NAMES = tuple(era.name for era in TABLE)
 
 
 def find(name: str) -> Era:
-    """The era called ``name``.
+    """Return the era called ``name``.
 
     Raises:
-        UsageError: no such era; says which name is nearest.
+        UsageError: no era has this name; the message suggests the nearest one.
     """
     for era in TABLE:
         if era.name == name:
@@ -160,10 +159,10 @@ def find(name: str) -> Era:
 
 
 def of_packages(packages: Sequence[str]) -> Era | None:
-    """``packages`` with what their versions need beside them; None where nothing is known of any.
+    """Return ``packages`` with the packages that their versions need; None if none is known.
 
     Raises:
-        UsageError: no Python has all of them.
+        UsageError: no Python supports all of them.
     """
     eras = [era for era in map(_serving, packages) if era is not None]
     if not eras:
@@ -182,7 +181,7 @@ def of_packages(packages: Sequence[str]) -> Era | None:
 
 
 def with_pins(packages: Sequence[str], pins: Sequence[str]) -> tuple[str, ...]:
-    """``packages``, and those ``pins`` whose package is not among them yet; options stay."""
+    """Return ``packages`` and those ``pins`` whose package is not among them; keep options."""
     chosen = list(dict.fromkeys(packages))
     for pin in pins:
         if package_of(pin) not in map(package_of, chosen):
@@ -191,16 +190,16 @@ def with_pins(packages: Sequence[str], pins: Sequence[str]) -> tuple[str, ...]:
 
 
 def package_of(specifier: str) -> str:
-    """The package that a specifier of pip's means, as indexes compare names (PEP 503).
+    """Return the normalised package name of a requirement (PEP 503).
 
-    An option of pip's is itself.
+    An option of pip is returned unchanged.
     """
     match = _SPECIFIER.match(specifier)
     return re.sub(r"[-_.]+", "-", match[1]).lower() if match else specifier
 
 
 def version_of(specifier: str) -> str | None:
-    """The version after ``==``, None where a specifier leaves a choice; of ``2.12.*`` 2.12."""
+    """Return the version after ``==`` (2.12 for ``2.12.*``), or None if there is a choice."""
     match = _SPECIFIER.match(specifier)
     exact = match and re.fullmatch(r"==\s*(\d[\w.+!]*?)(?:\.\*)?", match[2].strip())
     return exact[1] if exact else None

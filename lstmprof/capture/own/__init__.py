@@ -1,10 +1,11 @@
-"""A user's own steps, timed and profiled in the user's own process by ``lp.profile``.
+"""``lp.profile``: time and profile a user's own steps in the user's process.
 
 ::
 
     session ─ passes ─▶ result.json ─ captured_run (in a child process) ─▶ a run on disk
 
-``session`` is what the user holds, ``passes`` what is done around which step. What runs while a
-training lasts needs the standard library, NumPy and the framework, no more; ``captured_run`` reads
-the profile in a process of its own once all is measured. This file imports nothing.
+``session`` is the object that users call; ``passes`` decides what happens around each step. Code
+that runs during a training needs only the standard library, NumPy and the framework.
+``captured_run`` reads the profile in another process after the measurement. This file imports
+nothing.
 """

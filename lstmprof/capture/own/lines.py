@@ -30,7 +30,7 @@ import lstmprof
 _PAUSE_S = 0.0031
 #: Seconds after which a thread that runs Python gives the GIL away, in sampled steps.
 _SWITCH_S = 0.0002
-#: Steps that are sampled: so many at the most, and no more after so many seconds. By hand.
+#: Limits for sampled steps: number of steps, and nanoseconds. Chosen by hand.
 MOST_STEPS, MOST_NS = 50, 500_000_000
 #: Fewer looks than these name no line. Chosen by hand.
 _LEAST_LOOKS = 20
@@ -39,7 +39,7 @@ _LEAST_SHARE = 0.05
 _FRAMEWORKS = frozenset(
     ("torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "haiku", "equinox", "optax")
 )
-#: Methods of a tensor that wait for its value; what another method of a local does is not known.
+#: Methods of a tensor that wait for its value.
 _VALUES = frozenset((".item", ".tolist", ".numpy", ".cpu"))
 #: Methods of files, queues and locks.
 _WAITS = frozenset((".write", ".flush", ".read", ".readline", ".get", ".put", ".wait", ".acquire"))
@@ -56,7 +56,7 @@ class LineSampler:
     def __init__(self) -> None:
         self.steps = 0
         self._thread = threading.get_ident()
-        self._since_ns: Optional[int] = None  # the last look in this step
+        self._since_ns: Optional[int] = None  # the last sample in this step
         self._over = threading.Event()
         self._looks = 0
         self._ns = self._collecting_ns = self._collection_ns = 0
@@ -65,7 +65,9 @@ class LineSampler:
 
     @contextlib.contextmanager
     def looking(self) -> Iterator[None]:
-        """Have the thread run. Afterwards the interpreter is as it was before."""
+        """Run the sampling thread during the context, and restore the interpreter's settings
+        afterwards.
+        """
         usual = sys.getswitchinterval()
         thread = threading.Thread(target=self._look_often, name="lstmprof lines", daemon=True)
         gc.callbacks.append(self._collects)
@@ -81,7 +83,7 @@ class LineSampler:
 
     @contextlib.contextmanager
     def in_step(self) -> Iterator[None]:
-        """Count what is seen within."""
+        """Count samples during the context."""
         began_ns = self._since_ns = time.perf_counter_ns()
         try:
             yield

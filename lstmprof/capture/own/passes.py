@@ -1,8 +1,8 @@
-"""What is done around each of a user's steps: timed, profiled, timed again, as ``capture`` does.
+"""The passes around a user's steps: timed, profiled, and timed again, like those of ``capture``.
 
-A generator in which the user's code is the ``yield``: the first of two is what lies between steps,
-the second is a step, of which the session sends what it made. So the passes read as those of the
-worker do, though it is the user's loop that runs.
+Each pass is a generator, and the user's code runs during its ``yield``. Of two yields, the first is
+the time between steps, and the second is a step; the session sends the step's result. So these
+passes read like those of the worker, although the user's loop calls them.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from lstmprof.capture.worker.profilers import Profiler
 from lstmprof.capture.worker.profiling import Profiled, Ranges, both, no_ranges
 from lstmprof.capture.worker.usage import SELF, difference, usage, waiting_between, waits
 
-#: Of the undisturbed steps before the profile and of those after it, together: no more is begun.
+#: Time limit for the undisturbed steps before and after the profile together; no step begins later.
 MOST_TIMING_NS = 60_000_000_000
 
 PROFILING, TIMING_AGAIN, SAMPLING = "profiling", "timing again", "sampling lines"
-#: Steps of a session that is thrown away: they fill the profiler's buffers, no more.
+#: Number of steps in a discarded session, which only fills the profiler's buffers.
 MOST_THROWN_AWAY = 3
-#: The same if ranks throw away as many; chosen by hand.
+#: The same number for ranks, which must all discard equally many steps. Chosen by hand.
 ALIKE_THROWN_AWAY = 10
 
-#: By which share recording the shapes of inputs may lengthen a profiled step at the most; what it
-#: does to a Python loop of small ops is in ``worker.shapes``.
+#: Shapes are recorded if this lengthens a profiled step by at most this share. ``worker.shapes``
+#: has the cost for a Python loop of small ops.
 MOST_FOR_SHAPES = 0.05
 
 Steps = Generator[None, Any, Any]
@@ -45,10 +45,10 @@ Steps = Generator[None, Any, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How many steps each pass has; ``timed`` are before and after the profile, half and half.
+    """The number of steps of each pass; half of ``timed`` is before the profile, half after it.
 
-    ``alike``: ranks of a job have the same steps in each pass, so none depends on a clock.
-    ``lines``: at most so many steps follow, in which the lines of the script are sampled.
+    ``alike``: ranks of a job must have the same steps in each pass, so no pass depends on a clock.
+    ``lines``: the largest number of following steps in which the lines of the script are sampled.
     """
 
     warmup: int = 5
@@ -59,7 +59,7 @@ class Plan:
 
     @property
     def thrown_away(self) -> int:
-        """Steps of a session whose profile is thrown away."""
+        """Return the number of steps in a discarded session."""
         return min(self.steps, MOST_THROWN_AWAY)
 
     def fewest(self, sessions: int = 2) -> int:
@@ -69,13 +69,13 @@ class Plan:
         return 1 + warmup + EARLY.steps + -(-self.timed // 2) + away + self.steps
 
     def shares(self) -> Tuple[timing.Quota, timing.Quota]:
-        """The steps that are timed before the profile, and after it."""
+        """Return the timed steps before the profile, and after it."""
         return timing.Quota(self.timed, None if self.alike else MOST_TIMING_NS).halves()
 
 
 #: Passes that come first. A training that ends soon leaves their steps as its run.
 EARLY = Plan(warmup=1, timed=2, steps=3)
-#: Steps without which there is no run: one before the first border, and one to profile.
+#: The fewest steps of a run: one before the first border, and one to profile.
 LEAST = 1 + EARLY.warmup + EARLY.timed + 1
 
 
@@ -90,33 +90,34 @@ class _Recorded:
 
 
 class StepPasses:
-    """The passes around a user's steps, and what they have brought so far."""
+    """The passes around a user's steps, and their results so far."""
 
     def __init__(self, plan: Plan, profiler: Profiler, folder: str) -> None:
         self.plan, self.profiler, self.folder = plan, profiler, folder
         self.nvtx: Ranges = profiling.nvtx_ranges() or no_ranges
-        self.ranges: Ranges = no_ranges  # of a step and its phases, now
+        self.ranges: Ranges = no_ranges  # the current ranges of a step and its phases
         self.rows: List[timing.Iteration] = []
         self.profiled: Optional[Profiled] = None
         self.cost: Dict[str, Any] = {}
         self.shapes_cost: Optional[float] = None
         self.doing = "waiting for the first step"
-        self.later = 0  # steps that ended in a session after the one that is kept
+        self.later = 0  # steps in a session after the kept one
         self._latest: Optional[_Recorded] = None
-        self._readings: Optional[calibration.LoopTimes] = None  # of sessions like the latest
+        # cost readings of the latest kind of session
+        self._readings: Optional[calibration.LoopTimes] = None
 
     @property
     def fewest(self) -> int:
-        """Steps without which there is no profile."""
+        """Return the number of steps that a profile needs."""
         least = self.plan.fewest() if self.profiler.is_outside else LEAST
         return least + self.profiler.starts_late
 
     def around_steps(self) -> Steps:
-        """All passes; it returns when the last step is measured."""
+        """Run all passes; return when the last step is measured."""
         self.doing = "warming up"
         first, rest = self.plan.shares()
         yield from self._timed(timing.Quota(EARLY.warmup), warmup=True)
-        if not self.profiler.is_outside:  # it can record once only
+        if not self.profiler.is_outside:  # nsys can record only once
             self.doing = "timing"
             yield from self._timed(timing.Quota(EARLY.timed))
             self.doing = PROFILING
@@ -143,9 +144,9 @@ class StepPasses:
         self.doing = "done"
 
     def _sample_lines(self) -> Steps:
-        """See on which lines of the script steps spend their time.
+        """Sample the lines of the script during steps.
 
-        A training that ends within it has what was seen.
+        If the training ends meanwhile, the samples so far are kept.
         """
         sampler, began_ns = LineSampler(), time.perf_counter_ns()
         most = min(self.plan.lines, self.plan.steps) if self.plan.alike else self.plan.lines
@@ -167,7 +168,7 @@ class StepPasses:
             self._keep(self._latest)
 
     def _keep(self, recorded: _Recorded) -> None:
-        """Take the profile of a session for that of the run, and what was read beside it."""
+        """Keep the profile of a session, and its other readings, as those of the run."""
         files = []
         if not self.profiler.is_outside:
             raw, name = self.profiler.written(recorded.session, recorded.folder)
@@ -180,9 +181,10 @@ class StepPasses:
         self.profiled = Profiled(recorded.walls_ns, [], files, None, cost)
 
     def _replace_latest(self, recorded: Optional[_Recorded]) -> None:
-        """Free the session before ``recorded`` now: Python's collector would do it within a step.
+        """Free the previous session now, because Python's garbage collector would do it within
+        a step.
 
-        PyTorch's events are in cycles. They took 94 ms of a profiled step.
+        PyTorch's events contain cycles. Collecting them took 94 ms of a profiled step.
         """
         if self._latest is not None:
             shutil.rmtree(self._latest.folder, ignore_errors=True)
@@ -192,14 +194,14 @@ class StepPasses:
     def _timed(
         self, share: timing.Quota, warmup: bool = False, after_profile: bool = False
     ) -> Steps:
-        """Add a row for each step of ``share``; none begins after its time."""
+        """Add a row for each step of ``share``; no step begins after its time limit."""
         clock, wait = time.perf_counter_ns, self.profiler.wait
         began_ns, number = clock(), 0
         for number in range(share.iterations):
             yield
-            if self.profiled is None:  # a framework may know its device only once it has worked
+            if self.profiled is None:  # a framework may know its device only after it has worked
                 self.profiler.find_device()
-            wait()  # for what was begun between steps
+            wait()  # wait for work that was started between steps
             self.ranges = self.nvtx
             waiting, before = waits(), usage(SELF)
             start_ns = clock()
@@ -220,7 +222,7 @@ class StepPasses:
                 break
 
     def _profile(self) -> Steps:
-        """Sessions to throw away, then the one that counts."""
+        """Run the discarded sessions, then the one that counts."""
         warm: Iterable[int] = range(ALIKE_THROWN_AWAY)
         if not self.plan.alike:
             warm = profiling.throwaway_steps(self.plan.thrown_away, time.perf_counter_ns)
@@ -233,9 +235,9 @@ class StepPasses:
         self._replace_latest(None)
 
     def _try_shapes(self, plain_ns: int) -> Steps:
-        """Have shapes recorded if that is cheap.
+        """Record shapes if that is cheap.
 
-        Compare the shortest steps of a session with shapes and of the one without before.
+        Compare the shortest steps of a session with shapes with those of a session without.
         """
         plain = self._readings
         self.profiler.with_shapes = True
@@ -246,9 +248,9 @@ class StepPasses:
             self._readings = plain
 
     def _thrown_away(self, steps: Iterable[int]) -> Generator[None, Any, List[int]]:
-        """Return the wall times of a session that only a short training keeps.
+        """Return the wall times of a session that is discarded, unless the training is short.
 
-        Measure at its end what a trivial event takes.
+        At its end, measure the cost of a trivial event.
         """
 
         def measure() -> None:

@@ -23,11 +23,11 @@ from lstmprof.runs.directory import check_name, staging
 
 Report = Callable[[str], None]
 
-#: A process has one profiler: who holds this measures.
+#: A process has only one profiler, so only one session measures at a time.
 _MEASURES = threading.Lock()
 _NOTHING = contextlib.nullcontext()  # type: ContextManager[Any]
 STEP = "step"
-#: Of the CPU's counters: they count threads that begin after them.
+#: The CPU's counters count only threads that begin later.
 NOT_COUNTED = "the process had started its threads before"
 USUAL = Plan()
 
@@ -138,15 +138,15 @@ class Session:
         self.quiet = quiet  # no verdict on the run
         self.place, self.plan, self.force = Path(place), plan, force
         self.framework, self.report = framework, report
-        self.profiler = profiler  # None: that of the framework
-        self.facts = facts or {}  # of run.json, which the caller knows: mode, label …
+        self.profiler = profiler  # None: the framework's own profiler
+        self.facts = facts or {}  # facts for run.json that the caller knows: mode, label …
         self.path: Optional[Path] = None
         self.reason: Optional[str] = None
         self.steps = 0
-        self.found_by = 0  # steps before the first: by them it was found what ends one
-        #: the inputs of ops, by how many steps the profile has and how many were recorded after it
+        self.found_by = 0  # steps that were observed to find out what ends a step
+        #: The inputs of ops, from the number of profiled steps and of steps recorded after them.
         self.op_inputs: Callable[[int, int], Iterable[Any]] = lambda count, later: ()
-        self._steps: Optional[Steps] = None  # the passes, while they go on
+        self._steps: Optional[Steps] = None  # the running passes
         self._passes: Optional[StepPasses] = None
         self._in_step = False
         self._phase: Optional[str] = None
@@ -325,7 +325,7 @@ class Session:
     def _stop(self) -> None:
         steps, self._steps = self._steps, None
         if steps is not None:
-            with contextlib.suppress(Exception):  # a profiler that cannot even be stopped
+            with contextlib.suppress(Exception):  # a profiler that cannot be stopped
                 steps.close()
 
     def end(self, error: Optional[Type[BaseException]] = None) -> None:
@@ -424,7 +424,7 @@ class Session:
         try:
             inputs = self.op_inputs(steps, passes.later)
             return shapes.written(inputs, os.path.join(passes.folder, shapes.FILE))
-        except Exception as error:  # a module unlike any other: the run goes without its sizes
+        except Exception as error:  # an unknown kind of module: the run has no sizes
             self.report("could not record the sizes of layers: {}".format(_fault_in_a_line(error)))
             return None
 

@@ -36,7 +36,7 @@ TYPICAL_WINDOWS, TYPICAL_STEPS, LEAST_STEPS = 3, 30, 3
 MEMORY = 600
 #: Slow windows in a row that start a profile: one alone may be a checkpoint.
 SLOW_WINDOWS = 2
-#: Profiles that a watch starts by itself. Those that a signal asks for are not counted.
+#: Number of profiles that a watch starts by itself; requested profiles do not count.
 MOST_PROFILES = 5
 PLAN = Plan(warmup=3, timed=10, steps=10)
 _NOTHING = contextlib.nullcontext()  # type: ContextManager[Any]
@@ -111,7 +111,7 @@ class Watch:
         self.framework, self.ratio, self.plan, self.writer = framework, ratio, plan, writer
         self.facts = facts or {}
         self.steps = self.found_by = 0
-        self.path: Optional[Path] = None  # a session's, which a watch has several of
+        self.path: Optional[Path] = None  # a session has a path; a watch has several sessions
         self.reason: Optional[str] = None
         self.op_inputs: Callable[[int, int], Iterable[Any]] = lambda count, later: ()
         self.measured = self.is_over = False
@@ -119,8 +119,8 @@ class Watch:
         self._live = not quiet and sys.stderr is not None and sys.stderr.isatty()
         self._every_ns, self._next_ns = int(every_s * 1e9), 0
         self._began_ns: Optional[int] = None
-        self._wait_ns: Optional[int] = None  # of this step
-        self._walls: List[int] = []  # of this window
+        self._wait_ns: Optional[int] = None  # of the current step
+        self._walls: List[int] = []  # of the current window
         self._waits: List[int] = []
         self._typical: List[Dict[str, Any]] = []  # rows of windows
         self._slow = 0
@@ -128,7 +128,7 @@ class Watch:
         self._profiles = 0
         self._session: Optional[Session] = None
         self._why: Optional[str] = None
-        self._occasion = ""  # of the session, as ``_start`` has it
+        self._occasion = ""  # why the session runs (``_start``)
         self._base: Optional[str] = None  # the run of typical steps
         self._cannot_profile = False
         self._writing: Optional[threading.Thread] = None
@@ -159,7 +159,7 @@ class Watch:
                 self._wait_ns = clock() - began_ns
                 yield batch
                 self.step_end()
-        finally:  # what follows an epoch belongs to no step
+        finally:  # work after an epoch belongs to no step
             self._began_ns = self._wait_ns = None
 
     def step(self, outcome: Any = None) -> None:
@@ -304,7 +304,7 @@ class Watch:
         self._slow += 1
         if self._slow >= SLOW_WINDOWS:
             why = _slower(self.steps, typical, row, self._typical)
-            self._typical, self._slow = [], 0  # the next typical step is this one
+            self._typical, self._slow = [], 0  # this step becomes typical next
             if self._profiles < MOST_PROFILES:
                 self._profiles += 1
                 self._start("slower", why)
@@ -340,7 +340,7 @@ class Watch:
         """Pass the begin or end of a step to the session, until it has measured its steps."""
         session = self._session
         assert session is not None
-        with contextlib.suppress(LstmprofError):  # the session reports it by its reason
+        with contextlib.suppress(LstmprofError):  # the session reports the error as its reason
             do(*outcome)
         if session.measured:
             self._session = None
@@ -397,7 +397,7 @@ class Watch:
         return row
 
     def _write(self, kind: str, **row: Any) -> None:
-        with contextlib.suppress(OSError, ValueError):  # a full disk ends the log, no training
+        with contextlib.suppress(OSError, ValueError):  # a full disk ends the log, not the training
             self._file.write(json.dumps(dict({"kind": kind, "time_s": time.time()}, **row)) + "\n")
             self._file.flush()
 
@@ -443,7 +443,7 @@ def _slower(step: int, typical: float, row: Dict[str, Any], before: List[Dict[st
 
 
 def _resident_bytes() -> Optional[int]:
-    """Return the memory of this process; None where /proc does not show it."""
+    """Return the memory of this process, or None without /proc."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * _PAGE

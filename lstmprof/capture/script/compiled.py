@@ -17,7 +17,7 @@ from lstmprof.capture.script.program import WatchedCallable
 from lstmprof.capture.script.sizes import GraphSizes
 from lstmprof.capture.script.steps import Steps, rank
 
-#: Packages whose frames are not the script's.
+#: Packages whose frames do not belong to the script.
 _LIBRARIES = (
     *("jax", "jaxlib", "equinox", "optax", "flax", "haiku", "tensorflow", "keras"),
     *("torch", "lstmprof"),
@@ -29,7 +29,7 @@ class CompiledCalls(threading.local):
 
     def __init__(self) -> None:
         self.names: List[str] = []
-        self.gradients = 0  # gradient functions that run, one inside the other
+        self.gradients = 0  # nesting depth of running gradient functions
 
 
 class Program:
@@ -56,7 +56,7 @@ class Program:
         return result
 
     def is_step(self, name: str) -> bool:
-        """Return whether the function of this name trains, and is in no other."""
+        """Return whether the function of this name trains, and is inside no other."""
         return not self._calls.names and name in self._trained_by
 
     def trains(self, source: str, who: Any, outcome: Any) -> None:

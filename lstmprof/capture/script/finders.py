@@ -21,13 +21,13 @@ from lstmprof.capture.script.sizes import GraphSizes
 from lstmprof.capture.script.steps import Steps
 
 Attach = Callable[[Any], None]
-#: Of a token or a feature that fills a sequence up.
+#: Token or feature value that pads a sequence.
 _FILLING = 0
 #: Sequences of a batch that are looked at.
 _LOOKED_AT = 512
 #: The batch of Keras's ``fit`` by default.
 _KERAS_BATCH = 32
-#: Backward passes after which gradients that were never reset count as those of one step each.
+#: Backward passes after which gradients that were never reset count as one step each.
 _MOST_PASSES = 32
 #: Ops of a TensorFlow 1 graph that update parameters. Others assign what ``tf.gradients`` made; it
 #: adds nodes to the forward pass, too, so that its nodes alone show nothing.
@@ -43,10 +43,10 @@ def attachments(
     facts: Dict[str, Any],
     sizes: GraphSizes,
 ) -> Dict[str, Attach]:
-    """What is done to each module as soon as it was imported.
+    """Return functions to be called for each module when it is imported.
 
-    ``optimizing`` is told when an optimizer of PyTorch begins to step and when it has; ``facts``
-    and ``sizes`` get what is seen on the way.
+    ``optimizing`` is called when an optimizer of PyTorch begins and ends a step. ``facts`` and
+    ``sizes`` collect what is observed.
     """
     keras = {"keras.src.models.model": functools.partial(_watch_fit, facts, sizes)}
     module, name = placed(request.step_function)
@@ -87,9 +87,9 @@ def attachments(
 
 
 def _watch_torch(steps: Steps, optimizing: Callable[[bool], None], module: Any) -> None:
-    """``module`` is torch.optim.optimizer: wrap ``step`` of each class once there is one of it.
+    """Wrap ``step`` of each optimizer class; ``module`` is torch.optim.optimizer.
 
-    torch's own hooks after a step run inside its range ``Optimizer.step``, where none can end.
+    torch's own hooks run inside the range ``Optimizer.step``, so a step cannot end there.
     """
     init = module.Optimizer.__init__
     stepping: Set[int] = set()
@@ -108,7 +108,7 @@ def _watch_torch(steps: Steps, optimizing: Callable[[bool], None], module: Any) 
 def _watched(
     step: Any, stepping: Set[int], steps: Steps, optimizing: Callable[[bool], None]
 ) -> Any:
-    """``step`` of a class of optimizers; one that calls its parent's steps once."""
+    """Return a wrapper of an optimizer's ``step``; a nested call of the parent's counts once."""
 
     @functools.wraps(step)
     def stepped(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -129,9 +129,9 @@ def _watched(
 
 
 def _watch_keras(steps: Steps, module: Any) -> None:
-    """``module`` is that of Keras's CallbackList.
+    """Watch train batches; ``module`` has Keras's CallbackList.
 
-    The last batch of an epoch is followed by what is done between epochs, no step.
+    After the last batch of an epoch, the work between epochs follows, not a step.
     """
     of = module.CallbackList
     begins, ends = of.on_train_batch_begin, of.on_train_batch_end
@@ -153,7 +153,9 @@ def _watch_keras(steps: Steps, module: Any) -> None:
 
 
 def _watch_train_on_batch(steps: Steps, module: Any) -> None:
-    """``module`` is that of Keras's Model; several models may be trained in turn."""
+    """Watch ``train_on_batch``; ``module`` has Keras's Model. Several models may train
+    alternately.
+    """
     train = module.Model.train_on_batch
 
     @functools.wraps(train)
@@ -168,7 +170,7 @@ def _watch_train_on_batch(steps: Steps, module: Any) -> None:
 def _watch_keras_optimizers(
     steps: Steps, programs: Dict[str, compiled.Program], module: Any
 ) -> None:
-    """``module`` is that of Keras's optimizers, which a training loop of one's own may call."""
+    """Watch Keras's optimizers in ``module``, which a custom training loop may call."""
     apply = module.BaseOptimizer.apply
 
     @functools.wraps(apply)
@@ -185,7 +187,7 @@ def _watch_keras_optimizers(
 
 
 def _watch_sessions(steps: Steps, sizes: GraphSizes, module: Any) -> None:
-    """``module`` is that of TensorFlow 1's Session: a run of what trains ends a step."""
+    """Watch TensorFlow 1's Session in ``module``: a run of a node that trains ends a step."""
     run = module.BaseSession.run
     trained_by: Dict[Any, Optional[str]] = {}
 
@@ -202,7 +204,7 @@ def _watch_sessions(steps: Steps, sizes: GraphSizes, module: Any) -> None:
         result = run(self, fetches, *args, **kwargs)
         name = None
         if steps.counts("tensorflow"):
-            with contextlib.suppress(Exception):  # a fetch of a kind that nobody foresaw
+            with contextlib.suppress(Exception):  # a fetch of an unknown kind
                 name = training_node(self.graph, fetches)
         if name is not None:
             sizes.graph = self.graph
@@ -213,14 +215,14 @@ def _watch_sessions(steps: Steps, sizes: GraphSizes, module: Any) -> None:
 
 
 def _fetched(graph: Any, fetches: Any) -> Iterator[Any]:
-    """Yield the nodes of what a session is to return, of any nesting."""
+    """Yield the nodes that a session returns, at any nesting."""
     if isinstance(fetches, dict):
         fetches = list(fetches.values())
     if isinstance(fetches, (list, tuple)):
         for fetch in fetches:
             yield from _fetched(graph, fetch)
         return
-    sparse = getattr(fetches, "values", None)  # a tensor; of an op it is a method
+    sparse = getattr(fetches, "values", None)  # a tensor; for an op it is a method
     node = graph.as_graph_element(fetches if sparse is None or callable(sparse) else sparse)
     yield getattr(node, "op", node)
 
@@ -244,7 +246,9 @@ def _trains(node: Any) -> bool:
 
 
 def _watch_fit(facts: Dict[str, Any], sizes: GraphSizes, module: Any) -> None:
-    """``module`` is that of Keras's Model: see where masked sequences are padded, and the batch."""
+    """Watch ``fit``; ``module`` has Keras's Model. Note the padding of masked sequences, and
+    the batch.
+    """
     fit = module.Model.fit
 
     @functools.wraps(fit)
@@ -260,7 +264,9 @@ def _watch_fit(facts: Dict[str, Any], sizes: GraphSizes, module: Any) -> None:
 
 
 def padding_of(x: Any) -> Any:
-    """``front`` or ``behind``, where sequences of token numbers are filled up; None unknown."""
+    """Return ``front`` or ``behind``, where sequences of token numbers are padded; None if
+    unknown.
+    """
     if getattr(x, "ndim", None) != 2 or getattr(getattr(x, "dtype", None), "kind", "") not in "iu":
         return None
     first, last = (x[:_LOOKED_AT, place] == _FILLING for place in (0, -1))
@@ -282,10 +288,10 @@ class _Backward:
         self._parameter: Any = None
         self._resets: List[int] = []  # passes before which gradients were reset
         self._passes = 0
-        self._per_step = 0  # 0: not known yet
+        self._per_step = 0  # 0: unknown so far
 
     def watch(self, autograd: Any) -> None:
-        """``autograd`` is torch.autograd: watch its ``backward``."""
+        """Watch ``backward`` of ``autograd``, which is torch.autograd."""
         backward = autograd.backward
 
         @functools.wraps(backward)

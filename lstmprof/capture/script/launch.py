@@ -71,7 +71,7 @@ def _become(command: list[str]) -> NoReturn:
     if signal.getitimer(signal.ITIMER_REAL)[0]:  # ``__main__`` postpones a signal by this timer
         time.sleep(1)
     handlers = {number: signal.getsignal(number) for number in _FORWARDED}
-    signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)  # raises what has come
+    signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)  # raises a pending signal
     for number, handler in handlers.items():
         if handler is not signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
@@ -115,7 +115,7 @@ def _forwarding(command: Sequence[str], pid: Path) -> int:
         try:
             os.kill(int(pid.read_text("ascii")), number)
         except ProcessLookupError:
-            pass  # the script is over
+            pass  # the script has ended
         except (OSError, ValueError):  # the script has not begun
             child.send_signal(number)
 
@@ -134,7 +134,7 @@ def _write_run(request: ScriptRequest, folder: Path, report: Report) -> None:
     from lstmprof.capture.own.session import show_verdict
 
     if not nsys.was_measured(folder):
-        return  # the script's process reported why
+        return  # the script's process has reported why
     report("exporting the nsys recording")
     nsys.export(folder)
     written(folder)

@@ -1,13 +1,13 @@
-"""A script or a module, executed as ``python`` executes it.
+"""Execute a script or module as ``python`` does.
 
-What a main program finds is told by the documentation of ``runpy`` and of ``python -m``. A script
-that ends by an exception leaves the traceback that it has alone: the frames of this file are taken
-off, then ``sys.excepthook`` is called, the script's own where it has set one.
+The environment of a main program follows the documentation of ``runpy`` and ``python -m``. If a
+script ends by an exception, its traceback is printed without the frames of this file, by
+``sys.excepthook``, which the script may have set.
 
-The user may name the function that is the step: ``--step-function train_step`` is of the script,
-``--step-function package.module:train`` of a module that it imports. In the script a definition is
-found by its name, inside other functions too, and gets one more decorator, in front of its own;
-line numbers stay.
+The user may name the step function: ``--step-function train_step`` in the script, or
+``--step-function package.module:train`` in a module that it imports. In the script, the definition
+is found by its name (also inside other functions) and gets another decorator; line numbers do not
+change.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any, List, NoReturn, Optional, Tuple
 from lstmprof.capture.request import ScriptRequest
 from lstmprof.capture.script.steps import Steps
 
-#: The name in the script of the decorator of its step function.
+#: Name of the decorator of the step function in the script.
 DECORATOR = "__lstmprof_step__"
 
 
@@ -34,7 +34,7 @@ def run(request: ScriptRequest, steps: Steps) -> None:
     """Execute the request's target with its arguments.
 
     Raises:
-        SystemExit: what it raised itself, or 1 after its traceback.
+        SystemExit: the script's own, or 1 after its traceback.
     """
     module = types.ModuleType("__main__")
     module.__dict__["__builtins__"] = __builtins__
@@ -55,23 +55,23 @@ def run(request: ScriptRequest, steps: Steps) -> None:
 
 
 def _end_by(error: BaseException) -> NoReturn:
-    """End as Python does by an exception that nobody caught."""
+    """End as Python does after an uncaught exception."""
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
     sys.excepthook(type(error), error, error.__traceback__)
     if isinstance(error, KeyboardInterrupt) and os.name == "posix":
-        atexit._run_exitfuncs()  # which Python does before it kills itself, too
+        atexit._run_exitfuncs()  # Python also does this before it kills itself
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
     raise SystemExit(1) from None
 
 
 def _without_own(trace: Optional[types.TracebackType]) -> Optional[types.TracebackType]:
-    """``trace`` without the frame that executes the script."""
+    """Return ``trace`` without the frame that executes the script."""
     return None if trace is None else trace.tb_next
 
 
 def _code(request: ScriptRequest, steps: Steps, module: types.ModuleType) -> Any:
-    """The target's code; ``module``, ``sys.argv`` and ``sys.path`` are set as it expects them."""
+    """Return the target's code; set ``module``, ``sys.argv`` and ``sys.path`` for it."""
     place, source, code = (_of_module if request.module else _of_file)(request.target, module)
     module.__dict__["__file__"] = place
     sys.argv = [place if request.module else request.target, *request.arguments]
@@ -95,7 +95,7 @@ def _of_file(path: str, module: types.ModuleType) -> Tuple[str, Any, Any]:
 
 
 def _look_in(folder: str) -> None:
-    """Look for modules in ``folder`` first, unless Python was told to look nowhere unsafe."""
+    """Search modules in ``folder`` first, unless Python runs in safe-path mode."""
     if not getattr(sys.flags, "safe_path", False):
         sys.path.insert(0, folder)
 
@@ -108,10 +108,10 @@ def _of_module(name: str, module: types.ModuleType) -> Tuple[str, Any, Any]:
 
 
 def _spec_of(name: str) -> Any:
-    """Where ``python -m name`` finds its code.
+    """Return the spec that ``python -m name`` uses.
 
     Raises:
-        ImportError: it finds none.
+        ImportError: no module has this name.
     """
     spec = importlib.util.find_spec(name)
     if spec is not None and spec.submodule_search_locations is not None:
@@ -122,13 +122,13 @@ def _spec_of(name: str) -> Any:
 
 
 def of_main(step_function: Optional[str]) -> Optional[str]:
-    """The name of a step function that the script itself defines; None where there is none."""
+    """Return the name of a step function in the script itself, or None."""
     place, name = placed(step_function)
     return name if place is None else None
 
 
 def placed(step_function: Optional[str]) -> Tuple[Optional[str], Optional[str]]:
-    """(module, name) of ``module:name``; the module is None of the script itself."""
+    """Return (module, name) of ``module:name``; the module is None for the script itself."""
     if not step_function:
         return None, None
     place, _, name = step_function.rpartition(":")
@@ -178,7 +178,7 @@ def mark_attribute(module: Any, name: str, steps: Any) -> int:
 
 
 class WatchedCallable:
-    """A callable that is another one, looked at from outside: all but its calls is the other's."""
+    """A wrapper of a callable that behaves like it, except for its calls."""
 
     def __init__(self, function: Any) -> None:
         own = self.__dict__

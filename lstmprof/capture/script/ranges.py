@@ -1,10 +1,10 @@
-"""What PyTorch does in a profiled step, as ranges: input, forward, loss, backward, optimizer.
+"""Ranges of a PyTorch step: input, forward, loss, backward, optimizer, and each nn.Module.
 
-Inside ``forward`` each nn.Module has a range with its class and its name in the model. The hooks
-are there in profiled steps alone. Modules that run often in a step (a cell in a loop over time
-steps) get none: a range costs some microseconds, which a time step may take too. They are told by
-the first profiled steps, which are thrown away. A model that torch.compile compiled is compiled
-anew where hooks come or go: its modules are left alone. Sources: torch/nn/modules/module.py
+Inside ``forward``, each nn.Module has a range with its class and its name in the model. Hooks exist
+only in profiled steps. Modules that run often in a step (a cell in a loop over time steps) have no
+range, because a range costs some microseconds, as much as a time step. The first, discarded
+profiled steps show which modules these are. Hooks would make torch.compile compile a model again,
+so compiled models have no ranges. Sources: torch/nn/modules/module.py
 (``register_module_forward_pre_hook``), torch/_tensor.py (``backward``).
 """
 
@@ -20,20 +20,20 @@ from lstmprof.capture.script.sizes import ModuleSizes
 from lstmprof.capture.worker.shapes import StepInputs
 
 FORWARD, LOSS, BACKWARD, OPTIMIZER, INPUT = "forward", "loss", "backward", "optimizer", "input"
-#: A module that runs more often in a step is one of a loop.
+#: A module that runs more often in a step belongs to a loop.
 MOST_CALLS = 8
 
 Phase = Callable[[str], ContextManager[Any]]
 Undo = Callable[[], None]
-#: Calls a function of lstmprof, whose fault must not reach the script.
+#: Calls a function of lstmprof and keeps its errors from the script.
 Safely = Callable[..., Any]
 
 
 class TorchRanges:
-    """The ranges of the steps that are profiled; ``set`` puts the hooks there or takes them off.
+    """The ranges of profiled steps; ``set`` adds or removes the hooks.
 
-    ``steps`` counts the profiled steps that began, ``ended`` those that ended, and ``backwards``
-    their backward passes.
+    ``steps`` counts profiled steps that began, ``ended`` those that ended, and ``backwards`` their
+    backward passes.
     """
 
     def __init__(self, torch: Any, phase: Phase, safely: Safely) -> None:
@@ -42,7 +42,7 @@ class TorchRanges:
         self._open: List[Tuple[Any, ContextManager[Any]]] = []
         self._names: Dict[int, str] = {}
         self._calls: Counter[int] = Counter()
-        self._calls_before: Counter[int] = Counter()  # in the steps before this one
+        self._calls_before: Counter[int] = Counter()  # in earlier steps
         self._thread: Optional[int] = None
         # torch.compile reads the hooks into its graph: they are nothing there
         compiler = getattr(torch, "compiler", None)
@@ -55,7 +55,7 @@ class TorchRanges:
         return self.sizes.of_steps(self.ended - later - count + 1, count)
 
     def set(self, profiling: bool) -> None:
-        """Between two steps: the next one is ``profiling``, or not."""
+        """Add or remove hooks between two steps: the next one is ``profiling``, or not."""
         self.close(None)
         if profiling:
             self.steps += 1
@@ -69,14 +69,14 @@ class TorchRanges:
             self._names.clear()
 
     def open(self, token: Any, name: str) -> None:
-        """A range begins; ``token`` tells it apart."""
+        """Begin a range, which ``token`` identifies."""
         if self._undo and threading.get_ident() == self._thread:
             entered = self._phase(name)
             entered.__enter__()
             self._open.append((token, entered))
 
     def close(self, token: Any) -> None:
-        """The range of ``token`` ends, and what is still open in it; with None all do."""
+        """End the range of ``token`` and all open ranges inside it; without ``token``, end all."""
         if threading.get_ident() != self._thread:
             return
         tokens = [opened for opened, _ in self._open]
@@ -127,7 +127,7 @@ class TorchRanges:
         if self._is_compiling() or threading.get_ident() != self._thread:
             return
         self.sizes.note(self.steps, module, arguments)
-        if not self._open or self._open[-1][0] is OPTIMIZER:  # which may call all the others
+        if not self._open or self._open[-1][0] is OPTIMIZER:  # the optimizer may call all others
             of = self._torch.nn.modules.loss._Loss
             name = LOSS if isinstance(module, of) else FORWARD
             self._names.update((id(m), path) for path, m in module.named_modules())
@@ -163,6 +163,6 @@ def _never() -> bool:
 
 
 def _compiled() -> bool:
-    """Whether torch.compile has compiled something in this process."""
+    """Return whether torch.compile has compiled something in this process."""
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
     return bool(counters and counters.get("frames"))

@@ -1,9 +1,9 @@
-"""The processes of one job: each writes its part, and one process joins the parts to one run.
+"""The processes of one job: each writes a part, and one process joins the parts to one run.
 
-A launcher that lstmprof runs (torchrun, accelerate, ``mp.spawn``) starts processes: their commands
-are changed so that they are watched as the script is. A launcher that starts lstmprof itself
-(``torchrun -m lstmprof run``, mpirun, srun) makes each rank a process of ``lstmprof run``; rank 0
-joins. Sources: torch/distributed/elastic/multiprocessing, Lib/multiprocessing/spawn.py.
+If lstmprof runs a launcher (torchrun, accelerate, ``mp.spawn``), the commands of its processes are
+changed so that each process is watched like the script. If a launcher starts lstmprof itself
+(``torchrun -m lstmprof run``, mpirun, srun), each rank is a process of ``lstmprof run``, and rank 0
+joins the parts. Sources: torch/distributed/elastic/multiprocessing, Lib/multiprocessing/spawn.py.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from lstmprof.capture.request import ScriptRequest
 
-#: Variables with a process's rank and the number of ranks, by launcher: torchrun, Open MPI, MPICH,
-#: srun. Slurm's batch script has a SLURM_PROCID, too, but no number of tasks of a step.
+#: Environment variables with a process's rank and the number of ranks, by launcher: torchrun, Open
+#: MPI, MPICH, srun. A batch script of Slurm also has SLURM_PROCID, but no number of tasks.
 _VARIABLES = (
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -35,18 +35,18 @@ _LAUNCHED = re.compile(r"(LOCAL_)?RANK|ACCELERATE_\w+")
 _PYTHON = re.compile(r"python[\d.]*(\.exe)?")
 #: Options of ``python`` that may have their value in the next word.
 _WITH_VALUE = ("-X", "-W")
-#: How long rank 0 waits for the parts of the others once it is through, in seconds.
+#: Seconds for which rank 0 waits for the parts of the others.
 _WAIT_S = 60.0
 _PART = "rank-"
 #: The file of a rank that ended without a part.
 _NONE = ".none"
 
-#: A rank, and how many there are.
+#: A rank, and the number of ranks.
 Rank = Tuple[int, int]
 
 
 def rank_of(variables: Mapping[str, str]) -> Optional[Rank]:
-    """Return the rank by environment variables; None if there is one process only."""
+    """Return the rank from environment variables; None for a single process."""
     for name, size_name in _VARIABLES:
         rank, size = variables.get(name, ""), variables.get(size_name, "")
         if rank.isdigit() and size.isdigit():
@@ -66,7 +66,7 @@ def rank_of_process() -> Optional[Rank]:
 class Job:
     """The parts of one job, and the processes that may write one.
 
-    A process is a ``child`` if the script's process, or a launcher in it, started it.
+    A process is a ``child`` if the script's process, or a launcher inside it, started it.
     """
 
     def __init__(self, request: ScriptRequest) -> None:
@@ -80,13 +80,13 @@ class Job:
         return rank_of_process() or ((0, 1) if self.child else None)
 
     def place(self, rank: Rank) -> str:
-        """Return the folder of the part of ``rank``; whatever was there is removed."""
+        """Return the empty folder for the part of ``rank``."""
         place = os.path.join(self.folder, "{}{}".format(_PART, rank[0]))
         shutil.rmtree(place, ignore_errors=True)
         return place
 
     def give_up(self) -> None:
-        """Tell rank 0 not to wait for the part of this process, if there is none."""
+        """Tell rank 0 not to wait for this process, if it has no part."""
         if self.launched is None or self.child:
             return
         place = os.path.join(self.folder, "{}{}".format(_PART, self.launched[0]))
@@ -112,7 +112,9 @@ class Job:
     def attachments(
         self, wanted: Callable[[], bool], safely: Callable[..., Any]
     ) -> Dict[str, Callable[[Any], None]]:
-        """Return what is done to modules that start processes, as long as these are ``wanted``."""
+        """Return functions for modules that start processes; they apply while processes are
+        ``wanted``.
+        """
         if self.launched is not None or self.request.folder:  # under Nsight Systems
             return {}
 
@@ -147,7 +149,9 @@ class Job:
         return {"subprocess": watch_commands, "multiprocessing.spawn": watch_spawning}
 
     def _watched(self, args: Any, env: Mapping[str, str]) -> Optional[List[str]]:
-        """Return the command of a launcher's process so that it is watched; None of others."""
+        """Return the command of a launcher's process with the watch added; None for other
+        commands.
+        """
         launched = any(_LAUNCHED.fullmatch(n) and n not in os.environ for n in map(str, env))
         parsed = _parsed(args) if launched and isinstance(args, (list, tuple)) else None
         if parsed is None:
@@ -177,7 +181,7 @@ class Job:
 
 
 def _folder(place: str, launched: Optional[Rank]) -> str:
-    """Return the folder of the parts: hidden, beside the run, and the same for all ranks."""
+    """Return the folder of the parts: hidden, next to the run, and the same for all ranks."""
     job = str(os.getpid())
     if launched is not None:
         several = os.environ.get("LOCAL_WORLD_SIZE", str(launched[1])) != str(launched[1])
@@ -212,7 +216,7 @@ def _main() -> str:
 
 
 def _written(request: ScriptRequest) -> str:
-    """Return the path of the request in a folder of its own, which the process removes."""
+    """Write the request to a new folder, which the process removes, and return its path."""
     path = os.path.join(tempfile.mkdtemp(prefix="lstmprof-"), "request.json")
     with open(path, "w", encoding="utf-8") as file:
         file.write(request.to_json())

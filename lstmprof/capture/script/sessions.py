@@ -1,4 +1,4 @@
-"""The session of a script, by the framework whose steps were seen first."""
+"""Create the session of a script for the framework whose steps were seen first."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def session_of(
     part: Optional[str] = None,
     rank: Optional[Rank] = None,
 ) -> Any:
-    """Return a session or a watch that is not begun yet.
+    """Return a session or a watch that has not begun.
 
-    A ``rank`` of a job leaves its ``part`` of a run in that folder.
+    A ``rank`` of a job writes its ``part`` of a run to that folder.
 
     Raises:
         UsageError: a number of steps is too small, or no framework or several are imported.
-        CaptureError: nsys is to record, and the script's interpreter has no nvtx.
+        CaptureError: nsys is requested, and the script's interpreter has no nvtx.
     """
     seen = None if source == "function" else source.partition(" ")[0]
     framework = request.framework or seen
@@ -62,9 +62,9 @@ def session_of(
 
 
 class _RankSession(Session):
-    """A session that leaves its part of the run of a job, which another process writes.
+    """A session that leaves its part of a job's run, which another process writes.
 
-    Ranks measure the same steps: no pass lasts until a clock says so.
+    Ranks measure the same steps, so no pass depends on a clock.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class _RankSession(Session):
 
 
 class _ByNsys(Session):
-    """A session whose run is written once Nsight Systems has let its recording go."""
+    """A session whose run is written after Nsight Systems has finished its recording."""
 
     def __init__(self, place: str, folder: str, **options: Any) -> None:
         super().__init__(place, **options)

@@ -1,8 +1,8 @@
-"""Record the sizes of recurrent layers, as inputs of their ops: by modules' calls or a graph.
+"""Record the sizes of recurrent layers as op inputs, from calls of modules or from a graph.
 
-A profile without shapes does not say how many time steps a layer has. Its module's input does, for
-the price of a list entry per call; TensorFlow's compiled step has them in its graph. What reads the
-inputs is ``breakdown.recurrent``, as if the profiler had recorded them. Source:
+A profile without shapes does not show the number of time steps of a layer. The module's input does,
+at the cost of a list entry per call; a compiled TensorFlow step has it in its graph.
+``breakdown.recurrent`` reads these inputs as if the profiler had recorded them. Source:
 torch/nn/modules/rnn.py.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Iterator, List, NamedTuple, Optional
 
 from lstmprof.capture.worker.shapes import OpInputs, StepInputs
 
-#: How the profiler writes the element type of a packed sequence's batch sizes.
+#: The profiler's name of the element type of a packed sequence's batch sizes.
 _BATCH_SIZES = "long int"
 
 
@@ -23,7 +23,7 @@ class _LayerCall(NamedTuple):
     step: int
     module: Any
     shape: Any
-    batch_sizes: Any  # of a packed sequence: the number of sequences per time step
+    batch_sizes: Any  # for a packed sequence: the number of sequences per time step
     dtype: str
 
 
@@ -55,7 +55,7 @@ class ModuleSizes:
                 yield name, shapes, dtypes, call.step - first
 
     def _dtype(self, data: Any) -> str:
-        """Return what the op computes in, as the profiler names it: ``float16``."""
+        """Return the type in which the op computes, as the profiler names it: ``float16``."""
         dtype = data.dtype
         with contextlib.suppress(Exception):  # autocast has had several interfaces
             kind = data.device.type
@@ -69,11 +69,14 @@ class GraphSizes:
 
     def __init__(self) -> None:
         self.function: Any = None
-        self.graph: Any = None  # of TensorFlow 1
-        self.batch: Optional[int] = None  # of Keras's fit, whose graph leaves it open
+        self.graph: Any = None  # for TensorFlow 1
+        # from Keras's fit, because its graph does not fix the batch
+        self.batch: Optional[int] = None
 
     def inputs(self) -> List[OpInputs]:
-        """Return those on which the function's graphs agree: it may be traced several times."""
+        """Return the inputs on which all graphs of the function agree; it may be traced several
+        times.
+        """
         from lstmprof.capture.worker.shapes import inputs_of, nodes_of
 
         traced: List[Any] = getattr(self.function, "_list_all_concrete_functions", list)()
@@ -100,7 +103,7 @@ def _of_layer(call: _LayerCall) -> OpInputs:
         dtypes.append(_BATCH_SIZES)
     elif len(data) == 3:
         batch = data[0 if module.batch_first else 1]
-    else:  # one sequence: the op gets a batch of it
+    else:  # one sequence: the op gets it as a batch
         batch, place = 1, 0 if module.batch_first else 1
         data.insert(place, 1)
     state = [module.num_layers * directions, batch, width]
@@ -112,7 +115,7 @@ def _of_layer(call: _LayerCall) -> OpInputs:
 def _of_cell(call: _LayerCall) -> OpInputs:
     """Return the inputs of ``aten::lstm_cell`` and its like: data, state, two weights."""
     module, data = call.module, list(call.shape)
-    if len(data) == 1:  # the op gets a batch of it
+    if len(data) == 1:  # the op gets it as a batch
         data.insert(0, 1)
     state: Any = [data[0], module.hidden_size]
     weights = [list(weight.shape) for weight in (module.weight_ih, module.weight_hh)]

@@ -1,9 +1,9 @@
-"""Choose what ends a step of a script, and drive the session by it.
+"""Decide which call ends a step of a script, and drive the session.
 
-Several optimizers or compiled functions that take turns (a GAN) make one step: it ends with the one
-that is called least often, or with the last of these. Therefore the first calls of one of them are
-only observed, unless the script has made one optimizer only. A forked process (a DataLoader's
-worker) has no steps; neither has any other thread than the first one with a step.
+If several optimizers or compiled functions alternate (a GAN), together they make one step. It ends
+with the one that is called least often, or with the last of these. So the first calls are only
+observed, unless the script has created one optimizer only. A forked process (a DataLoader's worker)
+has no steps, and neither has any thread other than the first with a step.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import os
 import threading
 from typing import Any, Callable, Dict, List, Optional, Union
 
-#: A critic steps five times as often as its generator in arXiv:1701.07875: the sixth tells.
+#: In arXiv:1701.07875, a critic steps five times as often as its generator: the sixth call shows
+#: it.
 OBSERVED = 6
 #: Calls of a compiled function or a model: PyTorch alone shows how many may take turns.
 OBSERVED_ELSEWHERE = 2
-#: What shows steps, and how well: an update says more than a gradient, which may be accumulated;
-#: Keras trains on the other frameworks. A better source replaces a worse one.
+#: Sources of steps, best last: an update is a better sign than a gradient, which may be
+#: accumulated; Keras trains on the other frameworks. A better source replaces a worse one.
 SOURCES = {
     **dict.fromkeys(("torch gradient", "tensorflow gradient", "jax gradient"), 0),
     **dict.fromkeys(("torch", "tensorflow", "jax"), 1),
@@ -37,9 +38,9 @@ def rank(source: str) -> int:
 
 
 class Steps:
-    """The steps of a script, as finders tell of them.
+    """The steps of a script, as finders report them.
 
-    ``begin`` makes the session, for the source of the first step; None where it cannot.
+    ``begin`` creates the session for the source of the first step; it returns None if it cannot.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Steps:
         self._begin, self._note, self._measured = begin, note, measured
         self._failed = failed
         self._pid, self._thread = os.getpid(), None  # type: int, Optional[int]
-        self.exit_code: Any = None  # of the SystemExit by which the script ended
+        self.exit_code: Any = None  # of the SystemExit that ended the script
         self._turns: List[Key] = []
         self._who: Dict[Key, Any] = {}
         self._last: Optional[Key] = None
@@ -64,17 +65,17 @@ class Steps:
 
     @property
     def profiling(self) -> bool:
-        """Whether a step is being profiled that belongs to this thread."""
+        """Return whether a profiled step of this thread is running."""
         return self.session is not None and self.session.profiling and self.here
 
     @property
     def observed(self) -> int:
-        """How many steps were looked at before it was known what ends one."""
+        """Return the number of steps that were observed to find out what ends a step."""
         return 0 if self._last is None else self._turns.count(self._last)
 
     @property
     def here(self) -> bool:
-        """Whether this is the process of the script, and the thread that runs its steps."""
+        """Return whether this is the script's process, and the thread that runs its steps."""
         return os.getpid() == self._pid and self._thread in (None, threading.get_ident())
 
     def safely(self, do: Callable[..., Any], *args: Any) -> Any:
@@ -87,11 +88,11 @@ class Steps:
             return None
 
     def restart(self) -> None:
-        """Take the steps of this process, which was forked before there was one."""
+        """Accept the steps of this process, which was forked before the first step."""
         self._pid, self._thread = os.getpid(), None
 
     def begins(self, source: str) -> None:
-        """Begin what is certainly a step."""
+        """Begin a step that is certainly one."""
         self.safely(self._begins, source)
 
     def _begins(self, source: str) -> None:
@@ -102,9 +103,9 @@ class Steps:
                 self.session.step_begin()
 
     def ends(self, source: str, who: Any = None, outcome: Any = None, follows: bool = True) -> None:
-        """End a step if ``who``, one of several that may, is the one that ends it.
+        """End a step if ``who`` is the one of several candidates that ends it.
 
-        The next step begins at once if it ``follows``. ``outcome`` is what the step made.
+        The next step begins at once if it ``follows``. ``outcome`` is the result of the step.
         """
         self.safely(self._ends, source, who, outcome, follows)
 
@@ -142,7 +143,7 @@ class Steps:
         self._over = self.session is None
 
     def _is_last(self, who: Any) -> bool:
-        """Whether ``who`` ends a step; while it is looked at who does, nobody."""
+        """Return whether ``who`` ends a step; False while candidates are observed."""
         key = who if isinstance(who, str) else id(who)
         if key not in self._who:
             self._who[key] = who
@@ -180,9 +181,10 @@ class Steps:
 
 
 def last_of(turns: List[Key]) -> Key:
-    """Who ends a step: of those with fewest turns the one whose first came last.
+    """Return which candidate ends a step: among the rarest, the one that first came last.
 
-    ``turns`` begin with a turn and may end within one, which is why one more counts alike.
+    ``turns`` begin with a whole turn and may end inside one, so counts that differ by one are
+    equal.
     """
     counts = {key: turns.count(key) for key in turns}
     fewest = min(counts.values())

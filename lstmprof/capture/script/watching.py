@@ -1,8 +1,8 @@
-"""What measures a script while it runs: finders tell steps, steps drive a session.
+"""Measure a script while it runs: finders report steps, and steps drive a session.
 
 A fault of lstmprof ends the measurement, never the script: ``Steps.safely`` catches it. All lines
-are printed once the script is over. ``ImportWatch`` looks at each module that the script imports.
-Source: PEP 302, "Import Hook Registration".
+are printed after the script. ``ImportWatch`` observes each module that the script imports. Source:
+PEP 302, "Import Hook Registration".
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__fil
 
 
 class Watching:
-    """The watching of one script, from before its first import to its end."""
+    """The observation of one script, from before its first import to its end."""
 
     def __init__(self, request: ScriptRequest) -> None:
         self.request = request
@@ -46,10 +46,10 @@ class Watching:
         self.sizes = GraphSizes()
         self._ranges: Optional[TorchRanges] = None
         self._lines: List[str] = []  # for the user
-        self._reported = False  # why there is no run
+        self._reported = False  # whether the reason for no run was reported
         self._writing: Optional[threading.Thread] = None
         self.job = Job(request)
-        self._path: Optional[str] = None  # of the run, once it is written
+        self._path: Optional[str] = None  # path of the run, once it is written
         self._pid = os.getpid()
 
     def install(self) -> None:
@@ -71,7 +71,7 @@ class Watching:
         atexit.register(self._at_exit)
 
     def _time_input(self, loader: Any) -> None:
-        """Tell the watch how long each batch of a DataLoader took to come."""
+        """Report to the watch how long each batch of a DataLoader took."""
         following = loader._BaseDataLoaderIter.__next__
 
         @functools.wraps(following)
@@ -86,7 +86,7 @@ class Watching:
         loader._BaseDataLoaderIter.__next__ = timed
 
     def _watch_forks(self, util: Any) -> None:
-        """Have processes that multiprocessing forks take part, if there was no step before."""
+        """Let forked processes of multiprocessing take part, if there was no step before."""
 
         def forked(self: Watching) -> None:
             if self.session is None and not self.request.folder:
@@ -131,7 +131,7 @@ class Watching:
         return attached
 
     def _begun(self, source: str) -> Any:
-        """The session of the first step; None where there can be none."""
+        """Return the session of the first step, or None if there can be none."""
         from lstmprof.capture.script.sessions import session_of
 
         try:
@@ -171,7 +171,7 @@ class Watching:
             self._ranges.close(OPTIMIZER)
 
     def _measured(self) -> None:
-        """The last step was measured: the run is written while the script goes on, or ends."""
+        """Write the run after the last measured step, while the script continues or ends."""
         self._tell_backwards()
         if self.request.then != STOP:
             end = functools.partial(self.steps.safely, self._end)
@@ -194,7 +194,7 @@ class Watching:
 
     def _end(self) -> None:
         if self.session is not None:
-            self.session.end(getattr(sys, "last_type", None))  # what nobody caught
+            self.session.end(getattr(sys, "last_type", None))  # an uncaught exception
 
     def _at_exit(self) -> None:
         if os.getpid() != self._pid:
@@ -228,7 +228,7 @@ class Watching:
             self.report("did not write {}: {}".format(self.request.place, self._why_no_step()))
 
     def _join(self, count: int) -> None:
-        """Write one run of the parts of all ranks."""
+        """Write one run from the parts of all ranks."""
         from lstmprof.capture.own.session import write_in_child
 
         place = self.request.place
@@ -265,7 +265,7 @@ class Watching:
 
 
 class _Ranged:
-    """A session whose profiled steps have PyTorch's ranges; what goes wrong is no step's fault."""
+    """A session whose profiled steps have PyTorch's ranges; errors do not reach the step."""
 
     def __init__(self, session: Any, ranges: Optional[TorchRanges]) -> None:
         self._session, self._ranges = session, ranges
@@ -285,7 +285,7 @@ class _Ranged:
             self._ranges.set(self._session.profiling)
 
     def step_end(self, outcome: Any) -> None:
-        """End what is open, and the step."""
+        """End open ranges, and the step."""
         if self._ranges is not None:
             self._ranges.close(None)
             self._ranges.ended = self._ranges.steps
@@ -295,7 +295,7 @@ class _Ranged:
 
 
 def _place_of(error: Exception) -> str:
-    """The file and line of lstmprof in which ``error`` was raised, if there is one."""
+    """Return the file and line of lstmprof in which ``error`` was raised, if any."""
     trace = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in trace if frame.filename.startswith(_PACKAGE)]
     if not own:
@@ -316,7 +316,7 @@ class ImportWatch(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Optional[Sequence[str]], target: Any = None
     ) -> Optional[Any]:
-        """The spec that the other finders have, its loader watched; None of other modules."""
+        """Return the spec of the other finders with a watched loader; None for other modules."""
         attach = self._attach.pop(name, None)
         if attach is None:
             return None
@@ -328,17 +328,17 @@ class ImportWatch(importlib.abc.MetaPathFinder):
 
 
 class _Watched(importlib.abc.Loader):
-    """A loader, and what follows it."""
+    """A loader, and the function that is called after it."""
 
     def __init__(self, loader: Any, attach: Attach) -> None:
         self._loader, self._attach = loader, attach
 
     def create_module(self, spec: Any) -> Any:
-        """As the loader does."""
+        """Create the module with the wrapped loader."""
         return self._loader.create_module(spec)
 
     def exec_module(self, module: Any) -> None:
-        """Execute the module under its own loader, then look at it."""
+        """Execute the module with the wrapped loader, then observe it."""
         module.__loader__ = module.__spec__.loader = self._loader
         self._loader.exec_module(module)
         self._attach(module)

@@ -1,8 +1,8 @@
 """An LSTM of your own for `lstmprof capture --impl mymodel.py:build`, in JAX.
 
-Put your parameters and your function in the place of these (of Flax: what init returns, and apply).
-lstmprof brings data, loss, optimizer and the loop (one jitted function a step), the same for all
-implementations. This one has a single layer and direction.
+Replace these parameters and this function by yours (for Flax: the results of init, and apply).
+lstmprof provides data, loss, optimizer and the loop (one jitted function per step), the same for
+all implementations. This example has a single layer and direction.
 """
 
 import jax
@@ -13,7 +13,9 @@ TIME_MAJOR = True
 
 
 def build(workload):
-    """Parameters, any tree of arrays, and a function (parameters, inputs) that gives outputs."""
+    """Return parameters (any tree of arrays) and a function (parameters, inputs) that returns
+    outputs.
+    """
     if workload.layers > 1 or workload.bidirectional:
         raise ValueError("this network has one layer and one direction")
     gates = 4 * workload.hidden
@@ -25,7 +27,9 @@ def build(workload):
     }
 
     def network(parameters, inputs):
-        """Inputs (time, batch, features); outputs (batch, classes), or one a time step."""
+        """Return outputs (batch, classes), or one per time step, for inputs (time, batch,
+        features).
+        """
 
         def cell(state, x):
             h, c = state
@@ -43,11 +47,11 @@ def build(workload):
 
 
 def load(parameters, weights):
-    """The parameters that hold the shared weights, so that all start alike and equality is checked.
+    """Return the parameters with the shared weights, so that lstmprof can check the results.
 
     Names and layout are PyTorch's: weight_ih_l0 (4·hidden, inputs), weight_hh_l0 (4·hidden,
     hidden), bias_l0 with gates in the order i f g o, and head (classes, hidden). Delete this
-    function where your network computes something else than the workload's LSTM.
+    function if your network does not compute the workload's LSTM.
     """
     return {
         "w": weights["weight_ih_l0"].T,

@@ -1,18 +1,21 @@
 """An LSTM of your own for `lstmprof capture --impl mymodel.py:build`, in Keras.
 
-Put your layers in the place of these. lstmprof brings data, loss, optimizer and the loop, the same
-for all implementations; it calls the model with inputs (batch, time, features).
+Replace these layers by yours. lstmprof provides data, loss, optimizer and the loop, the same for
+all implementations, and calls the model with inputs (batch, time, features).
 """
 
 import keras
 
-#: Whose loop trains it. On PyTorch ("torch") the same file runs; on JAX build returns a pair, as
-#: in `lstmprof list --template jax`, with model.stateless_call in its function.
+#: The framework whose loop trains the model. The file also runs on PyTorch ("torch"); for JAX,
+#: build returns a pair, as in `lstmprof list --template jax`, with model.stateless_call in its
+#: function.
 FRAMEWORK = "tensorflow"
 
 
 def build(workload):
-    """The model: outputs (batch, classes), or (batch, time, classes) of every time step."""
+    """Return the model; its outputs are (batch, classes), or (batch, time, classes) for every
+    time step.
+    """
     layers = [keras.layers.Input((workload.time_steps, workload.features))]
     for number in range(workload.layers):
         every_step = workload.every_step or number < workload.layers - 1
@@ -22,11 +25,11 @@ def build(workload):
 
 
 def load(model, weights):
-    """Set the shared weights, so that all start alike and equality is checked before the timing.
+    """Set the shared weights, so that lstmprof can check the results before timing.
 
     Names and layout are PyTorch's: weight_ih_l0 (4·hidden, inputs), weight_hh_l0 (4·hidden,
-    hidden), bias_l0, … with gates in the order i f g o, which is Keras's, and head (classes,
-    hidden). Delete this function where your model computes something else than the workload's LSTM.
+    hidden), bias_l0, … with gates in the order i f g o, which is also Keras's, and head (classes,
+    hidden). Delete this function if your model does not compute the workload's LSTM.
     """
     *lstms, head = model.layers
     for number, layer in enumerate(lstms):

@@ -1,8 +1,8 @@
 """An LSTM of your own for `lstmprof capture --impl mymodel.py:build`, in TensorFlow.
 
-Put your module in the place of Network. lstmprof brings data, loss, optimizer and the loop (one
-tf.function a step), the same for all implementations; it calls the module with inputs. This one has
-a single layer and direction.
+Replace Network by your module. lstmprof provides data, loss, optimizer and the loop (one
+tf.function per step), the same for all implementations, and calls the module with inputs. This
+example has a single layer and direction.
 """
 
 import tensorflow as tf
@@ -29,25 +29,27 @@ class Network(tf.Module):
         return tf.sigmoid(o) * tf.tanh(c), c
 
     def __call__(self, inputs):
-        """Inputs (time, batch, features); outputs (batch, classes), or one a time step."""
+        """Return outputs (batch, classes), or one per time step, for inputs (time, batch,
+        features).
+        """
         zeros = tf.zeros([inputs.shape[1], self.hidden])
         outputs, _ = tf.scan(self.cell, inputs, (zeros, zeros))
         return tf.tensordot(outputs if self.every_step else outputs[-1], self.head, 1)
 
 
 def build(workload):
-    """The network; see `lstmprof list workloads` for what a workload says."""
+    """Return the network; `lstmprof list workloads` describes workloads."""
     if workload.layers > 1 or workload.bidirectional:
         raise ValueError("this network has one layer and one direction")
     return Network(workload)
 
 
 def load(network, weights):
-    """Set the shared weights, so that all start alike and equality is checked before the timing.
+    """Set the shared weights, so that lstmprof can check the results before timing.
 
     Names and layout are PyTorch's: weight_ih_l0 (4·hidden, inputs), weight_hh_l0 (4·hidden,
     hidden), bias_l0 with gates in the order i f g o, and head (classes, hidden). Delete this
-    function where your network computes something else than the workload's LSTM.
+    function if your network does not compute the workload's LSTM.
     """
     both = [weights["weight_ih_l0"].T, weights["weight_hh_l0"].T]
     network.kernel.assign(tf.concat(both, 0))

@@ -1,7 +1,7 @@
 """An LSTM of your own for `lstmprof capture --impl mymodel.py:build`, in PyTorch.
 
-Put your module in the place of Network. lstmprof brings data, loss, optimizer and the loop, the
-same for all implementations; it calls the module with inputs, and compares what it returns.
+Replace Network by your module. lstmprof provides data, loss, optimizer and the loop, the same for
+all implementations. It calls the module with inputs, and compares the outputs.
 """
 
 import torch
@@ -24,22 +24,24 @@ class Network(torch.nn.Module):
         self.head = torch.nn.Linear(width, workload.classes, bias=False)
 
     def forward(self, inputs):
-        """Inputs (time, batch, features); outputs (batch, classes), or one a time step."""
+        """Return outputs (batch, classes), or one per time step, for inputs (time, batch,
+        features).
+        """
         outputs, _ = self.lstm(inputs)
         return self.head(outputs if self.every_step else outputs[-1])
 
 
 def build(workload):
-    """The network; see `lstmprof list workloads` for what a workload says."""
+    """Return the network; `lstmprof list workloads` describes workloads."""
     return Network(workload)
 
 
 def load(network, weights):
-    """Set the shared weights, so that all start alike and equality is checked before the timing.
+    """Set the shared weights, so that lstmprof can check the results before timing.
 
     Names and layout are PyTorch's: weight_ih_l0 (4·hidden, inputs), weight_hh_l0 (4·hidden,
     hidden), bias_l0, … with gates in the order i f g o, and head (classes, hidden). Delete this
-    function where your network computes something else than the workload's LSTM.
+    function if your network does not compute the workload's LSTM.
     """
     with torch.no_grad():
         for name, parameter in network.named_parameters():

@@ -1,8 +1,9 @@
-"""The child's side of a capture: standard library, NumPy, framework; Python 3.7's syntax.
+"""The worker: the child process of a capture. Standard library, NumPy, framework; Python 3.7
+syntax.
 
 ::
 
     __main__ ─ host ─ loops ─ timing ─ profiling ─ meters, peaks ─ metadata ─▶ result.json
 
-A framework's loop is a module of ``loops``, its profiler one of ``profilers``.
+``loops`` has one module per framework, ``profilers`` one per profiler.
 """

@@ -40,7 +40,7 @@ Cpus = Optional[List[int]]
 Place = Tuple[str, str]  # device, folder
 
 LOOPS = "lstmprof.capture.worker.loops."
-#: what a worker imports and lstmprof itself does not bring into its interpreter
+#: Packages that a worker imports and lstmprof does not install into its interpreter.
 PROVIDED_BY = {
     "numpy": "numpy",
     "torch": "lstmprof[torch]",
@@ -64,20 +64,22 @@ PROVIDED_BY = {
 }
 
 
-#: What a framework, or Keras, imports where it is installed, a fifth of the import of TensorFlow:
-#: none of our implementations hands it to them.
+#: Optional imports of a framework or Keras that our implementations do not need. They take a fifth
+#: of TensorFlow's import time.
 NOT_NEEDED = {"tensorflow": ("pandas", "jax"), "keras": ("pandas",)}
 
 
-#: XLA's flag that turns command buffers off, and the first versions that know it: others abort.
+#: XLA's flag that turns command buffers off, and the first versions that know it; older versions
+#: abort.
 COMMAND_BUFFERS = "--xla_gpu_enable_command_buffer="
 XLA_PACKAGES = {"jax": ("jaxlib", (0, 4, 24)), "tensorflow": ("tensorflow", (2, 16))}
 
 
 def main(arguments: List[str]) -> int:
-    """Run the request in file ``arguments[0]`` for the process ``arguments[1]``, its parent.
+    """Run the request in file ``arguments[0]`` for the parent process ``arguments[1]``.
 
-    Nsight Systems is the parent where ``arguments[2]`` is given, a lifeline from that process.
+    If ``arguments[2]`` (a lifeline from that process) is given, Nsight Systems is the direct
+    parent.
     """
     if len(arguments) > 2:
         host.end_with(arguments[2])
@@ -111,7 +113,7 @@ def _write(path: str, result: Dict[str, Any]) -> None:
 
 
 def outcome(request: CaptureRequest, folder: str, report: Report) -> Dict[str, Any]:
-    """The result of both passes, or the failure in one line."""
+    """Return the result of both passes, or the failure in one line."""
     try:
         return captured(request, folder, report)
     except LstmprofError as error:
@@ -126,7 +128,9 @@ def outcome(request: CaptureRequest, folder: str, report: Report) -> Dict[str, A
 
 
 def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, Any]:
-    """Both passes: metadata for run.json, columns for timings.parquet, raw profiles."""
+    """Run both passes; return metadata for run.json, columns of timings.parquet, and raw
+    profiles.
+    """
     turn = timing.turn_of(request, report)
     if turn is not None:
         turn()
@@ -139,7 +143,7 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     if request.file is None:
         _leave_out(request.row)
     loop = loops.loop_of(request.row)
-    gc.freeze()  # what is imported stays: the collection before the passes passes it over
+    gc.freeze()  # imported objects stay, so garbage collection ignores them
     _refuse_version(request)
     device = loop.device_of(request.device)
     _refuse_unless_possible(dataclasses.replace(request, device=device))
@@ -172,7 +176,7 @@ def _leave_out(row: Implementation) -> None:
 
 
 def _held(request: CaptureRequest, device: str, report: Report) -> Optional[bool]:
-    """Whether the user's file was found to compute the workload; None of a row of the table."""
+    """Return whether the user's file computes the workload; None for rows of the table."""
     if request.file is None:
         return None
     from lstmprof.capture.worker.held_file import held
@@ -181,7 +185,7 @@ def _held(request: CaptureRequest, device: str, report: Report) -> Optional[bool
 
 
 def _refuse_unless_possible(request: CaptureRequest) -> None:
-    """What the parent could not know: what ``auto`` is here, and what is not done there."""
+    """Raise an error for requests that only the worker can reject: ``auto`` is resolved here."""
     refused = refusal(request)
     if refused:
         raise CaptureError(
@@ -190,7 +194,7 @@ def _refuse_unless_possible(request: CaptureRequest) -> None:
 
 
 def _refuse_version(request: CaptureRequest) -> None:
-    """What the parent could not know: which version is imported here."""
+    """Raise an error if the imported version cannot do what is requested."""
     framework = sys.modules.get(request.row.framework)
     lacks = request.row.lacks(getattr(framework, "__version__", None))
     if lacks:
@@ -205,23 +209,24 @@ def run_passes(
     counters: CpuCounters,
     turn: Optional[timing.Turn] = None,
 ) -> TwoPasses:
-    """The timing pass, and amid it the profile pass, whose files go into ``place``'s folder.
+    """Run the timing pass and, within it, the profile pass, whose files go to ``place``'s folder.
 
-    Half of the counted iterations come before the profile, half after it and one step that is not
-    counted; all come before where nothing is profiled. Where ``turn`` is given each counted
-    iteration, and the profile, waits for it.
+    Half of the counted iterations come before the profile, and half after it and one uncounted
+    step. All come before if nothing is profiled. If ``turn`` is given, each counted iteration and
+    the profile wait for it.
     """
     device, folder = place
     os.makedirs(folder)
     ranges = profiling.nvtx_ranges() or profiling.no_ranges
     loop = timing.Loop(functools.partial(trainer.step, ranges), trainer.loss, trainer.device_ns)
-    # the CPUs' energy is that of all who take turns
+    # the CPUs' energy includes all workers that take turns
     energy = meters.Meters(device) if turn is None else meters.Meters(device, powercap="")
     counts = meters.StepCounts(ranges)
     first, rest = _shares(request)
     profiled = profiling.Profiled([], [], [], None)
 
-    is_short = request.warmup is None and device != "cpu"  # a number of steps may be no time at all
+    # a number of steps may take almost no time
+    is_short = request.warmup is None and device != "cpu"
     warm_up_ns = timing.GPU_WARM_UP_NS if is_short else 0
 
     def timed(warmup: int, share: timing.Quota, place: int) -> List[timing.Iteration]:
@@ -251,7 +256,7 @@ def run_passes(
 
 
 def _shares(request: CaptureRequest) -> Tuple[timing.Quota, timing.Quota]:
-    """What is counted before the profile, and after it."""
+    """Return the iterations that count before the profile, and after it."""
     most_ns = None if request.timing_s is None else round(request.timing_s * 1e9)
     whole = timing.Quota(request.iterations, most_ns)
     return whole.halves() if request.steps_to_profile else (whole, timing.Quota(0))
@@ -260,7 +265,7 @@ def _shares(request: CaptureRequest) -> Tuple[timing.Quota, timing.Quota]:
 def _sampled(
     trainer: Any, request: CaptureRequest, folder: str, report: Report
 ) -> Optional[sampling.Sampled]:
-    """The sampled pass, over the steps of the timing pass; None where none is asked for."""
+    """Run the sampled pass over the steps of the timing pass; return None if none is requested."""
     if request.sampler is None:
         return None
     report("sampling with " + request.sampler)
@@ -285,7 +290,7 @@ def _take_cpus(request: CaptureRequest) -> Cpus:
 
 
 def _variables(request: CaptureRequest, framework: str) -> Dict[str, str]:
-    """What is asked for by variables that a framework reads when it is imported."""
+    """Return environment variables for requested settings that a framework reads when imported."""
     asked = {}
     if framework == "tensorflow" and not request.onednn:
         asked["TF_ENABLE_ONEDNN_OPTS"] = "0"
@@ -299,9 +304,11 @@ def _variables(request: CaptureRequest, framework: str) -> Dict[str, str]:
 
 
 def _makes_command_buffers(request: CaptureRequest, framework: str) -> bool:
-    """Whether XLA would replay parts of the step as CUDA graphs, whose kernels have no names.
+    """Return whether XLA would replay parts of the step as CUDA graphs, whose kernels have no
+    names.
 
-    It runs them one by one while a profiler is on, so the profile would not be of the timed step.
+    XLA runs them one by one while a profiler is on, so the profile would differ from the timed
+    step.
     """
     package, since = XLA_PACKAGES.get(framework, ("", ()))
     if not package or (framework == "tensorflow" and not request.xla) or not host.cuda_devices():
@@ -310,19 +317,19 @@ def _makes_command_buffers(request: CaptureRequest, framework: str) -> bool:
         from importlib import metadata  # since Python 3.8
 
         return version_numbers(metadata.version(package)) >= since
-    except ImportError:  # the package is not installed, either
+    except ImportError:  # the package is not installed either
         return False
 
 
 def _settled_cpus(device: str, threads: Optional[int], cpus: Cpus, given: Sequence[int]) -> Cpus:
-    """Fewer CPUs after all where ``auto`` found a GPU that the framework cannot use."""
+    """Return fewer CPUs if ``auto`` chose a GPU that the framework cannot use."""
     if device == "cpu" and threads is None:
         return host.take_cpus(1, given)
     return cpus
 
 
 def explained(error: Exception, era: str = "") -> List[str]:
-    """Fault and next step, one line each; ``era`` is what the implementation runs in, if any."""
+    """Return fault and next step, one line each; ``era`` is that of the implementation, if any."""
     if isinstance(error, ModuleNotFoundError) and error.name in PROVIDED_BY:
         remedy = "install {} in that environment".format(PROVIDED_BY[error.name])
         if era:
@@ -342,7 +349,7 @@ def explained(error: Exception, era: str = "") -> List[str]:
 
 
 def _is_known(error: Exception) -> bool:
-    """Whether ``explained`` has words of its own for it."""
+    """Return whether ``explained`` has its own text for the error."""
     missing = isinstance(error, ModuleNotFoundError) and error.name in PROVIDED_BY
     return missing or _out_of_memory(error)
 
@@ -352,12 +359,12 @@ def _first_line(error: Exception) -> str:
 
 
 def _whole(error: Exception) -> str:
-    """All lines: those after the first say what to do."""
+    """Return all lines of an error, because later lines say what to do."""
     return " ".join(line.strip() for line in str(error).splitlines() if line.strip())
 
 
 def _is_of_import(error: Exception) -> bool:
-    """Whether it was raised while a module was imported."""
+    """Return whether the error was raised while a module was imported."""
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_name == "<module>":
@@ -367,7 +374,7 @@ def _is_of_import(error: Exception) -> bool:
 
 
 def _out_of_memory(error: Exception) -> bool:
-    if isinstance(error, MemoryError):  # of NumPy, and of all that computes by it
+    if isinstance(error, MemoryError):  # NumPy's, and that of libraries based on it
         return True
     loaded = [sys.modules.get(LOOPS + framework) for framework in implementations.FRAMEWORKS]
     asked = [getattr(loop, "out_of_memory", None) for loop in loaded]
@@ -375,10 +382,10 @@ def _out_of_memory(error: Exception) -> bool:
 
 
 def process(arguments: List[str]) -> int:
-    """``main`` in a process of its own, which looks for garbage once, before the passes.
+    """Run ``main`` in a process that collects garbage once, before the passes.
 
-    Frameworks make hundreds of thousands of objects that stay, and Python would look at all of them
-    again and again, and once more at its end: a third of the CPU time of a short capture.
+    Frameworks make hundreds of thousands of permanent objects. Python would scan them repeatedly,
+    and again at exit, which takes a third of the CPU time of a short capture.
     """
     gc.disable()
     code = main(arguments)

@@ -1,11 +1,10 @@
-"""What the profiler takes to record one event here: loops of trivial calls, profiled and not.
+"""Measure the cost of recording one event here: loops of trivial calls, profiled and not.
 
-The profiled loops stand at the end of the session that is thrown away, the others follow it; both
-read the CPU time of their thread, which no other process lengthens. An event of the framework is
-that of a call whose events are known in number, else a range of the profiler's own, against the
-same range without a session. The ranges of a capture are held against what a timed step has there,
-but for NVTX, which is the same in both.
-A page fault is that of fresh memory, touched once.
+The profiled loops run at the end of the discarded session, the others after it. Both measure the
+CPU time of their thread, which other processes do not lengthen. The cost of a framework's event is
+measured with a call of a known number of events, else with a range of the profiler, compared with
+the same range without a session. The ranges of a capture are compared with what a timed step has
+there, except NVTX, which is the same in both. A page fault is that of fresh memory, touched once.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.usage import SELF, difference, usage
 
-#: Repeats of each loop, whose median counts, and calls in one: 20 ms by torch.profiler in all.
+#: Repeats of each loop (the median counts), and calls per loop: 20 ms with torch.profiler in total.
 REPEATS, CALLS, RANGES = 9, 100, 30
-#: The range that is timed: any of a step's, but not the step.
+#: The measured range: any range of a step, except the step.
 RANGE = "input"
 #: Memory to be touched: 1,000 page faults, less than a millisecond.
 FRESH_BYTES = 4 << 20
@@ -32,7 +31,7 @@ Call = Callable[[], Any]
 
 @dataclasses.dataclass(frozen=True)
 class LoopTimes:
-    """CPU time of one call and of one range, ns, of each repeat."""
+    """CPU time of one call and of one range, in ns, for each repeat."""
 
     call_ns: List[float]
     range_ns: List[float]
@@ -40,10 +39,10 @@ class LoopTimes:
 
 @dataclasses.dataclass(frozen=True)
 class EventParts:
-    """Where in a call that records one event inside another each of its parts lies, ns.
+    """The parts of a call that records one event inside another, in ns.
 
-    ``before_ns`` from the outer begin to the inner one, ``after_ns`` from end to end; ``range_ns``
-    is the length of an empty range of the capture's.
+    ``before_ns`` is from the outer begin to the inner begin, ``after_ns`` from end to end;
+    ``range_ns`` is the length of an empty range of the capture.
     """
 
     before_ns: float
@@ -53,7 +52,7 @@ class EventParts:
 
 
 def readings(call: Call, ranges: Ranges) -> LoopTimes:
-    """Of ``call`` and of a range of ``ranges``."""
+    """Measure ``call``, and a range of ``ranges``."""
     return LoopTimes(_each_ns(call, CALLS), _each_ns(range_call(ranges), RANGES))
 
 
@@ -68,7 +67,7 @@ def _each_ns(call: Call, calls: int) -> List[float]:
 
 
 def range_call(ranges: Ranges) -> Call:
-    """A call that records one range."""
+    """Return a call that records one range."""
 
     def call() -> None:
         with ranges(RANGE):
@@ -80,7 +79,7 @@ def range_call(ranges: Ranges) -> Call:
 def facts(
     profiled: LoopTimes, plain: LoopTimes, events: int, places: Optional[EventParts] = None
 ) -> Dict[str, Any]:
-    """What run.json says of the loops, a call of which recorded ``events``; ns."""
+    """Return the costs for run.json in ns; one call recorded ``events`` events."""
     event_ns, event_error_ns = _difference(profiled.call_ns, plain.call_ns, events)
     range_ns, range_error_ns = _difference(profiled.range_ns, plain.range_ns, 1)
     before_ns, inside_ns, range_inside_ns = _placed(event_ns, range_ns, places)
@@ -99,7 +98,7 @@ def facts(
 def _difference(
     profiled: Sequence[float], plain: Sequence[float], events: int
 ) -> Tuple[Optional[float], Optional[float]]:
-    """(ns an event, half of the middle half of the repeats); None where nothing is longer."""
+    """Return (ns per event, half of its interquartile range), or None if nothing is longer."""
     over = (statistics.median(profiled) - statistics.median(plain)) / events
     if over <= 0:
         return None, None
@@ -115,7 +114,7 @@ def _middle_half(lengths: Sequence[float]) -> float:
 def _placed(
     event_ns: Optional[float], range_ns: Optional[float], places: Optional[EventParts]
 ) -> Tuple[Optional[float], Optional[float], Optional[float]]:
-    """(before, inside) of an event and (inside) of a range: their shares of the lengths seen."""
+    """Return (before, inside) of an event and (inside) of a range, as shares of their lengths."""
     if places is None or event_ns is None:
         return None, None, None
     whole = places.before_ns + places.inside_ns + places.after_ns
@@ -126,7 +125,7 @@ def _placed(
 
 
 def page_fault_ns() -> Optional[float]:
-    """CPU time of touching a fresh page; None where the kernel does not count the faults."""
+    """Return the CPU time of touching a fresh page, or None if the kernel does not count faults."""
     page = mmap.PAGESIZE
     with mmap.mmap(-1, FRESH_BYTES) as memory:
         small = getattr(mmap, "MADV_NOHUGEPAGE", None)

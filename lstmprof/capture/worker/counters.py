@@ -1,8 +1,8 @@
-"""What the CPU itself counts: instructions, cycles, cache misses, microcode's help with denormals.
+"""Hardware counters of the CPU: instructions, cycles, cache misses, microcode assists.
 
-Through Linux's perf_event_open(2), called by number. It counts this process's own instructions, not
-the kernel's, which an unprivileged process may do where perf_event_paranoid is 2 or less. Virtual
-machines often show no counters at all; then ``reason`` says so and every count is None.
+Uses Linux's perf_event_open(2) by its number. It counts only this process in user mode, which an
+unprivileged process may do if perf_event_paranoid is 2 or less. Virtual machines often have no
+counters; then ``reason`` says so and every count is None.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ ATTRIBUTES = struct.Struct("=IIQQQQQIIQ")  # perf_event_attr as of PERF_ATTR_SIZ
 READING = struct.Struct("=QQQ")
 PARANOID = "/proc/sys/kernel/perf_event_paranoid"
 
-#: (models of Intel's family 6, raw event): ASSISTS.FP since Ice Lake, before it FP_ASSIST.ANY, the
-#: cycles with one. Source: Linux, tools/perf/pmu-events/arch/x86 (mapfile.csv, floating-point.json
-#: of haswell, broadwell, skylake, icelake, rocketlake, tigerlake, sapphirerapids)
+#: (models of Intel's family 6, raw event): ASSISTS.FP since Ice Lake; before it FP_ASSIST.ANY, the
+#: cycles with an assist. Source: Linux, tools/perf/pmu-events/arch/x86 (mapfile.csv,
+#: floating-point.json of haswell, broadwell, skylake, icelake, rocketlake, tigerlake,
+#: sapphirerapids)
 FP_ASSISTS: Tuple[Tuple[Tuple[int, ...], int], ...] = (
     ((0x6A, 0x6C, 0x7D, 0x7E, 0xA7, 0x8C, 0x8D, 0x8F, 0xCF), 0x02 << 8 | 0xC1),
     (
@@ -40,7 +41,7 @@ FP_ASSISTS: Tuple[Tuple[Tuple[int, ...], int], ...] = (
 
 
 class CpuEvent(NamedTuple):
-    """One thing to count."""
+    """One event to count."""
 
     name: str
     type: int
@@ -63,7 +64,7 @@ class CpuCounters:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Count what happens within, once or several times."""
+        """Count events during the context, which may be entered several times."""
         began = self._counts()
         yield
         for name, counts in self._counts().items():
@@ -78,33 +79,35 @@ class CpuCounters:
         }
 
     def facts(self) -> Dict[str, Any]:
-        """What run.json says of all readings."""
+        """Return the counts of all readings for run.json."""
         facts: Dict[str, Any] = dict(self.counted)
         return facts if self.reason is None else dict(facts, reason=self.reason)
 
 
 def since(began: Tuple[int, int, int], ended: Tuple[int, int, int]) -> Optional[int]:
-    """The count between, scaled where the counter was shared in turn; None where it never ran."""
+    """Return the count between two readings, scaled if the counter was shared; None if it never
+    ran.
+    """
     count, enabled, running = (end - begin for begin, end in zip(began, ended))
     return round(count * enabled / running) if running > 0 else None
 
 
 def usual_events() -> List[CpuEvent]:
-    """What is counted on this CPU."""
+    """Return the events that are counted on this CPU."""
     events = [CpuEvent(name, HARDWARE, number) for name, number in GENERIC.items()]
     raw = fp_assists(*_processor())
     return events if raw is None else [*events, CpuEvent("fp_assists", RAW, raw)]
 
 
 def fp_assists(vendor: str, family: int, model: int) -> Optional[int]:
-    """The raw event of one maker's model; None where it is not known."""
+    """Return the raw event of a model, or None if it is unknown."""
     if (vendor, family) != ("GenuineIntel", 6):
         return None
     return next((raw for models, raw in FP_ASSISTS if model in models), None)
 
 
 def _processor() -> Tuple[str, int, int]:
-    """Maker, family, model of the first CPU; empty and 0 where they are not told."""
+    """Return vendor, family and model of the first CPU; empty and 0 if unknown."""
     told: Dict[str, str] = {}
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:
@@ -119,10 +122,10 @@ def _processor() -> Tuple[str, int, int]:
 
 
 def _opened(event: CpuEvent) -> int:
-    """The descriptor of a counter of this thread and those that it starts, on any CPU.
+    """Return the descriptor of a counter of this thread and its future threads, on any CPU.
 
     Raises:
-        OSError: the kernel does not count it.
+        OSError: the kernel does not count the event.
     """
     flags = INHERIT | EXCLUDE_KERNEL | EXCLUDE_HV
     return opened(
@@ -134,10 +137,10 @@ def _opened(event: CpuEvent) -> int:
 
 
 def opened(attributes: bytes, thread: int) -> int:
-    """The descriptor of perf_event_open(2) of ``thread``, 0 the one that asks, on any CPU.
+    """Return the descriptor of perf_event_open(2) for ``thread`` (0: this one), on any CPU.
 
     Raises:
-        OSError: the kernel refuses it, or there is no such call.
+        OSError: the kernel refuses it, or has no such call.
     """
     number = SYSCALLS.get(platform.machine())
     if number is None or not sys.platform.startswith("linux"):

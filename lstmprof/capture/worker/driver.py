@@ -1,8 +1,4 @@
-"""What NVIDIA's driver allows, why a framework sees no GPU, and which wheel would.
-
-``python -m lstmprof.capture.worker.driver torch`` prints as JSON what one framework sees. Sources:
-the CUDA driver API and NVML; the installation guides of PyTorch, JAX and TensorFlow.
-"""
+"""What NVIDIA's driver supports, why a framework sees no GPU, and which wheel would see it."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ WHEELS = {
     "jax": ((13, 'pip install "jax[cuda13]"'), (12, 'pip install "jax[cuda12]"')),
     "tensorflow": ((12, 'pip install "tensorflow[and-cuda]" in an environment without torch'),),
 }
-#: What ``cuInit`` returns -> why (cuda.h, CUresult).
+#: Result of ``cuInit`` -> reason (cuda.h, CUresult).
 _FAULTS = {
     100: "the driver shows this process no GPU; unset CUDA_VISIBLE_DEVICES, or start the container "
     "with --gpus all",
@@ -82,13 +78,15 @@ def _name(library: Any, place: int) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class GpuView:
-    """What one framework says: ``built_for`` is its CUDA, None if it was built without."""
+    """What one framework sees: ``built_for`` is its CUDA version, None if it was built without
+    CUDA.
+    """
 
     framework: str
     version: str
     built_for: Optional[str]
     gpus: int
-    profiles: Optional[bool] = None  # whether its profiler records kernels; None if it does not say
+    profiles: Optional[bool] = None  # whether its profiler records kernels; None if unknown
 
 
 def why_no_gpu(seen: GpuView, found: Driver) -> Tuple[str, str]:
@@ -152,7 +150,7 @@ def torch_sees() -> GpuView:
 
 
 def jax_sees() -> GpuView:
-    """Ask JAX, whose plugin for a GPU is a package of its own."""
+    """Return what JAX sees; its GPU plugin is a separate package."""
     import jax
 
     try:

@@ -1,8 +1,8 @@
-"""A file that claims to compute a workload, held to the float64 reference before it is timed.
+"""Check that a user's file computes its workload, against the float64 reference, before timing.
 
-On a small network of the same form: one step of the file's, its loss, outputs and gradients. Which
-element of its own parameters stands for which of the shared weights is seen by loading weights that
-are numbered: no file has to say so.
+The check uses a small network of the same form: loss, outputs and gradients of one step. To find
+out which of its parameters holds which shared weight, weights are loaded whose values are their
+numbers, so the file need not say it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lstmprof.capture.worker.users_file import UsersFile
 from lstmprof.errors import CaptureError
 from lstmprof.workloads import Batch, Workload
 
-#: Largest difference over the largest element: what the built-in ones are held to in the tests
+#: Largest difference relative to the largest element, as in the tests of built-in implementations.
 TOLERANCE = 1e-4
 SEED = 5
 NO_CLAIM = "has no load(), so its results were not checked against the reference"
@@ -27,10 +27,10 @@ Arrays = Dict[str, Any]
 
 
 def held(file: UsersFile, workload: Workload, device: str, report: Callable[[str], None]) -> bool:
-    """Whether the file was found to compute the network of ``workload``; False: it claims nothing.
+    """Return whether the file computes ``workload``; False if it does not claim to.
 
     Raises:
-        CaptureError: it claims to, and does not.
+        CaptureError: the file claims to compute it, and does not.
     """
     if not file.claims:
         report("{} {}".format(file.file.file_name, NO_CLAIM))
@@ -54,7 +54,7 @@ def held(file: UsersFile, workload: Workload, device: str, report: Callable[[str
 
 
 def small(workload: Workload) -> Workload:
-    """A network of the same form whose reference takes no time, its sizes all different."""
+    """Return a small network of the same form, whose sizes are all different."""
     ctc = workload.loss == "ctc"
     sizes: Dict[str, Any] = {
         "hidden": 8,
@@ -75,7 +75,7 @@ def small(workload: Workload) -> Workload:
 
 
 def differences(file: UsersFile, workload: Workload, device: str) -> Dict[str, float]:
-    """What is compared -> its relative error, of one step of ``workload``."""
+    """Return the relative errors of one step of ``workload``, by name."""
     places = _places(file, workload)
     weights, batch = workloads.weights(workload, SEED), workloads.batch(workload, SEED)
     right = reference.outcome(workload, weights, batch)
@@ -100,13 +100,13 @@ def _error(value: Any, right: Any) -> float:
 
 
 def _places(file: UsersFile, workload: Workload) -> List[Any]:
-    """Of each own parameter the numbers of the shared elements that it holds; 0 of none.
+    """Return for each parameter the numbers of the shared elements in it; 0 for others.
 
-    A number is negative where the element is held with the other sign. By the order of the
-    parameters: Keras may call them otherwise in every network.
+    A number is negative if the element has the opposite sign. The parameters are in order, because
+    Keras may name them differently in every network.
 
     Raises:
-        CaptureError: an own element is neither a shared one nor constant.
+        CaptureError: an element is neither a shared weight nor constant.
     """
     first, second = (_loaded(file, workload, factor) for factor in (1, 2))
     places = []
@@ -125,7 +125,7 @@ def _places(file: UsersFile, workload: Workload) -> List[Any]:
 
 
 def _loaded(file: UsersFile, workload: Workload, factor: int) -> Arrays:
-    """Own parameters, the elements of the shared weights being their numbers, from 1."""
+    """Return the parameters after loading weights whose elements are their numbers, from 1."""
     weights, start = {}, 1
     for name, shape in workloads.parameter_shapes(workload).items():
         size = int(np.prod(shape))
@@ -142,7 +142,7 @@ def _count(workload: Workload) -> int:
 
 
 def _summed(gradients: Arrays, places: List[Any], workload: Workload) -> Arrays:
-    """Gradients by shared name: of an element that is held twice the sum."""
+    """Return gradients by shared name; an element that occurs twice gets the sum."""
     flat = np.zeros(_count(workload) + 1)
     for own, held in zip(gradients.values(), places):
         gradient = np.asarray(own, np.float64) * np.sign(held)

@@ -20,10 +20,10 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 MXCSR_FLUSH = 0x8040
 MXCSR_WORD = 7  # in glibc's x86_64 fenv_t, after 28 bytes of x87 environment
 
-#: how long CPUs are watched to see which are idle; 20 ticks of 10 ms
+#: seconds for which CPUs are observed to find idle ones; 20 ticks of 10 ms
 SAMPLE_S = 0.2
 
-#: what OpenMP, MKL and TensorFlow read once, when they are loaded
+#: Variables that OpenMP, MKL and TensorFlow read once when they are loaded.
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -37,12 +37,12 @@ def die_with(parent_pid: int) -> None:
     """Let the kernel kill this process when its parent ends, however it ends (Linux)."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent_pid:  # it ended before prctl
+    if os.getppid() != parent_pid:  # the parent ended before prctl
         os._exit(1)
 
 
 def end_with(lifeline: str) -> None:
-    """End this process when whoever holds the FIFO ``lifeline`` open lets it go."""
+    """End this process when the FIFO ``lifeline`` is closed by its owner."""
 
     def hold() -> None:
         with open(lifeline, "rb") as held:
@@ -53,7 +53,7 @@ def end_with(lifeline: str) -> None:
 
 
 def cuda_devices() -> int:
-    """CUDA devices that the driver shows, without any framework; 0 where there is no driver."""
+    """Return the number of CUDA devices of the driver, without a framework; 0 without a driver."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -65,9 +65,9 @@ def cuda_devices() -> int:
 
 
 def flush_denormals() -> None:
-    """Make this thread, and all that it will start, treat denormals as zero (x86_64, glibc).
+    """Make this thread and its future threads treat denormals as zero (x86_64, glibc).
 
-    Elsewhere only the framework's own switch does it; ``denormals_flushed`` says what came of it.
+    On other systems only the framework's switch can do it; ``denormals_flushed`` shows the result.
     """
     if not sys.platform.startswith("linux") or platform.machine() != "x86_64":
         return
@@ -82,7 +82,7 @@ def flush_denormals() -> None:
 
 
 def denormals_flushed() -> bool:
-    """Whether the calling thread flushes denormals, by trying."""
+    """Return whether the calling thread flushes denormals, by a test."""
     import numpy as np
 
     denormal = np.full(8, 1, np.int32).view(np.float32)
@@ -90,7 +90,7 @@ def denormals_flushed() -> bool:
 
 
 def hardware() -> Dict[str, Any]:
-    """The host's processor and memory; what the system does not tell is None."""
+    """Return processor and memory of the host; None for unknown facts."""
     return {
         "cpu_model": _field("/proc/cpuinfo", "model name") or platform.processor() or None,
         "cores": os.cpu_count(),
@@ -126,13 +126,13 @@ def _memory_bytes() -> Optional[int]:
 
 
 def last_level_cache_bytes(place: str = "/sys/devices/system/cpu/cpu0/cache") -> Optional[int]:
-    """Size of the largest cache that the first CPU has or shares; None where none is told."""
+    """Return the size of the first CPU's largest cache; None if unknown."""
     sizes = [_first_line(path) or "" for path in glob.glob(os.path.join(place, "index*", "size"))]
     return max([int(s[:-1]) * 1024 for s in sizes if re.match(r"\d+K\Z", s)], default=None)
 
 
 def clock_mhz(cpus: List[int]) -> Optional[float]:
-    """The mean clock of ``cpus`` now, as Linux tells it; None where it does not."""
+    """Return the current mean clock of ``cpus`` by Linux; None if unknown."""
     place = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
     khz = [_first_line(place.format(cpu)) for cpu in cpus]
     clocks = [int(text) / 1000 for text in khz if text] or _clocks_of_x86(cpus)
@@ -154,12 +154,12 @@ def _clocks_of_x86(cpus: List[int]) -> List[float]:
 
 
 def load_average() -> Optional[List[float]]:
-    """Runnable processes over 1, 5 and 15 minutes; None where the system has none."""
+    """Return the load average over 1, 5 and 15 minutes; None if the system has none."""
     return list(os.getloadavg()) if hasattr(os, "getloadavg") else None
 
 
 def peak_memory_bytes() -> Optional[int]:
-    """Largest resident size so far; None where the system does not tell."""
+    """Return the largest resident size so far; None if unknown."""
     try:
         import resource
     except ImportError:
@@ -169,19 +169,17 @@ def peak_memory_bytes() -> Optional[int]:
 
 
 def allowed_cpus() -> List[int]:
-    """CPUs that this process may run on."""
+    """Return the CPUs that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 
 
 def take_cpus(threads: Optional[int], given: Sequence[int] = ()) -> Optional[List[int]]:
-    """Keep to ``threads`` of the allowed CPUs and tell every thread pool; None takes all.
+    """Restrict this process to ``threads`` CPUs, and set the size of thread pools; None: all CPUs.
 
-    It takes the idlest, or those ``given``.
-
-    To be called before the framework is imported: threads inherit the affinity of the one that
-    makes them. None is returned where the system has no affinity.
+    It uses the idlest CPUs, or those in ``given``. Call it before the framework is imported,
+    because threads inherit the affinity. Return the CPUs, or None if the system has no affinity.
 
     Raises:
         CaptureError: fewer CPUs are allowed.
@@ -204,12 +202,12 @@ def take_cpus(threads: Optional[int], given: Sequence[int] = ()) -> Optional[Lis
 
 
 def thread_count() -> int:
-    """The threads that ``take_cpus`` told every thread pool to have."""
+    """Return the size of thread pools that ``take_cpus`` set."""
     return int(os.environ[THREAD_VARIABLES[0]])
 
 
 def cpu_facts() -> Dict[str, Any]:
-    """What run.json says of the device where it is the CPU."""
+    """Return the facts about the CPU as a device for run.json."""
     return {
         "device": "cpu",
         "device_name": None,
@@ -219,7 +217,9 @@ def cpu_facts() -> Dict[str, Any]:
 
 
 def idlest(allowed: List[int], count: int) -> List[int]:
-    """The ``count`` CPUs that did least over SAMPLE_S; of equals the last, far from interrupts."""
+    """Return the ``count`` idlest CPUs over SAMPLE_S; of equal ones the last, far from
+    interrupts.
+    """
     if count == len(allowed):
         return allowed
     first = _busy_ticks()
@@ -230,7 +230,9 @@ def idlest(allowed: List[int], count: int) -> List[int]:
 
 
 def _busy_ticks() -> Dict[int, int]:
-    """CPU -> clock ticks not idle since boot (proc(5), /proc/stat); empty where there is none."""
+    """Return the busy clock ticks of each CPU since boot (proc(5), /proc/stat); empty if
+    unknown.
+    """
     ticks: Dict[int, int] = {}
     try:
         with open("/proc/stat", encoding="ascii") as lines:

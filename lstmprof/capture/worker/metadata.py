@@ -1,4 +1,4 @@
-"""What the worker contributes to run.json."""
+"""The worker's facts for run.json."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lstmprof.capture.worker.timing import Iteration
 
 @dataclasses.dataclass(frozen=True)
 class TwoPasses:
-    """What the two passes brought."""
+    """The results of both passes."""
 
     rows: List[Iteration]
     cost: Dict[str, Any]  # of ``meters``
@@ -26,7 +26,7 @@ class TwoPasses:
 
 
 def request_facts(request: CaptureRequest) -> Dict[str, Any]:
-    """What run.json says of what was asked for."""
+    """Return the facts about the request for run.json."""
     asked = json.loads(request.to_json())
     names = ["implementation", "workload", "precision", "mode", "seed"]
     names += ["cuda_graph", "xla", "label"]
@@ -40,7 +40,7 @@ def request_facts(request: CaptureRequest) -> Dict[str, Any]:
 
 
 def worker_facts(trainer: Any, cpus: Optional[List[int]]) -> Dict[str, Any]:
-    """What run.json says of the framework, the interpreter and the host."""
+    """Return the facts about framework, interpreter and host for run.json."""
     facts = trainer.facts()
     nvtx = nvtx_ranges() is not None
     versions: Dict[str, Any] = {"lstmprof": __version__, "python": platform.python_version()}
@@ -67,7 +67,7 @@ def worker_facts(trainer: Any, cpus: Optional[List[int]]) -> Dict[str, Any]:
 
 
 def pass_facts(passes: TwoPasses, request: CaptureRequest) -> Dict[str, Any]:
-    """What run.json says of the two passes; whether the loss fell is null in forward mode."""
+    """Return the facts about both passes for run.json; ``loss_fell`` is null in forward mode."""
     first, last = passes.rows[0], passes.rows[-1]
     return {
         **passes.cost,
@@ -87,7 +87,7 @@ def _fell(first: Optional[float], last: Optional[float]) -> Optional[bool]:
 
 
 def _version(package: str) -> Any:
-    """The installed version; None where Python (3.7) or the package does not tell."""
+    """Return the installed version, or None if Python (3.7) or the package does not show it."""
     try:
         from importlib import metadata
 
@@ -97,7 +97,7 @@ def _version(package: str) -> Any:
 
 
 def packages() -> Optional[Dict[str, Any]]:
-    """Every installed distribution and its version, by name; None where Python (3.7) tells none."""
+    """Return every installed package with its version, or None if Python (3.7) cannot list them."""
     try:
         from importlib import metadata
     except ImportError:
@@ -105,9 +105,9 @@ def packages() -> Optional[Dict[str, Any]]:
     found: Dict[str, Any] = {}
     for distribution in metadata.distributions():
         try:
-            facts = distribution.metadata  # parsed anew each time that it is asked for
+            facts = distribution.metadata  # parsed again at each access
             name, version = facts["Name"], facts["Version"]
-        except Exception:  # what is left of a package that was half removed
+        except Exception:  # leftovers of a package that was not removed completely
             continue
         if name:
             found.setdefault(str(name), None if version is None else str(version))
@@ -115,5 +115,5 @@ def packages() -> Optional[Dict[str, Any]]:
 
 
 def now() -> str:
-    """The time of day, UTC, ISO 8601."""
+    """Return the current time in UTC, ISO 8601."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,8 +1,8 @@
-"""Energy and threads of the timing pass, how the GPU fared, and what each profiled step met.
+"""Measure energy and threads of the timing pass, the state of the GPU, and each profiled step.
 
-Energy is a difference of counters that hardware keeps: RAPL's packages through Linux's powercap
-(readable by root alone on many systems) and NVML's total energy of a GPU (Volta and later). What
-cannot be read is None, never 0. NVML is called through ctypes: the worker has no library for it.
+Energy is a difference of hardware counters: RAPL's packages through Linux's powercap (on many
+systems only root can read it) and NVML's total energy of a GPU (Volta and later). Unreadable values
+are None, never 0. NVML is called through ctypes, because the worker has no library for it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lstmprof.capture.worker.usage import SELF, Counts, ThreadTimes, difference,
 POWERCAP = "/sys/class/powercap"
 NVML, CUDA = "libnvidia-ml.so.1", "libcuda.so.1"
 
-#: nvml.h, nvmlClocksEventReasons: what holds clocks down, idleness and the user's limits aside
+#: nvml.h, nvmlClocksEventReasons: reasons for low clocks, except idleness and the user's limits.
 THROTTLE_REASONS = (
     (0x4, "software power cap"),
     (0x8, "hardware slowdown"),
@@ -28,7 +28,7 @@ THROTTLE_REASONS = (
     (0x40, "hardware thermal slowdown"),
     (0x80, "hardware power brake"),
 )
-#: its name since driver 535, and the one before, which a later NVML may drop
+#: NVML's function since driver 535, and its older name, which a later NVML may drop.
 CLOCKS_REASONS = (
     "nvmlDeviceGetCurrentClocksEventReasons",
     "nvmlDeviceGetCurrentClocksThrottleReasons",
@@ -40,7 +40,7 @@ NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 
 
 class Meters:
-    """What was used in what ``reading`` encloses, once or several times: the counted iterations."""
+    """Meters of the counted iterations: the sums over all contexts of ``reading``."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Meters:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Count what is used within."""
+        """Measure usage during the context."""
         packages, gpu = self._counters()
         before, began_s = times(), self.clock()
         yield
@@ -72,7 +72,7 @@ class Meters:
         return packages_uj(self.powercap), self.gpu.energy_mj() if self.gpu else None
 
     def facts(self) -> Dict[str, Any]:
-        """What run.json says of the counted iterations; energy in joules."""
+        """Return the facts about the counted iterations for run.json; energy in joules."""
         packages = self.packages_uj
         gpu = self.gpu_mj if self.read_s >= LEAST_ENERGY_S else None
         return {
@@ -84,14 +84,14 @@ class Meters:
 
 
 class StepCounts:
-    """Ranges that read what happened to the process in each ``step``."""
+    """Ranges that read process counters in each ``step``."""
 
     def __init__(self, ranges: Ranges) -> None:
         self.ranges = ranges
         self.counts: List[Counts] = []
 
     def __call__(self, name: str) -> ContextManager[Any]:
-        """The range ``name``."""
+        """Return the range ``name``."""
         return self._counted() if name == "step" else self.ranges(name)
 
     @contextlib.contextmanager
@@ -102,7 +102,7 @@ class StepCounts:
         self.counts.append(difference(before, usage(SELF)))
 
     def facts(self) -> Dict[str, Any]:
-        """What run.json says of the profiled steps; None where it is unknown."""
+        """Return the facts about the profiled steps for run.json; None if unknown."""
         columns = {
             "profiled_cpu_ns": [counts.cpu_ns for counts in self.counts],
             "profiled_voluntary_switches": [counts.voluntary_switches for counts in self.counts],
@@ -118,14 +118,14 @@ def _sum(total: Optional[int], more: Optional[int]) -> Optional[int]:
 
 
 def _difference(end: Optional[int], begin: Optional[int]) -> Optional[int]:
-    """None where a counter is unknown, or wrapped round in between."""
+    """Return the difference, or None if a counter is unknown or wrapped around."""
     if end is None or begin is None or end < begin:
         return None
     return end - begin
 
 
 def packages_uj(powercap: str) -> Optional[int]:
-    """Energy counter of all CPU packages, µJ; None where none can be read."""
+    """Return the energy counter of all CPU packages in µJ, or None if it cannot be read."""
     places = sorted(glob.glob(os.path.join(powercap, "intel-rapl:[0-9]*")))
     packages = [p for p in places if os.path.basename(p).count(":") == 1]  # not their parts
     readings: List[int] = []
@@ -139,14 +139,14 @@ def packages_uj(powercap: str) -> Optional[int]:
 
 
 class NvmlGpu:
-    """One GPU through NVML."""
+    """One GPU, accessed through NVML."""
 
     def __init__(self, nvml: Any, handle: ctypes.c_void_p) -> None:
         self.nvml, self.handle = nvml, handle
 
     @classmethod
     def of(cls, device: str, nvml: str = NVML, cuda: str = CUDA) -> Optional[NvmlGpu]:
-        """The GPU that CUDA calls ``cuda:N``, found by its PCI bus; None without a driver."""
+        """Return the GPU ``cuda:N``, found by its PCI bus; None without a driver."""
         try:
             library, driver = ctypes.CDLL(nvml), ctypes.CDLL(cuda)
         except OSError:
@@ -164,22 +164,24 @@ class NvmlGpu:
         return cls(library, handle) if answered else None
 
     def energy_mj(self) -> Optional[int]:
-        """Energy since the driver was loaded, mJ; None before Volta.
+        """Return the energy since the driver was loaded, in mJ; None before Volta.
 
-        None too for an instance of MIG: NVML counts the energy of the whole GPU.
+        Also None for a MIG instance, because NVML counts the energy of the whole GPU.
         """
         if self._is_shared():
             return None
         return self._read("nvmlDeviceGetTotalEnergyConsumption", ctypes.c_ulonglong)
 
     def _is_shared(self) -> bool:
-        modes = ctypes.c_uint(), ctypes.c_uint()  # the current and the pending one
+        modes = ctypes.c_uint(), ctypes.c_uint()  # current and pending mode
         call = getattr(self.nvml, "nvmlDeviceGetMigMode", None)  # since driver 450
         answered = call is not None and call(self.handle, *map(ctypes.byref, modes)) == 0
         return answered and modes[0].value == 1
 
     def load(self) -> Dict[str, Any]:
-        """Share of the last moment in which a kernel ran, and memory in use by all processes."""
+        """Return the recent share of time with a running kernel, and the memory used by all
+        processes.
+        """
         utilisation, memory = (ctypes.c_uint * 2)(), (ctypes.c_ulonglong * 3)()  # total free used
         calls = (
             getattr(self.nvml, "nvmlDeviceGetUtilizationRates", None),
@@ -195,7 +197,7 @@ class NvmlGpu:
         }
 
     def state(self) -> Dict[str, Any]:
-        """Clocks, temperature and what holds the clocks down, now."""
+        """Return the current clocks, temperature and reasons for low clocks."""
         reasons = self._read(CLOCKS_REASONS[0], ctypes.c_ulonglong)
         if reasons is None:
             reasons = self._read(CLOCKS_REASONS[1], ctypes.c_ulonglong)

@@ -1,10 +1,9 @@
-"""What the device does at best: a large product of matrices and a large copy, by this process.
+"""Measure the peak rates of the device in this process: a large matmul and a large copy.
 
-Both come after the passes, which they cannot disturb, on the same threads and at the run's
-precision. The product is the framework's own, by the faster of its libraries, of the size that
-takes LEAST_NS on a CPU, of 8192 on a GPU. The copy is wider than the last-level cache; what it
-reads and what it writes both count, as in J. McCalpin's STREAM. On a CPU NumPy copies for every
-framework, a part a thread.
+Both come after the passes, with the same threads and the run's precision. The matmul is the
+framework's, by the fastest of its libraries. On a CPU, its size is the one that takes LEAST_NS; on
+a GPU it is 8192. The copy is larger than the last-level cache; bytes read and bytes written both
+count, as in J. McCalpin's STREAM. On a CPU, NumPy copies for every framework, one part per thread.
 """
 
 from __future__ import annotations
@@ -18,16 +17,17 @@ from lstmprof.capture.worker import host
 from lstmprof.errors import one_line
 
 Clock = Callable[[], int]
-Run = Callable[[int], None]  # so many times, waiting for the last
+Run = Callable[[int], None]  # runs this many times, and waits for the last
 
-#: What is timed takes at least this, however short one product or copy.
+#: A measurement takes at least this long, however short one matmul or copy is.
 LEAST_NS = 50_000_000
 MOST_TIMES = 64
-#: After it no further product (or copy) is begun; there are at least two.
+#: After this time no further matmul (or copy) begins; there are at least two.
 BUDGET_NS = 300_000_000
 CPU_SIZES, GPU_SIZES = (512, 4096), (8192, 8192)
 SIZE_MULTIPLE = 128
-#: Bytes of what is copied: of a GPU beyond any L2 cache, of a CPU at least, or twice its cache.
+#: Size of a copy in bytes: on a GPU larger than any L2 cache; on a CPU twice its cache, within
+#: these bounds.
 GPU_BUFFER, LEAST_CPU_BUFFER, LARGEST_CPU_BUFFER = 1 << 30, 1 << 26, 1 << 29
 
 HALVES = {"amp-fp16": "float16", "amp-bf16": "bfloat16"}
@@ -38,9 +38,9 @@ LATER_ROUND = "measured in the first round only"
 def facts(
     request: CaptureRequest, loop: Any, device: str, report: Callable[[str], None]
 ) -> Dict[str, Any]:
-    """``peaks`` of run.json; None with the ``reason`` where they were not or could not be measured.
+    """Return ``peaks`` for run.json; None with a ``reason`` if they were not measured.
 
-    Later rounds of a run, which have no profile pass, leave them to the first.
+    Later rounds of a run, which have no profile pass, leave them to the first round.
     """
     if not request.peaks:
         return unmeasured(request.precision, NOT_ASKED)
@@ -51,7 +51,7 @@ def facts(
 
 
 def measured(loop: Any, device: str, precision: str) -> Dict[str, Any]:
-    """The peaks; None with the ``reason`` where they could not be measured.
+    """Return the peaks; None with a ``reason`` if they cannot be measured.
 
     ``loop`` has a framework's ``product`` (size, device, dtype) and ``copy`` (bytes, device).
     """
@@ -60,12 +60,12 @@ def measured(loop: Any, device: str, precision: str) -> Dict[str, Any]:
         return unmeasured(precision, "{} has no matmul benchmark".format(framework))
     try:
         return dict(unmeasured(precision, None), **_measured(loop, device, precision))
-    except Exception as error:  # the passes are done: their result is not lost for this
+    except Exception as error:  # the passes are done: their result must not be lost
         return unmeasured(precision, one_line("{}: {}".format(type(error).__name__, error)))
 
 
 def unmeasured(precision: str, reason: Optional[str]) -> Dict[str, Any]:
-    """``peaks`` without any figure."""
+    """Return ``peaks`` without values."""
     names = ("gemm_flops_per_s", "gemm_size", "copy_bytes_per_s", "copy_bytes")
     return dict(dict.fromkeys(names), precision=precision, reason=reason)
 
@@ -91,11 +91,13 @@ def _measured(loop: Any, device: str, precision: str) -> Dict[str, Any]:
 def best_product(
     product: Callable[[int], Run], sizes: Tuple[int, int], clock: Clock
 ) -> Tuple[int, float]:
-    """The size, of least to most in ``sizes``, at which one takes LEAST_NS, and its best time."""
+    """Return the size between the ``sizes`` at which one matmul takes LEAST_NS, and its best
+    time.
+    """
     size, most = sizes
     while True:
         run = product(size)
-        run(1)  # a first one compiles, allocates, looks for an algorithm
+        run(1)  # the first run compiles, allocates, and searches an algorithm
         took_ns = _timed(run, 1, clock)
         if took_ns >= LEAST_NS or size >= most:
             return size, best(run, clock)
@@ -104,7 +106,7 @@ def best_product(
 
 
 def best(run: Run, clock: Clock) -> float:
-    """The shortest time of a warm one, ns; several at a time where one is too short to be timed."""
+    """Return the shortest time of a warm run in ns; several runs at a time if one is too short."""
     began_ns, took_ns = clock(), _timed(run, 1, clock)
     times = int(min(MOST_TIMES, max(1, LEAST_NS // max(took_ns, 1))))
     shortest = took_ns if times == 1 else _timed(run, times, clock)
@@ -120,13 +122,13 @@ def _timed(run: Run, times: int, clock: Clock) -> int:
 
 
 def cpu_buffer_bytes() -> int:
-    """Twice the last-level cache, where the system tells its size, within bounds."""
+    """Return twice the size of the last-level cache if known, within bounds."""
     cache = host.last_level_cache_bytes() or 0
     return min(max(2 * cache, LEAST_CPU_BUFFER), LARGEST_CPU_BUFFER)
 
 
 def numpy_copy(buffer: int, device: str = "cpu") -> Run:
-    """A copy of ``buffer`` bytes on the host, shared among the worker's threads."""
+    """Return a function that copies ``buffer`` bytes on the host with the worker's threads."""
     import numpy as np
 
     threads = host.thread_count()
@@ -142,7 +144,7 @@ def numpy_copy(buffer: int, device: str = "cpu") -> Run:
 
 
 def numpy_product(size: int, device: str, dtype: str) -> Run:
-    """A product of two matrices by NumPy's BLAS."""
+    """Return a function that multiplies two matrices with NumPy's BLAS."""
     import numpy as np
 
     left, right = (np.random.RandomState(0).rand(size, size).astype(dtype) for _ in range(2))
@@ -156,7 +158,7 @@ def numpy_product(size: int, device: str, dtype: str) -> Run:
 
 
 def faster(*runs: Run) -> Run:
-    """The one whose second time is the shorter."""
+    """Return the function whose second run is the shortest."""
     took_ns = []
     for run in runs:
         run(1)

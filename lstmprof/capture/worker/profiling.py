@@ -1,10 +1,10 @@
-"""The ranges of a step, the session to throw away, and the profiler's file.
+"""The ranges of a step, the discarded session, and the profiler's file.
 
-Ranges are NVTX in both passes, the framework's own profiler in the profile pass: ``step`` encloses
-``input``, then ``forward`` and ``loss``, then ``backward`` and ``optimizer``, and the
-synchronisation at its end; where a step is one call of a compiled function, ``input``, then
-``program``, which is that call until its result is there. Without a tool attached, a range of an
-NVTX domain costs about 0.1 µs (measured; NVTX loads a tool at its first call only).
+Ranges are NVTX in both passes, and those of the framework's profiler in the profile pass. ``step``
+contains ``input``, then ``forward`` and ``loss``, then ``backward`` and ``optimizer``, and the
+synchronisation at its end. If a step is one call of a compiled function, it contains ``input`` and
+then ``program``: the call until its result is available. Without an attached tool, a range of an
+NVTX domain costs about 0.1 µs (measured; NVTX loads a tool only at its first call).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional
 
 NAMES = ("step", "input", "program", "forward", "loss", "backward", "optimizer")
 DOMAIN = "lstmprof"
-#: Set where a tool is to be told of ranges (nvtx3/nvtxDetail/nvtxInit.h).
+#: This variable is set if a tool receives ranges (nvtx3/nvtxDetail/nvtxInit.h).
 TOOL = "NVTX_INJECTION64_PATH"
 #: The folder of the profile, beside the result.
 PROFILE = "profile"
@@ -30,7 +30,7 @@ Ranges = Callable[[str], ContextManager[Any]]
 
 
 class DomainRange:
-    """One named range, entered again and again."""
+    """One named range, which may be entered repeatedly."""
 
     __slots__ = ("_attributes", "_pop", "_push")
 
@@ -46,12 +46,12 @@ class DomainRange:
 
 
 def nvtx_ranges() -> Optional[Ranges]:
-    """The ranges of both passes, by the package nvtx or by torch; None where there is neither."""
+    """Return the ranges of both passes, from the package nvtx or torch; None if neither exists."""
     return domain_ranges() or _torch_ranges()
 
 
 def domain_ranges() -> Optional[Ranges]:
-    """Ranges of ``DOMAIN``; None where nvtx is not installed."""
+    """Return ranges of ``DOMAIN``; None if nvtx is not installed."""
     try:
         import nvtx
     except ImportError:
@@ -63,10 +63,10 @@ def domain_ranges() -> Optional[Ranges]:
 
 @functools.lru_cache(maxsize=None)
 def _domain(nvtx: Any) -> Any:
-    """The domain, even where nsys says to nvtx 0.2.13 and later that it does not want it.
+    """Return the domain, even if nsys tells nvtx 0.2.13 and later that it does not want it.
 
-    nvtx then gives a dummy, whose ranges reach nobody: nsys 2022.4 answers so and records them all
-    the same (seen with 0.2.17). Source: ``Domain.__new__`` of nvtx/_lib/lib.pyx.
+    Otherwise nvtx returns a dummy without effect: nsys 2022.4 answers so, but records the ranges
+    anyway (seen with 0.2.17). Source: ``Domain.__new__`` of nvtx/_lib/lib.pyx.
     """
     domain = nvtx.get_domain(DOMAIN)
     if type(domain).__name__ != "DummyDomain" or TOOL not in os.environ:
@@ -82,10 +82,11 @@ def _domain(nvtx: Any) -> Any:
 
 
 def _torch_ranges() -> Optional[Ranges]:
-    """Torch's own, which are of no domain; None where it is not loaded, or built without NVTX."""
+    """Return torch's ranges, which have no domain; None if torch is not loaded or has no NVTX."""
     nvtx = getattr(getattr(sys.modules.get("torch"), "cuda", None), "nvtx", None)
     library = getattr(nvtx, "_nvtx", None)
-    if library is None or hasattr(library, "_fail"):  # torch's stand-in, which only raises
+    # torch's placeholder, which only raises errors
+    if library is None or hasattr(library, "_fail"):
         return None
     return functools.partial(_TorchRange, nvtx)
 
@@ -104,7 +105,7 @@ class _TorchRange:
 
 
 class _NvtxRanges(Dict[str, DomainRange]):
-    """The ranges of one domain by name: those of a step, and any other once it was asked for."""
+    """The ranges of one domain by name: those of a step, and others on first use."""
 
     def __init__(self, domain: Any) -> None:
         super().__init__({name: DomainRange(domain, name) for name in NAMES})
@@ -116,12 +117,12 @@ class _NvtxRanges(Dict[str, DomainRange]):
 
 
 def no_ranges(name: str) -> ContextManager[Any]:
-    """Ranges that nobody records."""
+    """Return a range that is not recorded."""
     return contextlib.nullcontext()
 
 
 def both(outer: Ranges, inner: Ranges) -> Ranges:
-    """Ranges that enter ``outer`` and in it ``inner``."""
+    """Return ranges that enter ``outer`` and, inside it, ``inner``."""
 
     @contextlib.contextmanager
     def entered(name: str) -> Any:
@@ -132,7 +133,7 @@ def both(outer: Ranges, inner: Ranges) -> Ranges:
 
 
 def first_found(path: str, needles: Sequence[Tuple[str, str]]) -> Optional[str]:
-    """The words of the first (needle, words) whose needle is in the file; None where none is."""
+    """Return the text of the first (needle, text) whose needle is in the file, or None."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         for needle, words in needles:
             if content.find(needle.encode()) >= 0:
@@ -148,16 +149,17 @@ def compressed(path: str, place: str) -> str:
     return place
 
 
-#: A profiler's first session slows what runs in it, and for some tenths of a second after its start
-#: every session does (seen on CPUs with torch 2.13 and TensorFlow 2.21): one is thrown away.
+#: A profiler's first session slows its steps, and so does every session in its first tenths of a
+#: second (seen on CPUs with torch 2.13 and TensorFlow 2.21). So one session of this length is
+#: discarded.
 THROWAWAY_NS = 500_000_000
 THROWAWAY_STEPS = 100
 
 
 def throwaway_steps(steps: int, clock: Callable[[], int]) -> Iterator[int]:
-    """Numbers of the steps of the session to throw away: ``steps`` or more, for THROWAWAY_NS.
+    """Yield the step numbers of the discarded session: at least ``steps``, for THROWAWAY_NS.
 
-    No more than THROWAWAY_STEPS beyond ``steps``: short ones are warm by then.
+    At most THROWAWAY_STEPS more than ``steps``, because short steps are warm by then.
     """
     start_ns = clock()
     for number in range(steps + THROWAWAY_STEPS):
@@ -173,6 +175,6 @@ class Profiled:
     walls_ns: List[int]
     losses: List[float]
     files: List[str]
-    kernels: Optional[str]  # which kernels really ran, in words; None where no operator told
-    recording: Optional[Dict[str, Any]] = None  # what recording an event costs (``calibration``)
+    kernels: Optional[str]  # kernels that ran, as text; None if no operator shows it
+    recording: Optional[Dict[str, Any]] = None  # cost of recording an event (``calibration``)
     shapes: Optional[str] = None  # JSON: the inputs of the ops of one step, in order

@@ -1,10 +1,10 @@
 """The networks in float64 NumPy, forward and backward through time, to compare with.
 
-The head looks at the last time step of every direction, or at
-every time step; without one the outputs are the last layer's. Sequences of variable length are
-computed one at a time, cut to their length: there is no mask to be wrong. CTC by forward and
-backward sums over the extended targets, in log space: A. Graves et al., "Connectionist temporal
-classification" (2006), equations 6–16; blank 0, mean over sequences.
+The head looks at the last time step of every direction, or at every time step; without one the
+outputs are the last layer's. Sequences of variable length are computed one at a time, cut to their
+length: there is no mask to be wrong. CTC by forward and backward sums over the extended targets, in
+log space: A. Graves et al., "Connectionist temporal classification" (2006), equations 6–16; blank
+0, mean over sequences.
 
 ::
 
@@ -34,20 +34,20 @@ Array = Any  # of float64
 
 @dataclass(frozen=True)
 class DirectionTrace:
-    """One direction, kept for the way back; leading axis time, in running order."""
+    """One direction, kept for the backward pass; the first axis is time, in running order."""
 
     inputs: Array
-    steps: List[Tuple[Array, ...]]  # what the cell keeps of each step
+    steps: List[Tuple[Array, ...]]  # values that the cell keeps for each step
     hiddens: Array  # h_{-1} first
 
 
 def sigmoid(x: Array) -> Array:
-    """The logistic function."""
+    """Return the logistic function."""
     return np.asarray(0.5 * (1 + np.tanh(0.5 * x)))
 
 
 def lstm(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Array, ...]]:
-    """The next h and c, and what the way back needs."""
+    """Return the next h and c, and the values that the backward pass needs."""
     i, f, g, o = np.split(x + u, 4, axis=1)
     i, f, g, o = sigmoid(i), sigmoid(f), np.tanh(g), sigmoid(o)
     following = f * c + i * g
@@ -55,7 +55,7 @@ def lstm(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Ar
 
 
 def lstm_back(kept: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, Array, Any, Array]:
-    """The gradients of W x + b, of U h, of h beside it, and of c."""
+    """Return the gradients of W x + b, of U h, of the direct use of h, and of c."""
     i, f, g, o, c, following = kept
     squashed = np.tanh(following)
     d_c = d_c + d_h * o * (1 - squashed**2)
@@ -72,7 +72,7 @@ def lstm_back(kept: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, A
 
 
 def gru(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Array, ...]]:
-    """As ``lstm``, of a GRU; c is passed on."""
+    """Compute a GRU like ``lstm``; c is passed through."""
     (xr, xz, xn), (ur, uz, un) = np.split(x, 3, axis=1), np.split(u, 3, axis=1)
     r, z = sigmoid(xr + ur), sigmoid(xz + uz)
     n = np.tanh(xn + r * un)
@@ -80,7 +80,7 @@ def gru(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Arr
 
 
 def gru_back(kept: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, Array, Any, Array]:
-    """As ``lstm_back``, of a GRU."""
+    """Compute a GRU like ``lstm_back``."""
     r, z, n, un, h = kept
     d_n = d_h * (1 - z) * (1 - n**2)
     d_z = d_h * (h - n) * z * (1 - z)
@@ -90,13 +90,13 @@ def gru_back(kept: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, Ar
 
 
 def rnn(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Array, ...]]:
-    """As ``lstm``, of a plain RNN; c is passed on."""
+    """Compute a plain RNN like ``lstm``; c is passed through."""
     h = np.tanh(x + u)
     return h, c, (h,)
 
 
 def rnn_back(kept: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, Array, Any, Array]:
-    """As ``lstm_back``, of a plain RNN."""
+    """Compute a plain RNN like ``lstm_back``."""
     d_raw = d_h * (1 - kept[0] ** 2)
     return d_raw, d_raw, 0.0, d_c
 
@@ -109,7 +109,7 @@ CELLS: Dict[str, Tuple[Callable[..., Any], Callable[..., Any]]] = {
 
 
 def forward(cell: str, w: Dict[str, Array], slot: str, inputs: Array) -> DirectionTrace:
-    """The layer's direction ``slot`` over ``inputs`` (time, batch, features)."""
+    """Run the layer's direction ``slot`` over ``inputs`` (time, batch, features)."""
     h = c = np.zeros((inputs.shape[1], w[f"weight_hh_{slot}"].shape[1]))
     hiddens, steps = [h], []
     for x in inputs:
@@ -128,7 +128,7 @@ def backward(
     d_hiddens: Array,
     gradients: Dict[str, Array],
 ) -> Array:
-    """Sets the gradients of the direction's weights; returns that of its inputs."""
+    """Set the gradients of the direction's weights; return the gradient of its inputs."""
     d_x = np.empty((*d_hiddens.shape[:2], w[f"bias_{slot}"].size))
     d_u = np.empty_like(d_x)
     d_h = d_c = np.zeros_like(trace.hiddens[0])
@@ -151,7 +151,7 @@ class ReferenceStep:
 
 
 def outcome(workload: Workload, weights: Mapping[str, Any], batch: Batch) -> ReferenceStep:
-    """The reference for one step of ``workload``."""
+    """Return the reference for one step of ``workload``."""
     w = {name: np.asarray(value, np.float64) for name, value in weights.items()}
     inputs = np.asarray(batch.inputs)
     embedded = w["embedding"][inputs] if workload.vocabulary else inputs.astype(np.float64)
@@ -179,7 +179,7 @@ def outcome(workload: Workload, weights: Mapping[str, Any], batch: Batch) -> Ref
 
 
 def _parts(workload: Workload, batch: Batch) -> List[Tuple[slice, slice]]:
-    """The (time, batch) slices that are computed together."""
+    """Return the (time, batch) slices that are computed together."""
     if not workload.variable_length:
         return [(slice(None), slice(None))]
     lengths = np.asarray(batch.lengths).tolist()
@@ -193,7 +193,7 @@ def _back(
     d_hidden: Array,
     gradients: Dict[str, Array],
 ) -> Array:
-    """Adds the gradients of every layer; returns that of the inputs."""
+    """Add the gradients of every layer; return the gradient of the inputs."""
     for layer in reversed(range(workload.layers)):
         found: Dict[str, Array] = {}
         d_hidden = _layer_back(workload.cell, w, layer, layers[layer], d_hidden, found)
@@ -219,7 +219,7 @@ def _forward(
 
 
 def _rows(x: Array) -> Array:
-    """(time, batch, features) or (batch, features) as rows of features."""
+    """Return (time, batch, features) or (batch, features) as rows of features."""
     return x.reshape(-1, x.shape[-1])
 
 
@@ -231,7 +231,7 @@ def _layer_back(
     d_outputs: Array,
     gradients: Dict[str, Array],
 ) -> Array:
-    """Sets the layer's gradients; returns the gradient of its inputs, in the order of time."""
+    """Set the layer's gradients; return the gradient of its inputs, in time order."""
     parts = np.split(d_outputs, len(traces), axis=2)
     d_inputs = [
         backward(cell, w, f"l{layer}{s}", trace, part[:: -1 if s else 1], gradients)
@@ -275,7 +275,7 @@ def _ctc(outputs: Array, batch: Batch) -> Tuple[float, Array]:
 
 
 def _ctc_one(scores: Array, target: Array) -> Tuple[float, Array]:
-    """−log p(target), and the expected share of each class at each time step (time, classes)."""
+    """Return −log p(target), and the expected share of each class per time step (time, classes)."""
     spelled = np.zeros(2 * len(target) + 1, np.int64)
     spelled[1::2] = target
     alpha = _path_sums(scores, spelled)
@@ -289,7 +289,7 @@ def _ctc_one(scores: Array, target: Array) -> Tuple[float, Array]:
 
 
 def _path_sums(scores: Array, spelled: Array) -> Array:
-    """log of the summed probability of every path that is at symbol s at time t."""
+    """Return the log of the summed probability of all paths that are at symbol s at time t."""
     sums = np.full((len(scores), len(spelled)), -np.inf)
     sums[0, :2] = scores[0, spelled[:2]]
     may_skip = np.zeros(len(spelled), bool)

@@ -1,9 +1,9 @@
-"""The sampled pass: steps without a profiler, while a sampler looks at the process from outside.
+"""The sampled pass: steps without a profiler, while a sampler observes the process from outside.
 
-The sampler is a child of the worker, so that it ends with it, and attaches to its parent: py-spy
-stops it for each sample, linux-perf has the kernel interrupt it. Neither adds anything to what a
-step does between two samples, as ranges and hooks do. Stacks are kept as flame graphs read them,
-a distinct one a line: ``thread;outermost;…;innermost count``.
+The sampler is a child of the worker, so that it ends with it, and attaches to its parent. py-spy
+stops the parent for each sample; with linux-perf, the kernel interrupts it. Between two samples,
+neither adds anything to a step, as ranges and hooks would. Stacks are stored as for flame graphs,
+one distinct stack per line: ``thread;outermost;…;innermost count``.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from typing import IO, Any, Callable, Counter, Dict, Iterable, List, Optional, T
 from lstmprof.capture.request import PERF, PY_SPY, CaptureRequest
 from lstmprof.capture.worker.profiling import compressed
 
-#: linux/prctl.h, PR_SET_PTRACER: which process may attach where Yama's ptrace_scope is 1
+#: linux/prctl.h, PR_SET_PTRACER: the process that may attach if Yama's ptrace_scope is 1.
 PR_SET_PTRACER = 0x59616D61
-#: Samples a second; a prime, so that the steps of no length beat with them
+#: Samples per second: a prime, so that steps do not synchronise with them.
 RATE_HZ = 197
 #: Bytes of stack that perf copies for each sample and unwinds later
 STACK_BYTES = 16384
-#: Seconds beyond those that it samples after which a sampler is given up: py-spy first reads the
-#: symbols of every library
+#: Additional seconds after which a sampler is stopped, because py-spy first reads the symbols of
+#: every library.
 PATIENCE_S = 120.0
 
-#: Where oneDNN writes the names of the code that it generates, which is in no library's table of
-#: symbols: one line each, ``start length name`` in hexadecimal (perf's format)
+#: The file in which oneDNN writes the names of its generated code, which has no symbols: one line
+#: each, ``start length name`` in hexadecimal (perf's format).
 JIT_MAP = "/tmp/perf-{}.map"
 NAME_GENERATED_CODE = {"ONEDNN_JIT_PROFILE": "2"}  # oneDNN's documentation: 2 is that file
 
@@ -59,7 +59,7 @@ class Sampled:
     steps: Optional[int] = None
 
     def facts(self, request: CaptureRequest) -> Dict[str, Any]:
-        """What run.json says of the pass."""
+        """Return the facts about the pass for run.json."""
         return {
             "sampler": request.sampler,
             "version": self.version,
@@ -70,9 +70,9 @@ class Sampled:
 
 
 def sampled(step: Callable[[], Any], request: CaptureRequest, folder: str) -> Sampled:
-    """Run ``step`` over and over while the sampler of ``request`` looks on; stacks in ``folder``.
+    """Run ``step`` repeatedly while the sampler of ``request`` observes; stacks go to ``folder``.
 
-    ``PATH`` is where the sampler is looked for.
+    The sampler is searched on ``PATH``.
     """
     assert request.sampler is not None
     binary = shutil.which(request.sampler)
@@ -110,7 +110,9 @@ def _command(binary: str, request: CaptureRequest, path: str) -> List[str]:
 def _stepped(
     step: Callable[[], Any], command: List[str], log: IO[bytes], patience_s: float
 ) -> Tuple[int, int]:
-    """How many steps ran until ``command`` ended, and its exit status; killed after so long."""
+    """Run steps until ``command`` ends or exceeds its time; return their number and the exit
+    status.
+    """
     sampler = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
         ctypes.CDLL(None).prctl(PR_SET_PTRACER, sampler.pid, 0, 0, 0)
@@ -126,8 +128,8 @@ def _stepped(
 
 
 def _give_back_cpus(pid: int) -> None:
-    """Let process ``pid`` run on the CPUs of this one's parent, not on ours alone."""
-    with contextlib.suppress(OSError):  # it has ended, or may not: then it shares our CPUs
+    """Let process ``pid`` use the CPUs of this process's parent instead of ours."""
+    with contextlib.suppress(OSError):  # it has ended, or lacks permission: then it shares our CPUs
         os.sched_setaffinity(pid, os.sched_getaffinity(os.getppid()))
 
 
@@ -146,7 +148,7 @@ def _name_generated_code(stacks: str, map_path: str) -> None:
 
 
 def generated(lines: Iterable[str]) -> List[Tuple[int, int, str]]:
-    """(start, end, name) of each piece of generated code, by start."""
+    """Return (start, end, name) of each piece of generated code, by start."""
     pieces = []
     for line in lines:
         start, length, name = line.split(None, 2)
@@ -163,7 +165,7 @@ def _named(address: "re.Match[str]", names: List[Tuple[int, int, str]]) -> str:
 
 
 def _fault(words: str, status: int) -> str:
-    """What a sampler said of its failure, in one line."""
+    """Return a sampler's failure in one line."""
     if status == -signal.SIGKILL:
         return "was stopped {:g} s after its time limit".format(PATIENCE_S)
     lines = [line.strip() for line in words.splitlines() if line.strip()]
@@ -194,9 +196,9 @@ def _collapse(binary: str, data: str, place: str) -> None:
 
 
 def collapsed(lines: Iterable[str]) -> Counter[str]:
-    """Stacks as ``perf script`` prints them, innermost first, an empty line after each -> counts.
+    """Count stacks from ``perf script``: innermost frame first, an empty line after each.
 
-    Frames without a symbol are called by their address, as py-spy does.
+    Frames without a symbol are named by their address, as in py-spy.
     """
     counts: Counter[str] = collections.Counter()
     thread = ""

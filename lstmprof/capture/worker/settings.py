@@ -1,7 +1,7 @@
-"""What changes the speed of steps and is no part of their code, read where the steps run.
+"""Settings that change the speed of steps, read in the process that runs them.
 
-Read in the step's own thread once it has been timed, not copied from what was asked for: a library
-that is imported may set it back. What a framework alone knows its loop's ``settings`` tells.
+They are read in the step's own thread after the timing, not copied from the request, because
+imported libraries may change them. The loop's ``settings`` has those that only the framework knows.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import Any, Dict, List, Optional
 from lstmprof.capture.worker.host import THREAD_VARIABLES
 from lstmprof.capture.worker.sampling import NAME_GENERATED_CODE
 
-#: Variables by how they begin, of what a step may run on: thread pools and BLAS, oneDNN, frameworks
-#: and their compilers, CUDA's libraries, allocators. By their documentation. TensorFlow's are told
-#: apart, because Terraform's begin with TF_ too, and some of those are secrets.
+#: Prefixes of environment variables that may influence a step: thread pools and BLAS, oneDNN,
+#: frameworks and their compilers, CUDA's libraries, allocators. From their documentation.
+#: TensorFlow's are listed separately, because Terraform's variables also begin with TF_, and some
+#: of them are secrets.
 PREFIXES = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "ONEDNN_", "DNNL_"),
     *("ATEN_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "XLA_", "JAX_", "PYTENSOR_"),
@@ -27,15 +28,15 @@ PREFIXES = (
     *("CUDA_", "CUDNN_", "CUBLAS_", "NVIDIA_TF32", "MALLOC_", "MIMALLOC_", "TCMALLOC_"),
     *("LD_PRELOAD", "GLIBC_TUNABLES", "PYTHONMALLOC", "PYTHONDEVMODE", "PYTHON_GIL"),
 )
-#: What a capture sets by itself: threads, which run.json has; GPUs, hidden from a run on a CPU; a
-#: folder, another every time; and the names of generated code, which change no step.
+#: Variables that a capture sets itself: threads, which run.json has; GPUs, hidden from CPU runs; a
+#: folder that changes every time; and the names of generated code, which change no step.
 OF_THIS_CAPTURE = (
     *THREAD_VARIABLES,
     "CUDA_VISIBLE_DEVICES",
     "TORCHINDUCTOR_CACHE_DIR",
     *NAME_GENERATED_CODE,
 )
-#: Part of a library's file name -> whose malloc it is.
+#: Part of a library's file name → name of its malloc.
 ALLOCATORS = (("jemalloc", "jemalloc"), ("tcmalloc", "tcmalloc"), ("mimalloc", "mimalloc"))
 CGROUPS = "/sys/fs/cgroup"
 HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
@@ -47,7 +48,7 @@ TRIED = 1 << 18
 
 
 def recorded(of_framework: Dict[str, Any]) -> Dict[str, Any]:
-    """All settings as run.json has them; to be called in the step's thread."""
+    """Return all settings for run.json; call it in the step's thread."""
     import gc
 
     return dict(
@@ -65,7 +66,7 @@ def recorded(of_framework: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _vanishes(bits: int, factor: float) -> bool:
-    """Whether the float32 of these bits times ``factor`` is 0 in this thread."""
+    """Return whether the float32 with these bits times ``factor`` is 0 in this thread."""
     import numpy as np
 
     numbers = np.full(8, bits, np.int32).view(np.float32)
@@ -73,14 +74,14 @@ def _vanishes(bits: int, factor: float) -> bool:
 
 
 def tried() -> Any:
-    """Denormals for a framework to double: float32 (TRIED,)."""
+    """Return denormals that a framework should double: float32 (TRIED,)."""
     import numpy as np
 
     return np.full(TRIED, DENORMAL, np.int32).view(np.float32)
 
 
 def denormals(doubled: Any) -> str:
-    """What became of ``tried()`` doubled: flushed, kept, or both in places."""
+    """Return what became of the doubled ``tried()``: flushed, kept, or both in places."""
     import numpy as np
 
     kept = np.asarray(doubled).view(np.int32) != 0
@@ -90,7 +91,7 @@ def denormals(doubled: Any) -> str:
 
 
 def environment(variables: Dict[str, str]) -> Dict[str, str]:
-    """Those of ``variables`` that libraries of a step read."""
+    """Return the ``variables`` that libraries of a step read."""
     return {
         name: variables[name]
         for name in sorted(variables)
@@ -105,7 +106,7 @@ def _traced() -> bool:
 
 
 def allocator(files: Optional[List[str]]) -> Optional[str]:
-    """Whose malloc is among the mapped ``files``; None where these cannot be read."""
+    """Return whose malloc is among the mapped ``files``; None if they cannot be read."""
     if files is None:
         return None
     bases = [os.path.basename(path) for path in files]
@@ -121,13 +122,13 @@ def _mapped_files() -> Optional[List[str]]:
 
 
 def chosen(text: Optional[str]) -> Optional[str]:
-    """The word in brackets."""
+    """Return the word in brackets."""
     word = re.search(r"\[(\w+)\]", text or "")
     return word.group(1) if word else None
 
 
 def cpu_quota(root: str, groups: str) -> Optional[float]:
-    """CPUs whose time the process's cgroup and those above it may use; None without a limit.
+    """Return the number of CPUs that the process's cgroups allow; None without a limit.
 
     ``groups`` is /proc/self/cgroup. Sources: cgroup-v2.rst, sched-bwc.rst of Linux.
     """
@@ -146,13 +147,13 @@ def _of_controller(root: str) -> str:
 
 
 def _upwards(root: str, path: str) -> List[str]:
-    """The folder of ``path`` in ``root`` and all above it."""
+    """Return the folder of ``path`` in ``root`` and all folders above it."""
     parts = [part for part in path.split("/") if part]
     return [os.path.join(root, *parts[:count]) for count in range(len(parts), -1, -1)]
 
 
 def _limit(place: str) -> List[float]:
-    """The limit in one cgroup's folder, of either version; none where it has none."""
+    """Return the limit in one cgroup's folder (version 1 or 2); empty if it has none."""
     words = (_text(os.path.join(place, "cpu.max")) or "").split()
     if not words:
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")

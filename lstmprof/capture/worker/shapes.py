@@ -1,9 +1,9 @@
-"""The inputs of the ops of one step: what a profile without shapes does not say.
+"""The inputs of the ops of one step, for profiles without shapes.
 
 Recording shapes slows a Python loop of small ops (by 35 to 101 % with flops, torch 2.13 on a CPU),
-so that the profile itself is made without. They come from one step more, or from the graph that the
-framework compiled, and are joined to the profile's ops by name and order when it is read. Source of
-what TensorFlow fuses: grappler/optimizers/remapper.cc.
+so the profile is made without. The inputs come from one more step, or from the framework's compiled
+graph, and are joined to the profile's ops by name and order when the profile is read. Source of
+TensorFlow's fusions: grappler/optimizers/remapper.cc.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 #: Name of an op, shapes of its inputs, their element types.
 OpInputs = Tuple[str, List[Any], List[str]]
-#: Likewise, with the number of the step in the profile: its inputs need not be those of others.
+#: The same with the number of the profiled step, whose inputs may differ from other steps.
 StepInputs = Tuple[str, List[Any], List[str], int]
-#: The file that holds inputs, beside a profile.
+#: The file with inputs, next to a profile.
 FILE = "shapes.json"
-#: Behind the name of a node into which TensorFlow's remapper may fuse the product before it.
+#: Suffix of a node into which TensorFlow's remapper may fuse the matmul before it.
 FUSED = ":_FusedMatMul"
-#: What the remapper fuses a product before it into.
+#: Ops into which the remapper fuses a matmul.
 FUSED_INTO = ("BiasAdd", "Add", "AddV2", "Tanh", "Sigmoid", "Relu", "Elu", "LeakyRelu")
 
 
 def of_trace(path: str) -> List[OpInputs]:
-    """Those in torch.profiler's JSON, in the order in which the ops began."""
+    """Return the inputs in torch.profiler's JSON, in the order in which the ops began."""
     with open(path, encoding="utf-8") as file:
         events = json.load(file)["traceEvents"]
     ops = [event for event in events if event.get("cat") == "cpu_op" and "ts" in event]
@@ -39,14 +39,16 @@ def of_trace(path: str) -> List[OpInputs]:
 def of_tensors(
     name: str, tensors: Iterable[Tuple[Optional[Sequence[Optional[int]]], str]]
 ) -> OpInputs:
-    """Those of an op whose inputs have these (shape, element type); what is not static is null."""
+    """Return the inputs of an op from (shape, element type) of its tensors; unknown sizes are
+    null.
+    """
     listed = list(tensors)
     shapes = [[] if shape is None or None in shape else list(shape) for shape, _ in listed]
     return name, shapes, [dtype for _, dtype in listed]
 
 
 def written(inputs: Iterable[Union[OpInputs, StepInputs]], path: str) -> Optional[str]:
-    """The file at ``path`` that holds ``inputs``; None where there are none."""
+    """Write ``inputs`` to the file at ``path``; return None if there are none."""
     listed = list(inputs)
     if not listed:
         return None
@@ -56,9 +58,9 @@ def written(inputs: Iterable[Union[OpInputs, StepInputs]], path: str) -> Optiona
 
 
 def inputs_of(nodes: Iterable[Any], batch: Optional[int] = None) -> Iterator[OpInputs]:
-    """Yield those of each node, and of the product that may be fused into it.
+    """Yield the inputs of each node, and of the matmul that may be fused into it.
 
-    ``batch`` is the first dimension of tensors in the body of a loop, if the graph leaves it open.
+    ``batch`` is the first dimension of tensors in a loop's body, if the graph does not fix it.
     """
     for op in nodes:
         yield _inputs(op, op.name, batch)
@@ -82,13 +84,13 @@ def nodes_of(graph: Any, seen: Optional[Set[str]] = None) -> Iterator[Any]:
 def _inputs(op: Any, name: str, batch: Optional[int]) -> OpInputs:
     if "while" not in getattr(getattr(op, "graph", None), "name", ""):
         batch = None  # elsewhere a reshape may have joined batch and time
-    inputs = getattr(op, "inputs", ())  # a condition's placeholders have no such list in 2.8
+    inputs = getattr(op, "inputs", ())  # the placeholders of a condition have no such list in 2.8
     tensors = [(_static(each.shape, batch), each.dtype.base_dtype.name) for each in inputs]
     return of_tensors(name, tensors)
 
 
 def _fused_product(op: Any) -> Optional[Any]:
-    """The MatMul whose sum with a bias, or that under an activation, the node is."""
+    """Return the MatMul before the node's bias addition or activation, or None."""
     for _ in range(2):
         if op.type not in FUSED_INTO or not op.inputs:
             return None

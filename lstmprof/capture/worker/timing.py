@@ -1,12 +1,11 @@
-"""The timing pass: no profiler, the host clock around steps that end in a synchronisation.
+"""The timing pass: no profiler, the host clock around steps that end with a synchronisation.
 
-Everything but the step itself (counts, loss values, rows, progress) happens while the clock is
-stopped. A round that is profiled is timed before its profile and after it, so that what changed
-meanwhile shows.
+Everything except the step (counts, loss values, rows, progress) happens while the clock is stopped.
+A profiled round is timed before and after its profile, so that lasting changes are visible.
 
 Workers that take turns on one CPU see the same machine, whose speed changes within seconds (clocks,
-what else runs on the same core). A worker that asks for a turn gives up its own; the parent
-(``capture.supervisor``) answers with a byte on stdin when all others wait too.
+other work on the core). A worker that asks for a turn gives up its own; the parent
+(``capture.supervisor``) answers with a byte on stdin when all others wait, too.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from lstmprof.errors import CaptureError
 Clock = Callable[[], int]
 Turn = Callable[[], None]
 
-#: A turn lasts for one iteration, and for as many more as begin within this time: what the others
-#: left in the caches is soon gone, and the first iteration of several does not count.
+#: A turn lasts for one iteration, and for as many more as begin within this time. The first of
+#: several does not count, because others have changed the caches.
 TURN_NS = 20_000_000
-#: a progress line at most this often: the parent that shows it shares the machine
+#: Shortest time between progress lines, because the parent that shows them shares the machine.
 REPORT_EVERY_NS = 1_000_000_000
 
 #: counted whatever the time that they take: a median needs them
@@ -36,15 +35,16 @@ LEAST_ITERATIONS = 3
 #: A GPU raises its clocks only under load; chosen by hand.
 GPU_WARM_UP_NS = 500_000_000
 MOST_WARM_UP = 1000
-#: of a turn, however short they are
+#: Most iterations per turn, however short they are.
 MOST_OF_TURN = 100
 
 
 class Iteration(NamedTuple):
-    """One row of timings.parquet: a tuple, which is made in a fifth of a frozen dataclass's time.
+    """One row of timings.parquet. A tuple, because creating it takes a fifth of a frozen
+    dataclass's time.
 
-    ``after_profile``: its round was profiled before it. ``turn``: see ``shared``. ``waiting`` is
-    read of own code alone, whose threads may wait for more than a CPU.
+    ``after_profile``: the round was profiled before it. ``turn``: see ``shared``. ``waiting`` is
+    recorded only for the user's own code, whose threads may wait for more than a CPU.
     """
 
     iteration: int
@@ -60,7 +60,7 @@ class Iteration(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Loop:
-    """What is timed: a step, and how its outcome is read once the clock has stopped."""
+    """What is timed: a step, and how its outcome is read after the clock has stopped."""
 
     step: Callable[[], Any]
     loss: Callable[[Any], float]
@@ -70,14 +70,14 @@ class Loop:
 
 @dataclasses.dataclass(frozen=True)
 class Quota:
-    """So many iterations; after ``most_ns`` none is begun, but ``least`` are counted before."""
+    """A number of iterations; after ``most_ns`` none begins, but at least ``least`` run."""
 
     iterations: int
     most_ns: Optional[int] = None
     least: int = LEAST_ITERATIONS
 
     def halves(self) -> Tuple[Quota, Quota]:
-        """Those before a profile and those after it; the first are never fewer."""
+        """Return the iterations before a profile and after it; the first part is never smaller."""
         return (
             Quota(-(-self.iterations // 2), self._half_ns(), -(-self.least // 2)),
             Quota(self.iterations // 2, self._half_ns(), self.least // 2),
@@ -97,9 +97,9 @@ def timed(
     most_ns: Optional[int] = None,
     least: int = LEAST_ITERATIONS,
 ) -> List[Iteration]:
-    """One row for each of ``warmup + iterations`` steps, in order.
+    """Return one row for each of ``warmup + iterations`` steps, in order.
 
-    After ``most_ns`` none is begun, but ``least`` are counted before.
+    After ``most_ns`` none begins, but at least ``least`` are counted.
 
     Raises:
         CaptureError: a loss is not finite.
@@ -129,13 +129,13 @@ def timed(
 def warmed(
     loop: Loop, count: int, least_ns: int, report: Callable[[str], None], clock: Clock
 ) -> List[Iteration]:
-    """One row for each warm-up step: ``count``, and more until ``least_ns`` passed after the first.
+    """Return one row per warm-up step: ``count``, and more until ``least_ns`` after the first.
 
     Raises:
         CaptureError: a loss is not finite.
     """
     rows = timed(loop, count, 0, report, clock)
-    left_ns = least_ns - sum(row.wall_ns for row in rows[1:])  # the first one compiles
+    left_ns = least_ns - sum(row.wall_ns for row in rows[1:])  # the first step compiles
     if left_ns <= 0:
         return rows
     more = timed(loop, 0, MOST_WARM_UP, report, clock, most_ns=left_ns, least=1)
@@ -150,11 +150,11 @@ def shared(
     clock: Clock,
     first: int = 0,
 ) -> List[Iteration]:
-    """The iterations of ``share``; where ``turn`` is given, in turns: it is called before each.
+    """Return the iterations of ``share``; if ``turn`` is given, call it before each turn.
 
-    A turn is one iteration, and as many more as begin within TURN_NS, of which the first then does
-    not count: it finds the caches as the others left them. They are numbered from ``first``, the
-    same for all who take turns.
+    A turn is one iteration, and as many more as begin within TURN_NS. The first of several does not
+    count, because others have changed the caches. Turns are numbered from ``first``, equally for
+    all workers that take turns.
 
     Raises:
         CaptureError: a loss is not finite.
@@ -176,12 +176,12 @@ def shared(
 
 
 def joined(rows: List[Iteration], later: List[Iteration]) -> List[Iteration]:
-    """``rows`` and ``later`` ones, which are numbered on from them."""
+    """Return ``rows`` followed by ``later`` rows, which are numbered consecutively."""
     return rows + [row._replace(iteration=len(rows) + row.iteration) for row in later]
 
 
 def after_profile(rows: List[Iteration]) -> List[Iteration]:
-    """``rows`` as those of a process that was profiled before."""
+    """Return ``rows`` marked as measured after the profile."""
     return [row._replace(after_profile=True) for row in rows]
 
 
@@ -196,9 +196,9 @@ def refuse_unless_finite(loss: float, number: int) -> None:
 
 @contextlib.contextmanager
 def collector_frozen() -> Iterator[None]:
-    """Everything alive taken out of the garbage collector's sight, and the collector off.
+    """Remove all live objects from the garbage collector's view, and disable the collector.
 
-    At the end it is on if it was.
+    At the end it is enabled again if it was before.
     """
     was_on = gc.isenabled()
     gc.collect()
@@ -213,7 +213,7 @@ def collector_frozen() -> Iterator[None]:
 
 
 def columns(rows: List[Iteration]) -> Dict[str, List[Any]]:
-    """The rows as the columns of timings.parquet."""
+    """Return the rows as the columns of timings.parquet."""
     names = [name for name in Iteration._fields if name not in ("counts", "waiting")]
     return {
         **{name: [getattr(row, name) for row in rows] for name in names},
@@ -223,13 +223,13 @@ def columns(rows: List[Iteration]) -> Dict[str, List[Any]]:
 
 
 def turn_of(request: CaptureRequest, report: Callable[[str], None]) -> Optional[Turn]:
-    """A call that returns when it is this worker's turn again; None where it has no others."""
+    """Return a function that waits for this worker's turn; None if it takes no turns."""
     if not request.turn_with:
         return None
 
     def ask() -> None:
         report(TURN)
-        if not os.read(0, 1):  # the parent is gone
+        if not os.read(0, 1):  # the parent has ended
             raise SystemExit(1)
 
     return ask

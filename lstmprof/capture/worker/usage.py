@@ -1,15 +1,14 @@
-"""What the kernel did with this process so far, and with each of its threads.
+"""Resource usage of this process, and of each of its threads.
 
-One getrusage(2) tells CPU time, context switches and page faults, in 0.7 µs (CPython 3.11, Linux
-6.18; a quarter more beside 8 threads). ``time.process_time_ns`` takes 0.4 µs for the CPU time
-alone; that it tells nanoseconds, not microseconds, is nothing beside a step of a tenth of a
-millisecond. Of a thread that runs on another CPU both know the time up to its last clock tick only
-(1 to 10 ms, as the kernel is built), so that what one iteration lacks is the next one's: sums are
-right.
+One getrusage(2) returns CPU time, context switches and page faults in 0.7 µs (CPython 3.11, Linux
+6.18), or a quarter more with 8 threads. ``time.process_time_ns`` takes 0.4 µs for CPU time alone;
+its resolution does not matter for steps of 0.1 ms or more. For a thread on another CPU, both know
+the time only up to its last clock tick (1 to 10 ms, depending on the kernel). Time that one
+iteration lacks then belongs to the next one, and sums are right.
 
 CPU time of a thread comes from its clock (clock_getcpuclockid(3); linux/posix-timers.h has the
-numbers of these clocks), waiting from schedstat (Documentation/scheduler/sched-stats.rst). A pool's
-thread that spins while it has no work counts as running.
+numbers of these clocks), waiting time from schedstat (Documentation/scheduler/sched-stats.rst). A
+pool's thread that spins without work counts as running.
 """
 
 from __future__ import annotations
@@ -27,34 +26,35 @@ except ImportError:  # no Unix
 
 Usage = Any  # a struct_rusage, or None
 _TASKS = "/proc/self/task"
-#: run.json lists so many threads, those that ran most.
+#: Number of threads in run.json, those with the most CPU time.
 MOST_THREADS = 16
 _PER_THREAD_SCHED = 6  # linux/posix-timers.h: CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED
 
 
 class Counts(NamedTuple):
-    """What happened between two readings, to all threads of the process; None is unknown."""
+    """Counts between two readings, over all threads of the process; None if unknown."""
 
     cpu_ns: Optional[int]
     voluntary_switches: Optional[int]  # a thread gave up its CPU, to wait
     preemptions: Optional[int]  # a CPU was taken from a thread
     minor_faults: Optional[int]  # pages that the kernel provided without reading a disk
-    major_faults: Optional[int]  # pages that it read from one
+    major_faults: Optional[int]  # page faults that read from disk
 
 
 def _unread(_whose: int) -> None:
-    """No reading."""
+    """Return no reading."""
 
 
-#: ``usage(SELF)`` is one reading; None where there is no Unix.
+#: ``usage(SELF)`` returns one reading; None on systems other than Unix.
 usage: Callable[[int], Usage] = _unread if resource is None else resource.getrusage
 SELF = 0 if resource is None else resource.RUSAGE_SELF
 
 
 def difference(before: Usage, after: Usage) -> Counts:
-    """What happened between two readings.
+    """Return the counts between two readings.
 
-    The fields of a struct_rusage by their places in getrusage(2), in half the time of their names.
+    The fields are accessed by position in getrusage(2), which takes half the time of access by
+    name.
     """
     if before is None or after is None:
         return Counts(None, None, None, None, None)
@@ -68,20 +68,21 @@ def difference(before: Usage, after: Usage) -> Counts:
 
 
 class Times(NamedTuple):
-    """What one thread had since it began."""
+    """The times of one thread since it began."""
 
     cpu_ns: int
-    waited_ns: Optional[int]  # ready, with no CPU; None if the kernel does not count it
+    waited_ns: Optional[int]  # ready, without a CPU; None if the kernel does not count it
 
 
 Readings = Dict[int, Times]  # by thread id
 
 
 class Waiting(NamedTuple):
-    """How long the thread that runs a step ran, and who waited for a CPU; None is unknown.
+    """Running and waiting times of the thread that runs a step, and waits of others; None if
+    unknown.
 
-    ``waited_ns`` is of that thread, ``others_waited_ns`` of all others of its process,
-    ``children_waited_ns`` of the processes that ``multiprocessing`` started, to load data.
+    ``waited_ns`` is for that thread, ``others_waited_ns`` for all other threads of its process, and
+    ``children_waited_ns`` for processes that ``multiprocessing`` started to load data.
     """
 
     thread_cpu_ns: Optional[int] = None
@@ -106,10 +107,10 @@ def _this_thread() -> Optional[int]:
 
 
 def waits(*, ends: bool = False) -> Optional[ThreadWaits]:
-    """Read how long each thread and each child has waited; None if the kernel does not count.
+    """Return how long each thread and each child has waited; None if the kernel does not count it.
 
-    The calling thread is read last, or first if the measured stretch ``ends`` here: it may lose its
-    CPU while the others are read.
+    The calling thread is read last, or first if the measured time ``ends`` here, because it may
+    lose its CPU while the others are read.
     """
     this = _this_thread()
     own = os.path.join(_TASKS, str(this), "schedstat")
@@ -164,7 +165,7 @@ def _waited_of(path: str) -> Optional[int]:
 
 
 def times() -> Optional[Readings]:
-    """Read the times of every thread; None without /proc."""
+    """Return the times of every thread; None without /proc."""
     try:
         threads = [int(name) for name in os.listdir(_TASKS)]
     except OSError:
@@ -173,7 +174,7 @@ def times() -> Optional[Readings]:
     for thread in threads:
         try:
             cpu_ns = time.clock_gettime_ns(~thread << 3 | _PER_THREAD_SCHED)
-        except OSError:  # it ended meanwhile
+        except OSError:  # the thread has ended meanwhile
             continue
         readings[thread] = Times(cpu_ns, _waited_ns(thread))
     return readings

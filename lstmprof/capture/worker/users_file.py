@@ -34,10 +34,10 @@ from lstmprof.errors import CaptureError, one_line
 from lstmprof.workloads import Workload
 
 Arrays = Dict[str, Any]
-#: Loss, outputs with time in front where every step has one, and gradients by own name
+#: Loss, outputs (time-major if every step has one), and gradients by the file's own names.
 Step = Tuple[float, Any, Arrays]
 
-#: Of every network that ``build`` draws weights for by itself
+#: Seed for weights that ``build`` initialises itself.
 SEED = 0
 MEND = "correct the file, and repeat the capture"
 
@@ -53,10 +53,10 @@ class UsersFile:
         self.claims = callable(getattr(module, "load", None))
 
     def build(self, workload: Workload) -> Any:
-        """The network of ``workload``.
+        """Return the network of ``workload``.
 
         Raises:
-            CaptureError: what the function returns is none.
+            CaptureError: the function does not return a network.
         """
         self.seed()
         network = getattr(self.module, self.file.function)(workload)
@@ -69,31 +69,31 @@ class UsersFile:
         return network
 
     def seed(self) -> None:
-        """Make the weights that ``build`` draws the same in every process."""
+        """Seed the weights that ``build`` draws, equally in every process."""
 
     def fault(self, network: Any) -> Optional[str]:
-        """``a tuple, not …`` where ``network`` is none that the loop can train."""
+        """Return a fault such as ``a tuple, not …`` if the loop cannot train ``network``."""
         return None
 
     def load(self, network: Any, weights: Mapping[str, Any]) -> None:
-        """Set the shared weights, where the file does so."""
+        """Set the shared weights, if the file can."""
         if self.claims:
             self.module.load(network, weights)
 
     def parameters(self, network: Any) -> Arrays:
-        """Own name -> trainable variable."""
+        """Return name → trainable variable."""
         raise NotImplementedError
 
     def values(self, network: Any) -> Arrays:
-        """Own name -> NumPy array of each of them."""
+        """Return name → NumPy array of each variable."""
         raise NotImplementedError
 
     def first_step(self, network: Any, workload: Workload, batch: Any, device: str) -> Step:
-        """What the loop's first step computes, without its optimizer; inputs in own layout."""
+        """Compute the loop's first step without its optimizer; inputs are in the file's layout."""
         raise NotImplementedError
 
     def checked(self, loss_of: Callable[..., Any]) -> Callable[..., Any]:
-        """``loss_of(workload, outputs, …)``, which refuses outputs of another shape."""
+        """Return ``loss_of(workload, outputs, …)`` with a check of the shape of outputs."""
 
         def of_outputs(workload: Workload, outputs: Any, *others: Any, **named: Any) -> Any:
             self.refuse_unless_shaped(workload, outputs)
@@ -102,7 +102,7 @@ class UsersFile:
         return of_outputs
 
     def refuse_unless_shaped(self, workload: Workload, outputs: Any) -> None:
-        """Raise CaptureError where the outputs are none of ``workload``."""
+        """Raise CaptureError if the outputs do not have the shape of ``workload``."""
         due, words = self._due(workload)
         shape = getattr(outputs, "shape", None)
         if shape is None or tuple(shape) != due:
@@ -115,7 +115,7 @@ class UsersFile:
             )
 
     def _advice(self, workload: Workload, shape: Optional[Any]) -> str:
-        """To say how its inputs lie, where time stands in front of the outputs or the wrong way."""
+        """Return advice about the layout if time and batch of the outputs seem to be exchanged."""
         place = workload.time_steps, workload.batch
         begins = () if shape is None else tuple(shape)[:2]
         turned = begins == (place[::-1] if self.TIME_MAJOR else place)
@@ -137,7 +137,7 @@ class UsersFile:
 
 
 def implementation_of(request: CaptureRequest) -> Any:
-    """The file of the request's row, or of the user's; loaded once."""
+    """Load the file of the request's row, or the user's file, once."""
     if request.file is None:
         return importlib.import_module(request.row.module)
     name = "lstmprof_users_{}_{}".format(request.file.name, request.file.sha256[:8])
@@ -147,10 +147,10 @@ def implementation_of(request: CaptureRequest) -> Any:
 
 
 def _loaded(file: ImplementationFile, name: str) -> Any:
-    """The module of a file, beside which it finds its own modules, as a script does.
+    """Return the module of a file; it finds modules in its own folder, like a script.
 
     Raises:
-        CaptureError: it is not what was asked for, or ends the process.
+        CaptureError: the file lacks the function, fails, or ends the process.
     """
     with open(file.path, "rb") as content:
         if hashlib.sha256(content.read()).hexdigest() != file.sha256:
@@ -179,7 +179,7 @@ def _loaded(file: ImplementationFile, name: str) -> Any:
 
 
 def place(error: BaseException, file: ImplementationFile) -> str:
-    """``mymodel.py:31 in forward``: the innermost line of the file that led to ``error``."""
+    """Return ``mymodel.py:31 in forward``: the innermost line of the file that led to ``error``."""
     frames = traceback.extract_tb(error.__traceback__)
     within = [f for f in frames if os.path.abspath(f.filename) == file.path]
     if isinstance(error, SyntaxError) and error.filename == file.path:
@@ -191,7 +191,7 @@ def place(error: BaseException, file: ImplementationFile) -> str:
 
 
 def explained(error: Exception, file: ImplementationFile) -> List[str]:
-    """Fault, with its place in the file, and next step, one line each."""
+    """Return fault, with its place in the file, and next step, one line each."""
     words = next((line for line in str(error).splitlines() if line.strip()), "")
     where = place(error, file)
     if isinstance(error, ModuleNotFoundError) and error.name:

@@ -1,7 +1,7 @@
-"""Rows to text: tables for a person, JSON and CSV for a program. Nothing is computed here.
+"""Print rows: tables for people, JSON and CSV for programs. Nothing is computed here.
 
-Names come from profiles, so they are printed as text: no markup, no control characters. What a
-terminal gets besides (bars, colours, lines broken between words) a pipe does not get.
+Names come from profiles, so they are printed as text: no markup, no control characters. Bars,
+colours and line breaks between words are only for terminals, not for pipes.
 """
 
 from __future__ import annotations
@@ -20,26 +20,27 @@ from lstmprof.errors import one_line
 from lstmprof.host.streams import CONTROL, styled
 from lstmprof.numbers import bare, cropped, with_short_names
 
-#: Of work or of less, of waiting or of more; 3:1 and more on white and on black.
+#: Colours for work or less, and for waiting or more; their contrast is at least 3:1 on white and
+#: black.
 BLUE, ORANGE = "#3b7dd8", "#c8710a"
 #: Characters of a bar.
 _SHORTEST, _LONGEST = 8, 30
 _BLOCK = "█"
-#: Columns of output that goes to a pipe or a file.
+#: Width of output to a pipe or a file.
 PIPED = 100
-#: Spaces between columns, and what a shortened name should have before columns give way for it.
+#: Spaces between columns, and the width that a shortened name should have before columns are
+#: omitted.
 _SPACE, _LEAST_NAME = 2, 32
 #: Columns of a terminal on which two names of runs have no room over a table.
 _NARROW = 100
-#: What the second line of a broken one begins with: no line of ours begins so, and no name can
-#: forge one.
+#: Indentation of continuation lines; no other line begins so, and no name can imitate it.
 _CONTINUED = "    "
-#: For an encoding that may not have all our signs: the nearest that it has.
+#: Replacements for characters that the encoding of the output may lack.
 _NEAREST = str.maketrans(
     {"–": "-", "−": "-", "…": "~", "×": "x", "µ": "u", "±": "+-", "→": "->", "²": "2"}
 )
 
-#: What a formula begins with, in full width too; tabs and line ends are spaces by then.
+#: Characters that begin a formula, also in full width; tabs and line ends were replaced before.
 _RUN_BY_SPREADSHEETS = tuple("=+-@＝＋－＠")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?").fullmatch
 
@@ -49,16 +50,16 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Bars:
-    """One bar a row, None for none; of a negative value it goes left of the zero of all."""
+    """One bar per row, None for no bar; negative values extend to the left of the common zero."""
 
     values: Sequence[float | None]
     colours: Sequence[str]
 
 
 def write_json(value: Any, out: TextIO | None = None) -> None:
-    """``value`` as JSON; unknown numbers are null, never NaN.
+    """Print ``value`` as JSON; unknown numbers are null, never NaN.
 
-    What would steer a terminal stands as its escape.
+    Control characters are escaped.
     """
     out = out or sys.stdout
     plain = not (out.encoding or "utf-8").lower().startswith("utf")
@@ -74,10 +75,10 @@ def _escape(character: re.Match[str]) -> str:
 def write_csv(
     rows: Iterable[Mapping[str, Any]], columns: Sequence[str], out: TextIO | None = None
 ) -> None:
-    """``rows`` as CSV with a header; unknown is an empty field. A program's text is UTF-8.
+    """Print ``rows`` as CSV with a header; unknown values are empty fields. The encoding is UTF-8.
 
-    Several texts in one cell are joined by ``; ``, what else is no single value is JSON. Text that
-    a spreadsheet would run has an apostrophe in front. Source: OWASP, "CSV Injection".
+    Several texts in one cell are joined by ``; ``; other nested values are JSON. Text that a
+    spreadsheet would execute gets an apostrophe in front. Source: OWASP, "CSV Injection".
     """
     out = out or sys.stdout
     if hasattr(out, "reconfigure"):
@@ -96,7 +97,9 @@ def _csv_cell(value: Any) -> Any:
 
 
 def _inert(text: str) -> str:
-    """``text`` as one line that no spreadsheet takes for a formula; a number stays one."""
+    """Return ``text`` as one line that no spreadsheet takes for a formula; numbers stay
+    unchanged.
+    """
     line = one_line(text)
     return "'" + line if line.startswith(_RUN_BY_SPREADSHEETS) and not _NUMBER(line) else line
 
@@ -112,12 +115,12 @@ def write_table(
     bars: Bars | None = None,
     blank: bool = True,
 ) -> None:
-    """Print a table of texts; columns whose name starts with ``>`` are aligned to the right.
+    """Print a table of texts; columns whose name starts with ``>`` are right-aligned.
 
-    The columns called ``crop``, of names, and ``cut``, of sentences, are shortened to what the
-    others leave of the line; no other is. On a terminal too narrow for them those called ``spare``
-    are left out, the first one first, and ``bars`` are drawn if there is room; elsewhere all
-    columns are there and no bar is. A ``blank`` line follows.
+    Only the columns ``crop`` (names) and ``cut`` (sentences) are shortened, to the width that the
+    others leave. On a terminal that is too narrow, the columns ``spare`` are omitted in order, and
+    ``bars`` are drawn if there is room. Other outputs have all columns and no bars. A ``blank``
+    line follows.
     """
     columns = [one_line(name) for name in columns]
     cells = [[one_line(cell) for cell in row] for row in rows]
@@ -152,7 +155,7 @@ def _fitted(
     width: int,
     bars: Bars | None,
 ) -> tuple[Sequence[str], int]:
-    """The columns that give way on a line of ``width``, and the room that bars have."""
+    """Return the columns to omit on a line of ``width``, and the room for bars."""
     drawable = bars is not None and printable(_BLOCK)
     hidden = _left_out(columns, cells, long, spare, width - _SPACE - _SHORTEST)
     if not drawable or hidden is None:
@@ -165,7 +168,7 @@ def _fitted(
 def _left_out(
     columns: Sequence[str], cells: Cells, long: Sequence[str], spare: Sequence[str], width: int
 ) -> tuple[str, ...] | None:
-    """The fewest of ``spare``, in order, without which the others fit; None if they never do."""
+    """Return the fewest of ``spare``, in order, whose omission suffices; None if none does."""
     needed = {
         name: _SPACE + (min(wide, _LEAST_NAME) if name in long else wide)
         for name, wide in zip(columns, _widths(columns, cells), strict=True)
@@ -178,7 +181,7 @@ def _left_out(
 
 
 def _widths(columns: Sequence[str], cells: Cells) -> list[int]:
-    """Characters of each column, as they are printed."""
+    """Return the printed width of each column."""
     return [
         max(len(spoken(name.removeprefix(">"))), *(len(spoken(row[i])) for row in cells), 0)
         for i, name in enumerate(columns)
@@ -188,7 +191,7 @@ def _widths(columns: Sequence[str], cells: Cells) -> list[int]:
 def _shorten(
     columns: Sequence[str], cells: Cells, names: Sequence[str], cut: Sequence[str], width: int
 ) -> None:
-    """Shorten the cells of ``names`` and ``cut``, which share what others leave of ``width``."""
+    """Shorten the cells of ``names`` and ``cut``, which share the rest of ``width``."""
     wide, long = _widths(columns, cells), [*names, *cut]
     places = sorted((i for i, name in enumerate(columns) if name in long), key=lambda i: wide[i])
     fixed = sum(w + _SPACE for i, w in enumerate(wide) if i not in places)
@@ -206,7 +209,7 @@ def _cut(text: str, room: int) -> str:
 
 
 def _drawn(bars: Bars, width: int) -> list[Any]:
-    """Each bar in ``width`` characters, to an eighth of one; what is not nothing is seen."""
+    """Return each bar in ``width`` characters, to an eighth of one; non-zero values are visible."""
     from rich.bar import Bar
 
     values = [value or 0.0 for value in bars.values]
@@ -222,7 +225,7 @@ def _drawn(bars: Bars, width: int) -> list[Any]:
 
 
 def _print(heads: Sequence[str], cells: Cells, bars: Sequence[Any], room: int) -> None:
-    """The table, on lines as long as it needs: no number is cut."""
+    """Print the table on lines as long as necessary: no number is cut."""
     from rich.table import Table
     from rich.text import Text
 
@@ -254,8 +257,8 @@ def write_line(
 ) -> None:
     """Print one line of text; spaces at its beginning stay.
 
-    A terminal shows its beginning ``head`` in bold, those of ``names`` that are long shortened, and
-    breaks it between words, as other outputs do with ``wrap``.
+    A terminal shows ``head``, its beginning, in bold, shortens long ``names``, and breaks the line
+    between words. Other outputs break it only with ``wrap``.
     """
     from rich.text import Text
 
@@ -291,7 +294,7 @@ def wrapped(head: str, text: str) -> list[str]:
 
 
 def write_under(head: str, text: str) -> None:
-    """Print ``text`` behind ``head``, in as many lines as the output needs."""
+    """Print ``text`` after ``head``, in as many lines as the output needs."""
     write_lines(wrapped(head, text), bold=len(head))
 
 
@@ -305,7 +308,9 @@ def write_lines(lines: Sequence[str], *, bold: int) -> None:
 
 
 def console(least: int = 0) -> Any:
-    """The terminal, elsewhere ``PIPED`` columns; ``least`` columns if that is more."""
+    """Return a console as wide as the terminal, or ``PIPED`` columns; at least ``least``
+    columns.
+    """
     from rich.console import Console
 
     out, width = styled(sys.stdout), None if sys.stdout.isatty() else PIPED
@@ -314,12 +319,12 @@ def console(least: int = 0) -> Any:
 
 
 def narrow() -> bool:
-    """Whether the output is a terminal with little room."""
+    """Return whether the output is a narrow terminal."""
     return bool(sys.stdout.isatty() and console().width < _NARROW)
 
 
 def spoken(text: str) -> str:
-    """``text`` as standard output can say it."""
+    """Return ``text`` in characters that standard output can encode."""
     if printable(text):
         return text
     encoding = sys.stdout.encoding or "ascii"
@@ -327,7 +332,7 @@ def spoken(text: str) -> str:
 
 
 def printable(text: str) -> bool:
-    """Whether standard output can say ``text`` as it is."""
+    """Return whether standard output can encode ``text``."""
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
@@ -336,7 +341,7 @@ def printable(text: str) -> bool:
 
 
 def parts_that_add_up(values: Sequence[float], whole: float, digits: int) -> list[str]:
-    """``values``, of either sign, which sum to ``whole``, rounded so that the printed add up too.
+    """Return ``values``, which sum to ``whole``, rounded so that the printed numbers sum, too.
 
     Method of the largest remainder (Hamilton).
     """

@@ -18,9 +18,10 @@ from lstmprof.numbers import milliseconds, number_of, percent
 
 #: Milliseconds to the microsecond.
 _DIGITS = 3
-#: Lanes of a run that each have a table of their own with ``--table ledger``.
+#: With ``--table ledger``, a run with at most this many lanes has one table per lane.
 _LANES_EACH = 3
-#: Parts of a step that have a line each, and the share of the smallest; ``--table ledger`` has all.
+#: Number of parts of a step with their own line, and the share of the smallest; ``--table ledger``
+#: has all.
 _PARTS, _LEAST_SHARE = 6, 0.01
 _OTHER = "other"
 #: Parts that are a smaller share of every step have no column in a table of lanes.
@@ -32,7 +33,7 @@ Part = tuple[str, str, int]
 
 
 def show(breakdowns: list[Breakdown], top: int, *, profiled: bool = False) -> None:
-    """Print what each run's step goes to and its ``top`` kernels, the fastest run first.
+    """Print where each run's step goes, and its ``top`` kernels; the fastest run first.
 
     The step is the clean step, unless ``profiled``.
     """
@@ -49,7 +50,7 @@ def show(breakdowns: list[Breakdown], top: int, *, profiled: bool = False) -> No
 
 
 def show_table(breakdowns: list[Breakdown], name: str, top: int) -> None:
-    """Print one table of each run; of the ledger all rows, and of the profiled steps."""
+    """Print one table of each run; for the ledger all rows of the profiled steps."""
     if name == "timings":
         timings.show(breakdowns, statistics=True)
         if not any(breakdown.timings for breakdown in breakdowns):
@@ -129,20 +130,20 @@ def _show_step(breakdown: Breakdown, step: MeanStep, parts: Sequence[Part]) -> N
 
 
 def _bars(parts: Sequence[Part]) -> terminal.Bars:
-    """The parts of the step, and none for their sum."""
+    """Return bars for the parts of the step, and none for their sum."""
     colours = [terminal.ORANGE if state == "idle" else terminal.BLUE for state, _, _ in parts]
     return terminal.Bars([*(max(ns, 0) for _, _, ns in parts), None], [*colours, ""])
 
 
 def _lost(breakdown: Breakdown) -> list[str]:
-    """What the median iteration took beyond the clean step."""
+    """Return the lost time of the median iteration as text."""
     t = breakdown.timings
     lost = "" if t is None else lost_in_words(t.lost_ns, t.step_ns, t.cpu_share, t.preemptions)
     return [lost] if lost else []
 
 
 def _linked(breakdown: Breakdown) -> list[str]:
-    """How much of what ran on the devices has no known cause; nothing if all has one."""
+    """Return how many device activities have no known launch or op; empty if all have one."""
     links = breakdown.run.info.links
     if links is None or not links.activities:
         return []
@@ -155,7 +156,7 @@ def _linked(breakdown: Breakdown) -> list[str]:
 
 
 def has_steps(breakdown: Breakdown) -> bool:
-    """Whether steps are marked; else the whole profile is taken as one."""
+    """Return whether steps are marked; otherwise the whole profile counts as one step."""
     return any(window.step is not None for window in breakdown.windows)
 
 
@@ -216,7 +217,7 @@ def _called(label: str, step: MeanStep, breakdown: Breakdown, *, alone: bool) ->
 
 
 def lanes_title(steps: Sequence[MeanStep], *, marked: bool = True) -> str:
-    """What the table of these steps shows, in its units; not ``marked`` are whole profiles."""
+    """Return the title of a table of steps; if not ``marked``, they are whole profiles."""
     clean = "clean " if all(step.clean for step in steps) else ""
     whose = f"{clean}step" if marked else "profile's time"
     return f"where the {whose} goes, in ms (busy parts, then causes of idle time)"
@@ -249,12 +250,12 @@ def show_lanes(
 
 
 def _column_digits(longest_ns: float) -> int:
-    """Of milliseconds, so that a column takes about as many characters whatever the step."""
+    """Return the digits of milliseconds, so that columns have similar widths."""
     return 3 if longest_ns < 1e7 else 2 if longest_ns < 1e8 else 1
 
 
 def _columns(steps: Sequence[MeanStep], state: str) -> list[str]:
-    """The parts of ``state`` that are worth a column, the largest over all steps first."""
+    """Return the parts of ``state`` that get a column, the largest over all steps first."""
     shares: dict[str, float] = {}
     large = set()
     for step in steps:
@@ -266,7 +267,9 @@ def _columns(steps: Sequence[MeanStep], state: str) -> list[str]:
 
 
 def _cells(step: MeanStep, busy: Sequence[str], idle: Sequence[str], digits: int) -> list[str]:
-    """ms of each part, of what has no column, of all idle time, and of the step; they add up."""
+    """Return ms of each part, of parts without a column, of all idle time, and of the step;
+    they sum.
+    """
     ms = {(state, part): ns / step.steps / 1e6 for state, part, ns in step.parts}
     parts = []
     for state, named in (("busy", busy), ("idle", idle)):

@@ -45,7 +45,7 @@ MANY, SHOWN = 6, 3
 
 @dataclass
 class _Labels:
-    """What runs are called: the short label of each where no other run of the output has it."""
+    """Names of runs: the short label if no other run of the output has it."""
 
     diagnoses: Sequence[Diagnosis]
     _of: dict[str, str] = field(default_factory=dict)
@@ -119,7 +119,7 @@ def _list(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
 
 
 def _of_group(diagnosis: Diagnosis, names: _Labels) -> str:
-    """What ran and the baseline, in one line."""
+    """Return the conditions and the baseline in one line."""
     if diagnosis.fast is None:
         return "without a baseline: no other run has the same workload, mode, precision and device"
     took = diagnosis.verdict.baseline_ms
@@ -138,7 +138,7 @@ def _row(diagnosis: Diagnosis, names: _Labels) -> list[str]:
 
 
 def _heading(diagnosis: Diagnosis) -> list[str]:
-    """What ran, and the baseline."""
+    """Return the conditions, and the baseline."""
     what = conditions(diagnosis.slow.info)
     lines = [what] if what else []
     against = baseline_line(diagnosis)
@@ -224,7 +224,7 @@ def markdown(diagnosis: Diagnosis) -> str:
 
 
 def _markdown_finding(explained: Explained) -> list[str]:
-    """The line of a finding, and one for each fix."""
+    """Return the line of a finding, and one line per fix."""
     return [
         f"- **{explained.finding.kind}**: {escaped(explained.sentence)}",
         *(f"  - {escaped(a.text)} ({escaped(a.source)})" for a in explained.remedies),
@@ -232,7 +232,7 @@ def _markdown_finding(explained: Explained) -> list[str]:
 
 
 def _limits(diagnosis: Diagnosis) -> list[str]:
-    """The roofline of the slow run, and each change that was asked for."""
+    """Return the roofline of the slow run, and each requested change."""
     limit = diagnosis.roofline
     lines = [] if limit is None else [f"roofline: {of_roofline(limit)}"]
     return lines + [what_if.sentence for what_if in diagnosis.what_ifs]

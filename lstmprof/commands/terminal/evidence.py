@@ -93,7 +93,7 @@ def _show_finding(diagnosis: Diagnosis, explained: Explained, *, evidence: bool)
 
 
 def _names(diagnosis: Diagnosis, narrow: bool = False) -> tuple[str, str]:
-    """What the fast and the slow run are called; of a run alone the fast one is empty."""
+    """Return the names of the fast and the slow run; the fast one is empty for a single run."""
     if diagnosis.fast is None:
         return "", cropped(diagnosis.slow.name, _WIDTH)
     if narrow:
@@ -160,7 +160,9 @@ def evidence_cells(finding: Finding, alone: bool) -> list[list[str]]:
 
 
 def _spent(ns: int, calls: float) -> str:
-    """``3.2 ms in 20``, ``3.2 ms, 2 in 3 steps``; time before or after calls has none itself."""
+    """Return ``3.2 ms in 20 calls`` or ``3.2 ms, 2 in 3 steps``; time before or after calls has
+    no count.
+    """
     if 0 < calls < 1:
         times = Fraction(calls).limit_denominator(_MOST_STEPS)
         often = "once" if times.numerator == 1 else count(times.numerator)

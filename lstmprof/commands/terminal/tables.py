@@ -78,7 +78,9 @@ def _lanes(kernels: pa.Table) -> set[tuple[int | None, int | None]]:
 
 
 def _of_all_lanes(kernels: pa.Table) -> pa.Table:
-    """``kernels`` with one row a name; what does not add up over lanes is unknown."""
+    """Return ``kernels`` with one row per name; values that cannot be summed over lanes are
+    unknown.
+    """
     if len(_lanes(kernels)) < 2:
         return kernels
     sums = [("total_ns", "sum"), ("count", "sum")]
@@ -118,7 +120,7 @@ def show_table(breakdown: Breakdown, name: str, top: int) -> None:
 
 
 def _cells(column: Column, values: list[Any]) -> tuple[str, list[str]]:
-    """The heading and the texts of one column."""
+    """Return the heading and the texts of one column."""
     heading = column.name.removesuffix("_ns").replace("_", " ")
     if pa.types.is_string(column.type):
         in_words = PART_WORDS if column.name in _PARTS else {}

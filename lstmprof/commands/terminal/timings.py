@@ -77,7 +77,7 @@ def _version_cells(row: OfVersion) -> list[str]:
 
 
 def conditions(info: RunInfo) -> str:
-    """What a run computed, how and on what: ``1x320-ce-short (batch 64, …): train, fp32, …``."""
+    """Return the conditions of a run: ``1x320-ce-short (batch 64, …): train, fp32, …``."""
     words = conditions_in_words(info)
     network = words.pop("workload", "")
     return ": ".join(text for text in (network, ", ".join(words.values())) if text)
@@ -89,12 +89,12 @@ def _conditions(breakdown: Breakdown) -> str:
 
 
 def step_ns(breakdown: Breakdown) -> float:
-    """What runs are ordered by: the clean step, 0 if none was timed."""
+    """Return the clean step, by which runs are sorted; 0 if none was timed."""
     return breakdown.timings.step_ns if breakdown.timings else 0.0
 
 
 def labels_of(breakdowns: list[Breakdown]) -> list[str]:
-    """What tells comparable runs apart: what they are called, else the run."""
+    """Return labels that distinguish comparable runs, else the names of the runs."""
     short = [breakdown.run.info.called for breakdown in breakdowns]
     return labels([breakdown.run.name for breakdown in breakdowns], short)
 

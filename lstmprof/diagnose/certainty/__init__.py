@@ -204,7 +204,8 @@ def of_run(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
     unknown_ns = sum(f.slow_ns for f in findings if f.kind in UNEXPLAINED)
     whole = "the step" if profile.marked else "the profile"
     named = [f for f in findings if _is_cause(f)]
-    largest = max((f.slow_ns for f in findings if f.kind in UNEXPLAINED), default=0)
+    unknown = [f for f in findings if f.kind in UNEXPLAINED and f.kind != causes.PROFILER]
+    largest = max((f.slow_ns for f in unknown), default=0)
     explained: Counter[str] = Counter()
     for finding in named:
         explained[finding.group] += finding.slow_ns

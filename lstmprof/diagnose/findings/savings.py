@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lstmprof.breakdown import Breakdown
+from lstmprof.breakdown.lacks.rules import NO_HOST, NO_LAUNCHES
 from lstmprof.breakdown.replay import CHANGES, what_if
 from lstmprof.diagnose import causes
 from lstmprof.diagnose.roofline import Roofline
@@ -32,7 +33,7 @@ _REPLAYED = {causes.CAST: "casts", causes.COPY: "copies"}
 _LEAST_SHARE = 0.05
 #: If a replay misses the measured step by more than this share, it is reported but not used.
 REPLAY_ERROR = 0.05
-#: A step of more events is not replayed unasked: 3 s on an EPYC.
+#: Steps with more events are not replayed by default, because this takes 3 s on an EPYC.
 _MOST_EVENTS = 200_000
 
 
@@ -80,10 +81,14 @@ def _reached(limit: Roofline | None) -> dict[str, float]:
 def _replayed(
     breakdown: Breakdown, profile: StepProfile, kinds: dict[str, list[Contributor]]
 ) -> Iterator[tuple[str, Saving]]:
-    """Yield the replayed savings of kinds of device work that take a good share of the step."""
+    """Yield the replayed savings of kinds of device work that take a good share of the step.
+
+    Without launches a replay does not know what waits for what, so its saving would be 0.
+    """
     least = _LEAST_SHARE * profile.length_ns
     asked = [kind for kind in _REPLAYED if total_ns(kinds[kind]) >= least]
-    if profile.device is None or not asked:
+    unlinked = any(lack.kind in (NO_HOST, NO_LAUNCHES) for lack in profile.lacks)
+    if profile.device is None or not asked or unlinked:
         return
     events = len(breakdown.run.packed(("dur_ns",)))
     if events > _MOST_EVENTS * len(breakdown.windows):

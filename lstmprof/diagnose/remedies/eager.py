@@ -70,10 +70,20 @@ def jitted_whole(f: Finding) -> Match | None:
     saves = _calling_ns(f.slow, programs) if on_host else series_of_launches(f)
     if saves is None:
         return None
-    return Match(
+    seen = (
         f"compiled programs such as {_called(programs[0].name)} are called "
-        f"{often(f.slow, _calls(programs))}",
+        f"{often(f.slow, _calls(programs))}"
+    )
+    wholes = [p for p in f.slow.seen.programs if p not in programs]
+    if not wholes:
+        return Match(seen, saves)
+    whole = _called(max(wholes, key=lambda p: p.ns).name)
+    return Match(
+        seen,
         saves,
+        fix=f"move them into {whole}, which is compiled already; use NumPy for those that only "
+        "prepare batches",
+        cause=f"JAX calls many small compiled programs beside {whole}",
     )
 
 

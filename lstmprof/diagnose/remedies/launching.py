@@ -29,7 +29,6 @@ from lstmprof.diagnose.remedies.rows import (
     times_called,
 )
 from lstmprof.diagnose.step_profile import StepProfile
-from lstmprof.events.threads import ASKS
 from lstmprof.implementations import LOOP
 from lstmprof.numbers import count, listed, number_of, quantity
 
@@ -43,11 +42,6 @@ INDUCTOR = re.compile(
 #: PyTorch ops that wait for the device to learn the size of their result; they cannot be captured
 #: in a graph.
 SIZED_BY_DATA = re.compile(r"aten::(?:nonzero|masked_select|_?unique\w*)$")
-#: PyTorch ops that read a value, and the op that each calls.
-_NESTED = (
-    ("aten::item", "aten::_local_scalar_dense"),
-    ("aten::is_nonzero", "aten::item"),
-)
 _GRAPH = "torch.compile(mode='reduce-overhead')"
 _COLLECTIVE = "collective"
 #: Ops of TensorFlow that XLA does not compile.
@@ -71,26 +65,16 @@ def cuda_graph(f: Finding) -> Match | None:
         first = f.largest[0]
         of_inductor = first.name and INDUCTOR.search(first.name) and f.kind == causes.PYTHON
         saves = first.slow_ns if of_inductor else None
-    launches, reads = counted(f.slow, "launches"), _reads(f.slow)
-    few = launches < SERIES * (sum(reads.values()) + 1)
+    launches, reads = counted(f.slow, "launches"), f.slow.seen.read
+    few = launches < SERIES * (sum(fact.count for fact in reads) + 1)
     if saves is None or not _can_be_captured(f.slow) or (reads and (ours or few)):
         return None
     seen = f"{count(launches)} kernel launches{each(f.slow)}"
     fix = "replay the step as one CUDA graph (capture --cuda-graph)" if ours else ""
     if reads:
-        names = listed(sorted(reads))
+        names = listed(sorted(fact.name for fact in reads))
         fix = f"take {names} out of the step, then replay the step as a CUDA graph: {_GRAPH}"
     return Match(seen, saves, fix)
-
-
-def _reads(profile: StepProfile) -> dict[str, float]:
-    """Return the ops that read values, and how often per step; an op inside another is left out."""
-    times = {
-        r["name"]: r["count"] / profile.steps for r in profile.rows("ops") if r["name"] in ASKS
-    }
-    for outer, inner in _NESTED:
-        times[inner] = times.get(inner, 0) - times.get(outer, 0)
-    return {name: number for name, number in times.items() if number > 0}
 
 
 def _can_be_captured(profile: StepProfile) -> bool:

@@ -5,6 +5,7 @@ compilation.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from lstmprof.diagnose.causes import COMPILE, START
 from lstmprof.diagnose.findings import Finding
@@ -48,7 +49,10 @@ def starts(f: Finding) -> Match | None:
     calls = f.slow.seen.loading
     if not calls:
         return None
-    runtime = _runtime_of(calls[0].name)
+    runtime = _runtime_of(calls)
+    if runtime is None:
+        cause = "libraries start up, or load code, inside the profiled steps"
+        return Match(_first_call(calls[0]), total(calls), cause=cause)
     cause, fix = f"{runtime} starts up, or loads code, inside the profiled steps", ""
     if f.slow.seen.steps_before and not loads(calls[0].name):
         cause = f"the profiler starts up, or {runtime} loads code, inside the profiled steps"
@@ -67,9 +71,10 @@ def _first_call(call: Fact) -> str:
     return f"the first {call.name} took {each_ns}, later calls {later}"
 
 
-def _runtime_of(name: str) -> str:
-    names = (runtime for runtime, pattern in RUNTIMES.items() if pattern.match(name))
-    return next(names, "CUDA")
+def _runtime_of(calls: Sequence[Fact]) -> str | None:
+    """Return the runtime whose calls these are; None if they are ops only."""
+    called = (runtime for c in calls for runtime, name in RUNTIMES.items() if name.match(c.name))
+    return next(called, "CUDA" if any(loads(call.name) for call in calls) else None)
 
 
 def retraces(f: Finding) -> Match | None:
@@ -77,13 +82,21 @@ def retraces(f: Finding) -> Match | None:
     facts = f.slow.seen.compiled
     if not facts or compiled_alone(f.slow) is not None:
         return None
-    function = PROGRAM.fullmatch(facts[0].within or "")
-    name = function["name"] if function else facts[0].within
+    within = next((fact.within for fact in facts if fact.within), None)
+    function = PROGRAM.fullmatch(within or "")
+    name = function["name"] if function else within
     names = name is not None and f.slow.framework in (*JAX, *TENSORFLOW)
     target = f" for {cropped(name)}" if name is not None and names else ""
     seen = f"{cropped(facts[0].name)} and similar events{target} take {in_ms(f.slow, f.slow_ns)}"
     if not is_compiled_again(f.slow):
-        return Match(seen, f.slow_ns, _WARM_UP)
+        if name is None or not target or not f.slow.marked or f.slow.steps < 2:
+            return Match(seen, f.slow_ns, _WARM_UP)
+        return Match(
+            f"{seen}, all of them in 1 of {f.slow.steps} steps",
+            f.slow_ns,
+            f"call {cropped(name)} once before the profiled steps",
+            f"{cropped(name)} is traced or compiled in 1 of {f.slow.steps} profiled steps",
+        )
     return Match(
         f"{seen}, {compiled_when(f.slow)}{_shapes(f)}", f.slow_ns, fix=_how_not_to_trace(f)
     )
@@ -109,7 +122,9 @@ PROFILE_LATER = Remedy(
     fix=_WARM_UP,
     condition="A profiled step has a call that loads code, or a long first call of a CUDA or HIP "
     "function (of launches: the first call for each kernel; of others: each call before the first "
-    "kernel). Long means at least 1 ms, and ten times the median of the later calls",
+    "kernel). Long means at least 1 ms, and ten times the median of the later calls. In a profile "
+    "without step markers also the first call of an op, on a CPU if it takes a hundred times that "
+    "median",
     kinds=(START,),
     first=True,
     saves="the time of these calls",

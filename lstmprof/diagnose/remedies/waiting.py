@@ -31,7 +31,9 @@ from lstmprof.events.schema import PHASES
 from lstmprof.events.threads import ASKS
 from lstmprof.numbers import cropped, listed, number_of
 
-#: Hidden Python is worth recording from this share of the step on. Chosen by hand.
+_READ_ONCE = "count or compare whole tensors, and read the result once (.item(), .tolist())"
+#: Hidden Python is worth recording, and reading values worth a cause, from this share of the step
+#: on. Chosen by hand.
 _MUCH = 0.2
 #: Python frames as torch.profiler names them.
 _FRAME = re.compile(r"\.py\(\d+\): |^<built-in |^nn\.Module: ")
@@ -71,18 +73,37 @@ def _asked_in(f: Finding, inside: Callable[[str], object]) -> list[Fact]:
 
 def values_read(f: Finding) -> Match | None:
     """Match values that the host reads in the step."""
+    if f.slow.device is not None:
+        return _read_from_device(f)
     rows = {r["name"]: r["count"] / f.slow.steps for r in f.slow.rows("ops")}
     read = [(rows[name], name) for name in ASKS if name in rows]
     if not read:
         return None
     times, name = max(read)
-    waits = total(_asked_in(f, lambda name: name in ASKS))
     loop = sum(c.ns for c in f.contributors if c.reading)
-    saves = waits + sum(c.ns for c in f.contributors if c.name in ASKS or c.reading)
-    fix = ""
-    if 2 * loop > saves:
-        fix = "count or compare whole tensors, and read the result once (.item(), .tolist())"
-    return Match(f"{name} runs {often(f.slow, times)}", saves, fix)
+    saves = sum(c.ns for c in f.contributors if c.name in ASKS or c.reading)
+    return Match(
+        f"{name} runs {often(f.slow, times)}", saves, _READ_ONCE if 2 * loop > saves else ""
+    )
+
+
+def _read_from_device(f: Finding) -> Match | None:
+    """Match values for which the host waits: many of them take launches and dispatch, too."""
+    reads = f.slow.seen.read
+    times = sum(fact.count for fact in reads)
+    much = total(reads) >= _MUCH * f.slow.length_ns
+    if not reads or (f.kind != SYNC and not (times > 1 and much)):
+        return None
+    name = reads[0].name
+    cause = (
+        f"the host reads a value ({name}) {often(f.slow, times)}, and waits for the GPU each time"
+    )
+    return Match(
+        f"{name} runs {often(f.slow, times)}",
+        total(reads),
+        _READ_ONCE if times > 1 else "",
+        cause if times > 1 and much else "",
+    )
 
 
 def pageable_copies(f: Finding) -> Match | None:
@@ -297,10 +318,13 @@ ASK_FOR_NO_VALUE = Remedy(
     name="ask for no value",
     cause="the host reads single values (.item()) and waits for each",
     fix="keep the value as a tensor, and read it once in many steps",
-    condition="The step runs ops that read a value (aten::item)",
-    kinds=(SYNC,),
+    condition="The step runs ops that read a value (aten::item). On a GPU the ops block. They take "
+    "a fifth of the step or more, or most of the wait is synchronisation",
+    kinds=(SYNC, *causes.WAITS),
     frameworks=TORCH,
-    saves="the time that the host waits in these ops",
+    of_several=True,
+    first=True,
+    saves="the time of these ops; on a GPU with their calls, copies and waits",
     decide=values_read,
     sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
     example=Example(

@@ -53,10 +53,10 @@ class Seen:
     - ``loading``: calls that initialised a GPU's runtime or loaded code. ``steps_before``: steps of
       the program before the profile. ``later_allocs``: calls that allocate or free after the first
       step, or in the later half of an unmarked profile.
-    - ``asked``: blocking calls by the op that made them. ``queued``: queued work by the call for
-      which it waited. ``graph``: whether CUDA graphs were launched. ``captured``: launches per step
-      that were only captured. ``blocking_launches``: launches per step, if each returns after its
-      kernel has ended.
+    - ``asked``: blocking calls by the op that made them. ``read``: ops that read a value and wait
+      for the device. ``queued``: queued work by the call for which it waited. ``graph``: whether
+      CUDA graphs were launched. ``captured``: launches per step that were only captured.
+      ``blocking_launches``: launches per step, if each returns after its kernel has ended.
     - ``compiled``: tracing and compiling, by op. ``compiled_steps``: the steps with some of it.
       ``made_anew``: a function that is created again in each step.
     - ``programs``, ``eager``: what Python calls one by one (``calls``). ``called``: the time of
@@ -91,6 +91,7 @@ class Seen:
     loading: tuple[Fact, ...] = ()
     steps_before: int = 0
     asked: tuple[Fact, ...] = ()
+    read: tuple[Fact, ...] = ()
     queued: tuple[Fact, ...] = ()
     compiled: tuple[Fact, ...] = ()
     compiled_steps: int = 0
@@ -147,6 +148,7 @@ def seen_in(
         loading=loading.loading(lane),
         steps_before=loading.steps_before(lane),
         asked=waits.asked(lane),
+        read=waits.read(lane),
         queued=waits.queued(lane),
         compiled=compiled,
         compiled_steps=compiled_steps,

@@ -103,6 +103,7 @@ def _at(rows: Ints, values: Ints, length: int) -> Ints:
 
 def _compiling(lane: Lane) -> Flags:
     marks = lane.here & lane.events.is_kind("op", "range", "python", "runtime")
+    marks = marks & (lane.events.dur_ns > 0)  # those of the clean step
     return np.asarray(marks & lane.events.where_name(compiles), np.bool_)
 
 

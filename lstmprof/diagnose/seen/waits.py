@@ -10,9 +10,10 @@ import numpy as np
 from lstmprof.breakdown.attribution import QUEUED
 from lstmprof.diagnose.seen.lane import Fact, Lane, median
 from lstmprof.events.annotate.calls import is_kernel_launch, launch_calls
-from lstmprof.events.intervals import Ints
+from lstmprof.events.groups import Forest
+from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, UNKNOWN
-from lstmprof.events.threads import STATES, state_codes, thread_ids
+from lstmprof.events.threads import ASKS, STATES, state_codes, thread_ids
 
 #: A gap longer than this many medians is not a usual one.
 UNUSUAL = 10
@@ -20,6 +21,8 @@ UNUSUAL = 10
 _LEAST_LAUNCHES, _NEARLY_ALL = 10, 0.95
 _EVENT_WAIT = re.compile(r"StreamWait(?:Event|Value)")
 _BEGIN_CAPTURE, _END_CAPTURE = (re.compile(f"Stream{which}Capture") for which in ("Begin", "End"))
+_WHOLE_DEVICE = re.compile(r"(?:Device|Ctx|Context)Synchronize$")
+_SYNCHRONISES = re.compile(r"(?i)synchroni[sz]e")
 _HOST_FUNCTION = re.compile(r"LaunchHostFunc|StreamAddCallback")
 
 
@@ -79,9 +82,43 @@ def blocking_launches(lane: Lane) -> float:
 def asked(lane: Lane) -> tuple[Fact, ...]:
     """Return blocking calls for which the lane waits, by the op, range or frame around them."""
     sync = state_codes(lane.events) == STATES.index("sync")
-    rows = np.flatnonzero(lane.calls() & sync & (lane.held > 0))
+    rows = np.flatnonzero(lane.calls() & sync & (lane.held > 0) & ~stops_profiler(lane))
     around = lane.around(rows)
     return lane.by_name(rows, np.where(around != NONE, around, lane.parent[rows]), lane.held)
+
+
+def read(lane: Lane) -> tuple[Fact, ...]:
+    """Return the ops that read a value and block until the device has it, by name.
+
+    Their time is all that the lane spends in them: the op itself, its calls, the copy, the wait.
+    """
+    events = lane.events
+    sync = events.is_kind("runtime") & (state_codes(events) == STATES.index("sync"))
+    blocks = Forest(lane.parent).beneath(sync.astype(np.int64)) > 0
+    asks = lane.here & events.is_kind("op") & events.is_one_of("name", *ASKS)
+    return lane.spent_in(asks & blocks)
+
+
+def stops_profiler(lane: Lane) -> Flags:
+    """Return whether each row is the call with which PyTorch's profiler synchronises as it stops.
+
+    It is the last call of its rank, comes after every op, and is in none of the user's functions
+    that synchronise.
+    """
+    events = lane.events
+    calls = lane.rank & events.is_kind("runtime")
+    ops = lane.rank & events.is_kind("op")
+    last = np.flatnonzero(calls & events.where_name(_WHOLE_DEVICE.search))
+    stops = np.zeros(len(events), dtype=np.bool_)
+    if len(last) and ops.any():
+        row = last[np.argmax(events.start_ns[last])]
+        above = lane.parent[row]
+        by_user = above != NONE and _SYNCHRONISES.search(str(lane.text(int(above)))) is not None
+        others = calls | ops
+        others[row] = False
+        ended = events.end_ns[others].max(initial=np.iinfo(np.int64).min)
+        stops[row] = not by_user and bool(ended <= events.start_ns[row])
+    return stops
 
 
 def queued(lane: Lane) -> tuple[Fact, ...]:

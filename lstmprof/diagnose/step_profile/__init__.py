@@ -254,12 +254,7 @@ def step_profile_of(
     lane, reason = _chosen(breakdown.run.name, lanes, straggler, (rank, device))
     info, timings = breakdown.run.info, breakdown.timings
     clean = breakdown.clean(lane.rank, lane.device) if breakdown.has_clean else None
-    if clean is None:
-        events = breakdown.of_rank(lane.rank)
-        windows = [window for window in breakdown.windows if window.rank == lane.rank]
-        stretches = attributed(events, windows, lane.rank)[lane.device]
-    else:
-        events, windows, stretches = clean.events, list(clean.windows), clean.stretches
+    events, windows, stretches = breakdown.lane(lane.rank, lane.device)
     rows = _of_lane(events, windows, lane)
     if straggler is not None and straggler.state == FOUND:
         own = stretches if clean is None and straggler.place == (lane.rank, lane.device) else None

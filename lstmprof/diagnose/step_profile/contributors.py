@@ -21,6 +21,7 @@ from lstmprof.breakdown.recording import recorded
 from lstmprof.diagnose.seen.contexts import INPUT, Compiling, Held, Preparing, Reading
 from lstmprof.diagnose.seen.lane import Lane
 from lstmprof.diagnose.seen.loading import starting
+from lstmprof.diagnose.seen.waits import stops_profiler
 from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.groups import Forest, Groups, inherited, own_time, texts_at
@@ -43,6 +44,9 @@ CPU_OP_NS = 100_000
 
 #: The number of PyTorch's step markers, which are removed so that they are one contributor.
 _STEP = re.compile(r"(?<=ProfilerStep)#\d+$")
+
+#: The part of what the profiler itself does.
+PROFILER = "profiler"
 
 COLUMNS = (
     Column("state", pa.string(), "", "busy or idle, as in the ledger; input in its phase"),
@@ -138,10 +142,17 @@ def _told_apart(
     held = Held(stretches, row, device, states == "idle", parts == "transfer")
     states = np.where(preparing.holds(held), INPUT, states)
     compiles, row = compiling.holds(held)
-    calls = starting(Lane(events, windows, device, stretches))
-    starts = (row != NONE) & calls[row] if len(calls) else np.zeros(len(row), dtype=np.bool_)
+    lane = Lane(events, windows, device, stretches)
+    starts = _are(starting(lane), row)
+    parts = np.where(_are(stops_profiler(lane), row), PROFILER, parts)
     reads = reading.holds(held)
     return _ToldApart(stretches, row, states, parts, overhead, compiles, starts, reads)
+
+
+def _are(rows: Flags, row: Ints) -> Flags:
+    """Whether each stretch is counted for one of ``rows``."""
+    none = np.zeros(len(row), dtype=np.bool_)
+    return np.asarray((row != NONE) & rows[row], np.bool_) if len(rows) else none
 
 
 def _called(events: EventTable, stretches: Stretches, device: int | None) -> Ints:

@@ -1,4 +1,4 @@
-"""A run as a Perfetto trace: ui.perfetto.dev draws it, trace_processor answers SQL over it.
+"""Write a run as a Perfetto trace, for ui.perfetto.dev and trace_processor.
 
 ::
 
@@ -7,8 +7,8 @@
     activities ─ counters ───┤
     recorded counters ───────┘
 
-The ledger has a track for each device: stretches by category or by cause, whose lengths sum to the
-ledger's numbers to the nanosecond. Events are read in batches, and packets written as they come.
+The ledger has a track for each device: stretches by category or by cause, whose lengths sum exactly
+to the ledger's numbers. Events are read in batches, and packets are written immediately.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import gzip
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -25,14 +26,15 @@ import numpy as np
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.attribution import Attribution, Label, Stretches
 from lstmprof.breakdown.ledger import READS as OF_LEDGER
-from lstmprof.breakdown.waits import all_waits
+from lstmprof.breakdown.replay.critical_path import critical_path_of
+from lstmprof.breakdown.waits import Waits, all_waits
 from lstmprof.errors import RunError
-from lstmprof.events.annotate.steps import Window
+from lstmprof.events.annotate.steps import Window, median_step
 from lstmprof.events.batches import Batch, Batches
 from lstmprof.events.counters import Series, levels
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.narrow import Packed
+from lstmprof.events.narrow import Packed, packed
 from lstmprof.events.table import NONE, UNKNOWN
 from lstmprof.export.perfetto import run_slices
 from lstmprof.export.perfetto.run_slices import Arrows, Phases, RunSlices, activities
@@ -40,7 +42,9 @@ from lstmprof.export.perfetto.trace_tracks import Packets, Tracks
 from lstmprof.host.scratch import check_file, writing
 from lstmprof.runs.run import Run
 
-#: [start, end) of what is written of a run.
+#: A path of more events takes seconds, and would be kept in memory as a whole. Chosen by hand.
+_MOST_ON_PATH = 300_000
+#: [start, end) of the exported part of a run.
 Span = tuple[int, int]
 
 
@@ -52,31 +56,87 @@ def write(
     of: Sequence[Window] | None = None,
     span: Span | None = None,
 ) -> int:
-    """Write the run of ``breakdown`` to ``path``, whole or not at all; its size in bytes.
+    """Write the run of ``breakdown`` to ``path``, whole or not at all; return its size in bytes.
 
-    With the name ending in ``.gz`` it is compressed. Of the events only those that overlap
-    ``span``, whole, and of the ledger only the windows ``of`` it, if given.
+    If the name ends in ``.gz``, it is compressed. If given, only events that overlap ``span``
+    (complete), and the windows ``of`` the ledger, are written.
 
     Raises:
-        RunError: ``path`` is there already and ``force`` is not given, or cannot be written; the
-            run's events are missing or damaged.
+        RunError: ``path`` exists and ``force`` is False, or cannot be written; the run's events are
+        missing
+            or damaged.
     """
     refuse(path, force=force)
     names = dict.fromkeys((*run_slices.READS, *OF_LEDGER))
-    packed = breakdown.packed(list(names))
+    held = breakdown.packed(list(names))
     try:
         with _opened(path) as file:
-            _write(breakdown, packed, Packets(file), breakdown.windows if of is None else of, span)
+            _write(breakdown, held, Packets(file), breakdown.windows if of is None else of, span)
     except OSError as fault:
         raise RunError(f"{path}: {fault.strerror}", "choose a writable file") from fault
     return path.stat().st_size
 
 
-def refuse(path: Path, *, force: bool) -> None:
-    """Nothing where a trace may be written to ``path``.
+def write_pair(
+    lanes: Sequence[tuple[Breakdown, int | None, int | None]], path: Path, *, force: bool = False
+) -> int:
+    """Write one clean step of each lane to ``path``, all from instant 0; return its size in bytes.
+
+    A lane is a breakdown, a rank and a device. Its step of median length is shown, by the clock
+    that counts clean time only. Events that began before the step or end after it are cut.
 
     Raises:
-        RunError: it is there already and ``force`` is not given, or it is no plain file.
+        RunError: ``path`` is there already and ``force`` is not given, or cannot be written; the
+            events of a run are missing or damaged.
+    """
+    refuse(path, force=force)
+    try:
+        with _opened(path) as file:
+            packets, first = Packets(file), 1
+            for breakdown, rank, device in lanes:
+                first = _write_step(packets, breakdown, rank, device, first)
+    except OSError as fault:
+        raise RunError(f"{path}: {fault.strerror}", "choose a writable file") from fault
+    return path.stat().st_size
+
+
+def _write_step(
+    packets: Packets, breakdown: Breakdown, rank: int | None, device: int | None, first: int
+) -> int:
+    """Write the step of a lane, its arrows numbered from ``first``; return the next free number."""
+    events, windows, stretches = breakdown.lane(rank, device)
+    window = median_step(windows)
+    rows = events.of_rank(rank)
+    rows = rows[(events.start_ns[rows] < window.end_ns) & (events.end_ns[rows] > window.start_ns)]
+    begin, end = (
+        np.clip(ns[rows], window.start_ns, window.end_ns) - window.start_ns
+        for ns in (events.start_ns, events.end_ns)
+    )
+    shown = events.take(rows).with_columns({"start_ns": begin, "dur_ns": end - begin})
+    held, ids = packed(shown.select(run_slices.READS)), events.ints("event_id", UNKNOWN)
+    name = breakdown.run.name
+    tracks = Tracks(packets, breakdown.run.info, name, _main_pids(held), alone=False)
+    every = np.arange(len(rows))
+    RunSlices(packets, tracks, Arrows(held, first), 0).add(shown, every, ids[rows])
+    phases = Phases()
+    _add_phases(packets, tracks, [*phases.add(shown, every), *phases.rest()], 0)
+    account = _Ledgers(packets, tracks, held, [window], window.start_ns)
+    account.add_steps()
+    whole = Batch(events, ids, slice(0, len(events)), window.start_ns, window.end_ns)
+    for stretch in _stretches(whole, windows, stretches):
+        if stretch.window == window:
+            account.add_stretch((rank, device), stretch)
+    account.close()
+    _add_counters(packets, tracks, held, 0, None)
+    tracks.close()
+    return first + int(ids.max(initial=0)) + 1
+
+
+def refuse(path: Path, *, force: bool) -> None:
+    """Raise an error if no trace may be written to ``path``.
+
+    Raises:
+        RunError: the file exists and ``force`` is False, or is not a plain file.
     """
     check_file(path, force=force, next_step="add --force to overwrite it, or choose another file")
 
@@ -118,6 +178,7 @@ def _write(
         _add_phases(packets, tracks, phases.add(batch.events, rows), origin_ns)
     _add_phases(packets, tracks, phases.rest(), origin_ns)
     account.close()
+    _add_critical_paths(breakdown, packets, tracks, windows, origin_ns)
     _add_counters(packets, tracks, packed, origin_ns, span)
     _add_recorded(packets, tracks, breakdown.run, origin_ns, span)
     tracks.close()
@@ -165,6 +226,34 @@ def _add_phases(
         tracks.phases(rank).add(start - origin_ns, end - origin_ns, phase, "phase", rest)
 
 
+def _add_critical_paths(
+    breakdown: Breakdown,
+    packets: Packets,
+    tracks: Tracks,
+    windows: Sequence[Window],
+    origin_ns: int,
+) -> None:
+    """Add the critical path of the median step of each rank; of a larger run none."""
+    if breakdown.run.event_count > _MOST_ON_PATH:
+        return
+    for rank in dict.fromkeys(window.rank for window in windows):
+        window = median_step([w for w in windows if w.rank == rank])
+        events = breakdown.of_rank(rank)
+        codes, names = events.texts("name")
+        stretches = critical_path_of(events, window).stretches
+        known = [NONE if s.event_id is None else s.event_id for s in stretches]
+        rows = events.rows_of(np.array(known, dtype=np.int64))
+        for stretch, row in zip(stretches, rows.tolist(), strict=True):
+            rest = packets.argument("part", stretch.part)
+            if window.step is not None:
+                rest += packets.argument("step", window.step)
+            if stretch.event_id is not None and codes[row] != NONE:
+                rest += packets.argument("event", names[codes[row]])
+            start, end = stretch.start_ns - origin_ns, stretch.end_ns - origin_ns
+            name = stretch.part if stretch.state == "busy" else f"idle: {stretch.part}"
+            tracks.critical_path(rank).add(start, end, name, stretch.state, rest)
+
+
 def _add_counters(
     packets: Packets, tracks: Tracks, packed: Packed, origin_ns: int, span: Span | None
 ) -> None:
@@ -172,7 +261,7 @@ def _add_counters(
         for counter in device.counters():
             track = tracks.counter(device.rank, device.device, counter.name, counter.unit)
             at_ns, values = counter.at_ns, counter.values
-            if span is not None:  # from the last change before it on
+            if span is not None:  # from the last change before it
                 first = max(int(np.searchsorted(at_ns, span[0], side="right")) - 1, 0)
                 until = int(np.searchsorted(at_ns, span[1], side="right"))
                 at_ns = np.clip(at_ns[first:until], *span)
@@ -212,12 +301,14 @@ class _Stretch:
 
     window: Window
     label: Label
-    event: tuple[int, str] | None  # row of the run and name of what is busy
+    event: tuple[int, str] | None  # row in the run, and name, of the busy activity
     start_ns: int
     end_ns: int
 
     def goes_on(self, next_: _Stretch) -> bool:
-        """Whether ``next_`` is more of it; of idle time whatever the host was in."""
+        """Return whether ``next_`` continues the stretch; idle stretches ignore the host's
+        event.
+        """
         return self.end_ns == next_.start_ns and (self.window, self.label, self.event) == (
             next_.window,
             next_.label,
@@ -238,11 +329,15 @@ class _Ledgers:
     ) -> None:
         self._packets, self._tracks, self._origin_ns = packets, tracks, origin_ns
         self._windows = windows
-        self._waits = all_waits(packed, list(dict.fromkeys(w.rank for w in windows)))
+        self._packed = packed
         self._open: dict[tuple[int | None, int | None], _Stretch] = {}
 
+    @cached_property
+    def _waits(self) -> dict[int | None, dict[int, Waits]]:
+        return all_waits(self._packed, list(dict.fromkeys(w.rank for w in self._windows)))
+
     def add_steps(self) -> None:
-        """The steps themselves, a track for each rank."""
+        """Add the steps, one track per rank."""
         for window in self._windows:
             if window.step is not None:
                 start, end = window.start_ns - self._origin_ns, window.end_ns - self._origin_ns
@@ -250,7 +345,7 @@ class _Ledgers:
                 self._tracks.steps(window.rank).add(start, end, f"step {window.step}", "step", rest)
 
     def add(self, batch: Batch) -> None:
-        """What ``batch`` tells of the windows."""
+        """Add the windows in ``batch``."""
         attribution = Attribution(batch.events)
         for rank, waits in self._waits.items():
             windows = [
@@ -264,9 +359,10 @@ class _Ledgers:
             lanes = attribution.of(windows, rank, waits, within)
             for device, stretches in lanes.items():
                 for stretch in _stretches(batch, windows, stretches):
-                    self._add((rank, device), stretch)
+                    self.add_stretch((rank, device), stretch)
 
-    def _add(self, lane: tuple[int | None, int | None], stretch: _Stretch) -> None:
+    def add_stretch(self, lane: tuple[int | None, int | None], stretch: _Stretch) -> None:
+        """The next stretch of a lane."""
         before = self._open.get(lane)
         if before and before.goes_on(stretch):
             before.end_ns = stretch.end_ns
@@ -276,7 +372,7 @@ class _Ledgers:
         self._open[lane] = stretch
 
     def close(self) -> None:
-        """The stretches that are still under way."""
+        """Write stretches that are still open."""
         for lane, stretch in self._open.items():
             self._draw(lane, stretch)
 

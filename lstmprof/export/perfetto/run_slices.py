@@ -1,7 +1,7 @@
 """The events of a run as Perfetto slices with arguments and arrows, and its device counters.
 
-Arrows point from launches to activities. Counters are a device's queue, the bandwidth of its
-copies and its busy share over time.
+Arrows point from launches to activities. Counters are a device's queue, the bandwidth of its copies
+and its busy share over time.
 """
 
 from __future__ import annotations
@@ -21,20 +21,25 @@ from lstmprof.events.threads import nesting_order, thread_ids
 from lstmprof.export.perfetto.trace_tracks import Packets, Track, Tracks, flows
 from lstmprof.formats.perfetto import writers
 
-#: What the slices are made from.
+#: Columns that the slices need.
 READS = (
     *("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "launch_id"),
     *("op_id", "category", *writers.NUMBERS, *writers.TEXTS),
 )
 _OP = "op"
-#: What is shown of a device beside its activities.
+#: What tracks of a device show besides activities.
 _BESIDE = {"range": "ranges", "device_sync": "waits"}
 
 
 class Arrows:
-    """Which activities each launch enqueued; activities that begin before it have no arrow."""
+    """The activities that each launch enqueued; activities that begin before their launch have
+    no arrow.
 
-    def __init__(self, packed: Packed) -> None:
+    The arrow to an activity has the number ``first`` + ``event_id``.
+    """
+
+    def __init__(self, packed: Packed, first: int = 1) -> None:
+        self.first = first
         launch = packed.values("launch_id").astype(np.int64)
         launched_by, start = packed.rows_named("launch_id"), packed.values("start_ns")
         forward = (launched_by != NONE) & (start >= start[launched_by])
@@ -43,7 +48,7 @@ class Arrows:
         self._launch, self._activity = launch[order], packed.values("event_id")[order]
 
     def of(self, event_ids: Ints) -> list[list[int]]:
-        """The activities that each of these events launched, by ``event_id``."""
+        """Return the activities that each of these events launched, by ``event_id``."""
         first = np.searchsorted(self._launch, event_ids)
         last = np.searchsorted(self._launch, event_ids, side="right")
         pairs = zip(first.tolist(), last.tolist(), strict=True)
@@ -59,7 +64,7 @@ class RunSlices:
         self._texts: dict[tuple[str, str], bytes] = {}
 
     def add(self, events: EventTable, rows: Ints, event_ids: Ints) -> None:
-        """The ``rows`` of ``events``, whose ``event_ids`` these are in the run."""
+        """Add ``rows`` of ``events`` with their ``event_ids`` in the run."""
         order = nesting_order(events, rows)
         ids = event_ids[np.searchsorted(rows, order)]
         launch = events.rows_named("launch_id")[order]
@@ -81,8 +86,8 @@ class RunSlices:
         )
         lines = zip(rests, *columns, strict=True)
         for (rest, started, ended), track, start, end, name, kind, category in lines:
-            # an arrow's number is not 0
-            arrows = flows([n + 1 for n in started], [ended + 1] if ended >= 0 else ())
+            first = self._arrows.first  # the number of an arrow must not be 0
+            arrows = flows([first + n for n in started], [first + ended] if ended >= 0 else ())
             track.add(start, end, name or "?", category or kind or "?", rest + arrows)
 
     def _tracks_of(self, events: EventTable, rows: Ints) -> list[Track]:
@@ -151,7 +156,7 @@ class Phases:
         self._open: dict[int, tuple[int, int, int, int]] = {}  # rank → step, phase, start, end
 
     def add(self, events: EventTable, rows: Ints) -> list[tuple[int | None, int, str, int, int]]:
-        """(rank, step, phase, start, end) of those that ended in ``rows``."""
+        """Return (rank, step, phase, start, end) of phases that ended in ``rows``."""
         phase = events.mapped("phase", lambda p: PHASES.index(p) if p in PHASES else NONE, NONE)
         step, rank = events.ints("step", UNKNOWN), events.ints("rank", UNKNOWN)
         told: Flags = (phase[rows] != NONE) & (thread_ids(events)[rows] != NONE)
@@ -169,7 +174,7 @@ class Phases:
         return ended
 
     def rest(self) -> list[tuple[int | None, int, str, int, int]]:
-        """Those that are still under way."""
+        """Return phases that are still open."""
         return [_phase(of, last, last[3]) for of, last in self._open.items()]
 
 
@@ -180,13 +185,14 @@ def _phase(
     return None if rank == UNKNOWN else rank, step, PHASES[place], start_ns, end_ns
 
 
-#: The busy share is told of so many equal parts of the time, none shorter than this.
+#: The busy share is computed for this many equal parts of the time, or for parts of this least
+#: length.
 PARTS, LEAST_PART_NS = 1000, 10_000
 
 
 @dataclass(frozen=True)
 class CounterSamples:
-    """A counter of one device."""
+    """The values of one counter of a device."""
 
     name: str
     unit: str
@@ -196,7 +202,7 @@ class CounterSamples:
 
 @dataclass(frozen=True)
 class DeviceRows:
-    """The activities of one device; ``returned_ns`` of the launch, where it is ``launched``."""
+    """The activities of one device; ``returned_ns`` is the return of the launch if ``launched``."""
 
     rank: int | None
     device: int
@@ -204,10 +210,10 @@ class DeviceRows:
     end_ns: Ints
     launched: Flags
     returned_ns: Ints
-    copied_bytes: Ints  # ``NONE``: it is no copy, or its size unknown
+    copied_bytes: Ints  # ``NONE``: no copy, or unknown size
 
     def counters(self) -> Iterator[CounterSamples]:
-        """Those of which something is known."""
+        """Yield the counters that are known."""
         if self.launched.any():
             yield CounterSamples("queue length", "activities", *_queue(self))
         if (self.copied_bytes > 0).any():
@@ -217,7 +223,7 @@ class DeviceRows:
 
 
 def activities(packed: Packed) -> Iterator[DeviceRows]:
-    """Those of each device of each rank."""
+    """Yield the activities of each device of each rank."""
     rows = np.flatnonzero(packed.is_kind(*ACTIVITY_KINDS) & packed.known("device"))
     ranked, rank, device = packed.known("rank"), packed.values("rank"), packed.values("device")
     start, dur = packed.values("start_ns"), packed.values("dur_ns")
@@ -246,11 +252,16 @@ def _queue(of: DeviceRows) -> tuple[Ints, Ints]:
     return _summed(enqueued, done, np.ones(len(done), dtype=np.int64))
 
 
+#: Faster than any memory, 1 PB/s; the size or the time of a faster copy is damaged.
+_MOST_BYTES_PER_NS = 1e6
+
+
 def _bandwidth(of: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
     """Return the summed bandwidth of the running copies in GB/s."""
     told = (of.copied_bytes > 0) & (of.end_ns > of.start_ns)
+    told &= of.copied_bytes < _MOST_BYTES_PER_NS * (of.end_ns - of.start_ns).astype(np.float64)
     start, end = of.start_ns[told], of.end_ns[told]
-    # in bytes per second, whole ones, so that the sum is 0 again when the last has ended
+    # in whole bytes per second, so that the sum is 0 again after the last copy
     rate = np.rint(of.copied_bytes[told] / (end - start) * 1e9).astype(np.int64)
     at_ns, values = _summed(start, end, rate)
     return at_ns, values / 1e9

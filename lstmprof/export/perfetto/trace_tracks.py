@@ -13,7 +13,15 @@ from typing import BinaryIO
 import msgspec
 
 from lstmprof.events.counters import Series
-from lstmprof.formats.perfetto.writers import FACTS_TRACK, LEDGER, PHASES, STEPS, Facts, Where
+from lstmprof.formats.perfetto.writers import (
+    CRITICAL_PATH,
+    FACTS_TRACK,
+    LEDGER,
+    PHASES,
+    STEPS,
+    Facts,
+    Where,
+)
 from lstmprof.numbers import shown_name
 from lstmprof.runs.metadata import RunInfo
 
@@ -31,7 +39,7 @@ _EXPLICIT = 3
 
 
 def varint(value: int) -> bytes:
-    """``value`` in groups of 7 bits, a negative one as its 64 bits."""
+    """Return ``value`` in groups of 7 bits; negative values as 64 bits."""
     if 0 <= value < 128:
         return _ONE_BYTE[value]
     value &= _MASK
@@ -48,22 +56,22 @@ def _tag(field: int, wire: int) -> bytes:
 
 
 def number(field: int, value: int) -> bytes:
-    """A field that holds an integer."""
+    """Return a field with an integer."""
     return _tag(field, _VARINT) + varint(value)
 
 
 def message(field: int, content: bytes) -> bytes:
-    """A field that holds a message, or bytes."""
+    """Return a field with a message, or bytes."""
     return _tag(field, _LENGTH) + varint(len(content)) + content
 
 
 def text(field: int, value: str) -> bytes:
-    """A field that holds a text."""
+    """Return a field with a text."""
     return message(field, value.encode("utf-8", "replace"))
 
 
 class _Interned:
-    """Texts of one kind by number; new ones wait in ``fresh`` for the packet that uses them."""
+    """Numbered texts of one kind; new ones wait in ``fresh`` for the packet that uses them."""
 
     def __init__(self, field: int, fresh: list[bytes]) -> None:
         self._field, self._fresh = field, fresh
@@ -89,7 +97,17 @@ class Packets:
         self._values = _Interned(29, self._fresh)
         self._heads: dict[tuple[int, str, str], bytes] = {}
         self._tracks = 0
+        self._ids: set[tuple[int, int]] = set()
+        self._free_ids = itertools.count(_FIRST_FREE_ID)
         self._packet(number(13, _CLEARED) + number(87, 1))
+
+    def id(self, given: int | None, process: int = 0) -> int:
+        """Return ``given``, or a new number if it is missing or taken in the trace."""
+        is_one = given is not None and 0 < given < _FIRST_FREE_ID
+        if given is None or not is_one or (process, given) in self._ids:
+            return next(self._free_ids)
+        self._ids.add((process, given))
+        return given
 
     def clocks(self, at_ns: int, epoch_ns: int) -> None:
         """Say that the instant ``at_ns`` of the trace is ``epoch_ns`` since 1970."""
@@ -100,7 +118,7 @@ class Packets:
     def track(
         self, name: str = "", parent: int = 0, *, rank: int | None = None, more: bytes = b""
     ) -> int:
-        """A new track; ``rank`` is its place among those of its parent, ``more`` other fields."""
+        """Return a new track; ``rank`` is its order within its parent, ``more`` other fields."""
         self._tracks += 1
         content = number(1, self._tracks) + (text(2, name) if name else b"")
         content += number(5, parent) if parent else b""
@@ -109,25 +127,25 @@ class Packets:
         return self._tracks
 
     def process(self, pid: int, name: str, rank: int) -> int:
-        """A new track for a process, whose other tracks are in the order of their ranks."""
+        """Return a new track for a process; the tracks in it are sorted by rank."""
         process = number(1, pid) + text(6, name) + number(3, rank)
         return self.track(more=message(3, process) + number(11, _EXPLICIT))
 
     def thread(self, pid: int, tid: int, name: str, more: bytes = b"") -> int:
-        """A new track for a thread of the process ``pid``; ``more``: other fields."""
+        """Return a new track for a thread of the process ``pid``; ``more``: other fields."""
         thread = number(1, pid) + number(2, tid) + text(5, name)
         return self.track(more=message(4, thread) + more)
 
     def group(self, name: str, parent: int, rank: int) -> int:
-        """A new track that holds others, in the order of their ranks."""
+        """Return a new track that contains others, sorted by rank."""
         return self.track(name, parent, rank=rank, more=number(11, _EXPLICIT))
 
     def counter(self, name: str, unit: str, parent: int, rank: int, more: bytes = b"") -> int:
-        """A new track for a counter of this ``unit``; ``more``: other fields."""
+        """Return a new track for a counter of this ``unit``; ``more``: other fields."""
         return self.track(name, parent, rank=rank, more=message(8, text(6, unit)) + more)
 
     def argument(self, name: str, value: int | float | str) -> bytes:
-        """An argument of a slice."""
+        """Return an argument of a slice."""
         key = number(1, self._keys[name])
         if isinstance(value, str):
             return message(4, key + number(17, self._values[value]))
@@ -143,7 +161,7 @@ class Packets:
         category: str,
         rest: bytes = b"",
     ) -> None:
-        """Begin a slice inside what is open on ``track``; ``rest``: its arguments and flows."""
+        """Begin a slice inside the open slice of ``track``; ``rest``: its arguments and flows."""
         key = (track, name, category)
         head = self._heads.get(key)
         if head is None:
@@ -157,7 +175,7 @@ class Packets:
         self._event(at_ns, _END_HEAD + varint(track))
 
     def count(self, track: int, at_ns: int, value: int | float) -> None:
-        """The value of a counter from ``at_ns`` on."""
+        """Set the value of a counter from ``at_ns`` on."""
         head = number(9, _COUNTER) + number(11, track)
         if isinstance(value, float):
             self._event(at_ns, head + _tag(44, _FIXED64) + struct.pack("<d", value))
@@ -177,12 +195,12 @@ class Packets:
 
 
 def description(value: str) -> bytes:
-    """What a track says of itself."""
+    """Return the description of a track."""
     return text(14, value)
 
 
 def flows(started: Sequence[int] = (), ended: Sequence[int] = ()) -> bytes:
-    """That arrows of these numbers start at a slice, or end there."""
+    """Return arrows by number that start or end at a slice."""
     return b"".join(
         [_FLOW + struct.pack("<Q", arrow) for arrow in started]
         + [_FLOW_END + struct.pack("<Q", arrow) for arrow in ended]
@@ -195,23 +213,25 @@ _END_HEAD = number(9, _END) + _tag(11, _VARINT)
 _FLOW, _FLOW_END = _tag(47, _FIXED64), _tag(48, _FIXED64)
 
 
-#: Numbers of processes and threads that a system gives; others are replaced, and stand in names.
+#: Highest number of a process or thread that is written; others are replaced, and appear in names.
 _FIRST_FREE_ID = 2**30
-#: The order of the tracks of a process; those of device n follow at ``_DEVICES * (n + 1)``.
-_STEPS, _PHASES, _LEDGER, _DEVICES = 0, 1, 2, 16
-#: The most devices whose order is kept.
+#: Order of the tracks of a process; those of device n follow at ``_DEVICES * (n + 1)``.
+_STEPS, _PHASES, _LEDGER, _CRITICAL_PATH, _DEVICES = 0, 1, 2, 3, 16
+#: Number of devices whose order is kept.
 _MOST_DEVICES = 10_000
 
 
 class Track:
-    """One track, and those of its name beside it; slices come by start, the longer first."""
+    """A track with further tracks of its name for overlaps; slices come by start, longer ones
+    first.
+    """
 
     def __init__(self, packets: Packets, new: Callable[[int], int]) -> None:
         self._packets, self._new = packets, new
         self._lanes: list[tuple[int, list[int]]] = []  # number, ends of the slices open on it
 
     def add(self, start_ns: int, end_ns: int, name: str, category: str, rest: bytes) -> None:
-        """A slice [start, end); ``rest``: its arguments and flows."""
+        """Add a slice [start, end); ``rest``: its arguments and flows."""
         lane = self._lane(start_ns, end_ns)
         self._packets.begin(lane, start_ns, name, category, rest)
 
@@ -227,24 +247,32 @@ class Track:
         return lane
 
     def close(self) -> None:
-        """End what is open."""
+        """End all open slices."""
         for lane, ends in self._lanes:
             while ends:
                 self._packets.end(lane, ends.pop())
 
 
 class Tracks:
-    """The tracks of a run, made when they are asked for; ``main_pids`` are by rank."""
+    """The tracks of a run, created on first use; ``main_pids`` are by rank.
+
+    Ranks are named with the run if it is not ``alone`` in the trace.
+    """
 
     def __init__(
-        self, packets: Packets, info: RunInfo, name: str, main_pids: Mapping[int | None, int | None]
+        self,
+        packets: Packets,
+        info: RunInfo,
+        name: str,
+        main_pids: Mapping[int | None, int | None],
+        *,
+        alone: bool = True,
     ) -> None:
+        self._of = "" if alone else f"{name}, "
         self._packets, self._info, self._name, self._main = packets, info, name, main_pids
         self._processes: dict[tuple[int | None, int | None], tuple[int, int]] = {}
         self._devices: dict[tuple[int | None, int | None], int] = {}
         self._tracks: dict[tuple[object, ...], Track] = {}
-        self._ids: set[tuple[int, int]] = set()
-        self._free_ids = itertools.count(_FIRST_FREE_ID)
 
     def close(self) -> None:
         """End every slice that is open."""
@@ -252,7 +280,7 @@ class Tracks:
             track.close()
 
     def thread(self, rank: int | None, pid: int | None, tid: int | None) -> Track:
-        """That of a host thread."""
+        """Return the track of a host thread."""
         return self._kept(("thread", rank, pid, tid), lambda n: self._thread(rank, pid, tid, n))
 
     def _thread(self, rank: int | None, pid: int | None, tid: int | None, place: int) -> int:
@@ -262,10 +290,10 @@ class Tracks:
         more = _whose(Where(rank, pid, tid, thread=True))
         if place:
             return self._packets.track(f"{name}: what overlaps", process, more=more)
-        return self._packets.thread(number, self._id(tid, number), name, more)
+        return self._packets.thread(number, self._packets.id(tid, number), name, more)
 
     def stream(self, rank: int | None, device: int | None, stream: int | None, of: str) -> Track:
-        """That of a stream of a device; ``of``: what it shows beside activities, or nothing."""
+        """Return the track of a stream of a device; ``of``: what it shows besides activities."""
 
         def new(place: int) -> int:
             name = "stream ?" if stream is None else f"stream {stream}"
@@ -278,7 +306,7 @@ class Tracks:
         return self._kept(("stream", rank, device, stream, of), new)
 
     def facts(self, origin_ns: int) -> None:
-        """A track that says what the profile said as a whole."""
+        """Write a track that describes the profile as a whole."""
         info = self._info
         said = Facts(
             info.profile_format or "perfetto",
@@ -294,24 +322,28 @@ class Tracks:
         self._packets.track(FACTS_TRACK, more=description(text))
 
     def ledger(self, rank: int | None, device: int | None) -> Track:
-        """That of the ledger of a device, or of the host's threads."""
+        """Return the track of the ledger of a device, or of the host's threads."""
         name = f"{LEDGER}CPU" if device is None else f"{LEDGER}device {device}"
         return self._of_rank(rank, name, _LEDGER)
 
     def steps(self, rank: int | None) -> Track:
-        """That of the steps of a rank."""
+        """Return the track of the steps of a rank."""
         return self._of_rank(rank, STEPS, _STEPS)
 
     def phases(self, rank: int | None) -> Track:
-        """That of the phases of its steps."""
+        """Return the track of the phases of the steps."""
         return self._of_rank(rank, PHASES, _PHASES)
 
+    def critical_path(self, rank: int | None) -> Track:
+        """Return the track of the longest chain of work and waits in one step of ``rank``."""
+        return self._of_rank(rank, CRITICAL_PATH, _CRITICAL_PATH)
+
     def counter(self, rank: int | None, device: int, name: str, unit: str) -> int:
-        """A new counter of a device."""
+        """Return a new counter of a device."""
         return self._packets.counter(name, unit, self._device(rank, device), 0)
 
     def recorded(self, series: Series) -> int:
-        """A new counter that the profile itself has, of a device or of a process."""
+        """Return a new counter of the profile itself, for a device or a process."""
         of = f" of {series.allocator}" if series.allocator else ""
         name, unit = shown_name(f"{series.name}{of}"), shown_name(series.unit or "")
         place = Where(
@@ -355,21 +387,13 @@ class Tracks:
         """Return a process's number in the trace, and its track."""
         key = rank, pid
         if key not in self._processes:
-            named = self._name if rank is None else f"rank {rank}"
+            named = self._name if rank is None else f"{self._of}rank {rank}"
             is_main = pid == self._main.get(rank)
             name = shown_name(named) if is_main else f"{shown_name(named)}, process {pid}"
-            number = self._id(pid)
+            number = self._packets.id(pid)
             order = len(self._processes)
             self._processes[key] = number, self._packets.process(number, name, order)
         return self._processes[key]
-
-    def _id(self, given: int | None, process: int = 0) -> int:
-        """Return ``given``, or a new number if it is missing or taken."""
-        is_one = given is not None and 0 < given < _FIRST_FREE_ID
-        if given is None or not is_one or (process, given) in self._ids:
-            return next(self._free_ids)
-        self._ids.add((process, given))
-        return given
 
 
 def _whose(where: Where) -> bytes:

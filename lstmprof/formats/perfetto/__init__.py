@@ -58,8 +58,8 @@ def read(raw: RawFile) -> Profile:
     if facts and facts.description:
         return _own(raw, found, writers.facts(raw.path, facts.description))
     if any(name.startswith(writers.LEDGER) for name in names):
-        fault = "was written by an older lstmprof, whose exports cannot be read"
-        raise ProfileError(raw.path, fault, "export the run again")
+        fault = "is an export of two runs, or of an older lstmprof, which cannot be read"
+        raise ProfileError(raw.path, fault, "give the runs themselves")
     return _Foreign(raw, found).profile()
 
 

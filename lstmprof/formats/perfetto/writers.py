@@ -34,8 +34,8 @@ from lstmprof.formats.rows import Row
 #: The track that describes the profile as a whole.
 FACTS_TRACK = "lstmprof"
 #: Names of the tracks with derived data; the name of a ledger continues with its device.
-STEPS, PHASES, LEDGER = "steps", "phases", "ledger: "
-DERIVED = (STEPS, PHASES)
+STEPS, PHASES, CRITICAL_PATH, LEDGER = "steps", "phases", "critical path", "ledger: "
+DERIVED = (STEPS, PHASES, CRITICAL_PATH)
 KIND = "kind"
 LAUNCH_CONFIG = "launch_config"
 #: Columns of the events table that are written as arguments, and the names of the arguments.

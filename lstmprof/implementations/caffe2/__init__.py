@@ -1,1 +1,1 @@
-"""What runs in Caffe2, which came in PyTorch's packages from 1.0 on."""
+"""Implementations in Caffe2, which is part of PyTorch\'s packages since 1.0."""

@@ -32,7 +32,9 @@ KINDS = {"i2h_w": "weight_ih", "gates_t_w": "weight_hh", "i2h_b": "bias", "gates
 
 
 class Network:
-    """``model``, whose blobs are in Caffe2's workspace; ``outputs`` is the last of them."""
+    """The network's ``model``, whose blobs are in Caffe2's workspace; ``outputs`` is the last
+    blob.
+    """
 
     def __init__(self, workload: Workload) -> None:
         core.GlobalInit(["caffe2", "--caffe2_log_level=2"])
@@ -47,7 +49,7 @@ class Network:
         workspace.RunNetOnce(self.model.param_init_net)
 
     def _last_layer(self) -> Any:
-        """Outputs (time, batch, hidden), or (1, batch, hidden) of the last time step."""
+        """Return outputs (time, batch, hidden), or (1, batch, hidden) of the last time step."""
         w, steps = self.workload, "inputs"
         for layer in range(w.layers):
             whole = w.every_step or layer < w.layers - 1
@@ -66,7 +68,7 @@ class Network:
         return steps
 
     def _headed(self, steps: Any) -> Any:
-        """Outputs (batch, classes), or (time, batch, classes)."""
+        """Return outputs (batch, classes), or (time, batch, classes)."""
         w, net = self.workload, self.model.net
         flat = net.Reshape([steps], ["flat", "steps_shape"], shape=[-1, w.hidden])[0]
         if w.head:
@@ -81,12 +83,12 @@ class Network:
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload)
 
 
 def _shared_names(module: Network) -> Dict[str, Any]:
-    """Own name -> shared name; None of a second bias."""
+    """Return own name -> shared name; None of a second bias."""
     names: Dict[str, Any] = {"head_w": "head"} if module.workload.head else {}
     for layer in range(module.workload.layers):
         for own, kind in KINDS.items():
@@ -96,7 +98,7 @@ def _shared_names(module: Network) -> Dict[str, Any]:
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Own name -> the blob of that name."""
+    """Return own name -> the blob of that name."""
     return {name: name for name in _shared_names(module)}
 
 
@@ -111,7 +113,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     return {
         shared: arrays[name] if shared == "head" else reordered(arrays[name], ORDER)
         for name, shared in _shared_names(module).items()

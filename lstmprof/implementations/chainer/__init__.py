@@ -1,4 +1,4 @@
-"""What the networks of Chainer share: embedding, head, and the last of the outputs.
+"""Common parts of Chainer's networks: embedding, head, and the last of the outputs.
 
 Inputs are NumPy arrays, float32, or int64 tokens. Parameters are uninitialised until ``load`` has
 set them.
@@ -17,7 +17,7 @@ from lstmprof.workloads import Workload
 
 
 class Ends(chainer.Chain):  # type: ignore[misc]
-    """``embedding``, for tokens, and ``head``, for a workload that has one."""
+    """The ``embedding``, for tokens, and the ``head``, for a workload that has one."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__()
@@ -32,29 +32,29 @@ class Ends(chainer.Chain):  # type: ignore[misc]
             )
 
     def embedded(self, inputs: Any) -> Any:
-        """Features of ``inputs``, which are features or tokens."""
+        """Return features for ``inputs``, which are features or tokens."""
         return inputs if self.embedding is None else self.embedding(inputs)
 
     def headed(self, outputs: Any) -> Any:
-        """The head of ``outputs`` (batch, width), or (a, b, width) of every step."""
+        """Return the head of ``outputs`` (batch, width), or (a, b, width) of every step."""
         if self.head is None:
             return outputs
         return self.head(outputs, n_batch_axes=outputs.ndim - 1)
 
 
 def parameters(module: Any) -> Dict[str, Any]:
-    """Own name -> parameter, by name."""
+    """Return own name -> parameter, by name."""
     return dict(module.namedparams())
 
 
 def end_names(module: Ends) -> Dict[str, str]:
-    """Own name -> shared name of ``embedding`` and ``head``, where the module has them."""
+    """Return own name -> shared name of ``embedding`` and ``head``, where the module has them."""
     names = {"/embedding/W": "embedding", "/head/W": "head"}
     return {own: shared for own, shared in names.items() if own in parameters(module)}
 
 
 def set_to(module: Any, arrays: Mapping[str, Optional[Any]]) -> None:
-    """Set every parameter to the array of its own name; to zeros where that is None."""
+    """Set every parameter to the array of its own name, or to zeros if that is None."""
     for name, parameter in module.namedparams():
         array = arrays[name]
         filled = np.zeros(parameter.shape) if array is None else array
@@ -62,7 +62,7 @@ def set_to(module: Any, arrays: Mapping[str, Optional[Any]]) -> None:
 
 
 def last(outputs: Any, lengths: Optional[Any]) -> Any:
-    """Each sequence's last of ``outputs`` (time, batch, width)."""
+    """Return each sequence's last of ``outputs`` (time, batch, width)."""
     if lengths is None:
         return outputs[-1]
     return F.get_item(outputs, (lengths - 1, np.arange(len(lengths))))

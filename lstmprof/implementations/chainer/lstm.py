@@ -31,7 +31,7 @@ __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
 
 TIME_MAJOR = True
 KERNELS = (("chainer::LSTM", "the link's functions on NumPy, time step by time step"),)
-#: i f g o of the shared weights in the link's order, and the way back
+#: The order of gates in the link (from the shared order i f g o), and the inverse.
 TO_LINK, TO_SHARED = (2, 0, 1, 3), (1, 2, 0, 3)
 KINDS = {"weight_ih_": "upward/W", "weight_hh_": "lateral/W", "bias_": "upward/b"}
 
@@ -50,7 +50,7 @@ class Network(ends.Ends):
             )
 
     def forward(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """Inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step.
+        """Return outputs (batch, classes), or one per step, for (time, batch, …) or tokens.
 
         ``lengths`` (batch,).
         """
@@ -70,13 +70,13 @@ class Network(ends.Ends):
 
 
 def _masks(count: int, lengths: Any) -> List[Any]:
-    """For every time step (batch, 1): 1 where a sequence has not ended, else 0."""
+    """Return for every time step (batch, 1): 1 before the end of a sequence, else 0."""
     alive = np.arange(count)[:, None] < lengths[None, :]
     return list(alive[:, :, None].astype(np.float32))
 
 
 def _run(cell: Any, steps: List[Any], masks: Optional[List[Any]], reverse: bool) -> List[Any]:
-    """The cell's outputs at every time step, in the order of time."""
+    """Return the cell's outputs at every time step, in time order."""
     cell.reset_state()
     outputs = []
     order = range(len(steps))
@@ -90,12 +90,12 @@ def _run(cell: Any, steps: List[Any], masks: Optional[List[Any]], reverse: bool)
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload)
 
 
 def _shared_names(module: Network) -> Dict[str, str]:
-    """Own name -> shared name, of the cells."""
+    """Return own name -> shared name, of the cells."""
     names = {}
     for number in range(len(module.cells)):
         layer, direction = divmod(number, len(module.suffixes))
@@ -106,7 +106,9 @@ def _shared_names(module: Network) -> Dict[str, str]:
 
 
 def _reordered(rows: Any, places: Any, interleave: bool) -> Any:
-    """``rows``, gate after gate or interleaved by unit, the other way; ``places`` as it says."""
+    """Convert ``rows`` between gate order and interleaving by unit; ``places`` permutes the
+    gates.
+    """
     rest = rows.shape[1:]
     if interleave:
         gates = rows.reshape((4, -1, *rest))[list(places)]
@@ -124,7 +126,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     shared = {name: arrays[own] for own, name in ends.end_names(module).items()}
     for own, name in _shared_names(module).items():
         shared[name] = _reordered(np.asarray(arrays[own]), TO_SHARED, interleave=False)

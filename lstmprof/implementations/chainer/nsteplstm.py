@@ -7,7 +7,7 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 Each gate has matrices and biases of its own, ``w0`` … ``w7`` (hidden, inputs or hidden) and ``b0``
-… ``b7``, in a link a layer and direction (``/lstm/{layer·directions + direction}``); ``b4`` … hold
+… ``b7``, one link per layer and direction (``/lstm/{layer·directions + direction}``); ``b4`` … hold
 zeros and are trained as Chainer has it. On a CPU there is no kernel for the layer: it is Chainer's
 functions, which join the matrices and cut the gates in every time step anew.
 
@@ -35,9 +35,9 @@ __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
 
 TIME_MAJOR = False
 KERNELS = (("chainer::LinearFunction", "Chainer's functions on NumPy, one by one"),)
-#: Kind of a shared weight, the letter of Chainer's, and 1 where it is one on h
+#: Kind of a shared weight, Chainer's letter, and 1 if it multiplies h.
 KINDS = (("weight_ih_", "w", 0), ("weight_hh_", "w", 1), ("bias_", "b", 0))
-#: of one direction, of both
+#: links for one direction, and for both
 LINKS = {
     "lstm": (L.NStepLSTM, L.NStepBiLSTM),
     "gru": (L.NStepGRU, L.NStepBiGRU),
@@ -46,7 +46,7 @@ LINKS = {
 
 
 class Network(ends.Ends):
-    """``lstm`` (for another cell it holds that), ``head`` and, for tokens, ``embedding``."""
+    """The layers ``lstm`` (of any cell), the ``head`` and, for tokens, the ``embedding``."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
@@ -57,7 +57,7 @@ class Network(ends.Ends):
             self.lstm = link(workload.layers, workload.features, workload.hidden, 0.0)
 
     def forward(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """Inputs (batch, time, features) or tokens; outputs (batch, classes), or one a step.
+        """Return outputs (batch, classes), or one per step, for (batch, time, …) or tokens.
 
         ``lengths`` (batch,).
         """
@@ -78,12 +78,12 @@ class Network(ends.Ends):
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload)
 
 
 def _slots(module: Network) -> List[str]:
-    """The layers and directions in the order of their links: l0, l0_reverse, l1 …"""
+    """Return the layers and directions in the order of their links: l0, l0_reverse, l1 …"""
     suffixes = ("", "_reverse")[: module.directions]
     places = [divmod(number, len(suffixes)) for number in range(len(module.lstm))]
     return ["l{}{}".format(layer, suffixes[direction]) for layer, direction in places]
@@ -104,7 +104,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     shared = {name: arrays[own] for own, name in ends.end_names(module).items()}
     for number, slot in enumerate(_slots(module)):
         for kind, letter, first in KINDS:

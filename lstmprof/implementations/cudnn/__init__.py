@@ -1,10 +1,10 @@
 """cuDNN 9 through ctypes: the functions, constants and descriptors that cudnn-direct uses.
 
-Names, order and types of the parameters are those of cudnn_graph.h, cudnn_ops.h and cudnn_adv.h of
-cuDNN 9 (read at 9.28); a test compares them with the headers where these are installed. What cuDNN
-is told of a recurrent network, and where it puts the network's weights, follows its documentation
-of cudnnSetRNNDescriptor_v8, cudnnSetRNNDataDescriptor and cudnnGetRNNWeightParams, and jaxlib's
-gpu/rnn_kernels.cc where that leaves a choice.
+Names, order and types of parameters are those of cudnn_graph.h, cudnn_ops.h and cudnn_adv.h of
+cuDNN 9 (read at 9.28); a test compares them with installed headers. The descriptors of a recurrent
+network and the places of its weights follow cuDNN's documentation of cudnnSetRNNDescriptor_v8,
+cudnnSetRNNDataDescriptor and cudnnGetRNNWeightParams, and jaxlib's gpu/rnn_kernels.cc for remaining
+choices.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Cudnn(Library):
 
     @classmethod
     def load(cls) -> Cudnn:
-        """The library and the CUDA runtime that it was built for.
+        """Return the library and the CUDA runtime that it was built for.
 
         Raises:
             CaptureError: one of them is missing or too old.
@@ -126,7 +126,7 @@ class Cudnn(Library):
         return cls(loaded(*CUDNN))
 
     def failure(self, name: str, status: int) -> CaptureError:
-        """The error for a function that returned ``status``."""
+        """Return the error for a function that returned ``status``."""
         last = ctypes.create_string_buffer(512)
         self.library.cudnnGetLastErrorString(last, ctypes.c_size_t(len(last)))
         error_string = self.library.cudnnGetErrorString
@@ -141,14 +141,14 @@ class Cudnn(Library):
         )
 
     def created(self, what: str) -> int:
-        """What cudnnCreate ``what`` makes; it lives as long as the process."""
+        """Return a new object of cudnnCreate ``what``, which lives as long as the process."""
         name = "cudnnCreate" + what
         pointer = ctypes.c_void_p()
         self.call(name, **{self.prototypes[name]: ctypes.byref(pointer)})
         return int(pointer.value or 0)
 
     def tensor(self, shape: Sequence[int]) -> int:
-        """A descriptor of a packed float32 tensor."""
+        """Return a descriptor of a packed float32 tensor."""
         strides = [1]
         for length in reversed(shape[1:]):
             strides.insert(0, strides[0] * length)
@@ -164,7 +164,7 @@ class Cudnn(Library):
         return descriptor
 
     def tensor_size(self, descriptor: int) -> int:
-        """Elements of the packed tensor that cuDNN described."""
+        """Return the number of elements of a described packed tensor."""
         count, kind = ctypes.c_int(), ctypes.c_int()
         lengths, strides = int_array([0] * CUDNN_DIM_MAX), int_array([0] * CUDNN_DIM_MAX)
         self.call(
@@ -182,25 +182,25 @@ class Cudnn(Library):
         return size
 
     def read_size(self, name: str, parameter: str, arguments: Mapping[str, Any]) -> int:
-        """The size that function ``name`` writes to its ``parameter``, bytes."""
+        """Return the size in bytes that function ``name`` writes to its ``parameter``."""
         size = ctypes.c_size_t()
         self.bound(name, dict(arguments, **{parameter: ctypes.byref(size)}))()
         return size.value
 
 
 def int_array(values: Sequence[int]) -> Any:
-    """A C array of int."""
+    """Return a C array of int."""
     return (ctypes.c_int * len(values))(*values)
 
 
 def scalar(value: float) -> Any:
-    """A pointer to a host float, as cuDNN takes its scaling factors."""
+    """Return a pointer to a host float, as cuDNN expects its scaling factors."""
     return ctypes.byref(ctypes.c_float(value))
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where ``rows`` of the weight called ``name`` lie in the weight space, one after the other."""
+    """The place of ``rows`` of the weight called ``name`` in the weight space, in order."""
 
     name: str
     rows: slice
@@ -209,12 +209,12 @@ class Place:
 
     @property
     def numbers(self) -> slice:
-        """Its numbers in the weight space."""
+        """Return its range of numbers in the weight space."""
         return slice(self.start, self.start + self.size)
 
 
 def rnn_descriptor(cudnn: Cudnn, handle: int, w: Workload, tf32: bool) -> int:
-    """The network of ``w``, by the standard algorithm, without dropout."""
+    """Return the descriptor of ``w``'s network with the standard algorithm, without dropout."""
     dropout = cudnn.created("DropoutDescriptor")
     cudnn.call(
         "cudnnSetDropoutDescriptor",
@@ -248,7 +248,7 @@ def rnn_descriptor(cudnn: Cudnn, handle: int, w: Workload, tf32: bool) -> int:
 
 
 def data_descriptor(cudnn: Cudnn, w: Workload, width: int) -> int:
-    """Of (time, batch, width): every sequence is of full length, so that nothing is filled."""
+    """Return the descriptor of (time, batch, width) with sequences of full length."""
     descriptor = cudnn.created("RNNDataDescriptor")
     cudnn.call(
         "cudnnSetRNNDataDescriptor",
@@ -265,17 +265,17 @@ def data_descriptor(cudnn: Cudnn, w: Workload, width: int) -> int:
 
 
 def places(cudnn: Cudnn, handle: int, rnn: int, w: Workload, space: Buffer) -> List[Place]:
-    """Of every shared weight, gate by gate, in ``space``; b_R has no shared name and is left out.
+    """Return the places of every shared weight in ``space``, gate by gate; b_R has no shared name.
 
     Raises:
-        CaptureError: cuDNN has another shape there than its documentation says.
+        CaptureError: cuDNN's shapes differ from its documentation.
     """
     seeker = _Seeker(cudnn, handle, rnn, space)
     return [place for slot in _slots(w) for place in seeker.places(w, *slot)]
 
 
 def _slots(w: Workload) -> Iterator[Tuple[int, str, int]]:
-    """(pseudo-layer, suffix of the shared names, inputs) of every layer and direction."""
+    """Yield (pseudo-layer, suffix of the shared names, inputs) of every layer and direction."""
     for layer in range(w.layers):
         inputs = w.directions * w.hidden if layer else w.features
         for direction, suffix in enumerate(("", "_reverse")[: w.directions]):
@@ -283,7 +283,7 @@ def _slots(w: Workload) -> Iterator[Tuple[int, str, int]]:
 
 
 class _Seeker:
-    """Asks cuDNN where a linear layer lies."""
+    """Asks cuDNN for the place of a linear layer."""
 
     def __init__(self, cudnn: Cudnn, handle: int, rnn: int, space: Buffer) -> None:
         self.cudnn, self.space = cudnn, space
@@ -297,7 +297,7 @@ class _Seeker:
         }
 
     def places(self, w: Workload, pseudo: int, suffix: str, inputs: int) -> Iterator[Place]:
-        """Of one pseudo-layer: of every gate W and b_W, then R."""
+        """Yield the places of one pseudo-layer: of every gate W and b_W, then R."""
         gates = GATES[w.cell]
         for gate in range(gates):
             rows = slice(gate * w.hidden, (gate + 1) * w.hidden)
@@ -310,7 +310,7 @@ class _Seeker:
     def linear_layer(
         self, pseudo: int, number: int, hidden: int, inputs: int
     ) -> Tuple[Tuple[int, int], Tuple[int, int]]:
-        """(start, size) of its matrix and of its bias, in float32 numbers."""
+        """Return (start, size) of its matrix and of its bias, in float32 numbers."""
         matrix, bias = ctypes.c_void_p(), ctypes.c_void_p()
         self.cudnn.call(
             "cudnnGetRNNWeightParams",

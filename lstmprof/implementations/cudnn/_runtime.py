@@ -1,11 +1,11 @@
 """CUDA without a framework, through ctypes: its libraries, and the runtime's memory and events.
 
-A library is looked for in ``LD_LIBRARY_PATH``, so that one can be put before all others; in the
-wheels that PyTorch and TensorFlow bring (``nvidia/*/lib`` on ``sys.path``), so that it is the
-framework's own; in the interpreter's ``lib`` (conda); then where the loader looks by itself.
+A library is searched in ``LD_LIBRARY_PATH``, so that users can override it; in the wheels of
+PyTorch and TensorFlow (``nvidia/*/lib`` on ``sys.path``), so that it is the framework's own; in the
+interpreter's ``lib`` (conda); then in the loader's default places.
 
-Everything runs on the default stream. Source: cuda_runtime_api.h and driver_types.h of CUDA 12.9;
-the functions are those of CUDA 13 too.
+Everything runs on the default stream. Source: cuda_runtime_api.h and driver_types.h of CUDA 12.9,
+whose functions also exist in CUDA 13.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Call = Callable[[], None]
 #: cuDNN 9: the library, and the wheels that bring it
 CUDNN = ("libcudnn.so.9", "nvidia-cudnn-cu12 (or -cu13)")
 
-#: what a parameter's letter means in a prototype; without a letter it is a pointer or a descriptor
+#: Type of a parameter by its letter in a prototype; without a letter, a pointer or a descriptor.
 TYPES = {
     "": ctypes.c_void_p,
     "i": ctypes.c_int,  # and enums
@@ -42,7 +42,7 @@ DEFAULT_STREAM = None
 
 
 def library_places(name: str) -> Iterator[str]:
-    """Where library ``name`` may lie, the first choice first; at last the bare name."""
+    """Yield possible paths of library ``name``, preferred ones first; the bare name is last."""
     named = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
     folders = [Path(folder) for folder in named if folder]
     for entry in sys.path:
@@ -54,10 +54,10 @@ def library_places(name: str) -> Iterator[str]:
 
 
 def loaded(name: str, package: str) -> ctypes.CDLL:
-    """The library ``name``, which the wheel ``package`` brings.
+    """Return the library ``name``, which is part of the wheel ``package``.
 
     Raises:
-        CaptureError: it is nowhere, or cannot be loaded.
+        CaptureError: it does not exist, or cannot be loaded.
     """
     fault: Optional[OSError] = None
     for path in library_places(name):
@@ -75,7 +75,7 @@ class Library:
     """A C library whose functions return a status, 0 for success.
 
     ``prototypes``: function -> its parameters in order, ``name`` or ``name:letter`` of ``TYPES``.
-    Arguments are given by these names, the header's own, so that a test can hold them to it.
+    Arguments have the names of the header, so that a test can compare them.
     """
 
     prototypes: ClassVar[Mapping[str, str]] = {}
@@ -93,9 +93,9 @@ class Library:
             getattr(library, name).argtypes = [TYPES[letter] for letter in letters]
 
     def bound(self, name: str, arguments: Mapping[str, Any]) -> Call:
-        """A call of function ``name`` with those of ``arguments`` that it has, to be repeated.
+        """Return a repeatable call of function ``name`` with its parameters from ``arguments``.
 
-        The call raises CaptureError where the function fails.
+        The call raises CaptureError if the function fails.
         """
         function = getattr(self.library, name)
         values = tuple(arguments[p.partition(":")[0]] for p in self.prototypes[name].split())
@@ -120,7 +120,7 @@ class Library:
         self.bound(name, arguments)()
 
     def failure(self, name: str, status: int) -> CaptureError:
-        """The error for a function that returned ``status``."""
+        """Return the error for a function that returned ``status``."""
         raise NotImplementedError
 
 
@@ -147,17 +147,17 @@ class Runtime(Library):
 
     @classmethod
     def load(cls, cuda_version: int) -> Runtime:
-        """The runtime of CUDA's major version, given as 12090 for 12.9.
+        """Return the runtime of CUDA's major version, given as 12090 for 12.9.
 
         Raises:
-            CaptureError: there is none.
+            CaptureError: it does not exist.
         """
         major = cuda_version // 1000
         wheel = "nvidia-cuda-runtime" + ("-cu12" if major == 12 else "")
         return cls(loaded("libcudart.so.{}".format(major), wheel))
 
     def failure(self, name: str, status: int) -> CaptureError:
-        """The error for a function that returned ``status``."""
+        """Return the error for a function that returned ``status``."""
         if status == ERROR_MEMORY_ALLOCATION:
             return CaptureError("out of memory: " + name, "try a smaller --batch")
         error_string = self.library.cudaGetErrorString
@@ -169,14 +169,14 @@ class Runtime(Library):
         )
 
     def version(self, component: str) -> str:
-        """``Runtime``'s or ``Driver``'s version of CUDA, as ``12.9``."""
+        """Return the CUDA version of the ``Runtime`` or ``Driver``, such as ``12.9``."""
         number = ctypes.c_int()
         name = "cuda{}GetVersion".format(component)
         self.call(name, **{component.lower() + "Version": ctypes.byref(number)})
         return "{}.{}".format(number.value // 1000, number.value % 1000 // 10)
 
     def memory_bytes(self) -> int:
-        """Memory of the device in all."""
+        """Return the total memory of the device."""
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         self.call("cudaMemGetInfo", free=ctypes.byref(free), total=ctypes.byref(total))
         return total.value
@@ -205,7 +205,7 @@ class Buffer:
         self.runtime.call("cudaDeviceSynchronize")
 
     def upload(self, array: Any) -> Call:
-        """A call that enqueues a copy of ``array`` to the device."""
+        """Return a call that enqueues a copy of ``array`` to the device."""
         held = np.ascontiguousarray(array, self.dtype)
         if held.shape != self.shape:
             raise ValueError("an array of shape {} for {}".format(held.shape, self.shape))
@@ -221,7 +221,7 @@ class Buffer:
         )
 
     def array(self) -> Any:
-        """A copy on the host, of all that was enqueued before."""
+        """Return a copy on the host, after all enqueued work."""
         content = np.empty(self.shape, self.dtype)
         self.runtime.call(
             "cudaMemcpy",
@@ -234,7 +234,7 @@ class Buffer:
 
 
 class Stopwatch:
-    """Two CUDA events: the time that the device took from one to the other."""
+    """Two CUDA events that measure the device's time between them."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -252,7 +252,9 @@ class Stopwatch:
         return self.runtime.bound("cudaEventRecord", {"event": event, "stream": DEFAULT_STREAM})
 
     def elapsed_ns(self) -> int:
-        """From ``start`` to ``stop``, both reached by the device; 0.5 µs resolution."""
+        """Return the time from ``start`` to ``stop``, which the device has reached (resolution
+        0.5 µs).
+        """
         length_ms = ctypes.c_float()
         self.runtime.call(
             "cudaEventElapsedTime", ms=ctypes.byref(length_ms), start=self.first, end=self.last
@@ -261,7 +263,7 @@ class Stopwatch:
 
 
 def device_name(number: int) -> Optional[str]:
-    """The driver's name of device ``number``; None where there is no driver."""
+    """Return the driver's name of device ``number``, or None without a driver."""
     pair = _driver_and_device(number)
     name = ctypes.create_string_buffer(256)
     if pair is None or pair[0].cuDeviceGetName(name, len(name), pair[1]) != SUCCESS:
@@ -270,7 +272,7 @@ def device_name(number: int) -> Optional[str]:
 
 
 def device_memory_bytes(number: int) -> Optional[int]:
-    """Memory of device ``number`` in all, by the driver; None where there is none."""
+    """Return the total memory of device ``number`` from the driver, or None without one."""
     pair = _driver_and_device(number)
     total = ctypes.c_size_t()
     if pair is None or pair[0].cuDeviceTotalMem_v2(ctypes.byref(total), pair[1]) != SUCCESS:

@@ -41,9 +41,9 @@ KERNELS = (("cudnn::RNNForward", "cuDNN, standard algorithm"),)
 class Network:
     """Buffers on the device, and the calls between them.
 
-    ``inputs`` (time, batch, features), ``outputs`` (time, batch, directions·hidden); for training
-    also ``d_inputs``, ``d_outputs`` and ``gradients``, of the shapes of ``inputs``, ``outputs`` and
-    ``weights``. ``forward()`` enqueues what computes the outputs.
+    ``inputs`` are (time, batch, features), ``outputs`` (time, batch, directions·hidden). For
+    training, ``d_inputs``, ``d_outputs`` and ``gradients`` have the shapes of ``inputs``,
+    ``outputs`` and ``weights``. ``forward()`` enqueues the computation of the outputs.
     """
 
     def __init__(self, workload: Workload, training: bool, tf32: bool) -> None:
@@ -64,16 +64,16 @@ class Network:
         self._backward_weights = self.cudnn.bound("cudnnRNNBackwardWeights_v8", arguments)
 
     def backward(self) -> None:
-        """Enqueue what computes ``gradients`` from ``d_outputs``, after ``forward``.
+        """Enqueue the computation of ``gradients`` from ``d_outputs``, after ``forward``.
 
-        cuDNN adds the weights' gradients to what is there, hence the zeros.
+        cuDNN adds the weights' gradients to the buffer, so it is set to zero first.
         """
         self.gradients.zero()
         self._backward_data()
         self._backward_weights()
 
     def buffer(self, shape: Tuple[int, ...], dtype: Any = np.float32) -> Buffer:
-        """Zeros on the device."""
+        """Return a buffer of zeros on the device."""
         return Buffer(self.cudnn.runtime, shape, dtype)
 
     def _weights_size(self) -> int:
@@ -82,7 +82,9 @@ class Network:
         return -(-size // 4)
 
     def _arguments(self, training: bool) -> Dict[str, Any]:
-        """What the three calls take, by the header's names; first states are zeros, last unread."""
+        """Return the arguments of the three calls; first states are zeros, last states are not
+        read.
+        """
         w, lengths = self.workload, self.buffer((self.workload.batch,), np.int32)
         lengths.set(np.full(w.batch, w.time_steps))
         mode = api.CUDNN_FWD_MODE_TRAINING if training else api.CUDNN_FWD_MODE_INFERENCE
@@ -113,7 +115,7 @@ class Network:
         )
 
     def _spaces(self, arguments: Mapping[str, Any]) -> Tuple[Buffer, Buffer]:
-        """The work space, and the reserve space, which is empty for inference."""
+        """Return the workspace, and the reserve space, which is empty for inference."""
         work, reserve = ctypes.c_size_t(), ctypes.c_size_t()
         sizes = {"workSpaceSize": ctypes.byref(work), "reserveSpaceSize": ctypes.byref(reserve)}
         self.cudnn.bound("cudnnGetRNNTempSpaceSizes", dict(arguments, **sizes))()
@@ -121,12 +123,12 @@ class Network:
 
 
 def build(workload: Workload, training: bool = True, tf32: bool = False) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload, training, tf32)
 
 
 def parameters(module: Network) -> Dict[str, Buffer]:
-    """Own name -> buffer: all of them are one."""
+    """Return own name -> buffer: all of them are one."""
     return {"weights": module.weights}
 
 
@@ -139,7 +141,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     shapes = parameter_shapes(module.workload)
     shared = {name: np.empty(shape, np.float32) for name, shape in shapes.items()}
     for place in module.places:

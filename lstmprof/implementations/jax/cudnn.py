@@ -30,7 +30,7 @@ NO_DROPOUT = 0.0
 
 
 class Network:
-    """``arrays``: the vector ``lstm``, and ``embedding`` and ``head`` where there are these."""
+    """The ``arrays``: the vector ``lstm``, and ``embedding`` and ``head`` if they exist."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -44,7 +44,7 @@ class Network:
 
 
 def _parts(workload: Workload) -> Iterator[Tuple[Optional[str], Tuple[int, ...]]]:
-    """(shared name, shape) of all that the vector holds, in its order; the second bias has none."""
+    """Yield (shared name, shape) of the vector's parts in order; the second bias has no name."""
     shapes = parameter_shapes(workload)
     directions = ("", "_reverse")[: workload.directions]
     slots = ["_l{}{}".format(layer, s) for layer in range(workload.layers) for s in directions]
@@ -57,12 +57,12 @@ def _parts(workload: Workload) -> Iterator[Tuple[Optional[str], Tuple[int, ...]]
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload)
 
 
 def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any = None) -> Any:
-    """Inputs (batch, time, features) or tokens; outputs (batch, classes), or one a step.
+    """Return outputs (batch, classes), or one per step, for (batch, time, …) or tokens.
 
     ``lengths`` (batch,).
     """
@@ -82,7 +82,7 @@ def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any 
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Own name -> array, in the module's order."""
+    """Return own name -> array, in the module's order."""
     return dict(module.arrays)
 
 
@@ -100,7 +100,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     vector, shared, start = np.asarray(arrays["lstm"]), {}, 0
     for name, shape in _parts(module.workload):
         end = start + int(np.prod(shape))

@@ -11,8 +11,8 @@ which both products stand inside the scan. ``cells.l{k}[_reverse].weight_ih`` W 
 inputs), ``weight_hh`` U (4·hidden, hidden), ``bias`` b (4·hidden): PyTorch's layout.
 
 GRU is ``GRUCell`` (gates r z n, the reset gate after the product; a second bias of n alone,
-``bias_n``, which holds zeros and is trained as Equinox has it). Of a sequence that has ended the
-state is 0: a mask multiplies it. Source: the documentation of equinox.nn.LSTMCell and GRUCell;
+``bias_n``, which holds zeros and is trained as Equinox has it). If a sequence has
+ended, a mask sets its state to 0. Source: the documentation of equinox.nn.LSTMCell and GRUCell;
 Equinox's example "Convolutional and recurrent networks: train an RNN".
 """
 
@@ -34,7 +34,7 @@ CELLS = {"lstm": equinox.nn.LSTMCell, "gru": equinox.nn.GRUCell}
 
 
 class Layers(equinox.Module):  # type: ignore[misc]
-    """``cells`` by layer and direction; ``embedding`` and ``head`` where the workload has them."""
+    """The ``cells`` by layer and direction; ``embedding`` and ``head`` if the workload has them."""
 
     cells: Dict[str, Any]
     embedding: Any
@@ -58,7 +58,7 @@ class Layers(equinox.Module):  # type: ignore[misc]
             self.head = equinox.nn.Linear(width, workload.classes, use_bias=False, key=key)
 
     def __call__(self, inputs: Any, length: Any = None) -> Any:
-        """One sequence (time, features) or tokens; outputs (classes,), or one a step."""
+        """Return outputs (classes,), or one per step, for one sequence (time, …) or tokens."""
         steps = inputs if self.embedding is None else jax.vmap(self.embedding)(inputs)
         alive = None if length is None else jnp.arange(len(steps)) < length
         for layer in range(self.workload.layers):
@@ -73,7 +73,7 @@ class Layers(equinox.Module):  # type: ignore[misc]
         return steps if self.head is None else jax.vmap(self.head)(steps)
 
     def _direction(self, name: str, steps: Any, alive: Any) -> Any:
-        """Outputs (time, hidden), in the order of time."""
+        """Return outputs (time, hidden), in the order of time."""
         cell, is_lstm = self.cells[name], self.workload.cell == "lstm"
 
         def step(state: Any, given: Any) -> Any:
@@ -90,12 +90,12 @@ class Layers(equinox.Module):  # type: ignore[misc]
 
 
 def slot(layer: int, suffix: str) -> str:
-    """The name of a layer's direction."""
+    """Return the name of a layer's direction."""
     return "l{}{}".format(layer, suffix)
 
 
 def suffixes(workload: Workload) -> Any:
-    """One for each direction."""
+    """Return one suffix per direction."""
     return ("", "_reverse")[: workload.directions]
 
 
@@ -103,7 +103,8 @@ class Network:
     """``layers``, and their parameters ``arrays`` by path."""
 
     def __init__(self, workload: Workload) -> None:
-        layers = equinox.filter_eval_shape(Layers, workload)  # no value is drawn: ``load`` has them
+        # no values are drawn, because ``load`` sets them
+        layers = equinox.filter_eval_shape(Layers, workload)
         leaves, self.structure = jax.tree_util.tree_flatten_with_path(layers)
         self.workload = workload
         self.arrays = {
@@ -112,12 +113,12 @@ class Network:
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload)
 
 
 def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any = None) -> Any:
-    """Inputs (batch, time, features) or tokens; outputs (batch, classes), or one a step.
+    """Return outputs (batch, classes), or one per step, for (batch, time, …) or tokens.
 
     ``lengths`` (batch,).
     """
@@ -127,12 +128,12 @@ def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any 
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Own path -> array, in the module's order."""
+    """Return own path -> array, in the module's order."""
     return dict(module.arrays)
 
 
 def _shared_names(module: Network) -> Dict[str, str]:
-    """Own path -> shared name; GRU's second bias has none."""
+    """Return own path -> shared name; GRU's second bias has none."""
     own = {".embedding.weight": "embedding", ".head.weight": "head"}
     for name in parameter_shapes(module.workload):
         kind, _, place = name.partition("_l")
@@ -149,5 +150,5 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own path, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own path) with the shared names and layout."""
     return {name: np.asarray(arrays[path]) for path, name in _shared_names(module).items()}

@@ -2,7 +2,7 @@
 
 ::
 
-    i, f, g, o = [x_t W_i, x_t W_f, …] + [h_{t−1} U_i + b_i, …]   (a matrix a gate, bias with h)
+    i, f, g, o = [x_t W_i, x_t W_f, …] + [h_{t−1} U_i + b_i, …]   (one matrix per gate, bias with h)
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
@@ -40,13 +40,13 @@ LETTERS = {"lstm": ("i", "f", "g", "o"), "gru": ("r", "z", "n"), "rnn": ("",)}
 
 
 class Layers(linen.Module):  # type: ignore[misc]
-    """The embedding, where inputs are tokens; the layers; the head, where there is one."""
+    """The embedding (for tokens), the layers, and the head if there is one."""
 
     workload: Workload
 
     @linen.compact  # type: ignore[untyped-decorator, unused-ignore]
     def __call__(self, inputs: Any, lengths: Any = None) -> Any:
-        """Inputs (batch, time, features) or tokens; outputs (batch, classes), or one a step."""
+        """Return outputs (batch, classes), or one per step, for (batch, time, …) or tokens."""
         workload, steps = self.workload, inputs
         if workload.vocabulary:
             steps = linen.Embed(workload.vocabulary, workload.features, name="embedding")(inputs)
@@ -62,19 +62,19 @@ class Layers(linen.Module):  # type: ignore[misc]
         return linen.Dense(workload.classes, use_bias=False, name="head")(seen)
 
     def _direction(self, name: str) -> Any:
-        """One direction of a layer; Bidirectional reverses the second by itself."""
+        """Return one direction of a layer; Bidirectional reverses the second."""
         return linen.RNN(CELLS[self.workload.cell](self.workload.hidden, name=name))
 
 
 def _masked(steps: Any, lengths: Any) -> Any:
-    """``steps`` (batch, time, width), zero beyond the end of each sequence."""
+    """Return ``steps`` (batch, time, width) with zeros after the end of each sequence."""
     if lengths is None:
         return steps
     return jnp.where(jnp.arange(steps.shape[1])[:, None] < lengths[:, None, None], steps, 0)
 
 
 def _last(steps: Any, lengths: Any) -> Any:
-    """Each sequence's last of ``steps`` (batch, time, width)."""
+    """Return each sequence's last of ``steps`` (batch, time, width)."""
     if lengths is None:
         return steps[:, -1]
     return steps[jnp.arange(steps.shape[0]), lengths - 1]
@@ -95,12 +95,12 @@ class Network:
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload)
 
 
 def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any = None) -> Any:
-    """Inputs (batch, time, features) or tokens; outputs (batch, classes), or one a step.
+    """Return outputs (batch, classes), or one per step, for (batch, time, …) or tokens.
 
     ``lengths`` (batch,).
     """
@@ -109,24 +109,26 @@ def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any 
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Own path -> array, in the module's order."""
+    """Return own path -> array, in the module's order."""
     return dict(module.arrays)
 
 
 class Place(NamedTuple):
-    """Where a parameter stands among the shared weights: the rows of one gate."""
+    """The place of a parameter among the shared weights: the rows of one gate."""
 
     shared: str
     gate: int = 0
     gates: int = 1
 
 
-#: What is not of a cell: path -> shared name
+#: Parameters outside of cells: path -> shared name.
 _ENDS = {"embedding/embedding": "embedding", "head/kernel": "head"}
 
 
 def _place(cell: str, path: str) -> Optional[Place]:
-    """The place of the parameter at ``path``; None of GRU's second bias, which is not shared."""
+    """Return the place of the parameter at ``path``; None for GRU's second bias, which is not
+    shared.
+    """
     if path in _ENDS:
         return Place(_ENDS[path])
     slot, dense, kind = path.split("/")
@@ -138,7 +140,7 @@ def _place(cell: str, path: str) -> Optional[Place]:
 
 
 def _turned(path: str, array: Any) -> Any:
-    """From the shared layout to the own one, or back."""
+    """Convert the shared layout to the own one, or back."""
     return array if path == "embedding/embedding" else array.T
 
 
@@ -154,7 +156,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own path, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own path) with the shared names and layout."""
     rows: Dict[str, Dict[int, Any]] = {}
     for path in module.arrays:
         place = _place(module.layers.workload.cell, path)

@@ -28,15 +28,15 @@ from lstmprof.workloads import Workload, reordered
 TIME_MAJOR = True
 KERNELS = (("while", "XLA's fused operators in a while loop"),)
 
-#: Haiku's gates among the shared ones: i g f o among i f g o
+#: Positions of Haiku's gates i g f o in the shared order i f g o.
 PLACES = (0, 2, 1, 3)
 FORGET, GATES = 2, 4
-#: What is not of a core: path -> shared name
+#: Parameters outside of cores: path -> shared name.
 _ENDS = {"embedding/embeddings": "embedding", "head/w": "head"}
 
 
 def outputs(workload: Workload, inputs: Any) -> Any:
-    """The network, to be transformed by Haiku."""
+    """Compute the network; Haiku transforms this function."""
     steps = inputs
     if workload.vocabulary:
         steps = haiku.Embed(workload.vocabulary, workload.features, name="embedding")(inputs)
@@ -54,14 +54,14 @@ def outputs(workload: Workload, inputs: Any) -> Any:
 
 
 def _direction(workload: Workload, name: str, steps: Any) -> Any:
-    """Outputs (time, batch, hidden), in the order of time."""
+    """Return outputs (time, batch, hidden), in the order of time."""
     core = haiku.LSTM(workload.hidden, name=name)
     start = core.initial_state(steps.shape[1])
     return haiku.dynamic_unroll(core, steps, start, reverse=name.endswith("_reverse"))[0]
 
 
 class Network:
-    """``apply`` of what Haiku transformed, and its parameters ``arrays`` by path."""
+    """The ``apply`` of the transformed network, and its parameters ``arrays`` by path."""
 
     def __init__(self, workload: Workload) -> None:
         transformed = haiku.transform(lambda inputs: outputs(workload, inputs))
@@ -83,12 +83,12 @@ class Network:
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload)
 
 
 def apply(module: Network, arrays: Mapping[str, Any], inputs: Any) -> Any:
-    """Inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step."""
+    """Return outputs (batch, classes), or one per step, for (time, batch, …) or tokens."""
     tree: Dict[str, Dict[str, Any]] = {}
     for path, array in arrays.items():
         of, _, name = path.rpartition("/")
@@ -97,7 +97,7 @@ def apply(module: Network, arrays: Mapping[str, Any], inputs: Any) -> Any:
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Own path -> array, in the module's order."""
+    """Return own path -> array, in the module's order."""
     return dict(module.arrays)
 
 
@@ -113,7 +113,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def _shared(path: str) -> Tuple[str, ...]:
-    """The names of a core's parameter at ``path``: inputs' and hidden's weights are one matrix."""
+    """Return the shared names of a core's parameter; inputs' and state's weights are one matrix."""
     slot, _, kind = path.split("/")
     if kind == "b":
         return ("bias_" + slot,)
@@ -121,7 +121,7 @@ def _shared(path: str) -> Tuple[str, ...]:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own path, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own path) with the shared names and layout."""
     shared: Dict[str, Any] = {}
     for path in module.arrays:
         own = np.asarray(arrays[path])
@@ -134,7 +134,7 @@ def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _parts(module: Network, rows: Any) -> List[Any]:
-    """A bias; or the weights of inputs, and those of the state."""
+    """Return a bias, or the weights of inputs and those of the state."""
     ordered = reordered(rows, PLACES)
     if ordered.ndim == 1:
         return [ordered]

@@ -8,7 +8,7 @@
 
 ``weight_ih`` W is (inputs, 4·hidden), ``weight_hh`` U (hidden, 4·hidden), ``bias`` b (4·hidden);
 time-major. Both products stand inside the scan, which XLA makes a while loop. No peepholes, no
-forget bias beyond b. Of a sequence that has ended h_t and c_t are 0: a mask multiplies them.
+forget bias beyond b. If a sequence has ended, a mask sets h_t and c_t to 0.
 Source: F. Gers et al., "Learning to forget" (2000), without peepholes; the documentation of
 jax.lax.scan.
 """
@@ -41,17 +41,17 @@ class Network:
 
 
 def _turned(name: str, array: Any) -> Any:
-    """From the shared layout to the own one, or back."""
+    """Convert the shared layout to the own one, or back."""
     return array if name == "embedding" else array.T
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload)
 
 
 def apply(module: Network, arrays: Arrays, inputs: Any, lengths: Any = None) -> Any:
-    """Inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step.
+    """Return outputs (batch, classes), or one per step, for (time, batch, …) or tokens.
 
     ``lengths`` (batch,).
     """
@@ -70,13 +70,13 @@ def apply(module: Network, arrays: Arrays, inputs: Any, lengths: Any = None) -> 
 
 
 def _masks(steps: Any, lengths: Any) -> Any:
-    """(time, batch, 1): 1 where a sequence has not ended, else 0."""
+    """Return (time, batch, 1): 1 before the end of a sequence, else 0."""
     alive = jnp.arange(steps.shape[0])[:, None, None] < lengths[None, :, None]
     return alive.astype(steps.dtype)
 
 
 def _direction(module: Network, arrays: Arrays, slot: str, steps: Any, masks: Any) -> Any:
-    """Outputs (time, batch, hidden), in the order of time."""
+    """Return outputs (time, batch, hidden), in the order of time."""
     weights = [arrays[name + slot] for name in ("weight_ih", "weight_hh", "bias")]
 
     def cell(state: Tuple[Any, Any], step: Tuple[Any, Any]) -> Tuple[Tuple[Any, Any], Any]:
@@ -94,7 +94,7 @@ def _direction(module: Network, arrays: Arrays, slot: str, steps: Any, masks: An
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Own name -> array, in the module's order."""
+    """Return own name -> array, in the module's order."""
     return dict(module.arrays)
 
 
@@ -104,5 +104,5 @@ def load(module: Network, weights: Arrays) -> None:
 
 
 def canonical(module: Network, arrays: Arrays) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     return {name: _turned(name, np.asarray(arrays[name])) for name in module.arrays}

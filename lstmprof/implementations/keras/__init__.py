@@ -25,12 +25,14 @@ own: Any = importlib.import_module(
     "lstmprof.implementations.keras." + ("_second" if IS_SECOND else "_third")
 )
 
-#: Keras's own gates by their place in the shared order; its own inverse
+#: Keras's gates by their position in the shared order; this permutation is its own inverse.
 GATES = {"lstm": (0, 1, 2, 3), "gru": (1, 0, 2), "rnn": (0,)}
 
 
 class Network(own.Model):  # type: ignore[misc]
-    """``lstms``, each a layer of the cell or a Bidirectional of one, and the ends there are."""
+    """The layers ``lstms`` (each a layer or a Bidirectional), and the embedding and head if
+    they exist.
+    """
 
     def __init__(self, workload: Workload, options: Mapping[str, Any]) -> None:
         super().__init__()
@@ -44,7 +46,7 @@ class Network(own.Model):  # type: ignore[misc]
             self.head = keras.layers.Dense(workload.classes, use_bias=False)
 
     def call(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """Inputs (batch, time, features) or tokens; outputs (batch, classes), or one a step."""
+        """Return outputs (batch, classes), or one per step, for (batch, time, …) or tokens."""
         outputs = inputs if self.embedding is None else self.embedding(inputs)
         mask = None
         if lengths is not None:
@@ -59,14 +61,14 @@ class Network(own.Model):  # type: ignore[misc]
 
 
 def _layer(workload: Workload, options: Mapping[str, Any]) -> Any:
-    """One layer; a SimpleRNN, which has one gate and no cuDNN, takes no options."""
+    """Return one layer; a SimpleRNN, which has one gate and no cuDNN, takes no options."""
     if workload.cell == "rnn":
         options = {}
     layer = own.layer(workload, options)
     if not workload.bidirectional:
         return layer
     both = keras.layers.Bidirectional(layer)
-    if "implementation" in options:  # lost where Bidirectional copies the layer
+    if "implementation" in options:  # lost when Bidirectional copies the layer
         for each in (both.forward_layer, both.backward_layer):
             each.cell.implementation = options["implementation"]
     return both
@@ -80,7 +82,7 @@ def mixed_precision(precision: str) -> None:
 
 
 def built(workload: Workload, **options: Any) -> Network:
-    """The network, its layers made with ``options``; every parameter made, weights not yet set."""
+    """Return the network with layers that have ``options`` and uninitialised parameters."""
     module = Network(workload, options)
     place = (workload.batch, workload.time_steps)
     if workload.vocabulary:
@@ -91,7 +93,7 @@ def built(workload: Workload, **options: Any) -> Network:
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Own path -> the backend's variable, in the module's order."""
+    """Return own path -> the backend's variable, in the module's order."""
     variables: Dict[str, Any] = own.values(module.trainable_variables)
     return variables
 
@@ -103,7 +105,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own path, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own path) with the shared names and layout."""
     return {
         name: from_native(np.asarray(arrays[own.own_name(variable)]), name, module.workload.cell)
         for variable, name in _shared_names(module)
@@ -111,7 +113,7 @@ def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def native(weight: Any, name: str, cell: str) -> Any:
-    """The shared weight ``name`` as Keras holds it."""
+    """Return the shared weight ``name`` in Keras's layout."""
     if name == "embedding":
         return weight
     if name != "head":
@@ -122,7 +124,7 @@ def native(weight: Any, name: str, cell: str) -> Any:
 
 
 def from_native(array: Any, name: str, cell: str) -> Any:
-    """The parameter of Keras's as the shared weight ``name``."""
+    """Return Keras's parameter as the shared weight ``name``."""
     if name == "embedding":
         return array
     if name.startswith("bias") and cell == "gru":
@@ -131,7 +133,7 @@ def from_native(array: Any, name: str, cell: str) -> Any:
 
 
 def _shared_names(module: Network) -> Iterator[Tuple[Any, str]]:
-    """Every variable and its shared name."""
+    """Yield every variable and its shared name."""
     if module.embedding is not None:
         yield module.embedding.embeddings, "embedding"
     if module.head is not None:

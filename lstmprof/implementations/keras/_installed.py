@@ -1,4 +1,4 @@
-"""Keras: the package of that name, else the one that TensorFlow before 2.6 had within itself."""
+"""Keras: the package of this name, else the one inside TensorFlow before 2.6."""
 
 from __future__ import annotations
 

@@ -21,29 +21,31 @@ backend = keras.backend
 
 
 class Model:
-    """What a network needs of keras.Model."""
+    """The parts of keras.Model that a network needs."""
 
     embedding: Any
     head: Any
     lstms: List[Any]
 
     def __call__(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """The outputs; the first call makes the parameters."""
+        """Return the outputs; the first call creates the parameters."""
         return self.call(inputs, lengths)
 
     def call(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """The outputs."""
+        """Return the outputs."""
         raise NotImplementedError
 
     @property
     def trainable_variables(self) -> List[Any]:
-        """Those of the layers, in their order."""
+        """Return the variables of the layers, in order."""
         layers = [self.embedding, *self.lstms, self.head]
         return [v for each in layers if each is not None for v in each.trainable_weights]
 
 
 def layer(workload: Workload, options: Mapping[str, Any]) -> Any:
-    """One layer in one direction; of Keras 3's ``options`` it knows ``implementation``."""
+    """Return one layer in one direction; of Keras 3's ``options`` it supports
+    ``implementation``.
+    """
     if workload.cell == "rnn":
         return keras.layers.SimpleRNN(workload.hidden, return_sequences=True)
     arguments: Dict[str, Any] = {"recurrent_activation": "sigmoid"}
@@ -58,21 +60,21 @@ def layer(workload: Workload, options: Mapping[str, Any]) -> Any:
 
 
 def masked(lengths: Any, steps: int) -> Tuple[Any, Any]:
-    """The lengths as int32, and whether a sequence has not ended (batch, time)."""
+    """Return the lengths as int32, and a mask (batch, time) that is True before the end."""
     lengths = backend.cast(lengths, "int32")
     places = backend.expand_dims(backend.arange(steps), 0)
     return lengths, backend.less(places, backend.expand_dims(lengths, 1))
 
 
 def ended_at_0(outputs: Any, mask: Optional[Any]) -> Any:
-    """``outputs`` (batch, time, width), 0 where a sequence has ended."""
+    """Return ``outputs`` (batch, time, width) with 0 after the end of each sequence."""
     if mask is None:
         return outputs
     return outputs * backend.expand_dims(backend.cast(mask, backend.dtype(outputs)), -1)
 
 
 def last(outputs: Any, lengths: Any, workload: Workload) -> Any:
-    """Each sequence's last of ``outputs`` (batch, time, width)."""
+    """Return each sequence's last of ``outputs`` (batch, time, width)."""
     batch, steps = workload.batch, workload.time_steps
     flat = backend.reshape(outputs, (batch * steps, workload.directions * workload.hidden))
     return backend.gather(flat, backend.arange(batch) * steps + lengths - 1)
@@ -88,12 +90,12 @@ def make(module: Any, inputs: Any) -> None:
 
 
 def own_name(variable: Any) -> str:
-    """``lstm_1/kernel`` of ``lstm_1/kernel:0``."""
+    """Return ``lstm_1/kernel`` for ``lstm_1/kernel:0``."""
     return str(variable.name).split(":")[0]
 
 
 def values(variables: List[Any]) -> Dict[str, Any]:
-    """Own name -> the backend's variable."""
+    """Return own name -> the backend's variable."""
     return {own_name(variable): variable for variable in variables}
 
 

@@ -1,4 +1,4 @@
-"""What Keras 3 has otherwise than Keras 2."""
+"""Differences of Keras 3 from Keras 2."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ LAYERS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU, "rnn": keras.layer
 
 
 def layer(workload: Workload, options: Mapping[str, Any]) -> Any:
-    """One layer in one direction."""
+    """Return one layer in one direction."""
     return LAYERS[workload.cell](
         workload.hidden, return_sequences=True, zero_output_for_mask=True, **options
     )
 
 
 def masked(lengths: Any, steps: int) -> Tuple[Any, Any]:
-    """The lengths as int32, and whether a sequence has not ended (batch, time)."""
+    """Return the lengths as int32, and a mask (batch, time) that is True before the end."""
     lengths = keras.ops.cast(lengths, "int32")
     return lengths, keras.ops.arange(steps)[None] < lengths[:, None]
 
 
 def ended_at_0(outputs: Any, mask: Optional[Any]) -> Any:
-    """``outputs``: the layers have set them to 0 where a sequence has ended."""
+    """Return ``outputs``, which the layers have already set to 0 after the end of each sequence."""
     return outputs
 
 
 def last(outputs: Any, lengths: Any, workload: Workload) -> Any:
-    """Each sequence's last of ``outputs`` (batch, time, width)."""
+    """Return each sequence's last of ``outputs`` (batch, time, width)."""
     batch, steps, width = outputs.shape
     places = keras.ops.arange(batch) * steps + lengths - 1
     return keras.ops.take(keras.ops.reshape(outputs, (batch * steps, width)), places, axis=0)
@@ -42,12 +42,12 @@ def make(module: Any, inputs: Any) -> None:
 
 
 def own_name(variable: Any) -> str:
-    """The path of a variable."""
+    """Return the path of a variable."""
     return str(variable.path)
 
 
 def values(variables: List[Any]) -> Dict[str, Any]:
-    """Own path -> the backend's variable."""
+    """Return own path -> the backend's variable."""
     return {variable.path: variable.value for variable in variables}
 
 

@@ -25,7 +25,7 @@ KERNELS = (
 def apply(
     module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Optional[Any] = None
 ) -> Any:
-    """Inputs (batch, time, features) or tokens; outputs (batch, classes), or one a step."""
+    """Return outputs (batch, classes), or one per step, for (batch, time, …) or tokens."""
     trained = [arrays[variable.path] for variable in module.trainable_variables]
     others = [variable.value for variable in module.non_trainable_variables]
     return module.stateless_call(trained, others, inputs, lengths)[0]

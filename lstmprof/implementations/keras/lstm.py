@@ -46,5 +46,5 @@ KERNELS = (
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return layers.built(workload)

@@ -28,5 +28,5 @@ KERNELS = (("while", "separate products for each gate in Keras's while loop"),)
 
 
 def build(workload: Workload) -> layers.Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return layers.built(workload, implementation=1, use_cudnn=False)

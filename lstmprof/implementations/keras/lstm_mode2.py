@@ -27,5 +27,5 @@ KERNELS = (("while", "one product for all gates in Keras's while loop"),)
 
 
 def build(workload: Workload) -> layers.Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return layers.built(workload, implementation=2, use_cudnn=False)

@@ -21,7 +21,7 @@ _KINDS = {("i2h", "weight"): "weight_ih", ("h2h", "weight"): "weight_hh", ("i2h"
 
 
 class Ends(mx.gluon.Block):  # type: ignore[misc]
-    """``embedding``, for tokens, and ``head``, for a workload that has one."""
+    """The ``embedding``, for tokens, and the ``head``, for a workload that has one."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(prefix="")
@@ -39,16 +39,16 @@ class Ends(mx.gluon.Block):  # type: ignore[misc]
             )
 
     def embedded(self, inputs: Any) -> Any:
-        """Features of ``inputs``, which are features or tokens."""
+        """Return features for ``inputs``, which are features or tokens."""
         return inputs if self.embedding is None else self.embedding(inputs)
 
     def headed(self, outputs: Any) -> Any:
-        """The head of ``outputs`` (batch, width), or (time, batch, width) of every step."""
+        """Return the head of ``outputs`` (batch, width), or (time, batch, width) of every step."""
         return outputs if self.head is None else self.head(outputs)
 
 
 def shared_name(name: str) -> Optional[str]:
-    """The shared name of a parameter; None of a second bias."""
+    """Return the shared name of a parameter; None for a second bias."""
     match = _OF_LAYER.search(name)
     if match is None:
         return _ENDS[name]
@@ -57,7 +57,7 @@ def shared_name(name: str) -> Optional[str]:
 
 
 def parameters(module: Any) -> Dict[str, Any]:
-    """Own name -> parameter, in the module's order."""
+    """Return own name -> parameter, in the module's order."""
     return dict(module.collect_params().items())
 
 
@@ -71,6 +71,6 @@ def load(module: Any, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Any, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     names = {name: shared_name(name) for name in arrays}
     return {shared: np.asarray(arrays[name]) for name, shared in names.items() if shared}

@@ -30,7 +30,7 @@ LAYERS = {"lstm": mx.gluon.rnn.LSTM, "gru": mx.gluon.rnn.GRU, "rnn": mx.gluon.rn
 
 
 class Network(ends.Ends):
-    """``lstm`` (for another cell it holds that), ``head`` and, for tokens, ``embedding``."""
+    """The layers ``lstm`` (of any cell), the ``head`` and, for tokens, the ``embedding``."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
@@ -45,7 +45,7 @@ class Network(ends.Ends):
         )
 
     def forward(self, inputs: Any) -> Any:
-        """Inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step."""
+        """Return outputs (batch, classes), or one per step, for (time, batch, …) or tokens."""
         outputs = self.lstm(self.embedded(inputs))
         if not self.every_step:
             # SequenceLast, which is for this, ends the process in its backward pass (1.9.1).
@@ -54,5 +54,5 @@ class Network(ends.Ends):
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload)

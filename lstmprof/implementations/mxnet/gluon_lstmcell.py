@@ -48,7 +48,7 @@ class Network(ends.Ends):
             self.cells.add(mx.gluon.rnn.BidirectionalCell(*cells) if both else cells[0])
 
     def forward(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """Inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step.
+        """Return outputs (batch, classes), or one per step, for (time, batch, …) or tokens.
 
         ``lengths`` (batch,).
         """
@@ -67,5 +67,5 @@ class Network(ends.Ends):
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload)

@@ -39,12 +39,12 @@ class Network:
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload)
 
 
 def apply(module: Network, inputs: Any) -> Any:
-    """The symbol of the outputs (batch, classes), or of one a step (batch, time, classes).
+    """Return the symbol of the outputs (batch, classes), or (batch, time, classes) for every step.
 
     ``inputs`` is the symbol of (batch, time, features), or of tokens.
     """
@@ -72,7 +72,7 @@ def _cells(w: Workload) -> Any:
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Own name -> array, in the graph's order."""
+    """Return own name -> array, in the graph's order."""
     return module.arrays
 
 
@@ -86,7 +86,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def _first(name: str) -> str:
-    """The shared name of the first bias, whose second is called ``name``."""
+    """Return the shared name of the first bias, whose second bias is called ``name``."""
     shared = shared_name(name.replace("h2h_bias", "i2h_bias"))
     assert shared is not None
     return shared

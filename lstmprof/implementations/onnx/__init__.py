@@ -25,7 +25,7 @@ from lstmprof.workloads import GATES, Workload, reordered
 
 #: The newest that every engine of the last years reads, and the file's version that goes with it
 OPSET, IR_VERSION = 17, 8
-#: ONNX's gates among the shared ones: i o f c among i f g o; z r n among r z n
+#: Positions of ONNX's gates in the shared order: i o f c in i f g o; z r n in r z n.
 PLACES: Mapping[str, Tuple[int, ...]] = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn": (0,)}
 BACK: Mapping[str, Tuple[int, ...]] = {"lstm": (0, 2, 3, 1), "gru": (1, 0, 2), "rnn": (0,)}
 NODES = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN"}
@@ -41,12 +41,12 @@ class Network:
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload)
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Own name -> array, in the graph's order."""
+    """Return own name -> array, in the graph's order."""
     return dict(module.arrays)
 
 
@@ -74,7 +74,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     workload, shared = module.workload, {}
     if "embedding" in arrays:
         shared["embedding"] = arrays["embedding"]
@@ -91,14 +91,14 @@ def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 class Graph:
-    """Nodes and constants, one after the other; every node is called by what it computes."""
+    """Nodes and constants in order; every node is named after what it computes."""
 
     def __init__(self) -> None:
         self.nodes: List[Any] = []
         self.constants: List[Any] = []
 
     def node(self, operator: str, name: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node; the name of its one output, which is the node's own."""
+        """Add a node; return the name of its only output, which is the node's own name."""
         node = helper.make_node(operator, list(inputs), [name], name=name, **attributes)
         self.nodes.append(node)
         return name
@@ -110,10 +110,10 @@ class Graph:
 
 
 def forward(module: Network, graph: Graph) -> str:
-    """The network's nodes; the name of its outputs: (batch, classes), or (time, batch, classes).
+    """Add the network's nodes; return the name of its outputs.
 
-    It reads ``inputs`` (time, batch, features) or tokens, and ``lengths`` (batch,) where the
-    workload's layers know them.
+    Outputs are (batch, classes), or (time, batch, classes). The nodes read ``inputs`` (time, batch,
+    features) or tokens, and ``lengths`` (batch,) if the workload's layers know them.
     """
     workload = module.workload
     for name, array in module.arrays.items():
@@ -129,7 +129,7 @@ def forward(module: Network, graph: Graph) -> str:
 
 
 def _layer(workload: Workload, graph: Graph, layer: int, steps: str) -> str:
-    """Outputs (time, batch, directions·hidden)."""
+    """Return outputs (time, batch, directions·hidden)."""
     slot = "l{}".format(layer)
     options: Dict[str, Any] = {"linear_before_reset": 1} if workload.cell == "gru" else {}
     inputs = [steps, *("{}_{}".format(own, slot) for own in ("W", "R", "B"))]
@@ -148,7 +148,7 @@ def _layer(workload: Workload, graph: Graph, layer: int, steps: str) -> str:
 
 
 def _last(workload: Workload, graph: Graph, steps: str) -> str:
-    """Each sequence's last of ``steps`` (time, batch, width)."""
+    """Return each sequence's last of ``steps`` (time, batch, width)."""
     if not workload.variable_length:
         last = graph.constant("last", np.array(-1, np.int64))
         return graph.node("Gather", FORWARD + "last", steps, last, axis=0)
@@ -161,7 +161,7 @@ def _last(workload: Workload, graph: Graph, steps: str) -> str:
 
 
 def serialized(graph: Graph, inputs: Mapping[str, Any], outputs: List[str]) -> bytes:
-    """The model of ``graph``, fed with arrays like ``inputs``; it returns float32 ``outputs``."""
+    """Return the model of ``graph`` for arrays like ``inputs``; its ``outputs`` are float32."""
     values = [
         helper.make_tensor_value_info(
             name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape

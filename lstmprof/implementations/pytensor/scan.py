@@ -30,7 +30,7 @@ KERNELS = (("Scan{", "separate PyTensor operators in a Scan"),)
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload, Library(pt, pytensor.shared, pt.sigmoid, _scan))
 
 

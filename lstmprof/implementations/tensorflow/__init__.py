@@ -21,12 +21,13 @@ from lstmprof.workloads import Workload, reordered
 
 
 class Ends(tf.Module):  # type: ignore[misc]
-    """What stands before and behind the layers, which are a subclass's: both under shared names.
+    """The embedding and the head around the layers, which a subclass provides.
 
-    ``embedding`` (vocabulary, features) where the inputs are tokens, ``head`` (directions·hidden,
-    classes) where there is one, without bias. The gradient of the embedding is TensorFlow's own
-    IndexedSlices, one row a token, never a dense array: SGD then updates these rows alone, and
-    Adam, which changes every row all the same, does it by several operators in place of one.
+    ``embedding`` (vocabulary, features) exists if the inputs are tokens, ``head``
+    (directions·hidden, classes, no bias) if the workload has one. Both have their shared names. The
+    embedding's gradient is TensorFlow's IndexedSlices, one row per token, never a dense array. SGD
+    then updates only these rows; Adam, which changes every row, needs several operators instead of
+    one.
     """
 
     def __init__(self, workload: Workload) -> None:
@@ -42,7 +43,7 @@ class Ends(tf.Module):  # type: ignore[misc]
             self.head = tf.Variable(tf.zeros([width, workload.classes]), name="head")
 
     def __call__(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor] = None) -> tf.Tensor:
-        """Inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step."""
+        """Return outputs (batch, classes), or one per step, for (time, batch, …) or tokens."""
         lengths = None if lengths is None else tf.cast(lengths, tf.int32)
         if self.embedding is not None:
             inputs = tf.nn.embedding_lookup(self.embedding, inputs)
@@ -52,12 +53,14 @@ class Ends(tf.Module):  # type: ignore[misc]
         return outputs if self.head is None else tf.tensordot(outputs, self.head, 1)
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Inputs (time, batch, features); the last layer's outputs (time, batch, width)."""
+        """Return the last layer's outputs (time, batch, width) for inputs (time, batch,
+        features).
+        """
         raise NotImplementedError
 
 
 def _last(outputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-    """Each sequence's last of ``outputs`` (time, batch, width)."""
+    """Return each sequence's last of ``outputs`` (time, batch, width)."""
     if lengths is None:
         return outputs[-1]
     return tf.gather_nd(outputs, tf.stack([lengths - 1, tf.range(outputs.shape[1])], 1))
@@ -66,7 +69,7 @@ def _last(outputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
 class Direction(tf.Module):  # type: ignore[misc]
     """One direction of one layer: ``kernel`` (inputs + hidden, 4·hidden), ``bias`` (4·hidden)."""
 
-    #: the cell's own gates by their place in the shared order i f g o; its own inverse
+    #: positions of the cell's gates in the shared order i f g o; this is its own inverse
     GATES: Tuple[int, ...] = (0, 1, 2, 3)
 
     def __init__(self, inputs: int, hidden: int, name: str) -> None:
@@ -76,11 +79,11 @@ class Direction(tf.Module):  # type: ignore[misc]
         self.bias = tf.Variable(tf.zeros([4 * hidden]), name=name + "/bias")
 
     def __call__(self, x: tf.Tensor, h: tf.Tensor, c: tf.Tensor) -> Any:
-        """The next h and c, each (batch, hidden)."""
+        """Return the next h and c, each (batch, hidden)."""
         raise NotImplementedError
 
     def run(self, inputs: tf.Tensor, reverse: bool, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Inputs (time, batch, inputs); outputs (time, batch, hidden), in the order of time."""
+        """Return outputs (time, batch, hidden) in time order for inputs (time, batch, inputs)."""
         steps, batch = inputs.shape[0], inputs.shape[1]
         read = tf.TensorArray(tf.float32, steps).unstack(inputs)
         alive = None
@@ -103,12 +106,12 @@ class Direction(tf.Module):  # type: ignore[misc]
 
 
 def mask(lengths: tf.Tensor, steps: int) -> tf.Tensor:
-    """Whether a sequence has not ended (time, batch, 1)."""
+    """Return (time, batch, 1): True before the end of a sequence."""
     return tf.transpose(tf.sequence_mask(lengths, steps))[:, :, None]
 
 
 def reversed_in_time(outputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-    """``outputs`` (time, batch, width) from each sequence's end to its beginning."""
+    """Return ``outputs`` (time, batch, width) from each sequence's end to its beginning."""
     if lengths is None:
         return tf.reverse(outputs, [0])
     return tf.reverse_sequence(outputs, lengths, seq_axis=0, batch_axis=1)
@@ -134,7 +137,9 @@ class Network(Ends):
         ]
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Inputs (time, batch, features); the last layer's outputs (time, batch, width)."""
+        """Return the last layer's outputs (time, batch, width) for inputs (time, batch,
+        features).
+        """
         for directions in self.layers:
             outputs = [each.run(inputs, bool(n), lengths) for n, each in enumerate(directions)]
             inputs = outputs[0] if len(outputs) == 1 else tf.concat(outputs, 2)
@@ -142,7 +147,7 @@ class Network(Ends):
 
 
 def parameters(module: Ends) -> Dict[str, tf.Variable]:
-    """Own name -> variable, in the module's order."""
+    """Return own name -> variable, in the module's order."""
     return {variable.name.split(":")[0]: variable for variable in module.trainable_variables}
 
 
@@ -155,7 +160,7 @@ def load_ends(module: Ends, weights: Mapping[str, Any]) -> None:
 
 
 def canonical_ends(arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """The embedding and the head of ``arrays``, in the shared layout."""
+    """Return the embedding and the head in ``arrays`` in the shared layout."""
     shared = {name: np.asarray(arrays[name]) for name in ("embedding", "head") if name in arrays}
     return {name: array.T if name == "head" else array for name, array in shared.items()}
 
@@ -183,7 +188,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     shared = canonical_ends(arrays)
     for each in (each for directions in module.layers for each in directions):
         kernel = reordered(np.asarray(arrays[each.name + "/kernel"]).T, each.GATES)

@@ -35,27 +35,27 @@ FORGET_BIAS = 0.0
 
 
 class BasicLSTMCell(layers.Direction):
-    """One direction of one layer; to dynamic_rnn, a cell whose state is (c, h)."""
+    """One direction of one layer; for dynamic_rnn, a cell whose state is (c, h)."""
 
     GATES = (0, 2, 1, 3)  # i j f o
     get_initial_state = None  # dynamic_rnn then asks zero_state
 
     @property
     def output_size(self) -> int:
-        """The width of an output."""
+        """Return the width of an output."""
         return self.hidden
 
     @property
     def state_size(self) -> Tuple[int, int]:
-        """The widths of c and h."""
+        """Return the widths of c and h."""
         return self.hidden, self.hidden
 
     def zero_state(self, batch: Any, dtype: Any) -> Any:
-        """c and h before the first time step."""
+        """Return c and h before the first time step."""
         return tf.zeros([batch, self.hidden], dtype), tf.zeros([batch, self.hidden], dtype)
 
     def __call__(self, x: tf.Tensor, state: Any) -> Any:  # type: ignore[override]
-        """The output, which is h, and the next (c, h)."""
+        """Return the output (h) and the next (c, h)."""
         c, h = state
         gates = tf.nn.bias_add(tf.matmul(tf.concat([x, h], 1), self.kernel), self.bias)
         i, j, f, o = tf.split(gates, 4, axis=1)
@@ -65,7 +65,7 @@ class BasicLSTMCell(layers.Direction):
         return h, (c, h)
 
     def run(self, inputs: tf.Tensor, reverse: bool, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Inputs (time, batch, inputs); outputs (time, batch, hidden), in the order of time."""
+        """Return outputs (time, batch, hidden) in time order for inputs (time, batch, inputs)."""
         inputs = layers.reversed_in_time(inputs, lengths) if reverse else inputs
         outputs, _ = tf.compat.v1.nn.dynamic_rnn(
             self, inputs, sequence_length=lengths, dtype=tf.float32, time_major=True
@@ -74,5 +74,5 @@ class BasicLSTMCell(layers.Direction):
 
 
 def build(workload: Workload) -> layers.Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return layers.Network(workload, BasicLSTMCell)

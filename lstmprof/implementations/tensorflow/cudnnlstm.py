@@ -48,7 +48,7 @@ class Network(Ends):
         self.params = tf.Variable(tf.zeros([size]), name="params")
 
     def places(self) -> Iterator[Tuple[str, Tuple[int, ...]]]:
-        """What ``params`` holds, in order: the shared name and the shape; b_R has no name."""
+        """Yield shared name and shape of each part of ``params``; b_R has no name."""
         asked = self.workload
         suffixes = ("", "_reverse")[: asked.directions]
         slots = [(n, "_l{}{}".format(n, s)) for n in range(asked.layers) for s in suffixes]
@@ -61,7 +61,9 @@ class Network(Ends):
             yield "", (4 * asked.hidden,)
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Inputs (time, batch, features); the last layer's outputs (time, batch, width)."""
+        """Return the last layer's outputs (time, batch, width) for inputs (time, batch,
+        features).
+        """
         asked, (steps, batch) = self.workload, inputs.shape[:2]
         zeros = tf.zeros([asked.layers * asked.directions, batch, asked.hidden])
         return tf.raw_ops.CudnnRNNV3(
@@ -78,7 +80,7 @@ class Network(Ends):
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload)
 
 
@@ -93,7 +95,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     shared, start = canonical_ends(arrays), 0
     for name, shape in module.places():
         end = start + int(np.prod(shape))

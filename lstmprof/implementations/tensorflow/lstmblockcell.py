@@ -38,13 +38,15 @@ class BlockCell(layers.Direction):
     GATES = (0, 2, 1, 3)  # i c̃ f o
 
     def __call__(self, x: tf.Tensor, h: tf.Tensor, c: tf.Tensor) -> Any:
-        """The next h and c, each (batch, hidden)."""
+        """Return the next h and c, each (batch, hidden)."""
         return _fused(x, h, c, tf.convert_to_tensor(self.kernel), tf.convert_to_tensor(self.bias))
 
 
 @tf.custom_gradient  # type: ignore[untyped-decorator, unused-ignore]
 def _fused(x: tf.Tensor, h: tf.Tensor, c: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> Any:
-    """The next h and c, and the function from their gradients to those of the five inputs."""
+    """Return the next h and c, and the function from their gradients to those of the five
+    inputs.
+    """
     given = {"x": x, "h_prev": h, "cs_prev": c, "w": kernel, "b": bias, "use_peephole": False}
     given.update(dict.fromkeys(("wci", "wcf", "wco"), tf.zeros([h.shape[1]])))
     block = tf.raw_ops.LSTMBlockCell(forget_bias=FORGET_BIAS, cell_clip=NO_CLIP, **given)
@@ -63,5 +65,5 @@ def _fused(x: tf.Tensor, h: tf.Tensor, c: tf.Tensor, kernel: tf.Tensor, bias: tf
 
 
 def build(workload: Workload) -> layers.Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return layers.Network(workload, BlockCell)

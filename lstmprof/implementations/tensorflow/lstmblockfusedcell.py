@@ -42,7 +42,7 @@ class BlockLayer(layers.Direction):
     GATES = (0, 2, 1, 3)  # i c̃ f o
 
     def run(self, inputs: tf.Tensor, reverse: bool, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Inputs (time, batch, inputs); outputs (time, batch, hidden), in the order of time."""
+        """Return outputs (time, batch, hidden) in time order for inputs (time, batch, inputs)."""
         inputs = layers.reversed_in_time(inputs, lengths) if reverse else inputs
         zeros = tf.zeros([inputs.shape[1], self.hidden])
         outputs = tf.raw_ops.BlockLSTM(
@@ -63,5 +63,5 @@ class BlockLayer(layers.Direction):
 
 
 def build(workload: Workload) -> layers.Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return layers.Network(workload, BlockLayer)

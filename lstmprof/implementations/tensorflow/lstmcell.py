@@ -35,7 +35,7 @@ class HandWrittenCell(layers.Direction):
     GATES = (0, 2, 1, 3)  # i j f o
 
     def __call__(self, x: tf.Tensor, h: tf.Tensor, c: tf.Tensor) -> Any:
-        """The next h and c, each (batch, hidden)."""
+        """Return the next h and c, each (batch, hidden)."""
         gates = tf.matmul(tf.concat([x, h], 1), self.kernel) + self.bias
         i, j, f, o = tf.split(gates, 4, axis=1)
         c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(j)
@@ -43,5 +43,5 @@ class HandWrittenCell(layers.Direction):
 
 
 def build(workload: Workload) -> layers.Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return layers.Network(workload, HandWrittenCell)

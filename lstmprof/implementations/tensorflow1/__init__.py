@@ -24,10 +24,10 @@ FORGET_BIAS = 0.0
 
 
 class Ends:
-    """What stands before and behind the layers, which are a subclass's: both under shared names.
+    """The embedding and the head around the layers, which a subclass provides.
 
-    ``embedding`` (vocabulary, features) where the inputs are tokens, ``head`` (directions·hidden,
-    classes) where there is one, without bias.
+    ``embedding`` (vocabulary, features) exists if the inputs are tokens, ``head``
+    (directions·hidden, classes, no bias) if the workload has one. Both have their shared names.
     """
 
     def __init__(self, workload: Workload) -> None:
@@ -36,7 +36,7 @@ class Ends:
         self.head: Any = None
 
     def __call__(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor] = None) -> tf.Tensor:
-        """Inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step."""
+        """Return outputs (batch, classes), or one per step, for (time, batch, …) or tokens."""
         asked = self.workload
         if asked.vocabulary:
             self.embedding = _variable("embedding", (asked.vocabulary, asked.features))
@@ -50,12 +50,14 @@ class Ends:
         return outputs
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Inputs (time, batch, features); the last layer's outputs (time, batch, width)."""
+        """Return the last layer's outputs (time, batch, width) for inputs (time, batch,
+        features).
+        """
         raise NotImplementedError
 
     @property
     def variables(self) -> Tuple[Any, ...]:
-        """The layers' own, in their order."""
+        """Return the variables of the layers, in order."""
         raise NotImplementedError
 
 
@@ -64,23 +66,23 @@ def _variable(name: str, shape: Tuple[int, ...]) -> Any:
 
 
 def _last(outputs: tf.Tensor, lengths: Optional[tf.Tensor], batch: int) -> tf.Tensor:
-    """Each sequence's last of ``outputs`` (time, batch, width)."""
+    """Return each sequence's last of ``outputs`` (time, batch, width)."""
     if lengths is None:
         return outputs[-1]
     return tf.gather_nd(outputs, tf.stack([lengths - 1, tf.range(batch)], 1))
 
 
 def reversed_in_time(outputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-    """``outputs`` (time, batch, width) from each sequence's end to its beginning."""
+    """Return ``outputs`` (time, batch, width) from each sequence's end to its beginning."""
     if lengths is None:
         return tf.reverse(outputs, [0])
     return tf.reverse_sequence(outputs, lengths, seq_axis=0, batch_axis=1)
 
 
 class Direction:
-    """One direction of one layer: ``kernel`` and ``bias`` once it was called."""
+    """One direction of one layer; ``kernel`` and ``bias`` exist after its first call."""
 
-    #: the cell's own gates by their place in the shared order i f g o; its own inverse
+    #: positions of the cell's gates in the shared order i f g o; this is its own inverse
     GATES: Tuple[int, ...] = (0, 2, 1, 3)
 
     def __init__(self, name: str, hidden: int) -> None:
@@ -89,11 +91,11 @@ class Direction:
         self.bias: Any = None
 
     def cell(self) -> Any:
-        """TensorFlow's own, for dynamic_rnn."""
+        """Return TensorFlow's own cell, for dynamic_rnn."""
         raise NotImplementedError
 
     def unrolled(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> Tuple[Any, tf.Tensor]:
-        """What holds the parameters, and its outputs (time, batch, hidden)."""
+        """Return the object with the parameters, and its outputs (time, batch, hidden)."""
         cell = self.cell()
         outputs, _ = tf.nn.dynamic_rnn(
             cell, inputs, sequence_length=lengths, dtype=tf.float32, time_major=True
@@ -101,7 +103,7 @@ class Direction:
         return cell, outputs
 
     def run(self, inputs: tf.Tensor, reverse: bool, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Inputs (time, batch, inputs); outputs (time, batch, hidden), in the order of time."""
+        """Return outputs (time, batch, hidden) in time order for inputs (time, batch, inputs)."""
         inputs = reversed_in_time(inputs, lengths) if reverse else inputs
         with tf.variable_scope(self.name):
             cell, outputs = self.unrolled(inputs, lengths)
@@ -110,7 +112,7 @@ class Direction:
 
 
 class Network(Ends):
-    """Directions of one class between the ends."""
+    """A network whose directions have one class, between embedding and head."""
 
     def __init__(self, workload: Workload, direction: Type[Direction]) -> None:
         super().__init__(workload)
@@ -121,7 +123,9 @@ class Network(Ends):
         ]
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Inputs (time, batch, features); the last layer's outputs (time, batch, width)."""
+        """Return the last layer's outputs (time, batch, width) for inputs (time, batch,
+        features).
+        """
         for directions in self.layers:
             outputs = [each.run(inputs, bool(n), lengths) for n, each in enumerate(directions)]
             inputs = outputs[0] if len(outputs) == 1 else tf.concat(outputs, 2)
@@ -129,22 +133,22 @@ class Network(Ends):
 
     @property
     def directions(self) -> Tuple[Direction, ...]:
-        """All of them, in order."""
+        """Return all directions, in order."""
         return tuple(each for directions in self.layers for each in directions)
 
     @property
     def variables(self) -> Tuple[Any, ...]:
-        """Kernel and bias of each direction."""
+        """Return kernel and bias of each direction."""
         return tuple(v for each in self.directions for v in (each.kernel, each.bias))
 
 
 def own_name(variable: Any) -> str:
-    """``l0/rnn/basic_lstm_cell/kernel`` of ``l0/rnn/basic_lstm_cell/kernel:0``."""
+    """Return ``l0/rnn/basic_lstm_cell/kernel`` for ``l0/rnn/basic_lstm_cell/kernel:0``."""
     return str(variable.name).split(":")[0]
 
 
 def parameters(module: Ends) -> Dict[str, Any]:
-    """Own name -> variable, in the module's order."""
+    """Return own name -> variable, in the module's order."""
     ends = [module.embedding, *module.variables, module.head]
     return {own_name(variable): variable for variable in ends if variable is not None}
 
@@ -158,7 +162,7 @@ def load_ends(module: Ends, weights: Mapping[str, Any]) -> None:
 
 
 def canonical_ends(arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """The embedding and the head of ``arrays``, in the shared layout."""
+    """Return the embedding and the head in ``arrays`` in the shared layout."""
     shared = {name: np.asarray(arrays[name]) for name in ("embedding", "head") if name in arrays}
     return {name: array.T if name == "head" else array for name, array in shared.items()}
 
@@ -173,7 +177,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     shared = canonical_ends(arrays)
     for each in module.directions:
         kernel = reordered(np.asarray(arrays[own_name(each.kernel)]).T, each.GATES)

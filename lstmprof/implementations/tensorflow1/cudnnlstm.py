@@ -47,11 +47,13 @@ class Network(Ends):
 
     @property
     def direction(self) -> str:
-        """In TensorFlow's words."""
+        """Return the direction in TensorFlow's words."""
         return "bidirectional" if self.workload.bidirectional else "unidirectional"
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Inputs (time, batch, features); the last layer's outputs (time, batch, width)."""
+        """Return the last layer's outputs (time, batch, width) for inputs (time, batch,
+        features).
+        """
         asked = self.workload
         self.lstm = cudnn_rnn.CudnnLSTM(asked.layers, asked.hidden, direction=self.direction)
         told = {} if lengths is None else {"sequence_lengths": lengths}
@@ -61,24 +63,24 @@ class Network(Ends):
 
     @property
     def variables(self) -> Tuple[Any, ...]:
-        """cuDNN's buffer."""
+        """Return cuDNN's buffer."""
         return (self.lstm.kernel,)
 
     @property
     def slots(self) -> Iterator[str]:
-        """``_l0``, ``_l0_reverse``, …: in the order in which cuDNN has them."""
+        """Yield ``_l0``, ``_l0_reverse`` … in cuDNN's order."""
         for layer in range(self.workload.layers):
             for suffix in ("", "_reverse")[: self.workload.directions]:
                 yield "_l{}{}".format(layer, suffix)
 
     @property
     def sizes(self) -> Tuple[str, int, int, int]:
-        """What TensorFlow's converters ask first."""
+        """Return the first arguments of TensorFlow's converters."""
         return MODE, self.workload.layers, self.workload.hidden, self.workload.features
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, its parameters made when it is called."""
+    """Return the network of ``workload``; its parameters are created when it is called."""
     return Network(workload)
 
 
@@ -93,7 +95,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def per_gate(module: Network, weights: Mapping[str, Any]) -> Tuple[List[Any], List[Any]]:
-    """The matrices and biases, W before R in each slot, b_R zeros."""
+    """Return the matrices and biases, W before R for each direction; b_R is zeros."""
     matrices, biases = [], []
     for slot in module.slots:
         for name in ("weight_ih", "weight_hh"):
@@ -104,7 +106,7 @@ def per_gate(module: Network, weights: Mapping[str, Any]) -> Tuple[List[Any], Li
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     converted = cudnn_rnn_ops.cudnn_rnn_opaque_params_to_canonical(
         *module.sizes,
         params=tf.constant(arrays[own_name(module.lstm.kernel)]),

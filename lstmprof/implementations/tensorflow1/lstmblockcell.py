@@ -33,10 +33,10 @@ class BlockCell(layers.Direction):
     """One direction of one layer."""
 
     def cell(self) -> Any:
-        """TensorFlow's own."""
+        """Return TensorFlow's own cell."""
         return rnn.LSTMBlockCell(self.hidden, forget_bias=FORGET_BIAS)
 
 
 def build(workload: Workload) -> layers.Network:
-    """The network of ``workload``, its parameters made when it is called."""
+    """Return the network of ``workload``; its parameters are created when it is called."""
     return layers.Network(workload, BlockCell)

@@ -34,12 +34,12 @@ class BlockLayer(layers.Direction):
     """One direction of one layer."""
 
     def unrolled(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> Tuple[Any, tf.Tensor]:
-        """TensorFlow's own, and its outputs (time, batch, hidden)."""
+        """Return TensorFlow's layer, and its outputs (time, batch, hidden)."""
         layer = rnn.LSTMBlockFusedCell(self.hidden, forget_bias=FORGET_BIAS)
         outputs, _ = layer(inputs, dtype=tf.float32, sequence_length=lengths)
         return layer, outputs
 
 
 def build(workload: Workload) -> layers.Network:
-    """The network of ``workload``, its parameters made when it is called."""
+    """Return the network of ``workload``; its parameters are created when it is called."""
     return layers.Network(workload, BlockLayer)

@@ -1,6 +1,6 @@
-"""What the rows of Theano share: masks, outputs of the last time step, and words of a profile.
+"""Common parts of Theano's rows: masks, outputs of the last time step, and words of a profile.
 
-Theano's layers are batch-major, as its users have them, but for the cell written by hand.
+Theano's layers are batch-major, as its users expect, except the cell written by hand.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ KERNELS = (
 
 
 def mask_of(inputs: Any, lengths: Any) -> Any:
-    """(batch, time) float32: 1 where a sequence of ``inputs`` (batch, time, …) has not ended."""
+    """Return (batch, time) float32: 1 before the end of each sequence of ``inputs`` (batch,
+    time, …).
+    """
     return (tt.arange(inputs.shape[1])[None, :] < lengths[:, None]).astype("float32")
 
 
 def last(outputs: Any, lengths: Any = None) -> Any:
-    """Each sequence's last of ``outputs`` (batch, time, width)."""
+    """Return each sequence's last of ``outputs`` (batch, time, width)."""
     if lengths is None:
         return outputs[:, -1]
     return outputs[tt.arange(outputs.shape[0]), lengths - 1]

@@ -60,21 +60,22 @@ class Network:
 
 
 def _recurrent(workload: Workload) -> Any:
-    """One layer."""
+    """Return one layer."""
     kind, options = LAYERS[workload.cell], OPTIONS[workload.cell]
     layer = kind(workload.hidden, return_sequences=True, **options)
     return keras.layers.Bidirectional(layer) if workload.bidirectional else layer
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload)
 
 
 def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
-    """Symbolic inputs (batch, time, features) or tokens; outputs (batch, classes), or one a step.
+    """Return symbolic outputs (batch, classes), or one per step, for inputs (batch, time, …).
 
-    ``mode`` must be Theano's default: Keras hands none to its Scans. ``lengths`` (batch,).
+    ``mode`` must be Theano's default, because Keras sets none for its Scans. ``lengths`` are
+    (batch,).
     """
     steps = inputs if module.embedding is None else module.embedding.call(inputs)
     mask = None if lengths is None else mask_of(steps, lengths)
@@ -88,7 +89,7 @@ def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
 
 
 def _own_names(module: Network) -> Iterator[Tuple[str, str, Any]]:
-    """Shared name, own name and variable of every parameter."""
+    """Yield shared name, own name and variable of every parameter."""
     if module.embedding is not None:
         yield "embedding", "embedding.embeddings", module.embedding.embeddings
     if module.head is not None:
@@ -109,7 +110,7 @@ def _own_names(module: Network) -> Iterator[Tuple[str, str, Any]]:
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Own name -> shared variable, in the module's order."""
+    """Return own name -> shared variable, in the module's order."""
     return {own: variable for _, own, variable in _own_names(module)}
 
 
@@ -120,7 +121,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     return {
         shared: from_native(np.asarray(arrays[own]), shared, module.cell)
         for shared, own, _ in _own_names(module)

@@ -47,7 +47,7 @@ NEGATED = {"updategate"}
 
 
 def _lasagne() -> Any:
-    """Lasagne, whose pooling layers import a module that Theano 1.0 has no more."""
+    """Return Lasagne, whose pooling layers import a module that Theano 1.0 no longer has."""
     name = "theano.tensor.signal.downsample"
     stand_in: Any = types.ModuleType(name)
     stand_in.max_pool_2d = theano.tensor.signal.pool.pool_2d
@@ -86,7 +86,7 @@ class Network:
 
 
 def _recurrent(lasagne: Any, workload: Workload, width: int, backwards: bool) -> Any:
-    """One direction of one layer."""
+    """Return one direction of one layer."""
     incoming = lasagne.layers.InputLayer((None, None, width))
     if workload.cell == "lstm":
         kind, options = lasagne.layers.LSTMLayer, {"peepholes": False}
@@ -99,14 +99,15 @@ def _recurrent(lasagne: Any, workload: Workload, width: int, backwards: bool) ->
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload)
 
 
 def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
-    """Symbolic inputs (batch, time, features) or tokens; outputs (batch, classes), or one a step.
+    """Return symbolic outputs (batch, classes), or one per step, for inputs (batch, time, …).
 
-    ``mode`` must be Theano's default: Lasagne hands none to its Scans. ``lengths`` (batch,).
+    ``mode`` must be Theano's default, because Lasagne sets none for its Scans. ``lengths`` are
+    (batch,).
     """
     steps = inputs if module.embedding is None else module.embedding.get_output_for(inputs)
     mask = [] if lengths is None else [mask_of(steps, lengths)]
@@ -126,7 +127,9 @@ def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
 
 
 def _own_names(module: Network) -> Dict[str, List[Tuple[str, Any, str]]]:
-    """Shared name -> (own name, variable, gate) of its parts, in the shared order of gates."""
+    """Return shared name -> (own name, variable, gate) of its parts, in the shared order of
+    gates.
+    """
     names: Dict[str, List[Tuple[str, Any, str]]] = {}
     for slot, layer in module.recurrent.items():
         for shared, own in (("weight_ih", "W_in_to_"), ("weight_hh", "W_hid_to_"), ("bias", "b_")):
@@ -142,7 +145,7 @@ def _own_names(module: Network) -> Dict[str, List[Tuple[str, Any, str]]]:
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Own name -> shared variable, in the module's order."""
+    """Return own name -> shared variable, in the module's order."""
     return {name: own for parts in _own_names(module).values() for name, own, _ in parts}
 
 
@@ -156,7 +159,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     found = {}
     for shared, parts in _own_names(module).items():
         gates = []

@@ -30,7 +30,7 @@ TIME_MAJOR = True
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload, Library(tt, theano.shared, tt.nnet.sigmoid, _scan))
 
 

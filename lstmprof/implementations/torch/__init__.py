@@ -48,7 +48,7 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
         self.head = head(workload)
 
     def forward(self, inputs: torch.Tensor, lengths: Optional[torch.Tensor] = None) -> torch.Tensor:
-        """Inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step.
+        """Return outputs (batch, classes), or one per step, for (time, batch, …) or tokens.
 
         ``lengths`` (batch,) on the host.
         """
@@ -68,7 +68,7 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
     def _run(
         self, slot: str, steps: List[torch.Tensor], masks: Optional[List[torch.Tensor]]
     ) -> List[torch.Tensor]:
-        """The cell's outputs at every time step, in the order of time."""
+        """Return the cell's outputs at every time step, in time order."""
         cell = self.cells[slot]
         state = (steps[0].new_zeros(len(steps[0]), self.hidden),) * 2
         outputs = []
@@ -81,7 +81,7 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
         return outputs[::-1] if slot.endswith("_reverse") else outputs
 
     def shared_names(self) -> Names:
-        """Own name -> shared name: ``weight_ih_l0`` for ``cells.l0.weight_ih``."""
+        """Return own name -> shared name: ``weight_ih_l0`` for ``cells.l0.weight_ih``."""
         names: Dict[str, Optional[str]] = {}
         for name, _ in self.cells.named_parameters():
             slot, kind = name.split(".")
@@ -91,7 +91,7 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
 
 
 def _masks(steps: List[torch.Tensor], lengths: torch.Tensor) -> List[torch.Tensor]:
-    """For every time step (batch, 1): 1 where a sequence has not ended, else 0."""
+    """Return for every time step (batch, 1): 1 before the end of a sequence, else 0."""
     device = steps[0].device
     times = torch.arange(len(steps), device=device)[:, None, None]
     alive = times < lengths.to(device)[None, :, None]
@@ -99,24 +99,24 @@ def _masks(steps: List[torch.Tensor], lengths: torch.Tensor) -> List[torch.Tenso
 
 
 def parameters(module: torch.nn.Module) -> Dict[str, Any]:
-    """Own name -> parameter, in the module's order."""
+    """Return own name -> parameter, in the module's order."""
     return dict(module.named_parameters())
 
 
 def nothing() -> torch.nn.Module:
-    """A module that returns what it is given; PyTorch 1.0 has no ``Identity``."""
+    """Return a module that returns its input, because PyTorch 1.0 has no ``Identity``."""
     return getattr(torch.nn, "Identity", torch.nn.Sequential)()
 
 
 def embedding(workload: Workload) -> torch.nn.Module:
-    """Tokens to features; for features themselves nothing."""
+    """Return a module from tokens to features; for features, a module that changes nothing."""
     if not workload.vocabulary:
         return nothing()
     return torch.nn.Embedding(workload.vocabulary, workload.features)
 
 
 def head(workload: Workload) -> torch.nn.Module:
-    """The output layer, without bias; for a workload without one nothing."""
+    """Return the output layer without bias; without a head, a module that changes nothing."""
     if not workload.head:
         return nothing()
     width = workload.directions * workload.hidden
@@ -124,14 +124,14 @@ def head(workload: Workload) -> torch.nn.Module:
 
 
 def last(outputs: torch.Tensor, lengths: Optional[torch.Tensor]) -> torch.Tensor:
-    """Each sequence's last of ``outputs`` (time, batch, width)."""
+    """Return each sequence's last of ``outputs`` (time, batch, width)."""
     if lengths is None:
         return outputs[-1]
     return outputs[lengths.to(outputs.device) - 1, torch.arange(outputs.shape[1])]
 
 
 def _names(module: torch.nn.Module) -> Names:
-    """Own name -> shared name of every parameter: of the layers, ``embedding`` and ``head``."""
+    """Return own name -> shared name of all parameters: layers, ``embedding``, ``head``."""
     return {"embedding.weight": "embedding", "head.weight": "head", **module.shared_names()}
 
 
@@ -148,6 +148,6 @@ def load(module: torch.nn.Module, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: torch.nn.Module, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """``arrays``, one a parameter by its own name, in the shared names and layout."""
+    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
     shared = {_names(module)[name]: array for name, array in arrays.items()}
     return {name: array for name, array in shared.items() if name is not None}

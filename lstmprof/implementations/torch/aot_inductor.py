@@ -31,7 +31,7 @@ __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "op_inputs", "
 TIME_MAJOR = True
 KERNELS = (("aoti_torch_cpu_mkldnn_rnn_layer", "oneDNN, called by AOTInductor's library"),)
 OPTIONS = {"cpp.enable_kernel_profile": True}
-#: What the library calls on a CPU for a layer and direction of an LSTM, and for a product
+#: The library's functions on a CPU for a layer and direction of an LSTM, and for a matmul.
 LAYER, PRODUCT = "aoti_torch_cpu_mkldnn_rnn_layer", "aoti_torch_cpu_mm_out"
 
 
@@ -45,7 +45,7 @@ class Network(nn_lstm.Network):
         self.compiled: Any = None
 
     def forward(self, inputs: torch.Tensor, lengths: Optional[torch.Tensor] = None) -> torch.Tensor:
-        """Inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step."""
+        """Return outputs (batch, classes), or one per step, for (time, batch, …) or tokens."""
         if self.compiled is None:
             self.compiled = self._compiled(inputs)
         return self.compiled(inputs)
@@ -69,15 +69,15 @@ class Network(nn_lstm.Network):
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set; compiled at its first call."""
+    """Return the network of ``workload`` without its weights; its first call compiles it."""
     return Network(workload)
 
 
 def op_inputs(module: Network) -> Iterator[Tuple[str, List[Any], List[str]]]:
-    """Of the library's layers and products on a CPU the shapes and types of what they read.
+    """Yield shapes and types of the inputs of the library's layers and matmuls on a CPU.
 
-    By the exported program, in its order: the library tells the profiler names alone. An LSTM is an
-    op of every layer and direction there.
+    They come from the exported program, in its order, because the library gives only names to the
+    profiler. An LSTM is one op per layer and direction there.
     """
     for node in module.exported.graph.nodes if module.exported is not None else ():
         if node.target is torch.ops.aten.lstm.input:
@@ -94,7 +94,7 @@ def op_inputs(module: Network) -> Iterator[Tuple[str, List[Any], List[str]]]:
 
 
 def _tensors(argument: Any) -> List[Any]:
-    """What the program knows of the tensors that an argument is, or is a list of."""
+    """Return the facts about the tensors that an argument is, or is a list of."""
     nodes = argument if isinstance(argument, (list, tuple)) else [argument]
     return [node.meta["val"] for node in nodes]
 

@@ -29,7 +29,7 @@ KERNELS = (
 
 
 def build(workload: Workload) -> layers.Layers:
-    """The network of ``workload``, weights not yet set; compiled at its first call."""
+    """Return the network of ``workload`` without its weights; its first call compiles it."""
     module = lstmcell_basic.build(workload)
     for cell in module.cells.values():
         cell.compile(dynamic=False)

@@ -29,7 +29,7 @@ KERNELS = tuple(
 
 
 def build(workload: Workload) -> nn_lstm.Network:
-    """The network of ``workload``, weights not yet set; compiled at its first call."""
+    """Return the network of ``workload`` without its weights; its first call compiles it."""
     module = nn_lstm.build(workload)
     module.compile()
     return module

@@ -41,7 +41,7 @@ class Cell(torch.nn.Module):  # type: ignore[misc]
     def forward(
         self, x: torch.Tensor, state: Tuple[torch.Tensor, torch.Tensor]
     ) -> Tuple[torch.Tensor, torch.Tensor]:
-        """The next (h, c), each (batch, hidden)."""
+        """Return the next (h, c), each (batch, hidden)."""
         h, c = state
         gates = F.linear(x, self.weight_ih, self.bias) + F.linear(h, self.weight_hh)
         i, f, g, o = gates.chunk(4, 1)
@@ -50,5 +50,5 @@ class Cell(torch.nn.Module):  # type: ignore[misc]
 
 
 def build(workload: Workload) -> layers.Layers:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return layers.Layers(workload, Cell)

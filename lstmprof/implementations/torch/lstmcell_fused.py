@@ -30,5 +30,5 @@ KERNELS = (
 
 
 def build(workload: Workload) -> layers.Layers:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return layers.Layers(workload, torch.nn.LSTMCell)

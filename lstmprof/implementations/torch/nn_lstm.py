@@ -63,7 +63,7 @@ class Network(torch.nn.Module):  # type: ignore[misc]
         self.head = layers.head(workload)
 
     def forward(self, inputs: torch.Tensor, lengths: Optional[torch.Tensor] = None) -> torch.Tensor:
-        """Inputs (time, batch, features) or tokens; outputs (batch, classes), or one a step.
+        """Return outputs (batch, classes), or one per step, for (time, batch, …) or tokens.
 
         ``lengths`` (batch,) on the host.
         """
@@ -75,7 +75,7 @@ class Network(torch.nn.Module):  # type: ignore[misc]
         return self.head(outputs if self.every_step else layers.last(outputs, lengths))
 
     def _packed(self, inputs: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """The layers' outputs over sequences of these lengths, padded again."""
+        """Return the layers' outputs over sequences of these lengths, padded again."""
         if SORTS:
             packed = pack_padded_sequence(inputs, lengths, enforce_sorted=False)
             return pad_packed_sequence(self.lstm(packed)[0], total_length=len(inputs))[0]
@@ -85,7 +85,7 @@ class Network(torch.nn.Module):  # type: ignore[misc]
         return outputs[:, longest_first.sort()[1]]
 
     def shared_names(self) -> layers.Names:
-        """Own name -> shared name of the layers' parameters; ``bias_hh`` has none."""
+        """Return own name -> shared name of the layers' parameters; ``bias_hh`` has none."""
         return {
             "lstm." + key: None if key.startswith("bias_hh") else key.replace("bias_ih", "bias")
             for key, _ in self.lstm.named_parameters()
@@ -93,5 +93,5 @@ class Network(torch.nn.Module):  # type: ignore[misc]
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload)

@@ -42,7 +42,7 @@ class Loop(torch.nn.Module):  # type: ignore[misc]
         self.bias = torch.nn.Parameter(torch.empty(4 * hidden))
 
     def forward(self, steps: List[torch.Tensor]) -> List[torch.Tensor]:
-        """Every h_t (batch, hidden), in the order of ``steps`` (batch, inputs)."""
+        """Return every h_t (batch, hidden), in the order of ``steps`` (batch, inputs)."""
         h = steps[0].new_zeros([steps[0].size(0), self.hidden])
         c = h
         outputs: List[torch.Tensor] = []
@@ -67,7 +67,7 @@ class Network(layers.Layers):
 
 
 def build(workload: Workload) -> Network:
-    """The network of ``workload``, weights not yet set."""
+    """Return the network of ``workload`` without its weights."""
     return Network(workload, _scripted)
 
 

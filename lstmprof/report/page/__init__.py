@@ -310,6 +310,9 @@ def stacks(icicle: Icicle) -> dict[str, Any]:
     return {
         "run": shown_name(icicle.run),
         "what": icicle.what,
+        "said": shown_name(icicle.said, 2000),
+        "fast": shown_name(icicle.fast),
+        "slow": shown_name(icicle.slow),
         "total_ns": icicle.total_ns,
         "names": list(icicle.names),
         "parts": list(icicle.parts),

@@ -1,5 +1,6 @@
 // Call stacks, from the top down: each box is as wide as its time. Boxes are the items of a tree: the arrow keys move
 // to the caller, the callees and the neighbours, Enter makes a box as wide as the picture, Escape goes back.
+// A picture of two runs names them in fast and slow.
 "use strict";
 window.lstmprofIcicle = (rowsOf, stacks, parts) => {
   const tree = document.getElementById("stacks-tree");
@@ -41,7 +42,8 @@ window.lstmprofIcicle = (rowsOf, stacks, parts) => {
     });
     boxes = shown.boxes.map(button);
     tree.replaceChildren(...boxes);
-    said.textContent = `${shown.run}: ${time(shown.total_ns)} of ${shown.what}, in the whole profile.`;
+    said.textContent = shown.said;
+    for (const one of document.querySelectorAll("#stacks [data-of]")) one.hidden = (one.dataset.of === "pair") !== Boolean(shown.slow);
     [top, current] = [ROOT, 0];
     if (boxes.length) boxes[0].tabIndex = 0;
     picked.textContent = picked.dataset.hint;
@@ -55,7 +57,7 @@ window.lstmprofIcicle = (rowsOf, stacks, parts) => {
     made.tabIndex = -1;
     made.setAttribute("role", "treeitem");
     made.setAttribute("aria-level", String(box.depth + 1));
-    made.setAttribute("aria-label", `${shown.names[box.name]}, ${time(box.total_ns)}, ${percent(box.total_ns / shown.total_ns)}`);
+    made.setAttribute("aria-label", shown.slow ? told(box).join(", ") : `${shown.names[box.name]}, ${time(box.total_ns)}, ${percent(box.total_ns / shown.total_ns)}`);
     made.textContent = shown.names[box.name];
     made.title = told(box).join("\n");
     const part = box.part < 0 ? null : parts.get(shown.parts[box.part]);
@@ -64,6 +66,10 @@ window.lstmprofIcicle = (rowsOf, stacks, parts) => {
       made.style.setProperty("--light", part.light);
       made.style.setProperty("--dark", part.dark);
     }
+    if (shown.slow) {
+      made.className = box.slow_ns < box.fast_ns ? "pair less" : "pair";
+      made.style.setProperty("--by", Math.abs(box.slow_ns - box.fast_ns) / Math.max(box.slow_ns, box.fast_ns));
+    }
     made.addEventListener("click", () => { choose(place); zoom(place === top ? ROOT : place); });
     made.addEventListener("focus", () => choose(place));
     return made;
@@ -71,6 +77,11 @@ window.lstmprofIcicle = (rowsOf, stacks, parts) => {
 
   function told(box) {
     const part = box.part < 0 ? [] : [parts.get(shown.parts[box.part]).words];
+    if (shown.slow) {
+      const more = box.slow_ns - box.fast_ns;
+      const difference = more ? `${time(Math.abs(more))} ${more > 0 ? "more" : "less"} in ${shown.slow}` : "no difference";
+      return [shown.names[box.name], `${shown.slow} ${time(box.slow_ns)}`, `${shown.fast} ${time(box.fast_ns)}`, difference];
+    }
     const inside = box.total_ns - box.self_ns;
     return [
       shown.names[box.name], ...part, `${time(box.total_ns)}, ${percent(box.total_ns / shown.total_ns)} of all`,

@@ -1,8 +1,11 @@
 """Layers and directions by widths, and the operations of a network against the roofline's table."""
 
+import pyarrow as pa
 import pytest
+from events.rows import row, table
 
 from lstmprof.breakdown.recurrent.network import Network, dtype_named, stack
+from lstmprof.breakdown.recurrent.profiles.recorded import Inputs
 from lstmprof.diagnose.roofline.work import costs, flops
 from lstmprof.workloads import Workload
 
@@ -50,3 +53,17 @@ def test_operations_are_those_of_the_roofline(cell: str, layers: int, bidirectio
 )
 def test_element_types_have_one_name(name: str, dtype: str | None) -> None:
     assert dtype_named(name) == dtype
+
+
+def test_operations_that_no_count_holds_are_unknown() -> None:
+    size = 2**20
+    sizes = {"rows": size, "inputs": size, "layers": 1, "directions": 1}
+    assert Network("lstm", hidden=1, **sizes).flops(backward=True)
+    assert Network("lstm", hidden=size, **sizes).flops(backward=False) is None
+
+
+def test_a_shape_that_no_tensor_has_is_not_recorded() -> None:
+    op = table([row("op", "aten::lstm", 0, 1, pid=1, tid=1)])
+    shapes = "[[2,4294967296],[4294967296,4294967296],[281474976710657,0]]"
+    inputs = Inputs(op.with_columns({"shapes": pa.array([shapes])}))
+    assert inputs.shapes(0) == [(2, 2**32), None, None]

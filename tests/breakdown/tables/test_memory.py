@@ -230,3 +230,8 @@ def test_steps_that_keep_memory_grow_by_what_they_keep(
         *(0, 4 << 20, 8 << 20)
     ]
     assert {r["peak_reserved_bytes"] for r in rows} == {None}
+
+
+def test_bytes_that_no_count_holds_are_unknown(tmp_path: Path) -> None:
+    run = made(tmp_path / "run", change(3, 2.0**70, 2.0**70))
+    assert {size for sizes in rows_of(run).values() for size in sizes if size} <= {1}

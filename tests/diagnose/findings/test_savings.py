@@ -75,6 +75,19 @@ def test_a_copy_saves_no_time_of_work_that_would_overlap_without_it(tmp_path: Pa
     assert moved.saving.ns == 20_000 + diagnosis.slow.length_ns - diagnosis.slow.busy_ns
 
 
+def test_a_copy_saves_its_time_if_no_activity_has_a_launch(tmp_path: Path) -> None:
+    # A timeline of TensorFlow 1 has no launches: nothing says what waits for the copy.
+    rows = [
+        row("memcpy", "MEMCPYHtoD", 0, 40_000, **GPU),
+        row("kernel", "gemm_kernel", 40_000, 70_000, **GPU),
+        row("op", "MatMul", 0, 70_000, **HOST),
+    ]
+    (tmp_path / "r").mkdir()
+    write_tables(tmp_path / "r", run_info({"name": "r"}), annotated(table(rows), captured=False))
+    first = diagnose(break_down(open_run(tmp_path / "r"))).findings[0].finding
+    assert (first.kind, first.saving) == ("copy", Saving(40_000, TAKEN))
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(drawn.bodies(drawn.STREAMS) | drawn.casts(drawn.STREAMS), min_size=1, max_size=6),

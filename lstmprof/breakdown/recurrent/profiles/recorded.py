@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,9 @@ from lstmprof.breakdown.recurrent.network import Shape
 from lstmprof.events.intervals import Ints
 from lstmprof.events.launch_config import recorded_inputs
 from lstmprof.events.table import NONE, EventTable
+
+#: No tensor has more elements; a shape of more is damaged, so it is taken as not recorded.
+_MOST_ELEMENTS = 2**48
 
 
 class Inputs:
@@ -43,7 +47,8 @@ def _shape(entry: Any) -> Any:
     if not isinstance(entry, list) or not entry:
         return None
     if all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in entry):
-        return tuple(entry)
+        whole = max(math.prod(entry), *entry)
+        return tuple(entry) if whole <= _MOST_ELEMENTS else None
     return [_shape(part) for part in entry]
 
 

@@ -1,4 +1,4 @@
-"""What the loops of all frameworks share: the implementation under test, and its profile pass."""
+"""Common parts of the loops of all frameworks: the implementation, and its profile pass."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lstmprof.implementations import Implementation
 class Trainer(Profiler):
     """One implementation with its weights, data and optimizer on one device.
 
-    A loop's own has ``step(ranges)`` and what a ``Profiler`` has.
+    Each loop implements ``step(ranges)`` and the methods of a ``Profiler``.
     """
 
     def __init__(self, request: CaptureRequest) -> None:
@@ -39,37 +39,37 @@ class Trainer(Profiler):
         self.recorder: Profiler = NsysProfiler(self) if request.profiler == NSYS else self
 
     def checked(self, loss_of: Callable[..., Any]) -> Callable[..., Any]:
-        """``loss_of``; of a user's file one that refuses outputs of another shape."""
+        """Return ``loss_of``; for a user's file, refuse outputs of another shape."""
         if not self.is_users:
             return loss_of
         checking: Callable[..., Any] = self.implementation.checked(loss_of)
         return checking
 
     def step(self, ranges: Ranges) -> Any:
-        """One step, synchronised at its end; its outcome, which ``loss`` reads."""
+        """Run one step and synchronise; return its outcome, from which ``loss`` reads the loss."""
         raise NotImplementedError
 
     def loss(self, outcome: Any) -> float:
-        """The number in a step's outcome."""
+        """Return the loss in a step's outcome."""
         return float(outcome)
 
     def kept(self, outcome: Any) -> Any:
-        """``outcome`` so that the next step does not overwrite it."""
+        """Return a copy of ``outcome`` that the next step does not overwrite."""
         return outcome
 
     def device_ns(self) -> Optional[int]:
-        """Length of the last step by the device's own events; None where there are none."""
+        """Return the length of the last step by the device's events, or None."""
         return None
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """(text in the profile, which kernels then really ran, in words)."""
+        """Return pairs (text in the profile, kernels that then ran, as text)."""
         names: Sequence[Tuple[str, str]] = self.implementation.KERNELS
         return names
 
     def profile(self, ranges: Ranges, steps: int, folder: str) -> Profiled:
-        """``steps`` profiled steps, after a throwaway session; the profile lies in ``folder``.
+        """Profile ``steps`` steps after a discarded session; the profile is in ``folder``.
 
-        But where it is recorded from outside: then it is there once this process is over.
+        If an external tool records, the profile exists after this process has ended.
         """
         logs = os.path.join(folder, "logs")
         cost = self._recording_cost(throwaway_steps(steps, time.perf_counter_ns), logs)
@@ -86,14 +86,15 @@ class Trainer(Profiler):
         return Profiled(walls_ns, losses, files, kernels, cost, shapes)
 
     def shapes(self, folder: str) -> Iterable[OpInputs]:
-        """The inputs of the ops of one more step, in order; none where the framework tells none.
+        """Yield the inputs of the ops of one more step, in order; empty if the framework cannot
+        record them.
 
-        They are apart from the profile because recording them slows a step of many small ops.
+        They are separate from the profile, because recording them slows a step of many small ops.
         """
         return ()
 
     def _recording_cost(self, steps: Iterable[int], folder: str) -> Optional[Dict[str, Any]]:
-        """The session to throw away, and what run.json says of recording an event in it."""
+        """Run the discarded session; return the cost of recording an event for run.json."""
         profiled: List[calibration.LoopTimes] = []
         trivial = self.recorder.trivial_readings
         self._session(no_ranges, steps, folder, lambda: profiled.append(trivial()))
@@ -106,7 +107,9 @@ class Trainer(Profiler):
         folder: str,
         at_end: Callable[[], None] = lambda: None,
     ) -> Tuple[Any, List[int], List[float]]:
-        """A finished session, and each step's wall time and loss; ``at_end`` is its last."""
+        """Return a finished session with each step's wall time and loss; ``at_end`` runs at its
+        end.
+        """
         walls_ns, outcomes = [], []
         with self.recorder.recording(folder) as session:
             if self.recorder.starts_late:
@@ -122,12 +125,12 @@ class Trainer(Profiler):
 
 
 def torch_needles(kernels: Sequence[Tuple[str, str]]) -> List[Tuple[str, str]]:
-    """``kernels`` of an implementation's row as torch.profiler writes an operator's name."""
+    """Return ``kernels`` of an implementation's row in torch.profiler's notation."""
     return [('"{}"'.format(operator), words) for operator, words in kernels]
 
 
 def loop_of(row: Implementation) -> Any:
-    """The module of this folder that runs ``row``: that of TensorFlow 1 for Keras on it."""
+    """Return the module of this folder that runs ``row``; TensorFlow 1's for Keras on it."""
     name = row.framework
     if name == "tensorflow" and row.library:
         import tensorflow

@@ -1,9 +1,8 @@
-"""What loops share whose framework computes on a CPU alone, where NumPy's rates are the peaks.
+"""Common parts of loops whose framework computes only on a CPU.
 
-Its threads are told before it is imported, by the environment, or with each session or model.
-``Readings`` is a trace for frameworks that have no timeline of their own: a clock is read around
-their operators. It has the form of torch.profiler's, which every reader of lstmprof and Perfetto
-knows.
+NumPy measures the peaks. The number of threads is set by the environment before the import, or for
+each session or model. ``Readings`` is a trace for frameworks without a timeline: a clock is read
+around their operators. It has torch.profiler's format, which lstmprof's reader and Perfetto know.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ product, copy = numpy_product, numpy_copy
 
 
 def device_of(requested: str) -> str:
-    """``cpu``, the only device; ``cuda`` is refused before."""
+    """Return ``cpu``, the only device; ``cuda`` is refused earlier."""
     return "cpu"
 
 
 def set_threads(threads: int) -> None:
-    """Nothing: the environment was set, or a session is told."""
+    """Do nothing: the environment or each session sets the threads."""
 
 
 #: (category in the trace, name, start, end, arguments), of time.perf_counter_ns
@@ -38,17 +37,17 @@ Reading = Tuple[str, str, int, int, Optional[Dict[str, Any]]]
 
 
 class Readings(List[Reading]):
-    """What was read, in the order in which it ended."""
+    """The readings, in the order in which they ended."""
 
     @contextlib.contextmanager
     def range(self, name: str) -> Iterator[None]:
-        """A range of this name."""
+        """Record a range of this name."""
         start_ns = time.perf_counter_ns()
         yield
         self.append(("user_annotation", name, start_ns, time.perf_counter_ns(), None))
 
     def write(self, path: str) -> None:
-        """The trace as JSON, dated."""
+        """Write the trace as JSON, with a date."""
         base_ns = min(reading[2] for reading in self)
         since_epoch_ns = time.time_ns() - time.perf_counter_ns()
         events = [
@@ -68,37 +67,39 @@ class Readings(List[Reading]):
 
 
 class ClockedTrainer(loops.Trainer):
-    """A trainer whose profile pass reads a clock around operators: ``recording`` fills readings."""
+    """A trainer whose profile pass reads a clock around operators: ``recording`` fills the
+    readings.
+    """
 
     def __init__(self, request: CaptureRequest) -> None:
         super().__init__(request)
         self.readings = Readings()
 
     def annotated(self, number: int) -> Ranges:
-        """Ranges among the readings."""
+        """Return ranges that are readings."""
         return self.readings.range
 
     def written(self, session: Readings, folder: str) -> Tuple[str, str]:
-        """The readings as a trace."""
+        """Write the readings as a trace."""
         raw = os.path.join(folder, "trace.json")
         session.write(raw)
         return raw, self.row.framework + ".trace.json"
 
     def facts(self) -> Dict[str, Any]:
-        """What run.json says of the framework and the device; a loop's own adds ``backend``."""
+        """Return facts about framework and device for run.json; each loop adds ``backend``."""
         versions = {self.row.framework: self.version(), "cuda": None}
         return dict(cpu_facts(), versions=versions)
 
     def version(self) -> str:
-        """The framework's."""
+        """Return the framework's version."""
         raise NotImplementedError
 
 
 def linker_flags(packages: str) -> Optional[str]:
-    """What links to the OpenBLAS of the NumPy in the folder ``packages``; None where none can.
+    """Return linker flags for the OpenBLAS of NumPy in the folder ``packages``; None if impossible.
 
-    The library is the one that NumPy has loaded, so that both share its threads. Since 1.22 its
-    functions have other names (``sgemm_64_``) and 64-bit sizes, which no other code expects.
+    NumPy has already loaded this library, so both share its threads. Since NumPy 1.22 its functions
+    have other names (``sgemm_64_``) and 64-bit sizes, which other code does not expect.
     """
     place = os.path.join(packages, "numpy.libs")
     if set(" ,") & set(place):  # such a flag is cut in two there

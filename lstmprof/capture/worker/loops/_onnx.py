@@ -1,10 +1,10 @@
-"""What the loops of engines that run an ONNX graph forward share: its loss, its data, its trace.
+"""Common parts of the loops of engines that run an ONNX graph forward: loss, data, trace.
 
-A step is one call of the engine, which returns the loss: the graph has the loss's nodes behind the
-network's, called ``loss/…``. Arrays of NumPy need no transfer, so that the host's only ranges are
-``step`` and ``program``. The engine's own profiler tells the nodes: they are written as
-torch.profiler writes operators, called by their engine (``onnxruntime::LSTM``), which every reader
-of lstmprof and Perfetto knows; ``forward`` and ``loss`` are ranges around the nodes of these names.
+A step is one call of the engine, which returns the loss: the graph contains the loss's nodes, named
+``loss/…``, after those of the network. NumPy arrays need no transfer, so the host's only ranges are
+``step`` and ``program``. The engine's own profiler provides the nodes. They are written like
+torch.profiler's operators with the engine's prefix (``onnxruntime::LSTM``), which lstmprof's reader
+and Perfetto know. ``forward`` and ``loss`` are ranges around the nodes of these names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RANGE, OP = "user_annotation", "cpu_op"
 
 
 class NodeEvent(NamedTuple):
-    """One event of a trace; times of time.time_ns."""
+    """One event of a trace, with times of time.time_ns."""
 
     category: str  # RANGE or OP
     name: str
@@ -43,7 +43,9 @@ class NodeEvent(NamedTuple):
 
 
 def loss_nodes(workload: Workload, graph: onnx.Graph, outputs: str) -> str:
-    """The mean loss over the batch; its name. ``targets`` as ``data`` feeds them."""
+    """Add the nodes of the mean loss over the batch; return its name. ``targets`` are those of
+    ``data``.
+    """
     if workload.loss == "mean":
         return graph.node("ReduceMean", LOSS + "mean", outputs, keepdims=0)
     if workload.loss == "mse":
@@ -57,9 +59,9 @@ def loss_nodes(workload: Workload, graph: onnx.Graph, outputs: str) -> str:
 
 
 def data(workload: Workload, batch: Any) -> Dict[str, Any]:
-    """What the graph is fed: ``inputs``, and ``lengths`` and ``targets`` where it reads them.
+    """Return the graph's inputs: ``inputs``, and ``lengths`` and ``targets`` if it uses them.
 
-    Classes stand in an axis of their own, as GatherElements takes them.
+    Classes have an additional axis, as GatherElements expects.
     """
     dtype = np.int64 if workload.vocabulary else np.float32
     fed = {"inputs": np.ascontiguousarray(batch.inputs, dtype)}
@@ -75,8 +77,9 @@ def data(workload: Workload, batch: Any) -> Dict[str, Any]:
 class Trainer(loops.Trainer):
     """One graph with its weights and data.
 
-    A loop's own has ``engine(profiled)``, which returns a call that runs the graph on what it is
-    fed and returns ``outputs``, and ``nodes(engine)``: what it recorded since it was made.
+    Each loop implements ``engine(profiled)``, which returns a call that runs the graph on its
+    inputs and returns ``outputs``, and ``nodes(engine)``, which returns what the engine has
+    recorded.
     """
 
     def __init__(self, request: CaptureRequest, device: str) -> None:
@@ -89,26 +92,26 @@ class Trainer(loops.Trainer):
         self.outputs = self.implementation.forward(self.module, graph)
         self.loss_name = loss_nodes(self.workload, graph, self.outputs)
         self.model = onnx.serialized(graph, self.fed, [self.outputs, self.loss_name])
-        self.running: Any = None  # the first step builds it, as elsewhere
+        self.running: Any = None  # the first step builds it, as in other loops
         self.ranges: List[NodeEvent] = []
 
     def engine(self, profiled: bool) -> Any:
-        """The graph, ready to run."""
+        """Return the graph, ready to run."""
         raise NotImplementedError
 
     def nodes(self, engine: Any) -> Sequence[NodeEvent]:
-        """What ``engine`` recorded."""
+        """Return the events that ``engine`` recorded."""
         raise NotImplementedError
 
     def settled(self, engine: Any) -> None:
-        """Called before the first run that is recorded."""
+        """Prepare the engine before its first recorded run."""
 
     def run(self, engine: Any, names: Sequence[str]) -> List[Any]:
-        """The outputs of these names, of one forward pass."""
+        """Return the outputs of these names, from one forward pass."""
         raise NotImplementedError
 
     def step(self, ranges: Ranges) -> Any:
-        """One forward pass; the loss."""
+        """Run one forward pass; return the loss."""
         with ranges("step"):
             if self.running is None:
                 self.running = self.engine(False)
@@ -117,7 +120,7 @@ class Trainer(loops.Trainer):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[List[NodeEvent]]:
-        """A profiled engine in place of the timed one; the events that it has at the end."""
+        """Use a profiled engine during the context; at the end, the list has its events."""
         plain, self.running = self.running, self.engine(True)
         for _ in range(SETTLING):
             self.run(self.running, [self.loss_name])
@@ -139,24 +142,26 @@ class Trainer(loops.Trainer):
         self.ranges.append(NodeEvent(RANGE, name, start_ns, time.time_ns(), {}))
 
     def annotated(self, number: int) -> Ranges:
-        """Ranges among the events."""
+        """Return ranges that are events."""
         return self._range
 
     def written(self, session: List[NodeEvent], folder: str) -> Tuple[str, str]:
-        """The events as a trace."""
+        """Write the events as a trace."""
         raw = os.path.join(folder, "trace.json")
         write(session, raw)
         return raw, self.row.name + ".trace.json"
 
     def facts(self) -> Dict[str, Any]:
-        """What run.json says of the device; the loop's own adds ``versions`` and ``backend``."""
+        """Return facts about the device for run.json; each loop adds ``versions`` and
+        ``backend``.
+        """
         return cpu_facts()
 
 
 def phases(nodes: Sequence[NodeEvent], ranges: Sequence[NodeEvent]) -> List[NodeEvent]:
-    """In each call, of ``ranges``, a range around the network's nodes and one around the loss's.
+    """Return ranges around the network's nodes and around the loss's nodes, for each call.
 
-    Engines rename and add nodes: what is not called by the loss is the network's.
+    Engines rename and add nodes, so nodes without the loss's prefix belong to the network.
     """
     calls = [event for event in ranges if event.name == "program"]
     return [phase for call in calls for phase in _phases([n for n in nodes if _holds(call, n)])]
@@ -178,7 +183,7 @@ def _phases(nodes: Sequence[NodeEvent]) -> List[NodeEvent]:
 
 
 def write(events: Sequence[NodeEvent], path: str) -> None:
-    """The trace as JSON, dated."""
+    """Write the trace as JSON, with a date."""
     base_ns = min((event.start_ns for event in events), default=0)
     rows = [
         {

@@ -1,14 +1,13 @@
-"""The one step loop of Theano and of its heir PyTensor, over what they call differently.
+"""The step loop of Theano and PyTensor, with the names of either library as parameters.
 
 A training step is one compiled function whose updates are the optimizer's. The first step compiles
-what the library's own cache (``base_compiledir``) does not have. The host's only range is ``step``:
-arrays of NumPy need no transfer, and the phases of the merged graph are those of its Scans.
+what the library's cache (``base_compiledir``) does not contain. The host's only range is ``step``,
+because NumPy arrays need no transfer, and the phases of the merged graph are those of its Scans.
 
-Both libraries have sums per operator (``profile=True``) and no timeline. Their virtual machine
-calls one thunk per operator, within a Scan too. In the profile pass the clock is read before and
-after each. That needs the machine written in Python where the libraries' own is C
-(``use_cloop=False``), so that the compiled function is another one than the timed; the inflation of
-the profile pass says what both cost.
+Both libraries have sums per operator (``profile=True``) but no timeline. Their virtual machine
+calls one thunk per operator, also inside a Scan. The profile pass reads the clock before and after
+each thunk. This needs the virtual machine in Python instead of C (``use_cloop=False``), so the
+compiled function differs from the timed one; the overhead of the profile pass shows the cost.
 """
 
 from __future__ import annotations
@@ -30,24 +29,26 @@ Updates = List[Tuple[Any, Any]]  # (shared variable, its next value)
 
 
 class Library(NamedTuple):
-    """What the loop needs of ``package``, by either library's names."""
+    """The parts of ``package`` that the loop needs, under common names."""
 
     name: str
     title: str
     package: Any
     tensor: Any  # its module of operators
     machine: Any  # its VMLinker
-    log_softmax: Callable[[Any], Any]  # of (batch, classes), over the classes
+    log_softmax: Callable[[Any], Any]  # for (batch, classes), over the classes
     variable: Callable[[str, str, int], Any]  # by name, dtype and number of dimensions
     mode: Callable[[], Any]  # how the timed function is compiled
-    clocked: Callable[[Any], ContextManager[Any]]  # the same with another linker, while entered
+    # the compilation mode with another linker, during the context
+    clocked: Callable[[Any], ContextManager[Any]]
 
     def loss_of(
         self, workload: Workload, outputs: Any, targets: Any, time_major: bool = True
     ) -> Any:
-        """The mean loss over the batch; outputs (batch, classes), or with ``each_step`` 3-d.
+        """Return the mean loss over the batch; outputs are (batch, classes), or 3-d with
+        ``each_step``.
 
-        ``time_major``: whether outputs of every step are (time, batch, classes), as the targets.
+        ``time_major``: outputs of every step are (time, batch, classes), like the targets.
         """
         tensor = self.tensor
         if workload.loss == "mean":
@@ -62,7 +63,7 @@ class Library(NamedTuple):
         return -tensor.mean(scores[tensor.arange(targets.shape[0]), targets])
 
     def symbols(self, workload: Workload) -> Tuple[Any, Any, Any]:
-        """The symbolic inputs, targets and lengths, as ``workloads.Batch`` has them."""
+        """Return the symbolic inputs, targets and lengths, like those of ``workloads.Batch``."""
         tokens = bool(workload.vocabulary)
         inputs = self.variable("inputs", "int64" if tokens else "float32", 2 if tokens else 3)
         dtype = "int64" if workload.loss == "ce" else "float32"
@@ -74,12 +75,12 @@ class Library(NamedTuple):
         )
 
     def optimizer_of(self, workload: Workload, parameters: Dict[str, Any]) -> Any:
-        """The workload's optimizer over ``parameters``."""
+        """Return the workload's optimizer for ``parameters``."""
         return (Sgd if workload.optimizer == "sgd" else Adam)(self, workload, parameters)
 
 
 class Trainer(_cpu.ClockedTrainer):
-    """One implementation with its weights, data and optimizer; a loop's own has ``library``."""
+    """One implementation with its weights, data and optimizer; each loop has ``library``."""
 
     library: Library
 
@@ -98,7 +99,7 @@ class Trainer(_cpu.ClockedTrainer):
             inputs = np.ascontiguousarray(inputs.swapaxes(0, 1))
         self.data = (inputs, batch.targets, batch.lengths)
         self.clocked: Any = None
-        self.function: Any = None  # the first step compiles it, as elsewhere
+        self.function: Any = None  # the first step compiles it, as in other loops
 
     def _compiled(self, mode: Any) -> Any:
         inputs, targets, lengths = self.library.symbols(self.workload)
@@ -115,7 +116,7 @@ class Trainer(_cpu.ClockedTrainer):
         )
 
     def step(self, ranges: Ranges) -> Any:
-        """One step; the loss."""
+        """Run one step; return the loss."""
         with ranges("step"):
             if self.function is None:
                 self.function = self._compiled(self.library.mode())
@@ -123,7 +124,7 @@ class Trainer(_cpu.ClockedTrainer):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[Readings]:
-        """The clocked function in place of the timed one, with no reading yet."""
+        """Use the clocked function during the context, with empty readings."""
         if self.clocked is None:
             linker = clocked_linker(self.library.machine, self.library.name, self.readings)
             with self.library.clocked(linker) as mode:
@@ -136,13 +137,13 @@ class Trainer(_cpu.ClockedTrainer):
             self.function = plain
 
     def version(self) -> str:
-        """The library's."""
+        """Return the library's version."""
         return str(self.library.package.__version__)
 
 
 #: Adam's decay of the mean and of the square, and its epsilon: the defaults of torch.optim.Adam
 MEAN_DECAY, SQUARE_DECAY, EPSILON = np.float32(0.9), np.float32(0.999), np.float32(1e-8)
-#: Before NumPy 2 the difference of a Python 1 and a float32 is a float64.
+#: Before NumPy 2, the difference of a Python 1 and a float32 is a float64.
 ONE = np.float32(1)
 
 
@@ -154,7 +155,7 @@ class Sgd:
         self.rate, self.parameters = np.float32(workload.learning_rate), parameters
 
     def updates(self, loss: Any) -> Updates:
-        """One step, as torch.optim.SGD computes it."""
+        """Return the updates of one step, like torch.optim.SGD."""
         parameters = list(self.parameters.values())
         gradients = self.library.package.grad(loss, parameters)
         return [(p, p - self.rate * gradient) for p, gradient in zip(parameters, gradients)]
@@ -172,7 +173,7 @@ class Adam:
         self.squares = {name: shared(array) for name, array in zeros.items()}
 
     def updates(self, loss: Any) -> Updates:
-        """One step, as torch.optim.Adam computes it."""
+        """Return the updates of one step, like torch.optim.Adam."""
         tensor, count = self.library.tensor, self.count + ONE
         updates = [(self.count, count)]
         gradients = self.library.package.grad(loss, list(self.parameters.values()))
@@ -186,25 +187,26 @@ class Adam:
         return updates
 
 
-#: Operators whose inputs' shapes are read, at their first call: the products of matrices.
+#: Matmul operators, whose input shapes are read at their first call.
 PRODUCTS = ("Dot22", "Dot22Scalar", "Gemm", "Dot", "BatchedDot")
 
 
 def clocked_linker(machine: Any, library: str, readings: Readings) -> Any:
-    """A linker like ``machine``, ``VMLinker`` of ``library``, whose thunks leave ``readings``.
+    """Return a linker like ``machine`` (``VMLinker`` of ``library``) whose thunks add to
+    ``readings``.
 
-    Its class knows the readings: a library that links another graph, as that within a Scan, makes
-    another linker of the class with options of its own.
+    The class holds the readings, because a library creates further linkers of the class, with other
+    options, for inner graphs such as those of a Scan.
     """
 
     class ClockedLinker(machine):  # type: ignore[misc]
-        """A machine in Python whose thunks leave readings."""
+        """A virtual machine in Python whose thunks add readings."""
 
         def __init__(self, **options: Any) -> None:
             super().__init__(**dict(options, use_cloop=False))
 
         def make_vm(self, nodes: Any, thunks: Any, *rest: Any, **more: Any) -> Any:
-            """The machine, around thunks that are read."""
+            """Return the virtual machine with clocked thunks."""
             clocked = [_clocked(node, run, library, readings) for node, run in zip(nodes, thunks)]
             return super().make_vm(nodes, clocked, *rest, **more)
 

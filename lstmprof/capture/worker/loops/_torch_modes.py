@@ -1,6 +1,7 @@
-"""What a step of PyTorch may be asked for beside its work: precision, and switches of the process.
+"""Options of a PyTorch step: precision, and switches of the process.
 
-A version that lacks one says so: TF32 came with PyTorch 1.7, autocast on a CPU with 1.10.
+Versions without an option raise an error: TF32 exists since PyTorch 1.7, autocast on a CPU since
+1.10.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ _ANOTHER = "choose another --precision"
 
 
 def set_tf32(precision: str) -> None:
-    """Allow TF32 if ``precision`` is tf32; forbid it otherwise, oneDNN's short types too.
+    """Allow TF32 if ``precision`` is tf32, else forbid it, including oneDNN's short types.
 
-    PyTorch 2.9 has a second set of switches, of which a narrow one overrules a wide one that a
-    script set. torch and its compiler raise when they read a switch on which the sets disagree.
+    PyTorch 2.9 has a second set of switches, in which specific ones override general ones. torch
+    and its compiler raise an error when they read a switch on which both sets disagree.
 
     Raises:
         CaptureError: this torch has no TF32.
@@ -44,10 +45,10 @@ def set_tf32(precision: str) -> None:
 
 
 def autocast(precision: str, device_type: str) -> Callable[[], ContextManager[Any]]:
-    """The context of forward and loss.
+    """Return the context of forward and loss.
 
     Raises:
-        CaptureError: this torch does not cast to that type on that device.
+        CaptureError: this torch does not support the type on that device.
     """
     if precision not in AUTOCAST:
         return contextlib.nullcontext
@@ -68,7 +69,7 @@ def _lacks(what: str, instead: str = "leave it out") -> CaptureError:
 
 
 def scaler(precision: str, device_type: str) -> Any:
-    """The scaler of training's gradients; None where the precision needs none."""
+    """Return the scaler of the gradients, or None if the precision needs none."""
     if precision != "amp-fp16":
         return None
     if hasattr(getattr(torch, "amp", None), "GradScaler"):
@@ -77,7 +78,7 @@ def scaler(precision: str, device_type: str) -> Any:
 
 
 def set_switches(request: CaptureRequest) -> None:
-    """What is asked for of denormals, oneDNN, anomaly mode and determinism.
+    """Set the requested switches: denormals, oneDNN, anomaly mode and determinism.
 
     Raises:
         CaptureError: this torch has no such switch.

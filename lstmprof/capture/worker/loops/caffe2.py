@@ -1,11 +1,11 @@
-"""The one step loop for Caffe2, and a clock around its operators.
+"""The step loop for Caffe2, with a clock around its operators.
 
-A step is one call of a net, which holds the operators of all phases. Caffe2 has means by operator
-(``BenchmarkNet``, observers) and no timeline: in the profile pass each operator is a net of its
-own, run and read one after the other from Python, on the same blobs. So the profiled net is another
-one than the timed, and the inflation of the profile pass says what both cost. What an operator runs
-in itself, such as the time steps of a RecurrentNetwork, is not seen. The trace has the form of
-torch.profiler's, which every reader of lstmprof and Perfetto knows.
+A step is one call of a net that contains the operators of all phases. Caffe2 has means per operator
+(``BenchmarkNet``, observers) but no timeline. In the profile pass, each operator is its own net;
+Python runs and times them one after the other on the same blobs. So the profiled net differs from
+the timed one; the overhead of the profile pass shows the cost. Work inside an operator, such as the
+time steps of a RecurrentNetwork, is not visible. The trace has torch.profiler's format, which
+lstmprof's reader and Perfetto know.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lstmprof.capture.worker.loops._cpu import Readings
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.workloads import Workload
 
-#: Caffe2 computes products by the BLAS in torch; NumPy's is taken for the measurement.
+#: Caffe2 uses torch's BLAS for matmuls; NumPy's is used to measure the peak.
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 
@@ -56,7 +56,7 @@ class Trainer(_cpu.ClockedTrainer):
         workspace.RunNet(self.net.Proto().name)
 
     def step(self, ranges: Ranges) -> Any:
-        """One step; the loss."""
+        """Run one step; return the loss."""
         with ranges("step"):
             with ranges("input"):
                 self._feed()
@@ -66,7 +66,7 @@ class Trainer(_cpu.ClockedTrainer):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[Readings]:
-        """The operators one by one in place of the net, with no reading yet."""
+        """Run the operators one by one during the context, with empty readings."""
         self.operators = self.operators or list(nets_of(self.net))
         self.readings.clear()
         self.run = self._run_one_by_one
@@ -87,22 +87,22 @@ class Trainer(_cpu.ClockedTrainer):
                 keep(("cpu_op", NET, begin_ns, clock(), None))
 
     def version(self) -> str:
-        """That of torch, which Caffe2 is part of."""
+        """Return torch's version, because Caffe2 is part of torch."""
         return str(torch.__version__)
 
     def facts(self) -> Dict[str, Any]:
-        """What run.json says of the framework and the device."""
+        """Return facts about framework and device for run.json."""
         return dict(super().facts(), backend=self.net.Proto().type or "simple")
 
 
 #: The blob of the mean loss.
 LOSS = "loss"
-#: What calls the operators of a phase one after the other.
+#: The operator that calls the operators of a phase.
 NET = "caffe2::Net"
 
 
 def given(workload: Workload, batch: Any) -> Dict[str, Any]:
-    """What a step is given, as NumPy's arrays: ``inputs``, and ``targets`` where there are any."""
+    """Return the data of a step as NumPy arrays: ``inputs``, and ``targets`` if there are any."""
     blobs = {"inputs": np.ascontiguousarray(batch.inputs, np.float32)}
     if workload.loss == "ce":
         blobs["targets"] = batch.targets.astype(np.int32).ravel()
@@ -131,7 +131,7 @@ def phases(workload: Workload, module: Any, forward_only: bool) -> Iterator[Tupl
 
 
 def nets_of(net: Any) -> Iterator[Tuple[str, str]]:
-    """A net for each operator of ``net``: its name, and the operator's in the trace."""
+    """Yield a net for each operator of ``net``: its name, and the operator's name in the trace."""
     for number, operator in enumerate(net.Proto().op):
         alone = core.Net("operator_{}".format(number))
         alone.Proto().op.extend([operator])
@@ -140,7 +140,9 @@ def nets_of(net: Any) -> Iterator[Tuple[str, str]]:
 
 
 def loss_of(workload: Workload, net: Any, outputs: Any) -> None:
-    """Add the mean loss over the batch, ``LOSS``; outputs (batch, classes), or one a time step."""
+    """Add the mean loss over the batch, ``LOSS``; outputs are (batch, classes), or one per time
+    step.
+    """
     if workload.loss == "mean":
         net.AveragedLoss([outputs], [LOSS])
         return
@@ -160,5 +162,5 @@ def add_optimizer(workload: Workload, model: Any) -> None:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether ``error`` is Caffe2's way of saying so."""
+    """Return whether ``error`` is Caffe2's out-of-memory error."""
     return isinstance(error, RuntimeError) and "alloc" in str(error)

@@ -1,13 +1,13 @@
-"""The one step loop for Chainer, and a clock around its functions.
+"""The step loop for Chainer, with a clock around its functions.
 
-Chainer has sums by function (``TimerHook``) and no timeline, but calls a hook before and after each
-function: here it reads a clock. Backward it calls the hook around each gradient, which mostly calls
-functions again; those nest. Updates of the optimizer are no functions: the rule of each parameter
-is read too. Nothing but the hook differs between a profiled step and a timed one. The trace has the
-form of torch.profiler's, which every reader of lstmprof and Perfetto knows.
+Chainer has sums per function (``TimerHook``) but no timeline. It calls a hook before and after each
+function; this hook reads a clock. In the backward pass, the hook surrounds each gradient, which
+mostly calls further functions; these are nested. Updates of the optimizer are not functions, so the
+rule of each parameter is timed, too. Only the hook differs between a profiled and a timed step. The
+trace has torch.profiler's format, which lstmprof's reader and Perfetto know.
 
-On a CPU Chainer computes with NumPy. Its Adam has its epsilon beside the root of the square's mean
-before that is corrected, as TensorFlow's has.
+On a CPU, Chainer computes with NumPy. Like TensorFlow's, its Adam adds epsilon before the bias of
+the second moment is corrected.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lstmprof.workloads import Workload
 #: Chainer leaves both to NumPy.
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
-#: Functions whose inputs' shapes are read: the products of matrices.
+#: Matmul functions, whose input shapes are read.
 PRODUCTS = ("LinearFunction", "LinearGradData", "LinearGradWeight", "MatMul")
 
 
@@ -54,7 +54,7 @@ class Trainer(_cpu.ClockedTrainer):
         self.known_lengths = (self.lengths,) if self.workload.variable_length else ()
 
     def step(self, ranges: Ranges) -> Any:
-        """One step; the loss."""
+        """Run one step; return the loss."""
         with ranges("step"):
             loss = self._loss(ranges)
             if not self.forward_only:
@@ -74,7 +74,7 @@ class Trainer(_cpu.ClockedTrainer):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[Readings]:
-        """The hook, and the clock in the rules of all parameters, with no reading yet."""
+        """Use the hook, and the clock in the rules of all parameters, with empty readings."""
         self.readings.clear()
         rules = [parameter.update_rule for parameter in self.module.params()]
         for rule in rules:
@@ -87,38 +87,38 @@ class Trainer(_cpu.ClockedTrainer):
                 del rule.update_core
 
     def trivial(self) -> Tuple[Callable[[], Any], int]:
-        """A view of an array of one element: one function."""
+        """Return a view of an array with one element: one function."""
         one = np.zeros((1,), np.float32)
         return lambda: functions.reshape(one, (1, 1)), 1
 
     def version(self) -> str:
-        """Chainer's."""
+        """Return Chainer's version."""
         return str(chainer.__version__)
 
     def facts(self) -> Dict[str, Any]:
-        """What run.json says of the framework and the device."""
+        """Return facts about framework and device for run.json."""
         return dict(super().facts(), backend="NumPy")
 
 
 class ClockedFunctions(chainer.FunctionHook):  # type: ignore[misc]
-    """A hook that leaves ``readings``: one a function forward, one around each gradient.
+    """A hook that adds one reading per forward function, and one around each gradient.
 
-    Functions of the old kind compute their gradient themselves (``…Grad``), others call functions
-    for it (``…Backward``).
+    Old functions compute their gradient themselves (``…Grad``); others call functions
+    (``…Backward``).
     """
 
     name = "lstmprof"
 
     def __init__(self, readings: Readings) -> None:
         self.readings = readings
-        self.starts: List[int] = []  # of the functions that run, the outermost first
+        self.starts: List[int] = []  # starts of running functions, outermost first
 
     def forward_preprocess(self, function: Any, in_data: Any) -> None:
         """Read the clock."""
         self.starts.append(time.perf_counter_ns())
 
     def forward_postprocess(self, function: Any, in_data: Any) -> None:
-        """Keep what the function took, and of a product its shapes."""
+        """Record the function's time, and for a matmul its shapes."""
         end_ns, label = time.perf_counter_ns(), function.label
         args: Optional[Dict[str, Any]] = None
         if label in PRODUCTS:
@@ -133,7 +133,7 @@ class ClockedFunctions(chainer.FunctionHook):  # type: ignore[misc]
         self.starts.append(time.perf_counter_ns())
 
     def backward_postprocess(self, function: Any, in_data: Any, out_grad: Any) -> None:
-        """Keep what the gradient took."""
+        """Record the gradient's time."""
         end_ns = time.perf_counter_ns()
         ending = "Grad" if isinstance(function, FunctionAdapter) else "Backward"
         name = "chainer::{}{}".format(function.label, ending)
@@ -152,9 +152,9 @@ def _clocked(rule: Any, readings: Readings) -> Callable[[Any], None]:
 
 
 def loss_of(workload: Workload, outputs: Any, targets: Any, lengths: Any, time_major: bool) -> Any:
-    """The mean loss over the batch; outputs (batch, classes), or one a time step.
+    """Return the mean loss over the batch; outputs are (batch, classes), or one per time step.
 
-    ``targets`` of every time step have time in front whatever the layout of the outputs.
+    ``targets`` of every time step are time-major, whatever the layout of the outputs is.
     """
     if workload.loss == "mean":
         return functions.mean(outputs)
@@ -173,6 +173,6 @@ def loss_of(workload: Workload, outputs: Any, targets: Any, lengths: Any, time_m
 
 
 def optimizer_of(workload: Workload, module: Any) -> Any:
-    """The workload's optimizer over every parameter of ``module``."""
+    """Return the workload's optimizer for every parameter of ``module``."""
     name = "SGD" if workload.optimizer == "sgd" else "Adam"
     return getattr(chainer.optimizers, name)(workload.learning_rate).setup(module)

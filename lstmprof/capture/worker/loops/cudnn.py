@@ -1,17 +1,16 @@
-"""The one step loop for cuDNN without a framework; torch.profiler, where installed, around it.
+"""The step loop for cuDNN without a framework, profiled by torch.profiler if it is installed.
 
-A step is the copy of the data, a dozen calls on the default stream and a synchronisation of the
-device; CUDA events stand at both ends. Between the two passes nothing differs but the profiler:
-torch, which computes nothing here, is imported when the timing is done.
+A step copies the data, makes a dozen calls on the default stream, and synchronises the device; CUDA
+events are at both ends. Only the profiler differs between the two passes: torch, which computes
+nothing here, is imported after the timing.
 
-Losses and optimizer are cuDNN's own operations on tensors. cuDNN has no automatic differentiation:
-a loss writes its gradient where the network's backward reads it. Tensors have four dimensions, as
-these operations expect. Source: cuDNN's documentation of cudnnReduceTensor, cudnnOpTensor,
+Losses and optimizer are cuDNN's operations on tensors. cuDNN has no automatic differentiation, so a
+loss writes its gradient where the network's backward pass reads it. Tensors have four dimensions,
+as these operations require. Source: cuDNN's documentation of cudnnReduceTensor, cudnnOpTensor,
 cudnnScaleTensor and cudnnAddTensor.
 
-Every call of cuDNN is an operator of its profile, ``cudnn::RNNForward`` for cudnnRNNForward, by
-torch's own recorder of operators (private, from torch 2.1 on); by a named range where there is
-none.
+In the profile, every cuDNN call is an operator (``cudnn::RNNForward`` for cudnnRNNForward), made
+with torch's own recorder (private, since torch 2.1), else with a named range.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from lstmprof.implementations.cudnn._runtime import Buffer, Call
 
 
 def device_of(requested: str) -> str:
-    """The device to run on: ``cuda:N``, or ``cpu``, which is refused after.
+    """Return the device: ``cuda:N``, or ``cpu``, which is refused later.
 
     Raises:
         CaptureError: the driver does not show it.
@@ -55,7 +54,7 @@ def device_of(requested: str) -> str:
 
 
 def set_threads(threads: int) -> None:
-    """Nothing: the host computes nothing."""
+    """Do nothing, because the host computes nothing."""
 
 
 class Trainer(loops.Trainer):
@@ -84,7 +83,7 @@ class Trainer(loops.Trainer):
         self.synchronize = self.runtime.bound("cudaDeviceSynchronize", {})
 
     def step(self, ranges: Ranges) -> Loss:
-        """One step, synchronised at its end; the loss, which the next step overwrites."""
+        """Run one step and synchronise; return the loss, which the next step overwrites."""
         with ranges("step"):
             self.stopwatch.start()
             self._phases(ranges)
@@ -109,19 +108,19 @@ class Trainer(loops.Trainer):
             self.update()
 
     def loss(self, outcome: Union[Loss, float]) -> float:
-        """The number in a step's outcome, or as it was kept."""
+        """Return the loss of a step's outcome."""
         return outcome if isinstance(outcome, float) else outcome.value()
 
     def device_ns(self) -> int:
-        """Length of the last step by CUDA events (0.5 µs resolution)."""
+        """Return the length of the last step by CUDA events (resolution 0.5 µs)."""
         return self.stopwatch.elapsed_ns()
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[Any]:
-        """torch.profiler, which sees all that the process does with CUDA.
+        """Run torch.profiler, which records all CUDA calls of the process.
 
         Raises:
-            CaptureError: this torch does not record what CUDA does.
+            CaptureError: this torch does not record CUDA.
         """
         import torch
 
@@ -140,34 +139,34 @@ class Trainer(loops.Trainer):
             self.cudnn.observer = None
 
     def activities(self) -> Sequence[Any]:
-        """What torch.profiler is to record."""
+        """Return the activities that torch.profiler records."""
         import torch
 
         return torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA
 
     def annotated(self, number: int) -> Ranges:
-        """torch.profiler's ranges."""
+        """Return torch.profiler's ranges."""
         import torch
 
         ranges: Ranges = torch.profiler.record_function
         return ranges
 
     def kept(self, outcome: Loss) -> float:
-        """The number, which the next step overwrites."""
+        """Return the number, because the next step overwrites it."""
         return outcome.value()
 
     def written(self, session: Any, folder: str) -> Tuple[str, str]:
-        """torch.profiler's JSON."""
+        """Write torch.profiler's JSON."""
         raw = os.path.join(folder, "trace.json")
         session.export_chrome_trace(raw)
         return raw, "cudnn-direct.pt.trace.json"
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """cuDNN's calls as torch.profiler writes their names."""
+        """Return cuDNN's calls in torch.profiler's notation."""
         return loops.torch_needles(self.implementation.KERNELS)
 
     def facts(self) -> Dict[str, Any]:
-        """What run.json says of the libraries and the device."""
+        """Return facts about libraries and device for run.json."""
         torch = sys.modules.get("torch")
         return {
             "device": self.device,
@@ -185,7 +184,7 @@ class Trainer(loops.Trainer):
 
 
 def _refuse_without_profiler() -> None:
-    """Before anything is timed: torch itself is imported after."""
+    """Raise an error before timing if torch, which is imported later, cannot profile."""
     if importlib.util.find_spec("torch") is None:
         raise CaptureError(
             "torch, whose profiler records cuDNN's calls, is not installed in " + sys.executable,
@@ -194,7 +193,7 @@ def _refuse_without_profiler() -> None:
 
 
 class Mean:
-    """The mean of all outputs: their gradients are the same number, written once."""
+    """The mean of all outputs. All gradients are the same number, which is written once."""
 
     def __init__(self, network: Any, training: bool) -> None:
         outputs = network.outputs
@@ -206,21 +205,21 @@ class Mean:
         )
 
     def upload(self) -> None:
-        """Nothing: there are no targets."""
+        """Do nothing, because there are no targets."""
 
     def backward(self) -> None:
-        """Nothing: the gradient is there."""
+        """Do nothing, because the gradient is already written."""
 
     def value(self) -> float:
-        """The loss last enqueued, once it is computed."""
+        """Return the last loss, once it is computed."""
         return float(self.result.array()[0])
 
 
 class SquaredError:
-    """The mean of (outputs − targets)², of the last time step or of every one.
+    """The mean of (outputs − targets)², over the last time step or all time steps.
 
-    Its ``enqueue`` leaves the difference where ``backward`` scales it to the gradient; that of the
-    other time steps stays zero.
+    ``enqueue`` writes the difference where ``backward`` scales it to the gradient; the gradients of
+    other time steps stay zero.
     """
 
     def __init__(self, network: Any, training: bool, targets: Any) -> None:
@@ -228,7 +227,7 @@ class SquaredError:
         self.upload = self.targets.upload(targets)
         self.result = network.buffer((1,))
         held = network.d_outputs if training else network.buffer(network.outputs.shape)
-        unseen = network.outputs.bytes - self.targets.bytes  # the last time step stands at the end
+        unseen = network.outputs.bytes - self.targets.bytes  # the last time step is at the end
         difference, shape = held.address + unseen, self.targets.shape
         self._subtract = subtraction(
             network, network.outputs.address + unseen, self.targets.address, difference, shape
@@ -247,12 +246,12 @@ class SquaredError:
         )
 
     def enqueue(self) -> None:
-        """The difference and its norm."""
+        """Enqueue the difference and its norm."""
         self._subtract()
         self._reduce()
 
     def value(self) -> float:
-        """The loss last enqueued, once it is computed."""
+        """Return the last loss, once it is computed."""
         norm, count = float(self.result.array()[0]), int(self.targets.size)
         return norm * norm / count
 
@@ -261,14 +260,14 @@ Loss = Union[Mean, SquaredError]
 
 
 def loss_of(network: Any, training: bool, targets: Any) -> Loss:
-    """The loss of ``network``'s workload: ``mean`` or ``mse``."""
+    """Return the loss of ``network``'s workload: ``mean`` or ``mse``."""
     if network.workload.loss == "mean":
         return Mean(network, training)
     return SquaredError(network, training, targets)
 
 
 def sgd(network: Any) -> Call:
-    """One step of SGD over the whole weight space: w − rate · gradient."""
+    """Return one step of SGD over all weights: w − rate · gradient."""
     described = network.cudnn.tensor(four(network.weights.shape))
     call: Call = network.cudnn.bound(
         "cudnnAddTensor",
@@ -284,12 +283,14 @@ def sgd(network: Any) -> Call:
 
 
 def four(shape: Tuple[int, ...]) -> Tuple[int, ...]:
-    """``shape`` in four dimensions."""
+    """Return ``shape`` with four dimensions."""
     return (1,) * (4 - len(shape)) + shape
 
 
 def subtraction(network: Any, a: int, b: int, into: int, shape: Tuple[int, ...]) -> Call:
-    """``into`` = a − b; addresses of packed tensors of ``shape``."""
+    """Return a call that computes ``into`` = a − b, for addresses of packed tensors of
+    ``shape``.
+    """
     operation = network.cudnn.created("OpTensorDescriptor")
     network.cudnn.call(
         "cudnnSetOpTensorDescriptor",
@@ -314,7 +315,9 @@ def subtraction(network: Any, a: int, b: int, into: int, shape: Tuple[int, ...])
 def reduction(
     network: Any, operation: int, a: int, shape: Tuple[int, ...], into: Buffer
 ) -> Tuple[Call, Buffer]:
-    """``into`` (one number) = all of the packed tensor ``a``, reduced; and the space it needs."""
+    """Return a call that reduces the packed tensor ``a`` to one number ``into``, and its
+    workspace.
+    """
     cudnn = network.cudnn
     descriptor = cudnn.created("ReduceTensorDescriptor")
     cudnn.call(
@@ -339,7 +342,7 @@ def reduction(
 
 
 def operator(function: str) -> ContextManager[Any]:
-    """Records a call of ``function`` of cuDNN as an operator."""
+    """Return a context that records a cuDNN call of ``function`` as an operator."""
     import torch
 
     name = function.replace("cudnn", "cudnn::", 1)

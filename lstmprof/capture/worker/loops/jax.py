@@ -35,7 +35,8 @@ from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.users_file import Arrays, Step, UsersFile
 from lstmprof.workloads import Workload
 
-#: Precision -> JAX's for matmuls: TF32 where the GPU has it (jax.lax.Precision.HIGH)
+#: Precision → JAX's precision of matmuls; ``tensorfloat32`` (jax.lax.Precision.HIGH) uses TF32 if
+#: the GPU has it.
 PRODUCTS = {"fp32": "highest", "tf32": "tensorfloat32"}
 
 Parameters = Dict[str, Any]
@@ -43,7 +44,7 @@ Data = Tuple[Any, ...]
 
 
 def device_of(requested: str) -> str:
-    """The device to run on: ``cpu`` or ``cuda:N``.
+    """Return the device to run on: ``cpu`` or ``cuda:N``.
 
     Raises:
         CaptureError: this JAX does not see it.
@@ -62,7 +63,7 @@ def _gpus() -> List[Any]:
 
 
 def set_threads(threads: int) -> None:
-    """Nothing: XLA obeys the affinity only, which was set before JAX was imported."""
+    """Do nothing: XLA depends only on the affinity, which was set before the import."""
 
 
 class Trainer(profilers.JaxProfiler, loops.Trainer):
@@ -86,7 +87,7 @@ class Trainer(profilers.JaxProfiler, loops.Trainer):
         self.function = jax.jit(body, donate_argnums=0)
 
     def _data(self, seed: int) -> Tuple[Data, Data]:
-        """What ``apply`` takes, in its layout, and what the loss compares with; NumPy, 32 bits."""
+        """Return the inputs of ``apply`` in its layout, and the targets, as 32-bit NumPy arrays."""
         batch: Any = workloads.batch(self.workload, seed)
         time_major = self.implementation.TIME_MAJOR
         inputs = batch.inputs if time_major else batch.inputs.swapaxes(0, 1)
@@ -109,7 +110,7 @@ class Trainer(profilers.JaxProfiler, loops.Trainer):
             return updated(self.workload, state, gradients), loss
 
     def step(self, ranges: Ranges) -> Any:
-        """One step, synchronised at its end; the loss."""
+        """Run one step and synchronise; return the loss."""
         with ranges("step"):
             with ranges("input"):
                 inputs, targets = jax.device_put((self.inputs, self.targets), self.device)
@@ -119,18 +120,18 @@ class Trainer(profilers.JaxProfiler, loops.Trainer):
         return loss
 
     def threads(self) -> int:
-        """Those of XLA: the worker's CPUs."""
+        """Return the number of XLA's threads, which is that of the worker's CPUs."""
         return thread_count()
 
 
 def product(size: int, device: str, dtype: str) -> Run:
-    """A product of two matrices."""
+    """Return a function that multiplies two matrices."""
     left, right = (jax.random.uniform(jax.random.PRNGKey(n), (size, size)) for n in range(2))
     return _repeated(lambda a, b: a @ b, left, right)
 
 
 def copy(buffer: int, device: str) -> Run:
-    """A copy of ``buffer`` bytes."""
+    """Return a function that copies ``buffer`` bytes."""
     return _repeated(lambda a: a.copy(), jnp.ones(buffer, jnp.int8))
 
 
@@ -146,7 +147,7 @@ def _repeated(work: Callable[..., Any], *operands: Any) -> Run:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether ``error`` is XLA's way of saying so."""
+    """Return whether ``error`` is XLA's out-of-memory error."""
     message = str(error)
     return "RESOURCE_EXHAUSTED" in message or "Out of memory" in message
 
@@ -156,9 +157,9 @@ LOG_ZERO = -1e30
 
 
 def loss_of(workload: Workload, outputs: Any, targets: Tuple[Any, ...], time_major: bool) -> Any:
-    """The mean loss over the batch.
+    """Return the mean loss over the batch.
 
-    ``targets`` from ``targets_of``. CTC: blank 0, mean over sequences of the negative
+    ``targets`` are those of ``targets_of``. CTC: blank 0, mean over sequences of the negative
     log-likelihood.
     """
     if workload.loss == "mean":
@@ -172,7 +173,7 @@ def loss_of(workload: Workload, outputs: Any, targets: Tuple[Any, ...], time_maj
 
 
 def _log_likelihoods(scores: Any, labels: Any, lengths: Any) -> Any:
-    """log p(labels) of each sequence (batch,); ``scores`` (time, batch, classes)."""
+    """Return log p(labels) of each sequence (batch,); ``scores`` are (time, batch, classes)."""
     batch, symbols = labels.shape[0], 2 * labels.shape[1] + 1
     spelled = jnp.zeros((batch, symbols), labels.dtype).at[:, 1::2].set(labels)
     skips = (spelled[:, 2:] != 0) & (spelled[:, 2:] != spelled[:, :-2])
@@ -192,12 +193,12 @@ def _log_likelihoods(scores: Any, labels: Any, lengths: Any) -> Any:
 
 
 def _shifted(sums: Any, places: int) -> Any:
-    """What stood ``places`` symbols before."""
+    """Return ``sums`` shifted by ``places`` symbols."""
     return jnp.pad(sums[:, :-places], ((0, 0), (places, 0)), constant_values=LOG_ZERO)
 
 
 def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, ...]:
-    """What the loss compares with: NumPy, in 32 bits, time where the outputs have it.
+    """Return the targets as 32-bit NumPy arrays, with time in the position of the outputs.
 
     Classes or values; for CTC labels (batch, labels) and lengths (batch,); for ``mean`` nothing.
     """
@@ -216,7 +217,7 @@ MEAN_DECAY, SQUARE_DECAY, EPSILON = 0.9, 0.999, 1e-8
 
 
 def initial_state(workload: Workload, parameters: Parameters) -> Dict[str, Any]:
-    """Copies of the parameters, and the state of the workload's optimizer before the first step."""
+    """Return copies of the parameters, and the optimizer's initial state."""
     copies = {name: np.array(array) for name, array in parameters.items()}
     if workload.optimizer == "sgd":
         return {"parameters": copies}
@@ -225,7 +226,7 @@ def initial_state(workload: Workload, parameters: Parameters) -> Dict[str, Any]:
 
 
 def updated(workload: Workload, state: Any, gradients: Parameters) -> Dict[str, Any]:
-    """The state after one step, as torch.optim.SGD or torch.optim.Adam computes it."""
+    """Return the state after one step, like torch.optim.SGD or torch.optim.Adam."""
     if workload.optimizer == "sgd":
         rate, parameters = workload.learning_rate, state["parameters"]
         return {"parameters": {name: parameters[name] - rate * g for name, g in gradients.items()}}
@@ -253,12 +254,12 @@ class UsersNetwork:
         self.set(parameters)
 
     def set(self, parameters: Any) -> None:
-        """Take other parameters."""
+        """Replace the parameters."""
         paths, self.structure = jax.tree_util.tree_flatten_with_path(parameters)
         self.leaves = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in paths}
 
     def tree(self, arrays: Mapping[str, Any]) -> Any:
-        """The tree in which each leaf is the array of its path."""
+        """Return the tree whose leaves are the arrays of their paths."""
         return jax.tree_util.tree_unflatten(self.structure, [arrays[name] for name in self.leaves])
 
 
@@ -266,7 +267,7 @@ class File(UsersFile):
     """The loop calls ``apply``."""
 
     def fault(self, network: Any) -> Optional[str]:
-        """Where it is no pair."""
+        """Return a fault if ``network`` is not a pair."""
         if isinstance(network, (tuple, list)) and len(network) == 2 and callable(network[1]):
             return None
         return "a {}, not a pair: parameters, and a function of parameters and inputs".format(
@@ -274,29 +275,29 @@ class File(UsersFile):
         )
 
     def build(self, workload: Workload) -> UsersNetwork:
-        """The pair as the loop takes it."""
+        """Return the pair in the form that the loop needs."""
         return UsersNetwork(*super().build(workload))
 
     def load(self, network: UsersNetwork, weights: Mapping[str, Any]) -> None:
-        """Set what the file's ``load`` returns."""
+        """Set the parameters that the file's ``load`` returns."""
         if self.claims:
             network.set(self.module.load(network.tree(network.leaves), weights))
 
     def parameters(self, network: UsersNetwork) -> Arrays:
-        """Path -> array."""
+        """Return the arrays by path."""
         return dict(network.leaves)
 
     values = parameters
 
     def apply(self, network: UsersNetwork, arrays: Arrays, inputs: Any, lengths: Any = None) -> Any:
-        """The outputs as a pure function of ``arrays``."""
+        """Return the outputs as a pure function of ``arrays``."""
         told = () if lengths is None else (lengths,)
         return network.function(network.tree(arrays), inputs, *told)
 
     def first_step(
         self, network: UsersNetwork, workload: Workload, batch: Any, device: str
     ) -> Step:
-        """Jitted, in JAX's strictest float32."""
+        """Run the first step, jitted, in strict float32."""
         targets = targets_of(workload, batch, self.TIME_MAJOR)
         inputs = batch.inputs.astype(np.int32 if workload.vocabulary else np.float32)
         lengths = (batch.lengths.astype(np.int32),) if workload.variable_length else ()

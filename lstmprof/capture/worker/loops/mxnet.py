@@ -1,15 +1,15 @@
-"""The one step loop for MXNet, of Gluon's networks and of Module's, and MXNet's own profiler.
+"""The step loop for MXNet (Gluon's networks and Module's), with MXNet's own profiler.
 
-MXNet is asynchronous on a CPU too: Python hands operators to the engine, which runs them on threads
-of its own, and a step ends with a wait for all of them. So phases are those of the handing over;
-which one an operator is of its name tells. Of a Module the loss is part of the graph, and so of
+MXNet is asynchronous on a CPU, too: Python passes operators to the engine, which runs them on its
+own threads, and a step ends with a wait for all of them. So the phases are those of passing; the
+name of an operator shows its phase. In a Module, the loss is part of the graph, and so of
 ``forward``.
 
-The profiler writes a file a session; only a process's first one is whole JSON, which a later one is
-made here. A task of the profiler is a range. The engine joins the operators of a backward pass to
-one (``ImperativeBulk``), and an executor those of a graph, in which the profiler sees none. In a
-profiled session they join none, for which a Module is bound anew: the inflation of the profile pass
-says what that costs.
+The profiler writes one file per session. Only the first file of a process is valid JSON; later
+files are repaired here. A range is a task of the profiler. The engine joins the operators of a
+backward pass (``ImperativeBulk``), and an executor those of a graph; the profiler cannot see
+inside. In a profiled session, nothing is joined, for which a Module is bound again; the overhead of
+the profile pass shows the cost.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from lstmprof.capture.worker.settings import denormals, tried
 from lstmprof.workloads import Workload
 
 ENGINE = "MXNET_ENGINE_TYPE"
-#: On a CPU and by default.
+#: The default engine on a CPU.
 USUAL_ENGINE = "ThreadedEnginePerDevice"
-#: What is recorded; with sums by operator (``aggregate_stats``) the engine joins none of them.
+#: What is recorded; with sums per operator (``aggregate_stats``), the engine joins nothing.
 RECORDED = ("profile_symbolic", "profile_imperative", "profile_api", "aggregate_stats")
-#: With 0 when a graph is bound, its executor joins none.
+#: If 0 when a graph is bound, its executor joins nothing.
 BULK = ("MXNET_EXEC_BULK_EXEC_TRAIN", "MXNET_EXEC_BULK_EXEC_INFERENCE")
 _FIRST_COMMA = re.compile(r'("traceEvents"\s*:\s*\[)\s*,')
-#: MXNet's copies are those of NumPy's arrays.
+#: MXNet copies like NumPy.
 copy = numpy_copy
 device_of, set_threads = _cpu.device_of, _cpu.set_threads
 
@@ -62,7 +62,7 @@ class Trainer(loops.Trainer):
         self.tasks: Dict[str, TaskRange] = {}
 
     def step(self, ranges: Ranges) -> Any:
-        """One step, synchronised at its end; the loss."""
+        """Run one step and synchronise; return the loss."""
         with ranges("step"):
             with ranges("input"):
                 arrays = {name: mx.nd.array(array) for name, array in self.given.items()}
@@ -71,16 +71,16 @@ class Trainer(loops.Trainer):
         return loss
 
     def loss(self, outcome: Any) -> float:
-        """The number in a step's outcome."""
+        """Return the loss in a step's outcome."""
         return float(outcome.asnumpy().ravel()[0])
 
     def kept(self, outcome: Any) -> Any:
-        """A copy: a graph's outputs are overwritten by the next step."""
+        """Return a copy, because the next step overwrites a graph's outputs."""
         return outcome.copy()
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[str]:
-        """MXNet's profiler; the path of its file."""
+        """Run MXNet's profiler; yield the path of its file."""
         os.makedirs(folder, exist_ok=True)
         path = os.path.join(folder, "profile.json")
         mx.profiler.set_config(
@@ -100,7 +100,7 @@ class Trainer(loops.Trainer):
                 mx.profiler.dump()
 
     def annotated(self, number: int) -> Ranges:
-        """Tasks of MXNet's profiler."""
+        """Return tasks of MXNet's profiler."""
         return self._task
 
     def _task(self, name: str) -> ContextManager[Any]:
@@ -109,7 +109,7 @@ class Trainer(loops.Trainer):
         return self.tasks[name]
 
     def written(self, session: str, folder: str) -> Tuple[str, str]:
-        """The profiler's file as whole JSON."""
+        """Write the profiler's file as valid JSON."""
         with open(session, encoding="utf-8") as file:
             text = file.read()
         with open(session, "w", encoding="utf-8") as file:
@@ -117,7 +117,7 @@ class Trainer(loops.Trainer):
         return session, "mxnet.trace.json"
 
     def settings(self) -> Dict[str, Any]:
-        """MXNet's own; denormals as its engine has them."""
+        """Return MXNet's settings, including denormals in its engine."""
         doubled = (mx.nd.array(tried()) * 2.0).asnumpy()
         return {
             "onednn": mx.runtime.Features().is_enabled("MKLDNN"),
@@ -125,7 +125,7 @@ class Trainer(loops.Trainer):
         }
 
     def facts(self) -> Dict[str, Any]:
-        """What run.json says of the framework and the device."""
+        """Return facts about framework and device for run.json."""
         return {
             **cpu_facts(),
             "versions": {"mxnet": mx.__version__, "cuda": None},
@@ -157,7 +157,7 @@ class GluonNetwork:
         self.trainer = mx.gluon.Trainer(parameters, name, options, kvstore=None)
 
     def step(self, ranges: Ranges, arrays: Dict[str, Any]) -> Any:
-        """All phases but ``input``, handed over; the loss."""
+        """Pass all phases except ``input`` to the engine; return the loss."""
         if self.forward_only:
             return self.loss(ranges, arrays)
         with mx.autograd.record():
@@ -165,11 +165,11 @@ class GluonNetwork:
         with ranges("backward"):
             loss.backward()
         with ranges("optimizer"):
-            self.trainer.step(1)  # the loss is a mean already
+            self.trainer.step(1)  # the loss is already a mean
         return loss
 
     def loss(self, ranges: Ranges, arrays: Dict[str, Any]) -> Any:
-        """The loss, by the phases ``forward`` and ``loss``."""
+        """Return the loss, with the phases ``forward`` and ``loss``."""
         known = [arrays["lengths"]] if self.workload.variable_length else []
         with ranges("forward"):
             outputs = self.block(arrays["inputs"], *known)
@@ -177,7 +177,7 @@ class GluonNetwork:
             return loss_of(mx.nd, self.workload, outputs, arrays, self.time_major)
 
     def one_by_one(self) -> ContextManager[None]:
-        """Nothing to do: what is recorded sees to it."""
+        """Do nothing: recording already prevents joining."""
         return contextlib.nullcontext()
 
 
@@ -209,7 +209,7 @@ class ModuleNetwork:
         return module
 
     def step(self, ranges: Ranges, arrays: Dict[str, Any]) -> Any:
-        """All phases but ``input``, handed over; the loss."""
+        """Pass all phases except ``input`` to the engine; return the loss."""
         data = [array for name, array in arrays.items() if name != "targets"]
         labels = [array for name, array in arrays.items() if name == "targets"]
         batch = mx.io.DataBatch(data, labels or None)
@@ -224,7 +224,7 @@ class ModuleNetwork:
 
     @contextlib.contextmanager
     def one_by_one(self) -> Iterator[None]:
-        """The other Module in this one's place; its weights go a way of their own."""
+        """Use the other Module during the context; its weights are trained separately."""
         if self.profiled is None:
             with _variables(dict.fromkeys(BULK, "0")):
                 self.profiled = self._bound(self.module.get_params()[0])
@@ -237,7 +237,7 @@ class ModuleNetwork:
 
 @contextlib.contextmanager
 def _variables(values: Dict[str, str]) -> Iterator[None]:
-    """The environment with ``values``, until the end."""
+    """Set ``values`` in the environment during the context."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     yield
@@ -247,7 +247,7 @@ def _variables(values: Dict[str, str]) -> Iterator[None]:
 
 
 def given(workload: Workload, batch: Any, time_major: bool) -> Dict[str, Any]:
-    """What a step is given, as NumPy's arrays: ``inputs``, and what the loss or layers need."""
+    """Return the data of a step as NumPy arrays: ``inputs``, and what the loss or layers need."""
     inputs, targets = batch.inputs, batch.targets
     if not time_major:
         inputs = inputs.swapaxes(0, 1)
@@ -263,9 +263,9 @@ def given(workload: Workload, batch: Any, time_major: bool) -> Dict[str, Any]:
 def loss_of(
     library: Any, workload: Workload, outputs: Any, arrays: Dict[str, Any], time_major: bool
 ) -> Any:
-    """The mean loss over the batch; outputs (batch, classes), or one a time step.
+    """Return the mean loss over the batch; outputs are (batch, classes), or one per time step.
 
-    ``library`` is mx.nd or mx.sym, ``arrays`` are its own, by the names of ``given``.
+    ``library`` is mx.nd or mx.sym; ``arrays`` belong to it and have the names of ``given``.
     """
     if workload.loss == "mean":
         return library.mean(outputs)
@@ -281,12 +281,12 @@ def loss_of(
 
 
 def optimizer_of(workload: Workload) -> Tuple[str, Dict[str, Any]]:
-    """The name of the workload's optimizer in MXNet, and its options."""
+    """Return MXNet's name of the workload's optimizer, and its options."""
     return workload.optimizer, {"learning_rate": workload.learning_rate}
 
 
 def product(size: int, device: str, dtype: str) -> Run:
-    """A product of two matrices, by MXNet's BLAS or NumPy's."""
+    """Return a function that multiplies two matrices with MXNet's BLAS or NumPy's."""
     left, right = (mx.nd.ones((size, size), dtype=dtype) for _ in range(2))
 
     def run(times: int) -> None:
@@ -298,5 +298,5 @@ def product(size: int, device: str, dtype: str) -> Run:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether ``error`` is MXNet's way of saying so."""
+    """Return whether ``error`` is MXNet's out-of-memory error."""
     return isinstance(error, mx.base.MXNetError) and "allocate" in str(error)

@@ -1,8 +1,8 @@
-"""The one step loop for ONNX Runtime, and its own profiler.
+"""The step loop for ONNX Runtime, with its own profiler.
 
-A profiled session is another than the timed one: ONNX Runtime records a session from its beginning
-or not at all. Its file has whole microseconds, of nodes and of what holds them, on the clock of the
-system; a node that took less than one has a length of 0.
+The profiled session differs from the timed one, because ONNX Runtime records a session from its
+beginning or not at all. Its file has whole microseconds on the system clock, for nodes and for the
+events around them; a node under 1 µs has length 0.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from lstmprof.capture.worker.loops import _cpu, _onnx
 from lstmprof.capture.worker.loops._onnx import OP, NodeEvent
 
 PROVIDER = "CPUExecutionProvider"
-#: What ONNX Runtime appends to a node's name.
+#: Text that ONNX Runtime appends to a node's name.
 SUFFIX = "_kernel_time"
-#: It leaves both to NumPy: its own products need a graph.
+#: NumPy measures the peaks, because ONNX Runtime's own matmuls need a graph.
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 
@@ -32,7 +32,7 @@ class Trainer(_onnx.Trainer):
     profiler = "ONNX Runtime's own"
 
     def engine(self, profiled: bool) -> Any:
-        """A session."""
+        """Return a session."""
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = thread_count(), 1
         options.use_deterministic_compute = self.request.deterministic
@@ -44,12 +44,12 @@ class Trainer(_onnx.Trainer):
         return onnxruntime.InferenceSession(self.model, options, providers=[PROVIDER])
 
     def run(self, engine: Any, names: Sequence[str]) -> List[Any]:
-        """The outputs of these names, of one forward pass."""
+        """Return the outputs of these names, from one forward pass."""
         outputs: List[Any] = engine.run(list(names), self.fed)
         return outputs
 
     def nodes(self, engine: Any) -> Sequence[NodeEvent]:
-        """The nodes of the session's profile, which ends with this."""
+        """Return the nodes of the session's profile, which ends here."""
         start_ns = engine.get_profiling_start_time_ns()
         path = engine.end_profiling()
         with open(path, encoding="utf-8") as file:
@@ -59,7 +59,7 @@ class Trainer(_onnx.Trainer):
         return [event_of(e, start_ns) for e in content if e.get("name", "").endswith(SUFFIX)]
 
     def settings(self) -> Dict[str, Any]:
-        """Of the sessions."""
+        """Return the settings of the sessions."""
         return {
             "deterministic": self.request.deterministic,
             "intra_op_threads": thread_count(),
@@ -67,13 +67,15 @@ class Trainer(_onnx.Trainer):
         }
 
     def facts(self) -> Dict[str, Any]:
-        """What run.json says of the framework and the device."""
+        """Return facts about framework and device for run.json."""
         versions = {"onnxruntime": onnxruntime.__version__, "onnx": onnx.__version__, "cuda": None}
         return dict(super().facts(), versions=versions, backend=PROVIDER)
 
 
 def event_of(entry: Dict[str, Any], start_ns: int) -> NodeEvent:
-    """A node of a profile that began at ``start_ns``, with types and shapes of its inputs."""
+    """Return a node of a profile that began at ``start_ns``, with types and shapes of its
+    inputs.
+    """
     args = entry["args"]
     inputs = [item for described in args.get("input_type_shape", ()) for item in described.items()]
     began_ns = start_ns + 1000 * entry["ts"]
@@ -87,5 +89,5 @@ def event_of(entry: Dict[str, Any], start_ns: int) -> NodeEvent:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether ``error`` is ONNX Runtime's way of saying so."""
+    """Return whether ``error`` is ONNX Runtime's out-of-memory error."""
     return "bad_alloc" in str(error) or "Failed to allocate memory" in str(error)

@@ -1,11 +1,11 @@
-"""The one step loop for OpenVINO, and its counters of nodes.
+"""The step loop for OpenVINO, with its counters of nodes.
 
-A profiled model is another than the timed one, compiled with ``PERF_COUNT``. Its counters have no
-starts: a node's is the mean time of its runs so far, in whole microseconds. The time of one run is
-the difference of two such means, each times its number of runs, and is off by that many
-microseconds at most; it is read between steps. The nodes are laid one after the other, in
-OpenVINO's order, from the beginning of the call: their lengths and their order are measured, where
-the call's own time lies between them is not. Shapes of a node's inputs are the compiled model's.
+The profiled model is compiled separately, with ``PERF_COUNT``. Its counters have no starts: a
+node's counter is the mean time of its runs so far, in whole microseconds. The time of one run is
+the difference of two means times their numbers of runs, with an error of that many microseconds at
+most; it is read between steps. The nodes are placed one after the other, in OpenVINO's order, from
+the beginning of the call. Their lengths and order are measured; the position of the call's own time
+between them is not. The shapes of a node's inputs are those of the compiled model.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 openvino = importlib.import_module("openvino")
 
 DEVICE = "CPU"
-#: Precision -> what the CPU plugin is to compute in
+#: Precision → the type in which the CPU plugin computes.
 HINTS = {"fp32": "f32", "amp-bf16": "bf16"}
-#: It leaves both to NumPy: its own products need a graph.
+#: NumPy measures the peaks, because OpenVINO's own matmuls need a graph.
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 
@@ -57,12 +57,12 @@ class Trainer(_onnx.Trainer):
         self.counters = NodeCounters()
 
     def engine(self, profiled: bool) -> Engine:
-        """The graph, compiled."""
+        """Return the compiled graph."""
         options = {
             "INFERENCE_PRECISION_HINT": self.hint,
             "INFERENCE_NUM_THREADS": thread_count(),
             "NUM_STREAMS": 1,
-            "ENABLE_CPU_PINNING": False,  # the worker's affinity holds
+            "ENABLE_CPU_PINNING": False,  # the worker's affinity is kept
             "CPU_DENORMALS_OPTIMIZATION": not self.request.keep_denormals,
             "PERF_COUNT": profiled,
         }
@@ -71,12 +71,14 @@ class Trainer(_onnx.Trainer):
         return Engine(compiled, compiled.create_infer_request(), profiled)
 
     def run(self, engine: Engine, names: Sequence[str]) -> List[Any]:
-        """The outputs of these names, of one forward pass."""
+        """Return the outputs of these names, from one forward pass."""
         results = engine.request.infer(self.fed, share_inputs=True, share_outputs=True)
         return [results[engine.compiled.output(name)] for name in names]
 
     def kept(self, outcome: Any) -> float:
-        """The number, which the next run overwrites; between two steps the counters are read."""
+        """Return the number, which the next run overwrites, and read the counters between two
+        steps.
+        """
         calls = [event for event in self.ranges if event.name == "program"]
         if self.running.profiled and calls:
             self.counters.read(self.running.request.profiling_info, calls[-1])
@@ -88,11 +90,11 @@ class Trainer(_onnx.Trainer):
         self.counters.begin(engine.request.profiling_info, _onnx.SETTLING)
 
     def nodes(self, engine: Engine) -> Sequence[NodeEvent]:
-        """What was read between the steps."""
+        """Return the nodes that were read between the steps."""
         return self.counters.events
 
     def settings(self) -> Dict[str, Any]:
-        """Of the compiled models."""
+        """Return the settings of the compiled models."""
         return {
             "matmul_precision": self.hint,
             "intra_op_threads": thread_count(),
@@ -100,14 +102,14 @@ class Trainer(_onnx.Trainer):
         }
 
     def facts(self) -> Dict[str, Any]:
-        """What run.json says of the framework and the device."""
+        """Return facts about framework and device for run.json."""
         version = openvino.__version__.partition("-")[0]
         versions = {"openvino": version, "onnx": onnx.__version__, "cuda": None}
         return dict(super().facts(), versions=versions, backend=DEVICE)
 
 
 class NodeCounters:
-    """The counters of one compiled model, and the events that were made of them."""
+    """The counters of one compiled model, and the events made from them."""
 
     def __init__(self) -> None:
         self.events: List[NodeEvent] = []
@@ -121,7 +123,7 @@ class NodeCounters:
         self._totals_ns = {info.node_name: runs * mean_ns(info) for info in infos}
 
     def read(self, infos: Sequence[Any], call: NodeEvent) -> None:
-        """The nodes of one more run, which took place within ``call``."""
+        """Add the nodes of one more run, which took place during ``call``."""
         self._runs += 1
         at_ns = call.start_ns
         for info in infos:
@@ -136,13 +138,13 @@ class NodeCounters:
 
 
 def mean_ns(info: Any) -> int:
-    """The mean time of a node's runs; 0 of one that does not run."""
+    """Return the mean time of a node's runs; 0 if it does not run."""
     took = info.real_time
     return int(1000 * (took.days * 86_400_000_000 + took.seconds * 1_000_000 + took.microseconds))
 
 
 def inputs_of(compiled: Any) -> Dict[str, Dict[str, Any]]:
-    """Node -> shapes and types of its inputs, as torch.profiler's JSON has them."""
+    """Return node → shapes and types of its inputs in torch.profiler's JSON format."""
     nodes = compiled.get_runtime_model().get_ops()
     return {node.get_friendly_name(): _inputs(node) for node in nodes}
 
@@ -161,11 +163,11 @@ def _static(shape: Any) -> Optional[List[int]]:
 
 
 def event_of(info: Any, start_ns: int, end_ns: int, inputs: Mapping[str, Any]) -> NodeEvent:
-    """A node that ran."""
+    """Return the event of a node."""
     facts = {"node": info.node_name, "kernel": info.exec_type, **inputs}
     return NodeEvent(OP, "openvino::" + info.node_type, start_ns, end_ns, facts)
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether ``error`` is OpenVINO's way of saying so."""
+    """Return whether ``error`` is OpenVINO's out-of-memory error."""
     return "bad_alloc" in str(error) or "Failed to allocate" in str(error)

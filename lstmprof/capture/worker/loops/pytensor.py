@@ -1,8 +1,8 @@
-"""The step loop for PyTensor: ``_symbolic`` by PyTensor's names.
+"""The step loop for PyTensor: ``_symbolic`` with PyTensor's names.
 
-It runs on PyTensor's C backend (``CVM``, Theano's own), which calls NumPy's BLAS where PyTensor
-finds no other; the Numba backend, since 3.0 the default, is one machine-code function that no
-profiler sees into, and was as fast.
+It uses PyTensor's C backend (``CVM``, as in Theano), which calls NumPy's BLAS if it finds no other.
+The Numba backend, the default since 3.0, is one machine-code function that no profiler can see
+into; it was as fast.
 """
 
 from __future__ import annotations
@@ -51,5 +51,5 @@ class Trainer(_symbolic.Trainer):
     library = LIBRARY
 
     def facts(self) -> Dict[str, Any]:
-        """What run.json says of the framework and the device."""
+        """Return facts about framework and device for run.json."""
         return dict(super().facts(), backend=BACKEND)

@@ -1,16 +1,16 @@
-"""The one step loop for TensorFlow and Keras, and TensorFlow's profiler around it.
+"""The step loop for TensorFlow and Keras, with TensorFlow's profiler.
 
-A training step is one call of a tf.function: its phases are name scopes of the graph (``forward``,
-``loss``, ``optimizer``; the backward pass is what TensorFlow names ``gradient_tape/…``). On the
-host only ``step`` and ``input`` are ranges. A step ends when its loss is on the host, which is
-after everything the device was given before it. Compiled by XLA a step shows XLA's instructions,
-fused ones as one event, in place of TensorFlow's operators; its phases are those of the operators
-that they were made from. TensorFlow's own threads flush denormals by
-themselves; the main one, which runs small operators too, since ``host.flush_denormals``.
+A training step is one call of a tf.function. Its phases are name scopes of the graph (``forward``,
+``loss``, ``optimizer``; TensorFlow names the backward pass ``gradient_tape/…``). On the host, only
+``step`` and ``input`` are ranges. A step ends when its loss is on the host, which is after all
+other device work. If XLA compiles a step, the profile shows XLA's instructions (a fusion is one
+event) instead of TensorFlow's operators; their phases are those of the operators that they were
+made from. TensorFlow's own threads flush denormals; the main thread, which also runs small
+operators, does so since ``host.flush_denormals``.
 
-float16 has gradients that only a scaled loss keeps above 0. The scale is TensorFlow's own
-DynamicLossScale, the same for Keras's policy and for the graph rewrite: 2¹⁵ at first, halved when a
-gradient is not finite (that step changes no weight), doubled after 2000 finite ones. Source:
+float16 gradients need a scaled loss to stay above 0. The scale is TensorFlow's DynamicLossScale for
+Keras's policy and for the graph rewrite: initially 2¹⁵, halved when a gradient is not finite (that
+step changes no weight), doubled after 2000 finite ones. Source:
 tensorflow/python/training/experimental/loss_scale.py 2.21.
 """
 
@@ -34,12 +34,12 @@ from lstmprof.errors import CaptureError
 from lstmprof.implementations import tensorflow as layers
 from lstmprof.workloads import Workload
 
-#: of a compiled step; the profile names the operators that it was made from all the same
+#: for a compiled step; the profile still names the operators that it was made from
 XLA = "XLA's fused operators"
 
 
 def device_of(requested: str) -> str:
-    """The device to run on, made the only one TensorFlow sees: ``cpu`` or ``cuda:N``.
+    """Return the device (``cpu`` or ``cuda:N``), and make it the only one that TensorFlow sees.
 
     Raises:
         CaptureError: this TensorFlow does not see it.
@@ -52,7 +52,7 @@ def device_of(requested: str) -> str:
 
 
 def set_threads(threads: int) -> None:
-    """Threads within an operator and between operators; to be called before any tensor is made."""
+    """Set the threads within and between operators; call it before any tensor is made."""
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
 
@@ -95,7 +95,7 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
         return loss
 
     def step(self, ranges: Ranges) -> float:
-        """One step, synchronised at its end; the loss."""
+        """Run one step and synchronise; return the loss."""
         with ranges("step"):
             with ranges("input"):
                 batch = tf.nest.map_structure(tf.constant, self.batch)
@@ -107,20 +107,22 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
         return number
 
     def shapes(self, folder: str) -> Iterator[shapes.OpInputs]:
-        """By the graph of the compiled step: the profiler tells no shapes (2.21)."""
+        """Yield the inputs from the graph of the compiled step, because the profiler has no
+        shapes (2.21).
+        """
         batch = tf.nest.map_structure(tf.constant, self.batch)
         return inputs_of(nodes_of(self.function.get_concrete_function(*batch).graph))
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Operators of the implementation, unless XLA fused them."""
+        """Return the operators of the implementation, unless XLA fused them."""
         return [("", XLA)] if self.xla else super().needles()
 
 
 def set_tf32(is_asked: bool) -> None:
-    """Whether products round their inputs to TF32.
+    """Set whether matmuls round their inputs to TF32.
 
     Raises:
-        CaptureError: it is asked for, and this TensorFlow (before 2.4) has no such switch.
+        CaptureError: TF32 is requested, and this TensorFlow (before 2.4) has no such switch.
     """
     enable = getattr(tf.config.experimental, "enable_tensor_float_32_execution", None)
     if enable is not None:
@@ -133,7 +135,7 @@ def set_tf32(is_asked: bool) -> None:
 
 
 def set_deterministic(seed: int) -> None:
-    """Deterministic operators alone, which ask for a seed.
+    """Use only deterministic operators, which require a seed.
 
     Raises:
         CaptureError: this TensorFlow has no such switch (before 2.9).
@@ -149,26 +151,26 @@ def set_deterministic(seed: int) -> None:
 
 
 def optimizer_of(workload: Workload) -> Any:
-    """The workload's optimizer: one fused kernel a variable, where its gradient is dense."""
+    """Return the workload's optimizer: one fused kernel per variable with a dense gradient."""
     if workload.optimizer == "sgd":
         return tf.compat.v1.train.GradientDescentOptimizer(workload.learning_rate)
     return tf.compat.v1.train.AdamOptimizer(workload.learning_rate)
 
 
 def product(size: int, device: str, dtype: str) -> Run:
-    """A product of two matrices."""
+    """Return a function that multiplies two matrices."""
     left, right = (tf.cast(tf.random.uniform((size, size)), dtype) for _ in range(2))
     return _read_back(lambda: tf.matmul(left, right))
 
 
 def copy(buffer: int, device: str) -> Run:
-    """A copy of ``buffer`` bytes."""
+    """Return a function that copies ``buffer`` bytes."""
     source = tf.ones(buffer // 4)
     return _read_back(lambda: tf.raw_ops.DeepCopy(x=source))
 
 
 def _read_back(work: Callable[[], Any]) -> Run:
-    """TensorFlow has no general wait: one element on the host comes after all work before it."""
+    """Return a function that waits by copying one element to the host, after all earlier work."""
 
     def run(times: int) -> None:
         for _ in range(times):
@@ -179,7 +181,7 @@ def _read_back(work: Callable[[], Any]) -> Run:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether ``error`` is TensorFlow's way of saying so."""
+    """Return whether ``error`` is TensorFlow's out-of-memory error."""
     return isinstance(error, tf.errors.ResourceExhaustedError)
 
 
@@ -187,11 +189,10 @@ Tensors = Tuple[Any, ...]
 
 
 def loss_of(workload: Workload, outputs: tf.Tensor, targets: Tensors, time_major: bool) -> Any:
-    """The mean loss over the batch; outputs (batch, classes), or one a time step.
+    """Return the mean loss over the batch; outputs are (batch, classes), or one per time step.
 
-    ``targets``: those of ``targets_of``. CTC: blank 0, sparse labels (with dense ones
-    tf.nn.ctc_loss on a CPU takes a slow path). In float32 whatever the outputs are, as PyTorch's
-    autocast has it.
+    ``targets`` are those of ``targets_of``. CTC: blank 0, sparse labels, because with dense labels
+    tf.nn.ctc_loss is slow on a CPU. Computed in float32, like PyTorch's autocast does.
     """
     outputs = tf.cast(outputs, tf.float32)
     if workload.loss == "mean":
@@ -208,39 +209,39 @@ def loss_of(workload: Workload, outputs: tf.Tensor, targets: Tensors, time_major
 
 
 def _sparse(labels: tf.Tensor) -> tf.SparseTensor:
-    """Labels without padding as CTC takes them; the places are constants of the graph."""
+    """Return labels without padding for CTC; their places are constants of the graph."""
     places = np.argwhere(np.ones(labels.shape, bool))
     return tf.SparseTensor(places, tf.reshape(labels, [-1]), list(labels.shape))
 
 
 def batch_of(workload: Workload, seed: int, time_major: bool) -> Tuple[Any, Tensors, Tensors]:
-    """Inputs in the implementation's layout, the lengths that it is told, the targets; NumPy."""
+    """Return inputs in the implementation's layout, lengths and targets, as NumPy arrays."""
     batch: Any = workloads.batch(workload, seed)
     lengths = (batch.lengths.astype(np.int32),) if workload.variable_length else ()
     return _laid(batch.inputs, time_major), lengths, targets_of(workload, batch, time_major)
 
 
 def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tensors:
-    """What the loss compares with, as the outputs lie: classes or values; labels and lengths."""
+    """Return the targets in the layout of the outputs: classes or values; labels and lengths."""
     if workload.loss == "ctc":
         return batch.targets.astype(np.int32), batch.lengths.astype(np.int32)
     return (_laid(batch.targets, time_major or not workload.each_step),)
 
 
 def _laid(array: Any, time_major: bool) -> Any:
-    """``array`` (time, batch, …) in the implementation's layout."""
+    """Return ``array`` (time, batch, …) in the implementation's layout."""
     return np.ascontiguousarray(array if time_major else array.swapaxes(0, 1))
 
 
 class Unscaled:
-    """The loss as it is: for every precision but float16."""
+    """The unscaled loss, for every precision except float16."""
 
     def scaled(self, loss: tf.Tensor) -> tf.Tensor:
-        """What is differentiated."""
+        """Return the loss that is differentiated."""
         return loss
 
     def apply(self, optimizer: Any, gradients: List[tf.Tensor], variables: List[Any]) -> None:
-        """One step of the optimizer."""
+        """Apply one step of the optimizer."""
         optimizer.apply_gradients(list(zip(gradients, variables)))
 
 
@@ -251,11 +252,11 @@ class DynamicallyScaled(Unscaled):
         self.scale = tf.compat.v1.mixed_precision.DynamicLossScale()
 
     def scaled(self, loss: tf.Tensor) -> tf.Tensor:
-        """What is differentiated."""
+        """Return the loss that is differentiated."""
         return loss * self.scale()
 
     def apply(self, optimizer: Any, gradients: List[tf.Tensor], variables: List[Any]) -> None:
-        """One step of the optimizer where every gradient is finite; the next scale."""
+        """Apply one step of the optimizer if every gradient is finite; update the scale."""
         unscaled = [_divided(gradient, self.scale()) for gradient in gradients]
         _, finite = self.scale.update([_values(gradient) for gradient in unscaled])
 
@@ -266,7 +267,7 @@ class DynamicallyScaled(Unscaled):
 
 
 def _values(gradient: Any) -> tf.Tensor:
-    """The numbers in a gradient: those of an embedding's are rows with their places beside."""
+    """Return the numbers of a gradient; an embedding's gradient is rows with indices."""
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
@@ -278,28 +279,28 @@ def _divided(gradient: Any, scale: tf.Tensor) -> Any:
 
 
 def loss_scaling(precision: str) -> Unscaled:
-    """The scaling that ``precision`` needs."""
+    """Return the loss scaling of ``precision``."""
     return DynamicallyScaled() if precision == "amp-fp16" else Unscaled()
 
 
 class File(UsersFile):
-    """Variables by their number and name: names alone may be the same twice."""
+    """Variables by number and name, because names may not be unique."""
 
     def seed(self) -> None:
-        """Of TensorFlow's generators and of Keras's."""
+        """Seed TensorFlow's and Keras's generators."""
         tf.random.set_seed(SEED)
         keras = sys.modules.get("keras")
         if keras is not None:
             keras.utils.set_random_seed(SEED)
 
     def fault(self, network: Any) -> Optional[str]:
-        """Where it cannot be called or has no list of variables."""
+        """Return a fault if ``network`` cannot be called or has no list of variables."""
         if callable(network) and hasattr(network, "trainable_variables"):
             return None
         return "a {}, not a tf.Module or a Keras model".format(type(network).__name__)
 
     def build(self, workload: Workload) -> Any:
-        """The network, its variables made: Keras makes them at the first call."""
+        """Return the network with its variables; Keras creates them at the first call."""
         network = super().build(workload)
         if not network.trainable_variables or not getattr(network, "built", True):
             place = workload.batch, workload.time_steps
@@ -314,16 +315,16 @@ class File(UsersFile):
         return network
 
     def parameters(self, network: Any) -> Arrays:
-        """Number and own name -> variable; of Keras's the one that it wraps."""
+        """Return number and name → variable; for Keras's, the wrapped variable."""
         variables = enumerate(network.trainable_variables)
         return {"{} {}".format(n, v.name): _variable(v) for n, v in variables}
 
     def values(self, network: Any) -> Arrays:
-        """The same as NumPy arrays."""
+        """Return the variables as NumPy arrays."""
         return {name: v.numpy() for name, v in self.parameters(network).items()}
 
     def mixed_precision(self, precision: str) -> None:
-        """Keras's policy where the file uses Keras, else TensorFlow's rewrite of graphs."""
+        """Use Keras's policy if the file uses Keras, else TensorFlow's rewrite of graphs."""
         if "keras" in sys.modules:
             from lstmprof.implementations import keras as policies
 
@@ -332,7 +333,7 @@ class File(UsersFile):
             layers.mixed_precision(precision)
 
     def first_step(self, network: Any, workload: Workload, batch: Any, device: str) -> Step:
-        """As a graph in strict float32, on the device that TensorFlow chooses."""
+        """Run the first step as a graph in strict float32, on TensorFlow's default device."""
         set_tf32(False)  # on by default, and too coarse for the check
         targets = targets_of(workload, batch, self.TIME_MAJOR)
         lengths = (batch.lengths.astype(np.int32),) if workload.variable_length else ()

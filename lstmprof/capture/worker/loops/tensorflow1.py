@@ -1,11 +1,11 @@
-"""The one step loop for TensorFlow 1, and for Keras on it: a graph and a session.
+"""The step loop for TensorFlow 1, and for Keras on it: a graph and a session.
 
-A training step is one ``session.run`` of the loss and the optimizer's update, with the batch as
-what is fed: the session copies it, so that ``program``, the run, is the only range within ``step``.
-The first step makes the nodes of the loss, the gradients and the optimizer, and the session's first
+A training step is one ``session.run`` of the loss and the optimizer's update, to which the batch is
+fed. The session copies the batch, so ``program``, the run, is the only range inside ``step``. The
+first step creates the nodes of the loss, the gradients and the optimizer, and the session's first
 run optimises the graph; both are the compile time. The phases are name scopes of the graph
 (``forward``, ``loss``, ``optimizer``; ``gradients/…`` is the backward pass). TensorFlow's threads
-flush denormals by themselves.
+flush denormals.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lstmprof.workloads import Workload
 
 
 def device_of(requested: str) -> str:
-    """The device to run on: ``cpu`` or ``cuda:N``.
+    """Return the device to run on: ``cpu`` or ``cuda:N``.
 
     Raises:
         CaptureError: this is not TensorFlow 1, or it does not see the device.
@@ -49,14 +49,14 @@ def device_of(requested: str) -> str:
 
 
 def set_threads(threads: int) -> None:
-    """Nothing: each session is told (``profilers.tensorflow1.config``)."""
+    """Do nothing: each session has its own setting (``profilers.tensorflow1.config``)."""
 
 
 def refuse_unless_possible(request: CaptureRequest) -> None:
-    """What the parent could not know of Keras: that it runs on TensorFlow 1 here.
+    """Raise an error for requests that Keras cannot do, because it runs on TensorFlow 1 here.
 
     Raises:
-        CaptureError: TensorFlow 1 cannot do what is asked for.
+        CaptureError: TensorFlow 1 cannot do what is requested.
     """
     refuses = FRAMEWORKS[profilers.FRAMEWORK]
     for need in wanted(request):
@@ -88,7 +88,7 @@ class Fed:
         return node
 
     def loss(self) -> Any:
-        """The mean loss, with the targets as placeholders."""
+        """Return the mean loss, with the targets as placeholders."""
         targets = [self._placeholder(array) for array in self._targets]
         with tf.name_scope("loss"):
             return loss_of(self.workload, self.outputs, targets, self.time_major)
@@ -103,17 +103,17 @@ class Trainer(profilers.Tensorflow1Profiler, loops.Trainer):
         profilers.Tensorflow1Profiler.__init__(self)
         self.device = device
         self.session = tf.Session(config=profilers.config(device))
-        self.session.__enter__()  # for good: it is what weights are set in
+        self.session.__enter__()  # never left: weights are set in it
         self.module = self.implementation.build(self.workload)
         time_major = self.implementation.TIME_MAJOR
         self.fed = Fed(self.module, self.workload, time_major, request.seed)
         self.session.run(tf.global_variables_initializer())
         self.implementation.load(self.module, workloads.weights(self.workload, request.seed))
         self.optimizer = optimizer_of(self.workload)
-        self.fetches: Optional[List[Any]] = None  # the first step makes them
+        self.fetches: Optional[List[Any]] = None  # the first step creates them
 
     def _made(self) -> List[Any]:
-        """The nodes that a step runs: the loss, and the optimizer's update."""
+        """Return the nodes of a step: the loss, and the optimizer's update."""
         loss = self.fed.loss()
         if self.forward_only:
             return [loss]
@@ -127,7 +127,7 @@ class Trainer(profilers.Tensorflow1Profiler, loops.Trainer):
         return [loss, update]
 
     def step(self, ranges: Ranges) -> Any:
-        """One step; the loss."""
+        """Run one step; return the loss."""
         with ranges("step"):
             if self.fetches is None:
                 self.fetches = self._made()
@@ -136,21 +136,21 @@ class Trainer(profilers.Tensorflow1Profiler, loops.Trainer):
                 return self.session.run(self.fetches, self.fed.feed, **options)[0]
 
     def shapes(self, folder: str) -> Iterator[shapes.OpInputs]:
-        """By the graph: the timeline tells none."""
+        """Yield the inputs from the graph, because the timeline has none."""
         return inputs_of(tf.get_default_graph().get_operations())
 
 
 def optimizer_of(workload: Workload) -> Any:
-    """The workload's optimizer: one fused kernel a variable, where its gradient is dense."""
+    """Return the workload's optimizer: one fused kernel per variable with a dense gradient."""
     if workload.optimizer == "sgd":
         return tf.train.GradientDescentOptimizer(workload.learning_rate)
     return tf.train.AdamOptimizer(workload.learning_rate)
 
 
 def loss_of(workload: Workload, outputs: Any, targets: List[Any], time_major: bool) -> Any:
-    """The mean loss over the batch; outputs (batch, classes), or one a time step.
+    """Return the mean loss over the batch; outputs are (batch, classes), or one per time step.
 
-    ``targets``: those of ``targets_of``. CTC's blank is TensorFlow's last class and ours the first.
+    ``targets`` are those of ``targets_of``. CTC's blank is TensorFlow's last class and our first.
     """
     if workload.loss == "mean":
         return tf.reduce_mean(outputs)
@@ -166,14 +166,14 @@ def loss_of(workload: Workload, outputs: Any, targets: List[Any], time_major: bo
 
 
 def _sparse(labels: Any) -> Any:
-    """Labels without padding as CTC takes them; the places are constants of the graph."""
+    """Return labels without padding for CTC; their places are constants of the graph."""
     shape = labels.shape.as_list()
     places = np.argwhere(np.ones(shape, bool))
     return tf.SparseTensor(places, tf.reshape(labels, [-1]), shape)
 
 
 def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, ...]:
-    """What the loss compares with, as the outputs lie: classes or values; labels and lengths."""
+    """Return the targets in the layout of the outputs: classes or values; labels and lengths."""
     if workload.loss == "mean":
         return ()
     if workload.loss == "ctc":
@@ -182,17 +182,17 @@ def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, .
 
 
 def _laid(array: Any, time_major: bool) -> Any:
-    """``array`` (time, batch, …) in the implementation's layout."""
+    """Return ``array`` (time, batch, …) in the implementation's layout."""
     return np.ascontiguousarray(array if time_major else array.swapaxes(0, 1))
 
 
 def product(size: int, device: str, dtype: str) -> Run:
-    """A product of two matrices."""
+    """Return a function that multiplies two matrices."""
     return _repeated(device, lambda: tf.matmul(*(_random(size, dtype) for _ in range(2))))
 
 
 def copy(buffer: int, device: str) -> Run:
-    """A copy of ``buffer`` bytes."""
+    """Return a function that copies ``buffer`` bytes."""
     count = buffer // 4
 
     def node() -> Any:
@@ -207,7 +207,7 @@ def _random(size: int, dtype: str) -> Any:
 
 
 def _repeated(device: str, node: Any) -> Run:
-    """A run computes the node and leaves it on the device; it ends when the device is done."""
+    """Return a function that computes the node on the device and waits for it."""
     graph = tf.Graph()
     session = tf.Session(graph=graph, config=profilers.config(device))
     with graph.as_default():
@@ -222,5 +222,5 @@ def _repeated(device: str, node: Any) -> Run:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether ``error`` is TensorFlow's way of saying so."""
+    """Return whether ``error`` is TensorFlow's out-of-memory error."""
     return isinstance(error, tf.errors.ResourceExhaustedError)

@@ -1,14 +1,14 @@
-"""The step loop for Theano: ``_symbolic`` by Theano's names.
+"""The step loop for Theano: ``_symbolic`` with Theano's names.
 
-Theano compiles each operator of a step with g++ when it first meets it, 115 modules for one LSTM
-layer and Adam in 2 min 44 s of CPU, and keeps them: here in a folder of lstmprof's cache, so that
-only the first capture of its kind takes so long. That time is the first iteration's, as every
-framework's.
+Theano compiles each operator of a step with g++ at its first use: 115 modules for one LSTM layer
+and Adam, in 2 min 44 s of CPU time. It keeps them in a folder of lstmprof's cache, so only the
+first capture of its kind takes so long. This time belongs to the first iteration, as in other
+frameworks.
 
-Without ``blas.ldflags`` Theano calls NumPy for products, within C code of its own, one row after
-the other. Where NumPy's wheel brings an OpenBLAS with the usual names (until NumPy 1.21), its
-operators are linked to that: the one that NumPy has loaded already. What the user gives in
-``THEANO_FLAGS`` goes before either. Source: theano/configdefaults.py, tensor/blas.py 1.0.5.
+Without ``blas.ldflags``, Theano calls NumPy for matmuls, or its own C code, one row after the
+other. If NumPy's wheel contains an OpenBLAS with the usual names (until NumPy 1.21), operators are
+linked to that library, which NumPy has already loaded. ``THEANO_FLAGS`` of the user take
+precedence. Source: theano/configdefaults.py, tensor/blas.py 1.0.5.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.p
 
 
 def _imported() -> Any:
-    """Theano, imported with flags that are this process's alone."""
+    """Import and return Theano with flags for this process only."""
     given = os.environ.get(FLAGS)
     folder = os.path.abspath(str(cache_folder() / "theano"))
     flags = ["device=cpu", "floatX=float32", "base_compiledir=" + folder]
@@ -57,14 +57,15 @@ def _variable(name: str, dtype: str, dimensions: int) -> Any:
 
 @contextlib.contextmanager
 def _clocked(linker: Any) -> Iterator[None]:
-    """Theano's default mode with ``linker``: layers of Lasagne and Keras hand none to their Scans.
+    """Use ``linker`` in Theano's default mode, because layers of Lasagne and Keras set none for
+    Scans.
 
-    It is yielded as None, by which Theano means its default.
+    Yield None, which means Theano's default.
     """
     from theano.compile import mode as modes
 
     before = modes.get_default_mode()
-    # An optimizer that is no query cannot be changed, as Scan does.
+    # Scan changes the optimizer, which must therefore be a query.
     modes.instantiated_default_mode = modes.Mode(linker, before.provided_optimizer)
     try:
         yield
@@ -91,14 +92,14 @@ class Trainer(_symbolic.Trainer):
     library = LIBRARY
 
     def settings(self) -> Dict[str, Any]:
-        """Whose products its operators call."""
+        """Return whose matmuls its operators call."""
         if not theano.config.cxx:
             return {"blas": "NumPy's"}
         libraries = [flag[2:] for flag in theano.config.blas.ldflags.split() if flag[:2] == "-l"]
         return {"blas": ", ".join(libraries) or "none"}
 
     def facts(self) -> Dict[str, Any]:
-        """What run.json says of the framework and the device."""
+        """Return facts about framework and device for run.json."""
         facts = super().facts()
         library = sys.modules.get(self.row.library)
         if library is not None:

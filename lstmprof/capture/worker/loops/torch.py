@@ -39,7 +39,7 @@ GRAPH_WARMUP = 3
 
 
 def device_of(requested: str) -> str:
-    """The device to run on: ``cpu`` or ``cuda:N``.
+    """Return the device to run on: ``cpu`` or ``cuda:N``.
 
     Raises:
         CaptureError: this torch does not see it.
@@ -48,7 +48,7 @@ def device_of(requested: str) -> str:
 
 
 def set_threads(threads: int) -> None:
-    """Threads of torch's operators on the host."""
+    """Set the number of threads of torch's operators on the host."""
     torch.set_num_threads(threads)
 
 
@@ -93,7 +93,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
             self.scaler = scaler(precision, self.device.type)
 
     def step(self, ranges: Ranges) -> torch.Tensor:
-        """One step, synchronised at its end; the loss."""
+        """Run one step and synchronise; return the loss."""
         if self.events is None:
             with ranges("step"):
                 return self._phases(ranges)
@@ -112,7 +112,9 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return self._computed(ranges, inputs, targets)
 
     def _on_device(self) -> Tuple[torch.Tensor, torch.Tensor]:
-        """Inputs and targets; for a captured graph in the buffers that it reads."""
+        """Return inputs and targets on the device; for a captured graph, in the buffers that it
+        reads.
+        """
         inputs, targets = torch.from_numpy(self.inputs), torch.from_numpy(self.targets)
         if self.graphed is None:
             return inputs.to(self.device), targets.to(self.device)
@@ -121,7 +123,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
     def _replayed(
         self, ranges: Ranges, inputs: torch.Tensor, targets: torch.Tensor
     ) -> torch.Tensor:
-        """The step as a CUDA graph, captured at the first call with these very buffers."""
+        """Run the step as a CUDA graph, which the first call captures with these buffers."""
         if self.graphed is None:
             self._attach_profiler()
             self.buffers = inputs, targets
@@ -145,7 +147,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
     def _computed(
         self, ranges: Ranges, inputs: torch.Tensor, targets: torch.Tensor
     ) -> torch.Tensor:
-        """Everything after ``input``; the loss."""
+        """Compute everything after ``input``; return the loss."""
         loss = self._gradients(ranges, inputs, targets)
         if not self.forward_only:
             self._update(ranges)
@@ -169,7 +171,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
             else:
                 self.scaler.step(self.optimizer)
                 self.scaler.update()
-            if self.graphed is None:  # else the graph writes the gradients where they are
+            if self.graphed is None:  # otherwise the graph writes the gradients into their buffers
                 self.optimizer.zero_grad()
 
     def _loss(self, ranges: Ranges, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -180,24 +182,26 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
                 return self.loss_of(outputs, targets, self.lengths)
 
     def loss(self, outcome: torch.Tensor) -> float:
-        """The number in a step's outcome."""
+        """Return the loss in a step's outcome."""
         return float(outcome.detach())
 
     def device_ns(self) -> Optional[int]:
-        """Length of the last step by CUDA events (0.5 µs resolution); None on the CPU."""
+        """Return the length of the last step by CUDA events (resolution 0.5 µs); None on the
+        CPU.
+        """
         if self.events is None:
             return None
         length_ms: float = self.events[0].elapsed_time(self.events[1])
         return round(length_ms * 1e6)
 
     def kept(self, outcome: torch.Tensor) -> torch.Tensor:
-        """The loss; a copy where the next replay of a graph overwrites it."""
+        """Return the loss, copied if the next replay of a graph would overwrite it."""
         return outcome.detach().clone() if self.cuda_graph else outcome
 
     def shapes(self, folder: str) -> List[shapes.OpInputs]:
-        """By a session of its own; of a replayed graph there are no ops.
+        """Return op inputs from a separate session; a replayed graph has no ops.
 
-        What the profiler does not see of a row's ops the row may tell: ``op_inputs``.
+        A row may add inputs of ops that the profiler does not see: ``op_inputs``.
         """
         if self.cuda_graph:
             return []
@@ -207,23 +211,23 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return inputs if told is None else [*inputs, *told(self.module)]
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Operators as the profiler writes their names, in old versions without ``aten::``."""
+        """Return operators in the profiler's notation; old versions have no ``aten::``."""
         needles = loops.torch_needles(self.implementation.KERNELS)
         if profilers.HAS_KINETO:
             return needles
         return needles + [(needle.replace("aten::", ""), words) for needle, words in needles]
 
     def settings(self) -> Dict[str, Any]:
-        """torch's own."""
+        """Return torch's settings."""
         return dict(super().settings(), grad_mode=not self.forward_only)
 
 
 def optimizer_of(
     workload: Workload, module: torch.nn.Module, capturable: bool = False
 ) -> torch.optim.Optimizer:
-    """The workload's optimizer over every parameter of ``module``.
+    """Return the workload's optimizer for every parameter of ``module``.
 
-    ``capturable`` keeps its step count on the device, as a CUDA graph needs it.
+    ``capturable`` keeps its step count on the device, as a CUDA graph requires.
     """
     if workload.optimizer == "sgd":
         return torch.optim.SGD(module.parameters(), lr=workload.learning_rate)
@@ -232,9 +236,9 @@ def optimizer_of(
 
 
 def product(size: int, device: str, dtype: str) -> Run:
-    """A product of two matrices, by MKL or by oneDNN, which runs nn.LSTM.
+    """Return a function that multiplies two matrices with MKL, or with oneDNN, which runs nn.LSTM.
 
-    On CPUs of other makers MKL is half as fast.
+    On CPUs of other makers, MKL is half as fast.
     """
     left, right = (
         torch.rand(size, size, device=device).to(getattr(torch, dtype)) for _ in range(2)
@@ -248,13 +252,13 @@ def product(size: int, device: str, dtype: str) -> Run:
     packed = left.to_mkldnn(), right.to_mkldnn()
     try:
         torch.nn.functional.linear(*packed)
-    except RuntimeError:  # an older torch multiplies no tensors of oneDNN's
+    except RuntimeError:  # an older torch cannot multiply oneDNN tensors
         return run
     return faster(run, _repeated(lambda: torch.nn.functional.linear(*packed), device))
 
 
 def copy(buffer: int, device: str) -> Run:
-    """A copy of ``buffer`` bytes."""
+    """Return a function that copies ``buffer`` bytes."""
     source = torch.ones(buffer, dtype=torch.int8, device=device)
     target = torch.empty_like(source)
     return _repeated(lambda: target.copy_(source), device)
@@ -271,7 +275,7 @@ def _repeated(work: Callable[[], Any], device: str) -> Run:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether ``error`` is torch's way of saying so, on a device or on the host."""
+    """Return whether ``error`` is torch's out-of-memory error, on a device or on the host."""
     return isinstance(error, RuntimeError) and (
         "out of memory" in str(error) or "can't allocate memory" in str(error)
     )
@@ -284,11 +288,11 @@ def loss_of(
     lengths: torch.Tensor,
     time_major: bool,
 ) -> torch.Tensor:
-    """The mean loss over the batch; outputs (batch, classes), or one a time step.
+    """Return the mean loss over the batch; outputs are (batch, classes), or one per time step.
 
-    ``targets`` of every time step have time in front whatever the layout of the outputs.
-    CTC: blank 0, mean over sequences of the negative log-likelihood, not divided by target lengths
-    (torch's own ``reduction="mean"`` does). ``lengths`` stay on the host, or torch synchronises.
+    ``targets`` of every time step are time-major, whatever the layout of the outputs is. CTC: blank
+    0, mean over sequences of the negative log-likelihood, not divided by target lengths (as torch's
+    ``reduction="mean"`` does). ``lengths`` stay on the host, because torch would synchronise.
     """
     if workload.each_step and not time_major:
         targets = targets.transpose(0, 1)
@@ -318,10 +322,10 @@ def weights_kept(module: torch.nn.Module, optimizer: Any) -> Iterator[None]:
 
 
 class GraphedWork:
-    """``work``, captured when made; ``replay`` runs it again on the same memory.
+    """``work`` captured as a CUDA graph; ``replay`` runs it again on the same memory.
 
-    ``work`` returns the loss; ``warmup`` steps of it come first, until nothing is compiled any
-    more. ``module`` and ``optimizer`` are, after the capture, as before it.
+    ``work`` returns the loss. ``warmup`` steps run first, until nothing is compiled any more. The
+    capture leaves ``module`` and ``optimizer`` unchanged.
     """
 
     def __init__(
@@ -345,7 +349,7 @@ class GraphedWork:
             self.loss = work()
 
     def replay(self) -> torch.Tensor:
-        """Enqueue the captured work; the loss, which the next replay overwrites."""
+        """Enqueue the captured work; return the loss, which the next replay overwrites."""
         self._graph.replay()
         return self.loss
 
@@ -354,25 +358,25 @@ class File(UsersFile):
     """Parameters by their own names."""
 
     def seed(self) -> None:
-        """Of torch's generators, on every device."""
+        """Seed torch's generators on every device."""
         torch.manual_seed(SEED)
 
     def fault(self, network: Any) -> Optional[str]:
-        """Where it is no module."""
+        """Return a fault if ``network`` is not a module."""
         if isinstance(network, torch.nn.Module):
             return None
         return "a {}, not a torch.nn.Module".format(type(network).__name__)
 
     def parameters(self, network: Any) -> Dict[str, Any]:
-        """Own name -> parameter that is trained, in the module's order."""
+        """Return name → trained parameter, in the module's order."""
         return {name: p for name, p in network.named_parameters() if p.requires_grad}
 
     def values(self, network: Any) -> Arrays:
-        """Own name -> NumPy array of each parameter."""
+        """Return name → NumPy array of each parameter."""
         return {n: p.detach().cpu().numpy() for n, p in self.parameters(network).items()}
 
     def first_step(self, network: Any, workload: Workload, batch: Any, device: str) -> Step:
-        """Strict float32, whatever the request's precision is."""
+        """Run the first step in strict float32, whatever the requested precision is."""
         network = network.to(device).train()
         lengths = torch.from_numpy(batch.lengths)
         told = (lengths,) if workload.variable_length else ()

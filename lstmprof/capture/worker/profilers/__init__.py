@@ -1,12 +1,12 @@
-"""What a framework's own profiler does, and what the framework tells of itself and its device.
+"""Profilers of the frameworks, and facts about framework and device.
 
 ::
 
     recording ─ annotated ─▶ written        wait, find_device        settings, facts
 
-The loops of a capture drive one around their own steps, ``capture.own`` around a user's. Nsight
-Systems (``NsysProfiler``) records from outside and sees NVTX ranges; facts about a framework still
-come from that framework's own profiler.
+The loops of a capture use a profiler around their own steps, ``capture.own`` around a user's steps.
+Nsight Systems (``NsysProfiler``) records from outside and sees NVTX ranges; the framework's own
+profiler still provides the facts.
 """
 
 from __future__ import annotations
@@ -24,63 +24,70 @@ from lstmprof.errors import CaptureError, UsageError, unknown_name
 
 
 class Profiler:
-    """One framework's profiler on one device."""
+    """The profiler of one framework on one device."""
 
     profiler = ""
-    title = "steps"  # what its file is called
-    is_outside = False  # it records from outside, and has no file before the process is over
-    tells_shapes = False  # it can record the shapes of ops' inputs, where told ``with_shapes``
+    title = "steps"  # name of its file
+    is_outside = False  # it records from outside, and has no file before the process ends
+    tells_shapes = False  # it can record input shapes of ops with the option ``with_shapes``
     with_shapes = False
 
     @property
     def starts_late(self) -> bool:
-        """Whether a session may lose its first kernels: then an unmarked step comes first."""
+        """Return whether a session may lose its first kernels, so that an unmarked step comes
+        first.
+        """
         return False
 
     def find_device(self) -> None:
         """Take the device that this process works on by now."""
 
     def wait(self, outcome: Any = None) -> None:
-        """Wait until the device has done what it was given; ``outcome`` is what a step made."""
+        """Wait until the device has finished; ``outcome`` is the result of a step."""
 
     def settings(self) -> Dict[str, Any]:
-        """What the framework alone knows of ``settings``, now."""
+        """Return the current ``settings`` that only the framework knows."""
         return {}
 
     def facts(self) -> Dict[str, Any]:
-        """What run.json says of the framework and the device."""
+        """Return facts about framework and device for run.json."""
         raise NotImplementedError
 
     def recording(self, folder: str) -> ContextManager[Any]:
-        """The profiler, on; what it writes by itself lies in ``folder``."""
+        """Run the profiler during the context; its own files are in ``folder``."""
         raise NotImplementedError
 
     def annotated(self, number: int) -> Ranges:
-        """The ranges of the profiler's own in the step ``number``."""
+        """Return the profiler's own ranges for the step ``number``."""
         raise NotImplementedError
 
     def written(self, session: Any, folder: str) -> Tuple[str, str]:
-        """The profile in a file, and the name to keep it by."""
+        """Write the profile to a file; return it and its final name."""
         raise NotImplementedError
 
     def trivial(self) -> Optional[Tuple[Callable[[], Any], int]]:
-        """A call that computes next to nothing, and the events it records; None: none is known."""
+        """Return a call that computes almost nothing, and its number of events; None if none is
+        known.
+        """
         return None
 
     def places(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
-        """Where recording takes its time in ``trivial``; None where the profiler does not tell."""
+        """Return the cost of recording ``trivial`` by place; None if the profiler does not show
+        it.
+        """
         return None
 
     def trivial_readings(self) -> calibration.LoopTimes:
-        """Of trivial events, to be taken at the end of a session that is thrown away."""
+        """Measure trivial events; call it at the end of a discarded session."""
         annotated = self.annotated(0)
         call, _ = self.trivial() or (calibration.range_call(annotated), 1)
         return calibration.readings(call, both(no_ranges, annotated))
 
     def recording_cost(self, profiled: calibration.LoopTimes) -> Dict[str, Any]:
-        """What run.json says of recording an event, by ``trivial_readings`` and the same without.
+        """Return the cost of recording an event for run.json, from ``trivial_readings`` with
+        and without.
 
-        No NVTX range is written in it: another tool that looks on would take them for steps.
+        No NVTX range is written, because another tool would take it for a step.
         """
         trivial = self.trivial()
         call, events = trivial or (calibration.range_call(self.annotated(0)), 1)
@@ -89,13 +96,13 @@ class Profiler:
 
 
 def xplane_in(folder: str) -> Tuple[str, str]:
-    """The XPlane that a session left in ``folder``, and its name."""
+    """Return the XPlane file of a session in ``folder``, and its name."""
     (raw,) = glob.glob(os.path.join(folder, "plugins", "profile", "*", "*.xplane.pb"))
     return raw, os.path.basename(raw)
 
 
 def keras_version() -> Optional[str]:
-    """Of the Keras that a row of Keras took, else of the one that is imported."""
+    """Return the version of the Keras of the row, else of the imported Keras."""
     taken = sys.modules.get("lstmprof.implementations.keras._installed")
     keras = getattr(taken, "keras", None) or sys.modules.get("keras")
     version: Optional[str] = getattr(keras, "__version__", None)
@@ -124,42 +131,42 @@ class NsysProfiler(Profiler):
         self._sessions = 0
 
     def find_device(self) -> None:
-        """As the framework does."""
+        """Find the device like the framework's profiler."""
         self._framework.find_device()
 
     def wait(self, outcome: Any = None) -> None:
-        """As the framework does."""
+        """Wait like the framework's profiler."""
         self._framework.wait(outcome)
 
     def settings(self) -> Dict[str, Any]:
-        """The framework's."""
+        """Return the framework's settings."""
         return self._framework.settings()
 
     def facts(self) -> Dict[str, Any]:
-        """The framework's."""
+        """Return the framework's facts."""
         return self._framework.facts()
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[None]:
-        """The range in which it records; the session to throw away has none."""
+        """Open the range that starts the recording; a discarded session has none."""
         self._sessions += 1
         with (self._ranges if self._sessions > 1 else no_ranges)(NSYS_RANGE):
             yield
 
     def annotated(self, number: int) -> Ranges:
-        """None: the steps have NVTX ranges in any case."""
+        """Return no ranges, because the steps have NVTX ranges anyway."""
         return no_ranges
 
     def trivial_readings(self) -> calibration.LoopTimes:
-        """None: what recording costs is not known of it."""
+        """Return nothing: the cost of recording is unknown."""
         return calibration.LoopTimes([], [])
 
     def recording_cost(self, profiled: calibration.LoopTimes) -> Dict[str, Any]:
-        """Not known."""
+        """Return that the cost is unknown."""
         return {}
 
 
-#: Framework -> the module and the class of its profiler.
+#: Framework → module and class of its profiler.
 PROFILERS = {
     "torch": ("lstmprof.capture.worker.profilers.torch", "TorchProfiler"),
     "tensorflow": ("lstmprof.capture.worker.profilers.tensorflow", "TensorflowProfiler"),
@@ -169,10 +176,10 @@ KERAS = "keras"
 
 
 def framework_of(asked: Optional[str] = None) -> str:
-    """``asked``, else the one framework that is imported; of Keras its backend.
+    """Return ``asked``, else the one imported framework; for Keras its backend.
 
     Raises:
-        UsageError: there is none, there are several, or ``asked`` is not known.
+        UsageError: no framework or several are imported, or ``asked`` is unknown.
     """
     if asked == KERAS:
         return _checked(str(importlib.import_module(KERAS).config.backend()))
@@ -180,7 +187,8 @@ def framework_of(asked: Optional[str] = None) -> str:
         return _checked(asked)
     imported = _imported()
     keras = sys.modules.get(KERAS)
-    if keras is not None and hasattr(keras, "config"):  # Keras 3; it may have imported others too
+    # Keras 3, which may have imported other frameworks, too
+    if keras is not None and hasattr(keras, "config"):
         return _checked(str(keras.config.backend()))
     if len(imported) == 1:
         return imported[0]
@@ -196,7 +204,7 @@ def framework_of(asked: Optional[str] = None) -> str:
 
 
 def _imported() -> List[str]:
-    """Frameworks that are imported, and not only begun to be."""
+    """Return frameworks whose import is complete."""
     return [name for name in PROFILERS if hasattr(sys.modules.get(name), "__version__")]
 
 
@@ -207,7 +215,7 @@ def _checked(framework: str) -> str:
 
 
 def profiler_of(framework: str) -> Profiler:
-    """The profiler of ``framework``, which is imported where it is not yet."""
+    """Return the profiler of ``framework``; import it if necessary."""
     module, name = PROFILERS[framework]
     profiler: Profiler = getattr(importlib.import_module(module), name)()
     return profiler

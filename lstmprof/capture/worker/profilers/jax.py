@@ -1,4 +1,4 @@
-"""JAX's profiler, and what JAX tells of its settings and of the device."""
+"""JAX's profiler, and facts about its settings and the device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.settings import denormals, tried
 from lstmprof.implementations.cudnn import _runtime
 
-#: Whose layers per step may have
+#: Libraries for JAX, whose layers a step may have.
 LIBRARIES = ("flax", "equinox", "haiku", "keras")
 
 
@@ -36,19 +36,19 @@ class JaxProfiler(Profiler):
         self.device_name = "cuda:0" if on_gpu else self.device.platform
 
     def wait(self, outcome: Any = None) -> None:
-        """Wait for ``outcome``; where none is given for every array that there is.
+        """Wait for ``outcome``; without it, for all existing arrays.
 
-        JAX has no wait for a device: a call returns before its work is done, on a CPU too.
+        JAX cannot wait for a device: a call returns before its work is done, on a CPU, too.
         """
         jax.block_until_ready(jax.live_arrays() if outcome is None else outcome)
 
     def threads(self) -> int:
-        """XLA's on a CPU: it takes all CPUs that it may run on."""
+        """Return the number of XLA's threads on a CPU, which is that of the allowed CPUs."""
         return len(allowed_cpus())
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[None]:
-        """JAX's profiler, which writes an XPlane into ``folder``."""
+        """Run JAX's profiler, which writes an XPlane into ``folder``."""
         jax.profiler.start_trace(folder, **_without_python_calls())
         try:
             yield
@@ -56,15 +56,15 @@ class JaxProfiler(Profiler):
             jax.profiler.stop_trace()
 
     def annotated(self, number: int) -> Ranges:
-        """Ranges of JAX's profiler."""
+        """Return ranges of JAX's profiler."""
         return functools.partial(_trace, number)
 
     def written(self, session: None, folder: str) -> Tuple[str, str]:
-        """The XPlane."""
+        """Return the XPlane."""
         return xplane_in(folder)
 
     def settings(self) -> Dict[str, Any]:
-        """JAX's own, as they are now."""
+        """Return JAX's current settings."""
         on_cpu = self.device_name == "cpu"
         doubled = np.asarray(jax.jit(jnp.add)(tried(), tried())) if on_cpu else None
         return {
@@ -73,7 +73,7 @@ class JaxProfiler(Profiler):
         }
 
     def facts(self) -> Dict[str, Any]:
-        """What run.json says of the framework and the device."""
+        """Return facts about framework and device for run.json."""
         gpu = self.device_name != "cpu"
         loaded = {name: sys.modules.get(name) for name in LIBRARIES}
         return {
@@ -91,14 +91,14 @@ class JaxProfiler(Profiler):
 
 
 def cuda_version(platform: str) -> Optional[str]:
-    """``12.9`` of a client's platform that ends in ``cuda 12090``; None where none is told."""
+    """Return ``12.9`` for a client's platform that ends in ``cuda 12090``; None if it does not."""
     match = re.search(r"cuda (\d+)", platform)
     number = int(match.group(1)) if match else 0
     return "{}.{}".format(number // 1000, number % 1000 // 10) if number else None
 
 
 def _without_python_calls() -> Dict[str, Any]:
-    """Options of a trace that records no Python call, where this JAX has options."""
+    """Return options for a trace without Python calls, if this JAX has options."""
     if not hasattr(jax.profiler, "ProfileOptions"):
         return {}
     options = jax.profiler.ProfileOptions()
@@ -107,7 +107,7 @@ def _without_python_calls() -> Dict[str, Any]:
 
 
 def _trace(step: int, name: str) -> ContextManager[Any]:
-    """A range in JAX's profiler; a step has its number."""
+    """Return a range of JAX's profiler; a step has its number."""
     if name == "step":
         numbered: ContextManager[Any] = jax.profiler.StepTraceAnnotation(name, step_num=step)
         return numbered

@@ -1,4 +1,4 @@
-"""TensorFlow's profiler, and what TensorFlow tells of its settings and of the device."""
+"""TensorFlow's profiler, and facts about its settings and the device."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ class TensorflowProfiler(Profiler):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[None]:
-        """TensorFlow's profiler, which writes an XPlane into ``folder``.
+        """Run TensorFlow's profiler, which writes an XPlane into ``folder``.
 
-        Its first session takes 20 % longer, a second one of the same length 3 %, after a shorter
-        throwaway 20 % again (measured, 2.21): the profiler's buffers grow as they are filled.
+        Measured with 2.21: its first session takes 20 % longer, a second one of equal length 3 %,
+        and 20 % again after a shorter discarded session, because the profiler's buffers grow as
+        they are filled.
         """
         tf.profiler.experimental.start(folder)
         try:
@@ -43,15 +44,17 @@ class TensorflowProfiler(Profiler):
             tf.profiler.experimental.stop()
 
     def annotated(self, number: int) -> Ranges:
-        """Ranges of TensorFlow's profiler."""
+        """Return ranges of TensorFlow's profiler."""
         return functools.partial(_trace, number)
 
     def written(self, session: None, folder: str) -> Tuple[str, str]:
-        """The XPlane."""
+        """Return the XPlane."""
         return xplane_in(folder)
 
     def settings(self) -> Dict[str, Any]:
-        """TensorFlow's own, as they are now; what this version does not tell is None."""
+        """Return TensorFlow's current settings; None for settings that this version does not
+        show.
+        """
         threading, on_cpu = tf.config.threading, self.device == "cpu"
         eager = tf.executing_eagerly()  # in a graph a tensor has no value
         doubled = (tf.constant(tried()) * 2.0).numpy() if on_cpu and eager else None
@@ -65,7 +68,7 @@ class TensorflowProfiler(Profiler):
         }
 
     def facts(self) -> Dict[str, Any]:
-        """What run.json says of the framework and the device."""
+        """Return facts about framework and device for run.json."""
         built: Dict[str, Any] = getattr(tf.sysconfig, "get_build_info", dict)()  # since 2.3
         gpus = tf.config.get_visible_devices("GPU")
         gpu = self.device != "cpu"
@@ -85,7 +88,7 @@ class TensorflowProfiler(Profiler):
 
 
 def _told(module: str, function: str) -> Any:
-    """What a function says that TensorFlow has, but does not promise; None where it is gone."""
+    """Return the result of an undocumented function of TensorFlow, or None if it does not exist."""
     try:
         return getattr(importlib.import_module("tensorflow." + module), function)()
     except (ImportError, AttributeError):
@@ -93,14 +96,14 @@ def _told(module: str, function: str) -> Any:
 
 
 def synchronize() -> None:
-    """Wait for the device; where TensorFlow (before 2.10) cannot, the loss's copy does it."""
+    """Wait for the device; before 2.10, copying the loss does it."""
     wait = getattr(tf.test.experimental, "sync_devices", None)
     if wait is not None:
         wait()
 
 
 def _trace(step: int, name: str) -> ContextManager[Any]:
-    """A range in TensorFlow's profiler; ``_r=1`` marks the root of a step."""
+    """Return a range of TensorFlow's profiler; ``_r=1`` marks the root of a step."""
     marks = {"step_num": step, "_r": 1} if name == "step" else {}
     trace: ContextManager[Any] = tf.profiler.experimental.Trace(name, **marks)
     return trace

@@ -1,8 +1,8 @@
-"""TensorFlow 1's tracing of a session's runs, and what TensorFlow 1 tells of itself and its device.
+"""TensorFlow 1's tracing of session runs, and facts about it and its device.
 
-A run that is traced (``FULL_TRACE``) comes back with the times of its nodes, which the framework's
-own ``timeline`` draws as a Chrome trace, in whole microseconds since 1970. Here the runs of all
-steps are drawn together, and the ranges of the steps beside them, under a category of ours.
+A traced run (``FULL_TRACE``) returns the times of its nodes, which the framework's ``timeline``
+writes as a Chrome trace, in whole microseconds since 1970. Here the runs of all steps are written
+together, with the ranges of the steps under lstmprof's own category.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.settings import denormals, tried
 from lstmprof.errors import CaptureError
 
-#: The name of a run's ``framework``: not that of TensorFlow 2, whose advice is for other functions.
+#: The name of a run's ``framework``, different from TensorFlow 2, which has other functions to
+#: advise.
 FRAMEWORK = "tensorflow1"
 #: Category and process of the ranges among the events that TensorFlow draws.
 RANGE, PROCESS = "lstmprof", "lstmprof"
@@ -33,7 +34,7 @@ _DEVICE_NAME = re.compile(r"name: ([^,]+)")
 
 
 class SessionTrace:
-    """What the runs and ranges of one session of the profiler left."""
+    """The runs and ranges of one session of the profiler."""
 
     def __init__(self) -> None:
         self.runs: List[Any] = []  # RunMetadata
@@ -41,13 +42,13 @@ class SessionTrace:
 
     @contextlib.contextmanager
     def range(self, name: str) -> Iterator[None]:
-        """A range of this name."""
+        """Record a range of this name."""
         start_ns = time.time_ns()
         yield
         self.ranges.append((name, start_ns, time.time_ns()))
 
     def options(self) -> Dict[str, Any]:
-        """For a run that is to be traced."""
+        """Return the options of a traced run."""
         metadata = tf.RunMetadata()
         self.runs.append(metadata)
         return {
@@ -56,7 +57,7 @@ class SessionTrace:
         }
 
     def write(self, path: str) -> None:
-        """The timeline of all runs with the ranges, as JSON."""
+        """Write the timeline of all runs with the ranges, as JSON."""
         drawn = timeline.Timeline(self._step_stats())
         text = drawn.generate_chrome_trace_format(show_dataflow=False, show_memory=False)
         document = json.loads(text)
@@ -65,7 +66,7 @@ class SessionTrace:
             json.dump(document, file)
 
     def _step_stats(self) -> Any:
-        """Of all runs as of one, a device once."""
+        """Return the statistics of all runs as those of one, each device once."""
         devices: Dict[str, Any] = {}
         together = step_stats_pb2.StepStats()
         for metadata in self.runs:
@@ -76,7 +77,9 @@ class SessionTrace:
         return together
 
     def _range_events(self, drawn: List[Dict[str, Any]]) -> Iterator[Dict[str, Any]]:
-        """The ranges, outward to whole microseconds; TensorFlow numbers its processes from 0."""
+        """Yield the ranges, extended to whole microseconds; TensorFlow numbers its processes
+        from 0.
+        """
         pid = 1 + max((event["pid"] for event in drawn), default=0)
         yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": PROCESS}}
         for name, start_ns, end_ns in self.ranges:
@@ -97,7 +100,7 @@ class Tensorflow1Profiler(Profiler):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[SessionTrace]:
-        """Runs are traced."""
+        """Trace runs during the context."""
         self.trace = trace = SessionTrace()
         try:
             yield trace
@@ -105,27 +108,27 @@ class Tensorflow1Profiler(Profiler):
             self.trace = None
 
     def annotated(self, number: int) -> Ranges:
-        """Ranges beside the runs."""
+        """Return ranges that are recorded next to the runs."""
         assert self.trace is not None
         return self.trace.range
 
     def trivial_readings(self) -> calibration.LoopTimes:
-        """None: what tracing a node costs is not known."""
+        """Return nothing: the cost of tracing a node is unknown."""
         return calibration.LoopTimes([], [])
 
     def recording_cost(self, profiled: calibration.LoopTimes) -> Dict[str, Any]:
-        """Not known."""
+        """Return that the cost is unknown."""
         return {}
 
     def written(self, session: SessionTrace, folder: str) -> Tuple[str, str]:
-        """The timeline."""
+        """Write the timeline."""
         os.makedirs(folder, exist_ok=True)
         raw = os.path.join(folder, "timeline.json")
         session.write(raw)
         return raw, self.title + ".timeline.json"
 
     def settings(self) -> Dict[str, Any]:
-        """TensorFlow 1's own, as they are now."""
+        """Return TensorFlow 1's current settings."""
         threads = host.thread_count()
         return {
             "intra_op_threads": threads,
@@ -134,13 +137,13 @@ class Tensorflow1Profiler(Profiler):
         }
 
     def _denormals(self) -> Any:
-        """What a node does with them that the session runs."""
+        """Return how a node that the session runs treats denormals."""
         numbers = tried()
         given = tf.placeholder(tf.float32, numbers.shape)
         return denormals(tf.get_default_session().run(given * 2.0, {given: numbers}))
 
     def facts(self) -> Dict[str, Any]:
-        """What run.json says of the framework and the device."""
+        """Return facts about framework and device for run.json."""
         return {
             "framework": FRAMEWORK,
             "device": self.device,
@@ -157,7 +160,7 @@ class Tensorflow1Profiler(Profiler):
 
 
 def _gpu_name() -> Optional[str]:
-    """``Tesla V100-SXM2-16GB``, of the one GPU that this process sees."""
+    """Return the name of the only GPU that this process sees, such as ``Tesla V100-SXM2-16GB``."""
     for device in device_lib.list_local_devices():
         match = _DEVICE_NAME.search(device.physical_device_desc)
         if device.device_type == "GPU" and match:
@@ -166,7 +169,7 @@ def _gpu_name() -> Optional[str]:
 
 
 def config(device: str) -> Any:
-    """Of a session on ``cpu`` or ``cuda:N``: the worker's threads, and one GPU or none."""
+    """Return the configuration of a session: the worker's threads, and one GPU or none."""
     threads = host.thread_count()
     made = tf.ConfigProto(intra_op_parallelism_threads=threads)
     made.inter_op_parallelism_threads = threads
@@ -178,18 +181,18 @@ def config(device: str) -> Any:
 
 
 def sees_gpu(device: str) -> bool:
-    """Whether a session on ``cuda:N`` has it."""
+    """Return whether a session on ``cuda:N`` has it."""
     if not tf.test.is_built_with_cuda():
         return False
     try:
         with tf.Session(graph=tf.Graph(), config=config(device)) as session:
             return any(each.device_type == "GPU" for each in session.list_devices())
-    except tf.errors.InvalidArgumentError:  # there is no GPU of this number
+    except tf.errors.InvalidArgumentError:  # no GPU has this number
         return False
 
 
 def refuse_unless_tensorflow_1() -> None:
-    """Raise CaptureError where the TensorFlow of this interpreter is not TensorFlow 1."""
+    """Raise CaptureError if the TensorFlow of this interpreter is not TensorFlow 1."""
     if not tf.__version__.startswith("1."):
         raise CaptureError(
             "the implementation needs TensorFlow 1, but {1} has tensorflow {0}".format(

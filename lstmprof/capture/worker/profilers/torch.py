@@ -1,7 +1,7 @@
-"""torch's profiler, and what torch tells of its settings and of the device.
+"""torch's profiler, and facts about its settings and the device.
 
-PyTorch 1.8.1 has ``torch.profiler``; where there is none, ``torch.autograd.profiler`` is, whose
-list of events ``formats.autograd`` reads.
+PyTorch 1.8.1 and later have ``torch.profiler``. Older versions have ``torch.autograd.profiler``,
+whose list of events ``formats.autograd`` reads.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from lstmprof.capture.worker.settings import denormals, tried
 
 #: Whether this torch has the profiler that Kineto is behind.
 HAS_KINETO = hasattr(getattr(torch, "profiler", None), "profile")
-#: The level of Kineto's own log, read when it first records, and the one that lets nothing through.
+#: Kineto's log level, which it reads at its first recording, and the level that suppresses
+#: everything.
 _LOG_LEVEL, _SILENT = "KINETO_LOG_LEVEL", "6"
-#: The ops of ``item``, one in the other
+#: The two nested ops of ``item``.
 NESTED = ("aten::item", "aten::_local_scalar_dense")
 
 
 class TorchProfiler(Profiler):
-    """torch.profiler on ``device``, or what stood in its place."""
+    """torch.profiler on ``device``, or its predecessor."""
 
     tells_shapes = HAS_KINETO
     profiler = "torch.profiler" if HAS_KINETO else "torch.autograd.profiler"
@@ -37,11 +38,11 @@ class TorchProfiler(Profiler):
 
     @property
     def starts_late(self) -> bool:
-        """On a GPU: seen with torch 2.11 and CUDA 13.0 (pytorch/pytorch#192021)."""
+        """Return True on a GPU: seen with torch 2.11 and CUDA 13.0 (pytorch/pytorch#192021)."""
         return bool(self.device.type == "cuda")
 
     def find_device(self) -> None:
-        """Take the current GPU where this process has work on one, else the CPU."""
+        """Choose the current GPU if this process has work on one, else the CPU."""
         on_gpu = torch.cuda.is_initialized()
         number = torch.cuda.current_device() if on_gpu else 0
         self.device = torch.device("cuda", number) if on_gpu else torch.device("cpu")
@@ -54,7 +55,7 @@ class TorchProfiler(Profiler):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[Any]:
-        """The host, and the GPU where the step runs on one."""
+        """Record the host, and the GPU if the step runs on one."""
         if not HAS_KINETO:
             with torch.autograd.profiler.profile(use_cuda=self.device.type == "cuda") as session:
                 yield session
@@ -70,7 +71,7 @@ class TorchProfiler(Profiler):
 
     @contextlib.contextmanager
     def recording_shapes(self, folder: str) -> Iterator[List[shapes.OpInputs]]:
-        """A session that is not kept; once it is over, the list holds the inputs of its ops."""
+        """Run a session that is not kept; after it, the list has the inputs of its ops."""
         inputs: List[shapes.OpInputs] = []
         if not HAS_KINETO:
             yield inputs
@@ -85,16 +86,16 @@ class TorchProfiler(Profiler):
         os.remove(raw)
 
     def trivial(self) -> Optional[Tuple[Callable[[], Any], int]]:
-        """``aten::item``, and in it ``aten::_local_scalar_dense``; on the host.
+        """Return ``aten::item``, which contains ``aten::_local_scalar_dense``, on the host.
 
-        None where there is no Kineto: what older versions record of it has not been looked at.
+        Return None without Kineto, because the events of older versions are unknown.
         """
         if not HAS_KINETO:
             return None
         return torch.ones((), dtype=torch.int64, device="cpu").item, 2
 
     def places(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
-        """By the events of a short session; None where it tells whole microseconds."""
+        """Return the places from a short session; None if it has only whole microseconds."""
         ranges = both(no_ranges, self.annotated(0))
         with self.recording("") as session:
             for _ in range(calibration.CALLS):
@@ -104,7 +105,7 @@ class TorchProfiler(Profiler):
         return places_of(session.events())
 
     def annotated(self, number: int) -> Ranges:
-        """The profiler's own ranges: in PyTorch 1.0 ``range``, later ``record_function``."""
+        """Return the profiler's own ranges: ``range`` in PyTorch 1.0, ``record_function`` later."""
         if not HAS_KINETO:
             legacy = torch.autograd.profiler
             older: Ranges = getattr(legacy, "record_function", None) or legacy.range
@@ -113,18 +114,18 @@ class TorchProfiler(Profiler):
         return ranges
 
     def written(self, session: Any, folder: str) -> Tuple[str, str]:
-        """The profiler's JSON."""
+        """Write the profiler's JSON."""
         raw = os.path.join(folder, "trace.json")
         session.export_chrome_trace(raw)
         kind = "pt" if HAS_KINETO else "autograd"
         return raw, "{}.{}.trace.json".format(self.title, kind)
 
     def settings(self) -> Dict[str, Any]:
-        """torch's own."""
+        """Return torch's settings."""
         return settings(self.device.type)
 
     def facts(self) -> Dict[str, Any]:
-        """What run.json says of the framework and the device."""
+        """Return facts about framework and device for run.json."""
         cuda = self.device.type == "cuda"
         return {
             "device": str(self.device),
@@ -143,11 +144,11 @@ class TorchProfiler(Profiler):
 
 @contextlib.contextmanager
 def _quiet(session: Any) -> Iterator[None]:
-    """Enter ``session`` and print nothing of what PyTorch says about each session.
+    """Enter ``session`` without PyTorch's messages about each session.
 
-    PyTorch 2.13 logs lines like ``USDT:… profiler_start`` above errors. A build for GPUs keeps
-    them, because the level that stops them would also stop CUPTI's errors. A level that the user
-    has set stays. PyTorch 2.9 to 2.12 warns that a second cycle would clear the events.
+    PyTorch 2.13 logs lines like ``USDT:… profiler_start`` at a level above errors. Builds for GPUs
+    keep them, because the level that hides them would also hide CUPTI's errors. A level that the
+    user has set stays. PyTorch 2.9 to 2.12 warns that a second cycle would clear the events.
     """
     for_gpus = (getattr(torch.version, name, None) for name in ("cuda", "hip", "xpu"))
     level_is_ours = _LOG_LEVEL not in os.environ and not any(for_gpus)
@@ -165,7 +166,7 @@ def _quiet(session: Any) -> Iterator[None]:
 
 
 def _gpus_in_use() -> List[int]:
-    """GPUs with a context of this process: to wait for another would make one there."""
+    """Return GPUs with a context of this process; waiting for others would create one."""
     has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
     if has_context is None:
         return [torch.cuda.current_device()]
@@ -173,7 +174,7 @@ def _gpus_in_use() -> List[int]:
 
 
 def _graphs_are_alive() -> bool:
-    """Whether a step may replay a CUDA graph."""
+    """Return whether a step may replay a CUDA graph."""
     graph = getattr(torch.cuda, "CUDAGraph", None)  # since 1.10
     return graph is not None and any(issubclass(type(made), graph) for made in gc.get_objects())
 
@@ -188,7 +189,7 @@ def keep_profiler_attached() -> None:
 
 
 def places_of(events: Sequence[Any]) -> Optional[calibration.EventParts]:
-    """Where recording took its time in calls of ``item`` and in empty ranges."""
+    """Return the cost of recording by place, from calls of ``item`` and empty ranges."""
     named: Dict[str, List[Tuple[float, float]]] = {}
     for event in events:
         span = event.time_range
@@ -214,7 +215,7 @@ MATMUL_PRECISIONS = {"none": "highest", "ieee": "highest", "tf32": "high", "bf16
 def fp32_precision(*place: str) -> Optional[str]:
     """Return ``fp32_precision`` of a place in ``torch.backends``; None before PyTorch 2.9.
 
-    Once a script has set one, torch raises when the switches before it are read.
+    After a script has set one, torch raises an error if older switches are read.
     """
     if not hasattr(torch._C, "_get_fp32_precision_getter"):
         return None
@@ -226,7 +227,7 @@ def fp32_precision(*place: str) -> Optional[str]:
 
 
 def settings(device_type: str) -> Dict[str, Any]:
-    """torch's own, as they are now; what this version does not tell is left out."""
+    """Return torch's current settings, without those that this version does not show."""
     mkldnn = getattr(torch.backends, "mkldnn", None)  # since 1.1
     onednn = getattr(mkldnn, "enabled", None)  # since 1.11
     available = mkldnn is None or mkldnn.is_available()
@@ -259,7 +260,7 @@ def _matmul_precision(device_type: str) -> Optional[str]:
 
 
 def _tf32() -> Dict[str, Optional[bool]]:
-    """Whether matmuls and cuDNN's recurrent layers may use TF32; None before PyTorch 1.7."""
+    """Return whether matmuls and cuDNN's recurrent layers may use TF32; None before PyTorch 1.7."""
     matmul, cudnn = fp32_precision("cuda", "matmul"), fp32_precision("cudnn", "rnn")
     if matmul is not None and cudnn is not None:
         return {"matmul_tf32": matmul == "tf32", "cudnn_tf32": cudnn == "tf32"}
@@ -271,6 +272,6 @@ def _tf32() -> Dict[str, Optional[bool]]:
 
 
 def _asked(name: str) -> Any:
-    """What torch answers; None where this version does not know the question."""
+    """Return the result of a torch function, or None if this version does not have it."""
     question = getattr(torch, name, None)
     return None if question is None else question()
