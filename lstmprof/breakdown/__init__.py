@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from lstmprof import names
@@ -29,11 +28,10 @@ from lstmprof.errors import RunError
 from lstmprof.events.annotate import MEASURED
 from lstmprof.events.annotate.recorded import Recorded, recorded
 from lstmprof.events.annotate.steps import Window, windows, with_markers, with_steps
-from lstmprof.events.intervals import Ints
 from lstmprof.events.narrow import Packed, packed
 from lstmprof.events.schema import SCHEMA, Column
-from lstmprof.events.sorts import OF_WINDOWS, sorts, windows_of
-from lstmprof.events.table import NONE, EventTable
+from lstmprof.events.sorts import OF_WINDOWS, rows_of_ranks, windows_of
+from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import alike, facts
 from lstmprof.runs.run import Run
 
@@ -114,7 +112,7 @@ class Breakdown:
         if len(self.ranks) < 2:
             return self.events()
         held = held or self.of_ranks([rank])
-        return held.table(SCHEMA.names, _of_ranks(held, [rank]))
+        return held.table(SCHEMA.names, rows_of_ranks(held, [rank]))
 
     def of_ranks(self, ranks: Collection[int | None]) -> Packed:
         """Return the events of ``ranks``, and one event of each kind from every other rank.
@@ -126,7 +124,7 @@ class Breakdown:
         """
         names = SCHEMA.names
         held = self.packed(names) if self.step_range else self.run.packed(names)
-        return held.only(names, _of_ranks(held, ranks))
+        return held.only(names, rows_of_ranks(held, ranks))
 
     def packed(self, columns: Sequence[str]) -> Packed:
         """Return ``columns`` of the events in narrow integer types (a third of the memory).
@@ -260,13 +258,6 @@ def break_down(
         recorded=_recorded(run, step_range),
         _made=by_name,
     )
-
-
-def _of_ranks(held: Packed, ranks: Collection[int | None]) -> Ints:
-    """Return the rows of ``ranks``, and the first row of each kind of event of other ranks."""
-    numbers = [NONE if rank is None else rank for rank in ranks]
-    own = np.flatnonzero(np.isin(held.values("rank"), numbers))
-    return np.union1d(own, sorts(held).first)
 
 
 def _tables_and_windows(

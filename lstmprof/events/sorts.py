@@ -7,6 +7,7 @@ which thread ran the steps, and which events determine the windows.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,7 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.narrow import Packed
 from lstmprof.events.processes import in_turn
 from lstmprof.events.schema import ACTIVITY_KINDS
-from lstmprof.events.table import UNKNOWN
+from lstmprof.events.table import NONE, UNKNOWN
 
 #: Columns that distinguish sorts, in addition to the kind.
 _PLACE = ("rank", "pid", "tid", "device")
@@ -68,6 +69,16 @@ class Sorts:
 def sorts(events: Packed) -> Sorts:
     """Return the sorts of ``events``."""
     return events.once(_sorts)
+
+
+def rows_of_ranks(events: Packed, ranks: Collection[int | None]) -> Ints:
+    """Return the rows of ``ranks``, and the first row of each sort of event of other ranks.
+
+    The rows of other ranks keep the numbers of threads stable.
+    """
+    numbers = [NONE if rank is None else rank for rank in ranks]
+    own = np.flatnonzero(np.isin(events.values("rank"), numbers))
+    return np.union1d(own, sorts(events).first)
 
 
 def _sorts(events: Packed) -> Sorts:

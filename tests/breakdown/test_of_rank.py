@@ -76,3 +76,25 @@ def test_the_table_of_ranks_is_made_of_the_ledger(
 def test_tables_that_are_made_of_others_are_so_when_asked_for_first(job: Breakdown) -> None:
     alone = break_down(job.run, tables=("ranks",))
     assert alone.table("ranks").equals(job.table("ranks"))
+
+
+def test_the_critical_path_of_a_rank_is_that_of_its_profile_alone(tmp_path: Path) -> None:
+    job, rows = tmp_path / "job", []
+    job.mkdir()
+    for rank in range(2):
+        document = json.loads(trace(rank))
+        step = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 7, "tid": 1}
+        document["traceEvents"].append({**step, "ts": 0, "dur": 70})
+        (job / f"rank{rank}.json").write_text(json.dumps(document))
+        alone = tmp_path / f"alone{rank}.json"
+        del document["distributedInfo"]
+        alone.write_text(json.dumps(document))
+        rows += [(rank, row) for row in critical_path(alone, tmp_path / f"of{rank}")]
+    found = critical_path(job, tmp_path / "of-both")
+    assert [(row["rank"], {**row, "rank": None}) for row in found] == rows
+    assert {row["part"] for row in found} >= {"python", "other"}
+
+
+def critical_path(profile: Path, out: Path) -> list[dict[str, object]]:
+    (made,) = ingest_profiles(profile, out).runs
+    return break_down(open_run(out / made.name)).table("critical_path").to_pylist()

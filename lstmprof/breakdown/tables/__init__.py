@@ -351,7 +351,9 @@ _ALL = (
             *("rank", "step", "state", "part", "path_ns", "path_share", "halved_saves_ns"),
             *("stretches", "longest_ns", "longest_name"),
         ),
-        make=_of_events(critical_path.critical_path),
+        make=lambda source, reads: critical_path.critical_path(
+            source.packed(reads), source.windows, reads
+        ),
         reads=(
             *(*_LANES, "correlation_id", "parent_id", "launch_id", "op_id", "forward_id"),
             *("phase", "category", "family"),

@@ -7,14 +7,16 @@ Reads linked and categorised events. Of each rank the step of median length is r
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from lstmprof.events.annotate.steps import Window, median_step
+from lstmprof.events.narrow import Packed
 from lstmprof.events.schema import RANK, STEP, Column, schema
-from lstmprof.events.table import EventTable
+from lstmprof.events.sorts import rows_of_ranks
 
 COLUMNS = (
     RANK,
@@ -42,16 +44,20 @@ COLUMNS = (
 SCHEMA = schema(COLUMNS)
 
 
-def critical_path(events: EventTable, windows: list[Window]) -> pa.Table:
-    """Return one row per rank and part of the median step; a path sums to the replayed step."""
+def critical_path(held: Packed, windows: Sequence[Window], reads: Sequence[str]) -> pa.Table:
+    """Return one row per rank and part of the median step; a path sums to the replayed step.
+
+    Each rank is replayed alone. Windows count threads over all ranks, so a few events of the others
+    keep these numbers.
+    """
     from lstmprof.breakdown.replay.critical_path import critical_path_of
 
     rows: list[dict[str, Any]] = []
     for rank in dict.fromkeys(window.rank for window in windows):
+        events = held.table(reads, rows_of_ranks(held, [rank]))
+        codes, names = events.texts("name")
         window = median_step([w for w in windows if w.rank == rank])
-        own = EventTable(events.take(events.of_rank(rank)))
-        codes, names = own.texts("name")
-        path = critical_path_of(own, window)
+        path = critical_path_of(events, window)
         parts: dict[tuple[str, str], Counter[int | None]] = defaultdict(Counter)
         counts: Counter[tuple[str, str]] = Counter()
         for stretch in path.stretches:
@@ -61,7 +67,7 @@ def critical_path(events: EventTable, windows: list[Window]) -> pa.Table:
         for (state, part), spent in parts.items():
             known = {event: ns for event, ns in spent.items() if event is not None}
             longest = max(known, key=known.__getitem__, default=None)
-            row = None if longest is None else int(own.rows_of(np.array([longest]))[0])
+            row = None if longest is None else int(events.rows_of(np.array([longest]))[0])
             rows.append(
                 {
                     "rank": rank,
