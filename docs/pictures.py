@@ -27,7 +27,7 @@ PICTURES = {
     "timeline.png": "#timeline",
 }
 #: CSS pixels: the width of the page, what is left around a part; a picture has several of each.
-WIDTH, MARGIN, SCALE = 1080, 12, 2
+WIDTH, MARGIN, SCALE = 1080, 4, 2
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 #: A page with five runs is drawn in seconds; this is against a hang alone.
 _PATIENCE_MS = 600_000
