@@ -154,7 +154,7 @@ def _badge(diagnosis: Diagnosis) -> tuple[str, str]:
 def _lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str, str]]:
     verdict = diagnosis.verdict
     if verdict.state == "none":
-        yield "Same" if diagnosis.outcome.equal else "Unsure", verdict.words, ""
+        yield "Same" if diagnosis.outcome.equal else "Unsure", f"both {verdict.words}", ""
         if verdict.cause:
             yield "Differ", verdict.cause, ""
         return
