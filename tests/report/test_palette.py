@@ -202,11 +202,17 @@ def test_what_stands_for_no_part_stands_out_too(theme: str) -> None:
 @pytest.mark.parametrize("theme", THEMES)
 def test_names_are_read_on_a_box_that_is_tinted_by_its_part(theme: str) -> None:
     css = (Path(page.__file__).parent / "page.css").read_text(encoding="utf-8")
-    (share,) = {int(text) / 100 for text in re.findall(r"color-mix\(in srgb, \S+ (\d+)%", css)}
+    of_parts = r"button\.part \{ background: color-mix\(in srgb, \S+ (\d+)%"
+    (share,) = {int(text) / 100 for text in re.findall(of_parts, css)}
+    of_pairs = r"color-mix\(in srgb, var\(--(?:slower|faster)\) (?:calc\()?(\d+)%"
+    (most,) = {int(text) / 100 for text in re.findall(of_pairs, css)}
     known = variables(theme)
     for part in PARTS.values():
         box = mixed(shade(part, theme), known["ground"], share)
         assert contrast(known["ink"], box) >= LEAST_OF_TEXT, part.name
+    for name in ("slower", "faster"):
+        box = mixed(known[name], known["line"], most)
+        assert contrast(known["ink"], box) >= LEAST_OF_TEXT, name
 
 
 def mixed(colour: str, ground: str, share: float) -> str:
