@@ -17,6 +17,7 @@ import json
 import multiprocessing
 import os
 import sqlite3
+import subprocess
 import sys
 import tempfile
 import zlib
@@ -236,10 +237,23 @@ class Spent:
         return f"| {self.bomb} | {self.command} | {self.size / 1e6:.2f} MB | {used} | {end} |"
 
 
+#: Runs a command with its output on the standard error, and prints its exit status, CPU time in
+#: seconds and the peak of its memory in bytes. It imports little, so its own peak is small.
+_MEASURE = """
+import os, sys
+to_errors = [(os.POSIX_SPAWN_DUP2, 2, 1)]
+child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=to_errors)
+_, status, used = os.wait4(child, 0)
+cpu_s = used.ru_utime + used.ru_stime
+print([os.waitstatus_to_exitcode(status), cpu_s, 1024 * used.ru_maxrss])
+"""
+
+
 def spent(bomb: Bomb, size: int, folder: Path, cache: Path) -> Iterator[Spent]:
     """Yield what each command takes for the file of ``size``; ``folder`` is empty at first.
 
-    Another process makes the file: the peak of a process's memory counts for those it starts.
+    Other processes make the file and start the commands, because the peak of a process's memory
+    counts for those it starts.
     """
     place = folder / "bomb"
     maker = multiprocessing.get_context("spawn").Process(target=bomb.make, args=(size, place))
@@ -253,13 +267,17 @@ def spent(bomb: Bomb, size: int, folder: Path, cache: Path) -> Iterator[Spent]:
         words = [sys.executable, "-m", "lstmprof", command, str(place)]
         words += [option.format(out=folder) for option in options]
         with (folder / "output").open("wb") as output:
-            files_of = [(os.POSIX_SPAWN_DUP2, output.fileno(), stream) for stream in (1, 2)]
-            child = os.posix_spawn(sys.executable, words, environment, file_actions=files_of)
-        _, status, used = os.wait4(child, 0)
-        code = os.waitstatus_to_exitcode(status)
+            measured = subprocess.run(
+                [sys.executable, "-I", "-S", "-c", _MEASURE, *words],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                env=environment,
+                check=True,
+            )
+        code, cpu_s, peak_bytes = json.loads(measured.stdout)
         assert b"a bug in lstmprof" not in (folder / "output").read_bytes()
-        cpu_s = used.ru_utime + used.ru_stime
-        yield Spent(bomb.name, command, length, 1024 * used.ru_maxrss, cpu_s, code)
+        yield Spent(bomb.name, command, length, peak_bytes, cpu_s, code)
 
 
 def main() -> int:

@@ -160,7 +160,7 @@ def test_a_jit_that_is_made_in_every_step_is_traced_and_compiled_in_each(jax: Pa
 
 def test_a_profile_of_the_step_that_compiles_is_told_to_begin_later(jax: Path) -> None:
     found = diagnosis(jax, "first")
-    assert "warm-up" in mistakes(found)["trace once"].fix
+    assert "before the profiled steps" in mistakes(found)["trace once"].fix
 
 
 def test_keras_on_torch_has_no_layer_in_one_op_on_a_cpu(keras_on_torch: Path) -> None:

@@ -1255,15 +1255,18 @@ def test_small_programs_are_worth_a_jit_where_they_are_half_of_a_hosts_dispatch(
     assert ("jit the whole" in names("dispatch", slow)) == fits
 
 
-def test_small_programs_beside_a_jitted_step_are_to_move_into_it() -> None:
-    """The step is one program already: a data loader calls the others."""
-    step = Fact("PjitFunction(train_step)", 5_000, 1)
+@pytest.mark.parametrize(("step_ns", "is_whole"), [(5_000, True), (5, False)])
+def test_small_programs_beside_a_jitted_step_are_to_move_into_it(
+    step_ns: int, is_whole: bool
+) -> None:
+    """The step is one program already, and a data loader calls the others; a helper is no step."""
+    step = Fact("PjitFunction(train_step)", step_ns, 1)
     called = (step, replace(SMALL[0], ns=700), replace(SMALL[1], ns=600))
     slow = run(replace(DISPATCH, ns=800), seen=replace(JAX, programs=(step, *SMALL), called=called))
     advice = the("jit the whole", "dispatch", slow)
-    assert "jax.jit around" not in advice.fix
-    assert advice.fix.startswith("move them into train_step")
-    assert advice.cause.endswith("beside train_step")
+    assert ("jax.jit around" not in advice.fix) == is_whole
+    assert advice.fix.startswith("move them into train_step") == is_whole
+    assert advice.cause.endswith("beside train_step") == is_whole
 
 
 def test_on_a_device_small_programs_are_weighed_by_their_launches_alone() -> None:

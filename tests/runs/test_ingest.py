@@ -112,7 +112,7 @@ def test_a_damaged_run_in_the_way_at_a_url_does_not_stop_the_others(
     words = ["ingest", str(tmp_path / "a.json"), str(tmp_path / "b.json"), "--out", url]
     assert lstmprof(words) == 1
     said = capfd.readouterr()
-    assert f"left out: {url}/a: already exists; add --force" in said.err
+    assert f"{url}/a: already exists; add --force" in said.err
     assert f"wrote {url}/b (4 events)" in said.out
     assert lstmprof([*words, "--force"]) == 0
 

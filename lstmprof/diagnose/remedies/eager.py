@@ -74,7 +74,8 @@ def jitted_whole(f: Finding) -> Match | None:
         f"compiled programs such as {_called(programs[0].name)} are called "
         f"{often(f.slow, _calls(programs))}"
     )
-    wholes = [p for p in f.slow.seen.programs if p not in programs]
+    # The program of a step takes longer than all that are called beside it; a helper does not.
+    wholes = [p for p in f.slow.seen.programs if p not in programs and p.ns > total(programs)]
     if not wholes:
         return Match(seen, saves)
     whole = _called(max(wholes, key=lambda p: p.ns).name)
