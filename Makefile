@@ -4,6 +4,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 FOR_DEMO := .venv/.for-demo
 INSTALL = $(BIN)/python -m pip install --disable-pip-version-check -c requirements.lock
+PYTEST = $(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist worksteal
 DEMO := --workload 1x320-ce-short --time-steps 20 --out traces/demo --force
 
 # On the machine with the GPU: its own Python, with torch or JAX for CUDA; nothing is installed.
@@ -15,11 +16,12 @@ MINUTES ?= 10
 SAMPLE_RUNS = $(sort $(dir $(shell git ls-files 'traces/*/run.json')))
 WHEELS ?= $(wildcard build/wheels)
 
-.PHONY: help demo test golden fuzz bombs faults damages interrupts bench samples analyses gpu gpu-smoke gpu-tests gpu-questions gpu-rest gpu-wheels docs pictures site sentences mutants core clean
+.PHONY: help demo test test-all golden fuzz bombs faults damages interrupts bench samples analyses gpu gpu-smoke gpu-tests gpu-questions gpu-rest gpu-wheels docs pictures site sentences mutants core clean
 
 help:
 	@echo "make demo   install PyTorch and TensorFlow, capture three LSTMs on a small workload, say where each step goes"
-	@echo "make test   install the rest, then ruff, mypy and pytest"
+	@echo "make test   install the rest, then ruff, mypy and the tests that do not take long"
+	@echo "make test-all  the tests that take long"
 	@echo "make golden write tests/golden/ anew: what the commands print of the samples; read the diff"
 	@echo "make fuzz   attack every reader with damaged inputs for MINUTES=10"
 	@echo "make bombs  measure memory and time that small hostile files need"
@@ -52,7 +54,11 @@ test: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/mypy docs/tables.py docs/diagnosis.py docs/causes.py docs/schema.py docs/sentences.py docs/site_pages.py docs/pictures.py
 	$(BIN)/python -m compileall -q lstmprof  # a thousand processes of the tests import it
-	$(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist worksteal
+	$(PYTEST) -m "not slow"
+
+test-all: $(INSTALLED)
+	$(BIN)/python -m compileall -q lstmprof
+	$(PYTEST) -m slow
 
 golden: $(INSTALLED)
 	PYTHONPATH=.:tests $(BIN)/python tests/test_golden.py

@@ -78,6 +78,49 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 gc.set_threshold(50_000)
 
 
+# The test files by folder that `make test` leaves to `make test-all`: those that took 9 s and more.
+SLOW = {
+    "": "analyses analyses_by_hand api gpu_session oldest_dependencies signals",
+    "attack": "faults readers",
+    "breakdown": "real_profiles_by_definition whole_steps",
+    "breakdown/tables": "shared_profile_tables",
+    "capture": "capture failures implementation_file jax killed_capture nsys other_frameworks "
+    "peaks plan pytensor sampling tensorflow torch_precision worker_imports",
+    "capture/callbacks": "callbacks",
+    "capture/own": "lines session watch",
+    "capture/script": "launch own_code ranks",
+    "commands": "diagnose mcp permissions query",
+    "diagnose": "builtin gpu_causes layers_of_others_on_a_gpu programs_of_others torch_causes",
+    "diagnose/recommend": "code",
+    "docs": "action own_code slow_lstm",
+    "events/annotate": "in_batches",
+    "export": "perfetto",
+    "formats": "kineto_stream kineto_workers read",
+    "implementations": "against_reference old_tensorflow tensorflow_precision",
+    "replay": "against_simulator critical_path real_profiles_replayed",
+    "report": "in_browser report_of",
+    "runs": "cluster damages jobs shares",
+}
+# Of these, `make test` runs one capture of each large framework.
+FIRST_CAPTURES = {
+    f"test_a_capture_is_complete[{row}]"
+    for row in ("torch-nn-lstm", "tf-lstmcell", "keras-lstm", "jax-scan")
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of slow files as ``slow``."""
+    tests = Path(__file__).parent
+    slow = {
+        tests / folder / f"test_{name}.py"
+        for folder, names in SLOW.items()
+        for name in names.split()
+    }
+    for item in items:
+        if item.path in slow and item.name not in FIRST_CAPTURES:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Colour what pytest says as it would without the clearing above."""
