@@ -146,12 +146,13 @@ class TorchProfiler(Profiler):
 def _quiet(session: Any) -> Iterator[None]:
     """Enter ``session`` without PyTorch's messages about each session.
 
-    PyTorch 2.13 logs lines like ``USDT:… profiler_start`` at a level above errors. Builds for GPUs
-    keep them, because the level that hides them would also hide CUPTI's errors. A level that the
-    user has set stays. PyTorch 2.9 to 2.12 warns that a second cycle would clear the events.
+    PyTorch 2.13 logs lines like ``USDT:… profiler_start`` at a level above errors. If there is a
+    GPU, they stay, because the level that hides them would also hide CUPTI's errors. A level that
+    the user has set stays. PyTorch 2.9 to 2.12 warns that a second cycle would clear the events.
     """
-    for_gpus = (getattr(torch.version, name, None) for name in ("cuda", "hip", "xpu"))
-    level_is_ours = _LOG_LEVEL not in os.environ and not any(for_gpus)
+    kinds = (getattr(torch, name, None) for name in ("cuda", "xpu"))
+    with_gpu = any(kind is not None and kind.is_available() for kind in kinds)
+    level_is_ours = _LOG_LEVEL not in os.environ and not with_gpu
     if level_is_ours:
         os.environ[_LOG_LEVEL] = _SILENT
     try:
