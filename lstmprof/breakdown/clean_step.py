@@ -12,7 +12,9 @@ in a loop (``recording``). Work that only some steps do is added as far as the m
 longer. A step that is still longer is scaled down to the timed iterations. On a busy machine, the
 timed iterations are longer than the clean step; then an event costs ``USUAL_TIMES`` the loop. If
 the timed steps waited for a CPU most of the time, the shortest of them counts instead of a
-percentile.
+percentile. A clean step is never longer than the timed steps without their waits for a CPU, if
+these waits are due to other programs (``undelayed_ns``): an op of many milliseconds is interrupted
+in every step, so it has no undisturbed time.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from lstmprof.breakdown.slot_times import (
     Span,
     spans_of,
 )
-from lstmprof.breakdown.timings import QUANTILE, cpu_share, timed_ns
+from lstmprof.breakdown.timings import QUANTILE, cpu_share, timed_ns, undelayed_ns
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import EventTable
@@ -194,7 +196,8 @@ def clean_lane(
         starved = share is not None and share < STARVED and not slots.vary
         usual = 0.5 if slots.vary else 0.0 if starved else QUANTILE
         timed = timed_ns(measured.timings, usual, slots.of_some_steps_ns(times))
-        off, recording = cost.off(times, timed, only_bound=starved)
+        most = undelayed_ns(measured.timings, measured.info)
+        off, recording = cost.off(times, timed, most, only_bound=starved)
         rounds = measured.info.profiled_rounds
         disturbance = _disturbance(measured, share, timed, float((times - off) @ slots.share))
     stalls = slots.stalls(times, of_input=measured is not None) & ~beyond
@@ -292,11 +295,13 @@ class _Cost:
         return float(each_ns[order][np.searchsorted(until, QUANTILE * until[-1])])
 
     def off(
-        self, times: Floats, timed: float | None, *, only_bound: bool
+        self, times: Floats, timed: float | None, most: float | None, *, only_bound: bool
     ) -> tuple[Floats, Recording]:
         """Return the cost of recording in each slot's ``times``, and a summary.
 
         The remaining time equals ``timed`` (None: unknown); with ``only_bound`` it may be shorter.
+        It is at most ``most``, the timed steps without waits for a CPU (None: unknown): an op that
+        takes much longer than a thread may run at a time is interrupted in every step.
         """
         share, steps = self._slots.share, self._slots.steps
 
@@ -313,8 +318,9 @@ class _Cost:
         off = taken(cost_ns)
         recorded_ns = round(float(off @ share))
         rest = float((times - off) @ share)
-        if timed is not None and rest > timed:  # a step is not longer than the timed steps
-            off = times - (times - off) * (timed / rest)
+        longest = min(n for n in (timed, most, math.inf) if n is not None)
+        if rest > longest:  # a step is not longer than the timed steps
+            off = times - (times - off) * (longest / rest)
         recording = Recording(
             events=int(self._what.borders.sum()) / 2 / steps,
             event_ns=cost_ns,

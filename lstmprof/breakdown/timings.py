@@ -30,6 +30,10 @@ LEAST = 5
 #: by hand, above the differences between rounds of one process on a quiet machine.
 STATE_SHARE, LEAST_ROUNDS = 0.25, 2
 
+#: A thread has its process for itself if the other threads run for this share of the time at most.
+#: Chosen by hand.
+ALONE_SHARE = 0.02
+
 #: Kinds of ``Warning``.
 GOVERNOR, LOSS, THROTTLED, STATE = "governor", "loss", "clocks", "state"
 
@@ -165,18 +169,50 @@ def cpu_share(table: pa.Table | None, info: RunInfo) -> float | None:
     if table is None:
         return None
     counted = table.filter(pc.invert(table.column("warmup")))
+    wall_ns, waits_ns = int_column(counted, "wall_ns"), _waits_ns(counted, info)
+    if wall_ns is None or waits_ns is None or not wall_ns.sum():
+        return None
+    return 1 - float(waits_ns.sum() / wall_ns.sum())
+
+
+def _waits_ns(counted: pa.Table, info: RunInfo) -> Ints | None:
+    """Return how long the thread of each timed iteration waited for a CPU; None if unknown."""
     wall_ns = int_column(counted, "wall_ns")
-    if wall_ns is None or not wall_ns.sum():
+    ran_ns = int_column(counted, "cpu_ns" if one_thread(info) else "thread_cpu_ns")
+    if wall_ns is None or ran_ns is None:
+        return None
+    idle_ns: Ints = np.maximum(wall_ns - ran_ns, 0)
+    if one_thread(info):
+        return idle_ns
+    # A wait between the end of an iteration and the reading of the counter belongs to no iteration.
+    waited_ns = int_column(counted, "waited_ns")
+    return None if waited_ns is None else np.minimum(waited_ns, idle_ns)
+
+
+def undelayed_ns(table: pa.Table | None, info: RunInfo) -> float | None:
+    """Return a low percentile of the timed iterations without their waits for a CPU.
+
+    None if they wait little, or if a wait may be due to the program itself: it blocks, or its other
+    threads or its processes need the CPU.
+    """
+    if table is None or info.device != "cpu":
+        return None
+    counted = table.filter(pc.invert(table.column("warmup")))
+    wall_ns, waits_ns = int_column(counted, "wall_ns"), _waits_ns(counted, info)
+    if wall_ns is None or waits_ns is None or waits_ns.sum() <= LEAST_LOST * wall_ns.sum():
         return None
     if one_thread(info):
-        cpu_ns = int_column(counted, "cpu_ns")
-        return None if cpu_ns is None else min(float(cpu_ns.sum() / wall_ns.sum()), 1.0)
-    waited_ns, ran_ns = int_column(counted, "waited_ns"), int_column(counted, "thread_cpu_ns")
-    if waited_ns is None or ran_ns is None:
-        return None
-    # A wait between the end of an iteration and the reading of the counter belongs to no iteration.
-    within_ns = np.minimum(waited_ns, np.maximum(wall_ns - ran_ns, 0))
-    return 1 - float(within_ns.sum() / wall_ns.sum())
+        # Only a thread that never blocked was without a CPU in all the time that it did not run.
+        blocked = int_column(counted, "voluntary_switches")
+        if blocked is None or blocked.any():
+            return None
+    else:
+        ran_ns, all_ns = (int_column(counted, name) for name in ("thread_cpu_ns", "cpu_ns"))
+        children = pc.sum(counted.column("children_waited_ns")).as_py()
+        beside = math.inf if ran_ns is None or all_ns is None else all_ns.sum() - ran_ns.sum()
+        if children or beside > ALONE_SHARE * wall_ns.sum():
+            return None
+    return float(np.quantile(wall_ns - waits_ns, QUANTILE))
 
 
 def timed_ns(

@@ -237,17 +237,20 @@ def best_fix(verdict: Verdict) -> Advice | None:
 
 
 def gained(before: Verdict, after: Verdict) -> str:
-    """Compare the forecast of the first fix of ``before`` with the gain that ``after`` shows."""
+    """Compare the forecast of the first fix of ``before`` with the gain that ``after`` shows.
+
+    If the intervals of the two steps overlap, the gain is unknown.
+    """
     fix = next(iter(before.fixes), None)
     forecast = fix.gain.partition(", measured with")[0] if fix is not None else ""
     less_ns = before.step.ns - after.step.ns
-    words = "gained" if less_ns >= 0 else "lost"
-    apart = after.step.high_ns < before.step.low_ns or before.step.high_ns < after.step.low_ns
-    return (
-        f"forecast: {forecast or 'gain unknown'}; {words}: {milliseconds(abs(less_ns))} ms "
-        f"({milliseconds(before.step.ns)} to {milliseconds(after.step.ns)} ms per step"
-        f"{'' if apart else '; the 95 % intervals overlap'})"
-    )
+    was, now = milliseconds(before.step.ns), milliseconds(after.step.ns)
+    if after.step.high_ns < before.step.low_ns or before.step.high_ns < after.step.low_ns:
+        word = "gained" if less_ns >= 0 else "lost"
+        gain = f"{word}: {milliseconds(abs(less_ns))} ms ({was} to {now} ms per step)"
+    else:
+        gain = f"gain: unknown, because the 95 % intervals of {was} and {now} ms per step overlap"
+    return f"forecast: {forecast or 'gain unknown'}; {gain}"
 
 
 def in_short(diagnosis: Diagnosed) -> str:

@@ -19,7 +19,7 @@ from lstmprof.breakdown.clean_step import (
     clean_lane,
 )
 from lstmprof.breakdown.slot_times import BETWEEN_THREADED, Z95, Span
-from lstmprof.events.annotate import CAPTURED
+from lstmprof.events.annotate import CAPTURED, OWN_CODE
 from lstmprof.events.annotate.links import linked
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.table import EventTable
@@ -305,6 +305,31 @@ def test_a_step_that_sleeps_takes_its_sleep_too() -> None:
     place = walls.schema.get_field_index("cpu_ns")
     walls = walls.set_column(place, "cpu_ns", pa.array([5_000] * 20, pa.int64()))
     assert span_of_threads(walls, 1).ns == pytest.approx(10_000, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("source", "counters", "times"),
+    [
+        (OWN_CODE, {"cpu_ns": 1}, 1),
+        (OWN_CODE, {"cpu_ns": 2}, 3),  # another thread of the process ran meanwhile
+        (OWN_CODE, {"cpu_ns": 1, "children_waited_ns": 1}, 3),
+        (CAPTURED, {"cpu_ns": 1, "voluntary_switches": 0}, 1),
+        (CAPTURED, {"cpu_ns": 1, "voluntary_switches": 1}, 3),  # it may have slept
+    ],
+)
+def test_long_ops_that_wait_for_a_cpu_in_every_step_take_what_they_run(
+    source: str, counters: dict[str, int], times: int
+) -> None:
+    """No low percentile of an op of many milliseconds is without interruptions."""
+    events, windows = steps_of(lambda step, op: 3 * OP_NS + 2 * GAP_NS)
+    walls = timings([3 * STEP_NS] * 20)
+    for name, steps in {"thread_cpu_ns": 1, "waited_ns": 2, **counters}.items():
+        place = walls.schema.get_field_index(name)
+        values = pa.array([steps * STEP_NS] * 20, pa.int64())
+        walls = walls.set_column(place, name, values)
+    facts = {"source": source, "device": "cpu", "threads": 1, "affinity": [0]}
+    lane = clean_lane(events, windows, None, Measured(run_info(facts), walls))
+    assert lane.span.ns == pytest.approx(times * STEP_NS, rel=0.05)  # recording took the rest
 
 
 @settings(deadline=None, max_examples=60)
