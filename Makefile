@@ -20,8 +20,8 @@ WHEELS ?= $(wildcard build/wheels)
 
 help:
 	@echo "make demo   install PyTorch and TensorFlow, capture three LSTMs on a small workload, say where each step goes"
-	@echo "make test   install the rest, then ruff, mypy and the tests that do not take long"
-	@echo "make test-all  the tests that take long"
+	@echo "make test   install the rest, then ruff, mypy and the fast tests"
+	@echo "make test-all  the slow tests"
 	@echo "make golden write tests/golden/ anew: what the commands print of the samples; read the diff"
 	@echo "make fuzz   attack every reader with damaged inputs for MINUTES=10"
 	@echo "make bombs  measure memory and time that small hostile files need"

@@ -293,7 +293,7 @@ def _latest(
         moves = often and len(lates) > 1
         reason = f"all ranks wait for each other: {each}"
         if moves:
-            reason = f"a different rank is late in each step; the ranks wait {each}"
+            reason = f"the late rank changes from step to step; the ranks wait {each}"
         return Straggler(NONE, reason, certainty, moves=moves, **known)
     return Straggler(FOUND, None, certainty, late.rank, late.device, late_in=late_in, **known)
 

@@ -1265,8 +1265,8 @@ def test_small_programs_beside_a_jitted_step_are_to_move_into_it(
     slow = run(replace(DISPATCH, ns=800), seen=replace(JAX, programs=(step, *SMALL), called=called))
     advice = the("jit the whole", "dispatch", slow)
     assert ("jax.jit around" not in advice.fix) == is_whole
-    assert advice.fix.startswith("move them into train_step") == is_whole
-    assert advice.cause.endswith("beside train_step") == is_whole
+    assert ("into train_step" in advice.fix) == is_whole
+    assert advice.cause.endswith("train_step") == is_whole
 
 
 def test_on_a_device_small_programs_are_weighed_by_their_launches_alone() -> None:

@@ -343,8 +343,8 @@ _ALL = (
     ),
     TableKind(
         "critical_path",
-        "parts of the longest chain of work and waits in the median step, and what halving each "
-        "saves",
+        "parts of the longest chain of work and waits that depend on each other, in the step of "
+        "median length, and the time that halving each part saves",
         critical_path.COLUMNS,
         ("rank", "-path_ns", "part"),
         (

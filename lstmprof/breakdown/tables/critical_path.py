@@ -31,7 +31,7 @@ COLUMNS = (
     Column.real("path_share", "path_ns divided by the length of the path"),
     Column.integer(
         "halved_saves_ns",
-        "how much shorter the replayed step is if all of this part takes half as long",
+        "time that the step saves, by simulation, if this part takes half as long",
     ),
     Column.integer("stretches", "number of stretches of this part on the path"),
     Column.text(

@@ -78,7 +78,11 @@ COLLECTIVE_COLUMNS = (
     Column.integer(
         "overlapped_ns", "part of dur_ns in which a computing kernel also ran on the device"
     ),
-    Column.integer("exposed_ns", "part of dur_ns in which no computing kernel ran on the device"),
+    Column.integer(
+        "exposed_ns",
+        "time of the collective in which its device computes nothing: communication that no "
+        "computation hides",
+    ),
     Column.integer(
         "waits_ns",
         "wait for the last rank: dur_ns minus the duration of the shortest kernel of the "
@@ -99,8 +103,8 @@ COLLECTIVE_COLUMNS = (
     ),
     Column.real(
         "algorithm_bytes_per_s",
-        "algorithm bandwidth: bytes divided by dur_ns without waits_ns; if waits_ns is null, by "
-        "dur_ns, and the bandwidth is at least this",
+        "algorithm bandwidth: bytes / (dur_ns - waits_ns); if waits_ns is null, bytes / dur_ns, "
+        "which is a lower bound",
         "bytes is null, or the kernel took no time",
     ),
     Column.real(

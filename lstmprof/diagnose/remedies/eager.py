@@ -82,9 +82,8 @@ def jitted_whole(f: Finding) -> Match | None:
     return Match(
         seen,
         saves,
-        fix=f"move them into {whole}, which is compiled already; use NumPy for those that only "
-        "prepare batches",
-        cause=f"JAX calls many small compiled programs beside {whole}",
+        fix=f"move these calls into {whole}, which is compiled already; prepare batches with NumPy",
+        cause=f"the step calls many small JAX programs outside {whole}",
     )
 
 

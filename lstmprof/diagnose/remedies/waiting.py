@@ -439,7 +439,7 @@ EVEN_OUT_THE_RANKS = Remedy(
 )
 GROUP_BY_LENGTH = Remedy(
     name="group by length",
-    cause="a different rank is late in each step",
+    cause="the late rank changes from step to step",
     fix="give all ranks the same amount of work in each step: group samples by length",
     condition="In three quarters of the steps one rank arrives last in the collectives that all "
     "ranks have in common, and it is not always the same rank",
