@@ -301,7 +301,7 @@ class _Drawing:
         numbers, counts = np.unique(thread[on_host], return_counts=True)
         busiest = sorted(zip((-counts).tolist(), numbers.tolist(), strict=True))
         order = sorted((n for _, n in busiest), key=lambda n: n != self.window.thread)
-        depth = _depth(self.events)
+        depth = depths(self.events)
         tids = self.events.ints("tid", UNKNOWN)
         for place, number in enumerate(order[:MOST_THREADS], 1):
             rows = on_host[thread[on_host] == number]
@@ -332,14 +332,13 @@ def _joined(stretches: Stretches) -> Stretches:
     return Stretches(s.labels, s.window[first], s.row[first], s.label[first], starts, ends)
 
 
-def _depth(events: EventTable) -> Ints:
+def depths(events: EventTable) -> Ints:
     """Return the call depth of each row within its thread."""
-    parent = events.rows_named("parent_id")
-    depth = np.zeros(len(events), dtype=np.int64)
-    around = parent.copy()
-    while (around >= 0).any():
-        depth += around >= 0
-        around = np.where(around >= 0, parent[around], _NEITHER)
+    above = events.rows_named("parent_id")
+    depth = (above >= 0).astype(np.int64)
+    while (inner := above >= 0).any():  # ``above`` is 1, 2, 4, 8 … calls further out
+        depth[inner] += depth[above[inner]]
+        above = np.where(inner, above[above], _NEITHER)
     return depth
 
 

@@ -21,6 +21,7 @@ from lstmprof.breakdown import Breakdown, account_rows, break_down, rows_of
 from lstmprof.diagnose.diagnosis import compare, diagnose_all
 from lstmprof.diagnose.findings import lengths
 from lstmprof.events.annotate import annotated
+from lstmprof.events.annotate.links import linked
 from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.table import EventTable
 from lstmprof.numbers import with_short_names
@@ -34,7 +35,7 @@ from lstmprof.report import (
 from lstmprof.report.model import Group, Report, Timeline
 from lstmprof.report.palette import label_of
 from lstmprof.report.runs import groups
-from lstmprof.report.timeline import timeline
+from lstmprof.report.timeline import depths, timeline
 from lstmprof.runs.run import TIMINGS_SCHEMA, write_tables
 
 
@@ -398,3 +399,16 @@ def test_diagnoses_that_are_there_are_not_made_again(
     again = report_of(breakdowns, diagnoses=diagnoses)
     assert [d.sentence for d in again.diagnoses] == [d.sentence for d in report.diagnoses]
     assert (again.runs, again.groups, again.ledger) == (report.runs, report.groups, report.ledger)
+
+
+def test_depths_are_the_numbers_of_calls_around_each() -> None:
+    ops = [rows.row("op", f"op{n}", n, 200 - n, tid=1) for n in range(37)]
+    beside = [rows.row("op", "alone", 300, 301, tid=1), rows.row("op", "other", 0, 9, tid=2)]
+    events = linked(rows.table([*ops, *beside]))
+    parent = events.rows_named("parent_id").tolist()
+
+    def around(row: int) -> int:
+        return 0 if parent[row] < 0 else 1 + around(parent[row])
+
+    assert depths(events).tolist() == [around(row) for row in range(len(events))]
+    assert max(depths(events)) == 36
