@@ -1,4 +1,4 @@
-"""Make the page of ``lstmprof history``: one panel per series of runs, with time to the right."""
+"""Make the page of ``lstmprof history``: one panel per series, with the newest run at the right."""
 
 from __future__ import annotations
 

@@ -243,7 +243,7 @@ def part_of(state: str, part: str) -> Part:
 
 
 def part_of_kind(kind: str) -> Part:
-    """Return the part whose colour charts use for ``kind``, a kind of time of ``causes``."""
+    """Return the part whose colour charts use for ``kind``, a kind of time (``causes.KINDS``)."""
     return PARTS.get(_OF_KIND.get(kind, ""), UNKNOWN)
 
 

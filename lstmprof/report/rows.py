@@ -42,7 +42,7 @@ MOST_PAIRS = 800
 
 
 def _of(run: RunReport, table: pa.Table, most: int) -> Iterator[Row]:
-    """Return the first ``most`` rows of ``table``, a table of ``run``."""
+    """Return the first ``most`` rows of ``table``, with ``run``, ``label`` and ``group`` added."""
     return map(run.row, table.slice(0, most).to_pylist())
 
 
