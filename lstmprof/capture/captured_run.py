@@ -220,8 +220,8 @@ def _counters(of_rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _of_steps(
     all_metadata: Sequence[Mapping[str, Any]], counts: Sequence[int], name: str
 ) -> list[int] | None:
-    """Return the list ``name`` of all rounds, with one entry per profiled step; None if an entry is
-    unknown.
+    """Join the lists ``name`` of all rounds, which have one entry per profiled step; return None if
+    an entry is unknown.
 
     ``counts`` are the numbers of profiled steps in each round.
     """

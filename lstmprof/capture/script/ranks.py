@@ -47,7 +47,7 @@ Rank = Tuple[int, int]
 
 
 def rank_of(variables: Mapping[str, str]) -> Optional[Rank]:
-    """Return the rank from environment variables; None for a single process."""
+    """Return (rank, number of ranks) from environment variables; None for a single process."""
     for name, size_name in _VARIABLES:
         rank, size = variables.get(name, ""), variables.get(size_name, "")
         if rank.isdigit() and size.isdigit():
@@ -56,7 +56,9 @@ def rank_of(variables: Mapping[str, str]) -> Optional[Rank]:
 
 
 def rank_of_process() -> Optional[Rank]:
-    """Return the rank of this process by torch.distributed, else by its environment."""
+    """Return (rank, number of ranks) of this process from torch.distributed, else from environment
+    variables; None for a single process.
+    """
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         size = distributed.get_world_size()
