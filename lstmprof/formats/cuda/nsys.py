@@ -268,7 +268,7 @@ def _without_place(values: int) -> Iterator[str]:
 
 
 def _started_ns(database: Database) -> int | None:
-    """Return the session's start, from which other times count, in ns since 1970; None if unknown."""
+    """Return the session's start in ns since 1970, from which other times count, or None."""
     table = "TARGET_INFO_SESSION_START_TIME"
     if table not in database.columns:
         return None

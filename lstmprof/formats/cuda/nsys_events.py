@@ -266,7 +266,7 @@ def _calls(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
 
 
 def _overheads(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
-    """Yield overheads: of kind ``overhead`` if the profiler causes them, ``runtime`` if CUDA does."""
+    """Yield overheads: kind ``overhead`` if the profiler causes them, ``runtime`` if CUDA does."""
     columns = ("start", "end", "globalTid", "nameId")
     for table in _OVERHEADS:
         for read in database.int_chunks(table, *columns) if table in database.columns else ():

@@ -202,7 +202,7 @@ def _call_name(table: str, names: Mapping[int, str], number: int) -> str:
 
 
 def _overheads(database: Database) -> Iterator[Batch]:
-    """Yield overheads: of kind ``overhead`` if the profiler causes them, ``runtime`` if CUDA does."""
+    """Yield overheads: kind ``overhead`` if the profiler causes them, ``runtime`` if CUDA does."""
     table = f"{_KIND}OVERHEAD"
     if table not in database.columns:
         return
