@@ -178,7 +178,7 @@ def heads(events: EventTable, rows: Ints, groups: Groups, columns: Sequence[str]
 
 
 def numbered(*keys: Ints) -> Ints:
-    """Number the distinct combinations of ``keys`` in sorted order; return the number per position.
+    """Return for each position the number of its combination of ``keys``, in sorted order.
 
     The first key is the most significant; ``UNKNOWN`` (null) sorts first.
     """

@@ -362,7 +362,7 @@ class _Ledgers:
                     self.add_stretch((rank, device), stretch)
 
     def add_stretch(self, lane: tuple[int | None, int | None], stretch: _Stretch) -> None:
-        """The next stretch of a lane."""
+        """Add the next stretch of a lane, and draw the one before it if that has ended."""
         before = self._open.get(lane)
         if before and before.goes_on(stretch):
             before.end_ns = stretch.end_ns
