@@ -143,8 +143,7 @@ def _shown(value: Any) -> str:
 
 @contextmanager
 def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Iterator[Answer]:
-    """Run the SELECT ``sql`` over the tables of ``runs``, and yield the answer for use in a
-    context.
+    """Run the SELECT ``sql`` over the tables of ``runs``, and yield the answer for a context.
 
     ``timeout_s`` limits the time of computing the tables and the query.
 
@@ -227,9 +226,7 @@ class _Query:
     left_s: float | None
 
     def waited_for(self, function: Callable[[], _Value]) -> _Value:
-        """Return the result of ``function``; Ctrl-C ends it at once, because DuckDB checks too
-        rarely.
-        """
+        """Return the result of ``function``; Ctrl-C ends it at once, unlike DuckDB itself."""
         begin = time.monotonic()
         try:
             value = self.thread.submit(function).result(self.left_s)

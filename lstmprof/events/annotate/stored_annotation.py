@@ -318,10 +318,7 @@ def _numbered_anew(events: StoredEvents, coded: pa.Table) -> EventTable:
 
 
 class _Derived:
-    """Stores the derived columns of each batch in a file.
-
-    Those of guests (activities of other batches) are stored separately until ``files`` is called.
-    """
+    """The derived columns of each batch in one file per batch; guests are in separate files."""
 
     def __init__(self, events: StoredEvents) -> None:
         self._events = events
