@@ -121,7 +121,7 @@ def write_sorted(path: Path, columns: pa.Table) -> None:
 class _OfRank:
     """The counters of one rank: a table sorted by time, or files of such tables in ``folder``.
 
-    The times are ``shift_ns`` too early.
+    ``shift_ns`` is to be added to all times.
     """
 
     read: pa.Table | SortedFiles

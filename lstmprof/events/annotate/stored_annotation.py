@@ -318,7 +318,10 @@ def _numbered_anew(events: StoredEvents, coded: pa.Table) -> EventTable:
 
 
 class _Derived:
-    """The derived columns of each batch in one file per batch; guests are in separate files."""
+    """Stores the derived columns of each batch in a file.
+
+    Those of guests (activities of other batches) are stored separately until ``files`` is called.
+    """
 
     def __init__(self, events: StoredEvents) -> None:
         self._events = events

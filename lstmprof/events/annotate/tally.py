@@ -291,7 +291,10 @@ class _Lost:
         self._captures: Counter[tuple[str, int]] = Counter()  # by flag name and thread
 
     def add(self, of: Columns, process: Ints, answers: Answers) -> None:
-        """Count the launches of the next part."""
+        """Count the launches of the next part of the table.
+
+        ``process`` has the process number of each event.
+        """
         launches = of.where("kernel launch")
         is_answered = answers.any(of.row[launches])
         lost, answered = launches[~is_answered], launches[is_answered]
@@ -384,7 +387,10 @@ class _Overlaps:
         self._reached = tuple(np.empty(0, dtype=np.int64) for _ in range(4))
 
     def add(self, of: Columns, process: Ints, activities: Ints, answers: Answers) -> None:
-        """Count the activities of the next part."""
+        """Count the overlaps of ``activities``, positions in the next part of the table.
+
+        ``process`` has the process number of each event.
+        """
         rows = activities[of.place[activities] != NONE]
         own = (of.place[rows], of.start[rows], (of.start + of.dur)[rows], process[rows])
         place, start, end, number = map(np.concatenate, zip(self._reached, own, strict=True))
