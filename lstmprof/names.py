@@ -50,7 +50,7 @@ FORMS = ("layer", "compiled")
 #: Parts of the ledger whose name in text and charts differs from their name in tables and files.
 PART_WORDS = {
     "pointwise": "elementwise",
-    "rnn": "layer op",
+    "rnn": "recurrent layer",
     "gemm": "matmul",
     "conv": "convolution",
     "softmax_loss": "softmax and loss",

@@ -41,6 +41,8 @@ _NOT_BY_COUNT = (
 _WHOLE = 100
 #: The bottleneck of a device that waits for its host in several ways.
 WAITS_FOR_HOST = "waiting for the host"
+#: What a sentence calls a kind of time that its name alone does not explain.
+_IN_WORDS = {causes.QUEUE: "waiting although work is queued"}
 #: Other waits belong to the bottleneck if they take this share of the named one. Chosen by hand.
 _OTHER_WAITS = 0.1
 #: Waits outside of ``WAITS_FOR_HOST``. The sentence names each with at least this share of the
@@ -150,7 +152,7 @@ class Verdict:
         """
         if self.bottleneck is None:
             return "; ".join(part for part in (self.cause, self.words) if part)
-        takes = f"{self.bottleneck} {self.amount}"
+        takes = f"{_IN_WORDS.get(self.bottleneck, self.bottleneck)} {self.amount}"
         takes = f"{takes}: {self.evidence}" if self.evidence else takes
         takes = f"{takes}; then {self.then}" if self.then else takes
         return f"{self.cause}; {takes}" if self.cause else takes
@@ -295,7 +297,7 @@ def _then(findings: Sequence[Finding], named: Sequence[Finding], whole_ns: int) 
         reverse=True,
     )
     texts = [
-        f"{name} takes {percent(ns / whole_ns)} ({milliseconds(ns)} ms)"
+        f"{_IN_WORDS.get(name, name)} takes {percent(ns / whole_ns)} ({milliseconds(ns)} ms)"
         for ns, name in times
         if whole_ns and ns >= _THEN_SHARE * whole_ns
     ]

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.mean_step import lane_words
-from lstmprof.diagnose.certainty import NOT_EXPLAINED, Outcome
+from lstmprof.diagnose.certainty import NOT_EXPLAINED, Level, Outcome
 from lstmprof.diagnose.certainty.pair import EQUAL_SHARE
 from lstmprof.diagnose.findings import ADVISED_SHARE
 from lstmprof.diagnose.remedies import Advice
@@ -31,6 +31,12 @@ WIDTH = 100
 INDENT = 9
 #: Number of fixes, and of kinds of time on one line, that a verdict shows.
 _FIXES, _PLACES = 2, 6
+#: How certain the cause of a verdict is, in words.
+_CERTAINTY: dict[Level, str] = {
+    "measured": "cause found in the profile",
+    "likely": "cause likely",
+    "unknown": "cause unknown",
+}
 #: From this length of the largest time on, milliseconds have one decimal.
 _LONG_NS = 1_000_000
 
@@ -156,7 +162,7 @@ def first_line(diagnosis: Diagnosed) -> str:
     words = [verdict.subject, verdict.step_ms]
     words += [f"{verdict.times} as long"] if verdict.baseline is not None else []
     words += [lane] if (lane := lane_of(diagnosis.slow)) else []
-    words += [] if verdict.state == "none" else [f"cause {verdict.certainty}"]
+    words += [] if verdict.state == "none" else [_CERTAINTY[verdict.certainty]]
     return "   ".join(words)
 
 
@@ -183,7 +189,10 @@ def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
     for number, fix in enumerate(different[:_FIXES]):
         rank, most = (5, 2) if number else (1, 3)
         gain = f" ({fix.gain})" if fix.gain else ""
-        yield Line(rank, "Fix" if gain else "Try", fix.fix, gain, most)
+        sure = gain and verdict.state == "found"
+        yield Line(rank, "Fix" if sure else "Try", fix.fix, gain, most)
+    if verdict.cause and not different:
+        yield Line(1, "Fix", "lstmprof knows no fix for this cause here")
     if where := "   ".join(f"{kind} {amount}" for kind, amount in places(verdict)):
         yield Line(2, "Where", f"{where} ms")
     if verdict.cause and verdict.evidence:

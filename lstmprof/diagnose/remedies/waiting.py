@@ -378,7 +378,7 @@ PIN_MEMORY = Remedy(
 KEEP_ON_THE_GPU = Remedy(
     name="keep data on the GPU",
     cause="the GPU waits for copies from and to the host's memory",
-    fix="keep what each step copies on the GPU, or copy it on a second stream while kernels run",
+    fix="leave the data on the GPU, or copy it on a second stream while kernels run",
     condition="Copies between host and GPU take half of the time of all copies or more, in which "
     "no kernel runs. Copies of pageable memory do not count",
     kinds=(COPY,),
