@@ -47,6 +47,11 @@ CHANGES = (
 )
 #: Forms of the recurrent layers that ``breakdown.replay.changes`` can predict.
 FORMS = ("layer", "compiled")
+#: Frameworks whose name in text differs from their name in run.json.
+FRAMEWORK_NAMES = {
+    **{"torch": "PyTorch", "tensorflow": "TensorFlow", "tensorflow1": "TensorFlow 1"},
+    **{"jax": "JAX", "pytensor": "PyTensor", "theano": "Theano"},
+}
 #: Parts of the ledger whose name in text and charts differs from their name in tables and files.
 PART_WORDS = {
     "pointwise": "elementwise",

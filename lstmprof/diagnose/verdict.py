@@ -37,6 +37,9 @@ _NOT_BY_COUNT = (
     *(causes.INPUT, causes.SYNC, causes.COLLECTIVE, causes.ALLOCATION, causes.RUNTIME),
     *(causes.CPU_OP, causes.COMPILE, causes.START, causes.CTC, causes.QUEUE),
 )
+#: Factor between the ends of the ratio's interval from which on parts of a step are unknown. Chosen
+#: by hand.
+_ROUGH = 10.0
 #: Ratios from here on have no digits behind the point.
 _WHOLE = 100
 #: The bottleneck of a device that waits for its host in several ways.
@@ -130,6 +133,16 @@ class Verdict:
             return ""
         value = self.ratio.value
         return f"{value:,.0f}×" if value >= _WHOLE else f"{value:.2f}×"
+
+    @property
+    def rough(self) -> bool:
+        """Return whether the machine was too busy to time the parts of the two steps.
+
+        That is so if the ratio may be 1, and the ends of its interval differ by ``_ROUGH``.
+        """
+        if self.ratio is None or self.ratio.sure:
+            return False
+        return self.ratio.high is None or self.ratio.high >= _ROUGH * self.ratio.low
 
     @property
     def head(self) -> str:

@@ -15,12 +15,13 @@ from typing import Protocol
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.diagnose.certainty import NOT_EXPLAINED, Level, Outcome
-from lstmprof.diagnose.certainty.pair import EQUAL_SHARE
+from lstmprof.diagnose.certainty.pair import EQUAL_SHARE, counts_in_words
 from lstmprof.diagnose.findings import ADVISED_SHARE
 from lstmprof.diagnose.remedies import Advice
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.verdict import Verdict
 from lstmprof.errors import one_line
+from lstmprof.names import FRAMEWORK_NAMES
 from lstmprof.numbers import cropped, escaped, listed, milliseconds, percent, with_short_names
 
 #: Most lines of a verdict. Chosen by hand: two verdicts with heading and footer fit into 25 lines.
@@ -160,7 +161,8 @@ def first_line(diagnosis: Diagnosed) -> str:
     """Return the run, its step, the ratio and the certainty."""
     verdict = diagnosis.verdict
     words = [verdict.subject, verdict.step_ms]
-    words += [f"{verdict.times} as long"] if verdict.baseline is not None else []
+    about = "about " if verdict.rough else ""
+    words += [f"{about}{verdict.times} as long"] if verdict.baseline is not None else []
     words += [lane] if (lane := lane_of(diagnosis.slow)) else []
     words += [] if verdict.state == "none" else [_CERTAINTY[verdict.certainty]]
     return "   ".join(words)
@@ -188,20 +190,33 @@ def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
     different = [fix for fix in verdict.fixes if first_of[fix.fix] is fix]
     for number, fix in enumerate(different[:_FIXES]):
         rank, most = (5, 2) if number else (1, 3)
-        gain = f" ({fix.gain})" if fix.gain else ""
+        gain = f" ({fix.gain})" if fix.gain and not verdict.rough else ""
         sure = gain and verdict.state == "found"
         yield Line(rank, "Fix" if sure else "Try", fix.fix, gain, most)
     if verdict.cause and not different:
-        yield Line(1, "Fix", "lstmprof knows no fix for this cause here")
-    if where := "   ".join(f"{kind} {amount}" for kind, amount in places(verdict)):
+        yield Line(1, "Fix", f"none known{_where(diagnosis.slow)}")
+    where = "   ".join(f"{kind} {amount}" for kind, amount in places(verdict))
+    if verdict.rough and diagnosis.fast is not None:
+        counts = counts_in_words(diagnosis.fast, diagnosis.slow)
+        yield Line(
+            2, "Where", f"not known, because the machine was too busy{counts and '; '}{counts}"
+        )
+    elif where:
         yield Line(2, "Where", f"{where} ms")
-    if verdict.cause and verdict.evidence:
+    if verdict.cause and verdict.evidence and not verdict.rough:
         yield Line(4, "", verdict.evidence)
     if verdict.reasons:
         yield Line(3, "Doubt", listed(list(verdict.reasons)))
     for rare in verdict.now_and_then[:1]:
         often = f"in {rare.steps} of {diagnosis.slow.steps} steps"
         yield Line(6, "Rare", f"{cropped(rare.name)}: {milliseconds(rare.each_ns)} ms {often}")
+
+
+def _where(profile: StepProfile) -> str:
+    """Return `` for PyTorch on a CPU``; empty if framework and device are unknown."""
+    framework = FRAMEWORK_NAMES.get(profile.framework or "")
+    device = {"cpu": "a CPU", "cuda": "a GPU"}.get(profile.runs_on or "")
+    return "".join([f" for {framework}" if framework else "", f" on {device}" if device else ""])
 
 
 def places(verdict: Verdict) -> list[tuple[str, str]]:

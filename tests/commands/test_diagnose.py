@@ -133,7 +133,7 @@ def test_the_text_is_a_verdict_whose_waterfall_adds_up(
     text = shown(capsys, runs / "slow", runs / "fast", "--waterfall")
     lines = text.splitlines()
     assert "baseline: fast, 10.0 ms per step" in lines
-    assert "slow   21.0 ms per step   2.10× as long   cause measured" in lines
+    assert "slow   21.0 ms per step   2.10× as long   cause found in the profile" in lines
     (where,) = labelled(text, "Where")
     assert where.split()[:2] == ["elementwise", "+7.0"]
     (total,) = (line.split() for line in lines if line.split()[:1] == ["sum"])
