@@ -13,13 +13,15 @@ from lstmprof.numbers import listed, milliseconds, percent
 
 def signed_ms(ns: int) -> str:
     """Return a time with its sign: ``+18.1 ms``."""
-    return f"{'+' if ns >= 0 else ''}{milliseconds(ns)} ms"
+    return f"{'+' if ns >= 0 else '−'}{milliseconds(abs(ns))} ms"
 
 
 def of_finding(finding: Finding) -> str:
     """Return one sentence about a finding: its time, its share, and the counts behind it."""
     whole = "the step" if finding.fast is None else "the difference"
-    share = "" if finding.share is None else f" ({percent(finding.share)} of {whole})"
+    share = (
+        "" if finding.share is None else f" ({percent(finding.share).replace('-', '−')} of {whole})"
+    )
     amount = milliseconds(finding.slow_ns) + " ms"
     amount = amount if finding.fast is None else signed_ms(finding.delta_ns)
     parts = [_saved(finding)] if finding.saving.by in (REPLAY, ROOFLINE) else []

@@ -179,7 +179,7 @@ def _heading(breakdown: Breakdown, step: MeanStep) -> str:
     facts += [f"kernels: {info.kernels_used}"] if info.kernels_used else []
     waits = step.waits_for_host_share
     facts += [f"{percent(waits)} waiting for the host"] if waits is not None else []
-    whose = "an undisturbed step" if step.clean else "the step" if marked else "the profile"
+    whose = "a clean step (undisturbed)" if step.clean else "the step" if marked else "the profile"
     return f"{breakdown.run.name}: time of {whose}, " + ", ".join(facts)
 
 
@@ -221,7 +221,7 @@ def _called(label: str, step: MeanStep, breakdown: Breakdown, *, alone: bool) ->
 def lanes_title(steps: Sequence[MeanStep], *, marked: bool = True) -> str:
     """Return the title of a table of steps; if not ``marked``, they are whole profiles."""
     clean = all(step.clean for step in steps)
-    whose = "an undisturbed step" if clean else "the step" if marked else "the profile"
+    whose = "a clean step (undisturbed)" if clean else "the step" if marked else "the profile"
     return f"time of {whose} in ms (busy parts, then all idle time and its causes)"
 
 
