@@ -138,7 +138,7 @@ def _write_step(
 
 
 def refuse(path: Path, *, force: bool) -> None:
-    """Raise an error if no trace may be written to ``path``.
+    """Check that a trace may be written to ``path``.
 
     Raises:
         RunError: the file exists and ``force`` is False, or is not a plain file.

@@ -18,7 +18,7 @@ from lstmprof.formats.raw_file import FREE_BYTES, MAX_RATIO, RawFile
 from lstmprof.formats.xplane.schema import Messages, message_class
 
 _WINDOW_BYTES = 2**20
-#: Limit for one packet. Writers end a packet at some kB, and a compressed one at 500 kB.
+#: Largest number of bytes of a packet. Writers end a packet at some kB, a compressed one at 500 kB.
 MOST_PACKET_BYTES = 2**26
 #: Tag of ``packet``, the only field of a trace. A length and that many bytes follow.
 _TAG = 0x0A
