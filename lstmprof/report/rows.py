@@ -222,8 +222,8 @@ def stability(runs: Sequence[RunReport]) -> list[Row]:
 
     A cell stands for ``iterations`` consecutive iterations from the number ``iteration`` on.
     ``wall_ns`` is their median time, and ``off_share`` its relative deviation from the run's median
-    iteration. ``place`` is text about the round, and whether its profile was before; all iterations
-    of a cell have the same ``place``.
+    iteration. ``place`` is text that names the round, and whether the iterations ran after its
+    profile; all iterations of a cell have the same ``place``.
     """
     most = max(ALL_CELLS // max(len(runs), 1), LEAST_CELLS)
     rows = []
