@@ -82,9 +82,7 @@ class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def _parts(self) -> str:
-        """Return the parts of the shared memory, `` (0 B static + 4,096 B dynamic)``, if
-        recorded.
-        """
+        """Return the parts of the shared memory: `` (0 B static + 4,096 B dynamic)``, or ""."""
         total, dynamic = self.shared_bytes, self.dynamic_shared_bytes
         if not total or dynamic is None:
             return ""
@@ -167,8 +165,9 @@ OPERATIONS = tuple(dict.fromkeys(operation for _, operation in _OPERATIONS))
 
 
 def operation_of(name: str) -> str | None:
-    """Return the collective operation in the name of a kernel or range, one of OPERATIONS, or
-    None.
+    """Return the collective operation (one of OPERATIONS) in the name of a kernel or range.
+
+    Return None if there is none.
     """
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
     return next((operation for part, operation in _OPERATIONS if part in plain), None)
