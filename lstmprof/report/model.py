@@ -164,6 +164,7 @@ class Report:
     stability: Rows = ()
     kernels: Rows = ()
     layers: Rows = ()
+    critical_path: Rows = ()
     ranks: Rows = ()
     rank_parts: Rows = ()
     arrivals: Rows = ()

@@ -28,6 +28,8 @@ from lstmprof.report.runs import RunReport
 
 #: Rows per run on the page; JSON and CSV have all.
 MOST_KERNELS, MOST_GAPS, MOST_CASTS, MOST_LAYERS = 40, 60, 20, 20
+#: The critical paths of runs with more events are not on the page: ``breakdown`` takes seconds.
+MOST_ON_PATH = 100_000
 #: Conditions that may differ between the runs of a sweep; those that do are in its labels.
 _CONDITIONS = ("precision", "mode", "device_name", "threads", "label")
 #: Cells of the timing series of all runs together, and at least of one run.
@@ -120,6 +122,21 @@ def casts(runs: Iterable[RunReport]) -> list[Row]:
 def layers(runs: Iterable[RunReport]) -> list[Row]:
     """Return the columns of ``breakdown --table layers``, the first of each run."""
     return [row for run in runs for row in _of(run, run.breakdown.table("layers"), MOST_LAYERS)]
+
+
+def critical_path(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> list[Row]:
+    """Return the columns of ``breakdown --table critical_path`` of the diagnosed rank, the longest
+    part first: of the first pair of runs that is compared, or of the first run.
+    """
+    names = {pairs[0].fast.name, pairs[0].slow.name} if pairs else {runs[0].facts.run}
+    rows = [
+        row
+        for run in runs
+        if run.facts.run in names and run.breakdown.run.event_count <= MOST_ON_PATH
+        for row in _of(run, run.breakdown.table("critical_path"), MOST_KERNELS)
+        if row["rank"] == run.profile.place[0] and row["path_share"] >= LEAST_SHARE
+    ]
+    return sorted(rows, key=lambda row: (row["run"], -row["path_ns"], row["part"]))
 
 
 def versions(runs: Sequence[RunReport]) -> list[Row]:

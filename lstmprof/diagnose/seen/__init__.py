@@ -54,7 +54,8 @@ class Seen:
       the program before the profile. ``later_allocs``: calls that allocate or free after the first
       step, or in the later half of an unmarked profile.
     - ``asked``: blocking calls by the op that made them. ``read``: ops that read a value and wait
-      for the device. ``queued``: queued work by the call for which it waited. ``graph``: whether
+      for the device. ``queued``: queued work by the call for which it waited. ``run_dry``: blocking
+      calls in which an idle device has work and does not begin it. ``graph``: whether
       CUDA graphs were launched. ``captured``: launches per step that were only captured.
       ``blocking_launches``: launches per step, if each returns after its kernel has ended.
     - ``compiled``: tracing and compiling, by op. ``compiled_steps``: the steps with some of it.
@@ -93,6 +94,7 @@ class Seen:
     asked: tuple[Fact, ...] = ()
     read: tuple[Fact, ...] = ()
     queued: tuple[Fact, ...] = ()
+    run_dry: tuple[Fact, ...] = ()
     compiled: tuple[Fact, ...] = ()
     compiled_steps: int = 0
     made_anew: str | None = None
@@ -150,6 +152,7 @@ def seen_in(
         asked=waits.asked(lane),
         read=waits.read(lane),
         queued=waits.queued(lane),
+        run_dry=waits.run_dry(lane),
         compiled=compiled,
         compiled_steps=compiled_steps,
         made_anew=calls.made_anew(lane),

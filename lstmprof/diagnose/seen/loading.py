@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from lstmprof.breakdown.attribution import LATENCY
 from lstmprof.diagnose.seen.lane import Fact, Lane, upper_median
 from lstmprof.events.annotate.calls import is_kernel_launch, is_launch
 from lstmprof.events.groups import Groups, inherited, own_time
@@ -47,26 +48,32 @@ def steps_before(lane: Lane) -> int:
 
 def loading(lane: Lane) -> tuple[Fact, ...]:
     """Return the calls that load code or initialise the runtime, by name, the longest first."""
-    facts = [_fact(lane, rows, usual_ns) for rows, usual_ns in _by_name(lane)]
+    held_ns = lane.held - lane.held_as(LATENCY)
+    found = (*_calls(lane), *_first_ops(lane))
+    facts = [_fact(lane, rows, usual_ns, held_ns) for rows, usual_ns in found]
     return tuple(sorted((f for f in facts if f.ns), key=lambda f: (-f.ns, f.name)))
 
 
 def starting(lane: Lane) -> Flags:
-    """Return for each row whether it is such a call, or is inside one."""
-    calls = np.zeros(len(lane.events), dtype=np.bool_)
-    for rows, _ in _by_name(lane):
-        calls[rows] = True
+    """Return for each row whether it is such a call, or is inside such a call of the runtime.
+
+    A first op counts alone: calls inside it are judged by themselves.
+    """
+    calls, ops = (np.zeros(len(lane.events), dtype=np.bool_) for _ in range(2))
+    for found, marks in ((_calls(lane), calls), (_first_ops(lane), ops)):
+        for rows, _ in found:
+            marks[rows] = True
     if calls.any():
         calls = inherited(lane.parent, np.where(calls, np.arange(len(calls)), NONE)) != NONE
-    return calls
+    return np.asarray(calls | ops, np.bool_)
 
 
-def _fact(lane: Lane, rows: Ints, usual_ns: int | None) -> Fact:
-    ns, name = int(lane.held[rows].sum()), str(lane.text(int(rows[0])))
+def _fact(lane: Lane, rows: Ints, usual_ns: int | None, held_ns: Ints) -> Fact:
+    ns, name = int(held_ns[rows].sum()), str(lane.text(int(rows[0])))
     return Fact(name, round(ns / lane.steps), len(rows) / lane.steps, None, usual_ns)
 
 
-def _by_name(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
+def _calls(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
     """Yield the calls of each name that load or initialise, with the time of later calls.
 
     Calls that load by their name count, and first calls that take much longer than later ones. For
@@ -83,7 +90,6 @@ def _by_name(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
         chosen, usual_ns = _first_long(lane, rows[members], begun, events.dur_ns)
         if len(chosen):
             yield chosen, usual_ns
-    yield from _first_ops(lane)
 
 
 def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:

@@ -143,7 +143,7 @@ def _told_apart(
     states = np.where(preparing.holds(held), INPUT, states)
     compiles, row = compiling.holds(held)
     lane = Lane(events, windows, device, stretches)
-    starts = _are(starting(lane), row)
+    starts = _are(starting(lane), row) & (parts != LATENCY)
     parts = np.where(_are(stops_profiler(lane), row), PROFILER, parts)
     reads = reading.holds(held)
     return _ToldApart(stretches, row, states, parts, overhead, compiles, starts, reads)

@@ -79,10 +79,12 @@ class _Args(msgspec.Struct, gc=False, frozen=True):
     elements_out: int | str | None = msgspec.field(name="Out msg nelems", default=None)
     dtype: str | None = None
     ranks: int | str | None = msgspec.field(name="Group size", default=None)
+    group: int | str | None = msgspec.field(name="Process Group Name", default=None)
+    about: str | None = msgspec.field(name="Process Group Description", default=None)
 
 
 _NO_ARGS = _Args()
-_NO_LAUNCH = (None,) * 10
+_NO_LAUNCH = (None,) * 12
 _LAUNCH = "launch"
 _Key = TypeVar("_Key")
 
@@ -127,7 +129,7 @@ _LISTS = {"shapes": "shapes_2021", "dtypes": "dtypes_2021"}  # to their name in 
 #: A kernel's launch configuration, as ``events.launched_with`` reads it.
 _LAUNCHED_WITH = (
     *("block", "grid", "registers", "shared", "occupancy"),
-    *("collective", "elements_in", "elements_out", "dtype", "ranks"),
+    *("collective", "elements_in", "elements_out", "dtype", "ranks", "group", "about"),
 )
 #: Number fields outside of the arguments.
 _OF_EVENTS = ("pid", "tid")
