@@ -8,10 +8,10 @@
     run.table("kernels").to_pandas().nlargest(5, "total_ns")
     lp.compare("traces/fast", "traces/slow")
 
-Names are resolved when they are first used, so that importing this package costs nothing: capture
-workers on Python 3.7 and ``lstmprof --help`` import it. ``lp.capture``, ``lp.diagnose`` and
-``lp.report`` are functions; the subpackages of the same names are imported with
-``from lstmprof.diagnose import …``.
+Each public name is imported when it is first used, so that ``import lstmprof`` is fast: capture
+workers on Python 3.7 and ``lstmprof --help`` import this package, too. ``lp.capture``,
+``lp.diagnose`` and ``lp.report`` are functions. To import from the subpackages of the same names,
+write ``from lstmprof.diagnose import …``.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ __all__ = [
     "watch",
 ]
 
-#: Modules with a callback ``Profile`` for a framework of their name: ``lp.keras.Profile``.
+#: Frameworks with a training callback ``Profile``, such as ``lp.keras.Profile``.
 CALLBACKS = ("keras", "lightning", "transformers")
 
 
@@ -89,7 +89,7 @@ def __getattr__(name: str) -> object:
         return importlib.import_module("lstmprof.capture.callbacks." + name)
     if name not in __all__:
         raise AttributeError("module 'lstmprof' has no attribute '{}'".format(name))
-    if name == "profile":  # in a training no table library is imported
+    if name == "profile":  # must not import the table libraries into a training process
         from lstmprof.capture.own import session
 
         return session.profile
@@ -107,10 +107,10 @@ def __dir__() -> list:  # type: ignore[type-arg]
 
 
 class _Package(types.ModuleType):
-    """The module type of this package, in which ``lp.diagnose`` stays a function.
+    """The type of the module ``lstmprof``; it keeps ``lp.diagnose`` a function.
 
-    The import system sets each loaded subpackage as an attribute of its package. This type ignores
-    that if the attribute is a public function, such as ``lp.diagnose``.
+    When Python imports a subpackage, it sets the subpackage as an attribute of its package. This
+    type ignores that if a public name, such as ``diagnose``, would be overwritten.
     """
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -1,8 +1,8 @@
 """Start the command: ``python -m lstmprof``, and the script ``lstmprof``.
 
-Signals are handled from the first line on, before anything is imported. A signal that arrives while
-Python imports a module is handled after the import, because extension modules lose the exception,
-or turn it into an ImportError.
+Signals such as Ctrl-C are handled from the first line on, before most imports. A signal that
+arrives during an import is postponed until after the import, because extension modules lose the
+signal's exception or turn it into an ImportError.
 """
 
 from __future__ import annotations
@@ -19,19 +19,21 @@ if TYPE_CHECKING:
 _INTERRUPTED = b"lstmprof: error: interrupted; no partial output was left\n"
 _NO_OUTPUT = "lstmprof: error: standard output is closed; redirect it to a file or to /dev/null\n"
 _IMPORTING = "<frozen importlib._bootstrap"
-#: Seconds until a postponed signal, or one that was lost in a finalizer, is raised again.
+#: Seconds after which a signal's exception is raised again, if it was postponed during an import or
+#: lost in a finalizer.
 _SOON_S = 0.02
-#: Seconds after which a computing thread yields to another. Python's default is ten times as long,
-#: and this process would wait that long for each answer of a worker thread.
+#: Seconds after which a computing thread lets another thread run (``sys.setswitchinterval``).
+#: With Python's default, ten times as long, each answer of a worker thread would take that long.
 _TURN_S = 0.0005
-#: Longest time in seconds for which a signal is postponed. During clean-up, further signals are
-#: ignored for this time.
+#: Longest time in seconds for which a signal is postponed during imports. For the same time after a
+#: signal, further signals are ignored, so that clean-up can finish.
 _PATIENCE_S = 3.0
 
 
 def main() -> None:
-    """Run the command line; exit with 0 (success), 1 (failure), 2 (usage), or 128 plus a signal's
-    number.
+    """Run the command line and exit.
+
+    Common exit codes are 0 (success), 1 (failure), 2 (usage) and 128 plus a signal's number.
     """
     try:
         signals = _Signals()
@@ -50,7 +52,7 @@ def main() -> None:
 
 
 def _uninstalled(error: ModuleNotFoundError) -> str:
-    """Return the message if this Python lacks a package that lstmprof needs.
+    """Return the error message for an ``error`` from a missing package that lstmprof needs.
 
     Raises:
         ModuleNotFoundError: a module of lstmprof itself is missing.
@@ -65,9 +67,10 @@ def _uninstalled(error: ModuleNotFoundError) -> str:
 
 
 class _Signals:
-    """Handlers of SIGINT, SIGTERM and SIGHUP, except signals that are ignored (background, nohup).
+    """Handlers of SIGINT, SIGTERM and SIGHUP.
 
-    Before ``code`` runs, a signal ends the process at once; during ``code`` it raises an exception.
+    Before the method ``code`` runs, a signal ends the process at once; during ``code``, a signal
+    raises an exception. Signals that the process already ignores (nohup, background) stay ignored.
     """
 
     def __init__(self) -> None:
@@ -87,8 +90,9 @@ class _Signals:
         self._handle(lambda number, frame: _end_at_once(number))
 
     def code(self, run: Callable[[list[str]], int], terminated: type[BaseException]) -> int:
-        """Return the exit code of ``run``, in which a signal raises KeyboardInterrupt or
-        ``terminated``.
+        """Call ``run`` with the command line's arguments, and return its exit code.
+
+        During ``run``, SIGINT raises KeyboardInterrupt; other signals raise ``terminated``.
         """
         self._terminated = terminated
         code = None
@@ -113,16 +117,16 @@ class _Signals:
         self._handle(self._came)
 
     def _end(self) -> None:
-        """Ignore signals from now on; the remaining work is short."""
+        """Ignore all further signals, because little work remains."""
         self._handle(self._signal.SIG_IGN)
         if hasattr(self._signal, "setitimer"):
             self._signal.signal(self._signal.SIGALRM, self._signal.SIG_IGN)
 
     def _leave(self) -> None:
-        """Exit with ``code`` after the functions that were registered since have run.
+        """Exit the process with the command's exit code; atexit calls this function last.
 
-        Python would unload each module, which takes a tenth of a short command. If Ctrl-C passed an
-        ``exec``, Python would kill itself.
+        ``os._exit`` saves the time in which Python unloads modules, a tenth of a short command. It
+        also prevents Python from ending itself by SIGINT, if a Ctrl-C has passed through ``exec``.
         """
         if self._exit_code is not None:
             for stream in filter(None, (sys.stdout, sys.stderr)):
@@ -154,7 +158,7 @@ class _Signals:
             self._signal.setitimer(self._signal.ITIMER_REAL, _SOON_S)
 
     def _unraisable(self, lost: Any) -> None:
-        """Raise a signal again soon that was lost in a finalizer."""
+        """Raise a signal again soon if Python lost its exception in a finalizer; report others."""
         if self.number and issubclass(lost.exc_type, (KeyboardInterrupt, self._terminated)):
             self._raised_s = -_PATIENCE_S
             self._try_soon()
@@ -162,7 +166,7 @@ class _Signals:
             sys.__unraisablehook__(lost)
 
     def _uncaught(self, *error: Any) -> None:
-        """Ignore what a library prints because of a signal."""
+        """Print the traceback of an uncaught exception, unless a signal is ending the process."""
         from lstmprof.host import streams
 
         if not self.number:
@@ -186,9 +190,9 @@ def _end_at_once(number: int) -> NoReturn:
 
 
 def _has_output() -> bool:
-    """Return whether a standard output exists; open /dev/null in place of closed descriptors.
+    """Return whether standard output is open; print an error if it is not.
 
-    Otherwise the next opened file would get such a descriptor.
+    Closed descriptors 0 to 2 are opened on /dev/null; otherwise the next opened file would get one.
     """
     has_output = sys.stdout is not None
     for descriptor in range(3):

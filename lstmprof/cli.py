@@ -1,6 +1,6 @@
-"""The command line: the group of verbs, and the one place where errors become messages and codes.
+"""The command line: the group of all commands, and the place where errors become exit codes.
 
-Imports click alone; frameworks and dataframe libraries are imported by the verb that needs them.
+This file imports only click; a command imports the libraries that it needs when it runs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Verbs(click.Group):
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command:
-        """Return a command.
+        """Import and return the command called ``name``.
 
         Raises:
             UsageError: no command has this name; the message suggests the nearest one.
@@ -42,7 +42,7 @@ class Verbs(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the verbs and their sentences, without importing any."""
+        """Write each command with its one-sentence help, without importing the commands."""
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
 
@@ -60,7 +60,7 @@ def cli() -> None:
 
 
 class TerminatedError(BaseException):
-    """Raised when a signal ends the process, so that the current work cleans up."""
+    """Raised when a signal, such as SIGTERM, ends the process, so that open work can clean up."""
 
     def __init__(self, number: int = signal.SIGTERM) -> None:
         super().__init__(number)
@@ -73,10 +73,10 @@ def run(arguments: list[str]) -> int:
         try:
             code = cli.main(arguments, prog_name="lstmprof", standalone_mode=False)
             sys.stdout.flush()
-        except click.exceptions.NoArgsIsHelpError as error:  # bare lstmprof: its help, all lines
+        except click.exceptions.NoArgsIsHelpError as error:  # no arguments: print the help
             error.show(sys.stderr)
             return error.exit_code
-        except BrokenPipeError:  # the reader of the output (head, less) has closed it
+        except BrokenPipeError:  # the program that reads the output (head, less) has closed it
             return 1
         except (Exception, KeyboardInterrupt, TerminatedError) as error:
             return _told(error)
@@ -85,7 +85,7 @@ def run(arguments: list[str]) -> int:
 
 @contextmanager
 def _warnings_told() -> Iterator[None]:
-    """Print lstmprof's own warnings like errors: one line, without a place in the code."""
+    """Print lstmprof's CacheWarnings like errors: one line, without file and line of the code."""
     with warnings.catch_warnings():
         others = warnings.showwarning
 
@@ -100,7 +100,7 @@ def _warnings_told() -> Iterator[None]:
 
 
 def _told(error: BaseException) -> int:
-    """Print ``error`` and return its exit code; raise it again if it is a bug."""
+    """Print ``error`` and return its exit code; raise an ``error`` that is a bug in lstmprof."""
     if isinstance(error, LstmprofError):
         return _refused(str(error), error.exit_code)
     if isinstance(error, click.ClickException):
@@ -119,7 +119,10 @@ def _told(error: BaseException) -> int:
 
 
 def _interrupted(stop: BaseException) -> str:
-    """Return the message of an interrupted command, with what it kept; click wraps Ctrl-C."""
+    """Return the message of an interrupted command, with a note on what the command kept.
+
+    The note may be on the exception's cause, because click wraps Ctrl-C in its own exception.
+    """
     raised = (stop, stop.__cause__, stop.__context__)
     notes = [note for error in raised for note in getattr(error, "__notes__", ())]
     return "; ".join([_INTERRUPTED, *notes[:1]])

@@ -10,8 +10,8 @@
     ├── RunError                      a run is missing or damaged, or exists already
     └── UsageError           exit 2   a name or an option is not valid
 
-A message says what is wrong and where, then the next step. Only ``cli.py`` prints messages. This
-file keeps to the standard library and Python 3.7, because capture workers import it.
+A message says what is wrong and where, then what the user can do. Only ``cli.py`` prints messages.
+This file uses only the standard library and Python 3.7, because capture workers import it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ MOST_LISTED = 24
 
 
 class LstmprofError(Exception):
-    """The base of lstmprof's errors; ``str()`` is one line: the fault, then the next step."""
+    """The base class of lstmprof's errors.
+
+    ``str()`` is one line: the fault, then the next step (what the user can do about it).
+    """
 
     exit_code = 1
 
@@ -38,7 +41,7 @@ class LstmprofError(Exception):
         super().__init__("; ".join(part for part in (self.fault, self.next_step) if part))
 
     def reword(self, words: Callable[[str], str]) -> None:
-        """Replace the fault and the next step by the texts that ``words`` returns for them."""
+        """Apply the function ``words`` to the text of the fault and to that of the next step."""
         LstmprofError.__init__(self, words(self.fault), words(self.next_step))
 
     def __reduce__(self) -> Tuple[Any, ...]:
@@ -53,7 +56,7 @@ def _unpickled(kind: Type[LstmprofError], fault: str, next_step: str) -> Lstmpro
 
 
 class ProfileError(LstmprofError):
-    """Raised when a profile cannot be read; the message names the file and the place in it."""
+    """Raised when a profile cannot be read; the message begins with ``path``."""
 
     def __init__(self, path: object, fault: str, next_step: str = "") -> None:
         super().__init__("{}: {}".format(path, fault), next_step)
@@ -64,15 +67,15 @@ class ForeignFileError(ProfileError):
 
 
 class DefectError(LstmprofError):
-    """Raised when an input triggers a bug in lstmprof; the message names a log to report."""
+    """Raised when an input triggers a bug in lstmprof; the message names a log to send us."""
 
 
 class LeftOutWarning(UserWarning):
-    """Issued when an input is skipped because it cannot be read."""
+    """Issued when lstmprof skips an input that it cannot read."""
 
 
 class CacheWarning(UserWarning):
-    """Issued when the cache cannot be written; a temporary folder is used instead."""
+    """Issued when lstmprof cannot write its cache and uses a temporary folder instead."""
 
 
 class CaptureError(LstmprofError):
@@ -84,12 +87,12 @@ class RunError(LstmprofError):
 
 
 class UsageError(LstmprofError):
-    """Raised when a name or a value that the user gives is not valid."""
+    """Raised when a name or a value given by the user is not valid."""
 
     exit_code = 2
 
 
-#: Protocols of URLs -> the extra of lstmprof that brings fsspec's package of each.
+#: Protocol of a URL -> the extra of lstmprof (``pip install 'lstmprof[s3]'``) that supports it.
 _EXTRAS = {
     **{"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "http": "http", "https": "http"},
     **{"az": "azure", "abfs": "azure", "abfss": "azure"},
@@ -112,21 +115,24 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 _USER_OF_URL = re.compile(r"://[^/@?#\s]*@")
-#: The query of a URL within a text; what ends a sentence does not end the query.
+#: The query of a URL within a text, without punctuation that ends the sentence.
 _QUERY_OF_URL = re.compile(r"(://[^\s?'\"]{0,2048}\?)[^\s'\")]*[^\s'\"):;,.]")
 #: Beginnings of tokens of Hugging Face, GitHub, GitLab, OpenAI, Slack and AWS.
 _TOKEN = re.compile(r"\b(?:hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abprs]-|AKIA)[\w-]{8,}")
 
 
 def without_url_secrets(text: str) -> str:
-    """Replace passwords and queries of the URLs in ``text`` by ``***``."""
+    """Return ``text`` with user names, passwords and queries of URLs replaced by ``***``."""
     if "://" not in text:
         return text
     return _QUERY_OF_URL.sub(r"\1***", _USER_OF_URL.sub("://***@", text))
 
 
 def without_secrets(word: str) -> str:
-    """Replace passwords and tokens in ``word``, and the query of a URL, by ``***``."""
+    """Return ``word``, one word of a command line, with its secrets replaced by ``***``.
+
+    Secrets are tokens, values of options such as ``password=…``, and in URLs user and query.
+    """
     if "://" in word:  # the query of a presigned URL is a secret
         address, mark, _ = word.partition("?")
         word = _USER_OF_URL.sub("://***@", address) + ("?***" if mark else "")
@@ -137,7 +143,7 @@ def without_secrets(word: str) -> str:
 
 
 def command_line(words: Iterable[str]) -> str:
-    """Return the command line of ``words`` as a shell reads it, without secrets."""
+    """Return ``words`` as one command line, quoted for a shell, with secrets replaced."""
     masked, is_secret = [], False
     for word in words:
         masked.append("***" if is_secret and not word.startswith("-") else without_secrets(word))
@@ -146,15 +152,15 @@ def command_line(words: Iterable[str]) -> str:
 
 
 def is_url(word: object) -> bool:
-    """Return whether ``word`` is a URL, not a path."""
+    """Return whether ``word`` is a URL, not a file path."""
     return "://" in str(word)
 
 
 def of_url(url: str, error: Exception) -> Tuple[str, str]:
-    """Return why ``url`` cannot be opened, and the next step."""
+    """Return why ``url`` cannot be opened, according to ``error``, and what the user can do."""
     reason = str(error) or type(error).__name__
     _, mark, query = url.partition("?")
-    if query:  # a key, which a library may repeat without the protocol
+    if query:  # may be a secret key; error messages may repeat it without the protocol
         reason = reason.replace(mark + query, "?***")
     extra = _EXTRAS.get(url.partition("://")[0].lower())
     if isinstance(error, ImportError) and extra:
@@ -166,7 +172,7 @@ def of_url(url: str, error: Exception) -> Tuple[str, str]:
     return reason, "check the URL and its credentials"
 
 
-#: The next step for each error number of the operating system.
+#: Error number of the operating system -> what the user can do about it.
 _NEXT_STEPS = {
     errno.ENOSPC: "free some space, or set TMPDIR, LSTMPROF_CACHE or --out to another disk",
     errno.EDQUOT: "free some space, or set TMPDIR, LSTMPROF_CACHE or --out to another disk",
@@ -181,7 +187,7 @@ _NEXT_STEPS = {
 
 
 def of_system(fault: OSError) -> LstmprofError:
-    """Return the error for a fault of the operating system; it names the file if that is known."""
+    """Convert ``fault`` to lstmprof's error; the message names the file if it is known."""
     reason = fault.strerror or str(fault) or type(fault).__name__
     if fault.errno == errno.ENOENT and fault.filename is None and not _has_folder():
         return LstmprofError("the current folder was deleted", "change to another folder")
@@ -190,7 +196,7 @@ def of_system(fault: OSError) -> LstmprofError:
 
 
 def next_step_of(fault: OSError, otherwise: str) -> str:
-    """Return what to do about a fault of the operating system; by default ``otherwise``."""
+    """Return what the user can do about ``fault``; ``otherwise`` for other error numbers."""
     return _NEXT_STEPS.get(fault.errno or 0, otherwise)
 
 
@@ -203,9 +209,9 @@ def _has_folder() -> bool:
 
 
 def one_line(text: str) -> str:
-    """Return ``text`` without line breaks and control characters: it cannot imitate other output.
+    """Return ``text`` without line breaks and control characters, so that it cannot fake output.
 
-    Bytes that are not valid text, as in file names, become U+FFFD.
+    Bytes that are not valid text, as in some file names, become U+FFFD.
     """
     return (text if text.isprintable() else "".join(map(_one_line, text))).strip()
 
@@ -219,9 +225,10 @@ def _one_line(character: str) -> str:
 def unknown_name(
     kind: str, name: str, choices: Iterable[str], *, shown_by: str = "lstmprof list"
 ) -> UsageError:
-    """Return the error for a name that is not in a table; it suggests the nearest known name.
+    """Return the error for a ``name`` that is not in ``choices``; it suggests the nearest choice.
 
-    ``shown_by`` is the command that shows the table.
+    ``kind`` is the noun before the name, such as "workload". If no choice is near and there are too
+    many to list, the message refers to the command ``shown_by``.
     """
     names = list(choices)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)

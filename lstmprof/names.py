@@ -1,11 +1,11 @@
-"""Names that a user can give; help and shell completion import only this file.
+"""Names that users can give as arguments; each list is defined only here, in display order.
 
-Each list is defined here only, in the order in which it is shown.
+Help and shell completion import this file, which imports nothing.
 """
 
 from __future__ import annotations
 
-#: The tables of a breakdown (``breakdown.tables``).
+#: The tables of a breakdown; ``breakdown.tables`` defines their columns.
 TABLES = (
     "ledger",
     "steps",
@@ -25,29 +25,30 @@ TABLES = (
     "memory",
     "witness",
 )
-#: What the stacks of a chart consist of: nn.Module, Python frames, or ranges and ops only.
+#: Levels of detail of a flame graph's stacks: nn.Modules, Python frames, or only ranges and ops.
 STACKS = ("modules", "python", "ops")
-#: Names that ``lstmprof list`` shows in detail.
+#: Lists that ``lstmprof list`` can print.
 LISTED = ("implementations", "workloads", "systems", "eras")
-#: Tables that ``breakdown`` prints if none is named.
+#: Tables that ``breakdown`` prints by default.
 USUAL_TABLES = ("ledger", "kernels")
-#: Steps that ``breakdown`` can show.
+#: Steps that ``breakdown`` can show: the clean step (without disturbances) or the profiled steps.
 STEPS = ("clean", "profiled")
 #: Parts of ``diagnose`` that are printed on request.
 DETAILS = ("evidence", "waterfall", "roofline", "warnings")
-#: Conditions that must be equal in compared runs, unless ``--across`` names them
+#: Settings in which compared runs must be equal, unless ``--across`` names the setting
 #: (``runs.metadata.condition``).
 CONDITIONS = ("workload", "precision", "mode", "device", "threads", "seed")
-#: The default condition that fails ``compare`` and ``gate``.
+#: Default of ``--fail-if``: ``compare`` and ``gate`` fail if this is true.
 FAIL_IF = "slower > 3 %"
-#: The causes without which a step can be replayed (``breakdown.replay.changes``).
+#: Causes of time that ``diagnose --without`` can remove to predict the step's time
+#: (``breakdown.replay.changes``).
 CHANGES = (
     *("launch", "casts", "syncs", "copies", "python", "dispatch"),
     *("backward-copies", "zero-fills", "slice-backward"),
 )
-#: Forms of the recurrent layers that ``breakdown.replay.changes`` can predict.
+#: Ways to compute the recurrent layers whose step time ``breakdown.replay.changes`` can predict.
 FORMS = ("layer", "compiled")
-#: Parts of the ledger whose name in text and charts differs from their name in tables and files.
+#: Name of a part of the breakdown in tables and files -> its name in text and charts, if different.
 PART_WORDS = {
     "pointwise": "elementwise",
     "rnn": "layer op",

@@ -1,4 +1,4 @@
-"""Format numbers and names as text: durations, shares, counts, runs, kernels."""
+"""Format numbers (durations, shares, counts) and names (of runs and kernels) as text."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from collections.abc import Iterable, Sequence
 from lstmprof.errors import one_line
 
 UNKNOWN = "–"
-#: Characters of a C++ name beyond which nobody reads on.
+#: Default limit, in characters, for the names that ``shown_name`` returns.
 MOST_SHOWN = 400
-#: Text that many kernel names share and that distinguishes none of them: the return type, PyTorch's
-#: namespaces, anonymous namespaces.
+#: Parts that many kernel names have in common: the return type, PyTorch's namespaces, anonymous
+#: namespaces.
 _COMMON = re.compile(
     r"^(?:static )?void |\b(?:at|native|detail|c10|std)::"
     r"|(?:\(anonymous(?: namespace)?\)|<unnamed>)::"
 )
-#: A mangled C++ name, such as ``_ZN2at6native13reduce_kernelILi512E…``: the length of each name
-#: precedes it.
+#: The beginning of a mangled C++ name, such as ``_ZN2at6native13reduce_kernelILi512E…``. After it,
+#: each part of the name follows its length.
 MANGLED = re.compile(r"_ZN?K?L?(?=\d)")
 _LENGTH = re.compile(r"\d{1,5}")
 
 
 def known(value: float | None, form: str = "{:,}") -> str:
-    """Return ``value`` in the format ``form``, or a dash if it is None."""
+    """Return ``value`` formatted with ``form``, or a dash if ``value`` is None."""
     return UNKNOWN if value is None else form.format(value)
 
 
 def milliseconds(ns: float | None, digits: int = 1) -> str:
-    """Return ``ns`` in milliseconds with ``digits`` decimals (three below 1 ms), as ``18.1``.
+    """Return ``ns`` in milliseconds with ``digits`` decimals (three below 1 ms), such as ``18.1``.
 
     Return a dash if ``ns`` is None.
     """
@@ -41,12 +41,12 @@ def milliseconds(ns: float | None, digits: int = 1) -> str:
 
 
 def percent(share: float) -> str:
-    """Return ``share`` in percent, such as ``68 %``; below 1 % with one decimal."""
+    """Return ``share`` (0 to 1) in percent, such as ``68 %``; with one decimal below 1 %."""
     return f"{share:.{0 if abs(share) >= 0.01 else 1}%}".replace("%", " %")
 
 
 def count(number: float) -> str:
-    """Return ``number`` as text, such as ``2,412`` or ``0.5``; a small number never becomes 0."""
+    """Return ``number`` as text, such as ``2,412`` or ``0.5``; only zero becomes ``0``."""
     if 0 < abs(number) < 0.05:
         return f"{number:.1g}"
     return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:,.1f}"
@@ -60,7 +60,7 @@ def file_size(size_bytes: int) -> str:
 
 
 def number_of(number: float, one: str, many: str) -> str:
-    """Return a number with its noun, such as ``1 kernel launch`` or ``60 kernel launches``."""
+    """Return ``number`` with singular ``one`` or plural ``many``, as in ``60 kernel launches``."""
     return f"{count(number)} {one if number == 1 else many}"
 
 
@@ -70,7 +70,7 @@ def times_a_step(number: float) -> str:
 
 
 def quantity(number: float | None, unit: str) -> str:
-    """Return ``number`` with its unit, such as ``5.0 µs``, ``1 ns``, ``1.2 MB`` or ``14,000 /s``.
+    """Return ``number``, in ``unit``, as text: ``5.0 µs``, ``1 ns``, ``1.2 MB``, ``14,000 /s``.
 
     Return a dash if ``number`` is None.
     """
@@ -86,15 +86,15 @@ def quantity(number: float | None, unit: str) -> str:
 
 
 def listed(words: list[str]) -> str:
-    """Return the words as a list in a sentence: ``a, b and c``."""
+    """Return ``words`` as a list for a sentence: ``a, b and c``."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def cropped(name: str, room: int = 60) -> str:
     """Return ``name`` in at most ``room`` characters, shortened if necessary.
 
-    A name that does not fit first loses the parts that most kernels share. Then a name of a graph
-    node keeps its end, and a C++ name keeps its start.
+    A name that is too long first loses the parts that most kernel names have (``bare``). If it is
+    still too long, a name of a graph node (``a/b/c``) keeps its end, any other name its beginning.
     """
     name = name if len(name) <= room else bare(name)
     if len(name) <= room:
@@ -105,16 +105,16 @@ def cropped(name: str, room: int = 60) -> str:
 
 
 def with_short_names(sentence: str, names: Iterable[str], most: int = 60) -> str:
-    """Return ``sentence`` with every name of ``names`` shortened to ``most`` characters."""
+    """Return ``sentence`` with each of ``names`` in it shortened to ``most`` characters."""
     for name in sorted({n for n in names if len(n) > most}, key=len, reverse=True):
         sentence = sentence.replace(name, cropped(name, most))
     return sentence
 
 
 def bare(name: str) -> str:
-    """Return the readable part of a kernel's name, without the parts that most kernels share.
+    """Return a kernel's ``name`` without its parameters and the parts that most kernel names have.
 
-    The parameters are removed; the template arguments are kept.
+    Template arguments are kept, but shortened to ``<…>`` in a mangled name.
     """
     match = MANGLED.match(name)
     if match is not None:
@@ -127,9 +127,9 @@ def bare(name: str) -> str:
 
 
 def unmangled(symbol: str, place: int) -> tuple[list[str], int]:
-    """Return the names in a C++ symbol (Itanium ABI) from ``place`` on, and the place of their end.
+    """Return the name parts in a mangled C++ ``symbol`` (Itanium ABI), and the index of their end.
 
-    A namespace without a name is ``_``.
+    ``place`` is the index of the first part. An anonymous namespace is returned as ``_``.
     """
     parts: list[str] = []
     while length := _LENGTH.match(symbol, place):
@@ -152,7 +152,7 @@ def _without_parameters(name: str) -> str:
 
 
 def shown_name(name: str, most: int = MOST_SHOWN) -> str:
-    """Return ``name`` without control characters; the middle of a long name is cut."""
+    """Return ``name`` without control characters; above ``most`` characters, cut out its middle."""
     text = one_line(name)
     if len(text) <= most:
         return text
@@ -161,7 +161,7 @@ def shown_name(name: str, most: int = MOST_SHOWN) -> str:
 
 
 def told_apart(names: Iterable[str]) -> list[str]:
-    """Return ``names`` with a number added to each repeated name: ``same``, ``same (2)``."""
+    """Return ``names``, made unique by a number after repeated names: ``same``, ``same (2)``."""
     distinct: dict[str, None] = {}
     for name in names:
         free, number = name, 1
@@ -173,7 +173,7 @@ def told_apart(names: Iterable[str]) -> list[str]:
 
 
 def labels(names: Sequence[str], short: Sequence[str]) -> list[str]:
-    """Return a label per run: the ``short`` text if no other run has it, else the name."""
+    """Return one label per run: its text in ``short`` if that is unique, else its name."""
     uses = Counter(short)
     return [
         text if text and uses[text] == 1 else name for name, text in zip(names, short, strict=True)
@@ -181,10 +181,10 @@ def labels(names: Sequence[str], short: Sequence[str]) -> list[str]:
 
 
 def in_prose(name: str) -> str:
-    """Return the name of a run for a sentence, in quotes if the name could be read as a word."""
+    """Return ``name``, of a run, for a sentence: in quotes if it consists of letters only."""
     return f"'{name}'" if len(name) > 1 and name.isalpha() else name
 
 
 def escaped(text: str) -> str:
-    """Return ``text`` as one line of Markdown in which no character is markup."""
+    """Return ``text`` as one line of Markdown, with all markup characters escaped."""
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", one_line(text))

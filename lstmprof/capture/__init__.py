@@ -1,4 +1,6 @@
-"""Capture: run one implementation in its own process, time it undisturbed, then profile it.
+"""Measure one implementation in a process of its own: time it undisturbed, then profile it.
+
+Modules in the order in which they run, from a request to a run on disk:
 
 ::
 

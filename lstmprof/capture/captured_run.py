@@ -1,4 +1,4 @@
-"""Write the run of finished rounds: one table of all events, one of all iterations.
+"""Write a run from its finished rounds: one table of all events, one of all iterations.
 
 ``python -m lstmprof.capture.captured_run FOLDER`` writes the run of a session of ``lp.profile`` or
 ``lstmprof run`` from its result.json and profile. If that fails, it prints one line on stderr and
@@ -39,15 +39,16 @@ from lstmprof.runs.ingest import described
 from lstmprof.runs.metadata import run_info
 from lstmprof.runs.run import SAMPLES_SCHEMA, TIMINGS_SCHEMA, Run, open_run, write_tables
 
-#: Lists of run.json with an entry a profiled step.
+#: Lists in run.json that have one entry per profiled step.
 PER_STEP = (
     *("profiled_wall_ns", "profiled_cpu_ns", "profiled_voluntary_switches"),
     *("profiled_preemptions", "profiled_page_faults", "profiled_major_faults"),
 )
-#: Facts that must be equal in all rounds of a run, except facts about its threads.
+#: Facts that must be equal in all rounds of a run. ``NOT_ALIKE`` is the exception: it describes
+#: threads of the framework, which may differ between processes.
 ALIKE = ("versions", "python_executable", "device", "device_name", "threads", "settings")
 NOT_ALIKE = "settings.framework_denormals"
-#: Sums over the counted iterations: the field of run.json, and the column of timings.parquet.
+#: Sums over all iterations except warm-up: field of run.json -> column of timings.parquet.
 SUMS = {
     "timing_wall_ns": "wall_ns",
     "timing_cpu_ns": "cpu_ns",
@@ -67,14 +68,15 @@ def write_captured(
     source: str = CAPTURED,
     ranks: Sequence[int] = (),
 ) -> Run:
-    """Write and return the run of these rounds, each of which is one process, in order.
+    """Write the run ``name`` into the folder ``out``, and return it. Each of the ``rounds`` is the
+    result of one process.
 
-    ``source`` is ``OWN_CODE`` if the steps are the user's own; then the scopes are the user's, too.
-    With ``ranks``, the processes ran at the same time, each as that rank of one job; facts other
-    than events are those of the first rank.
+    ``source`` is ``OWN_CODE`` if the steps are the user's own; then the ranges in the profile are
+    the user's, too. With ``ranks``, the processes ran at the same time, each as that rank of one
+    job; facts other than events are those of the first process.
 
     Raises:
-        CaptureError: something changed between the rounds.
+        CaptureError: versions, settings or the device differ between the rounds.
         ProfileError: a profile cannot be read.
         RunError: the run exists and ``force`` is False.
     """
@@ -116,7 +118,7 @@ def refuse_unless_alike(rounds: Sequence[CaptureResult]) -> None:
 
 
 def _facts(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every value with its path, such as ``versions.torch``."""
+    """Yield (path, value) for each value of nested mappings; a path is like ``versions.torch``."""
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from _facts(value, f"{prefix}{name}.")
@@ -125,9 +127,10 @@ def _facts(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def _profile(rounds: Sequence[CaptureResult], *, own_scopes: bool) -> Profile:
-    """Return the profiles of all rounds as one; each is annotated separately.
+    """Return the profiles of all rounds as one profile; the events of each round are annotated
+    separately.
 
-    ``own_scopes``: lstmprof opened the scopes that are the phases of the steps.
+    ``own_scopes``: lstmprof itself opened the ranges that are the phases of the steps.
     """
     processes = []
     for result in rounds:
@@ -153,7 +156,10 @@ def _profile_of_ranks(processes: Sequence[CaptureResult], ranks: Sequence[int]) 
 
 
 def _whole_steps(events: EventTable, count: int) -> EventTable:
-    """Return ``events`` in which a step that the training's end cut short is a range."""
+    """Return ``events``; a last step that the training's end cut short becomes a range.
+
+    ``count`` is the number of complete steps.
+    """
     cut = windows(events, captured=True)[count:]
     if not cut or cut[0].step is None:
         return events
@@ -171,7 +177,7 @@ def _put(source: Path, place: Path) -> None:
 
 
 def _of_all_rounds(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
-    """Return the facts of run.json that have one entry per round or per step."""
+    """Return the facts of run.json that are joined from all rounds: lists, sums, largest values."""
     all_metadata = [result.metadata for result in rounds]
     counts = [len(metadata["profiled_wall_ns"]) for metadata in all_metadata]
     memory = [m for of in all_metadata if (m := of.get("peak_memory_bytes")) is not None]
@@ -194,15 +200,17 @@ def _of_all_rounds(rounds: Sequence[CaptureResult]) -> dict[str, Any]:
 
 
 def _in_every_round(all_metadata: Sequence[Mapping[str, Any]], name: str) -> list[str] | None:
-    """Return the names that are in every round's list, in the order of the first; None if a
-    list is missing.
+    """Return the entries that are in the list ``name`` of every round, in the order of the first
+    round; None if there are none.
     """
     first, *others = (metadata.get(name) or () for metadata in all_metadata)
     return [value for value in first if all(value in other for other in others)] or None
 
 
 def _counters(of_rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the counters of all rounds, summed, and why others are missing."""
+    """Return each counter that all rounds have, summed over the rounds, and the ``reason`` why
+    others are missing.
+    """
     first = of_rounds[0]
     names = [name for name in first if all(isinstance(of.get(name), int) for of in of_rounds)]
     sums = {name: sum(counts[name] for counts in of_rounds) for name in names}
@@ -212,7 +220,11 @@ def _counters(of_rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _of_steps(
     all_metadata: Sequence[Mapping[str, Any]], counts: Sequence[int], name: str
 ) -> list[int] | None:
-    """Return one entry per profiled step of all rounds, or None if one is unknown."""
+    """Return the list ``name`` of all rounds, with one entry per profiled step; None if an entry is
+    unknown.
+
+    ``counts`` are the numbers of profiled steps in each round.
+    """
     of_rounds = [metadata.get(name) for metadata in all_metadata]
     whole = all(
         of is not None and None not in of and len(of) == count
@@ -222,7 +234,9 @@ def _of_steps(
 
 
 def _sums(timings: pa.Table) -> dict[str, int | None]:
-    """Return the sums over the counted iterations of all rounds; None if a value is unknown."""
+    """Return the number of iterations without warm-up, and sums over them (``SUMS``); None if a
+    value is unknown.
+    """
     counted = timings.filter(pc.invert(timings.column("warmup")))
     sums = {
         field: pc.sum(counted.column(column), skip_nulls=False).as_py()
@@ -232,7 +246,7 @@ def _sums(timings: pa.Table) -> dict[str, int | None]:
 
 
 def _timings(rounds: Sequence[CaptureResult]) -> pa.Table:
-    """Return the rows of all rounds, numbered consecutively."""
+    """Return the timings of all rounds, whose iterations are numbered consecutively."""
     tables = []
     for number, result in enumerate(rounds):
         columns = {**result.timings, "round": [number] * len(result.timings["iteration"])}
@@ -255,7 +269,9 @@ def samples_of(rounds: Sequence[CaptureResult]) -> pa.Table | None:
 
 
 def _rows(number: int, result: CaptureResult) -> list[dict[str, Any]]:
-    """Return the stacks of one round within its steps, each with its part of the ledger."""
+    """Return one row per distinct stack that round ``number`` sampled within steps, with its part
+    of the breakdown.
+    """
     assert result.samples is not None
     framework = str(result.metadata["framework"])
     rows = []
@@ -296,7 +312,8 @@ def sampling_facts(
 
 
 def written(folder: Path) -> Run:
-    """Return the run of the session in ``folder``, or of the ranks that left parts there.
+    """Write and return the run of the session in ``folder``. If ranks of a job left their results
+    in subfolders, the run has all ranks.
 
     Raises:
         ProfileError: the profile cannot be read.

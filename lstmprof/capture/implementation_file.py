@@ -1,7 +1,7 @@
 """An implementation in the user's own file: ``--impl mymodel.py:build``.
 
-The file is not executed here. Before a worker starts, its text is parsed to find its framework and
-the function. ``worker.users_file`` loads it.
+This module does not execute the file. It parses the text to find the framework and the function
+that builds the network; the worker executes the file later (``worker.users_file``).
 
 Keeps to the standard library and Python 3.7, because capture workers import it.
 """
@@ -19,9 +19,10 @@ from lstmprof import implementations
 from lstmprof.errors import UsageError, unknown_name
 from lstmprof.implementations import UNUSUAL, Implementation
 
-#: Frameworks whose loops can train such a network; Keras runs on one of them.
+#: Frameworks that have a training loop for users' networks; Keras runs on one of them.
 FRAMEWORKS = ("torch", "tensorflow", "jax")
-#: Imported module → framework; for Keras, ``FRAMEWORK`` decides, else TensorFlow.
+#: Module that the file imports -> framework. For Keras alone it is TensorFlow, unless the file sets
+#: ``FRAMEWORK``.
 _TOLD_BY = {name: name for name in FRAMEWORKS}
 _TOLD_BY.update({"flax": "jax", "equinox": "jax", "haiku": "jax", "keras": "tensorflow"})
 BUILD = "build"
@@ -32,7 +33,7 @@ _TEMPLATE = "`lstmprof list --template torch` prints a template"
 
 @dataclasses.dataclass(frozen=True)
 class ImplementationFile:
-    """A file, by its absolute path, and its function that builds the network."""
+    """A user's file, by its absolute path, and the name of its function that builds the network."""
 
     path: str
     function: str
@@ -57,15 +58,15 @@ class ImplementationFile:
 
     @property
     def row(self) -> Implementation:
-        """Return a row like those of the table; every workload is allowed until the file's code
-        refuses it.
+        """Return the implementation like a row of the built-in table. It allows every workload,
+        which the file's code may refuse.
         """
         summary = "{} of {}".format(self.function, self.file_name)
         return Implementation(self.name, "", self.framework, "", summary, knows=tuple(UNUSUAL))
 
 
 def is_file(text: str) -> bool:
-    """Return whether ``text`` names a file instead of a row of the table."""
+    """Return whether ``text`` names a file instead of a built-in implementation."""
     return bool(re.search(r"\.py(:[^/\\:]*)?\Z", text))
 
 
@@ -115,7 +116,7 @@ def _parts(text: str) -> Tuple[str, str]:
 
 
 def _names(tree: ast.Module) -> Iterator[str]:
-    """Yield the names that the top level of a file defines; ``*`` if they cannot be determined."""
+    """Yield the names that a file defines or imports; ``*`` for ``from module import *``."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             yield node.name
@@ -131,10 +132,10 @@ def _functions(tree: ast.Module) -> Set[str]:
 
 
 def _framework(tree: ast.Module, name: str) -> str:
-    """Return the framework: ``FRAMEWORK = "…"``, else the first import.
+    """Return the framework that ``FRAMEWORK = "…"`` names, else that of the first known import.
 
     Raises:
-        UsageError: the file has neither.
+        UsageError: the file has neither, or names an unknown framework.
     """
     said = _said(tree)
     if said is not None:
@@ -142,7 +143,7 @@ def _framework(tree: ast.Module, name: str) -> str:
             raise unknown_name("FRAMEWORK of {}".format(name), said, FRAMEWORKS)
         return said
     roots = list(_imported(tree))
-    # Keras provides only layers; if its backend is not TensorFlow, the backend is imported, too.
+    # Keras counts last, because a file that uses another backend than TensorFlow imports it, too.
     for root in [root for root in roots if root != "keras"] + roots:
         if root in _TOLD_BY:
             return _TOLD_BY[root]

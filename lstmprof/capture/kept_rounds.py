@@ -4,8 +4,8 @@
 
     <out>/.rounds/<run>/<n>/    kept.json  result.json  profile/     round n, from 0, of <run>
 
-A round appears whole or not at all: the worker's folder is renamed. The next capture of the same
-request, by the same lstmprof on the same machine, continues from there.
+A round appears whole or not at all, because the worker's folder is renamed to this place. The next
+capture of the same request reuses the rounds, if lstmprof's version and the machine are the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from lstmprof.events.schema import SCHEMA_VERSION
 
 ROUNDS, KEPT = ".rounds", "kept.json"
 
-#: The request and the conditions of a round: name → value. Rounds can be reused only if all agree.
+#: Conditions under which a round was made: name -> value. A round is reused only if all of them are
+#: the same now.
 Making = dict[str, Any]
 #: Why rounds cannot be reused, by the name of the condition that differs.
 _CHANGES = {
@@ -39,7 +40,9 @@ _CHANGES = {
 
 
 def making(request: CaptureRequest, rounds: int) -> Making:
-    """Return the conditions under which a round of ``request`` is made now."""
+    """Return the conditions under which a round of ``request`` would be made now; ``rounds`` is
+    their number.
+    """
     hardware = host.hardware()
     return {
         "request": dataclasses.asdict(request),
@@ -62,7 +65,10 @@ class KeptRounds:
         return [path.parent for path in self.place.glob(f"*/{KEPT}")]
 
     def change(self, makings: list[Making]) -> str | None:
-        """Return why the rounds cannot serve for these ``makings``, or None if they can."""
+        """Return why the rounds cannot be reused, or None if they can.
+
+        ``makings`` are the conditions of the new capture, with one entry per round.
+        """
         for folder in self._folders():
             try:
                 number = int(folder.name)
@@ -94,8 +100,10 @@ class KeptRounds:
     def keep(self, number: int, scratch: Path, result: CaptureResult, made: Making) -> None:
         """Keep the content of ``scratch``, the worker's folder, as round ``number``.
 
+        ``made`` are the conditions of the round (``making``).
+
         Raises:
-            RunError: the folder cannot be written, or another capture was faster.
+            RunError: the folder cannot be written, or another capture has stored the same round.
         """
         content = {"making": made, "pid": result.pid}
         try:
@@ -111,7 +119,7 @@ class KeptRounds:
             ) from fault
 
     def discard(self) -> None:
-        """Remove them, and the folders in which nothing is left."""
+        """Remove the rounds of this run, and the folder ``.rounds`` if it is then empty."""
         shutil.rmtree(self.place, ignore_errors=True)
         with suppress(OSError):
             self.place.parent.rmdir()

@@ -1,8 +1,8 @@
 """Record a process with Nsight Systems: start it, control the recording by NVTX, export the report.
 
-Recording lasts from the begin to the end of the range ``profile``. The process that nsys starts is
-not its child and has its own session, so a ``Lifeline`` tells it to end. A distribution may ship
-nsys without its importer (Debian does); then ``QdstrmImporter`` is called directly. Source:
+The recording begins and ends with the NVTX range ``profile``. Killing nsys does not end the process
+that it started, which has its own session; a ``Lifeline`` ends it. Some distributions' nsys
+(Debian's) leaves a recording without a report; then ``QdstrmImporter`` is called directly. Source:
 docs.nvidia.com/nsight-systems/UserGuide, "CLI Profile Command Switch Options".
 """
 
@@ -24,7 +24,7 @@ REPORT = "report"
 #: The SQLite export of the report.
 DATABASE = "steps.sqlite"
 _IMPORTER = "QdstrmImporter"
-#: Places of the importer relative to the real path of nsys.
+#: Folders that may contain the importer, relative to the folder of nsys.
 _BESIDE = (
     *("../host-linux-x64", "../../host-linux-x64"),
     *("../lib/nsight-systems/host-linux-x64", "../../../nsight-systems/host-linux-x64"),  # Debian
@@ -47,7 +47,8 @@ def found() -> str:
 
 
 def around(command: Sequence[str], folder: Path) -> list[str]:
-    """Return ``command`` under Nsight Systems, which writes its report to ``folder``.
+    """Return the command line that runs ``command`` under nsys, which writes its report to
+    ``folder``.
 
     Raises:
         CaptureError: nsys is not installed.
@@ -69,15 +70,18 @@ def around(command: Sequence[str], folder: Path) -> list[str]:
 class Lifeline:
     """A FIFO that this process keeps open, so that a process that is not its child can end with it.
 
-    The reader (``worker.host.end_with``) ends when the FIFO is closed or this process ends.
+    The other process reads the FIFO (``worker.host.end_with``). It ends when the FIFO is closed,
+    which also happens if this process ends.
     """
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
-        self._held = os.open(path, os.O_RDWR)  # not inherited; to open it for writing would wait
+        # for reading, too: opening it for writing only would wait for a reader. Child processes do
+        # not inherit it.
+        self._held = os.open(path, os.O_RDWR)
 
     def let_go(self) -> None:
-        """Tell the reader to end."""
+        """Close the FIFO, which ends the process that reads it."""
         os.close(self._held)
 
 
@@ -87,10 +91,10 @@ def was_measured(folder: Path) -> bool:
 
 
 def export(folder: Path, place: str = ".") -> None:
-    """Export the report in ``folder`` to an SQLite database named in the result, and compress
-    the report.
+    """Export the nsys report in ``folder`` to an SQLite database, and list both files in the
+    result.
 
-    Both files are gzipped into ``place`` in the folder.
+    Both are gzipped into the subfolder ``place``.
 
     Raises:
         CaptureError: nothing was recorded, or a tool of Nsight Systems failed.
@@ -121,7 +125,7 @@ def export(folder: Path, place: str = ".") -> None:
 
 
 def _importer() -> str:
-    """Return the importer of ``nsys``.
+    """Return the path of the program that converts a recording of nsys to a report.
 
     Raises:
         CaptureError: it does not exist.

@@ -1,9 +1,10 @@
 """Join input shapes that a worker recorded separately to the ops of the profile.
 
-Ops are matched by name and by their order among ops of this name in a step. The steps of a capture
-are alike, so the inputs of one step are used for every step. If a step has another number of ops of
-a name, its ops get shapes only if all recorded ones agree. The steps of a user's training may
-differ: inputs with a step number belong to that step, and only if it has as many ops.
+Ops are matched by name, and by their order among ops of the same name in a step. The steps of a
+capture are alike, so the inputs of one recorded step are used for every step. If a step has more or
+fewer ops of a name than the recorded one, they get shapes only if all recorded shapes of this name
+are equal. The steps of a user's training may differ: inputs with a step number are used for that
+step only, and only if it has as many ops.
 """
 
 from __future__ import annotations
@@ -20,19 +21,22 @@ from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: A node of a loop or branch that TensorFlow inlined into the graph.
+#: Beginning of the name of a node in a loop or branch that TensorFlow inlined into the graph.
 _INLINED = re.compile(r".*/(?:body|cond|then|else)/_\d+/")
 _OP_TYPE = re.compile(r":\w+$")
-#: A node of a function that TensorFlow inlined into its caller's graph.
+#: Beginning of the name of a node in a function that TensorFlow inlined into its caller's graph.
 _CALLED = re.compile(r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
 
-#: Shapes and types of an op's inputs; the number of their step, None for every step.
+#: Inputs of one op: shapes and element types, each as JSON, and the number of their step (None:
+#: every step).
 Entry = tuple[str, str, int | None]
 Recorded = dict[str, list[Entry]]
 
 
 def with_inputs(events: EventTable, path: Path | None) -> EventTable:
-    """Return ``events`` of a captured process with the shapes and types in the file at ``path``."""
+    """Return ``events`` of one process with the input shapes and element types in the file at
+    ``path``.
+    """
     if path is None:
         return events
     recorded: Recorded = {}
@@ -52,7 +56,7 @@ def _compact(values: Any) -> str:
 def _joined(
     events: EventTable, recorded: Recorded
 ) -> list[tuple[Ints, tuple[list[str], list[str]]]]:
-    """Return pairs (rows, their shapes and types), one per name and step."""
+    """Return (event rows, (their shapes, their types)), one entry per op name and step."""
     codes, names = events.texts("name")
     step = events.ints("step", UNKNOWN)
     rows = np.flatnonzero(
@@ -73,13 +77,16 @@ def _joined(
 
 
 def _is_nested(events: EventTable, codes: Ints) -> Flags:
-    """Return whether each op is directly inside an op of its own name, as under autocast."""
+    """Return a mask of the events whose parent has the same name, as ops have under autocast."""
     parent = events.rows_named("parent_id")
     return np.asarray((parent != NONE) & (codes[parent] == codes), np.bool_)
 
 
 def _of_step(recorded: list[Entry], number: int, count: int) -> list[Entry]:
-    """Return the inputs of the ``count`` ops of one name in this step; empty if unknown."""
+    """Return the inputs of the ``count`` ops of one name in step ``number``; empty if unknown.
+
+    ``recorded`` has all recorded inputs of this name.
+    """
     if any(step is not None for _, _, step in recorded):
         of_step = [entry for entry in recorded if entry[2] == number]
         return of_step if len(of_step) == count else []
@@ -95,7 +102,7 @@ def _recorded(name: str, recorded: Recorded) -> list[Entry]:
 
 
 def _plain(name: str) -> str:
-    """Return ``forward/while/MatMul`` for
+    """Return a node's name without inlining prefixes and op type: ``forward/while/MatMul`` for
     ``forward/while/body/_1/forward/while/MatMul:_MklMatMul``.
     """
     if "/" not in name:

@@ -1,9 +1,9 @@
-"""Plan many captures: combinations of implementations, workloads and precisions, in rounds.
+"""Plan a sweep: one capture per combination of implementation, workload and precision.
 
-A plan first says what will run, what exists already, and what cannot run, and why. Captures of one
-workload and precision alternate in rounds, every other round in reverse, so that a machine that
-changes its speed favours none of them. A killed sweep can be continued: existing runs are skipped,
-and finished rounds are kept.
+Before anything runs, a plan shows which captures will run, which exist already, and which cannot
+run and why. Captures of one workload and precision alternate: round 1 of each, then round 2 of each
+in reverse order, and so on. So a machine that changes its speed favours none of them. A killed
+sweep can be continued: existing runs are skipped, and finished rounds are reused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ THERE = "already captured"
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-    """One capture of a plan; ``skip`` says why it will not run, None if it will."""
+    """One capture of a plan; ``skip`` is the reason why it will not run, None if it will."""
 
     name: str
     request: CaptureRequest
@@ -43,7 +43,7 @@ class Planned:
 
     @property
     def is_there(self) -> bool:
-        """Return whether its run exists."""
+        """Return whether the run of this capture exists."""
         return self.skip is not None and self.skip.startswith(THERE)
 
     @property
@@ -66,10 +66,10 @@ def matching(
     kind: str,
     unknown: Callable[[str], UsageError] | None = None,
 ) -> list[str]:
-    """Return the ``names`` that match a pattern (``*``, ``?``, ``[…]``) or equal it, in their
-    order.
+    """Return the ``names`` that equal or match a pattern (``*``, ``?``, ``[…]``), in their order.
 
-    ``unknown`` makes the error if there are more spellings than ``names``.
+    ``kind`` names in messages what is chosen, such as ``implementation``. ``unknown(pattern)``, if
+    given, makes the error for a pattern without a match.
 
     Raises:
         UsageError: a pattern matches nothing; the message suggests the nearest name.
@@ -84,7 +84,9 @@ def matching(
 
 
 def implementation_names(patterns: Sequence[str]) -> list[str]:
-    """Return the rows of the table that match the patterns; an alias means its row."""
+    """Return the names of the built-in implementations that match; an alias stands for its
+    implementation.
+    """
     rows = {name: row.name for name, row in implementations.ROWS.items()}
     unknown = implementations.unknown
     meant = {rows[name] for name in matching(patterns, list(rows), "implementation", unknown)}
@@ -92,7 +94,8 @@ def implementation_names(patterns: Sequence[str]) -> list[str]:
 
 
 def chosen(patterns: Sequence[str]) -> dict[str, ImplementationFile | None]:
-    """Return by name what the patterns mean: rows of the table, then user files.
+    """Return name -> file of the chosen implementations: built-in ones with None as file, then user
+    files.
 
     Raises:
         UsageError: a pattern matches no row, a file cannot be used, or two have the same name.
@@ -117,10 +120,12 @@ def plan(
     out: Path,
     wish: Wish | None = None,
 ) -> list[Planned]:
-    """Return every combination, by workload, precision, implementation and interpreter.
+    """Return one planned capture per combination, in the order workload, precision, implementation,
+    interpreter.
 
-    ``common`` has all other fields; its implementation, file, workload and precision are replaced,
-    and with a ``wish`` also its interpreter and label.
+    ``common`` has all other options; its implementation, file, workload and precision are replaced.
+    ``wish`` holds the user's options about interpreters; with it, the interpreter and the label are
+    replaced, too.
 
     Raises:
         UsageError: the wish is not valid.
@@ -156,7 +161,9 @@ def plan(
 
 
 def _label(users: str, ways: str, *, several: bool) -> str:
-    """Return the user's label; if several runs differ in their interpreter, that, too."""
+    """Return the user's label, else the interpreter's; both if ``several`` interpreters run the
+    same capture.
+    """
     return f"{users}-{ways}" if users and several else users or ways
 
 
@@ -168,7 +175,10 @@ def _planned(request: CaptureRequest, out: Path, way: Interpreter) -> Planned:
 
 
 def _there(request: CaptureRequest, place: Path) -> str | None:
-    """Return that the run exists, and whether an earlier state of the user's file made it."""
+    """Return the reason to skip a capture whose run exists; None if there is no run.
+
+    The reason says if the user's file has changed since.
+    """
     if not is_run(place):
         return None
     if request.file is None or open_run(place).info.implementation_sha256 == request.file.sha256:
@@ -191,13 +201,13 @@ def run(
     force: bool = False,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Iterator[PlanOutcome]:
-    """Run everything that is not skipped, group by group; yield each outcome when it is known.
+    """Run all captures that are not skipped, group by group; yield each outcome when it is known.
 
-    Missing environments are created first.
+    ``force`` repeats captures whose run exists. Missing Python environments are created first.
     """
     todo = {p.name: p for p in planned if p.skip is None or (force and p.is_there)}
     for entry in planned:
-        # an earlier capture was killed before it removed these rounds
+        # these rounds remain if a capture was killed right after it wrote its run
         if entry.is_there and entry.name not in todo:
             KeptRounds(out, entry.name).discard()
     for name, fault in list(_without_interpreter(todo, progress)):
@@ -211,7 +221,9 @@ def run(
 def make_ready(
     planned: Planned, place: Path, *, force: bool, progress: Callable[[str], None]
 ) -> None:
-    """Create the environment of one capture in ``place``, if nothing prevents it.
+    """Create the Python environment of a capture, unless it needs none or will be skipped.
+
+    ``place`` is the folder of the capture's run.
 
     Raises:
         UsageError: the implementation does not run with this version.
@@ -231,7 +243,7 @@ def make_ready(
 def _without_interpreter(
     todo: Mapping[str, Planned], progress: Callable[[str], None]
 ) -> Iterator[tuple[str, LstmprofError]]:
-    """Create the environments, and yield the runs whose environment failed, with the error."""
+    """Create the environments of all captures; yield (run name, error) if an environment failed."""
     faults: dict[Path, LstmprofError | None] = {}
     for name, planned in todo.items():
         environment = planned.interpreter.environment
@@ -262,6 +274,6 @@ def _groups(planned: Sequence[Planned]) -> list[list[Planned]]:
 
 
 def counted(outcomes: Sequence[PlanOutcome]) -> Mapping[str, int]:
-    """Return the number of captures that succeeded and that failed."""
+    """Return how many captures succeeded (``captured``) and how many ``failed``."""
     failed = sum(isinstance(o.result, LstmprofError) for o in outcomes)
     return {"captured": len(outcomes) - failed, "failed": failed}

@@ -1,4 +1,4 @@
-"""Requests: what to capture, as JSON for a worker or a script's process."""
+"""Requests: what a worker, or the process of a user's script, shall measure. Passed as JSON."""
 
 from __future__ import annotations
 
@@ -15,47 +15,53 @@ from lstmprof.implementations import Implementation
 from lstmprof.workloads import Workload, checked
 
 MODES = ("train", "forward")
-#: fp32 is strict; tf32 lets GEMMs round their inputs to TF32; amp-* is the framework's own mixed
-#: precision (autocast, with gradient scaling for fp16; a Keras policy)
+#: Precisions. fp32: no TF32 anywhere. tf32: matmuls may round their inputs to TF32. amp-*: the
+#: framework's own mixed precision (autocast, or a Keras policy), with gradient scaling for fp16.
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
 LONGEST_S = 30 * 86400.0
-#: Default number of worker processes that share the iterations of a run: the fewest that show how
-#: much processes of the same code differ.
+#: Default number of rounds. Each round is one worker process with a share of the iterations. Three
+#: is the least that shows how much timings differ between processes.
 ROUNDS = 3
-#: profiled steps of all rounds, unless their number is given: ten are enough for a clean step
+#: Default number of profiled steps, of all rounds together. Ten are enough for a clean step (a step
+#: without disturbances).
 PROFILED = 12
-#: Samplers that can observe a separate pass from outside.
+#: Programs that can sample the worker's call stacks, in a separate pass.
 PY_SPY, PERF = "py-spy", "perf"
 SAMPLERS = (PY_SPY, PERF)
-#: who records profiled steps: the framework's own profiler, or Nsight Systems from outside
+#: Recorders of profiled steps: the framework's own profiler, or Nsight Systems from outside.
 FRAMEWORKS_OWN, NSYS = "framework", "nsys"
 PROFILERS = (FRAMEWORKS_OWN, NSYS)
 
 #: File with the worker's result, next to the request.
 RESULT = "result.json"
-#: FIFO that the launcher keeps open, so that a process started by Nsight Systems ends with it.
+#: FIFO that lstmprof keeps open. The process that Nsight Systems starts reads it, and ends when it
+#: is closed, even if lstmprof was killed.
 LIFELINE = "lifeline"
-#: Line with which a worker gives up its turn and asks for the next one.
+#: Line that a worker prints to end its turn (the time in which only this worker runs) and to ask
+#: for its next turn.
 TURN = "turn"
-#: Prefix of a worker's lines if others write to the same pipe.
+#: Prefix of a worker's progress lines if other programs write to the same pipe.
 MARK = "lstmprof: "
 
 
 @dataclasses.dataclass(frozen=True)
 class CaptureRequest:
-    """One capture. The first iteration is a warm-up: its wall time is the compile time."""
+    """What to capture, and how. The first iteration is a warm-up: its wall time is the compile
+    time.
+    """
 
     implementation: str
     workload: Workload
     device: str = "auto"  # auto: the first GPU the framework can use, else the CPU
     precision: str = "fp32"  # one of PRECISIONS
     mode: str = "train"  # forward: no gradients, no optimizer; the loss is computed
-    # over all rounds; with ROUNDS rounds, each has enough for an interval of its median
+    # of all rounds together; a round's share is enough for a confidence interval of its median
     iterations: int = 30
     timing_s: Optional[float] = None  # seconds after which no further iteration is timed
-    # None: as many as the implementation needs (``warmup_iterations``)
+    # None: as many iterations as the implementation needs (``warmup_iterations``)
     warmup: Optional[int] = None
-    profile_steps: Optional[int] = None  # per round; None: a share of PROFILED; 0: no profile
+    # per round; None: PROFILED in all rounds together; 0: no profile
+    profile_steps: Optional[int] = None
     profiler: str = FRAMEWORKS_OWN  # one of PROFILERS
     seed: int = 0
     threads: Optional[int] = None  # None: 1 on the CPU, every allowed CPU on a GPU
@@ -63,27 +69,27 @@ class CaptureRequest:
     python: str = sys.executable
     cuda_graph: bool = False  # replay the step as a CUDA graph
     xla: bool = False  # compile the step with XLA
-    keep_denormals: bool = False  # do not flush them to zero
-    onednn: bool = True  # False: use the framework's own kernels instead
-    anomaly: bool = False  # search gradients for NaN
-    deterministic: bool = False  # deterministic algorithms alone
+    keep_denormals: bool = False  # do not flush denormal numbers to zero
+    onednn: bool = True  # False: the framework's own kernels instead of oneDNN's
+    anomaly: bool = False  # PyTorch's anomaly detection, which checks gradients for NaN
+    deterministic: bool = False  # use only deterministic algorithms
     peaks: bool = True  # measure the peak rates of the device after the passes
     label: str = ""  # the user's label, part of the run's name
     sampler: Optional[str] = None  # one of SAMPLERS; None: no sampled pass
     sampler_s: float = 10.0  # seconds of sampling, over all rounds
     turn_with: Tuple[str, ...] = ()  # names of runs whose workers take turns, including this one
     cpus: Tuple[int, ...] = ()  # CPUs to use; empty: the idlest
-    # the user's file; ``implementation`` is then its name
+    # the user's implementation file; ``implementation`` is then the name made from it
     file: Optional[ImplementationFile] = None
 
     def __post_init__(self) -> None:
-        """Replace ``cuda`` by the framework's name of the first GPU."""
+        """Replace the device ``cuda`` by ``cuda:0``, the first GPU."""
         if self.device == "cuda":
             object.__setattr__(self, "device", "cuda:0")
 
     @property
     def row(self) -> Implementation:
-        """Return the row of the table, or of the user's file."""
+        """Return the implementation: a row of the built-in table, or one for the user's file."""
         return implementations.find(self.implementation) if self.file is None else self.file.row
 
     @property
@@ -93,7 +99,9 @@ class CaptureRequest:
 
     @property
     def warmup_iterations(self) -> int:
-        """Return the number of warm-up iterations: as requested, else as the row needs."""
+        """Return the number of warm-up iterations: the requested one, else the implementation's
+        own.
+        """
         if self.warmup is not None:
             return self.warmup
         return self.row.settles_after
@@ -114,7 +122,9 @@ class CaptureRequest:
 
 
 def run_name(request: CaptureRequest) -> str:
-    """Return the name of the run of ``request``: the conditions that differ from their defaults."""
+    """Return the run's name: implementation, workload, precision, then options that differ from
+    their defaults.
+    """
     parts = [request.implementation, request.workload.name, request.precision]
     parts += [request.mode] if request.mode != "train" else []
     parts += [request.device.replace(":", "")] if request.device != "auto" else []
@@ -127,7 +137,7 @@ def run_name(request: CaptureRequest) -> str:
 
 
 def switched(request: CaptureRequest) -> List[str]:
-    """Return the options of ``request`` that change settings from their defaults."""
+    """Return the names of the settings that ``request`` changes, such as ``no-onednn``."""
     settings = (
         ("keep-denormals", request.keep_denormals),
         ("no-onednn", not request.onednn),
@@ -138,11 +148,10 @@ def switched(request: CaptureRequest) -> List[str]:
 
 
 def wanted(request: CaptureRequest) -> List[str]:
-    """Return what ``request`` needs of an implementation, in the terms of
-    ``Implementation.refuses``.
+    """Return the features that ``request`` needs, as they are spelt in ``Implementation.refuses``.
 
-    A worker checks again when ``auto`` is resolved: ``cpu`` and ``tf32 on cpu`` are needs, too, and
-    so are ``cuda-graph on cpu``, ``cuda-graph of ctc`` and ``xla of amp-bf16``.
+    A feature may combine two conditions: ``tf32 on cpu``, ``cuda-graph of ctc``. A worker checks
+    them again when it knows which device ``auto`` means.
     """
     workload, device = request.workload, request.device.partition(":")[0]
     both = "{} on {}".format(request.precision, device)
@@ -180,7 +189,7 @@ def refusal(request: CaptureRequest) -> Optional[str]:
 
 
 def check_device(request: CaptureRequest) -> None:
-    """Raise UsageError if no framework has such a device."""
+    """Raise UsageError if the device is not ``auto``, ``cpu`` or ``cuda:N``."""
     if not re.match(r"(auto|cpu|cuda:\d+)\Z", request.device):
         raise UsageError(
             "unknown device '{}'".format(request.device),
@@ -189,7 +198,9 @@ def check_device(request: CaptureRequest) -> None:
 
 
 def check(request: CaptureRequest) -> None:
-    """Raise UsageError if no worker could mean ``request``."""
+    """Raise UsageError if a value in ``request`` is not valid, or if the implementation does not
+    support the request.
+    """
     of = {"mode": MODES, "precision": PRECISIONS, "profiler": PROFILERS}
     for field, choices in of.items():
         if getattr(request, field) not in choices:
@@ -225,20 +236,24 @@ def check(request: CaptureRequest) -> None:
         raise UsageError("seed must be from 0 to 2³²−2, not {}".format(request.seed))
 
 
-#: What a script does after its steps are measured.
+#: What a script does once its steps are measured: it continues, or it ends.
 GO_ON, STOP = "go-on", "stop"
 THEN = (GO_ON, STOP)
 
 
 @dataclasses.dataclass(frozen=True)
 class ScriptRequest:
-    """A script, the place of its run, and the number of steps to skip, time and profile.
+    """How to measure a user's script: what to run, and how many steps to skip, time and profile.
 
-    ``target`` is the path of a file, or the name of a ``module``. ``step_function`` is ``name`` of
-    a function in the script, or ``module:name``; None: find the framework's steps. ``writer`` is
-    the interpreter that writes the run. ``folder`` is for the recording of Nsight Systems.
-    ``watch`` times every step until the script ends, and profiles if steps slow down. ``parts`` is
-    the folder for the parts of ranks, in the request for a process of a job.
+    ``target`` is the path of the script, or the name of a module if ``module`` is True. ``place``
+    is the folder of the run. ``step_function`` is ``name`` of a function in the script, or
+    ``module:name``; None: lstmprof finds the steps by hooks in the framework. ``then`` is one of
+    ``THEN``. ``watch`` times every step until the script ends, and profiles if steps slow down.
+
+    ``writer`` is the interpreter that writes the run. ``compare_with`` is an earlier run with which
+    the verdict compares the new one. ``folder`` is set under Nsight Systems only, for its
+    recording. ``parts`` is set for processes that a job starts: the folder in which each rank
+    leaves its part of the run. ``facts`` are further entries of run.json.
     """
 
     target: str

@@ -1,7 +1,8 @@
-"""Capture in rounds: each round is a new worker; a run is written when its last round is done.
+"""Capture runs in rounds. Each round is a new worker process with a share of the iterations.
 
-Finished rounds are kept (``kept_rounds``) until their run is complete. An interrupted sweep loses
-only the running worker, and continues when it is started again.
+A run is written when its last round is done; until then its finished rounds are kept
+(``kept_rounds``). An interrupted sweep loses only rounds that were running. If it is started again,
+it continues after the finished rounds.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from lstmprof.runs.run import Run
 
 Progress = Callable[[str], None]
 
-#: Number of workers that may live at the same time; each has its framework in memory (half a
-#: gigabyte).
+#: Largest number of workers that exist at the same time. Each has its framework in memory, about
+#: half a gigabyte.
 MOST_IN_TURNS = 8
 
 
@@ -48,10 +49,10 @@ def capture_run(
     force: bool = False,
     progress: Progress = lambda line: None,
 ) -> Run:
-    """Run, time and profile one implementation; the run appears in ``out`` whole or not at all.
+    """Time and profile one implementation; the run appears in ``out`` whole or not at all.
 
-    Each of the ``rounds`` is a separate worker; by default there are ``ROUNDS``, or as many as
-    iterations.
+    Each of the ``rounds`` is a separate worker. By default there are ``ROUNDS`` of them, or one per
+    iteration if there are fewer iterations.
 
     Raises:
         UsageError: the request is not valid.
@@ -74,7 +75,7 @@ def capture_rounds(
     force: bool = False,
     progress: Progress = lambda line: None,
 ) -> dict[str, Run | LstmprofError]:
-    """Capture several requests; return for each run name the run or its error."""
+    """Capture the requests, given by run name; return for each run name the run or its error."""
     results = dict(captured_runs([requests], out, rounds=rounds, force=force, progress=progress))
     return {name: results[name] for name in requests}
 
@@ -87,10 +88,11 @@ def captured_runs(
     force: bool = False,
     progress: Progress = lambda line: None,
 ) -> Iterator[tuple[str, Run | LstmprofError]]:
-    """Capture the requests of each group; yield each run, or its error, when it is known.
+    """Capture the requests of each group; yield (run name, run or error) as soon as it is known.
 
-    Each round is a new worker with its share of the iterations; every other round is in reverse
-    order. On a CPU, the workers of a round take turns at every iteration (``turns``).
+    A group is run name -> request; its runs alternate. Each round is a new worker with its share of
+    the iterations, and every other round takes the runs in reverse order. On a CPU, the workers of
+    a round exist at the same time and take turns at every iteration (``supervisor.Turns``).
     """
     sweep = _Sweep(out, force, progress)
     try:
@@ -124,9 +126,9 @@ class _Capture:
 def _rounds(
     groups: Sequence[Mapping[str, CaptureRequest]], captures: Mapping[str, _Capture]
 ) -> Iterator[tuple[list[str], int]]:
-    """Yield (run names, round) in the order of capture, without failed runs.
+    """Yield (run names, round number from 0) in the order of capture, without runs that failed.
 
-    The runs of one list take turns.
+    Workers of runs that are yielded together take turns.
     """
     for group in groups:
         members = [name for name in group if name in captures]
@@ -143,10 +145,11 @@ def _rounds(
 
 
 def _can_take_turns(requests: Sequence[CaptureRequest]) -> bool:
-    """Return whether the workers can live at the same time without disturbing each other.
+    """Return whether workers for ``requests`` can exist at the same time without disturbing each
+    other.
 
-    A waiting process keeps its GPU memory, and threads of a pool spin for a while before they
-    sleep.
+    On a GPU they cannot, because a waiting process keeps its GPU memory. With several threads they
+    cannot, because idle threads of a pool spin for a while before they sleep.
     """
     on_gpu = bool(host.cuda_devices())
     return 1 < len(requests) <= MOST_IN_TURNS and all(
@@ -160,7 +163,9 @@ def _can_take_turns(requests: Sequence[CaptureRequest]) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _Together:
-    """For a worker that takes turns: its seat, the names of the runs, and their CPU."""
+    """What a worker that takes turns gets: its seat, the names of all runs in turn, and the shared
+    CPU.
+    """
 
     seat: Seat
     names: tuple[str, ...]
@@ -168,7 +173,7 @@ class _Together:
 
 
 class _Sweep:
-    """The unfinished runs by name; finished and failed runs are removed."""
+    """The runs of a sweep that have neither finished nor failed, by name."""
 
     def __init__(self, out: Path, force: bool, progress: Progress) -> None:
         self.out, self.force, self.progress = out, force, progress
@@ -176,7 +181,9 @@ class _Sweep:
         self.pace = Pace()
 
     def begin(self, name: str, request: CaptureRequest, rounds: int | None) -> LstmprofError | None:
-        """Add a request with its kept rounds; return an error if it cannot begin."""
+        """Add a run, with the rounds kept from an earlier capture; return an error if it cannot
+        begin.
+        """
         try:
             check(request)
             if request.profiler == NSYS:
@@ -193,7 +200,7 @@ class _Sweep:
         return None
 
     def _look_at(self, name: str, kept: KeptRounds, makings: list[Making]) -> None:
-        """Report which rounds exist; discard those that cannot be reused."""
+        """Report which rounds an earlier capture kept; discard them if they cannot be reused."""
         there = number_of(len(kept), "round", "rounds")
         change = "--force is given" if self.force else kept.change(makings)
         if not len(kept):
@@ -207,8 +214,8 @@ class _Sweep:
     def round(
         self, names: Sequence[str], number: int, scratch: Path
     ) -> Iterator[tuple[str, Run | LstmprofError]]:
-        """Run round ``number`` of these runs; yield each run that is then complete, or its
-        error.
+        """Capture round ``number`` of the runs ``names``. Yield (name, run) for each run that is
+        then complete, and (name, error) for each run that failed.
         """
         there = {name: self._there(name, number) for name in names}
         left = [name for name, result in there.items() if result is None]
@@ -222,7 +229,9 @@ class _Sweep:
                 yield name, ended
 
     def _there(self, name: str, number: int) -> CaptureResult | LstmprofError | None:
-        """Return the kept result of a round, or None."""
+        """Return the kept result of a round, the error if it cannot be read, or None if there is
+        none.
+        """
         try:
             return self.captures[name].kept.result(number)
         except LstmprofError as error:
@@ -231,7 +240,9 @@ class _Sweep:
     def _captured_in_turns(
         self, names: Sequence[str], number: int, scratch: Path
     ) -> dict[str, CaptureResult | LstmprofError]:
-        """Return the results of the workers of a round by name; they are kept, too."""
+        """Run a worker for each run, in turns if there are several; keep and return the results by
+        name.
+        """
         if len(names) < 2:
             return {name: self._tried(name, number, scratch) for name in names}
         scratch.mkdir()
@@ -263,7 +274,7 @@ class _Sweep:
     def _captured(
         self, name: str, number: int, scratch: Path, together: _Together | None
     ) -> CaptureResult:
-        """Return the result of a worker; it is kept, too.
+        """Run a worker, keep its result as round ``number``, and return it.
 
         Raises:
             LstmprofError: the worker refused, failed, died or hung, or its round cannot be kept.
@@ -290,7 +301,9 @@ class _Sweep:
     def _round_done(
         self, name: str, result: CaptureResult | LstmprofError, took_s: float | None
     ) -> Run | LstmprofError | None:
-        """Return the run if this was its last round, or its error."""
+        """Add a round's result to its run. Return the run if it is now complete, the error if the
+        round failed, and None otherwise.
+        """
         of = self.captures[name]
         if isinstance(result, LstmprofError):
             if len(of.kept):
@@ -303,7 +316,9 @@ class _Sweep:
         return self._ended(name, self._written(name, of))
 
     def _written(self, name: str, of: _Capture) -> Run | LstmprofError:
-        """Write the run of all its rounds, and remove the rounds if that succeeded."""
+        """Write the run and return it. Its rounds are then removed, except if the run's folder
+        could not be written.
+        """
         try:
             run = write_captured(name, of.results, self.out, force=self.force)
         except RunError as error:
@@ -320,8 +335,9 @@ class _Sweep:
         return result
 
     def kept_words(self) -> str:
-        """Return what is left of incomplete runs, and how to continue; empty if nothing is."""
-        if self.force:  # existing runs would hide these rounds
+        """Return a line on the rounds kept and how to resume; empty if no round is kept."""
+        # without --force, the existing run would be skipped, and these rounds never used
+        if self.force:
             for name, of in self.captures.items():
                 if (self.out / name).exists():
                     of.kept.discard()
@@ -337,10 +353,11 @@ class _Sweep:
 
 
 def _shares(request: CaptureRequest, rounds: int | None) -> list[CaptureRequest]:
-    """Return ``request`` with the iterations of each round; the first round measures the peaks.
+    """Return one request per round, with its share of the iterations; the first round measures the
+    peaks.
 
     Raises:
-        UsageError: there are fewer iterations than rounds.
+        UsageError: there are fewer iterations than rounds, or no step is profiled.
     """
     count = min(ROUNDS, request.iterations) if rounds is None else rounds
     if request.iterations < count:
@@ -371,7 +388,7 @@ def _labelled(progress: Progress, request: CaptureRequest, rounds: int, number: 
 
 
 class Pace:
-    """The rounds of each run of a sweep, in the order in which runs were planned."""
+    """The progress of a sweep: how many rounds of each run are left, and how long others took."""
 
     def __init__(self) -> None:
         self._left: dict[str, int] = {}
@@ -383,7 +400,7 @@ class Pace:
         self._took_s[name] = []
 
     def finished(self, name: str, took_s: float | None) -> None:
-        """Count a finished round; ``took_s`` is None if unknown."""
+        """Count a finished round, which took ``took_s`` seconds; None if unknown."""
         self._left[name] -= 1
         self._took_s[name] += [] if took_s is None else [took_s]
 
@@ -394,7 +411,8 @@ class Pace:
     def left_s(self) -> float | None:
         """Return the seconds that the remaining rounds will take; None before the first is done.
 
-        A round is expected to take as long as earlier rounds of its run, else of all runs.
+        A round is expected to take as long as earlier rounds of its run on average, or of all runs
+        if its run has none yet.
         """
         measured = [took_s for of_run in self._took_s.values() for took_s in of_run]
         if not measured:
@@ -406,8 +424,8 @@ class Pace:
         )
 
     def words(self, name: str, number: int, rounds: int) -> str:
-        """Return ``3 of 8 captures, round 2 of 3, about 4 min left`` before round ``number``
-        (from 0).
+        """Return the progress before round ``number`` (from 0) of a run begins, as text: ``3 of 8
+        captures, round 2 of 3, about 4 min left``.
         """
         planned, left_s = list(self._left), self.left_s()
         parts = [f"{planned.index(name) + 1} of {len(planned)} captures"]

@@ -1,10 +1,10 @@
-"""Run a worker from the parent process: start it, show its progress, explain its end.
+"""Run a worker from the parent process: start it, show its progress, explain why it ended.
 
-The worker has its own session, so that everything it started ends with it. It also ends with this
-process (``worker.host.die_with``). Nsight Systems may be between the two (``nsys``); then nsys is
-the process that is started, waited for and killed here.
+A worker leads its own process group, which is killed as a whole, so no process that it started
+survives. A worker also ends with this process (``worker.host.die_with``). If Nsight Systems records
+the worker, nsys runs between the two (``nsys``): this module then starts, awaits and kills nsys.
 
-Workers that take turns (``Turns``) run one at a time, always in the same order.
+Several workers can take turns (``Turns``): one of them runs at a time, always in the same order.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ Progress = Callable[[str], None]
 
 REQUEST, LOG = "request.json", "worker.log"
 WORK, KERAS, INDUCTOR = "worker", "keras", "inductor"
-#: The error of an interpreter that is older than the worker's syntax.
+#: Part of the error message of a Python that is too old for the worker's syntax.
 _TOO_OLD = "future feature annotations is not defined"
-#: A disk with less than that is full.
+#: A disk with fewer free bytes than this counts as full.
 _LEAST_BYTES = 2**16
-#: Folders beside the result that only the worker needs.
+#: Folders beside the result that only the running worker needs.
 WORKERS_OWN = (WORK, KERAS, INDUCTOR)
 
 
 @dataclass(frozen=True)
 class CaptureResult:
-    """The result of a worker; its files are in the scratch directory."""
+    """What a worker measured. The paths are files that it wrote."""
 
     metadata: Mapping[str, Any]  # for run.json
     timings: Mapping[str, Sequence[Any]]  # the columns of timings.parquet
-    profiles: tuple[Path, ...]  # raw, gzipped
-    pid: int | None = None  # of the worker
-    samples: Path | None = None  # stacks, gzipped
+    profiles: tuple[Path, ...]  # raw profiles, gzipped
+    pid: int | None = None  # process id of the worker
+    samples: Path | None = None  # sampled call stacks, gzipped
     shapes: Path | None = None  # file with the input shapes of the ops of a step
 
 
@@ -63,8 +63,8 @@ def capture(
 ) -> CaptureResult:
     """Time and profile ``request`` in a worker process that uses the empty folder ``scratch``.
 
-    ``progress`` is called with lines of progress. ``seat`` is the worker's seat among those that
-    take turns, if it does.
+    ``progress`` is called with each line of progress. ``seat`` is given if the worker takes turns
+    with other workers.
 
     Raises:
         UsageError: the request is not valid.
@@ -86,8 +86,8 @@ def capture(
 
 
 def _of_the_worker(request: CaptureRequest, progress: Progress) -> Progress:
-    """Return ``progress`` for the worker's lines only, because Nsight Systems writes other
-    lines.
+    """Return ``progress``; under Nsight Systems, pass it only the worker's own lines, because nsys
+    writes to the same pipe.
     """
     if request.profiler != NSYS:
         return progress
@@ -116,7 +116,9 @@ def _worker(request: CaptureRequest, scratch: Path) -> Iterator[subprocess.Popen
 
 @contextmanager
 def _lifeline(request: CaptureRequest, scratch: Path) -> Iterator[None]:
-    """Keep a lifeline open for a worker that is not a child, so that it ends with this process."""
+    """If nsys starts the worker, keep a lifeline (``nsys.Lifeline``) open, so that the worker ends
+    with this process.
+    """
     if request.profiler != NSYS:
         yield
         return
@@ -155,13 +157,14 @@ def _started(request: CaptureRequest, scratch: Path, log: IO[bytes]) -> subproce
 
 
 def _environment(request: CaptureRequest, scratch: Path) -> dict[str, str]:
-    """Return this process's environment without variables that would change the worker's imports.
+    """Return the worker's environment variables: those of this process, with changes.
 
-    Another interpreter does not search packages in this one's folders. Keras runs on the framework
-    of the implementation's row. Compilers keep their caches in ``scratch``, so every capture
-    compiles anew and leaves nothing behind; only Theano's stays in the cache. A sampler may be
-    installed in this interpreter. ``TF2_BEHAVIOR`` is removed, because TensorFlow 2 sets it when
-    imported, and TensorFlow 1 would build other loops with it.
+    Variables that would change the worker's imports are removed; an interpreter other than this one
+    also gets no PYTHONPATH. ``TF2_BEHAVIOR`` is removed, because TensorFlow 2 sets it when
+    imported, and TensorFlow 1 would build other loops with it. Keras gets the implementation's
+    framework as its backend. PATH ends with this interpreter's scripts, because a sampler may be
+    installed there. Compilers keep their caches in ``scratch``, so every capture compiles anew and
+    leaves nothing behind; only Theano's cache is shared by all captures.
     """
     dropped = {"PYTHONSAFEPATH", "TF2_BEHAVIOR"}
     if request.python != sys.executable:
@@ -181,7 +184,7 @@ def _environment(request: CaptureRequest, scratch: Path) -> dict[str, str]:
 
 
 def _kill_group(worker: subprocess.Popen[bytes]) -> None:
-    """End a worker that still runs, and whatever it started, at once."""
+    """Kill the worker and every process that it started, if it still runs, and close its pipes."""
     _kill(worker)
     worker.wait()
     for pipe in (worker.stdin, worker.stdout):
@@ -190,7 +193,7 @@ def _kill_group(worker: subprocess.Popen[bytes]) -> None:
 
 
 def _kill(worker: subprocess.Popen[bytes]) -> None:
-    if worker.poll() is None:  # else its number may be another's by now
+    if worker.poll() is None:  # else another process may have its id by now
         with suppress(ProcessLookupError):
             os.killpg(worker.pid, signal.SIGKILL)
 
@@ -198,9 +201,9 @@ def _kill(worker: subprocess.Popen[bytes]) -> None:
 def _follow(
     worker: subprocess.Popen[bytes], timeout_s: float, progress: Progress, seat: Seat | None
 ) -> None:
-    """Forward the worker's lines until it closes its pipe, then wait for it.
+    """Pass the worker's lines to ``progress`` until it closes its pipe, then wait until it ends.
 
-    Time spent waiting for turns does not count for ``timeout_s``.
+    Time that the worker spends waiting for its turn does not count towards ``timeout_s``.
 
     Raises:
         CaptureError: the worker took longer than ``timeout_s``.
@@ -229,11 +232,11 @@ def _follow(
 
 
 def _turn_given(worker: subprocess.Popen[bytes], seat: Seat) -> float:
-    """Wait for the worker's turn and notify it; return the seconds waited."""
+    """Wait until it is the worker's turn, then let it continue; return the seconds waited."""
     assert worker.stdin is not None
     began = time.monotonic()
     seat.take()
-    with suppress(BrokenPipeError):  # the worker died meanwhile, which is reported at its end
+    with suppress(BrokenPipeError):  # the worker died meanwhile; ``capture`` reports that
         os.write(worker.stdin.fileno(), b"\n")
     return time.monotonic() - began
 
@@ -259,9 +262,9 @@ def result_in(scratch: Path) -> CaptureResult:
 
 
 def _death(code: int, log: Path) -> CaptureError:
-    """Return why a worker without a result ended, from its exit status and log.
+    """Return the error that explains, from exit status and log, why a worker left no result.
 
-    If a signal killed the worker, nsys ends with 128 plus its number, like a shell.
+    If a signal killed the worker, nsys exits with 128 plus the number of the signal, like a shell.
     """
     code = 128 - code if code > 128 else code
     if code == -signal.SIGKILL:
@@ -280,7 +283,9 @@ def _death(code: int, log: Path) -> CaptureError:
 
 
 def _found_no_space(log: Path) -> bool:
-    """Return whether its last lines report a full disk, or the disk is full."""
+    """Return whether the log's last line reports a full disk; with an empty log, whether the disk
+    is full.
+    """
     if log.stat().st_size:
         return os.strerror(errno.ENOSPC) in _last_line(log)
     return shutil.disk_usage(log.parent).free < _LEAST_BYTES
@@ -300,24 +305,25 @@ def _last_line(log: Path) -> str:
 
 @dataclass(frozen=True)
 class Seat:
-    """The place of one worker among those that take turns."""
+    """The access of one worker, called ``member``, to the ``turns`` that it takes with others."""
 
     turns: Turns
     member: str
 
     def take(self) -> None:
-        """Wait for the turn (``Turns.take``)."""
+        """Wait until it is this worker's turn (``Turns.take``)."""
         self.turns.take(self.member)
 
     def started(self, stop: Callable[[], None]) -> None:
-        """Register the running worker (``Turns.started``)."""
+        """Register how to stop this worker (``Turns.started``)."""
         self.turns.started(self.member, stop)
 
 
 class Turns:
-    """Decides which of ``members`` runs; a turn is given when all of them wait for one.
+    """Lets one of several workers run at a time. The next one runs when all of them wait.
 
-    Each member has its own thread, which calls ``take`` and, at its end, ``leave``.
+    ``members`` are names of workers, in the order in which they run. Each worker has a thread in
+    this process, which calls ``take`` before each turn and ``leave`` at the end.
     """
 
     def __init__(self, members: Iterable[str]) -> None:
@@ -331,7 +337,7 @@ class Turns:
         self._stopped = False
 
     def take(self, member: str) -> None:
-        """Give up the turn, if it has it, and return when it has the next.
+        """End the turn of ``member``, if it has one, and return when its next turn begins.
 
         Raises:
             CaptureError: ``stop`` was called.
@@ -345,7 +351,7 @@ class Turns:
                 raise CaptureError("the capture was stopped")
 
     def leave(self, member: str) -> None:
-        """Take no further turns."""
+        """Remove ``member`` from the workers that take turns."""
         with self._changed:
             self._given_up(member)
             self._stops.pop(member, None)
@@ -355,7 +361,9 @@ class Turns:
             self._next()
 
     def started(self, member: str, stop: Callable[[], None]) -> None:
-        """Register how to stop the worker of ``member``; stop it at once if all were stopped."""
+        """Register how to stop the worker ``member``; stop it at once if ``stop`` was called
+        before.
+        """
         with self._changed:
             self._stops[member] = stop
             if self._stopped:
@@ -374,7 +382,7 @@ class Turns:
             self._running, self._last = None, member
 
     def _next(self) -> None:
-        """Give the turn to the next member once all wait."""
+        """Begin the turn of the next member, if no turn is running and all members wait."""
         if self._running is not None or not self._present or self._waiting != set(self._present):
             return
         place = self._order.index(self._last) + 1 if self._last in self._order else 0

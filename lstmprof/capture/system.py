@@ -16,17 +16,17 @@ from pathlib import Path
 from lstmprof.capture.worker.driver import SEES, Driver, GpuView, driver, wheel_for, why_no_gpu
 
 OK, MISSING = "ok", "missing"
-#: A framework that is not imported by then hangs.
+#: Seconds after which a framework's import counts as hanging.
 _IMPORT_S = 300.0
-#: Parameters of the NVIDIA driver: 1 lets only root read the GPU's counters.
+#: Parameters of the NVIDIA driver. ``RmProfilingAdminOnly: 1`` lets only root read GPU counters.
 _PARAMETERS = Path("/proc/driver/nvidia/params")
-#: Linux setting: above 2, users cannot read the CPU's counters.
+#: Linux setting; with a value above 2, users cannot read the CPU's counters.
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 
 
 @dataclass(frozen=True)
 class Probe:
-    """One property of the machine; ``next_step`` is empty if nothing needs to be done."""
+    """A checked property of the machine; ``next_step`` is what to do about it, empty if nothing."""
 
     name: str
     state: str
@@ -35,7 +35,7 @@ class Probe:
 
 
 def lines() -> Iterator[Probe]:
-    """Yield the driver, each framework, then what a profile needs."""
+    """Yield the probes: the driver, each framework, then what profiling needs."""
     found = driver()
     yield _driver(found)
     with ThreadPoolExecutor() as pool:  # each framework is imported in its own process
@@ -77,7 +77,9 @@ def _framework(name: str, found: Driver) -> Probe:
 
 
 def _shared_files() -> Iterator[Probe]:
-    """Yield a line if two CUDA versions of one library overwrite each other's files."""
+    """Yield a probe for each library that is installed for two CUDA versions, because their files
+    overwrite each other.
+    """
     installed = {d.name.lower() for d in metadata.distributions() if d.name}
     for library in ("cudnn", "nccl"):
         both = [f"nvidia-{library}-cu{major}" for major in (12, 13)]

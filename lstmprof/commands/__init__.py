@@ -1,7 +1,7 @@
 """The commands, one per file, in the order in which a user needs them.
 
-Each command is imported on use. Its sentence here repeats the first sentence of its own help, so
-that `lstmprof --help` imports no command.
+A command is imported when it is used. ``VERBS`` repeats the first sentence of each command's help,
+so that `lstmprof --help` imports no command.
 """
 
 VERBS = {

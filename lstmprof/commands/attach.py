@@ -1,4 +1,4 @@
-"""``lstmprof attach``: a profile on demand, of a training that is being watched."""
+"""``lstmprof attach``: profile a running training now, if lstmprof watches it."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def command(pid: int) -> int:
 
 
 def _log_of(pid: int) -> Path:
-    """Return the log of the process.
+    """Return the path of the log that the watched process ``pid`` writes.
 
     Raises:
-        UsageError: the process does not watch, so the signal would end it.
+        UsageError: the process is not watched, so SIGUSR1 would end it.
     """
     from lstmprof.capture.own.watch import registered
 
@@ -68,12 +68,15 @@ def _log_of(pid: int) -> Path:
 
 
 def _rows(pid: int, log: Path, seen: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows of profiles on demand that are written after byte ``seen``."""
+    """Yield the rows about requested profiles that the process writes to ``log``, until it ends.
+
+    ``seen`` is the size of the log in bytes before the request.
+    """
     with log.open(encoding="utf-8") as lines:
         lines.seek(seen)
         while True:
             runs = Path(f"/proc/{pid}").exists()
-            for line in lines.read().splitlines():  # each row is written whole
+            for line in lines.read().splitlines():  # no line is incomplete
                 row = json.loads(line)
                 if row["kind"] == "profile" and row["occasion"] == "asked":
                     yield row

@@ -1,6 +1,6 @@
 """``lstmprof breakdown``: the breakdown of one run or many.
 
-A big profile has a first answer on stderr, marked as such, while the rest of it is read.
+For a big profile, the breakdown of the first step is printed on stderr while the rest is read.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 TIMINGS = "timings"
 _TOP, _TOP_OF_ONE = 5, 20
-#: A smaller profile is read whole in about three seconds.
+#: Minimum size in bytes of a profile whose first step is shown early. lstmprof reads a smaller
+#: profile in about three seconds.
 LEAST_BYTES = 2**28
-#: Number of parts of a first step that are shown per lane.
+#: Number of devices of the first step that are shown; the others are counted.
 _LANES_EACH = 2
 
 
@@ -110,7 +111,7 @@ def command(
 
 
 def _tell_what_is_empty(breakdowns: list[Breakdown], table: str | None) -> None:
-    """Print how to record the ``table`` for each run without rows of it, if that is known."""
+    """For each run in which ``table`` is empty, print how to record it, if lstmprof knows how."""
     from lstmprof.breakdown.tables import table_of
 
     record = table_of(table).record if table and table in TABLES else ""
@@ -127,7 +128,10 @@ def _show(
     *,
     profiled: bool,
 ) -> None:
-    """Print the ``tables`` of all runs in a format; a single table shows more rows."""
+    """Print the ``tables`` of all runs as ``format_``; if there is one table, show more rows.
+
+    ``top`` is the number of rows; None means the default.
+    """
     from lstmprof.breakdown import account_rows, columns, lacking, rows_of
     from lstmprof.commands.terminal import breakdown
 
@@ -153,8 +157,9 @@ def _show(
 
 
 class FirstAnswers:
-    """The first answers for profiles of at least ``least_bytes``, before they are read
-    completely.
+    """Shows the first step of large profiles early, and later checks it.
+
+    A profile is large from ``least_bytes`` on.
     """
 
     def __init__(self, least_bytes: int = LEAST_BYTES) -> None:
@@ -162,13 +167,12 @@ class FirstAnswers:
         self._told: dict[str, FirstStep] = {}
 
     def tell(self, path: Path, name: str) -> None:
-        """Print the breakdown of the first step of the profile at ``path``, if it can be read
-        alone.
+        """Print the breakdown of the first step of the profile at ``path`` before reading the rest.
 
-        Its run will be called ``name``. A fault is reported, and does not stop the reading of the
-        profile.
+        Print nothing if the profile is small or its format does not allow this. ``name`` is the
+        name of the profile's run. An error is printed, and the profile is read nevertheless.
         """
-        # imported here, because stored runs need no profile readers, whose import takes long
+        # imported here, because importing profile readers is slow and stored runs do not need them
         from lstmprof.breakdown.first_step import first_step
         from lstmprof.runs.border import border
 
@@ -184,7 +188,7 @@ class FirstAnswers:
                 options.say(line)
 
     def check(self, breakdowns: Sequence[Breakdown]) -> None:
-        """Name the ``breakdowns`` of whole profiles that contradict the first answer."""
+        """Print a line for each of ``breakdowns`` whose first step differs from the early one."""
         if not self._told:
             return
         from lstmprof.breakdown.first_step import holds
@@ -199,7 +203,7 @@ class FirstAnswers:
 
 
 def _first_step_lines(name: str, first: FirstStep) -> list[str]:
-    """Return the lines about the ``first`` step of the run ``name``."""
+    """Return the lines to print about the ``first`` step of the run ``name``, by device."""
     share = f"{first.read_bytes / first.file_bytes:.1%}".replace("%", " %")
     said = [
         f"{name}: the first step ({first.name}), from the first {share} of the"

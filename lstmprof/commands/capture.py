@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lstmprof.capture.interpreters import Wish
     from lstmprof.capture.plan import Planned
 
-#: The sizes of a network and its data, with their help.
+#: Size of a network or its data -> help of the option that sets it.
 _SIZES = {
     "layers": "Number of recurrent layers.",
     "hidden": "Units per layer and direction.",
@@ -46,7 +46,7 @@ _SIZES = {
 def _sizes(
     context: click.Context, option: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[int, ...]:
-    """Return all sizes in ``texts``, each of which has one or several."""
+    """Return all integers in ``texts``, each of which is one integer or a list with commas."""
     parts = [part.strip() for text in texts for part in text.split(",")]
     try:
         return tuple(map(int, parts))
@@ -65,7 +65,10 @@ def _size(name: str, *, many: bool) -> Callable[[Any], Any]:
 
 
 def _workload_options(*, many: bool) -> tuple[Callable[[Any], Any], ...]:
-    """Return the options that override a workload; with ``many``, sizes may be repeated."""
+    """Return the options that override a workload's fields.
+
+    With ``many``, the options for sizes accept several values.
+    """
     return (
         _size("layers", many=many),
         _size("hidden", many=many),
@@ -94,7 +97,7 @@ def _workload_options(*, many: bool) -> tuple[Callable[[Any], Any], ...]:
     )
 
 
-#: Options of one network.
+#: Options that describe one network, without lists of sizes.
 WORKLOAD_OPTIONS = _workload_options(many=False)
 _RUN_OPTIONS = (
     click.option(
@@ -250,7 +253,7 @@ _RUN_OPTIONS = (
 
 
 def with_options(options: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
-    """Return a decorator that adds ``options`` to a command, in their order."""
+    """Return a decorator that adds ``options`` to a click command, in this order."""
 
     def decorate(function: Any) -> Any:
         for option in reversed(options):
@@ -364,7 +367,10 @@ def command(
 
 
 def _networks(names: tuple[str, ...], overrides: dict[str, Any]) -> list[workloads.Workload]:
-    """Return the named workloads with every combination of the given sizes."""
+    """Return the workloads that ``names`` (or patterns) mean, with every combination of sizes.
+
+    ``overrides`` maps fields to values; each size has a tuple of values.
+    """
     rows = [w.name for w in NAMED]
     meant = {name for pattern in names for name in fnmatch.filter(rows, pattern) or [pattern]}
     chosen = [name for name in rows if name in meant] + sorted(meant - set(rows))
@@ -379,7 +385,7 @@ def _networks(names: tuple[str, ...], overrides: dict[str, Any]) -> list[workloa
 
 
 def _wish(options: dict[str, Any]) -> Wish:
-    """Remove the options about interpreters from ``options``, and return them."""
+    """Remove the options that choose a Python or package versions from ``options``; return them."""
     from lstmprof.capture.interpreters import Wish
 
     versions = options.pop("versions") or ""
@@ -400,7 +406,7 @@ def _capture_one(
     name: str | None,
     force: bool,
 ) -> int:
-    """Run a single capture; its failure is the command's failure."""
+    """Capture ``planned``, print its path, and return the exit code; raise an error if it fails."""
     from lstmprof.breakdown.lacks import lacks_of
     from lstmprof.capture.plan import make_ready
     from lstmprof.capture.rounds import capture_run
@@ -426,7 +432,10 @@ def _capture_plan(
     name: str | None,
     force: bool,
 ) -> int:
-    """Print the plan of several captures, then each run; one failure does not stop the others."""
+    """Print the plan, capture each of ``planned``, and print the path or the error of each.
+
+    Return the exit code. A failure does not stop the other captures.
+    """
     from lstmprof.capture import plan
 
     if name:

@@ -1,4 +1,4 @@
-"""``lstmprof compare``: a gate for CI that checks whether new runs are slower than base runs."""
+"""``lstmprof compare``: check in CI whether new runs are slower than base runs."""
 
 from __future__ import annotations
 
@@ -100,7 +100,10 @@ def _save(paths: tuple[str, ...], name: str, *, force: bool) -> int:
 
 
 def _profiles(path: str, step_range: str | None, left_out: options.LeftOut) -> list[StepProfile]:
-    """Return the step profiles of the runs that ``path`` means."""
+    """Return the step profiles (step time and its parts) of all runs at ``path``.
+
+    ``path`` may also name a saved baseline.
+    """
     from lstmprof.diagnose.step_profile import step_profile_of
     from lstmprof.runs.cache import place_of
 

@@ -1,7 +1,7 @@
-"""Shell completion: names where a name is expected, else paths.
+"""Shell completion functions: each returns the possible values for the text ``begun``.
 
-Without a completion function, Click's bash completion offers nothing for an argument, not even
-files; arguments that are paths use ``paths``.
+Without a completion function, click's bash completion offers nothing for an argument, not even
+files. Therefore arguments that are paths use the function ``paths``.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ def _of(names: Iterable[str], begun: str) -> list[CompletionItem]:
 
 
 def paths(_: click.Context, option: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Return files and folders."""
+    """Let the shell complete files and folders."""
     return [CompletionItem(begun, type="file")]
 
 
 def implementations(
     context: click.Context, option: click.Parameter, begun: str
 ) -> list[CompletionItem]:
-    """Return names of implementations, or files if none begins with the text."""
+    """Return names of implementations that begin with ``begun``; if there are none, files."""
     from lstmprof.implementations import TABLE
 
     return _of((row.name for row in TABLE), begun) or paths(context, option, begun)
 
 
 def listed(_: click.Context, option: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Return the names that ``lstmprof list`` shows."""
+    """Return the names that ``lstmprof list`` accepts."""
     from lstmprof.implementations import FAMILIES, TABLE
 
     return _of((*LISTED, *FAMILIES, *(row.name for row in TABLE)), begun)
@@ -62,7 +62,7 @@ def devices(_: click.Context, option: click.Parameter, begun: str) -> list[Compl
 
 
 def eras(_: click.Context, option: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Return names of eras."""
+    """Return names of eras (known environments with old versions of a framework)."""
     from lstmprof.capture.interpreters.eras import TABLE
 
     return _of((era.name for era in TABLE), begun)

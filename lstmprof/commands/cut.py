@@ -97,7 +97,11 @@ def _is_json(out: Path) -> bool:
 def _asked(
     step: int | None, steps: str | None, range_: str | None
 ) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
-    """Return the first and the last step, or the range in nanoseconds."""
+    """Parse the options; return ((first step, last step), None) or (None, (start ns, end ns)).
+
+    Raises:
+        UsageError: not exactly one option is given, or its range is invalid or empty.
+    """
     if (step is not None) + (steps is not None) + (range_ is not None) != 1:
         raise UsageError("cut keeps one part", "give one of --step, --steps and --range")
     if step is not None:
@@ -129,7 +133,7 @@ def _as_kineto(breakdown: Breakdown, events: EventTable, of: Cut, path: str, out
 
 
 def _over_the_edge(of: Cut, *, is_json: bool) -> str:
-    """Return the line that counts kept events outside the cut."""
+    """Return the line about kept events that are partly or entirely outside the cut."""
     crossing = f"kept whole: {of.crossing:,} events that cross the edge"
     if not is_json:
         return crossing

@@ -16,7 +16,7 @@ def command() -> int:
     """Diagnose two sample runs, to show what an answer looks like.
 
     Both samples were recorded on one machine and train one network with PyTorch: a loop over LSTM
-    cells, and nn.LSTM. They come with lstmprof, so demo needs no framework, no GPU and no network.
+    cells, and nn.LSTM. They come with lstmprof, so demo needs no framework, no GPU and no internet.
     The last lines say where the samples are, and which commands to try next.
 
     \b

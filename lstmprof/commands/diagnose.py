@@ -122,8 +122,7 @@ def command(
     asked = Asked(_once(without), gemm_at_roofline, limits, rank, device, _once(forms))
     with options.leaving_out() as left_out:
         runs = options.runs_of_each(paths, left_out)
-        # Runs that are named individually must be compared; runs of a folder are compared if
-        # possible.
+        # Runs that the user names individually must be comparable; runs of a folder need not be.
         named = len(runs) > 1 and all(len(of_path) == 1 for of_path in runs)
         tables = ("ledger", "collectives")
         breakdowns = options.broken_down(
@@ -158,7 +157,7 @@ def _show(diagnoses: Sequence[Diagnosis], format_: str, details: Sequence[str]) 
 
 
 def _show_gain(since: str, diagnoses: Sequence[Diagnosis], asked: Asked) -> None:
-    """Print for each run what it gained on the earlier one."""
+    """Print for each run how much faster it is than the earlier run at the path ``since``."""
     from lstmprof.breakdown import break_down
     from lstmprof.diagnose.diagnosis import diagnose
     from lstmprof.diagnose.verdict_text import gained
@@ -174,7 +173,7 @@ def _show_gain(since: str, diagnoses: Sequence[Diagnosis], asked: Asked) -> None
 def _show_against(
     breakdowns: Sequence[Breakdown], asked: Asked, format_: str, left_out: options.LeftOut
 ) -> None:
-    """Print the comparison with the layer op, then the diagnosis."""
+    """Print for each run its comparison with the framework's built-in LSTM, then its diagnosis."""
     from lstmprof.commands.terminal import diagnosis
     from lstmprof.diagnose.builtin import tried
     from lstmprof.diagnose.diagnosis import diagnose_all

@@ -1,4 +1,4 @@
-"""``lstmprof export``: a run as a file of another tool."""
+"""``lstmprof export``: write a run as a file that another tool can open."""
 
 from __future__ import annotations
 

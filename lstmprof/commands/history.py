@@ -1,4 +1,4 @@
-"""``lstmprof history``: how the step of an implementation went from run to run."""
+"""``lstmprof history``: how the step time of an implementation changed from run to run."""
 
 from __future__ import annotations
 

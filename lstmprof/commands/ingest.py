@@ -1,4 +1,4 @@
-"""``lstmprof ingest``: raw profiles to runs."""
+"""``lstmprof ingest``: convert raw profiles to runs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from lstmprof.host.streams import write_over
 if TYPE_CHECKING:
     from lstmprof.runs.ingest import Ingested
 
-#: Seconds between lines of progress if the output is a file or a pipe.
+#: Seconds between lines of progress if stderr is a file or a pipe.
 _TOLD_EVERY_S = 10.0
-#: If more runs are kept, they are counted instead of listed.
+#: If more existing runs than this are skipped, their number is printed instead of their names.
 _MOST_KEPT = 8
 
 
@@ -94,13 +94,13 @@ def command(profiles: tuple[str, ...], out: str, name: str | None, **asked: Any)
 
 
 class _ProgressLine:
-    """Progress: one changing line on a terminal, else a line from time to time."""
+    """Shows progress on stderr: one changing line on a terminal, else a line now and then."""
 
     def __init__(self) -> None:
         self._shown_s: float | None = None
 
     def show(self, text: str) -> None:
-        """Say ``text``."""
+        """Show ``text`` as the progress; outside of terminals only if the last line is old."""
         if sys.stderr.isatty():
             write_over(text)
         elif self._shown_s is None or time.monotonic() - self._shown_s > _TOLD_EVERY_S:
@@ -108,13 +108,13 @@ class _ProgressLine:
             options.say(text)
 
     def clear(self) -> None:
-        """Make room for another line."""
+        """Erase the progress line on a terminal, before another line is printed."""
         if sys.stderr.isatty():
             write_over("")
 
 
 def _tell(ingested: Ingested) -> None:
-    """Print what was written, and notes for the user."""
+    """Print each run that was written, and what its profile lacks."""
     from lstmprof.breakdown.lacks import lacks_of
     from lstmprof.runs.remote import RemoteRun, event_count
 
@@ -128,7 +128,7 @@ def _tell(ingested: Ingested) -> None:
 
 
 def _tell_kept(done: Ingested) -> None:
-    """Print which runs were kept."""
+    """Print which runs were skipped, because they exist and their files are unchanged."""
     from lstmprof.runs.remote import RemoteRun
 
     if len(done.kept) > _MOST_KEPT:

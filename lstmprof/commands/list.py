@@ -1,4 +1,4 @@
-"""``lstmprof list``: implementations, workloads, systems that do not run, known environments."""
+"""``lstmprof list``: implementations, workloads, environments, and what lstmprof cannot run."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def command(what: str | None, all_: bool, format_: str, template: str | None) ->
 
 
 def _chosen(what: str | None) -> Sequence[Implementation]:
-    """Return the implementations that ``what`` means: a family, one, or all.
+    """Return the implementations that ``what`` means: a family, one implementation, or all.
 
     Raises:
         UsageError: the name is unknown.
@@ -132,7 +132,7 @@ def _form(row: Implementation) -> str:
 
 
 def _show_overview() -> None:
-    """Print an overview on one screen: one row per family, and where the details are."""
+    """Print an overview: one row per family of implementations, and the commands for details."""
     terminal.write_table(
         "Implementations by family (details: lstmprof list torch)",
         ["family", ">rows", "runs here", "names"],

@@ -19,7 +19,7 @@ lstmprof explains why a training step of an LSTM takes as long as it does, and w
 Record a run with a shell: `lstmprof run train.py` writes traces/train. Then call `verdict` on the
 run, apply its first fix, record the changed script under another name, and call `compare`: keep the
 fix only if the state is `pass`. The resource lstmprof://docs/agents.md describes the whole way."""
-#: Rows that a tool returns unless the agent asks for more; a table may have millions.
+#: Default number of rows that a tool returns, because a table may have millions.
 _ROWS = 50
 
 
@@ -54,7 +54,7 @@ def server() -> MCPServer:
         raise UsageError("the package mcp is missing", "pip install 'lstmprof[mcp]'") from None
 
     def answering(tool: Callable[..., Any]) -> Callable[..., Any]:
-        """Return ``tool`` with errors of ours as answers; the SDK hides those of other types."""
+        """Wrap ``tool`` to convert lstmprof's errors to ToolError, which agents can see."""
 
         @functools.wraps(tool)
         def answer(*args: Any, **kwargs: Any) -> Any:

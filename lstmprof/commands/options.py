@@ -1,4 +1,4 @@
-"""Common parts of commands: options, the runs that PATH means, and the page for --open."""
+"""Common parts of commands: options, reading the runs at PATH, errors, and --open."""
 
 from __future__ import annotations
 
@@ -37,7 +37,11 @@ TRACES = "traces"
 
 
 def _checked_regex(_: click.Context, option: click.Parameter, pattern: str | None) -> str | None:
-    """Return ``pattern`` if it is valid; this is checked before any profile is read."""
+    """Return ``pattern`` if it is a valid regular expression.
+
+    Raises:
+        UsageError: the regular expression is invalid.
+    """
     try:
         re.compile(pattern or "")
     except re.error as fault:
@@ -49,7 +53,11 @@ def _checked_regex(_: click.Context, option: click.Parameter, pattern: str | Non
 
 
 def plain_file(_: click.Context, option: click.Parameter, path: str | None) -> str | None:
-    """Return ``path``, unless opening it would block or never end."""
+    """Return ``path`` if it is a regular file or does not exist; reading a pipe could block.
+
+    Raises:
+        UsageError: the path is a folder, pipe or device.
+    """
     if path and Path(path).exists() and not Path(path).is_file():
         raise UsageError(f"{path}: not a regular file", f"give a file to {option.opts[0]}")
     return path
@@ -105,12 +113,12 @@ def say(line: str) -> None:
 
 
 def result(line: str) -> None:
-    """Print the result on stdout in one line, so that it can be copied."""
+    """Print a result, such as a path, as one line on stdout."""
     print(one_line(line), flush=True)
 
 
 class Stages:
-    """Progress of a command, printed only on a terminal, at most once per ``EVERY_S``."""
+    """Shows a command's progress on a terminal, at most one line per ``EVERY_S`` seconds."""
 
     EVERY_S = 3.0
 
@@ -120,13 +128,13 @@ class Stages:
         self._done = 0
 
     def at(self, stage: str) -> None:
-        """Announce that ``stage`` begins."""
+        """Print that ``stage`` begins, unless the last line is recent."""
         if sys.stderr.isatty() and self._clock() - self._told >= self.EVERY_S:
             self._told = self._clock()
             say(f"{stage} …")
 
     def done(self, noun: str, whole: int) -> None:
-        """Count one of ``whole`` as done, and print the number."""
+        """Count one of ``whole`` items as done, and print the count: ``3 of 8 {noun}``."""
         self._done += 1
         if self._done < whole:
             self.at(f"{self._done} of {whole} {noun}")
@@ -134,20 +142,20 @@ class Stages:
 
 @dataclass
 class LeftOut:
-    """The inputs that a command omits, and why."""
+    """The errors of the inputs that a command could not read and left out."""
 
     faults: list[LstmprofError] = field(default_factory=list)
 
     @property
     def code(self) -> int:
-        """Return the exit status: 1 if a profile or run was omitted, else 0.
+        """Return the exit status: 1 if a profile or run was left out, else 0.
 
-        Files of other kinds next to profiles do not count.
+        A file with an unknown format next to profiles does not count.
         """
         return int(any(not isinstance(fault, ForeignFileError) for fault in self.faults))
 
     def tell(self, word: str = "left out:") -> None:
-        """Say each, then how many."""
+        """Print each error after ``word``, then the number of errors."""
         for fault in self.faults:
             say(f"{word} {fault}")
         defects = sum(isinstance(fault, DefectError) for fault in self.faults)
@@ -158,19 +166,19 @@ class LeftOut:
 
 @contextlib.contextmanager
 def leaving_out() -> Iterator[LeftOut]:
-    """Yield the list of omitted inputs; it is printed at the end, after the results."""
+    """Yield a list to which code adds left-out inputs; print the list at the end."""
     left_out = LeftOut()
     try:
         yield left_out
     finally:
-        with contextlib.suppress(OSError, ValueError):  # a closed stream is reported elsewhere
+        with contextlib.suppress(OSError, ValueError):  # cli.run handles a closed stream
             sys.stdout.flush()
         left_out.tell()
 
 
 @contextlib.contextmanager
 def trying(place: object, left_out: LeftOut) -> Iterator[None]:
-    """Note the error of work on the input at ``place``, and continue."""
+    """Run a block of work on the input at ``place``; if it fails, add the error to ``left_out``."""
     from lstmprof.runs.border import border
 
     try:
@@ -181,7 +189,7 @@ def trying(place: object, left_out: LeftOut) -> Iterator[None]:
 
 
 def refuse_missing(paths: Sequence[str]) -> None:
-    """Raise an error if one of the paths does not exist, before anything is read.
+    """Raise an error if one of ``paths`` does not exist.
 
     Raises:
         UsageError: a path that is not a URL names no file or folder.
@@ -192,11 +200,14 @@ def refuse_missing(paths: Sequence[str]) -> None:
 
 
 def _nothing_said(path: Path, name: str) -> None:
-    """Print nothing about a file that is read."""
+    """Do nothing: the default for ``reading`` in ``runs_of``."""
 
 
 def runs_of(paths: Sequence[str], left_out: LeftOut, reading: Reading = _nothing_said) -> list[Run]:
-    """Return the runs that ``paths`` mean; raw profiles are read, and ``reading`` is called before.
+    """Return all runs at ``paths``: runs, folders of runs, and profiles, which are read.
+
+    ``reading(path, name)`` is called before a profile is read. Inputs with errors are added to
+    ``left_out``.
 
     Raises:
         LstmprofError: no path can be read.
@@ -207,7 +218,7 @@ def runs_of(paths: Sequence[str], left_out: LeftOut, reading: Reading = _nothing
 def runs_of_each(
     paths: Sequence[str], left_out: LeftOut, reading: Reading = _nothing_said
 ) -> list[list[Run]]:
-    """Return the runs of each of ``paths`` that has any, like ``runs_of``."""
+    """Return one list of runs for each of ``paths`` that has runs; otherwise like ``runs_of``."""
     from lstmprof.runs.cache import opened
 
     return opened(paths, None, left_out.faults.append, reading)
@@ -220,7 +231,10 @@ def broken_down(
     tables: Sequence[str],
     look: Callable[[Breakdown], object] = lambda breakdown: None,
 ) -> list[Breakdown]:
-    """Return the breakdowns of ``runs`` with ``tables``; ``look`` computes what else is shown.
+    """Return the breakdowns of ``runs``, with ``tables`` computed.
+
+    ``look`` is called on each breakdown; it can compute more of it, or collect results. Runs for
+    which this fails are added to ``left_out``.
 
     Raises:
         LstmprofError: no run can be broken down.
@@ -246,10 +260,10 @@ def broken_down(
 
 
 def one_broken_down(path: str, left_out: LeftOut, step_range: str | None) -> Breakdown:
-    """Return the breakdown of the single run that ``path`` means, without tables.
+    """Return the breakdown of the only run at ``path``; no tables are computed yet.
 
     Raises:
-        LstmprofError: it cannot be read or broken down, or means several runs.
+        LstmprofError: the run cannot be read or broken down, or there are several.
     """
     runs = runs_of([path], left_out)
     if len(runs) != 1:
@@ -263,7 +277,7 @@ def of_good(
     breakdowns: Sequence[Breakdown],
     left_out: LeftOut,
 ) -> _Made:
-    """Return ``make(breakdowns)``, without those for which ``make`` fails even alone.
+    """Return ``make(breakdowns)``; if it fails, leave out each breakdown for which it fails alone.
 
     Raises:
         LstmprofError: ``make`` fails for all.
@@ -274,7 +288,7 @@ def of_good(
 
 
 def report_tables() -> tuple[str, ...]:
-    """Return the tables that the report draws, so that they are computed together with others."""
+    """Return the names of the tables that the report needs."""
     from lstmprof.report import TABLES
 
     return tuple(TABLES)
@@ -286,13 +300,13 @@ def open_report(
     across: Collection[str] = (),
     diagnoses: Sequence[Diagnosis] | None = None,
 ) -> None:
-    """Write the report on ``breakdowns`` into the cache, replacing that of the same runs; show it.
+    """Write the HTML report on ``breakdowns`` into the cache, and open it in a browser.
 
-    Missing ``diagnoses`` are computed.
+    An earlier report on the same runs is overwritten. If ``diagnoses`` is None, they are computed.
 
     Raises:
         RunError: the page cannot be written.
-        LstmprofError: no browser opened it.
+        LstmprofError: no browser could be started.
     """
     import hashlib
     import os
@@ -304,7 +318,7 @@ def open_report(
     folders = "\n".join(str(breakdown.run.path.resolve()) for breakdown in breakdowns)
     name = hashlib.sha256(os.fsencode(folders)).hexdigest()[:16]
     place = cache_folder() / "reports"
-    if unwritable(place):  # the browser reads the page after this process has ended
+    if unwritable(place):  # a folder that still exists when the browser reads the page
         place = Path(tempfile.mkdtemp(prefix="lstmprof-report-"))
     path = place / f"{name}.html"
     if diagnoses is None:
@@ -317,7 +331,7 @@ def open_report(
 
 
 def show(path: Path) -> None:
-    """Open the page at ``path`` in the browser that the user prefers ($BROWSER).
+    """Open the HTML file at ``path`` in the user's browser ($BROWSER or the default one).
 
     Raises:
         LstmprofError: no browser could be started.
@@ -331,6 +345,6 @@ def show(path: Path) -> None:
 
 
 def bundled(name: str, in_clone: str) -> Path:
-    """Return a folder of the wheel: ``name`` in the package, or ``in_clone`` in a clone."""
+    """Return a folder that the wheel contains as ``name`` and a git clone as ``in_clone``."""
     package = Path(__file__).resolve().parents[1]
     return package / name if (package / name).is_dir() else package.parent / in_clone

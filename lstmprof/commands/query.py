@@ -1,4 +1,4 @@
-"""``lstmprof query``: SQL over the tables of many runs."""
+"""``lstmprof query``: run SQL over the tables of many runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from lstmprof.errors import UsageError
 if TYPE_CHECKING:
     from lstmprof.breakdown.sql import Answer
 
-#: Default number of rows on a terminal; the widths of columns depend on all of them.
+#: Default number of rows in a table for reading. All of them are held in memory, because the widths
+#: of the columns depend on them.
 _FOR_READING = 1000
 
 
@@ -79,7 +80,7 @@ def command(
 
 
 def _show(rows: Answer, limit: int) -> None:
-    """Print the first rows as a table, and whether there are more."""
+    """Print the first ``limit`` rows as a table, and say if there are more."""
     texts = rows.texts()
     shown = list(itertools.islice(texts, limit))
     terminal.write_table("", rows.headings(), shown, crop=rows.long())
@@ -90,7 +91,10 @@ def _show(rows: Answer, limit: int) -> None:
 
 
 class _Rows(list[Any]):
-    """Rows for Python's JSON encoder, which asks a list only whether it is empty, and for each."""
+    """An iterator of rows that Python's JSON encoder accepts as a list.
+
+    The encoder only asks whether a list is empty and iterates over it, so rows can be streamed.
+    """
 
     def __init__(self, rows: Iterable[Any]) -> None:
         rows = iter(rows)

@@ -130,10 +130,10 @@ def command(
 
 
 def _shape(like: str) -> Shape:
-    """Return the network of the run at ``like``.
+    """Return the network (layers, sizes …) that the run at ``like`` trained.
 
     Raises:
-        UsageError: the network is unknown, or ``like`` holds several runs.
+        UsageError: the network is unknown, or there are several runs at ``like``.
     """
     from lstmprof.breakdown import break_down
     from lstmprof.diagnose.shapes import shape_of

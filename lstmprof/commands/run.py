@@ -1,4 +1,4 @@
-"""``lstmprof run``: a script of the user's, its steps timed and profiled."""
+"""``lstmprof run``: run a user's training script, and time and profile its steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lstmprof.commands import completion, options
 from lstmprof.errors import UsageError, command_line
 
 _DEFAULT = ScriptRequest("", "")
-#: Commands that start the processes of a job, and the modules that they run.
+#: Command that starts the processes of a distributed job -> the Python module that implements it.
 _LAUNCHERS = {
     "torchrun": "torch.distributed.run",
     "accelerate": "accelerate.commands.accelerate_cli",
@@ -21,10 +21,12 @@ _LAUNCHERS = {
 
 
 class _RunCommand(click.Command):
-    """The command, whose first arguments are often options of the script."""
+    """The command ``run``; some of its arguments are options of the user's script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse like click; after -m MODULE or a launcher, unknown options are the module's.
+        """Parse ``args``; pass options that are unknown to lstmprof to the module or launcher.
+
+        This applies to options after ``-m MODULE`` or after a launcher such as torchrun.
 
         Raises:
             UsageError: an option is unknown; the message says where the script's options belong.
@@ -177,7 +179,7 @@ def command(script: tuple[str, ...], module: str | None, out: str, **asked: Any)
     if asked["compare_with"] is not None:
         with border(asked["compare_with"]):
             asked["compare_with"] = str(open_run(Path(asked["compare_with"])).path.resolve())
-    with staging(Path(out)):  # checked before a long training, not after it
+    with staging(Path(out)):  # check now, not after a long training, that the folder can be written
         pass
     asked["python"] = asked["python"] or sys.executable
     request = ScriptRequest(

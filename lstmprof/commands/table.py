@@ -1,4 +1,4 @@
-"""``lstmprof table``: runs by two of their conditions, for a paper."""
+"""``lstmprof table``: print a table of runs for a paper, whose rows and columns are settings."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def command(
     The fastest of comparable runs is bold, and so are runs whose 95 % interval overlaps its
     interval. The caption names the values, machine, versions, rounds and iterations.
 
-    PATH is a run or a folder of runs, as for breakdown. Conditions in which runs of one cell differ
-    are added to --rows.
+    PATH is a run or a folder of runs, as for breakdown. If runs in one cell of the table differ in
+    a setting, lstmprof adds this setting to --rows.
 
     \b
     Example:

@@ -4,8 +4,8 @@
 
     profile ─ formats ─▶ Profile.events ─ annotate ─▶ events with every column ─ runs ─▶ Parquet
 
-``schema`` describes the columns. ``table`` gives them to computations as arrays. ``counters`` has
-memory and other counters of the profile.
+``schema`` describes the columns. ``table`` returns columns as NumPy arrays. ``counters`` has the
+profile's memory counters and other counters.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["DeviceFacts", "EventTable", "Profile"]
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """Properties of a device from a profile; None if unknown.
+    """Properties of one device, as a profile records them; None if unknown.
 
-    ``compute_capability`` is text such as ``8.0``; AMD GPUs have their own numbers. For a slice of
-    a GPU (MIG), ``multiprocessors`` counts those of the slice.
+    ``compute_capability`` is text such as ``8.0``; AMD GPUs have their own numbers. If the device
+    is a slice of a GPU (MIG), ``multiprocessors`` is the number in the slice.
     """
 
     compute_capability: str | None = None
@@ -38,14 +38,14 @@ class DeviceFacts:
 
 @dataclass(frozen=True)
 class Profile:
-    """The content of one raw profile, as a reader returns it, before links and categories.
+    """The content of one raw profile, as the reader of its format returns it.
 
-    The derived columns of ``events`` are all null. ``base_ns`` is the epoch time of ``start_ns`` 0,
-    or None if the file does not record it. ``device_names`` and ``device_facts`` describe each
-    device number. ``accelerators`` are the GPUs that the profile names, even if nothing was
-    recorded on them. ``gpu_complaint`` is the profiler's log message if it recorded nothing on
-    them. ``notes`` are sentences for the user, such as which events could not be read, and why.
-    ``counters`` are the counters of the profile.
+    The derived columns of ``events`` (links, categories, steps) are still null. ``base_ns`` is the
+    epoch time at which ``start_ns`` is 0, or None if the file does not record it. The keys of
+    ``device_names`` and ``device_facts`` are device numbers. ``accelerators`` are the GPUs that the
+    profile names, even if it has no event of a GPU; ``gpu_complaint`` is the profiler's log message
+    if it failed to record GPUs. ``notes`` are sentences for the user, such as which events could
+    not be read, and why.
     """
 
     format: str

@@ -1,10 +1,11 @@
-"""The events of a run in batches of time, so that only one batch is in memory.
+"""Divide the events of a run into batches by time, so that only one batch is in memory.
 
-A batch covers [start_ns, end_ns). Its events form a separate table with new row numbers. It
+A batch covers [start_ns, end_ns). Its events form a separate table with new row numbers. The table
 contains the events that begin in this time (``own``), earlier events that still run, and events
-that a computation needs: the next activity of each device, linked events, and one event of each
-sort. The latter keep the numbers of threads equal to those of the whole run, and show devices
-without work and ranks that launch kernels. Times and counts of all batches sum to those of the run.
+that computations need: the next activity of each device, linked events, and one event of each sort
+(``sorts``). Because of the latter, numbers of threads equal those of the whole run, and a batch
+shows devices without work and ranks that launch kernels. Times and counts of all batches sum to
+those of the run.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ BATCH_EVENTS = 2**17
 
 @dataclass(frozen=True)
 class Batch:
-    """The events of [start_ns, end_ns); ``rows`` has the row of each event in the whole run.
+    """One batch; ``rows`` has for each of its ``events`` the row in the whole run.
 
-    ``own`` are the positions in ``events`` of the events that begin in the batch.
+    ``own`` are the positions in ``events`` of the events that begin in [start_ns, end_ns).
     """
 
     events: EventTable
@@ -42,10 +43,11 @@ class Batch:
 
 
 class Batches:
-    """The batches of ``packed``, with at least ``size`` events each.
+    """The batches of the run ``packed``; in each, about ``size`` events or more begin.
 
-    Their tables have ``columns``, or all columns of ``packed``. ``divisible`` is True if there is
-    more than one batch, and the events are sorted and numbered as by ingest.
+    The tables of the batches have ``columns``, or all columns of ``packed`` by default.
+    ``divisible`` is True if there is more than one batch and the events are sorted and numbered by
+    start, as in a run that lstmprof wrote.
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class Batches:
         self.divisible = len(packed) > size and self._in_order()
 
     def _in_order(self) -> bool:
-        """Return whether rows are numbered in order of start."""
+        """Return whether events are sorted by start, and ids and links are row numbers."""
         count = len(self._packed)
         in_order = (self._start[1:] >= self._start[:-1]).all()
         return bool(
@@ -73,8 +75,9 @@ class Batches:
         return self.about(None)
 
     def about(self, asked: Flags | None) -> Iterator[Batch]:
-        """Yield the batches that are needed for the rows in ``asked`` (all if None), in order of
-        time.
+        """Yield the batches in order of time, reduced to what the events in ``asked`` need.
+
+        ``asked`` is a mask over the events of the run; None means all.
         """
         lanes, first_rows = _lanes(self._packed), sorts(self._packed).first
         table = _Tables(self._packed, self._names, self._links)
@@ -97,7 +100,9 @@ class Batches:
         return max(int((self._start[p] + self._dur[p]).max()) for p in self._packed.pieces())
 
     def _until(self, row: int) -> int:
-        """Return the first row of the same start: events that begin together stay together."""
+        """Return the end of a batch near ``row``, so that events that begin together stay
+        together.
+        """
         if row >= len(self._start):
             return len(self._start)
         first = int(np.searchsorted(self._start, self._start[row]))
@@ -107,7 +112,10 @@ class Batches:
 
 
 class _Tables:
-    """Makes batches with columns ``names``; ``links`` are row numbers, or ``NONE``."""
+    """Makes the tables of batches, with the columns ``names``.
+
+    ``links`` has the links of all events of the run (``parent_id`` …) as row numbers, or ``NONE``.
+    """
 
     def __init__(
         self, packed: Packed, names: Sequence[str], links: Mapping[str, np.ndarray]
@@ -116,8 +124,8 @@ class _Tables:
         self._inside = np.zeros(len(packed), dtype=np.bool_)
 
     def rows(self, own: Ints, beside: Ints) -> Ints:
-        """Return the sorted rows of a batch: ``own``, ``beside``, and all rows that they are linked
-        to.
+        """Return the sorted rows of a batch: ``own``, ``beside``, and all rows that these link to,
+        directly or indirectly.
         """
         self._inside[own] = True
         new = np.unique(beside[~self._inside[beside]])
@@ -139,7 +147,7 @@ class _Tables:
         return rows
 
     def of(self, rows: Ints) -> EventTable:
-        """Return these rows as a table in which the id of each event is its row number."""
+        """Return these rows as a table; ids and links are row numbers of this table."""
         ids = {"event_id": pa.array(np.arange(len(rows)))}
         for name, link in self._links.items():
             named = link[rows]
@@ -153,7 +161,7 @@ class _Tables:
 
 
 def _lanes(packed: Packed) -> list[np.ndarray]:
-    """Return the rows of each device's activities with a duration, by start."""
+    """Return for each device the rows of its activities that last longer than 0 ns, by start."""
     kinds = np.array([*(kind in ACTIVITY_KINDS for kind in packed.texts("kind")), False])
     narrow = np.int32 if len(packed) < 2**31 else np.int64
     parts: dict[tuple[int, ...], list[np.ndarray]] = {}
@@ -169,7 +177,10 @@ def _lanes(packed: Packed) -> list[np.ndarray]:
 
 
 def _next(lanes: list[np.ndarray], start_ns: Ints, row: int) -> Iterator[np.ndarray]:
-    """Yield for each lane the activities that begin next at or after ``row`` (ties together)."""
+    """Yield for each device the next activity at or after ``row``, and those that begin with it.
+
+    ``lanes`` has the rows of each device's activities.
+    """
     for rows in lanes:
         first = int(np.searchsorted(rows, row))
         if first < len(rows):

@@ -1,4 +1,4 @@
-"""Counters of a profile, such as memory: the value of each counter over time.
+"""The counters of a profile, such as allocated memory: the value of each counter over time.
 
 ::
 
@@ -29,13 +29,14 @@ from lstmprof.events.spool import SortedFiles
 from lstmprof.events.stored import Folder, write_columns
 from lstmprof.events.table import NONE, UNKNOWN
 
-#: Memory that an allocator has handed out, memory that it has reserved on the device, and the
-#: change of the former by one call (negative: a free).
+#: Names of counters: memory that an allocator has handed out; memory that an allocator has reserved
+#: on the device; size of a single allocation (negative for a free).
 ALLOCATED, RESERVED, CHANGE = "memory allocated", "memory reserved", "memory change"
 BYTES = "bytes"
-#: The sum of the changes, if the profile does not record the allocated total.
+#: Name of the running sum of allocations and frees. It replaces ``ALLOCATED`` if the profile does
+#: not record the latter.
 SINCE_BEGIN = "memory allocated since the profile began"
-#: Approximate number of values in memory if the counters of a profile are in files.
+#: If the counters of a profile are in files, about this many values are in memory at a time.
 BATCH_ROWS = 2**17
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
@@ -69,12 +70,14 @@ COLUMNS = (
 )
 SCHEMA = schema(COLUMNS).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
 _TEXTS = [column.name for column in COLUMNS if column.type == _TEXT]
-#: Columns that a reader provides; the rank is that of the whole profile.
+#: The columns that a reader of a format provides. The rank is added later for the whole profile.
 READ = pa.schema([field for field in SCHEMA if field.name != "rank"])
 
 
 class Count(NamedTuple):
-    """One value of a counter as a reader returns it; times do not count from ``base_ns`` yet."""
+    """One value of a counter; ``time_ns`` is a time as the file records it, not since
+    ``base_ns``.
+    """
 
     time_ns: int
     pid: int | None
@@ -86,7 +89,7 @@ class Count(NamedTuple):
 
 
 def table_of(counts: Sequence[Count]) -> pa.Table:
-    """Return ``counts`` as columns sorted by time; values of one instant keep their order."""
+    """Return ``counts`` as a table sorted by time; values of the same time keep their order."""
     columns = zip(*counts, strict=True) if counts else itertools.repeat((), len(READ))
     arrays = [
         pa.array(values, field.type.value_type).dictionary_encode()
@@ -98,7 +101,7 @@ def table_of(counts: Sequence[Count]) -> pa.Table:
 
 
 def sorted_by_time(columns: pa.Table) -> pa.Table:
-    """Return ``columns`` sorted by time; values of one instant keep their order."""
+    """Return ``columns`` sorted by time; values of the same time keep their order."""
     time = columns.column("time_ns").to_numpy()
     if (time[1:] >= time[:-1]).all():
         return columns
@@ -106,7 +109,7 @@ def sorted_by_time(columns: pa.Table) -> pa.Table:
 
 
 def write_sorted(path: Path, columns: pa.Table) -> None:
-    """Write ``columns`` (one row or more, sorted by time) to ``path`` for ``Counters``.
+    """Write ``columns`` (at least one row, sorted by time) to ``path``, for ``Counters.in_files``.
 
     Raises:
         LstmprofError: the disk is full.
@@ -116,7 +119,10 @@ def write_sorted(path: Path, columns: pa.Table) -> None:
 
 @dataclass(frozen=True)
 class _OfRank:
-    """The counters of one rank: sorted columns, or files of sorted columns in ``folder``."""
+    """The counters of one rank: a table sorted by time, or files of such tables in ``folder``.
+
+    ``shift_ns`` is to be added to all times.
+    """
 
     read: pa.Table | SortedFiles
     folder: Folder | None = None
@@ -151,13 +157,13 @@ class _OfRank:
 
 @dataclass(frozen=True)
 class Counters:
-    """The counters of a profile, one rank after the other, each sorted by time."""
+    """The counters of a profile, one rank after the other; each rank's are sorted by time."""
 
     of_ranks: tuple[_OfRank, ...] = ()
 
     @staticmethod
     def of(tables: Sequence[pa.Table]) -> Counters:
-        """Return counters from ``tables`` of ``table_of``, in the order of the profile."""
+        """Return the counters in ``tables``, results of ``table_of`` in the profile's order."""
         held = [table for table in tables if len(table)]
         if not held:
             return NO_COUNTERS
@@ -165,8 +171,8 @@ class Counters:
 
     @staticmethod
     def in_files(paths: Sequence[Path], folder: Folder) -> Counters:
-        """Return counters from files of ``write_sorted`` in ``folder``, in the order of the
-        profile.
+        """Return the counters in files of ``folder``, which ``write_sorted`` wrote in the
+        profile's order.
         """
         read = SortedFiles(paths, "time_ns")
         return Counters((_OfRank(read, folder),)) if paths else NO_COUNTERS
@@ -175,11 +181,13 @@ class Counters:
         return bool(self.of_ranks)
 
     def __add__(self, other: Counters) -> Counters:
-        """Return the counters of both, one after the other."""
+        """Return these counters followed by those of ``other``."""
         return Counters(self.of_ranks + other.of_ranks)
 
     def shifted(self, by_ns: int, rank: int | None = None) -> Counters:
-        """Return these counters ``by_ns`` later, and with ``rank`` if it is given."""
+        """Return these counters with times ``by_ns`` later and, unless it is None, with
+        ``rank``.
+        """
         moved = (
             replace(
                 of_rank,
@@ -191,7 +199,7 @@ class Counters:
         return Counters(tuple(moved))
 
     def on_disk(self, folder: Folder) -> Counters:
-        """Return these counters in files of ``folder``.
+        """Return these counters with their values in files of ``folder``.
 
         Raises:
             LstmprofError: the disk is full.
@@ -208,7 +216,7 @@ class Counters:
         return pa.concat_tables([SCHEMA.empty_table(), *self.batches()]).unify_dictionaries()
 
     def write_parquet(self, path: Path) -> None:
-        """Write the table to ``path``; times are stored as differences, which are small."""
+        """Write the Parquet file ``path``; it stores times as differences, which are small."""
         repeated = [name for name in SCHEMA.names if name != "time_ns"]
         differences = {"time_ns": "DELTA_BINARY_PACKED"}
         with pq.ParquetWriter(
@@ -226,7 +234,7 @@ NO_COUNTERS = Counters()
 
 
 class Collected:
-    """Counters as a reader finds them: in memory while they are few, then in files."""
+    """Collects the counters of a profile while it is read: first in memory, if many in files."""
 
     def __init__(self) -> None:
         self._tables: list[pa.Table] = []
@@ -235,7 +243,7 @@ class Collected:
         self._folder: Folder | None = None
 
     def add(self, columns: pa.Table) -> None:
-        """Append the next ``columns`` of the profile, with the columns ``READ``.
+        """Append the next values of the profile, a table with the columns ``READ``.
 
         Raises:
             LstmprofError: the disk is full.
@@ -253,7 +261,7 @@ class Collected:
         self._tables, self._rows = [], 0
 
     def counters(self) -> Counters:
-        """Return all counters."""
+        """Return all counters that were added."""
         if self._folder and self._rows:
             self._spool(self._folder)
         if self._folder:
@@ -266,7 +274,7 @@ def _joined(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 class Series(NamedTuple):
-    """One counter of one place (rank, process, device, allocator)."""
+    """The identity of a counter: its name, unit, rank, process, device and allocator."""
 
     rank: int | None
     pid: int | None
@@ -281,7 +289,8 @@ class Series(NamedTuple):
         return self.rank, self.pid, self.device, self.allocator
 
 
-#: Instants of a counter, sorted, and its values from then on.
+#: A counter, the sorted times of its values in ns, and the values. A value is valid from its time
+#: on.
 Values = tuple[Series, Ints, NDArray[np.float64]]
 
 
@@ -305,9 +314,10 @@ def by_series(rows: pa.Table) -> Iterator[Values]:
 
 
 def levels(read: Callable[[], Iterable[pa.Table]]) -> Iterator[Values]:
-    """Yield the level of each counter, in batches; ``read`` returns the table and is called twice.
+    """Yield the values of each counter over time, batch by batch.
 
-    If the allocated total is not recorded, allocations and frees are summed.
+    ``read`` yields the rows of counters.parquet in batches; it is called twice. Single allocations
+    and frees are left out if the total is recorded; otherwise they are replaced by their sum.
     """
     told = {s.place for rows in read() for s, _, _ in by_series(rows) if s.name == ALLOCATED}
     sums: dict[Series, float] = defaultdict(float)

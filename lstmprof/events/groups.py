@@ -1,8 +1,9 @@
 """Group rows by equal columns or by nesting, and sum over groups, without a loop over rows.
 
 A position is an index into the grouped arrays, not a row of events. For sums over nested host
-events, each event gets a place so that the event and all events inside it fill [place, place +
-size): a preorder of the forest that ``parent_id`` spans. The loop is over the depth of nesting.
+events, ``Forest`` numbers the events in preorder of the forest that ``parent_id`` spans: an event
+and all events inside it have the numbers [place, place + size). The loop is over the depth of
+nesting.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ Codes = NDArray[Any]
 
 
 def own_time(events: EventTable) -> Ints:
-    """Return the duration without the events directly inside, at least 0 despite jitter."""
+    """Return the duration of each event minus that of its direct children, in ns.
+
+    The result is at least 0, even if a child's recorded times reach beyond its parent's.
+    """
     dur = events.dur_ns
     time_ns = dur.copy()
     parent = events.rows_named("parent_id")
@@ -33,7 +37,11 @@ def own_time(events: EventTable) -> Ints:
 
 
 def inherited(parent: Codes, values: Codes) -> Codes:
-    """Return each row's value, or its nearest ancestor's with a value (not ``NONE``)."""
+    """Return for each row its value, or if this is ``NONE``, that of the nearest ancestor with a
+    value.
+
+    ``parent`` has the row of each row's parent, or ``NONE``.
+    """
     value = values.copy()
     above = parent.copy()
     is_none = value == NONE
@@ -46,7 +54,10 @@ def inherited(parent: Codes, values: Codes) -> Codes:
 
 
 class Forest:
-    """The nesting of rows: ``parent`` has the row of each row's parent, or ``NONE`` for a root."""
+    """The nesting of rows; ``parent`` has the row of each row's parent, or ``NONE`` for a root.
+
+    ``place`` is each row's number in preorder, ``size`` the number of rows inside, itself included.
+    """
 
     def __init__(self, parent: Ints) -> None:
         depth = _depths(parent)
@@ -68,9 +79,9 @@ class Forest:
         return np.asarray(until[self.place + self.size] - until[self.place], dtype=np.int64)
 
     def outermost(self, rows: Ints, code: Ints) -> Flags:
-        """Return whether each of ``rows`` is not inside another of ``rows`` with the same ``code``.
+        """Return for each of ``rows`` whether no other of them with the same code encloses it.
 
-        ``code`` has one value of 0 or more per row of the forest.
+        ``code`` has one number of 0 or more per row of the forest.
         """
         span = len(self.place) + 1
         begin = code[rows] * span + self.place[rows]
@@ -82,7 +93,7 @@ class Forest:
 
 
 def _depths(parent: Ints) -> Ints:
-    """Count the events around each row, by doubling jumps."""
+    """Return the number of ancestors of each row; the jumps to ancestors double in length."""
     depth: Ints = (parent != NONE).astype(np.int64)
     above = parent.copy()
     rows = np.flatnonzero(above != NONE)
@@ -94,7 +105,7 @@ def _depths(parent: Ints) -> Ints:
 
 
 def _after_siblings(parent: Ints, size: Ints) -> Ints:
-    """Return the total size of each row's earlier siblings."""
+    """Return for each row the total ``size`` of its earlier siblings."""
     order = np.argsort(parent, kind="stable")
     offset = np.cumsum(size[order]) - size[order]
     new = np.append(True, parent[order][1:] != parent[order][:-1])[: len(order)]
@@ -104,13 +115,16 @@ def _after_siblings(parent: Ints, size: Ints) -> Ints:
     return place
 
 
-#: Values whose range is at most this many times their number are counted in an array; others are
-#: hashed.
+#: Keys are numbered with an array if their range is at most about this many times their number;
+#: otherwise with a hash table.
 _SPARSE = 4
 
 
 class Groups:
-    """Positions with equal ``keys``; ``of`` is each position's group number, by order of keys."""
+    """Groups of the positions with equal ``keys``, numbered in sorted order of the keys.
+
+    ``of`` has the group number of each position, ``first`` the first position of each group.
+    """
 
     def __init__(self, *keys: Ints) -> None:
         self.of: Ints = numbered(*keys)
@@ -119,17 +133,17 @@ class Groups:
         np.minimum.at(self.first, self.of, np.arange(len(self.of)))
 
     def members(self) -> list[Ints]:
-        """Return the positions of each group, in order."""
+        """Return the positions of each group, sorted."""
         ends = np.cumsum(self.sizes())
         return np.split(np.argsort(self.of, kind="stable"), ends[:-1]) if self.count else []
 
     def sizes(self, where: Flags | None = None) -> Ints:
-        """Count the positions in each group; only positions at which ``where`` is True."""
+        """Count the positions in each group, or only those for which the mask ``where`` is True."""
         chosen = self.of if where is None else self.of[where]
         return np.bincount(chosen, minlength=self.count).astype(np.int64)
 
     def sums(self, values: Ints, where: Flags | None = None) -> Ints:
-        """Sum ``values`` in each group, exactly."""
+        """Sum ``values`` in each group as integers; ``where`` as for ``sizes``."""
         total = np.zeros(self.count, dtype=np.int64)
         chosen = slice(None) if where is None else where
         np.add.at(total, self.of[chosen], values[chosen])
@@ -142,7 +156,7 @@ def ratio(amounts: Ints, counts: Ints) -> pa.Array:
 
 
 def texts_at(values: Sequence[str], codes: Ints) -> pa.Array:
-    """Return the text of each code; null for ``NONE``."""
+    """Return the text ``values[code]`` for each code; null for ``NONE``."""
     return pa.array(values, pa.string()).take(pa.array(codes, mask=codes < 0))
 
 
@@ -152,7 +166,10 @@ def where_known(values: Ints, is_known: Flags) -> pa.Array:
 
 
 def heads(events: EventTable, rows: Ints, groups: Groups, columns: Sequence[str]) -> list[pa.Array]:
-    """Return ``columns`` of each group's first row, dictionaries decoded."""
+    """Return these columns of the first event of each group, with texts as plain strings.
+
+    ``groups`` groups the events in ``rows``.
+    """
     first = events.select(list(columns)).take(pa.array(rows[groups.first]))
     return [
         c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in first.columns
@@ -160,7 +177,10 @@ def heads(events: EventTable, rows: Ints, groups: Groups, columns: Sequence[str]
 
 
 def numbered(*keys: Ints) -> Ints:
-    """Number each position by its combination of ``keys``, ordered by the first key first."""
+    """Number the distinct combinations of ``keys`` in sorted order; return the number per position.
+
+    The first key is the most significant; ``UNKNOWN`` (null) sorts first.
+    """
     code = _numbered(keys[0])
     for key in keys[1:]:
         number = _numbered(key)

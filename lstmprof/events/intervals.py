@@ -1,8 +1,8 @@
-"""Interval algebra over int64 nanoseconds, half-open, without a loop over events.
+"""Interval algebra over int64 nanoseconds without a loop over events; intervals are half-open.
 
-``foremost``, the basis of the ledger, answers: which of the intervals that run at an instant comes
-first in a given order? For activities, docs/ledger.md gives the order (compute before collective
-before copy …). For a host thread, the interval that started last comes first: its innermost event.
+``foremost``, the basis of the ledger, finds at each time the running interval that comes first in a
+given order. For activities, docs/ledger.md gives the order (compute before collective before copy
+…). For a host thread, the interval that started last comes first: it is the innermost event.
 Method: offline range-minimum updates over a sparse table (Bender & Farach-Colton, "The LCA Problem
 Revisited", 2000, reversed), O((n + m) log m) in whole-array steps.
 """
@@ -23,7 +23,11 @@ _BITS = 63
 
 @dataclass(frozen=True)
 class Segments:
-    """Disjoint intervals in order of time; ``owner`` is the position of the interval's owner."""
+    """Disjoint time intervals, sorted by time.
+
+    ``owner`` has for each segment the number (position or row) of the interval or event that the
+    segment belongs to.
+    """
 
     start_ns: Ints
     end_ns: Ints
@@ -41,10 +45,10 @@ class Segments:
 
 
 def longer_first(start_ns: Ints, dur_ns: Ints) -> Ints:
-    """Order intervals by start, the longer first among equal starts.
+    """Return the positions that sort intervals by start, the longer first if starts are equal.
 
-    Equal intervals keep their order. If start and length fit into one integer, that integer is
-    sorted, because NumPy sorts partly sorted integers faster than two keys.
+    Equal intervals keep their order. If start and length fit into one integer, the function sorts
+    these integers, because NumPy sorts partly sorted integers faster than two keys.
     """
     if not len(start_ns):
         return np.empty(0, dtype=np.int64)
@@ -56,10 +60,10 @@ def longer_first(start_ns: Ints, dur_ns: Ints) -> Ints:
 
 
 def foremost(start_ns: Ints, end_ns: Ints, order: Ints) -> Segments:
-    """Return for each instant the running interval that is first in ``order``.
+    """Return at each time the running interval that comes first in ``order``.
 
-    ``order`` lists all positions, the foremost first. Empty intervals never run; instants without a
-    running interval are left out.
+    ``order`` lists the positions of all intervals, the foremost first. Empty intervals never run;
+    times without a running interval are left out.
     """
     count = len(start_ns)
     place = np.empty(count, dtype=np.int64)
@@ -73,9 +77,10 @@ def foremost(start_ns: Ints, end_ns: Ints, order: Ints) -> Segments:
 
 
 def _distinct(values: Ints) -> tuple[Ints, Ints]:
-    """Return the distinct values, ascending, and each value's place among them.
+    """Return the distinct values, sorted, and for each value its position among them.
 
-    Merging takes a tenth of ``np.unique``'s time, because starts come sorted and ends almost.
+    A merge sort takes a tenth of the time of ``np.unique``, because the starts are sorted, and the
+    ends nearly.
     """
     order = np.argsort(values, kind="stable")
     ordered = values[order]
@@ -86,10 +91,11 @@ def _distinct(values: Ints) -> tuple[Ints, Ints]:
 
 
 def _least_over_ranges(left: Ints, right: Ints, value: Ints, cells: int, none: int) -> Ints:
-    """Return for each cell the least ``value`` of the ranges [left, right) that cover it, else
-    ``none``.
+    """Return for each cell the least ``value`` of all ranges [left, right) that contain the cell.
+
+    Cells are numbered from 0 to ``cells`` − 1. A cell that no range contains gets ``none``.
     """
-    narrow = np.int32 if none < 2**31 else np.int64  # each level goes through all cells
+    narrow = np.int32 if none < 2**31 else np.int64  # each pass of the loop reads all cells
     least: np.ndarray = np.full(max(cells, 0), none, dtype=narrow)
     best = value.astype(narrow)
     if not len(left):
@@ -110,7 +116,7 @@ def _least_over_ranges(left: Ints, right: Ints, value: Ints, cells: int, none: i
 
 
 def _joined(segments: Segments) -> Segments:
-    """Join touching neighbours of one owner."""
+    """Join neighbouring segments that touch and have the same owner."""
     if not len(segments.start_ns):
         return segments
     new = np.empty(len(segments.start_ns), dtype=bool)
@@ -123,7 +129,7 @@ def _joined(segments: Segments) -> Segments:
     return Segments(segments.start_ns[first], segments.end_ns[last], segments.owner[first])
 
 
-#: The owner of time that no segment covers in ``filled``.
+#: Owner of the segments that ``filled`` adds.
 FREE = -1
 
 
@@ -142,7 +148,10 @@ def filled(segments: Segments) -> Segments:
 
 @dataclass(frozen=True)
 class Overlaps:
-    """[start_ns, end_ns) common to a segment and an interval; both by their place."""
+    """The common time [start_ns, end_ns) of pairs of a segment and an interval.
+
+    ``segment`` and ``interval`` are the positions of the pair in the inputs of ``overlaps``.
+    """
 
     segment: Ints
     interval: Ints
@@ -151,9 +160,9 @@ class Overlaps:
 
 
 def overlaps(segments: Segments, start_ns: Ints, end_ns: Ints) -> Overlaps:
-    """Return the overlap of each segment with each interval [start, end), by interval and time.
+    """Return the overlap of each segment with each interval, sorted by interval and time.
 
-    Intervals may overlap each other, and may have any order.
+    The intervals [start_ns, end_ns) may overlap each other and have any order.
     """
     first = np.searchsorted(segments.end_ns, start_ns, side="right")
     count = np.searchsorted(segments.start_ns, end_ns, side="left") - first
@@ -169,9 +178,10 @@ def overlaps(segments: Segments, start_ns: Ints, end_ns: Ints) -> Overlaps:
 
 
 def places_among(sorted_ns: Ints, at_ns: Ints) -> Ints:
-    """Count for each of the sorted instants ``at_ns`` the ``sorted_ns`` at or before it.
+    """Count for each time in ``at_ns`` the times in ``sorted_ns`` that are not later.
 
-    The result equals ``searchsorted`` with side right, but takes one merge.
+    Both are sorted. The result equals ``np.searchsorted`` with ``side="right"``, but takes only one
+    merge.
     """
     if not len(at_ns):
         return np.empty(0, dtype=np.int64)
@@ -181,7 +191,7 @@ def places_among(sorted_ns: Ints, at_ns: Ints) -> Ints:
 
 
 class Covered:
-    """The union of intervals [start, end); all arrays are int64 nanoseconds."""
+    """The union of the intervals [start_ns, end_ns); ``whole_ns`` is its total length."""
 
     def __init__(self, start_ns: Ints, end_ns: Ints) -> None:
         order = np.argsort(start_ns, kind="stable")
@@ -195,11 +205,11 @@ class Covered:
 
     @property
     def bounds(self) -> tuple[Ints, Ints]:
-        """Return (starts, ends) of the disjoint intervals of the union, by time."""
+        """Return (starts, ends) of the disjoint intervals that make up the union, sorted."""
         return self._start, self._end
 
     def within(self, start_ns: Ints, end_ns: Ints) -> Ints:
-        """Return the covered nanoseconds of each [start, end)."""
+        """Return for each [start_ns, end_ns) how much of it the union covers, in ns."""
         return self._until(end_ns) - self._until(start_ns)
 
     def _until(self, at_ns: Ints) -> Ints:
@@ -211,19 +221,22 @@ class Covered:
 
 
 def running_time(start_ns: Ints, end_ns: Ints, from_ns: Ints, to_ns: Ints) -> Ints:
-    """Sum the intervals' time inside each [from, to); overlaps count twice."""
+    """Return for each [from_ns, to_ns) the time that the intervals [start_ns, end_ns) run in it.
+
+    Time in which several intervals run counts several times.
+    """
     return _elapsed(start_ns, end_ns, to_ns) - _elapsed(start_ns, end_ns, from_ns)
 
 
 def _elapsed(start_ns: Ints, end_ns: Ints, at_ns: Ints) -> Ints:
-    """Sum the intervals' time before each instant."""
+    """Return for each time in ``at_ns`` how long the intervals have run before, in total."""
     return _since(np.sort(start_ns), at_ns) - _since(np.sort(end_ns), at_ns)
 
 
 def _since(sorted_ns: Ints, at_ns: Ints) -> Ints:
-    """Sum the time from each of ``sorted_ns`` to each later instant.
+    """Return for each time in ``at_ns`` the sum of the distances to all earlier ``sorted_ns``.
 
-    A product may wrap around; the difference of two such sums is right modulo 2⁶⁴.
+    A sum may overflow an int64; the difference of two such sums is still right (modulo 2⁶⁴).
     """
     count = np.searchsorted(sorted_ns, at_ns)
     return np.asarray(count * at_ns - np.append(0, np.cumsum(sorted_ns))[count], dtype=np.int64)

@@ -5,9 +5,9 @@
     {"grid":[80,1,1],"block":[128,1,1],"registers":32,"shared_bytes":4096,
      "dynamic_shared_bytes":4096,"estimated_occupancy":0.31}
 
-A kernel of a collective also has its ``operation``, its ``message_bytes`` (the larger of what a
-rank puts in and gets out, as NCCL's tests count), its ``group_size`` in ranks and its
-``process_group`` (its name in PyTorch, and a description).
+A kernel of a collective also has its ``operation``, ``message_bytes`` (the input or the output of
+one rank, whichever is larger, as in NCCL's tests), ``group_size`` in ranks and ``process_group``
+(its name in PyTorch, and a description).
 
 The keys have this order, so that equal configurations are equal texts; unrecorded keys are left
 out. ``grid`` counts blocks and ``block`` threads, by x, y, z. ``registers`` are per thread,
@@ -15,8 +15,9 @@ out. ``grid`` counts blocks and ``block`` threads, by x, y, z. ``registers`` are
 shares of the threads that a multiprocessor can hold: ``estimated`` for this grid (Kineto),
 ``theoretical`` for a grid that is large enough (TensorFlow, JAX).
 
-Some profilers write uninitialised numbers. An impossible number is unknown; the whole configuration
-is unknown if its grid or block is impossible, and the memory if the registers are.
+Some profilers write uninitialised numbers. Impossible numbers are read as unknown. If the grid or
+the block is impossible, the whole configuration is unknown; if the registers are impossible, the
+shared memory is unknown, too.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _DECIMALS = 6
 
 
 class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a kernel was launched with; None is what the profile does not say."""
+    """The launch configuration of a kernel; a field is None if the profile does not record it."""
 
     grid: _Three | None = None
     block: _Three | None = None
@@ -62,9 +63,7 @@ class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def words(self) -> str:
-        """Return ``grid 80 × 1 × 1, block 128 × 1 × 1 (128 threads), 32 registers per thread,
-        …``.
-        """
+        """Return the configuration as text for users: ``grid 80 × 1 × 1, block 128 × 1 × 1 …``."""
         said = []
         if self.grid:
             said.append(f"grid {_times(self.grid)}")
@@ -89,7 +88,9 @@ class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def _parts(self) -> str:
-        """Return `` (0 B static + 4,096 B dynamic)`` if recorded."""
+        """Return the parts of the shared memory, `` (0 B static + 4,096 B dynamic)``, if
+        recorded.
+        """
         total, dynamic = self.shared_bytes, self.dynamic_shared_bytes
         if not total or dynamic is None:
             return ""
@@ -101,8 +102,9 @@ _FIELDS = LaunchConfig.__struct_fields__
 
 
 def text(said: Mapping[str, object]) -> str | None:
-    """Return the JSON of the values that a profile ``said``, by field name; None if there are
-    none.
+    """Return the JSON of the values ``said`` (field name -> value in the profile).
+
+    Impossible values are left out. Return None if no value is left.
     """
     config = _believed(*(said.get(name) for name in _FIELDS))
     return None if config == _NOTHING else encoded(config)
@@ -114,7 +116,7 @@ def encoded(config: LaunchConfig) -> str:
 
 
 def read(written: str) -> LaunchConfig | None:
-    """Return the configuration in the JSON ``written`` of any writer; None if it has none."""
+    """Parse the JSON ``written``, which may come from any program; None if no value is valid."""
     try:
         said = msgspec.json.decode(written)
     except (msgspec.DecodeError, RecursionError):
@@ -159,7 +161,8 @@ def _believed(
     )
 
 
-#: The operations of NCCL's tests: a part of the name that a profile gives, without ``_``.
+#: Part of a kernel's or range's name (lower case, only letters and digits) → operation, as NCCL's
+#: tests call it. The first match decides.
 _OPERATIONS = (
     *(("allreduce", "all_reduce"), ("crossdevicereduce", "all_reduce")),  # vLLM's own
     ("allgather", "all_gather"),
@@ -171,12 +174,14 @@ OPERATIONS = tuple(dict.fromkeys(operation for _, operation in _OPERATIONS))
 
 
 def operation_of(name: str) -> str | None:
-    """Return the collective operation that ``name`` of a kernel or range names, or None."""
+    """Return the collective operation in the name of a kernel or range, one of OPERATIONS, or
+    None.
+    """
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
     return next((operation for part, operation in _OPERATIONS if part in plain), None)
 
 
-#: Bytes of an element, by the names that PyTorch and TensorFlow record.
+#: Element type, as PyTorch and TensorFlow record it → bytes of an element.
 _ELEMENT_BYTES = {
     **dict.fromkeys(("double", "long", "long int", "int64", "float64", "complex<float>"), 8),
     **dict.fromkeys(("float", "int", "int32", "float32"), 4),
@@ -187,26 +192,26 @@ _ELEMENT_BYTES = {
 
 
 def element_bytes(dtype: object) -> int | None:
-    """Return the bytes of an element of ``dtype``; None if its name is unknown."""
+    """Return the size in bytes of an element of ``dtype``; None if the type is unknown."""
     return _ELEMENT_BYTES.get(str(dtype).removeprefix("c10::").lower())
 
 
 def _three(value: object, most: int) -> _Three | None:
-    """Return three numbers from 1 to ``most``, or None."""
+    """Return ``value`` as three integers from 1 to ``most``, or None if it is anything else."""
     given = [_whole(each, most) for each in value] if isinstance(value, (list, tuple)) else []
     numbers = [number for number in given if number]
     return (numbers[0], numbers[1], numbers[2]) if len(numbers) == len(given) == 3 else None
 
 
 def _whole(value: object, most: int) -> int | None:
-    """Return a number from 0 to ``most``, or None."""
+    """Return ``value`` as an integer from 0 to ``most``, or None if it is anything else."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         return None
     return value
 
 
 def _share(value: object) -> float | None:
-    """Return a share in (0, 1], or None; profilers write 0 for unknown."""
+    """Return ``value`` as a share in (0, 1], else None; profilers write 0 for unknown."""
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value <= 1:
         return None
     return round(float(value), _DECIMALS) or None
@@ -216,21 +221,22 @@ def _times(three: _Three) -> str:
     return " × ".join(map(str, three))
 
 
-#: A list of lists of shapes is 3 deep; whoever walks such a list does so by recursion.
+#: Lists that are nested deeper are not read, because functions walk them recursively. A list of
+#: lists of shapes has depth 3.
 MOST_DEPTH = 32
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 
 
 def recorded_inputs(text: str) -> list[Any]:
-    """Return the entries of ``text``; empty if it is not a JSON list, or nested too deeply.
+    """Return the entries of the JSON list ``text``; empty if it is no list, or nested too deeply.
 
-    A lone surrogate becomes U+FFFD, as in other texts of profiles.
+    A lone UTF-16 surrogate becomes U+FFFD, as in other texts of profiles.
     """
     if text.count("[") > MOST_DEPTH and _depth(text) > MOST_DEPTH:
         return []
     try:
         entries = json.loads(_SURROGATE.sub(r"\\ufffd", text))
-    except (ValueError, RecursionError):  # braces nest too
+    except (ValueError, RecursionError):  # objects in braces may be nested, too
         return []
     return entries if isinstance(entries, list) else []
 

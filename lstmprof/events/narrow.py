@@ -1,8 +1,8 @@
 """Packed events: a run in a third of the memory, unpacked piece by piece.
 
-``ints`` and ``texts`` of a table with ten million events are arrays of 80 MB, and a computation
-needs several. Packed columns have the narrowest types. A computation unpacks the rows that it needs
-as an events table.
+For ten million events, each array of an ``EventTable`` takes 80 MB, and a computation needs
+several. Packed columns have the narrowest integer types. A computation unpacks only the rows that
+it needs.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: Text columns with many distinct values; unpacked rows contain only the values that they use.
+#: Text columns with many distinct values. Tables of unpacked rows contain only the texts that these
+#: rows use.
 _MANY_TEXTS = ("name", "op_name", "shapes", "dtypes")
 #: Columns that refer to other events by ``event_id``.
 LINKS = ("parent_id", "launch_id", "op_id")
-#: For fewer distinct texts than this, unpacked rows keep all texts.
+#: If a column has at most this many distinct texts, tables of unpacked rows contain all of them.
 _FEW_TEXTS = 1000
-#: Rows that are looked at at once.
+#: Number of rows that a computation unpacks at a time.
 PIECE = 2**18
 _Value = TypeVar("_Value")
 
 
 class Packed:
-    """All rows of some columns of an events table, in one chunk per column.
+    """The packed columns of an events table, in one chunk per column.
 
-    ``more`` reads a further column on first use; the number of a row is then its ``event_id``, as
-    in a stored run.
+    ``more`` reads a column that ``table`` lacks, on its first use. If ``more`` is given, the
+    ``event_id`` of each event must be its row number, as in a stored run.
     """
 
     def __init__(self, table: pa.Table, more: Callable[[str], pa.ChunkedArray] | None = None):
@@ -52,18 +53,18 @@ class Packed:
 
     @property
     def numbered(self) -> bool:
-        """Return whether the number of each row is its ``event_id``."""
+        """Return whether the ``event_id`` of each event is its row number."""
         if self._more:
             return True
         return bool((self.values("event_id") == np.arange(self._count)).all())
 
     def forget(self, *names: str) -> None:
-        """Drop these columns; they are read again on next use."""
+        """Drop these columns from memory; ``more`` reads them again on next use."""
         for name in names if self._more else ():
             self._columns.pop(name, None)
 
     def only(self, columns: Sequence[str], rows: Ints) -> Packed:
-        """Return ``columns`` of ``rows``; a column that is read for this call is not kept."""
+        """Return ``columns`` of ``rows``; columns that this call reads do not stay in memory."""
         part = Packed(pa.table({}))
         part.names, part._count = tuple(columns), len(rows)
         for name in columns:
@@ -74,19 +75,19 @@ class Packed:
         return part
 
     def pieces(self) -> Iterator[slice]:
-        """Yield the rows in order, in pieces of a size to compute with."""
+        """Yield slices of at most ``PIECE`` rows that together cover all rows, in order."""
         for first in range(0, self._count, PIECE):
             yield slice(first, min(first + PIECE, self._count))
 
     def once(self, function: Callable[[Packed], _Value]) -> _Value:
-        """Return ``function`` of these events; it is computed only once."""
+        """Return ``function`` of these events, computed only once."""
         if function not in self._kept:
             self._kept[function] = function(self)
         kept: _Value = self._kept[function]
         return kept
 
     def ints(self, name: str, rows: slice) -> Ints:
-        """Return an integer column of some rows, ``UNKNOWN`` for nulls."""
+        """Return an integer column of these rows as int64, ``UNKNOWN`` for null."""
         column = self._column(name)
         values = column.values[rows].astype(np.int64)
         if column.has_nulls:
@@ -94,29 +95,31 @@ class Packed:
         return values
 
     def values(self, name: str, rows: slice = slice(None)) -> np.ndarray:
-        """Return a packed integer column of all rows or some, −1 for nulls."""
+        """Return an integer column of these rows in its packed type, −1 for null."""
         return self._column(name).values[rows]
 
     def codes(self, name: str, rows: slice = slice(None)) -> np.ndarray:
-        """Return a text column as places in ``texts``, −1 for nulls."""
+        """Return a text column of these rows as indices into ``texts(name)``, −1 for null."""
         return self._column(name).values[rows]
 
     def texts(self, name: str) -> list[str]:
-        """Return the distinct values of a text column."""
+        """Return the distinct texts of a text column."""
         values: list[str] = self._column(name).texts.to_pylist()
         return values
 
     def is_kind(self, *wanted: str) -> Flags:
-        """Return whether each row's kind is one of ``wanted``."""
+        """Return for each event whether its kind is one of ``wanted``."""
         among = np.array([kind in wanted for kind in self.texts("kind")] + [False])
         return np.asarray(among[self.codes("kind")], dtype=np.bool_)
 
     def known(self, name: str, rows: slice | Ints = slice(None)) -> Flags:
-        """Return where the column is not null."""
+        """Return for each of ``rows`` whether the column is not null."""
         return self._column(name).known(rows)
 
     def rows_named(self, name: str) -> Ints:
-        """Return the row of the event that ``name`` refers to by ``event_id``, or −1."""
+        """Return for each event the row that its link ``name`` (``parent_id`` …) refers to, or
+        −1.
+        """
         if self._more:
             return self.values(name).astype(np.int64)
         known, asked = (self.values(column).astype(np.int64) for column in ("event_id", name))
@@ -126,7 +129,7 @@ class Packed:
         return np.where((asked != NONE) & (known[row] == asked), row, NONE)
 
     def table(self, columns: Sequence[str], rows: Ints | None = None) -> EventTable:
-        """Return these columns of these rows (all if None) with the types of the events table."""
+        """Return these columns of ``rows`` (all if None) as an events table."""
         arrays = [self._unpacked(name, slice(None) if rows is None else rows) for name in columns]
         schema = pa.schema([SCHEMA.field(name) for name in columns])
         return EventTable(pa.table(arrays, schema=schema))
@@ -156,10 +159,10 @@ class Packed:
 
 @dataclass(frozen=True)
 class _Column:
-    """The ``values`` of all rows; for texts, their places in ``texts``, −1 for null.
+    """A packed column: ``values`` has an integer per row, or an index into ``texts``; −1 for null.
 
-    ``texts`` is None for integers. ``is_known`` has one boolean per row if values may be negative,
-    else it is None.
+    ``texts`` is None for integer columns. If an integer column has nulls and negative values,
+    ``is_known`` shows for each row whether it is not null; otherwise ``is_known`` is None.
     """
 
     values: np.ndarray
@@ -169,7 +172,7 @@ class _Column:
 
     @staticmethod
     def of(column: pa.ChunkedArray) -> _Column:
-        """Return a column of Arrow without copying its values."""
+        """Return an Arrow column as a packed column; values are copied only if necessary."""
         array = _whole(column)
         texts = array.dictionary if pa.types.is_dictionary(array.type) else None
         array = array if texts is None else array.indices
@@ -183,12 +186,12 @@ class _Column:
         return _Column(values, texts, has_nulls, known)
 
     def only(self, rows: Ints) -> _Column:
-        """Return only these rows, with all texts."""
+        """Return this column with only these rows, but with all texts."""
         is_known = None if self.is_known is None else self.is_known[rows]
         return replace(self, values=self.values[rows], is_known=is_known)
 
     def known(self, rows: slice | Ints) -> Flags:
-        """Return whether each of ``rows`` has a value."""
+        """Return for each of ``rows`` whether it is not null."""
         if self.is_known is not None:
             return self.is_known[rows]
         values = self.values[rows]
@@ -197,7 +200,7 @@ class _Column:
 
 
 def packed(events: pa.Table) -> Packed:
-    """Pack an events table."""
+    """Return an events table in packed form."""
     return Packed(
         pa.table([narrowed(_whole(c)) for c in events.columns], names=events.schema.names)
     )
@@ -209,7 +212,10 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def with_own_texts(array: pa.DictionaryArray, type_: pa.DataType, reduced: bool) -> pa.Array:
-    """Convert to ``type_``; ``reduced`` drops unused texts and keeps the order."""
+    """Convert a text column to the dictionary type ``type_``.
+
+    If ``reduced``, drop the texts that no row uses, unless there are only ``_FEW_TEXTS``.
+    """
     codes, texts = array.indices, array.dictionary
     if reduced and len(texts) > _FEW_TEXTS:
         filled = codes.fill_null(NONE).to_numpy(zero_copy_only=False)
@@ -222,7 +228,7 @@ def with_own_texts(array: pa.DictionaryArray, type_: pa.DataType, reduced: bool)
 
 
 def narrowed(array: pa.Array) -> pa.Array:
-    """Convert to the narrowest type for its integers, or for the places of its texts."""
+    """Return ``array`` in the narrowest type for its integers, or for the indices of its texts."""
     if pa.types.is_dictionary(array.type):
         return _narrow(array, array.type)
     if pa.types.is_floating(array.type):
@@ -232,9 +238,9 @@ def narrowed(array: pa.Array) -> pa.Array:
 
 
 class Gathered:
-    """``columns`` of a file, gathered part by part in the narrowest types for all rows.
+    """Collects ``columns`` of a Parquet file, part by part, in the narrowest types.
 
-    The types come from the file's statistics, if all row groups have them.
+    The file's statistics show these types, if all row groups have statistics.
     """
 
     def __init__(self, file: pq.ParquetFile, columns: Sequence[str]) -> None:
@@ -250,8 +256,8 @@ class Gathered:
         """Add the next rows of the file, which may have other columns too.
 
         Raises:
-            pa.ArrowException: a number is beyond the statistics.
-            ValueError: there are more rows than the file declared.
+            pa.ArrowException: a number is outside the range in the file's statistics.
+            ValueError: there are more rows than the file declares.
         """
         for name, part in zip(self.columns, self._parts, strict=True):
             column = read.column(name)
@@ -259,7 +265,7 @@ class Gathered:
                 part.add(chunk)
 
     def table(self) -> pa.Table:
-        """Return the gathered columns, one chunk each, and drop them here."""
+        """Return the collected columns, one chunk each, and drop them from this object."""
         # One by one, so that at most one column is in memory twice.
         whole = [self._parts.pop(0).whole() for _ in self.columns]
         pa.default_memory_pool().release_unused()  # Arrow keeps freed memory of whole row groups
@@ -267,7 +273,7 @@ class Gathered:
 
 
 class _Numbers:
-    """A column of ``count`` integers, in the place that it has at the end from the first on."""
+    """Collects an integer column; the array has its final size, ``count`` rows, from the start."""
 
     def __init__(self, type_: pa.DataType, count: int) -> None:
         self._type, self._count, self._filled = type_, count, 0
@@ -276,7 +282,7 @@ class _Numbers:
 
     def add(self, chunk: pa.Array) -> None:
         """Take in the next rows."""
-        if self._values is None:  # not before: a file may say that it has any number of rows
+        if self._values is None:  # not earlier: a damaged file may declare any size
             self._values = np.empty(self._count, dtype=str(self._type))  # int8, uint32…
         numbers = chunk.cast(self._type)
         rows = slice(self._filled, self._filled + len(numbers))
@@ -301,7 +307,7 @@ class _Numbers:
 
 
 class _Chunks:
-    """A column of texts, or of anything else, part by part."""
+    """Collects a column that is not of integers, as a list of chunks."""
 
     def __init__(self, type_: pa.DataType) -> None:
         self._type = type_
@@ -317,7 +323,9 @@ class _Chunks:
 
 
 def narrow_table(file: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
-    """Read ``columns`` of ``file``, one chunk each; each row group is narrowed when read.
+    """Read ``columns`` of ``file`` in the narrowest types, one chunk each.
+
+    Each row group is converted when it is read, so that the file is never in memory in wide types.
 
     Raises:
         OSError, pa.ArrowException: the file is damaged.
@@ -363,7 +371,7 @@ def _joined(chunks: list[pa.Array], type_: pa.DataType) -> pa.Array:
 
 
 def _narrowest(least: int, most: int) -> pa.DataType:
-    """Return the narrowest signed integer type for ``least``, ``most`` and −1."""
+    """Return the narrowest signed integer type that holds ``least``, ``most`` and −1 (null)."""
     for width in (pa.int8(), pa.int16(), pa.int32()):
         limit: int = 2 ** (width.bit_width - 1)
         if -limit <= least and most < limit:

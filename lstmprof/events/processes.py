@@ -1,8 +1,8 @@
-"""Join the events of processes that ran one after the other, and separate them again.
+"""Join the profiles of processes that ran one after the other, and separate their events again.
 
-The rounds of a capture are such processes. Each profile counts ids from the beginning and times
-from its own start. So events of different processes must not be linked, and their times must not be
-compared.
+The rounds of a capture are such processes. In each profile, ids start anew and times count from the
+profile's own start. So events of different processes must not be linked, and their times must not
+be compared.
 """
 
 from __future__ import annotations
@@ -22,32 +22,33 @@ from lstmprof.events.schema import SCHEMA
 from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
-#: Columns that refer to other events by ``event_id``.
+#: Columns with ids of events.
 _LINKS = ("event_id", "parent_id", "launch_id", "op_id", "forward_id")
-#: Columns with ids of the profiler; 0 and negative values mean unknown.
+#: Columns with ids that the profiler assigned; 0 and negative values mean unknown.
 _OWN_IDS = ("correlation_id", "external_id")
-#: Gap between two processes if their absolute times are unknown.
+#: Time that ``joined`` leaves between two processes if their absolute times are unknown.
 APART_NS = 1_000_000
-#: No process has a larger number (PID_MAX_LIMIT of Linux). Larger numbers separate processes of two
-#: rounds to which the system gave the same number.
+#: The largest pid of Linux (PID_MAX_LIMIT). If processes of two rounds have the same pid, a
+#: multiple of this number is added to one of them.
 MOST_PID = 2**22
 _MOST_ID = 2**62
 
 
 @dataclass(frozen=True)
 class Process:
-    """The annotated profile of one process, and its process number; None if unknown."""
+    """The profile of one process, with links and categories; ``pid`` is None if unknown."""
 
     profile: Profile
     pid: int | None
 
 
 def joined(processes: Sequence[Process]) -> Profile:
-    """Return the profiles of processes, in the order in which they ran, as one profile.
+    """Join the profiles of ``processes``, which are in the order in which they ran.
 
-    ``step`` keeps its values. If every profile records when it began, and the processes did not
-    overlap, times count from the first event. Otherwise the processes are placed one after the
-    other, and ``base_ns`` is None. Host events without a process get ``pid``.
+    If every profile has a ``base_ns`` and the processes did not overlap, times count from the
+    ``base_ns`` of the first profile. Otherwise the events of the processes are shifted so that they
+    follow one another, and ``base_ns`` is None. Host events without a pid get the pid of their
+    process. The column ``step`` keeps its values.
     """
     profiles = [process.profile for process in processes]
     shifts = _absolute(profiles)
@@ -78,7 +79,10 @@ def joined(processes: Sequence[Process]) -> Profile:
 
 
 def _absolute(profiles: Sequence[Profile]) -> list[int] | None:
-    """Return each profile's offset from the first profile, or None if a base is missing."""
+    """Return the ns by which each profile began after the first one.
+
+    Return None if a ``base_ns`` is missing or the processes overlap.
+    """
     bases = [p.base_ns for p in profiles if p.base_ns is not None]
     if len(profiles) == 1:
         return [0]
@@ -102,7 +106,7 @@ def _one_after_the_other(profiles: Sequence[Profile]) -> list[int]:
 
 
 def _span(profile: Profile) -> tuple[int, int]:
-    """Return the first start and the last end of the events."""
+    """Return the first start and the last end of the profile's events; 0 and 0 without events."""
     events = profile.events
     if not len(events):
         return 0, 0
@@ -110,9 +114,9 @@ def _span(profile: Profile) -> tuple[int, int]:
 
 
 def _apart(tables: Sequence[pa.Table], columns: Sequence[str]) -> list[pa.Table]:
-    """Make the ids in ``columns`` distinct across ``tables``.
+    """Make the ids in ``columns`` distinct across ``tables`` by adding an offset per table.
 
-    Ids are shifted; if an id is too large for that, all ids are numbered anew.
+    If an id is too large for that, all ids are numbered anew first.
     """
     links = columns[0] == "event_id"
     ids = [{name: EventTable(t).ints(name, UNKNOWN) for name in columns} for t in tables]
@@ -149,7 +153,10 @@ def _moved(table: pa.Table, shift_ns: int) -> pa.Table:
 
 
 def _of_processes(tables: Sequence[pa.Table], pids: Sequence[int | None]) -> list[pa.Table]:
-    """Give all host events of each table a process number that no other table has."""
+    """Make the pids of host events distinct across ``tables``.
+
+    Host events without a pid get the table's entry in ``pids``.
+    """
     taken: set[int] = set()
     told = []
     for number, (table, own) in enumerate(zip(tables, pids, strict=True)):
@@ -183,9 +190,9 @@ def _notes(profiles: Sequence[Profile], placed: bool) -> list[str]:
 
 
 def _metadata(profiles: Sequence[Profile]) -> dict[str, Any]:
-    """Return the first profile's metadata, with the thread names of all.
+    """Return the metadata of the first profile with the thread names (tid -> name) of all profiles.
 
-    A number that names different threads gets no name.
+    A tid with different names in different profiles gets no name.
     """
     metadata = dict(profiles[0].metadata)
     threads = [p.metadata["threads"] for p in profiles if p.metadata.get("threads")]
@@ -198,10 +205,10 @@ def _metadata(profiles: Sequence[Profile]) -> dict[str, Any]:
 
 
 def in_turn(events: EventTable, rows: Ints) -> list[Ints]:
-    """Return ``rows`` of one rank by process if the processes ran one after the other, else
-    together.
+    """Split ``rows`` of one rank by process if its processes ran one after the other.
 
-    A device activity belongs to the process that started last before it.
+    Otherwise return them as one part. A device activity belongs to the last process that started
+    before the activity.
     """
     host = rows[(thread_ids(events) >= 0)[rows]]
     pid = events.ints("pid", UNKNOWN)[host]

@@ -28,7 +28,8 @@ _OF_WAITING = ("thread_cpu_ns", "waited_ns", "others_waited_ns", "children_waite
 _OF_MEMORY = ("allocator",)
 #: Columns of events.parquet since version 7.
 _OF_LAUNCHES = ("launch_config",)
-#: The versions that are read, and the columns that each did not have: they are null.
+#: Each version that lstmprof can read, and the columns that a run of this version lacks. These
+#: columns are null.
 LACKING: Mapping[int, tuple[str, ...]] = {
     2: ("rule", *_OF_ITERATIONS, *_OF_WAITING, *_OF_MEMORY, *_OF_LAUNCHES),
     3: (*_OF_ITERATIONS, *_OF_WAITING, *_OF_MEMORY, *_OF_LAUNCHES),
@@ -39,9 +40,9 @@ LACKING: Mapping[int, tuple[str, ...]] = {
 }
 VERSION_KEY = b"lstmprof.events_schema"
 
-#: What an event is. ``step`` … ``overhead`` run on a host thread, the others on a device. A
-#: device's derived copy of a host range (Kineto's gpu_user_annotation, XPlane's derived lines) is a
-#: ``range`` with ``device`` set: no activity.
+#: The kinds of events. ``kernel``, ``memcpy``, ``memset`` and ``device_sync`` are on a device, the
+#: others on a host thread. One exception: if a profiler copies a host range to a device (Kineto's
+#: gpu_user_annotation, XPlane's derived lines), the copy is a ``range`` with ``device`` set.
 KINDS = (
     "step",
     "range",
@@ -54,15 +55,15 @@ KINDS = (
     "device_sync",
     "overhead",
 )
-#: The kinds that occupy a device: the activities.
+#: The kinds of events in which a device works; these events are called activities.
 ACTIVITY_KINDS = ("kernel", "memcpy", "memset")
 #: The phases of a step, in order.
 PHASES = ("input", "forward", "loss", "backward", "optimizer")
-#: The call of a compiled step, in lstmprof's own captures.
+#: Name of the range around the call of a compiled step in lstmprof's own captures.
 PROGRAM = "program"
 
 
-#: Ending of a column's name → its unit.
+#: Ending of a column's name → unit of the column.
 _UNITS = {
     "bytes_per_s": "bytes/s",
     **dict.fromkeys(("per_s", "per_second"), "1/s"),
@@ -76,8 +77,8 @@ class Column:
     """One column of a table: name, type, unit, meaning, and when a value is null.
 
     ``null_when`` is empty if the column is never null. ``derived`` is True for a column of the
-    events table that is computed from other columns. ``integer``, ``real``, ``text`` and ``flag``
-    make a column whose unit is stated by the ending of its name.
+    events table that is computed from other columns. The constructors ``integer``, ``real``,
+    ``text``, ``flag`` and ``of_type`` derive the unit from the ending of the name.
     """
 
     name: str
@@ -91,7 +92,7 @@ class Column:
     def of_type(
         cls, type_: pa.DataType, name: str, meaning: str, null_when: str = "", derived: bool = False
     ) -> Column:
-        """Return a column of ``type_``; its unit is stated by the ending of its name."""
+        """Return a column of ``type_``; the ending of ``name`` states the unit."""
         endings = (unit for end, unit in _UNITS.items() if f"_{name}".endswith(f"_{end}"))
         return cls(name, type_, next(endings, ""), meaning, null_when, derived)
 
@@ -121,9 +122,9 @@ def schema(columns: Sequence[Column]) -> pa.Schema:
     return pa.schema([pa.field(c.name, c.type, bool(c.null_when)) for c in columns])
 
 
-#: When a column about a device is null, in several result tables.
+#: ``null_when`` of columns about a device, in several result tables.
 NO_ACTIVITIES = "the rank has no device activities"
-#: Columns that many result tables have.
+#: Columns that occur in many result tables.
 RANK = Column.integer("rank", "rank of the distributed job", "the profile names no rank")
 DEVICE = Column.integer("device", "number of the device", "the work ran on the host (CPU)")
 STEP = Column.integer("step", "number of the step", "the profile has no step markers")

@@ -1,8 +1,8 @@
-"""The sorts of events: kind and thread or device; with the number, first and last event of each
-sort.
+"""Group events into sorts: events of the same kind on the same host thread or device.
 
-A profile of millions of events has a few hundred sorts. They show which ranks compute on a device,
-which thread ran the steps, and which events determine the windows.
+A profile of millions of events has a few hundred sorts. The number, the first and the last event of
+each sort show which ranks compute on a device, which thread ran the steps, and which events
+determine the step windows.
 """
 
 from __future__ import annotations
@@ -24,20 +24,22 @@ from lstmprof.events.table import NONE, UNKNOWN
 
 #: Columns that distinguish sorts, in addition to the kind.
 _PLACE = ("rank", "pid", "tid", "device")
-#: Columns of the events that windows are made from.
+#: Columns that the computation of step windows reads.
 OF_WINDOWS = ("kind", "name", "start_ns", "dur_ns", *_PLACE)
-#: Up to this many events, the windows are computed from all events.
+#: Up to this many events, the step windows are computed from all events.
 FEW = 2**17
-#: Times that the busiest thread is named, so that it is the busiest among the deciding events.
+#: ``_deciding`` repeats an event of the busiest thread this many times, so that this thread is also
+#: the busiest one among the deciding events.
 _MOST = 5
 
 
 @dataclass(frozen=True)
 class Sorts:
-    """One entry per sort; ``place`` is its rank, pid, tid and device, ``UNKNOWN`` for null.
+    """Arrays with one entry per sort of events; ``UNKNOWN`` stands for null.
 
-    The kernel launches of a thread are a separate sort. ``first`` is the row that begins first,
-    ``last`` a row that ends last.
+    ``place`` has the arrays rank, pid, tid and device. The kernel launches of a thread are a
+    separate sort, marked in ``launches``. ``count`` is the number of events, ``first`` the row of
+    the event that begins first, and ``last`` the row of an event that ends last.
     """
 
     kind: list[str]
@@ -54,12 +56,12 @@ class Sorts:
 
     @property
     def computing(self) -> Ints:
-        """Return the ranks whose ops compute: they have no activities and no launches."""
+        """Return the ranks that compute on the CPU: they have no activities and no launches."""
         on_device = self._is_kind(*ACTIVITY_KINDS) | self.launches
         return np.setdiff1d(self.ranks, self.place[0][on_device])
 
     def of_kind(self, *kinds: str) -> Ints:
-        """Return the sorts of these kinds on host threads."""
+        """Return the indices of the sorts of these kinds on host threads."""
         return np.flatnonzero(self._is_kind(*kinds) & (self.place[3] == UNKNOWN))
 
     def _is_kind(self, *kinds: str) -> Flags:
@@ -67,14 +69,14 @@ class Sorts:
 
 
 def sorts(events: Packed) -> Sorts:
-    """Return the sorts of ``events``."""
+    """Return the sorts of ``events``, computed once."""
     return events.once(_sorts)
 
 
 def rows_of_ranks(events: Packed, ranks: Collection[int | None]) -> Ints:
-    """Return the rows of ``ranks``, and the first row of each sort of event of other ranks.
+    """Return the rows of ``ranks``, and the first row of each sort of all other ranks.
 
-    The rows of other ranks keep the numbers of threads stable.
+    The rows of other ranks keep the numbers of threads the same as in the whole table.
     """
     numbers = [NONE if rank is None else rank for rank in ranks]
     own = np.flatnonzero(np.isin(events.values("rank"), numbers))
@@ -108,7 +110,12 @@ def _nothing() -> Ints:
 
 
 def _of_piece(events: Packed, rows: slice, launching: Flags, runtime: int) -> list[Ints]:
-    """Return keys, counts, first (with its begin) and last (with its end) event of each sort."""
+    """Return 11 arrays with one entry per sort of the events in ``rows``.
+
+    These are kind, whether launch, rank, pid, tid, device; the number of events; the row and the
+    start of the first event; the row and the end of the last event. ``launching`` has a flag per
+    code of ``name``; ``runtime`` is the code of this kind.
+    """
     kind = events.codes("kind", rows)
     keys = [kind, launching[events.codes("name", rows)] & (kind == runtime)]
     keys += [events.known(name, rows) for name in _PLACE]
@@ -132,7 +139,7 @@ def _of_piece(events: Packed, rows: slice, launching: Flags, runtime: int) -> li
 
 
 def numbered_few(keys: list[np.ndarray]) -> Ints:
-    """Number each position's combination of ``keys``, in any order."""
+    """Return a number for each position; equal combinations of ``keys`` have equal numbers."""
     code = np.zeros(len(keys[0]), dtype=np.int64)
     room = 1
     for key in keys:
@@ -150,7 +157,10 @@ def numbered_few(keys: list[np.ndarray]) -> Ints:
 
 
 def windows_of(events: Packed, *, captured: bool) -> list[Window]:
-    """Return the windows of ``events``; for many events, from those that decide the windows."""
+    """Return the step windows of ``events``; ``captured``: lstmprof made the profile.
+
+    If there are many events, only those that decide the windows are unpacked.
+    """
     rows = None if len(events) <= FEW else _deciding(events)
     table = events.table(OF_WINDOWS, rows)
     if rows is not None and any(len(in_turn(table, table.of_rank(r))) > 1 for r in table.ranks()):
@@ -160,11 +170,11 @@ def windows_of(events: Packed, *, captured: bool) -> list[Window]:
 
 
 def _deciding(events: Packed) -> Ints:
-    """Return the ids of the events that decide the windows, with repeats.
+    """Return the rows of the events that decide the step windows; some rows occur repeatedly.
 
-    These are all step markers, the first and a last-ending event of each sort, and events of the
-    thread with most ops (without ops, most runtime calls), repeated so that it has most here too:
-    it ran the step if there are no markers.
+    These are all step markers, and the first and the last event of each sort. Without markers, the
+    thread with the most ops (or runtime calls, if there are no ops) ran the step; an event of this
+    thread is repeated so that it has the most among the deciding events, too.
     """
     of = sorts(events)
     return np.sort(
@@ -173,7 +183,7 @@ def _deciding(events: Packed) -> Ints:
 
 
 def _steps(events: Packed) -> Ints:
-    """Return the host's step marker rows."""
+    """Return the rows of the step markers on host threads."""
     step = [*events.texts("kind"), "step"].index("step")
     parts = [
         rows.start + np.flatnonzero(events.codes("kind", rows) == step) for rows in events.pieces()
@@ -183,7 +193,10 @@ def _steps(events: Packed) -> Ints:
 
 
 def _of_busiest(of: Sorts) -> Ints:
-    """Return the first event of each rank's busiest thread, by ops and runtime calls, repeated."""
+    """Return the row of the first op of the thread with the most ops, for each rank, repeated.
+
+    Return the same for runtime calls.
+    """
     busiest = []
     for kind in ("op", "runtime"):
         places = of.of_kind(kind)

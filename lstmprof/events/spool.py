@@ -35,7 +35,7 @@ from lstmprof.events.stored import (
 )
 from lstmprof.events.table import EventTable
 
-#: One of this many rows is sampled to choose borders.
+#: At least one of this many rows is sampled to choose the borders of batches.
 _SAMPLED = 32
 
 
@@ -59,20 +59,25 @@ class SortedFiles:
         return int((begun - ended).max())
 
     def borders(self, rows: int) -> list[int]:
-        """Return times that split the rows into parts of about ``rows``; the last is after all."""
+        """Return times that split the files' content into parts of about ``rows`` rows.
+
+        The first part begins at the first time; the last time is later than all rows.
+        """
         every = max(1, min(_SAMPLED, rows // _SAMPLED))
         sampled = [self._times(path)[::every].astype(np.int64) for path in self.paths]
         first = np.unique(np.sort(np.concatenate(sampled))[:: max(1, rows // every)])
         return [*first.tolist(), int(self._ends[1].max()) + 1]
 
     def between(self, first_ns: int, end_ns: int) -> list[pa.RecordBatch]:
-        """Return from each file the rows of [first_ns, end_ns), in the order of the files."""
+        """Return for each file its rows in [first_ns, end_ns); files without such rows are left
+        out.
+        """
         first, last = self._ends
         there = np.flatnonzero((first < end_ns) & (last >= first_ns))
         return [self._cut(read_columns(self.paths[n]), first_ns, end_ns) for n in there.tolist()]
 
     def remove_ending(self, first_ns: int, end_ns: int) -> None:
-        """Remove the files whose last row is in [first_ns, end_ns)."""
+        """Delete the files whose last row is in [first_ns, end_ns)."""
         last = self._ends[1]
         for number in np.flatnonzero((last >= first_ns) & (last < end_ns)).tolist():
             self.paths[number].unlink()
@@ -95,7 +100,7 @@ class SortedFiles:
 
 #: Approximate number of events per batch, and so per row group in Parquet.
 BATCH_ROWS = 2**17
-#: Readers write events to disk if a profile has more events than this.
+#: Readers write events to disk if a profile has this many events or more.
 SPOOLED_ROWS = 2**18
 #: Number of events that a reader writes to disk at a time.
 CHUNK_ROWS = 2**16
@@ -104,9 +109,9 @@ MERGED_CHUNKS = 64
 
 
 def write_chunk(path: Path, columns: pa.Table) -> None:
-    """Write ``columns`` of one or more events to ``path``, sorted by start, longer events first.
+    """Write the events in ``columns`` (at least one) to ``path``, sorted as in ``events_table``.
 
-    Columns that are all null are omitted; most chunks have several.
+    Columns that are all null are left out; most chunks have several such columns.
 
     Raises:
         LstmprofError: the disk is full.
@@ -126,11 +131,12 @@ def _sorted(columns: pa.Table) -> pa.Table:
 
 
 def on_disk(events: EventTable, columns: Sequence[str], folder: Folder) -> EventTable:
-    """Write ``columns`` of ``events`` to files of ``folder``; stored and empty tables stay as they
-    are.
+    """Return ``events`` with only ``columns``, written to files of ``folder``.
+
+    Tables that are empty or already on disk are returned as they are.
 
     Raises:
-        LstmprofError: there is no room.
+        LstmprofError: the disk is full.
     """
     if isinstance(events, StoredEvents) or not len(events):
         return events
@@ -143,7 +149,7 @@ def on_disk(events: EventTable, columns: Sequence[str], folder: Folder) -> Event
 
 
 class Chunks:
-    """Columns of events from a reader: in memory while they are few, then in files."""
+    """Collects the events of a profile while it is read: first in memory, if many in files."""
 
     def __init__(self) -> None:
         self._tables: list[pa.Table] = []
@@ -152,7 +158,7 @@ class Chunks:
         self._folder: Folder | None = None
 
     def add(self, columns: pa.Table) -> None:
-        """Append the next events of the profile.
+        """Append the next events of the profile, a table of some columns.
 
         Raises:
             LstmprofError: the disk is full.
@@ -164,7 +170,7 @@ class Chunks:
             self._spool(self._folder)
 
     def columns(self) -> pa.Table | Spool | None:
-        """Return all events, or None if there are none."""
+        """Return all events: in memory, in files, or None if there are no events."""
         if self._folder:
             if self._rows:
                 self._spool(self._folder)
@@ -185,9 +191,9 @@ class Chunks:
 
 @dataclass(frozen=True)
 class Spool:
-    """Columns of events in files of ``write_chunk``, in the order of the profile.
+    """Events in ``files`` that ``write_chunk`` wrote, in the order of the profile.
 
-    A column that a file lacks is null there.
+    If a file lacks a column, the column is null for the events of this file.
     """
 
     folder: Folder
@@ -199,12 +205,12 @@ class Spool:
         return self._sorted.first_ns
 
     def events(self, origin_ns: int, rank: int | None) -> StoredEvents:
-        """Return the events table of these columns, with times from ``origin_ns``.
+        """Sort the events into an events table on disk, and delete the files.
 
-        The files are removed.
+        ``origin_ns`` is subtracted from all times.
 
         Raises:
-            LstmprofError: there is no room.
+            LstmprofError: the disk is full.
         """
         texts = self._texts()
         batches: list[StoredBatch] = []
@@ -223,12 +229,12 @@ class Spool:
         return _files([self.files])
 
     def _sorted_by_time(self, texts: Texts) -> SortedFiles:
-        """Merge files until at most ``MERGED_CHUNKS`` overlap at any time."""
+        """Merge files until at most ``MERGED_CHUNKS`` files have events at the same time."""
         read, rows = self._sorted, [[path] for path in self.files]
         while read.most_at_once > MERGED_CHUNKS:
             firsts = range(0, len(rows), MERGED_CHUNKS)
             rows = [self._one_row(rows[n : n + MERGED_CHUNKS], texts) for n in firsts]
-            read = _files(rows)  # files of one row follow each other in time
+            read = _files(rows)  # the files of one merged list follow each other in time
         return read
 
     def _one_row(self, rows: Sequence[Sequence[Path]], texts: Texts) -> list[Path]:
@@ -239,13 +245,16 @@ class Spool:
         return files
 
     def _merged(self, read: SortedFiles, rows: int, texts: Texts) -> Iterator[pa.Table]:
-        """Yield about ``rows`` events at a time in order, texts as numbers; remove read files."""
+        """Yield the sorted events, about ``rows`` at a time, and delete files that are read.
+
+        Texts are numbers that refer to ``texts``.
+        """
         for first_ns, end_ns in itertools.pairwise(read.borders(rows)):
             yield self._between(read, first_ns, end_ns, texts)
             read.remove_ending(first_ns, end_ns)
 
     def _texts(self) -> Texts:
-        """Return all texts, numbered in the order of the profile."""
+        """Return the texts of all columns, numbered in the order of the profile."""
         texts = Texts()
         for start in range(0, len(self.files), MERGED_CHUNKS):
             read = [read_columns(path) for path in self.files[start : start + MERGED_CHUNKS]]
@@ -255,7 +264,7 @@ class Spool:
         return texts
 
     def _between(self, read: SortedFiles, first_ns: int, end_ns: int, texts: Texts) -> pa.Table:
-        """Return the sorted events that begin in [first_ns, end_ns), texts as numbers."""
+        """Return the sorted events that begin in [first_ns, end_ns); texts are numbers."""
         parts = read.between(first_ns, end_ns)
         names = sorted({name for part in parts for name in part.schema.names})
         columns = pa.table({name: _joined(name, parts, texts) for name in names})
@@ -271,7 +280,10 @@ def _without_rows(column: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def _joined(name: str, parts: Sequence[pa.RecordBatch], texts: Texts) -> pa.Array:
-    """Concatenate a column of the parts, texts as numbers, in the widest type of the parts."""
+    """Concatenate the column ``name`` of the parts in the widest of their types.
+
+    Texts become numbers that refer to ``texts``.
+    """
     held = [part.column(name).type for part in parts if name in part.schema.names]
     is_text = pa.types.is_dictionary(held[0])
     type_ = SCHEMA.field(name).type if is_text else max(held, key=lambda type_: type_.bit_width)

@@ -1,7 +1,7 @@
 """An events table on disk, in batches by time, for profiles that do not fit into memory.
 
-A batch has the events that begin in a stretch of time; events that begin together are in one batch.
-Its columns are files. Integers have the narrowest type. Texts are numbers that refer to the
+A batch has the events that begin in one time interval; events that begin together are in one batch.
+Its columns are in files. Integers have the narrowest type. Texts are numbers that refer to the
 distinct texts of the whole table, which are in memory. All files are in one temporary folder, which
 is removed when no object uses it any more.
 """
@@ -34,11 +34,10 @@ _CODE = pa.int32()
 
 
 class Folder:
-    """A temporary folder that is removed with this object; folders of killed processes are removed,
-    too.
+    """A temporary folder, which is removed when this object is no longer used.
 
-    A folder in ``base`` is not removed and can be sent to another process; the creator of ``base``
-    removes it.
+    If ``base`` is given, the folder is made inside ``base`` and is not removed, so that another
+    process can use it; the creator of ``base`` removes it.
 
     Raises:
         LstmprofError: the folder cannot be made.
@@ -71,10 +70,10 @@ class Folder:
 
 
 def write_columns(path: Path, columns: pa.Table) -> None:
-    """Write ``columns`` of the events table to ``path``, each in the narrowest type.
+    """Write ``columns`` to ``path``, each in the narrowest type.
 
     Raises:
-        LstmprofError: there is no room.
+        LstmprofError: the disk is full.
     """
     narrow = pa.table({n: narrowed(_chunk(columns.column(n))) for n in columns.column_names})
     with room_in(path.parent), pa.ipc.new_file(str(path), narrow.schema) as file:
@@ -86,13 +85,16 @@ def _chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def read_columns(path: Path) -> pa.RecordBatch:
-    """Return the columns that ``write_columns`` wrote to ``path``; data is read when it is used."""
+    """Return the columns that ``write_columns`` wrote to ``path``.
+
+    The file is mapped into memory, so that data is read when it is used.
+    """
     with pa.memory_map(str(path)) as file:
         return pa.ipc.open_file(file).get_batch(0)
 
 
 class Texts:
-    """The distinct texts of each column, numbered in the order in which they came."""
+    """The distinct texts of each text column, numbered in the order in which they were added."""
 
     def __init__(self) -> None:
         self._of: dict[str, pa.Array] = {}
@@ -102,7 +104,10 @@ class Texts:
         return self._of.get(name, pa.array([], pa.string()))
 
     def coded(self, name: str, columns: Sequence[pa.DictionaryArray]) -> list[pa.Array]:
-        """Return the numbers of the texts in ``columns`` of the column ``name``; add new texts."""
+        """Return ``columns``, which are parts of the column ``name``, with numbers for texts.
+
+        New texts are added.
+        """
         there = pa.DictionaryArray.from_arrays(pa.array([], _CODE), self.of(name))
         typed = [cast(column, there.type) for column in columns]
         joined = pa.chunked_array([there, *typed]).unify_dictionaries()
@@ -112,10 +117,10 @@ class Texts:
 
 @dataclass(frozen=True)
 class StoredBatch:
-    """The events that begin at ``start_ns`` or later, and before those of the next batch.
+    """The events that begin at ``start_ns`` or later, but before the next batch begins.
 
-    ``first`` is their first row. The value of a column is in the last of ``files`` that has the
-    column; it is null if none has it.
+    ``first`` is the row of the first event in the whole table, ``rows`` the number of events. The
+    last of ``files`` that has a column has its values; a column in no file is null.
     """
 
     first: int
@@ -125,7 +130,7 @@ class StoredBatch:
 
 
 class Part(EventTable):
-    """The events of a batch; links refer to rows of the whole table."""
+    """The events of one batch; links and ids are rows of the whole table."""
 
     def __init__(self, events: pa.Table, first_row: int) -> None:
         super().__init__(events)
@@ -133,19 +138,20 @@ class Part(EventTable):
 
     @property
     def first_row(self) -> int:
-        """Return the row of the whole table that is the first row of this part."""
+        """Return the number that the first row of this part has in the whole table."""
         return self._first_row
 
     def rows_named(self, column: str) -> Ints:
-        """Return the row of the whole table that ``column`` refers to, or −1."""
+        """Return for each event the row of the whole table that ``column`` refers to, or −1."""
         return self.ints(column, NONE)
 
 
 class StoredEvents(EventTable):
     """An events table on disk with the distinct texts ``texts`` and one or more ``batches``.
 
-    All rows have the rank ``rank`` (None if unknown), unless the files have a column for it.
-    Methods that return an events table load it into memory; ``parts`` loads one batch at a time.
+    All events have the rank ``rank`` (None if unknown), unless the files have a column ``rank``.
+    Methods that return an ``EventTable`` load all rows into memory; ``parts`` loads one batch at a
+    time.
     """
 
     def __init__(
@@ -162,31 +168,31 @@ class StoredEvents(EventTable):
 
     @property
     def arrow(self) -> pa.Table:
-        """Return the whole table, in memory."""
+        """Return the whole table as a ``pyarrow.Table`` in memory."""
         return self.select(SCHEMA.names).arrow.cast(SCHEMA)
 
     def select(self, columns: Sequence[str]) -> EventTable:
-        """Return these columns of all rows, in memory."""
+        """Return a table in memory with only these columns."""
         return EventTable(pa.table({name: self.column(name) for name in columns}))
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """Return the column ``name``, in memory, in one chunk."""
+        """Return the column ``name`` in memory, in one chunk."""
         numbers = range(len(self.batches))
         arrays = [self._decoded(self.coded(n, (name,)), name, own_texts=False) for n in numbers]
         return pa.chunked_array([pa.concat_arrays(arrays)], _TYPES[name])
 
     def with_columns(self, columns: Mapping[str, Any]) -> EventTable:
-        """Return the whole table, in memory, with these columns replaced."""
+        """Return the whole table in memory, with these columns (name -> values) replaced."""
         return EventTable(self.arrow).with_columns(columns)
 
     def parts(self, columns: Sequence[str] = SCHEMA.names) -> Iterator[EventTable]:
-        """Yield these columns of each batch, with the texts that the batch uses."""
+        """Yield one table per batch with these columns and only the texts that the batch uses."""
         for number, batch in enumerate(self.batches):
             part = self.table(self.coded(number, columns), columns, own_texts=True)
             yield Part(part.arrow, batch.first)
 
     def replaced(self, columns_of: Callable[[EventTable], Mapping[str, Any]]) -> StoredEvents:
-        """Return this table with the columns that ``columns_of`` computes for each batch.
+        """Return this table, on disk, with the columns that ``columns_of`` computes per batch.
 
         Raises:
             LstmprofError: the disk is full.
@@ -195,14 +201,14 @@ class StoredEvents(EventTable):
         return self.overlaid(map(self.stored, replacing))
 
     def encoded(self, columns: Mapping[str, Any]) -> pa.Table:
-        """Return these columns in the form in which they are on disk."""
+        """Return these columns (name -> values) as on disk, with numbers for texts."""
         arrays = {name: cast(values, _TYPES[name]) for name, values in columns.items()}
         for name in arrays.keys() & set(TEXT_COLUMNS):
             (arrays[name],) = self._texts.coded(name, [arrays[name]])
         return pa.table(arrays)
 
     def stored(self, coded: pa.Table) -> Path:
-        """Write ``coded`` columns to a new file, and return its path.
+        """Write ``coded``, columns with numbers for texts, to a new file; return its path.
 
         Raises:
             LstmprofError: the disk is full.
@@ -212,7 +218,7 @@ class StoredEvents(EventTable):
         return path
 
     def overlaid(self, files: Iterator[Path]) -> StoredEvents:
-        """Return this table with its columns replaced by those of ``files``, one file per batch."""
+        """Return this table with the columns in ``files`` replaced; there is one file per batch."""
         batches = [
             StoredBatch(batch.first, batch.rows, batch.start_ns, (*batch.files, path))
             for batch, path in zip(self.batches, files, strict=True)
@@ -220,7 +226,10 @@ class StoredEvents(EventTable):
         return StoredEvents(self.folder, self._texts, batches, self._rank)
 
     def coded(self, number: int, columns: Sequence[str] = SCHEMA.names) -> pa.Table:
-        """Return ``event_id`` and ``columns`` of batch ``number``, texts as numbers."""
+        """Return ``event_id`` and ``columns`` of the batch ``number``, with numbers for texts.
+
+        Columns that the files lack are left out.
+        """
         batch = self.batches[number]
         arrays = {
             "event_id": pa.array(np.arange(batch.first, batch.first + batch.rows)),
@@ -234,7 +243,10 @@ class StoredEvents(EventTable):
         return pa.table({name: arrays[name].cast(types[name]) for name in wanted if name in arrays})
 
     def coded_rows(self, rows: Ints, columns: Sequence[str] = SCHEMA.names) -> pa.Table:
-        """Return ``columns`` of ``rows`` of any batches, texts as numbers; sorted by batch."""
+        """Return ``event_id`` and ``columns`` of ``rows``, with numbers for texts.
+
+        The result is ordered by batch, and within a batch as ``rows``.
+        """
         numbers = self.batch_of(rows)
         parts = [
             self.coded(number, columns).take(
@@ -253,7 +265,10 @@ class StoredEvents(EventTable):
     def table(
         self, coded: pa.Table, columns: Sequence[str] = SCHEMA.names, *, own_texts: bool = False
     ) -> EventTable:
-        """Return ``coded`` rows as an events table; ``own_texts``: drop unused texts."""
+        """Return ``coded`` (rows with numbers for texts) as an events table in memory.
+
+        ``own_texts``: the table contains only the texts that its rows use.
+        """
         schema = (
             SCHEMA if columns == SCHEMA.names else pa.schema([SCHEMA.field(n) for n in columns])
         )
@@ -280,7 +295,10 @@ class StoredEvents(EventTable):
         return with_own_texts(texts, _TYPES[name], own_texts)
 
     def write_parquet(self, path: Path, stop: Event | None = None) -> None:
-        """Write the table to ``path``, one row group per batch; stop early if ``stop`` is set."""
+        """Write the table to the Parquet file ``path``, with one row group per batch.
+
+        Stop early if ``stop`` is set.
+        """
         with parquet_writer(path) as file:
             for number in range(len(self.batches)):
                 if stop and stop.is_set():

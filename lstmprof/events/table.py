@@ -1,7 +1,7 @@
-"""The events table as NumPy arrays, each computed once.
+"""The events table, with its columns as cached NumPy arrays.
 
-A function of a text is computed once per distinct text. Rows without a text have a separate value,
-so that null is never mistaken for a text.
+Functions of texts run once per distinct text. A row without a text gets a value of the caller's
+choice, so that null is never mistaken for a text.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from lstmprof.events.intervals import Flags, Ints, longer_first
 from lstmprof.events.schema import COLUMNS, SCHEMA
 
-#: Stands for null in integers that may be negative.
+#: Stands for null in arrays of integers that may be negative.
 UNKNOWN = np.iinfo(np.int64).min
-#: Stands for null in row numbers and in codes of texts.
+#: Stands for null in arrays of row numbers and of text codes.
 NONE = -1
-#: Arrays of larger tables are not cached: an array of ten million rows takes 80 MB.
+#: Arrays of a table with more rows are not cached: an array of ten million rows takes 80 MB.
 KEPT_ROWS = 2**21
 
 #: Columns with few distinct values, including text columns.
@@ -49,12 +49,12 @@ class EventTable:
 
     @staticmethod
     def of(events: EventTable | pa.Table) -> EventTable:
-        """Return ``events`` itself, or the table of a ``pyarrow.Table``."""
+        """Return ``events`` as an ``EventTable``."""
         return events if isinstance(events, EventTable) else EventTable(events)
 
     @property
     def arrow(self) -> pa.Table:
-        """Return the whole table."""
+        """Return the whole table as a ``pyarrow.Table``."""
         return self._arrow
 
     def __len__(self) -> int:
@@ -80,25 +80,26 @@ class EventTable:
         return self.column(name)
 
     def select(self, columns: Sequence[str]) -> EventTable:
-        """Return these columns of all rows."""
+        """Return a table with only these columns."""
         return EventTable(self.arrow.select(list(columns)))
 
     def take(self, rows: Ints | pa.Array) -> EventTable:
-        """Return these rows, in this order."""
+        """Return a table with only these rows, in this order."""
         return EventTable(self.arrow.take(pa.array(rows)))
 
     def slice(self, start: int, length: int | None = None) -> EventTable:
-        """Return the rows from ``start`` on: ``length`` rows, or all."""
+        """Return a table of the rows from ``start`` on: ``length`` rows, or all if None."""
         return EventTable(self.arrow.slice(start, length))
 
     def filter(self, where: Flags | pa.Array | pa.ChunkedArray) -> EventTable:
-        """Return the rows at which ``where`` is True."""
+        """Return a table of the rows for which the mask ``where`` is True."""
         is_arrow = isinstance(where, (pa.Array, pa.ChunkedArray))
         return EventTable(self.arrow.filter(where if is_arrow else pa.array(where)))
 
     def with_columns(self, columns: Mapping[str, Any]) -> EventTable:
-        """Return this table with ``columns`` replaced, in row order; values as for
-        ``events_table``.
+        """Return this table with the columns in ``columns`` (name -> values) replaced.
+
+        Values are in row order, and of the types that ``events_table`` takes.
         """
         arrow = self._arrow
         for name, values in columns.items():
@@ -115,11 +116,14 @@ class EventTable:
 
     @property
     def first_row(self) -> int:
-        """Return the row of the whole table that is the first row of this part."""
+        """Return the number that the first row of this part has in the whole table."""
         return 0
 
     def parts(self, columns: Sequence[str] = SCHEMA.names) -> Iterator[EventTable]:
-        """Yield parts of the table by time that fit into memory, with at least ``columns``."""
+        """Yield the table in parts that fit into memory, in order of time.
+
+        Each part has at least ``columns``.
+        """
         yield self
 
     def replaced(self, columns_of: Callable[[EventTable], Mapping[str, Any]]) -> EventTable:
@@ -127,27 +131,28 @@ class EventTable:
         return self.with_columns(columns_of(self))
 
     def has_kind(self, *kinds: str) -> bool:
-        """Return whether any event has one of these kinds."""
+        """Return whether the table has an event of one of these kinds."""
         return any(bool(part.is_kind(*kinds).any()) for part in self.parts(("kind",)))
 
     @property
     def start_ns(self) -> Ints:
-        """Return the start of each event."""
+        """Return the start of each event, in ns since the profile's ``base_ns``."""
         return self.ints("start_ns", 0)
 
     @property
     def dur_ns(self) -> Ints:
-        """Return the duration of each event."""
+        """Return the duration of each event in ns."""
         return self.ints("dur_ns", 0)
 
     @property
     def end_ns(self) -> Ints:
-        """Return the end of each event."""
+        """Return the end of each event, in ns since the profile's ``base_ns``."""
         return self.once(_end_ns, "start_ns", "dur_ns")
 
     def ints(self, column: str, unknown: int) -> Ints:
-        """Return an integer column with ``unknown`` in place of nulls: for computing, not for
-        output.
+        """Return an integer column with ``unknown`` in place of null.
+
+        Use the result for computing only: outputs show unknown values as null.
         """
         return self._once(("ints", column, unknown), lambda: self._ints(column, unknown))
 
@@ -159,14 +164,15 @@ class EventTable:
         return np.asarray(whole.to_numpy(zero_copy_only=False), dtype=np.int64)
 
     def texts(self, column: str) -> tuple[Ints, list[str]]:
-        """Return a column as (codes, values): ``values[code]`` is the text of a row, code −1 is
-        null.
+        """Return a text column as (codes, values).
+
+        ``codes`` has one number per row; ``values[code]`` is the text, and the code −1 means null.
         """
         codes, values = self._codes(column)
         return self._once(("texts", column), lambda: codes.astype(np.int64)), values
 
     def _codes(self, column: str) -> tuple[NDArray[Any], list[str]]:
-        """Return the result of ``texts`` with Arrow's codes, which take half the memory."""
+        """Return the same as ``texts``, but with 32-bit codes, which take half the memory."""
         return self._once(("codes", column), lambda: _codes(self.column(column).combine_chunks()))
 
     def mapped(
@@ -177,10 +183,10 @@ class EventTable:
         dtype: Any = np.int64,
         rows: Flags | None = None,
     ) -> np.ndarray:
-        """Return ``function`` of the text in ``column`` for each row; ``unknown`` if it is null.
+        """Return ``function`` of the text in ``column`` for each row; ``unknown`` for null.
 
-        If ``rows`` (one boolean per row) is given, all other rows get ``unknown``, and ``function``
-        is not called for texts that only they have.
+        If the mask ``rows`` is given, rows for which it is False get ``unknown``, too; ``function``
+        is not called for a text that occurs only in such rows.
         """
         codes, values = self._codes(column)
         if rows is None:
@@ -195,53 +201,60 @@ class EventTable:
         return np.asarray(answers[codes])
 
     def where(self, column: str, predicate: Callable[[str], object]) -> Flags:
-        """Return whether ``predicate`` is True for the text in ``column``; False for null."""
+        """Return for each row whether ``predicate`` holds for the text in ``column``; False for
+        null.
+        """
         return self.mapped(column, lambda text: bool(predicate(text)), False, np.bool_)
 
     def where_name(self, predicate: Callable[[str], object]) -> Flags:
-        """Return whether ``predicate`` is True for the name of each event."""
+        """Return for each event whether ``predicate`` holds for its name."""
         return self.where("name", predicate)
 
     def is_one_of(self, column: str, *texts: str) -> Flags:
-        """Return whether the text in ``column`` is one of ``texts``."""
+        """Return for each row whether the text in ``column`` is one of ``texts``."""
         key = ("is", column, *sorted(texts))
         return self._once(key, lambda: self.where(column, lambda text: text in texts))
 
     def is_kind(self, *kinds: str) -> Flags:
-        """Return whether the kind of each event is one of ``kinds``."""
+        """Return for each event whether its kind is one of ``kinds``."""
         return self.is_one_of("kind", *kinds)
 
     def write_parquet(self, path: Path, stop: Event | None = None) -> None:
-        """Write the table to ``path``; it may be left unfinished once ``stop`` is set."""
+        """Write the table to the Parquet file ``path``; subclasses may stop early if ``stop`` is
+        set.
+        """
         with parquet_writer(path) as file:
             file.write_table(self.arrow.cast(SCHEMA))
 
     def ranks(self) -> list[int | None]:
-        """Return the ranks; None for events whose rank is unknown."""
+        """Return the distinct ranks, sorted; None comes first and stands for unknown ranks."""
         ranks = self.column("rank").unique().to_pylist()
         return sorted(ranks, key=lambda rank: (rank is not None, rank))
 
     def of_rank(self, rank: int | None) -> Ints:
-        """Return the rows of ``rank``."""
+        """Return the row numbers of the events of ``rank``."""
         number = UNKNOWN if rank is None else rank
         if not self._keeps():
             return np.flatnonzero(self.ints("rank", UNKNOWN) == number)
         return self.once(_rows_of_ranks, "rank").get(number, np.empty(0, dtype=np.int64))
 
     def rows_named(self, column: str) -> Ints:
-        """Return the row of the event that ``column`` refers to by ``event_id``, or −1."""
+        """Return for each event the row that its link ``column`` refers to, or −1.
+
+        A link is a column with ids of events, such as ``parent_id``.
+        """
         return self._once(("function", column), lambda: self.rows_of(self.ints(column, -1)))
 
     def rows_of(self, event_ids: Ints) -> Ints:
-        """Return the row of each of these events, or −1 if it is not in the table."""
+        """Return the row of each event id, or −1 if the id is not in the table."""
         row_of = self.once(_rows_by_id, "event_id")
         return np.asarray(row_of[np.where(event_ids < len(row_of) - 1, event_ids, -1)], np.int64)
 
     def once(self, function: Callable[[Any], _Value], *reads: str) -> _Value:
-        """Return ``function`` of this table, cached like a column.
+        """Return ``function`` of this table; compute and cache the value on the first call.
 
-        If ``reads`` names all columns that the function reads, the value is cached until one of
-        them is replaced.
+        ``reads`` may name all columns that the function reads. Then a table in which
+        ``with_columns`` has replaced only other columns keeps the cached value.
         """
         key = ("columns", function, *reads) if reads else ("function", function)
         return self._once(key, lambda: function(self))
@@ -267,10 +280,10 @@ class EventTable:
 
 
 def parquet_writer(path: Path) -> pq.ParquetWriter:
-    """Return a writer of events to ``path``.
+    """Return a Parquet writer for events tables.
 
-    Most numbers differ little from those of the row before. Storing differences takes half the time
-    and half the space of dictionaries.
+    Most numbers differ little from the row before, so the writer stores differences. This takes
+    half the time and half the space of dictionaries.
     """
     differences = dict.fromkeys((n for n in SCHEMA.names if n not in _REPEATED), _DIFFERENCES)
     return pq.ParquetWriter(
@@ -298,7 +311,10 @@ def _rows_of_ranks(events: EventTable) -> dict[int, Ints]:
 
 
 def _rows_by_id(events: EventTable) -> Ints:
-    """Return the row of each ``event_id``; −1 for missing ids and for the last entry."""
+    """Return an array with the row of each ``event_id``, indexed by id; −1 for missing ids.
+
+    The last entry is −1, too, so that the index −1 (null) gives −1.
+    """
     event_id = events.ints("event_id", -1)
     row_of = np.full(int(event_id.max(initial=-1)) + 2, -1, dtype=np.int64)
     row_of[event_id] = np.arange(len(events))
@@ -310,13 +326,16 @@ def _end_ns(events: EventTable) -> Ints:
 
 
 def events_table(columns: Mapping[str, Sequence[Any] | np.ndarray]) -> EventTable:
-    """Return the events table of these columns, sorted by start, longer events first, and numbered.
+    """Make an events table from ``columns`` (name -> values).
 
-    ``kind``, ``name``, ``start_ns`` and ``dur_ns`` are required; an absent column is all null.
-    Values may be lists with None, NumPy arrays or Arrow arrays. Equal rows keep their order.
+    Rows are sorted by start, the longer event first if starts are equal, and numbered in this
+    order. Events of equal start and duration keep their order. ``kind``, ``name``, ``start_ns`` and
+    ``dur_ns`` are required; other absent columns are null. Values may be lists with None, NumPy
+    arrays or Arrow arrays.
 
     Raises:
-        ValueError: a required column is missing, a length differs or a duration is negative.
+        ValueError: a required column is missing, a name is unknown, a length differs or a duration
+            is negative.
     """
     missing = [name for name in _REQUIRED if name not in columns]
     foreign = [name for name in columns if name not in SCHEMA.names]

@@ -1,7 +1,8 @@
-"""Host threads: the thread of each row, and what its innermost event says about it.
+"""Number the host threads, and find the innermost event of a thread at each time.
 
-A thread is (rank, pid, tid). The innermost event of a thread at an instant is the one that started
-last (docs/ledger.md); of equal starts, the shorter event, then the deeper kind.
+A thread is identified by rank, pid and tid. The innermost event of a thread at a time is the
+running event that started last (docs/ledger.md); if starts are equal, the shorter event, then the
+event of the deeper kind. Its kind and name show the state of the thread.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from lstmprof.events.groups import numbered
 from lstmprof.events.intervals import Flags, Ints, Segments, foremost
 from lstmprof.events.table import UNKNOWN, EventTable
 
-#: The causes for which a device waits for the host. The order decides if several threads of a CPU
-#: run are merged: a thread that enqueues work or runs in the framework comes before a waiting one.
+#: States of a host thread, which are the causes for which a device waits for the host. If the
+#: threads of a CPU run are merged, the state that comes first in this order wins.
 STATES = ("dispatch", "runtime", "alloc", "sync", "profiler", "python")
 HOST = "host"
 
-#: Ops by which the host reads a value and waits for it.
+#: Ops with which the host reads a value from a device and waits for the value.
 ASKS = (
     *("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal"),
     *("mxnet::MXNDArraySyncCopyToCPU", "mxnet::MXNDArrayWaitToRead", "mxnet::MXNDArrayWaitAll"),
@@ -43,17 +44,20 @@ _ALLOC = re.compile(r"Malloc|Free|HostAlloc|^cuMem")
 
 
 def runtime_state(name: str) -> str:
-    """Return the effect of a runtime call on its thread: ``sync``, ``alloc`` or ``runtime``."""
+    """Return the state of a thread in the runtime call ``name``: ``sync``, ``alloc`` or
+    ``runtime``.
+    """
     if _SYNC.search(name):
         return "sync"
     return "alloc" if _ALLOC.search(name) else "runtime"
 
 
 def state_codes(events: EventTable, framework_ranges: Sequence[str] = ()) -> Ints:
-    """Return each row's thread state while it is innermost: an index into ``STATES``, else −1.
+    """Return for each event the state of its thread while the event is innermost.
 
-    ``framework_ranges`` are names of steps and ranges that run no Python of the user; the first
-    name that exists counts.
+    States are indices into ``STATES``; −1 for events on a device. ``framework_ranges`` are names of
+    steps and ranges in which only the framework runs, so that their state is ``dispatch``; only the
+    first name that occurs is used.
     """
     ranges = events.is_kind("step", "range")
     named = (ranges & events.is_one_of("name", name) for name in framework_ranges)
@@ -73,7 +77,7 @@ _OF_THREADS = ("rank", "pid", "tid", "device", "kind")
 
 
 def thread_ids(events: EventTable) -> Ints:
-    """Return each row's host thread number, −1 for rows on a device."""
+    """Return the number of each event's host thread, or −1 for events on a device."""
     return events.once(_thread_ids, *_OF_THREADS)
 
 
@@ -93,7 +97,7 @@ def _on_thread(events: EventTable) -> Flags:
 def nesting_order(events: EventTable, rows: Ints) -> Ints:
     """Sort ``rows`` so that an enclosing event comes before the events inside it.
 
-    Rows of an events table are sorted except for ties of begin and end.
+    The rows of an events table already have this order, except events of equal start and end.
     """
     start = events.start_ns[rows]
     dur = events.dur_ns[rows]
@@ -117,7 +121,10 @@ def _depths(events: EventTable) -> Ints:
 
 
 def content_order(events: EventTable, rows: Ints) -> Ints:
-    """Return a last tie-break of ``rows`` by name, category and stream, not by place."""
+    """Return for each of ``rows`` a sort key by name, category and stream.
+
+    The key breaks ties in a way that does not depend on the order of the rows.
+    """
     keys = [
         places[events.texts(column)[0][rows]]
         for column, places in events.once(_ordered_texts, "name", "category")
@@ -136,9 +143,9 @@ def _ordered_texts(events: EventTable) -> list[tuple[str, Ints]]:
 
 
 def innermost(events: EventTable, rows: Ints) -> Segments:
-    """Return the innermost event of one thread at each instant; ``owner`` is a row of ``events``.
+    """Return the innermost event of one thread at each time; ``owner`` is a row of ``events``.
 
-    ``rows`` are the thread's events.
+    ``rows`` are the events of the thread.
     """
     nested = nesting_order(events, rows)
     start, end = events.start_ns[nested], events.end_ns[nested]
@@ -146,17 +153,17 @@ def innermost(events: EventTable, rows: Ints) -> Segments:
     return Segments(segments.start_ns, segments.end_ns, nested[segments.owner])
 
 
-#: Longest stretch of Python that counts as the cost of calling the next op. Measured by profiling
-#: torch-lstmcell-basic with 4 units under torch.profiler on an EPYC: 95 % of the stretches between
-#: its ops take under 3.4 µs, or 9.6 µs on a busy machine.
+#: Longest Python time before an op that counts as the cost of calling the op. Measured by profiling
+#: torch-lstmcell-basic with 4 units under torch.profiler on an EPYC: 95 % of the Python times
+#: between ops are under 3.4 µs, or under 9.6 µs on a busy machine.
 CALL_GAP_NS = 10_000
 
 
 def ops_called(events: EventTable, thread: Ints, start_ns: Ints, end_ns: Ints) -> Ints:
-    """Return for each Python stretch the op that it leads to, or −1.
+    """Return for each time interval of Python on ``thread`` the row of the op that it calls, or −1.
 
-    Such a stretch is at most ``CALL_GAP_NS`` long, and an op begins on its ``thread`` when it ends.
-    If several ops begin then, the outermost one is returned.
+    An interval calls an op if it is at most ``CALL_GAP_NS`` long and the op begins on the same
+    thread when the interval ends. If several ops begin then, the outermost op is returned.
     """
     ops = np.flatnonzero(events.is_kind("op"))
     shortest_first = np.argsort(events.dur_ns[ops], kind="stable")

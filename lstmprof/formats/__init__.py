@@ -1,10 +1,11 @@
 """Readers of raw profiles: a file in, ``events.Profile`` out.
 
-``read`` recognises a format by what is in the file, not by its name: profiles are renamed, gzipped
-and copied about. Reports of Nsight Systems alone are known by theirs. A format is a module of this
-folder with ``recognises(raw)`` and ``read(raw)``; the other modules here are what formats share.
-Kineto's files, the largest, are tried in pieces first (``kineto.stream``). A profile is untrusted
-input: whatever the bytes, the outcome is a ``Profile`` or one ``ProfileError``.
+``read`` recognises a format by the file's content, because profiles are often renamed or gzipped.
+Only reports of Nsight Systems are recognised by their file name. Each format is a module of this
+folder with ``recognises(raw)`` and ``read(raw)``; formats share the other modules. Every file is
+first tried as a Kineto trace (``kineto.stream``), because these are the largest and can be read in
+pieces. A profile is untrusted input: whatever the bytes, ``read`` returns a ``Profile`` or raises
+one ``ProfileError``.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from lstmprof.formats import foreign, raw_file
 from lstmprof.formats.kineto import stream
 from lstmprof.formats.raw_file import RawFile
 
-#: The formats that are read, in the order in which a file is tried: a module of this folder each.
+#: The modules of this folder that read a format, in the order in which ``read`` tries them.
 FORMATS = (
-    "onnxruntime",  # on a GPU it has a category of Kineto's
-    "mxnet",  # this format does, too
+    "onnxruntime",  # before kineto, which has the category of ONNX Runtime's GPU events, too
+    "mxnet",  # before kineto, which has the category of MXNet's operators, too
     "rocprofv3",
     "kineto",
     "autograd",
     "tf1_timeline",
     "trace_viewer",
-    "perfetto",  # before xplane, whose planes are also the first field
+    "perfetto",  # before xplane: files of both begin with the protobuf field 1
     "xplane",
     "rocpd",
     "cuda.nvprof",
-    "cuda.nsys",  # last: it also takes reports of Nsight Systems, by their name
+    "cuda.nsys",  # last, because it also recognises reports of Nsight Systems, by their name
 )
 
 
@@ -48,7 +49,9 @@ def read(path: Path) -> Profile:
 
 
 def read_raw(label: Path | str, load: Callable[[], RawFile]) -> Profile:
-    """Return the profile in the file that ``load`` returns; ``label`` is its place for messages.
+    """Return the profile in the file that ``load`` returns.
+
+    ``label`` is the path or URL of the file, which messages show.
 
     Raises:
         ProfileError: the file cannot be loaded, is damaged or empty, or has no known format.

@@ -1,18 +1,20 @@
-"""The list that ``torch.autograd.profiler`` exports, PyTorch's profiler before ``torch.profiler``.
+"""Read the events that ``torch.autograd.profiler``, the predecessor of ``torch.profiler``, exports.
 
 To know when reading the events:
 
-- They have no category. The process ``CPU functions`` holds ops, nodes of the gradient and ranges
-  alike; ``tid`` is the profiler's own number of a thread: backward has one of its own.
-- Times are microseconds since the session began; when that was is not in the file.
-- In PyTorch 1.0 and 1.4 ops have no ``aten::`` before their name (in 1.8.1 they do), so a range of
-  one word in lower case looks like an op. It is taken for one, unless it is called like a phase.
-- In 1.0 and 1.4 names go through a demangler, which reads the op ``t`` as the C++ type ``t`` stands
-  for: ``unsigned short``.
-- The process ``CUDA functions`` holds no kernels: events of CUDA stood around each op, those that
-  only call others too, and ``tid`` is the device. Only the innermost become rows.
+- Events have no category. The process ``CPU functions`` contains ops, autograd nodes and ranges.
+  ``tid`` is the profiler's own thread number; the backward pass has a different one.
+- Times are microseconds since the session began. The file has no date.
+- In PyTorch 1.0 and 1.4 ops have no ``aten::`` before their name (in 1.8.1 they do), so a range
+  whose name is one lower-case word looks like an op. The reader makes an op of it, unless it is
+  called like a phase, the program or a step.
+- In 1.0 and 1.4 names pass a C++ demangler. It turns the op ``t`` into ``unsigned short``, the C++
+  type whose mangled name is ``t``.
+- The process ``CUDA functions`` contains no kernels, but one span per op between two CUDA events;
+  ``tid`` is the device. Ops that only call other ops have a span, too, so only the innermost spans
+  become rows.
 
-Source: ``export_chrome_trace`` of torch/autograd/profiler.py, and lists of these three versions.
+Source: ``export_chrome_trace`` of torch/autograd/profiler.py, and files of these three versions.
 """
 
 from __future__ import annotations
@@ -33,10 +35,10 @@ from lstmprof.formats.rows import Row
 
 _HOST, _DEVICE = "CPU functions", "CUDA functions"
 _ATEN = "aten::"
-#: The Itanium C++ ABI's builtin type ``t``.
+#: The demangled name of the op ``t``: the type ``t`` of the Itanium C++ ABI.
 _DEMANGLED_T = "unsigned short"
 _STEP = re.compile(r"ProfilerStep#\d+|step")
-#: Ops of a namespace, and nodes of the gradient.
+#: Names of ops with a namespace (``aten::mm``) and of autograd nodes (``AddmmBackward0``).
 _OP = re.compile(r"[a-z_]\w*::\S+|\w+Backward\d*")
 _BARE_OP = re.compile(r"[a-z_][a-z0-9_]*")
 _RANGES = frozenset((*PHASES, PROGRAM))
@@ -57,10 +59,10 @@ def recognises(raw: RawFile) -> bool:
 
 
 def read(raw: RawFile) -> Profile:
-    """Return the profile in the list.
+    """Return the profile in the events of ``raw``.
 
     Raises:
-        ProfileError: no event has a readable time.
+        ProfileError: no event has a readable time, or only GPU events without a device have one.
     """
     dropped: Counter[str] = Counter()
     events = trace_events(raw.json) or []
@@ -126,7 +128,7 @@ def _device_row(event: dict[str, Any], times: tuple[int, int]) -> Row:
 
 
 def _innermost(spans: list[Row]) -> list[Row]:
-    """Return the spans that contain no other span of their device."""
+    """Return the spans that contain no other span of the same device."""
     ordered = sorted(spans, key=lambda row: (row.device or 0, row.start_ns, -row.dur_ns))
     return [
         row

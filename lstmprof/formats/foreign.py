@@ -1,6 +1,6 @@
-"""What is not read, or not yet: recognised all the same, to say what it is and what to do.
+"""Recognise files that lstmprof does not read, so that the error says what they are and what to do.
 
-Two ordered tables, of files known by their first bytes and of JSON known by what is in it.
+Three ordered tables recognise files by their first bytes, by their name, and JSON by its content.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NOT_YET = (
 )
 _RECORD = "give a torch.profiler JSON, an .xplane.pb or an Nsight Systems SQLite export"
 
-#: (what the file begins with, what it is, the next step)
+#: (first bytes of the file, what the file is, what the user should do)
 _MAGIC: tuple[tuple[bytes, str, str], ...] = (
     (
         b"version https://git-lfs.github.com/spec/",
@@ -40,7 +40,7 @@ _MAGIC: tuple[tuple[bytes, str, str], ...] = (
 _ROCPROF = (
     "give a torch.profiler JSON, or record with rocprofv3 --runtime-trace --output-format json"
 )
-#: How a name ends, what such a file is, and the next step.
+#: (endings of the file's name, what the file is, what the user should do)
 _NAMED = (
     ((".qdstrm",), "is an unfinished Nsight Systems stream", "convert it with QdstrmImporter"),
     ((".ncu-rep",), "is an Nsight Compute report, which has no timeline", _RECORD),
@@ -59,7 +59,7 @@ _NAMED = (
 
 
 def refuse_by_content(raw: RawFile) -> None:
-    """Raise ProfileError for a kind of file that no reader takes."""
+    """Raise ProfileError if the file begins like a kind of file that no reader supports."""
     content = raw.content
     for magic, what, next_step in _MAGIC:
         if content.startswith(magic):
@@ -78,7 +78,7 @@ def refuse_by_content(raw: RawFile) -> None:
 
 
 def refusal(raw: RawFile) -> ForeignFileError:
-    """Return the error for a file that no reader takes."""
+    """Return the error for a file that no reader recognised."""
     if raw.looks_like_json:
         what, next_step = _json(raw.json)
         return ForeignFileError(raw.path, what, next_step)
@@ -116,13 +116,13 @@ def _json(document: Any) -> tuple[str, str]:
 
 
 def trace_events(document: Any) -> list[Any] | None:
-    """Return the events of a Chrome trace in either of its two forms, or None."""
+    """Return the events of a Chrome trace (a list, or ``traceEvents`` of an object), or None."""
     events = document.get("traceEvents") if isinstance(document, dict) else document
     return events if isinstance(events, list) else None
 
 
 def consumed(events: list[Any]) -> Iterator[Any]:
-    """Yield the events and drop them one by one: objects take most of a profile's memory."""
+    """Yield each event and remove it from ``events``, which takes most of a reader's memory."""
     events.reverse()
     while events:
         yield events.pop()
@@ -152,7 +152,7 @@ def _is_horovod(document: Any) -> bool:
     return {"B", "E"} <= {str(e.get("ph")) for e in _dicts(document)}
 
 
-#: (whether a JSON document is it, what it is, the next step)
+#: (test of a parsed JSON document, what a document is that passes, what the user should do)
 _JSON: tuple[tuple[Callable[[Any], bool], str, str], ...] = (
     (_is_rocprof, "is JSON of an older rocprof, which lstmprof does not read", _ROCPROF),
     (

@@ -3,16 +3,16 @@
 To know when reading the events:
 
 - Times are whole microseconds since 1970.
-- The engine runs operators on its own threads, while Python continues: ``B`` and ``E``, category
-  ``operator``, whose ``pid`` is the number of a device. Each appears again as ``b`` and ``e`` under
-  another ``pid``, which is omitted.
-- ``b`` and ``e`` of category ``MXNET_C_API`` are calls from Python: they pass operators to the
-  engine, or wait for it.
-- All other ``b`` and ``e`` are the user's own tasks, frames and events; they become ranges. A task
-  called ``step`` is a step. Counters (``C``) are omitted.
-- A ``tid`` is a hash of 64 bits, which exceeds a float and an int64. The reader numbers threads in
-  order of first occurrence. The file does not name the process.
-- Only the first file of a process names its devices. Later files begin with a comma.
+- The engine runs operators on its own threads, while Python continues. An operator has two events
+  of category ``operator``, ``B`` (begin) and ``E`` (end); their ``pid`` is the number of a device.
+  The same operator also appears as ``b`` and ``e`` under another ``pid``; the reader omits these.
+- Events ``b`` and ``e`` of category ``MXNET_C_API`` are calls from Python, which pass operators to
+  the engine or wait for the engine.
+- All other events ``b`` and ``e`` are the user's own tasks, frames and events; they become ranges.
+  A task called ``step`` becomes a step. The reader omits counters (``C``).
+- A ``tid`` is a 64-bit hash, too large for a float or an int64. The reader numbers threads in order
+  of first occurrence. The file does not contain the process id.
+- Only the first file that a process writes names its devices. Later files begin with a comma.
 
 Source: src/profiler/profiler.cc and profiler.h of apache/mxnet 1.x.
 """
@@ -31,7 +31,7 @@ from lstmprof.formats.rows import Row
 
 _OPERATOR, _API = "operator", "MXNET_C_API"
 _BEGINS = ("B", "b")
-#: End -> begin.
+#: ``ph`` of an event that ends something -> ``ph`` of the event that began it.
 _ENDS = {"E": "B", "e": "b"}
 _STEP = "step"
 
@@ -73,7 +73,7 @@ def read(raw: RawFile) -> Profile:
 
 
 def _paired(events: Iterable[dict[str, Any]]) -> tuple[list[Row], int]:
-    """Pair each begin with its end, and count the events without a partner."""
+    """Return a row per pair of begin and end, and the number of events without a partner."""
     intervals: list[Row] = []
     begun: dict[tuple[str, ...], list[int]] = {}
     threads: dict[str, int] = {}

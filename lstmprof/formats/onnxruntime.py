@@ -3,15 +3,15 @@
 To know when reading the events:
 
 - Times are whole microseconds since the session began to record. The file has no date.
-- ``model_run`` is one call of ``session.run``. It is a step, and an op that only calls others,
-  because no Python runs inside it. ``SequentialExecutor::Execute`` inside it runs the nodes.
-  ``session_initialization`` comes before.
-- A node's event is called ``<node>_kernel_time`` and has its type, its provider, and the types and
-  shapes of its inputs. Until 2022, ``…_fence_before`` and ``…_fence_after`` surrounded it; they are
-  omitted.
-- Nodes on a GPU are host events, which enqueue. Kernels (category ``Kernel``) exist only if ONNX
-  Runtime was built with CUPTI; they are omitted.
-- An event that ends up to 1 µs after its enclosing event, by rounding, is shortened.
+- ``model_run`` is one call of ``session.run``. It becomes a step, and also an op that only calls
+  others, because no Python runs inside it. ``SequentialExecutor::Execute`` inside it runs the
+  nodes. ``session_initialization`` comes before the first ``model_run``.
+- A node's event is called ``<node>_kernel_time`` and has the node's type and provider, and the
+  types and shapes of its inputs. Until 2022 events ``…_fence_before`` and ``…_fence_after``
+  surrounded it; the reader omits these.
+- The event of a node on a GPU is on the host and lasts while the node's work is enqueued. Kernels
+  (category ``Kernel``) exist only if ONNX Runtime was built with CUPTI; the reader omits them.
+- Because times are rounded, an event may end up to 2 µs after the event around it; it is shortened.
 
 Source: onnxruntime/core/common/profiler_common.h and core/framework/sequential_executor.cc.
 """
@@ -59,7 +59,7 @@ def read(raw: RawFile) -> Profile:
     """Return the profile in ONNX Runtime's JSON.
 
     Raises:
-        ProfileError: no node and no run was recorded.
+        ProfileError: no node and no ``session.run`` was recorded.
     """
     intervals = list(_rows(trace_events(raw.json) or ()))
     if not intervals:
@@ -120,7 +120,7 @@ def _row(event: dict[str, Any], timed: tuple[int, int]) -> Row | None:
 
 
 def _inputs(described: Any) -> tuple[str | None, str | None]:
-    """Return the shapes and types of a node's inputs in Kineto's form."""
+    """Return (shapes, types) of a node's inputs as JSON lists, or (None, None) if unknown."""
     if not isinstance(described, list):
         return None, None
     inputs = [item for one in described if isinstance(one, dict) for item in one.items()]
@@ -128,7 +128,7 @@ def _inputs(described: Any) -> tuple[str | None, str | None]:
 
 
 def _nested(intervals: list[Row]) -> list[Row]:
-    """Return the rows; no interval may end after the interval around it."""
+    """Return the rows by start; those that end shortly after the row around them are shortened."""
     nested: list[Row] = []
     holders: dict[tuple[int | None, int | None], list[Row]] = {}
     for row in sorted(intervals, key=lambda row: (row.start_ns, -row.dur_ns)):

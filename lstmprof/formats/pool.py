@@ -32,8 +32,8 @@ _Worker = subprocess.Popen[bytes]
 _SERVE = "from lstmprof.formats.pool import serve; serve()"
 _MARK = "LSTMPROF_WORKER"
 _LENGTH_BYTES = 8
-#: Workers multiply no matrices, so NumPy's threads, one per core, would only use CPU time while
-#: waiting.
+#: Workers multiply no matrices, so OpenBLAS's threads, by default one per core, would only use CPU
+#: time while they wait for work.
 _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 
 
@@ -42,7 +42,9 @@ class KilledError(Exception):
 
 
 class Pool(Executor):
-    """A pool of ``count`` workers; a killed worker loses its current task only, and is replaced.
+    """A pool of ``count`` worker processes.
+
+    If a worker is killed, only its current task fails, and a new worker replaces it.
 
     Raises:
         OSError: the workers cannot be started.
@@ -70,8 +72,12 @@ class Pool(Executor):
         self.shutdown(wait=error is None)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
-        """End the workers: after all tasks with ``wait``, else at once."""
-        # first of all: a thread that took a call from here on would wait for a worker without end
+        """End the workers: after the tasks that they are running if ``wait`` is True, else at once.
+
+        Tasks that have not begun are cancelled, unless ``wait`` is True and ``cancel_futures`` is
+        False.
+        """
+        # First, because a thread that took a task later would wait for a worker for ever.
         self._threads.shutdown(wait, cancel_futures=cancel_futures or not wait)
         self._is_open = False
         for worker in self._started:
@@ -79,13 +85,13 @@ class Pool(Executor):
         self._threads.shutdown()
         for worker in self._started:
             for pipe in (worker.stdin, worker.stdout):
-                with contextlib.suppress(OSError):  # unread input is lost
+                with contextlib.suppress(OSError):  # the worker ended before it read all its input
                     _open(pipe).close()
             worker.wait()
 
     def _start(self) -> _Worker:
         path = os.pathsep.join(folder for folder in sys.path if folder)
-        with _interrupts_held():  # who starts now never gets any
+        with _interrupts_held():  # the worker inherits the block, so Ctrl-C never reaches it
             worker = subprocess.Popen(
                 [sys.executable, "-P", "-c", _SERVE],
                 stdin=subprocess.PIPE,
@@ -112,12 +118,12 @@ class Pool(Executor):
 
 
 def is_worker() -> bool:
-    """Return whether this process works for another, in this pool or in multiprocessing."""
+    """Return whether this process is a worker of a ``Pool`` or of multiprocessing."""
     return _MARK in os.environ or multiprocessing.parent_process() is not None
 
 
 def serve() -> None:
-    """Do the tasks from standard input until it ends; SIGTERM ends the process cleanly."""
+    """Run the tasks from standard input until it is closed; SIGTERM ends the process cleanly."""
     signal.signal(signal.SIGTERM, _end)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # keep printed text out of the answer
@@ -129,24 +135,24 @@ def serve() -> None:
         try:
             call, args, kwargs = pickle.loads(request)
             answer = pickle.dumps((True, call(*args, **kwargs)), protocol=5)
-        except Exception as error:  # raised in the calling process
+        except Exception as error:  # the calling process raises it
             answer = _failure(error)
         _send(answers, answer)
 
 
 def _failure(error: Exception) -> bytes:
-    """Serialise ``error`` with its traceback as text; the frames stay in this process."""
+    """Pickle ``error`` with its traceback as text, because frames cannot be pickled."""
     error.add_note("In the worker process: " + "".join(traceback.format_exception(error)))
     try:
         return pickle.dumps((False, error), protocol=5)
-    except Exception:  # it contains what cannot be pickled
+    except Exception:  # an object in the error cannot be pickled
         said = RuntimeError(f"{type(error).__name__}: {error}")
         said.add_note(error.__notes__[-1])
         return pickle.dumps((False, said), protocol=5)
 
 
 def _read(requests: SimpleQueue[bytes]) -> None:
-    pipe = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)  # no lock to end with
+    pipe = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)  # a buffer has a lock
     with contextlib.suppress(EOFError):
         while True:
             requests.put(_received(pipe))
@@ -187,7 +193,7 @@ def _open(pipe: IO[bytes] | None) -> IO[bytes]:
 
 @contextlib.contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Delay Ctrl-C until the end of the block."""
+    """Delay Ctrl-C until the end of the ``with`` block."""
     if sys.platform == "win32":
         yield
         return

@@ -1,13 +1,14 @@
 """Find a raw profile or the files of a tar archive, unpack it within bounds, and read it in parts.
 
 A plain file stays where it is; a large gzipped file is unpacked into a temporary file, so memory
-does not grow with the profile unless a reader asks for all of it. Tar headers are untrusted: sizes
-of any length, negative sizes that lead back to an earlier header, endless nesting. A damaged place
-costs only the files after it; links, devices and folders are not files.
+does not grow with the profile unless a reader asks for all of it. Tar headers are untrusted: they
+may have huge sizes, negative sizes that lead back to an earlier header, or endless nesting. If an
+archive is damaged, the files before the damage are still read; links, devices and folders are
+skipped.
 
 Profilers print JSON by hand: a comma before ``]``, ``nan`` or ``-inf`` for a bandwidth, a Windows
 path with single backslashes, a control character or an undecodable byte inside a kernel's name.
-These are repaired. A truncated file is refused, with the byte where it ends.
+These faults are repaired. For a truncated file the error names the byte at which the file ends.
 """
 
 from __future__ import annotations
@@ -31,27 +32,30 @@ from lstmprof.errors import PERMISSIONS, ProfileError
 from lstmprof.host.scratch import made_temporary_folder, remove, room_in, temporary_folder
 
 GZIP_MAGIC = b"\x1f\x8b"
-#: Largest file that is read into memory, twice the size of the largest traces that Perfetto opens.
+#: Largest file that is read, before and after unpacking: twice the largest traces that Perfetto
+#: opens.
 MAX_BYTES = 4 * 2**30
-#: gzip packs real traces 10 to 50 times (a 35 MB Kineto file: 30) and zeros 1030 times. Past
-#: ``FREE_BYTES`` a file that unpacks to more than ``MAX_RATIO`` times itself is a bomb.
+#: gzip makes real traces 10 to 50 times smaller (a 35 MB Kineto file: 30 times), and zeros 1030
+#: times. A file that unpacks to more than ``MAX_RATIO`` times its size and to more than
+#: ``FREE_BYTES`` is refused as a gzip bomb.
 MAX_RATIO = 200
 FREE_BYTES = 8 * 2**20
-#: Memory that the objects of a JSON document may take in addition to a multiple of the file's size.
+#: Bytes of memory that the objects of a JSON document may take, whatever the size of the file.
 FREE_OBJECT_BYTES = 2**30
-#: Traces grow 5 to 10 times when they are read into objects, ``{},`` without end 25 times.
+#: The objects of a JSON document may take this many times the file's size. Those of traces take 5
+#: to 10 times the size; those of a hostile ``{},{},{},…`` take 25 times.
 _MOST_GROWTH = 16
-#: Bytes of memory per object that begins or ends with this character, measured in traces and
-#: rounded up. A number after a comma takes 40 bytes, and 24 more as text.
+#: (character of JSON text, bytes of memory for each occurrence), measured in traces and rounded up.
+#: The comma stands for a number after it, and the point for a float, which is kept as its text.
 _OBJECT_BYTES = ((b"{", 200), (b"[", 72), (b",", 40), (b'"', 15), (b".", 24))
 _CHUNK_BYTES = 2**20
 _HEAD_BYTES = 4096
 
 _MOST_TRIES = 16
-#: Python's message if text follows a complete document.
+#: Beginning of Python's message if text follows a complete JSON document.
 _BEYOND = "Extra data"
 _BOM = b"\xef\xbb\xbf"
-# Possessive (++, *+), so that hostile text cannot make the matching backtrack.
+# Possessive quantifiers (++, *+), so that hostile text cannot make the search slow by backtracking.
 _TO_MEND = re.compile(
     r'"(?:[^"\\]++|\\.)*+"?|\[\s*+,|,(?=\s*+[\]}])|-?\b(?:nan|inf)\b',
     re.DOTALL | re.IGNORECASE,
@@ -70,7 +74,7 @@ class OpenFile:
         self.length = os.fstat(self._file.fileno()).st_size
 
     def part(self, start: int, stop: int) -> bytes:
-        """Return the bytes from ``start`` to ``stop``, or to the end of the file."""
+        """Return the bytes from ``start`` to ``stop``; fewer if the file ends before ``stop``."""
         self._file.seek(start)
         parts = []
         while start < stop and (read := self._file.read(stop - start)):
@@ -81,9 +85,9 @@ class OpenFile:
 
 @dataclass(frozen=True)
 class RawFile:
-    """A raw profile, unpacked: ``given`` is its bytes or the file that has them."""
+    """An unpacked raw profile: ``given`` is its content, or the open file with the content."""
 
-    path: Path | str  # as the user knows it: a file, an archive's member, a URL
+    path: Path | str  # for messages: the path of the file, its place in an archive, or its URL
     given: bytes | OpenFile
     packed_bytes: int | None = None  # size of the gzip file that contained it
 
@@ -93,7 +97,7 @@ class RawFile:
         return self.given.length if isinstance(self.given, OpenFile) else len(self.given)
 
     def part(self, start: int, stop: int) -> bytes:
-        """Return the bytes from ``start`` to ``stop``, or to the end of the file.
+        """Return the bytes from ``start`` to ``stop``; fewer if the file ends before ``stop``.
 
         Raises:
             ProfileError: the file can no longer be read.
@@ -107,18 +111,19 @@ class RawFile:
 
     @cached_property
     def content(self) -> bytes:
-        """Return all bytes, in memory."""
+        """Return all bytes; from then on they stay in memory."""
         return self.given if isinstance(self.given, bytes) else self.part(0, self.length)
 
     @property
     def head(self) -> RawFile:
-        """Return the first bytes, for readers that need no more."""
+        """Return a ``RawFile`` with the first 4 KiB only, for checks that need no more."""
         return RawFile(self.path, self.part(0, _HEAD_BYTES))
 
     @cached_property
     def looks_like_json(self) -> bool:
-        """Return whether the first two characters open JSON; a protobuf may begin with a line
-        break.
+        """Return whether the first two characters, white space aside, may begin JSON.
+
+        One character is not enough: a protobuf may begin with a line break and a brace, too.
         """
         head = self.part(0, _HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
         inside = head[1:].lstrip()[:1]
@@ -126,8 +131,10 @@ class RawFile:
 
     @cached_property
     def json(self) -> Any:
-        """Return the parsed JSON, with floats as their text; raise ProfileError if it is not
-        JSON.
+        """Return the parsed JSON, in which a float is its text; see ``json_document``.
+
+        Raises:
+            ProfileError: the file is not JSON, or its objects would take too much memory.
         """
         given_bytes = self.length if self.packed_bytes is None else self.packed_bytes
         most_bytes = max(FREE_OBJECT_BYTES + 4 * given_bytes, _MOST_GROWTH * given_bytes)
@@ -135,7 +142,7 @@ class RawFile:
 
     @contextlib.contextmanager
     def on_disk(self) -> Iterator[Path]:
-        """Yield a file with the unpacked profile: its own, else a temporary one."""
+        """Yield the path of the unpacked profile: a temporary file if it is only in memory."""
         if isinstance(self.given, OpenFile):
             yield self.given.path
             return
@@ -147,11 +154,11 @@ class RawFile:
 
 
 def load(path: Path) -> RawFile:
-    """Read the file at ``path``, and unpack it if it is gzipped.
+    """Open the file at ``path``, and unpack it if it is gzipped.
 
     Raises:
-        ProfileError: the file is missing, unreadable, empty, no plain file, a damaged gzip or too
-        large.
+        ProfileError: the file is missing, unreadable, empty, too large, a damaged gzip, or not a
+        regular file.
     """
     try:
         if path.is_dir():
@@ -176,7 +183,7 @@ def _unreadable(path: Path | str, error: OSError | ValueError) -> ProfileError:
 
 
 def of_bytes(path: Path | str, content: bytes) -> RawFile:
-    """Return the raw profile with ``content``, unpacked if gzipped.
+    """Return the raw profile with ``content``, unpacked if gzipped; messages show ``path``.
 
     Raises:
         ProfileError: the content is empty, too large, or a damaged gzip.
@@ -200,7 +207,7 @@ def is_tar(content: bytes) -> bool:
 
 
 def unpacked_head(head: bytes) -> bytes:
-    """Return the first bytes of a file, unpacked if gzipped; fewer if the gzip is damaged."""
+    """Return the beginning ``head`` of a file, unpacked if gzipped; empty if it is damaged."""
     if not head.startswith(GZIP_MAGIC):
         return head
     try:
@@ -210,7 +217,7 @@ def unpacked_head(head: bytes) -> bytes:
 
 
 def _unpacked(raw: RawFile) -> RawFile:
-    """Unpack gzip: into memory if small, else into a temporary file."""
+    """Unpack gzip: a file of at most 1 MiB into memory, a larger one into a temporary file."""
     if raw.length <= _CHUNK_BYTES:
         return RawFile(raw.path, b"".join(_unpacked_chunks(raw)), raw.length)
     folder = made_temporary_folder()
@@ -266,9 +273,10 @@ def _next_chunk(raw: RawFile, stream: gzip.GzipFile, length: int) -> bytes:
 def json_document(
     path: Path | str, content: bytes, most_object_bytes: int = FREE_OBJECT_BYTES
 ) -> Any:
-    """Parse JSON; a float is its own text (``str``), NaN and infinities are None.
+    """Parse JSON, after repairing it if necessary; ``path`` names the file in messages.
 
-    Undecodable bytes become lone surrogates, which ``rows.clean`` turns into U+FFFD.
+    A float becomes its text (``str``), NaN and infinities become None. Undecodable bytes become
+    lone surrogates, which ``rows.clean`` turns into U+FFFD.
 
     Raises:
         ProfileError: the JSON is truncated, invalid, nested too deeply, or its objects would take
@@ -281,18 +289,18 @@ def json_document(
             return _loads(text)
         except json.JSONDecodeError as error:
             if error.msg.startswith(_BEYOND):
-                raise  # everything before is valid: nothing can be repaired
+                raise  # the document before the extra text is valid: nothing can be repaired
             return _loads(_TO_MEND.sub(_mended, text))
     except json.JSONDecodeError as error:
         raise _fault(path, content, text, error) from error
     except RecursionError as error:
         raise ProfileError(path, "its JSON is nested too deeply") from error
-    except ValueError as error:  # Python's limit on the digits of an integer
+    except ValueError as error:  # an integer exceeds Python's limit on digits
         raise ProfileError(path, "its JSON has an integer of thousands of digits") from error
 
 
 def _check_objects(path: Path | str, content: bytes, most_bytes: int) -> None:
-    """Raise if the objects of the JSON text need more than ``most_bytes``."""
+    """Raise ProfileError if the objects of the JSON text need over ``most_bytes`` of memory."""
     needed = sum(content.count(sign) * each for sign, each in _OBJECT_BYTES)
     if needed > most_bytes:
         raise ProfileError(
@@ -305,7 +313,7 @@ def _check_objects(path: Path | str, content: bytes, most_bytes: int) -> None:
 
 
 def json_value(raw: bytes) -> Any:
-    """Parse one JSON value like ``json_document``, but repair nothing.
+    """Parse one JSON value like ``json_document``, but without repairs.
 
     Raises:
         ValueError: the text is not JSON.
@@ -315,9 +323,9 @@ def json_value(raw: bytes) -> Any:
 
 
 def last_border(text: bytes, start: int = 0, stop: int | None = None) -> int:
-    """Return the position of the last comma that seems to stand between two objects, or 0.
+    """Return the position of the last comma between two JSON objects, or 0 if none is found.
 
-    The search goes from ``start`` to ``stop``.
+    Only ``text`` from ``start`` to ``stop`` is searched. A comma inside a string may match, too.
     """
     brace = len(text) if stop is None else stop
     for _ in range(_MOST_TRIES):
@@ -335,7 +343,7 @@ def _loads(text: str) -> Any:
 
 
 def _mended(token: re.Match[str]) -> str:
-    """Repair the token as valid JSON of the same length, so that positions stay true."""
+    """Return the token as valid JSON of the same length, so that positions in errors are right."""
     text = token[0]
     if text[-1] == "," and text[0] in "[,":
         return text[:-1] + " "
@@ -366,13 +374,16 @@ def _fault(
 
 MOST_FILES = 10_000
 _AGAIN = "copy or create the archive again"
-#: Errors that ``tarfile`` raises for manipulated headers, in addition to its own.
+#: Errors that ``tarfile`` raises for manipulated headers.
 _DAMAGE = (tarfile.TarError, OSError, ValueError, OverflowError, RecursionError, LookupError)
 
 
 @dataclass(frozen=True)
 class Member:
-    """A file in an archive; ``fault`` says why it is unreadable."""
+    """A file in an archive: ``size`` bytes from byte ``begin`` on.
+
+    ``fault`` says why the file is unreadable; None if it is readable.
+    """
 
     name: str
     begin: int
@@ -382,7 +393,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Members:
-    """The files of an archive up to its end, or up to the ``fault`` that hides the rest."""
+    """The files of an archive; ``fault`` says why later files are missing, None if all are here."""
 
     files: list[Member]
     fault: ProfileError | None
@@ -408,17 +419,17 @@ def members(raw: RawFile) -> Members:
 
 
 def _headers(tar: tarfile.TarFile, raw: RawFile) -> Iterator[tarfile.TarInfo]:
-    """Yield the members' headers in order; the last may reach beyond the end of the file."""
+    """Yield the members' headers in order; the archive may end within the last member."""
     last = -1
     while info := tar.next():
         if info.size < 0 or info.offset <= last:
             raise tarfile.ReadError(f"negative size at byte {max(last, info.offset)}")
         last = info.offset
         yield info
-        if tar.offset >= raw.length + tarfile.BLOCKSIZE:  # only padding may follow
+        if tar.offset >= raw.length + tarfile.BLOCKSIZE:  # more than the last zeros is missing
             if not info.isfile():
                 raise tarfile.ReadError(f"truncated within the member at byte {info.offset}")
-            tar.offset = raw.length  # nothing can follow
+            tar.offset = raw.length  # where ``members`` finds the end of the archive
             return
 
 

@@ -2,10 +2,10 @@
 
 Each process has its own tables, named by its guid: ``rocpd_region_00003fdc_92cb_…``. A file of
 rocprofv3 has one process, a file of ``rocpd merge`` several. Rows point to the ``id`` of other
-rows: a region to its thread and to the string that is its name, a kernel to its symbol and agent,
-both to their row of ``rocpd_event``. Strings and events are looked up in chunks and not kept.
-The notes in ``rocprofv3`` about its JSON apply here too. Instants, and so calls of zero length,
-stand in a table that is not read.
+rows: a region (a call or a range) to its thread and its name, a kernel to its symbol (name) and
+agent (GPU), and both to their row of ``rocpd_event``. Strings and events are looked up in chunks
+and not kept. The notes of ``rocprofv3`` about its JSON apply here, too. Instants, and calls of zero
+length, are in a table that is not read.
 
 Source: source/share/rocprofiler-sdk-rocpd and source/lib/output/generateRocpd.cpp of
 ROCm/rocprofiler-sdk, its schema 3.0.0 to 3.0.5, and 13 published databases of schema 3 with kernels
@@ -53,7 +53,7 @@ _KEPT_STRINGS = 4096
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU of the machine; ``index`` is its node's number."""
+    """A GPU of the machine; ``index`` is the number of its node (a CPU or GPU of the machine)."""
 
     index: int
     name: str
@@ -61,7 +61,7 @@ class Gpu:
 
 
 class Process:
-    """One process: the tables whose names end with ``suffix``."""
+    """One process of the database: the tables whose names end with ``suffix``."""
 
     def __init__(self, database: Database, suffix: str) -> None:
         self._database, self._suffix = database, suffix
@@ -73,8 +73,9 @@ class Process:
     def chunks(self, table: str, *columns: str) -> Iterator[Mapping[str, Ints]]:
         """Yield these columns of a table, some rows at a time; nothing if the table is missing.
 
-        The columns ``category_id`` (the kind of event) and ``stack_id`` (common to a call and its
-        launches) of the row's ``event_id`` are added.
+        Columns ``category_id`` (the kind of event) and ``stack_id`` (common to a call and the
+        activities that it launched) are added from the row of ``rocpd_event`` that ``event_id``
+        points to.
         """
         own, events = self._table(table), self._table("event")
         if own not in self._database.columns:
@@ -93,7 +94,7 @@ class Process:
             yield {**of_event, **read}
 
     def extdata(self, table: str) -> Iterator[list[str | None]]:
-        """Yield the extra JSON of each row's event, if any, in the chunks of ``chunks``."""
+        """Yield ``extdata`` (JSON text or None) of each row's event, as many rows as ``chunks``."""
         own, events = self._table(table), self._table("event")
         if self._points_to(own, events):
             chunks = self._database.pointed_texts(own, "event_id", events, "extdata")
@@ -112,7 +113,7 @@ class Process:
 
     @cached_property
     def kernel_names(self) -> dict[int, str]:
-        """Return readable kernel names by number."""
+        """Return readable kernel names by the id of the kernel's symbol."""
         table = self._table("info_kernel_symbol")
         names = {
             **self._database.strings(table, "id", "kernel_name"),
@@ -122,7 +123,7 @@ class Process:
 
     @cached_property
     def gpus(self) -> dict[int, Gpu]:
-        """Return the GPUs by agent number."""
+        """Return the GPUs by the id of their agent."""
         table = self._table("info_agent")
         if table not in self._database.columns:
             return {}
@@ -142,7 +143,7 @@ class Process:
         return f"rocpd_{name}{self._suffix}"
 
     def _numbers(self, table: str, column: str) -> dict[int, int]:
-        """Return the values of a column by ``id``, if 0 or more."""
+        """Return the values of a column by ``id``, without negative values and ids."""
         read = self.chunks(table, "id", column)
         pairs = (zip(c["id"].tolist(), c[column].tolist(), strict=True) for c in read)
         return {key: number for chunk in pairs for key, number in chunk if min(key, number) >= 0}
@@ -152,7 +153,7 @@ class Process:
 
 
 def message(extdata: str | None) -> str | None:
-    """Return the text of a ROCTx range, or None."""
+    """Return the text of a ROCTx range from the ``extdata`` of its event, or None."""
     text = _object(extdata).get("message")
     return rows.clean(text) if isinstance(text, str) and text else None
 
@@ -177,9 +178,9 @@ _OF_LAUNCH = (*_GRID, *_BLOCK, "group_segment_size")
 
 
 class Events:
-    """The events of ``process``; ``devices`` are GPU numbers by node number.
+    """Reads the events of ``process``; ``devices`` maps the numbers of nodes to those of GPUs.
 
-    ``left_out`` counts the events so far without a name or a device.
+    ``left_out`` counts the events that were omitted so far because they have no name or device.
     """
 
     def __init__(self, process: Process, devices: Mapping[int, int]) -> None:
@@ -193,7 +194,7 @@ class Events:
         yield from self._copies()
 
     def regions(self) -> Iterator[Batch]:
-        """Yield HIP calls and ROCTx ranges, without those of HSA, RCCL and the compiler."""
+        """Yield HIP calls and ROCTx ranges; calls of HSA, RCCL and the compiler are omitted."""
         extdata = self._process.extdata("region")
         for read in self._process.chunks("region", *_TIMES, "tid", "name_id"):
             self.left_out += int((read["category_id"] == UNKNOWN).sum())
@@ -210,7 +211,7 @@ class Events:
     def _ranges(
         self, ints: Mapping[str, Ints], read: Mapping[str, Ints], extdata: Sequence[str | None]
     ) -> Batch:
-        """Return the ROCTx ranges among the regions, without those that have no text."""
+        """Return the ROCTx ranges among the regions ``read``; ranges without text are omitted."""
         is_marker = self._says(read["category_id"], lambda text: "MARKER" in text)
         is_range = is_marker & self._says(read["category_id"], lambda text: "RANGE" in text)
         others = np.flatnonzero(is_marker & ~is_range)
@@ -226,7 +227,10 @@ class Events:
         return nvtx_ranges({name: values[kept] for name, values in ints.items()}, texts)
 
     def _own(self, name_id: int) -> str | None:
-        """Return a region's name if it is the text of a range (since 2026), not of a call."""
+        """Return the name of a region if it is the text of a range (since 2026), else None.
+
+        The name is no text if it is that of the ROCTx call.
+        """
         name = self._process.string(name_id)
         return None if name is None or name.startswith("roctx") else name or None
 
@@ -276,7 +280,7 @@ class Events:
         return {**self._timed(read), "correlation_id": positive(read["stack_id"])}
 
     def _known(self, batch: Batch) -> Batch:
-        """Keep events with a name, and activities with a device."""
+        """Return the events with a name and, if they are activities, with a device."""
         is_known = batch.texts["name"].is_valid().to_numpy(zero_copy_only=False)
         if "device" in batch.ints:
             is_known = is_known & (batch.ints["device"] != UNKNOWN)
@@ -294,7 +298,7 @@ def _looked_up(keys: Ints, numbers: Mapping[int, int]) -> Ints:
 
 
 def _launch_configs(read: Mapping[str, Ints]) -> pa.DictionaryArray:
-    """Return each kernel's launch configuration; HSA counts the grid in threads."""
+    """Return each kernel's launch configuration; HSA's grid in threads becomes one in blocks."""
     columns = [read[name] for name in _OF_LAUNCH]
     group = Groups(*columns)
     distinct = zip(*(column[group.first].tolist() for column in columns), strict=True)
@@ -329,7 +333,7 @@ def recognises(raw: RawFile) -> bool:
 
 
 def read(raw: RawFile) -> Profile:
-    """Read the profile in a rocpd database.
+    """Return the profile in a rocpd database.
 
     Raises:
         ProfileError: the database is damaged, of another schema or of several machines, or has no
@@ -375,17 +379,18 @@ def _events(parts: Sequence[Events]) -> CudaEvents:
 
 
 def _suffixes(database: Database) -> list[str]:
-    """Return the table suffix of each process, empty for tables without a guid."""
+    """Return each process's suffix of table names (``_<guid>``), empty if there is no guid."""
     named = [(own, table) for own in _OWN for table in database.columns if table.startswith(own)]
     endings = {table.removeprefix(own) for own, table in named}
     return sorted(ending for ending in endings if not ending or ending.startswith("_"))
 
 
 def _check_tables(path: Path | str, database: Database) -> None:
-    """Raise if the tables have another schema.
+    """Check that the tables have the schema that this module reads.
 
     Raises:
-        ProfileError: the tables are rocmProfileData's, or of another version of the schema.
+        ProfileError: the tables are rocmProfileData's, of another version of the schema, or lack
+        the columns ``start`` and ``end``.
     """
     if _RPD & database.columns.keys():
         raise ProfileError(
@@ -410,11 +415,11 @@ def _schema_version(database: Database, table: str) -> str | None:
 
 
 def _check_processes(path: Path | str, processes: Sequence[Process]) -> None:
-    """Raise if the processes' times or numbers are ambiguous.
+    """Check that all processes share one clock and have different process ids.
 
     Raises:
-        ProfileError: the processes ran on several machines with different clocks, or two have the
-        same number, as in containers.
+        ProfileError: the processes ran on several machines, or two have the same id, as in
+        containers.
     """
     machines = {nid for process in processes for nid in process.machines}
     if len(machines) > 1:
@@ -427,6 +432,6 @@ def _check_processes(path: Path | str, processes: Sequence[Process]) -> None:
 
 
 def _numbered(processes: Sequence[Process]) -> list[Gpu]:
-    """Return the machine's GPUs by node; every process lists each GPU."""
+    """Return the machine's GPUs by node, each once, although every process lists them all."""
     gpus = {gpu.index: gpu for process in processes for gpu in process.gpus.values()}
     return [gpus[index] for index in sorted(gpus)]

@@ -2,18 +2,18 @@
 
 To know when reading the events:
 
-- Each element of ``rocprofiler-sdk-tool`` is a process. Names are separate from its records: an
-  operation by ``kind`` and ``operation`` in ``strings.buffer_records``, a kernel by ``kernel_id``,
-  the text of a ROCTx range by its correlation in ``strings.marker_api``.
+- Each element of ``rocprofiler-sdk-tool`` is a process. Its records have numbers instead of names.
+  ``strings.buffer_records`` names an operation by ``kind`` and ``operation``, ``kernel_symbols`` a
+  kernel by ``kernel_id``, and ``strings.marker_api`` a ROCTx range by its correlation id.
 - Times are nanoseconds since the machine started. ``correlation_id.internal`` joins a kernel or a
   copy with its launch; two processes may use the same ids.
 - An agent is a CPU (type 1) or a GPU (type 2). GPUs are numbered in the order of their nodes.
 - A stream is HIP's stream if the version records it (``stream_id``), else a kernel's hardware
   queue.
-- HSA calls, which HIP makes, calls of the compiler, and scratch memory are omitted.
+- The reader omits HSA calls (HIP makes them), calls of the compiler, and scratch memory.
 
-Source: source/docs/rocprofv3-schema.json and tests/rocprofv3 of ROCm/rocprofiler-sdk. No profile
-that lstmprof's authors recorded was available.
+Source: source/docs/rocprofv3-schema.json and tests/rocprofv3 of ROCm/rocprofiler-sdk. lstmprof's
+authors have recorded no such profile themselves.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from lstmprof.formats.rows import Row
 
 ROOT = "rocprofiler-sdk-tool"
 _GPU = 2
-#: The directions of copies, as names of events.
+#: rocprofv3's direction of a copy -> the direction in an event's name (``Memcpy HtoD``).
 COPIES = {
     "HOST_TO_DEVICE": "HtoD",
     "DEVICE_TO_HOST": "DtoH",
     "DEVICE_TO_DEVICE": "DtoD",
     "HOST_TO_HOST": "HtoH",
 }
-#: The fault of a profile without events.
+#: Error message for a profile without events.
 NOTHING = "has no kernel, copy, HIP call or ROCTx range"
-#: How to record with rocprofv3 what this reader needs.
+#: What the user should do after that error.
 NEXT_STEP = (
     "record with rocprofv3 --runtime-trace -- python … (before ROCm 7, add --output-format json), "
     "or give a torch.profiler JSON"
@@ -76,15 +76,16 @@ def read(raw: RawFile) -> Profile:
 
 
 def notes(left_out: int) -> Iterator[str]:
-    """Return the notes for the user; ``left_out`` events were unreadable."""
+    """Yield the notes for the user; ``left_out`` is the number of unreadable records."""
     yield rows.NO_DATE
     if left_out:
         yield f"{left_out} records without a valid time, name or device were left out"
 
 
 class _Process:
-    """One process: its records and the meaning of their numbers; ``left_out`` counts unreadable
-    ones.
+    """One process: its records, and the names and devices that the records refer to by number.
+
+    ``left_out`` counts the records that could not be read.
     """
 
     def __init__(self, given: Mapping[str, Any]) -> None:
@@ -115,7 +116,7 @@ class _Process:
         self.left_out = 0
 
     def rows(self) -> Iterator[Row]:
-        """Yield the rows of the process."""
+        """Yield a row per kernel, copy, HIP call and ROCTx range of the process."""
         readers = {
             "kernel_dispatch": self._kernel,
             "memory_copy": self._copy,
@@ -191,13 +192,13 @@ class _Process:
         return self._operations[number] if known and number is not None else {}
 
     def _operation(self, record: Mapping[str, Any]) -> str:
-        """Return the name of a record's operation; empty if the file does not say."""
+        """Return the name of a record's operation; empty if the file does not name it."""
         names = _list(self._kind(record).get("operations"))
         number = rows.natural(record.get("operation"))
         return _text(names[number]) if number is not None and number < len(names) else ""
 
     def _is_unread(self, record: Mapping[str, Any]) -> bool:
-        """Return whether records of this kind are skipped: compiler, marks, control."""
+        """Return whether the record is one to skip: a compiler call, or a marker but no range."""
         kind, operation = _text(self._kind(record).get("kind")), self._operation(record)
         if kind.startswith("MARKER"):
             return "RANGE" not in kind and "Range" not in operation
@@ -231,7 +232,7 @@ def _stream(record: Mapping[str, Any]) -> int | None:
 
 
 def _timed(record: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Return (start, length) in ns, or None if they are impossible."""
+    """Return (start, length) in ns, or None if the times are missing or impossible."""
     start_ns = rows.natural(record.get("start_timestamp"))
     end_ns = rows.natural(record.get("end_timestamp"))
     if start_ns is None or end_ns is None or not start_ns <= end_ns <= rows.MAX_NS:
@@ -244,7 +245,7 @@ def _correlation(record: Mapping[str, Any]) -> int | None:
 
 
 def _launched_with(info: Mapping[str, Any]) -> str | None:
-    """Return a kernel's launch configuration; HSA counts the grid in threads."""
+    """Return a kernel's launch configuration; HSA's grid in threads becomes one in blocks."""
     threads, block = (_three(info.get(f"{of}_size")) for of in ("grid", "workgroup"))
     sizes = list(zip(threads or (), block or (), strict=False))
     return launch_config.text(

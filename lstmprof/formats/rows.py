@@ -15,10 +15,10 @@ from lstmprof.events.schema import SCHEMA
 from lstmprof.events.spool import Spool
 from lstmprof.events.table import events_table
 
-#: Times further than this from zero (36 years in ns, from 1970: 2043 and 36 years of uptime) are
-#: damage; within it, no difference of two times leaves int64.
+#: Times further than this from zero (73 years in ns; counted from 1970, the year 2043) are damage.
+#: Differences of nearer times fit into int64.
 MAX_NS = 2**61
-#: Nanoseconds since 1970 on 2001-09-09: later times are dates, earlier ones are uptimes.
+#: 2001-09-09 in nanoseconds since 1970: later times are dates, earlier ones are uptimes.
 _FIRST_DATE_NS = 10**18
 #: The note of a profile without a date.
 NO_DATE = "the file has no recording date; its times count from its first event"
@@ -27,7 +27,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Row(NamedTuple):
-    """The columns of the events table that a reader fills, with unshifted times."""
+    """One event: the columns of the events table that a reader fills. Times are as in the file."""
 
     kind: str
     name: str
@@ -50,19 +50,19 @@ class Row(NamedTuple):
 
 
 def date_ns(origin_ns: int) -> int | None:
-    """Return ``origin_ns`` if it counts from 1970, else None."""
+    """Return ``origin_ns`` if it is a date (counts from 1970), or None if it is an uptime."""
     return origin_ns if origin_ns >= _FIRST_DATE_NS else None
 
 
 def table(rows: Sequence[Row], origin_ns: int, rank: int | None = None) -> EventTable:
-    """Return the events table of one or more ``rows``, with times from ``origin_ns``."""
+    """Return the events table of one or more ``rows``, with times counted from ``origin_ns``."""
     return moved(columns(rows), origin_ns, rank)
 
 
 def columns(rows: Sequence[Row]) -> pa.Table:
-    """Return a column per field of the rows, with unshifted times.
+    """Return a table with one column per field of the rows; times stay as in the file.
 
-    Columns are made one by one: all objects at once take as much memory as the rows.
+    Columns are made one by one: the values of all fields at once take as much memory as the rows.
     """
     return pa.table(
         {
@@ -79,7 +79,7 @@ def _array(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
 
 
 def first_ns(columns: pa.Table | Spool) -> int:
-    """Return the start of the first event."""
+    """Return the start of the first event in ns, as in the file."""
     if isinstance(columns, Spool):
         return columns.first_ns
     start: int = pc.min(columns.column("start_ns")).as_py()
@@ -87,9 +87,9 @@ def first_ns(columns: pa.Table | Spool) -> int:
 
 
 def moved(columns: pa.Table | Spool, origin_ns: int, rank: int | None = None) -> EventTable:
-    """Return the events table of these columns, with times from ``origin_ns``.
+    """Return the events table of these columns, with times counted from ``origin_ns``.
 
-    Spooled columns give a table on disk.
+    If the columns are in a ``Spool`` (on disk), so is the table.
     """
     if isinstance(columns, Spool):
         return columns.events(origin_ns, rank)
@@ -106,7 +106,7 @@ def clean(text: str) -> str:
 
 
 def int64(value: object) -> int | None:
-    """Return an int, or the decimal text of one, as int64; else None."""
+    """Return ``value``, an int or its decimal text, as an int; None if it is no int64."""
     if isinstance(value, str):
         digits = value.removeprefix("-")
         if not (digits.isascii() and digits.isdecimal() and len(digits) < 20):
@@ -118,20 +118,23 @@ def int64(value: object) -> int | None:
 
 
 def natural(value: object) -> int | None:
-    """Return ``value`` if 0 or more: device and stream numbers, where −1 means unknown."""
+    """Return ``value`` as an int, or None if below 0: −1 is an unknown device or stream."""
     number = int64(value)
     return None if number is None or number < 0 else number
 
 
 def positive(value: object) -> int | None:
-    """Return ``value`` if above 0: ids, where profilers write 0 or −1 for none."""
+    """Return ``value`` as an int, or None if below 1: profilers write 0 or −1 for no id."""
     return natural(value) or None
 
 
 def device_facts(
     major: object, minor: object, multiprocessors: object, warp_size: object = None
 ) -> DeviceFacts:
-    """Return the facts of a device; values that are not numbers are ignored."""
+    """Return the facts of a device; a value that is not a number becomes None.
+
+    ``major`` and ``minor`` are the parts of the compute capability.
+    """
     numbers = positive(major), natural(minor)
     return DeviceFacts(
         compute_capability=None if None in numbers else f"{numbers[0]}.{numbers[1]}",

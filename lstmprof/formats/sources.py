@@ -4,12 +4,12 @@
 
     a file ───────────────────────────▶ one file
     a folder, a tar archive ──────────▶ its files, in groups
-    a URL (fsspec: s3, gs, http …) ───▶ like its target
+    a URL (fsspec: s3, gs, http …) ───▶ as for the file or folder at the URL
 
-Files of one folder are ranks of one job if their names differ only in digits
+Files of one folder are probably ranks of one job if their names differ only in digits
 (``worker0.1694128201545.pt.trace.json``), or if TensorFlow's profiler wrote one file per host
-(``plugins/profile/<session>/<host>.xplane.pb``). ``ranks_of`` decides finally. In a folder, names
-decide which files are tried; only the content decides their format.
+(``plugins/profile/<session>/<host>.xplane.pb``). ``ranks_of`` decides after they have been read. In
+a folder, names decide which files are tried; only the content decides their format.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from lstmprof.events.table import events_table
 from lstmprof.formats import raw_file, rows
 from lstmprof.formats.raw_file import Member, RawFile
 
-#: Names of profiles; a file that is given alone may have any name.
+#: Endings of the files that are tried in a folder. A file that the user names may have any ending.
 _PROFILE_NAMES = (
     *(".json", ".json.gz", ".xplane.pb", ".xplane.pb.gz", ".tar", ".tar.gz", ".tgz"),
     *(".sqlite", ".sqlite.gz", ".sql", ".db", ".nsys-rep", ".qdrep"),
     *(".pftrace", ".pftrace.gz", ".perfetto-trace", ".perfetto-trace.gz"),
 )
-#: Endings that are removed from the name of a run: the parts of these names, and what users and
-#: torch write before them.
+#: Endings that are removed from a file's name to name its run: the parts of ``_PROFILE_NAMES``, and
+#: two that users and torch write before them.
 _ENDINGS = {f".{part}" for name in _PROFILE_NAMES for part in name.split(".")[1:]}
 _ENDINGS |= {".trace", ".pt"}
 _GIVE = "give a run, a folder of runs, or a profile"
@@ -58,26 +58,24 @@ _HEAD_BYTES = 2**16
 _SESSION = re.compile(r"(^|/)plugins/profile/[^/]+$")
 _VIEWER, _XPLANE = ".trace.json.gz", ".xplane.pb"
 _RANK = re.compile(r"(?:rank|worker|node|host|proc(?:ess)?)[-_]?(\d+)", re.IGNORECASE)
-#: A rank and the number of ranks, as torch.profiler writes them before its events.
+#: The rank and the number of ranks in the JSON that torch.profiler writes before the events.
 _JOB = re.compile(
     rb'"distributedInfo":\s*\{[^{}]*?"rank":\s*(\d{1,9}),\s*"world_size":\s*(\d{1,9})\b'
 )
 #: A larger number in a file name is not a rank.
 _LAST_RANK = 2**31 - 1
 _MOST_DIGITS = 32
-_OF_HOSTS = ("xplane", "trace_viewer")  # TensorFlow's profiler writes a file a host
+_OF_HOSTS = ("xplane", "trace_viewer")  # TensorFlow's profiler writes one file per host
 _KEPT = tuple(c.name for c in COLUMNS if not c.derived and c.name not in ("event_id", "rank"))
 
 
 @dataclass(frozen=True)
 class Source:
-    """One raw profile: ``label`` is its place for messages, ``folder`` the folder that contains
-    it.
-    """
+    """One raw profile: messages show ``label`` (a path or URL); ``folder`` contains the file."""
 
     label: Path | str
     load: Callable[[], RawFile]
-    stamp: str  # changes with the content
+    stamp: str  # another one if the file's content has changed
     folder: str = ""
 
     @property
@@ -88,7 +86,7 @@ class Source:
 
 @dataclass(frozen=True)
 class _Archive:
-    """A tar archive; sent to another process without its content, which is read again there."""
+    """A tar archive. Pickling omits the content, so that another process reads the file again."""
 
     source: Source
 
@@ -104,7 +102,7 @@ def path_of(word: Path | str) -> Path:
     """Return ``word`` as a path.
 
     Raises:
-        ProfileError: the text is empty; as a path it would be the working directory.
+        ProfileError: ``word`` is empty, which as a path would mean the working directory.
     """
     if not str(word):
         raise ProfileError("''", "empty path (perhaps an unset shell variable)", _GIVE)
@@ -112,7 +110,7 @@ def path_of(word: Path | str) -> Path:
 
 
 def groups(word: Path | str) -> list[list[Source]]:
-    """Return the files that ``word`` means by name; possible ranks of one job are in one group.
+    """Return the files at the path or URL ``word``; possible ranks of one job are in one group.
 
     Raises:
         ProfileError: nothing exists there, or nothing that can be a profile.
@@ -139,7 +137,7 @@ def groups(word: Path | str) -> list[list[Source]]:
 
 
 def _listed(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Return the files below ``folder`` and its unreadable subfolders.
+    """Return (files, unreadable folders) below ``folder``, both sorted.
 
     Raises:
         ProfileError: ``folder`` itself is unreadable.
@@ -176,7 +174,7 @@ def _head(path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read(_HEAD_BYTES)
     except (OSError, ValueError):
-        return b""  # loading it will say why
+        return b""  # ``load`` will raise the error
 
 
 def _stamp(path: Path) -> str:
@@ -188,18 +186,18 @@ def _stamp(path: Path) -> str:
 
 
 def _encodable(name: Path | str) -> str:
-    """Return ``name`` in UTF-8, with undecodable bytes written as ``\\xff``."""
+    """Return ``name`` as text that UTF-8 can encode; undecodable bytes become ``\\xff``."""
     return str(name).encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def _last_part(path: Path | str) -> str:
-    """Return the name of the file at ``path``; the query of a URL may be a key and is no name."""
+    """Return the name of the file at ``path``, without a URL's query, which may be a secret key."""
     text = str(path)
     return (text.partition("?")[0] if is_url(text) else text).rstrip("/").rpartition("/")[2]
 
 
 def profile_name(path: Path | str) -> str:
-    """Return the file's name without profilers' endings and unprintable characters."""
+    """Return a name for the profile at ``path``: the file's name without endings of profiles."""
     name = _last_part(path)
     while name[name.rfind(".") :] in _ENDINGS:
         name = name[: name.rindex(".")]
@@ -212,14 +210,17 @@ def _may_be_profile(name: str) -> bool:
 
 
 def _of_file(source: Source, head: bytes) -> list[list[Source]]:
-    """Group the members of an archive; any other file is its own group."""
+    """Return the files of an archive in groups; any other file is a group of its own.
+
+    ``head`` is the beginning of the file.
+    """
     return (
         _grouped(_members(source)) if raw_file.is_tar(raw_file.unpacked_head(head)) else [[source]]
     )
 
 
 def _members(archive: Source) -> Iterator[Source]:
-    """Yield the files of a tar archive that may be profiles; unreadable members raise when loaded.
+    """Yield the files of a tar archive that may be profiles; an unreadable one raises when loaded.
 
     Raises:
         ProfileError: the archive is unreadable, or no member can be a profile.
@@ -241,7 +242,7 @@ def _members(archive: Source) -> Iterator[Source]:
 
 
 def _members_or_fault(archive: Source) -> Iterator[Source]:
-    """Yield the members, or the archive itself, which raises when it is loaded."""
+    """Yield the members; if the archive is unreadable, one source that raises when loaded."""
     try:
         yield from _members(archive)
     except ProfileError as fault:
@@ -249,7 +250,7 @@ def _members_or_fault(archive: Source) -> Iterator[Source]:
 
 
 def _beyond(folder: Source, count: int) -> list[list[Source]]:
-    """Return a source that raises when loaded if ``folder`` has too many files."""
+    """Return a group with a source that raises when loaded, if ``folder`` has too many files."""
     if count <= _MOST_FILES:
         return []
     fault = f"has {count:,} files; only the first {_MOST_FILES:,} were read"
@@ -274,7 +275,10 @@ def _member(archive: _Archive, label: str, member: Member) -> RawFile:
 
 
 def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
-    """Group files of a folder whose names differ in digits only, or of one session."""
+    """Group files of one folder whose names differ only in digits.
+
+    In the folder of a session of TensorFlow's profiler, all files of one format are a group.
+    """
     jobs: dict[tuple[str, str], list[Source]] = {}
     for source in _without_viewer_copies(list(sources)):
         name = re.sub(r"\d+", "#", source.name)
@@ -285,7 +289,10 @@ def _grouped(sources: Iterable[Source]) -> list[list[Source]]:
 
 
 def _of_whole_jobs(groups: list[list[Source]], heads: Mapping[str, bytes]) -> list[list[Source]]:
-    """Join groups of a folder that together are all ranks of a torch.profiler job."""
+    """Join groups of one folder that together are all ranks of a torch.profiler job.
+
+    ``heads`` has the beginning of each file by path.
+    """
     parts: dict[tuple[str, int], dict[int, tuple[list[Source], list[int]]]] = {}
     for place, group in enumerate(groups):
         jobs = [_JOB.search(heads.get(str(source.label), b"")) for source in group]
@@ -305,7 +312,7 @@ def _of_whole_jobs(groups: list[list[Source]], heads: Mapping[str, bytes]) -> li
 
 
 def _without_viewer_copies(sources: list[Source]) -> list[Source]:
-    """Drop the trace viewer's copy of a profile if its XPlane is in the folder, too."""
+    """Drop each file for the trace viewer if the XPlane of the same profile is in the folder."""
     planes = {str(s.label).removesuffix(_XPLANE) for s in sources if s.name.endswith(_XPLANE)}
     return [
         s
@@ -363,7 +370,7 @@ def _downloaded(word: str, path: str, url: str) -> RawFile:
 
 
 def _check_plain(system: Any, path: str, url: str) -> None:
-    """Check that ``path`` is no pipe or device, which could block.
+    """Check that a local ``path`` is no pipe or device, which could block the reader.
 
     Raises:
         ProfileError: ``path`` is not a regular file.
@@ -382,8 +389,8 @@ def _unreachable(url: str, error: Exception) -> ProfileError:
 def ranks_of(names: Sequence[str], profiles: Sequence[Profile]) -> list[int] | None:
     """Return each profile's rank, or None if the profiles are not ranks of one job.
 
-    The profiles decide before the file names. TensorFlow's profiler does not number hosts; they are
-    counted in order of name.
+    Ranks that the profiles contain count before those in the file ``names``. Hosts of TensorFlow's
+    profiler without a rank are numbered in the given order.
     """
     if len({profile.format for profile in profiles}) > 1:
         return None
@@ -398,10 +405,10 @@ def ranks_of(names: Sequence[str], profiles: Sequence[Profile]) -> list[int] | N
 
 
 def of_one_job(ranks: Sequence[int], profiles: Sequence[Profile]) -> Profile:
-    """Join the profiles of ``ranks``.
+    """Join the profiles, one per rank, into one; ``ranks`` has the rank of each profile.
 
-    If every profile has a date and all are within a lifetime, times count from the earliest start.
-    Otherwise each rank's times count from its own start, ``base_ns`` is None, and times of
+    If every profile has a date (and all are at most 73 years apart), times count from the earliest
+    start. Otherwise each rank's times count from its own start, ``base_ns`` is None, and times of
     different ranks are not comparable.
     """
     order = sorted(range(len(ranks)), key=lambda i: ranks[i])

@@ -1,4 +1,4 @@
-"""Sampled stacks in the format of flame graphs: one line each, ``a;b;c count``.
+"""Read sampled stacks in the text format of flame graphs: one line per stack, ``a;b;c count``.
 
 A Python frame is ``function (file:line)``, a native frame ``symbol (library)``. Source: Brendan
 Gregg's stackcollapse-perf.pl; py-spy's ``--format raw``.
@@ -15,7 +15,7 @@ from pathlib import Path
 from lstmprof.errors import ProfileError
 
 _THREAD = re.compile(r"thread \((?:0x)?\w+\)(?:: (?P<name>.*))?$")
-#: The part of a path before the name of the package.
+#: The part of a file's path before the name of the package, which is removed from frames.
 _BEFORE_PACKAGE = re.compile(
     r"(?<= \()/(?:[^()]*/(?:site-packages|dist-packages|worker(?=/lstmprof/)|python3\.\d+)/"
     r"|[^()]*/(?=[^/]+\.so))"
@@ -24,7 +24,7 @@ _BEFORE_PACKAGE = re.compile(
 
 @dataclass(frozen=True)
 class Stack:
-    """One distinct stack of a thread, innermost frame last, and its number of samples."""
+    """One distinct stack of a thread, innermost frame last; ``count`` samples had this stack."""
 
     thread: str
     frames: tuple[str, ...]
@@ -32,10 +32,10 @@ class Stack:
 
 
 def read_stacks(path: Path) -> Iterator[Stack]:
-    """Read the stacks of the gzipped file at ``path``.
+    """Yield the stacks of the gzipped file at ``path``.
 
     Raises:
-        ProfileError: a line is no stack, or the file no gzip.
+        ProfileError: a line does not end with a count, or the file is not a valid gzip.
     """
     try:
         with gzip.open(path, "rt", encoding="utf-8", errors="replace") as lines:

@@ -1,30 +1,32 @@
-"""Read the ``timeline.json`` of TensorFlow 1: one ``session.run`` drawn by ``client/timeline.py``.
+"""Read the ``timeline.json`` of TensorFlow 1: one ``session.run``, by ``client/timeline.py``.
 
 To know when reading the events:
 
 - Times are whole microseconds since 1970; a kernel takes at least one.
-- A process is a device or one of its streams (``Device``), a thread only a lane: an event that
-  overlaps another lies on the next lane. ``pid`` and ``tid`` are these numbers.
-- The executor of a GPU enqueues on the host what the GPU's streams then run. There are no
-  correlation ids to join the two.
-- An activity has the name of its op, with ``op_name`` ``<node>:<OpType>``; ROCm adds the kernel's.
-  A copy that an op makes itself has the op's name too; its process ``memcpy`` identifies it.
-- TensorFlow 1.15 writes a node twice: as its executor ran it and, within that time, in
-  ``/host:CPU``, where an event has a name and no type. The reader omits the second.
-- A capture of lstmprof has the runs of several steps, and the steps and their ranges under its own
-  category. Its host rows belong to the worker's process; each lane of an executor gets the number
-  of a thread that does not exist in that process.
+- A process of the file is a device or one of its streams (``Device``). A thread of the file is no
+  thread but a lane of the drawing: an event that overlaps another is on the next lane. ``pid`` and
+  ``tid`` of a row are these numbers.
+- The executor of a GPU runs on the host and enqueues work for the GPU's streams. No correlation ids
+  join its ops with the streams' activities.
+- The name of an activity is that of its op (on ROCm, of the kernel); its ``op_name`` is
+  ``<node>:<OpType>``. A copy that an op makes itself has the op's name, too, but its process is
+  called ``memcpy``.
+- TensorFlow 1.15 writes a node twice: on its executor and, within that time, in ``/host:CPU``,
+  where an event has a name and no type. The reader omits the second.
+- A capture of lstmprof has the session runs of several steps, and marks the steps and their ranges
+  by its own category. Its host rows belong to the worker's process; each lane of an executor gets a
+  thread number that does not exist in that process.
 
-Names of processes in TensorFlow's Chrome traces, here with `` Compute`` or `` Tensors`` behind;
-they are devices. Source: ``device_tracer.cc`` of TensorFlow 1.0 to 2.1 and its exporters.
+Processes in TensorFlow's Chrome traces have the names below; a timeline appends `` Compute`` or
+`` Tensors``. Source: ``device_tracer.cc`` of TensorFlow 1.0 to 2.1 and its exporters.
 
 ::
 
     /host:CPU                                     threads of the host
     /device:GPU:0                                 a GPU; its threads are streams (from 2.2 on)
     /device:GPU:0/stream:14, /gpu:0/stream:14     one stream
-    /gpu:0/context#0/stream#1:Kernel              one stream (1.14), and what it holds
-    /gpu:0/stream:all, /gpu:0/memcpy              all kernels and all copies once more
+    /gpu:0/context#0/stream#1:Kernel              one stream (1.14), and the kind of its activities
+    /gpu:0/stream:all, /gpu:0/memcpy              all kernels, and all memcpys, repeated
     /device:GPU:0/sync                            the host's calls that wait for the device
     /job:localhost/replica:0/task:0/gpu:0         the executor of a device's ops, on the host
 """
@@ -46,17 +48,17 @@ from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.rows import Row
 from lstmprof.formats.xplane.events import host_kind
 
-#: Category of lstmprof's own events; the worker (``capture.worker.profilers.tensorflow1``) writes
-#: it.
+#: Category of the steps and ranges that lstmprof's worker adds
+#: (``capture.worker.profilers.tensorflow1``).
 CATEGORY = "lstmprof"
 _STEP = "step"
 
-#: Process and thread as a row has them -> the thread.
+#: (pid, tid) of a lane in the file -> the lane's thread number in the events table.
 Lanes = dict[tuple[int | None, int | None], int]
 
 
 def ranges(events: Iterable[Any]) -> list[Row]:
-    """Return lstmprof's steps and ranges on the worker's main thread; empty in other timelines."""
+    """Return lstmprof's steps and ranges on the worker's main thread; none in other timelines."""
     return [
         row
         for event in events
@@ -75,7 +77,7 @@ def _range(event: Mapping[str, Any]) -> Iterator[Row]:
 
 
 def of_one_process(ops: Sequence[Row], pid: int | None) -> tuple[list[Row], Lanes]:
-    """Put host ops into process ``pid``, and return the thread of each lane."""
+    """Return ``ops`` with host ops moved into process ``pid``, and each lane's thread number."""
     lanes: Lanes = {}
     moved = []
     for row in ops:
@@ -87,7 +89,7 @@ def of_one_process(ops: Sequence[Row], pid: int | None) -> tuple[list[Row], Lane
 
 
 def lane_names(lanes: Lanes, processes: Mapping[int | None, str]) -> dict[str, str]:
-    """Return ``CPU:0, lane 1`` by thread number."""
+    """Return a name such as ``CPU:0, lane 1`` for each thread number (as text)."""
     return {
         str(thread): f"{processes.get(pid, 'host').rpartition('device:')[2]}, lane {tid}"
         for (pid, tid), thread in lanes.items()
@@ -97,29 +99,29 @@ def lane_names(lanes: Lanes, processes: Mapping[int | None, str]) -> dict[str, s
 _CATEGORY = "Op"
 _COMPUTE = " Compute"
 _UNKNOWN = "unknown"
-#: The first node of an executor: one per run and device.
+#: Name of an executor's first node, which occurs once per session run and device.
 _SOURCE = "_SOURCE"
 _DEVICE = re.compile(
     r"((?:/(?:job|replica|task):[^/]*)*)/(?:device:)?(\w{1,32}):(\d{1,9})(?:/(\S*))?"
 )
 _STREAM = re.compile(r"(?:^|/)stream[:#](\d{1,18})(?:\D|$)")
-#: XLA_GPU:0 is GPU:0 once more.
+#: Prefix of XLA's device types: XLA_GPU:0 is the same GPU as GPU:0.
 _XLA = "XLA_"
-#: Lanes that contain the activities of the numbered streams again.
+#: Values of ``Device.lane`` for processes that repeat the activities of the numbered streams.
 _KERNELS, _COPIES = "stream:all", "memcpy"
 
 
 class Device(NamedTuple):
-    """A device by its process name; ``lane`` is the part after the device, often empty."""
+    """The parts of a process name; ``lane`` follows the device (``stream:14``), often empty."""
 
-    task: str  # /job:worker/replica:0/task:1, often nothing
+    task: str  # /job:worker/replica:0/task:1, often empty
     type: str  # CPU, GPU, XLA_GPU, TPU …
     number: int
     lane: str
 
     @property
     def is_gpu(self) -> bool:
-        """Return whether it is a GPU."""
+        """Return whether the device is a GPU."""
         return self.type.endswith("GPU")
 
     @property
@@ -130,35 +132,33 @@ class Device(NamedTuple):
 
     @property
     def is_executor(self) -> bool:
-        """Return whether the process is the executor of the device's ops, which runs on the
-        host.
-        """
+        """Return whether the process is the device's executor, which runs on the host."""
         return not self.lane and (bool(self.task) or self.type.endswith("CPU"))
 
     @property
     def is_activities(self) -> bool:
-        """Return whether the process is a GPU or one of its streams."""
+        """Return whether the process contains activities: a GPU, its streams, or their copies."""
         streams = not self.lane or self.stream is not None or self.holds_all
         return self.is_gpu and streams and not self.is_executor
 
     @property
     def holds_all(self) -> bool:
-        """Return whether the process contains all kernels, or all copies, of the device."""
+        """Return whether the process contains the kernels, or the memcpys, of all streams."""
         return self.lane in (_KERNELS, _COPIES)
 
     @property
     def holds_copies(self) -> bool:
-        """Return whether the process contains only copies."""
+        """Return whether the process contains only memcpys."""
         return self.lane == _COPIES or ":memcpy" in self.lane.lower()
 
     @property
     def key(self) -> tuple[str, int]:
-        """Return (task, number), which identify the GPU."""
+        """Return (task, number), which identify a device of one type."""
         return self.task, self.number
 
 
 class _Event(NamedTuple):
-    """An op or an activity of the file; ``process`` is the name of its process."""
+    """An op or an activity in the file; ``process`` is the name of its process."""
 
     process: str
     pid: int | None
@@ -171,7 +171,7 @@ class _Event(NamedTuple):
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether ``raw`` is a Chrome trace with events of category ``Op`` in ``… Compute``."""
+    """Return whether ``raw`` is a Chrome trace with ``Op`` events and a ``… Compute`` process."""
     if not raw.looks_like_json:
         return False
     events = trace_events(raw.json) or []
@@ -220,7 +220,7 @@ def read(raw: RawFile) -> Profile:
 
 
 def _without_twins(ops: Sequence[_Event], devices: Mapping[str, Device | None]) -> list[_Event]:
-    """Drop host ops that an executor recorded too, by node and type."""
+    """Drop ops of ``/host:CPU`` that are on an executor, too; node and type identify an op."""
     on_executors = {
         _label(op)
         for op in ops
@@ -274,7 +274,7 @@ def _rows(ops: list[_Event], devices: Mapping[str, Device | None]) -> Iterator[R
 
 
 def _identity(op: _Event, device: Device) -> tuple[object, ...]:
-    """Return a key that an activity and its repetition share."""
+    """Return a key that an activity shares with its repetition in another process."""
     return (device.key, op.node, op.op, op.start_ns, op.dur_ns)
 
 
@@ -297,7 +297,7 @@ def _label(op: _Event) -> str | None:
 
 
 def _host_row(op: _Event, device: Device | None) -> Row:
-    """Make a row for an op on its executor; ops in other lanes are calls."""
+    """Convert a host event to a row: an op if its process is an executor, else often a call."""
     timed, thread = (op.start_ns, op.dur_ns), (op.pid, op.tid)
     if device and not device.lane:
         return executor_row(device, _label(op) or op.node or op.op, timed, thread)
@@ -318,13 +318,13 @@ def _notes(ops: list[_Event], dropped: Counter[str], merged: bool) -> Iterator[s
 
 
 def accelerators(devices: Iterable[Device]) -> tuple[str, ...]:
-    """Return the names of the GPUs and TPUs among ``devices``, such as ``GPU 0``."""
+    """Return the names of the GPUs and TPUs among ``devices``, such as ``GPU 0``, each once."""
     types = ((d.type.removeprefix(_XLA), d.number) for d in devices if d.is_gpu or d.type == "TPU")
     return tuple(dict.fromkeys(f"{type_} {number}" for type_, number in types))
 
 
 def device_of(process_name: str) -> Device | None:
-    """Return the device of a process, or None for the host and for other processes."""
+    """Parse the name of a process into its device; None for the host and for other processes."""
     match = _DEVICE.fullmatch(process_name)
     if match is None or match[2] == "host":
         return None
@@ -332,7 +332,10 @@ def device_of(process_name: str) -> Device | None:
 
 
 def names_of(events: Sequence[Any], row: str) -> dict[tuple[int | None, int | None], str]:
-    """Return names by (pid, tid) from the metadata rows ``row`` (``process_name``: tid None)."""
+    """Return the names in the metadata events called ``row``, by (pid, tid).
+
+    ``row`` is ``process_name``, for which tid is None, or ``thread_name``.
+    """
     names: dict[tuple[int | None, int | None], str] = {}
     for event in events:
         if not isinstance(event, dict) or event.get("name") != row:
@@ -346,14 +349,17 @@ def names_of(events: Sequence[Any], row: str) -> dict[tuple[int | None, int | No
 
 
 def gpu_numbers(devices: Iterable[Device]) -> dict[tuple[str, int], int]:
-    """Return device numbers by ``Device.key``: the GPU's own, or places if two tasks share one."""
+    """Return the device number for each ``Device.key``.
+
+    It is the GPU's own number or, if two tasks have the same, its place among the sorted keys.
+    """
     keys = sorted({device.key for device in devices})
     ids = {key: key[1] for key in keys}
     return ids if len(set(ids.values())) == len(ids) else {k: i for i, k in enumerate(keys)}
 
 
 def copy_or_kernel(name: str) -> str:
-    """Return the kind of an activity from its name: ``MEMCPYHtoD``, ``MemcpyH2D``, ``Memset`` …"""
+    """Return ``memcpy``, ``memset`` or ``kernel`` from an activity's name such as ``MemcpyH2D``."""
     low = name[:8].lower()
     if low.startswith("memcpy"):
         return "memcpy"
@@ -363,10 +369,10 @@ def copy_or_kernel(name: str) -> str:
 def executor_row(
     on: Device, node: str, timed: tuple[int, int], thread: tuple[int | None, int | None]
 ) -> Row:
-    """Make a row for an op, ``<node>:<OpType>``, on its device's executor; ``thread`` is (pid,
-    tid).
+    """Make a row for the op ``node`` (``<node>:<OpType>``) on the executor of device ``on``.
 
-    A GPU's executor only enqueues the op's work, so the GPU is put before its name.
+    ``timed`` is (start, length) in ns, ``thread`` is (pid, tid). Except on a CPU, an executor only
+    enqueues the op's work; to show that, the row's name begins with the device.
     """
     plain = Row("op", node, *timed, pid=thread[0], tid=thread[1])
     if on.type.endswith("CPU"):

@@ -1,18 +1,18 @@
 """Read the ``*.trace.json.gz`` that TensorFlow's and JAX's profilers write for the trace viewer.
 
-The file is made from an XPlane. It contains the events, and their stats as texts, and follows the
-same rules (``xplane``). Its processes are the planes, and its threads the lines. To know when
-reading the events:
+The file is made from an XPlane. It contains the XPlane's events, with their stats as texts. Its
+processes are the XPlane's planes (devices), and its threads the lines (streams, threads); the notes
+of ``xplane`` apply. To know when reading the events:
 
 - ``ts`` and ``dur`` are microseconds with picosecond digits, from the beginning of the profile,
   whatever ``displayTimeUnit`` is. Events without a duration are written with 1 ps.
 - The name of an op is its type; its full name is ``long_name``. The event that begins a step has a
   ``step_name``: the event's name and a number.
-- The exporter keeps only the first million events, and only the iterators of tf.data. Only the
-  XPlane has XLA's modules (and so the paths of CPU instructions), the names of GPUs, and the
-  profiler's log messages.
+- The exporter keeps only the first million events, and drops events that join the threads of
+  tf.data's iterators. Only the XPlane has XLA's modules (and so the paths of CPU instructions), the
+  names of GPUs, and the profiler's log messages.
 - TensorFlow 2.0 and 2.1 make the file from TensorFlow 1's StepStats: a process is a stream or an
-  executor (``tf1_timeline``), and nothing joins launches and activities.
+  executor (``tf1_timeline``), and nothing joins launches with activities.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ _GIVE_XPLANE = "give the .xplane.pb of the same run"
 
 @dataclass(frozen=True)
 class _Lines:
-    """The meaning of the processes and threads of a trace, by pid and (pid, tid)."""
+    """The names of a trace's processes by pid, and of its threads by (pid, tid)."""
 
     processes: Mapping[int | None, str]
     threads: Mapping[tuple[int | None, int | None], str]
 
     @cached_property
     def devices(self) -> dict[int | None, Device]:
-        """Return the device of each pid that belongs to one."""
+        """Return the device of each process by pid, without processes that belong to no device."""
         devices = {pid: device_of(name) for pid, name in self.processes.items()}
         return {pid: device for pid, device in devices.items() if device is not None}
 
@@ -79,7 +79,7 @@ class _Lines:
         return {d.key for d in self.devices.values() if d.stream is not None}
 
     def is_host(self, pid: int | None) -> bool:
-        """Return whether the threads of ``pid`` belong to the host."""
+        """Return whether the threads of process ``pid`` are threads of the host."""
         name = self.processes.get(pid, "")
         return name.startswith(_HOST) and name not in _NOT_THREADS
 
@@ -140,7 +140,7 @@ def _rows(events: Sequence[Any], lines: _Lines, dropped: Counter[str]) -> Iterat
 
 
 def _row(event: dict[str, Any], timed: tuple[int, int], lines: _Lines) -> Row | None:
-    """Return None for derived events, and for events of neither a host nor a GPU."""
+    """Convert an event to a row; None if the exporter derived it, or it is of no host or GPU."""
     pid, tid = rows.int64(event.get("pid")), rows.int64(event.get("tid"))
     name, stats = _described(event)
     device = lines.devices.get(pid)
@@ -163,7 +163,10 @@ def _row(event: dict[str, Any], timed: tuple[int, int], lines: _Lines) -> Row | 
 def _step_stats_row(
     event: dict[str, Any], name: str, timed: tuple[int, int], place: tuple[int, int | None]
 ) -> Row:
-    """Make an activity of TensorFlow 2.0 (``<node>:<OpType>``) or 2.1 (with ``@@<kernel>``)."""
+    """Make a row for an activity of TensorFlow 2.0 or 2.1; ``place`` is (device, stream).
+
+    ``name`` is ``<node>:<OpType>``, to which TensorFlow 2.1 appends ``@@<kernel>``.
+    """
     label, _, kernel = name.partition("@@")
     op_type = rows.clean(str(event.get("name", "")))
     return Row(
@@ -189,14 +192,14 @@ def _described(event: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _interval(event: dict[str, Any]) -> tuple[int, int] | str:
-    """Return (start, length) in whole ns, by way of the recorded whole ps, or the fault."""
+    """Return (start, length) in whole ns, or a text that says what is wrong with the times."""
     length = _whole_ps(event.get("dur"))
     exact = {"ts": _whole_ps(event.get("ts")), "dur": "0" if length == "0.000001" else length}
     return interval(exact)
 
 
 def _whole_ps(microseconds: object) -> str | None:
-    """Round to the picosecond: a float64 of days has a few digits too many."""
+    """Return the time rounded to whole ps, still in µs; float64 times of days have wrong digits."""
     exact_fs = femtoseconds(microseconds)
     if exact_fs is None:
         return None
@@ -204,9 +207,10 @@ def _whole_ps(microseconds: object) -> str | None:
 
 
 def _stream(line: str | None, tid: int | None, stats: Mapping[str, Any]) -> int | None:
-    """Return the stream of a GPU's line, or None for a line derived from the streams.
+    """Return the stream of a GPU's line (thread ``tid``), or None if it is derived from streams.
 
-    A line without a name is a stream if its event has an activity's details.
+    ``line`` is the line's name. Without a name, the line is a stream if its event has the ``stats``
+    of an activity.
     """
     if line is None:
         return tid if _DETAILS & stats.keys() else None

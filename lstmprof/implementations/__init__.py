@@ -1,44 +1,49 @@
-"""The implementations of the LSTM, one per file, in the order in which they are shown.
+"""The implementations of the LSTM, one per file, and what each file must define.
 
-A file of the table has
+Each implementation's file has
 
 ``build(workload)``
-    returns the framework's own module with all parameters. It is called with inputs in the
-    framework's
-    native layout, and with the lengths (batch,) for a workload of variable length. It returns the
-    head's
-    outputs, of the last time step or of every one (``Workload.every_step``)
+    returns the framework's own module with all parameters. Calling the module with inputs in the
+    framework's native layout, and with lengths (batch,) if they vary, returns the outputs of the
+    head (output layer): for the last time step, or for every one (``Workload.every_step``)
 ``load(module, weights)``
-    sets the shared NumPy weights (names and layout of ``workloads.parameter_shapes``)
+    sets the parameters from NumPy weights with framework-independent names and layout, which
+    ``workloads.parameter_shapes`` defines
 ``parameters(module)``
-    returns own name -> trainable variable, in the module's order
+    returns the trainable variables, keyed by the framework's names, in the module's order
 ``canonical(module, arrays)``
-    converts NumPy arrays by own name, one per parameter, to the shared names and layout
+    is the inverse of ``load``: converts NumPy arrays, keyed by the framework's names, to the
+    framework-independent names and layout
+``TIME_MAJOR``
+    whether inputs (and outputs of every step) are (time, batch, …) or (batch, time, …)
+``KERNELS``
+    pairs (operator, description): the first operator that a profile contains shows which kernels
+    ran
+
+Some frameworks need more:
+
 ``apply(module, arrays, inputs)``, for JAX, whose modules are not called
-    returns the outputs as a pure function of ``arrays``, one per parameter by own name; lengths as
-    above
-``apply(module, inputs, mode)``, for PyTensor and Theano, whose modules are not called either
+    returns the outputs as a pure function of ``arrays``, keyed like ``parameters``; an optional
+    last argument is the lengths
+``apply(module, inputs, mode)``, for PyTensor and Theano, whose modules are not called
     returns the symbolic outputs
 ``apply(module, inputs)``, for MXNet's Module, whose networks are not Blocks
     returns the symbol of the outputs
-``build(workload, training, tf32)``, for cuDNN, whose modules are not called either
-    has ``forward()`` and ``backward()`` between the module's buffers on the device
-``build(workload)``, for TensorFlow 1, whose layers are created in the scope of their call
+``build(workload, training, tf32)``, for cuDNN, whose modules are not called
+    returns a module whose ``forward()`` and ``backward()`` read and write its device buffers
+``build(workload)``, for TensorFlow 1, whose layers take their scope from their first call
     returns a module that creates its parameters when it is called, once, with placeholders
-``TIME_MAJOR``
-    whether inputs (and outputs of every step) are (time, batch, …) or (batch, time, …)
-``mixed_precision(precision)``
-    only TensorFlow's rows: called before ``build`` for ``amp-fp16`` and ``amp-bf16``
+``mixed_precision(precision)``, for TensorFlow
+    is called before ``build`` if the precision is ``amp-fp16`` or ``amp-bf16``
 ``forward(module, graph)``, for ONNX, whose engines need the whole graph
-    adds the network's nodes to ``graph``; returns the name of the outputs
-``KERNELS``
-    (operator, words): the first operator found in a profile shows which kernels ran
+    adds the network's nodes to ``graph`` and returns the name of the outputs
 
-There is no loss, loop, timing, device or CLI, because ``capture`` has them once per framework. The
-``__init__`` of a folder has what its files share; names with an underscore are not in the table.
+The loss, training loop, timing, device and CLI are in ``capture``, once per framework. The
+``__init__`` of a folder has the common code of its files. Files whose names begin with an
+underscore are not implementations.
 
-Keeps to the standard library and Python 3.7; only the worker that runs an implementation imports
-its file.
+This file uses only the standard library and Python 3.7. Only the worker process that runs an
+implementation imports its file.
 """
 
 from __future__ import annotations
@@ -81,14 +86,18 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class System:
-    """A system of the studies that lstmprof does not run; users are shown ``why`` and ``needs``."""
+    """A framework of the published studies that lstmprof cannot run.
+
+    Users see ``why``, and ``needs``: what would be necessary to run it.
+    """
 
     name: str
     why: str
     needs: str
 
 
-#: Looked for on PyPI and in Debian 12 in 2026-11, on x86-64; CNTK was installed and trained.
+#: Searched for on PyPI and in Debian 12 in 2026-11, for x86-64. CNTK could be installed and could
+#: train a network.
 NOT_RUN: Tuple[System, ...] = (
     System(
         "CNTK 2.7",
@@ -137,18 +146,18 @@ NOT_RUN: Tuple[System, ...] = (
     ),
 )
 
-#: Name or alias → row.
+#: Name or alias of an implementation -> its row in the table.
 ROWS: Mapping[str, Implementation] = {
     name: row for row in TABLE for name in (row.name, *row.aliases)
 }
-#: The families of rows, in the order of the table.
+#: The families (folders, one per framework) of implementations, in the order of the table.
 FAMILIES = tuple(dict.fromkeys(row.family for row in TABLE))
-#: Other spelling of a family -> prefix of the names of its rows.
+#: Name that a user may give a framework -> prefix of its implementations' names.
 _SPELLINGS = {"pytorch": "torch", "tensorflow": "tf", "tensorflow1": "tf1"}
 
 
 def find(name: str) -> Implementation:
-    """Return the row called ``name``, or with this alias.
+    """Return the implementation whose name or alias is ``name``.
 
     Raises:
         UsageError: no implementation has this name; the message suggests the nearest one.
@@ -159,7 +168,10 @@ def find(name: str) -> Implementation:
 
 
 def unknown(name: str) -> UsageError:
-    """Return the error for a name or pattern that matches no row; it suggests the nearest name."""
+    """Return the error for a name or pattern that matches no implementation.
+
+    The message suggests the nearest name.
+    """
     family, _, rest = name.lower().partition("-")
     meant = "{}-{}".format(_SPELLINGS.get(family, family), rest or "*")
     if fnmatch.filter(ROWS, meant):

@@ -1,6 +1,6 @@
 """A row of the table of implementations: its name, its file, and what it does not support.
 
-The reasons are shown to users unchanged. Keeps to the standard library and Python 3.7.
+Users see the reasons in this file unchanged. It uses only the standard library and Python 3.7.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Dict, Mapping, Optional, Tuple
 LATER = "not implemented yet"
 ANOMALY = "only PyTorch has an anomaly mode"
 
-#: Features of a workload beyond an LSTM over features with a head, trained by Adam. Rows refuse
-#: them with this reason, unless they are in ``knows``.
+#: Features that a plain workload (LSTM, numbers as inputs, head, Adam) does not have -> why an
+#: implementation does not support the feature, unless its ``knows`` names it.
 UNUSUAL: Mapping[str, str] = {
     "gru": "it has LSTM cells only",
     "rnn": "it has LSTM cells only",
@@ -21,7 +21,7 @@ UNUSUAL: Mapping[str, str] = {
     "variable length": "it always computes the padded length of every sequence",
 }
 
-#: Features that engines which run an ONNX graph forward on a CPU do not support.
+#: Features that inference engines for ONNX on a CPU do not support -> why.
 _OF_ENGINES: Mapping[str, str] = {
     "train": "it computes no gradients; use --mode forward",
     "cuda": LATER,
@@ -34,7 +34,10 @@ _OF_ENGINES: Mapping[str, str] = {
 
 
 def _of_theano(name: str, no_gpu: str) -> Mapping[str, str]:
-    """Return what Theano or PyTensor, called ``name``, does not support."""
+    """Return unsupported features -> why, for the library ``name``, Theano or PyTensor.
+
+    ``no_gpu`` is the reason for the features that need a GPU.
+    """
     return {
         **dict.fromkeys(("cuda", "cuda-graph"), no_gpu),
         "ctc": name + " has no CTC loss",
@@ -47,7 +50,7 @@ def _of_theano(name: str, no_gpu: str) -> Mapping[str, str]:
     }
 
 
-#: What no implementation of a framework supports, and why.
+#: Framework -> features that none of its implementations supports -> why.
 FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
     "torch": {
         "xla": "only TensorFlow and JAX compile with XLA",
@@ -146,7 +149,8 @@ FRAMEWORKS: Mapping[str, Mapping[str, str]] = {
     },
 }
 
-#: Source: aten/src/ATen/cudnn/AutocastRNN.cpp, which casts to kHalf for every dtype of autocast.
+#: In bfloat16 autocast, PyTorch runs cuDNN in float16: aten/src/ATen/cudnn/AutocastRNN.cpp casts to
+#: kHalf for every dtype of autocast.
 FLOAT16_CUDNN = {
     "amp-bf16 on cuda": "torch.autocast runs cuDNN's LSTM in float16; use --precision amp-fp16"
 }
@@ -155,7 +159,8 @@ NN_LSTM = {
     **FLOAT16_CUDNN,
 }
 
-#: Rows of TensorFlow operators: no autocast, but a rewrite of the graph (Keras has its policy).
+#: What TensorFlow's implementations, except Keras's, do not support, because TensorFlow has no
+#: autocast: it rewrites graphs to mixed precision.
 GRAPH_REWRITE = {
     "amp-fp16 on cpu": "TensorFlow converts graphs to float16 on NVIDIA GPUs only",
     "amp-bf16 on cuda": "TensorFlow converts graphs to bfloat16 on CPUs only",
@@ -164,58 +169,58 @@ GRAPH_REWRITE = {
 }
 
 
-#: How a layer is computed: a cell written in the framework's operators, one time step at a time;
-#: one operator, or one compiled region, per time step; one operator per layer.
+#: How an implementation computes a layer. Loop: several operators per time step. Cell op: one
+#: operator, or one compiled region, per time step. Layer op: one operator per layer.
 LOOP, CELL_OP, LAYER_OP = FORMS = ("loop", "cell op", "layer op")
 
 
 @dataclasses.dataclass(frozen=True)
 class Implementation:
-    """One row of the table.
+    """One implementation of the LSTM: a row of the table.
 
     ``form`` is one of ``FORMS``; ``form_on_gpu`` is the form on a GPU if it differs. ``library`` is
-    the origin of the layer if it is neither the framework's own nor written here. ``by_hand`` is
-    True if the cell is written here in operators, so that it can be changed. ``refuses`` maps
+    the package that provides the layer, if it is neither the framework nor lstmprof. ``by_hand`` is
+    True if lstmprof's own code defines the cell, so that users can change it. ``refuses`` maps
     unsupported features to the reason that users see: ``cpu``, ``cuda``, ``train``, ``forward``,
     ``bidirectional``, ``layers``, ``ctc``, ``cuda-graph``, ``xla``, ``keep-denormals``,
     ``no-onednn``, ``anomaly``, ``deterministic``, a precision, or a combination (``tf32 on cpu``,
-    ``cuda-graph on cpu``, ``xla of ctc``). ``FRAMEWORKS`` has what its framework does not support.
+    ``cuda-graph on cpu``, ``xla of ctc``). ``FRAMEWORKS`` has what a framework does not support.
     """
 
     name: str
-    file: str  # dotted path inside this folder
-    framework: str  # a key of FRAMEWORKS, which chooses the loop in capture/
+    file: str  # module path inside this folder, such as "torch.nn_lstm"
+    framework: str  # a key of FRAMEWORKS; selects the training loop in capture/
     form: str
     summary: str
     refuses: Mapping[str, str] = dataclasses.field(default_factory=dict)
     aliases: Tuple[str, ...] = ()
-    knows: Tuple[str, ...] = ()  # of UNUSUAL
-    settles_after: int = 3  # iterations until it takes as long as ever after
+    knows: Tuple[str, ...] = ()  # supported features, of those in UNUSUAL
+    settles_after: int = 3  # number of warm-up iterations until the iteration time is stable
     form_on_gpu: Optional[str] = None
     library: str = ""
     by_hand: bool = False
-    era: str = ""  # era in interpreters.eras, used if this interpreter lacks its packages
-    since: str = ""  # first version of its framework that it supports
-    before: str = ""  # first version of its framework that it no longer supports
+    era: str = ""  # old package versions (interpreters.eras) to use if the packages are missing
+    since: str = ""  # first version of the framework that it supports
+    before: str = ""  # first version of the framework that it no longer supports
 
     @property
     def module(self) -> str:
-        """Return the importable name of its file."""
+        """Return the full module name, such as ``lstmprof.implementations.torch.nn_lstm``."""
         return "lstmprof.implementations." + self.file
 
     @property
     def family(self) -> str:
-        """Return the folder of its file, by which rows are listed."""
+        """Return the folder of the file, such as ``torch``; lists are grouped by it."""
         return self.file.partition(".")[0]
 
     def form_on(self, device: str) -> str:
-        """Return how it computes a layer on ``cpu`` or ``cuda``."""
+        """Return the form (one of ``FORMS``) on ``device``, ``cpu`` or ``cuda``."""
         return self.form_on_gpu if self.form_on_gpu and device == "cuda" else self.form
 
     def lacks(self, version: Optional[str]) -> Optional[str]:
-        """Return why it does not run with this version of its framework, or None if it may.
+        """Return why the implementation does not support ``version`` of its framework.
 
-        Return None also if the version is unknown.
+        Return None if it supports the version, or if the version is unknown.
         """
         numbers = version_numbers(version or "")
         if not numbers or (not self.since and not self.before):
@@ -229,7 +234,7 @@ class Implementation:
         return "{} needs {} {}, not {}".format(self.name, self.framework, needs, version)
 
     def refusals(self) -> Dict[str, str]:
-        """Return unsupported features with their reasons, including those of its framework."""
+        """Return unsupported features -> why, including those of the framework."""
         unknown = {need: why for need, why in UNUSUAL.items() if need not in self.knows}
         return dict(unknown, **FRAMEWORKS[self.framework], **self.refuses)
 

@@ -1,4 +1,4 @@
-"""The LSTM written by hand under scan, of Theano and of its heir PyTensor.
+"""The LSTM written by hand under ``scan`` of Theano or of its successor, PyTensor.
 
 ::
 
@@ -6,9 +6,10 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-``weight_ih`` W is (inputs, 4·hidden), ``weight_hh`` U (hidden, 4·hidden), ``bias`` b (4·hidden);
-time-major. Each direction is a Scan called ``l{k}[_reverse]``, whose gradient both libraries call
-``grad_of_l{k}[_reverse]``. If a sequence has ended, a mask sets h_t and c_t to 0.
+W is ``weight_ih`` (inputs, 4·hidden), U is ``weight_hh`` (hidden, 4·hidden), b is ``bias``
+(4·hidden); time-major. Each direction is a Scan named ``l{layer}`` or ``l{layer}_reverse``; both
+libraries name its gradient ``grad_of_`` and this name. After the end of a sequence, a mask sets h_t
+and c_t to 0.
 Source: the documentation of theano.scan and pytensor.scan; F. Gers et al., "Learning to forget"
 (2000), without peepholes.
 """
@@ -23,17 +24,17 @@ from lstmprof.workloads import Workload, parameter_shapes
 
 
 class Library(NamedTuple):
-    """The names that differ between the two libraries."""
+    """The functions whose names differ between Theano and PyTensor."""
 
-    tensor: Any  # its module of operators
+    tensor: Any  # the library's module of operators
     shared: Callable[..., Any]
     sigmoid: Callable[[Any], Any]
-    # the scan of a step that returns (h, c); it returns the h of every time step
+    # runs a step function, which returns (h, c), over time; returns the h of every time step
     scan: Callable[..., Any]
 
 
 class Network:
-    """``variables``: by the shared names, matrices but ``embedding`` transposed."""
+    """The ``variables`` by framework-independent name; all but ``embedding`` transposed."""
 
     def __init__(self, workload: Workload, library: Library) -> None:
         self.library = library
@@ -47,14 +48,15 @@ class Network:
 
 
 def _turned(name: str, array: Any) -> Any:
-    """Convert the shared layout to the own one, or back."""
+    """Transpose ``array`` (except the embedding), to or from the framework-independent layout."""
     return array if name == "embedding" else np.ascontiguousarray(array.T)
 
 
 def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
-    """Return symbolic outputs (batch, classes), or one per step, for inputs (time, batch, …).
+    """Return symbolic outputs: (batch, classes), or, for ``every_step``, (time, batch, classes).
 
-    ``mode`` is the library's compilation mode inside the Scans. ``lengths`` are (batch,).
+    ``inputs`` are (time, batch, features), or tokens (time, batch); ``lengths`` are (batch,).
+    ``mode`` is the library's compilation mode for the Scans.
     """
     variables, tensor = module.variables, module.library.tensor
     steps = variables["embedding"][inputs] if "embedding" in variables else inputs
@@ -70,13 +72,19 @@ def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
 
 
 def mask_of(tensor: Any, steps: Any, lengths: Any) -> Any:
-    """Return (time, batch, 1): 1 before the end of a sequence, else 0; ``steps`` are time-major."""
+    """Return a mask (time, batch, 1): 1 before the end of a sequence, 0 after it.
+
+    ``steps`` are (time, batch, …), ``lengths`` (batch,).
+    """
     alive = tensor.arange(steps.shape[0])[:, None, None] < lengths[None, :, None]
     return alive.astype("float32")
 
 
 def _direction(module: Network, slot: str, sequences: List[Any], mode: Any) -> Any:
-    """Return outputs (time, batch, hidden) in time order, for inputs or inputs and masks."""
+    """Return the outputs (time, batch, hidden) of direction ``slot``, in time order.
+
+    ``sequences`` has the inputs (time, batch, features) and, for variable length, the mask.
+    """
     names = ("weight_ih_", "weight_hh_", "bias_")
     size, library = module.hidden, module.library
     tensor, sigmoid = library.tensor, library.sigmoid
@@ -103,16 +111,16 @@ def _direction(module: Network, slot: str, sequences: List[Any], mode: Any) -> A
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Return own name -> shared variable, in the module's order."""
+    """Return the parameters (the library's shared variables) by name, in the module's order."""
     return dict(module.variables)
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Set the shared weights."""
+    """Copy ``weights``, with framework-independent names and layout, into ``module``."""
     for name, variable in module.variables.items():
         variable.set_value(_turned(name, weights[name]))
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
+    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
     return {name: _turned(name, np.asarray(arrays[name])) for name in module.variables}

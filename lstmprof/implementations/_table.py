@@ -1,6 +1,6 @@
-"""The table of implementations, in the order in which they are shown.
+"""The table of implementations, in the order in which users see them.
 
-Keeps to the standard library and Python 3.7.
+This file uses only the standard library and Python 3.7.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TABLE: Tuple[Implementation, ...] = (
         LAYER_OP,
         "torch.nn.LSTM: cuDNN on a GPU; oneDNN or ATen kernels on a CPU",
         NN_LSTM,
-        aliases=("torch.nn_lstm",),  # its former name; on a CPU the layer is oneDNN
+        aliases=("torch.nn_lstm",),  # the former name
         knows=("gru", "rnn", *_OTHER_NETWORKS_AND_LENGTHS),
     ),
     Implementation(
@@ -56,8 +56,8 @@ TABLE: Tuple[Implementation, ...] = (
         LOOP,
         "hand-written cell and loop, compiled by torch.jit.script",
         knows=_OTHER_NETWORKS,
-        since="1.2",  # torch.jit.script compiles modules
-        settles_after=5,  # its executor profiles and optimises the first calls
+        since="1.2",  # the first version whose torch.jit.script compiles modules
+        settles_after=5,  # TorchScript profiles its first calls and then optimises
         by_hand=True,
     ),
     Implementation(

@@ -5,7 +5,7 @@
     words ─ sources ─▶ tasks ─ ingest (or kept) ─▶ profile ─ annotate ─▶ run.json, Parquet ─▶ Run
                          └─ jobs: in processes, or on a cluster
 
-``metadata`` is run.json as a record. ``run`` is a run with its tables. ``directory`` is the folder
-in which a run appears whole or not at all, ``remote`` the same at a URL. ``cache`` opens paths and
-URLs of runs and profiles.
+``metadata`` describes run.json. ``run`` reads and writes the tables of a run. ``directory`` makes
+folders in which a run appears completely or not at all; ``remote`` does the same at URLs. ``cache``
+finds the runs at paths and URLs, and reads raw profiles that are not runs yet.
 """

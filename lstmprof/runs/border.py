@@ -1,4 +1,4 @@
-"""Turn every exception of a reader into one line, so that the other inputs are processed.
+"""Turn any exception from one input into a one-line error, so that other inputs are processed.
 
 ::
 
@@ -51,13 +51,14 @@ _Made = TypeVar("_Made")
 
 
 def place_of(run: Run) -> Path:
-    """Return the folder of ``run``, for ``of_good``."""
+    """Return the folder of ``run``, as the argument ``place_of`` of ``of_good``."""
     return run.path
 
 
 @contextmanager
 def border(place: object) -> Iterator[None]:
-    """Convert all exceptions from the input at ``place`` to ``LstmprofError``.
+    """Convert all exceptions in the block, which works on the input ``place``, to
+    ``LstmprofError``.
 
     Raises:
         LstmprofError: the input or the machine is at fault.
@@ -83,7 +84,7 @@ def border(place: object) -> Iterator[None]:
 
 
 def _names(error: RunError, place: Path) -> bool:
-    """Return whether ``error`` names ``place``, the run in it or the folder that it is in."""
+    """Return whether the message names ``place``, its last part, or the folder it is in."""
     return str(place) in error.fault or error.fault.startswith(
         (f"{place.name}: ", f"{place.parent}")
     )
@@ -96,10 +97,10 @@ def of_good(
     leave_out: LeaveOut,
     together: object = "the runs together",
 ) -> _Made:
-    """Return ``make(items)``, without items for which ``make`` fails even alone.
+    """Return ``make(items)``; if this fails, leave out items for which ``make([item])`` fails, too.
 
-    Each such item is omitted with its error. ``together`` is the place of errors about several
-    items.
+    The errors of items that are left out are passed to ``leave_out``. ``place_of`` returns the path
+    or URL of an item for messages; ``together`` stands for several items.
 
     Raises:
         LstmprofError: ``make`` fails for every item, or an option is at fault.
@@ -122,7 +123,7 @@ def _faults(
     items: Sequence[_Item],
     place_of: Callable[[_Item], object],
 ) -> dict[int, LstmprofError]:
-    """Return the errors of items that fail alone, by number."""
+    """Return the error of each item for which ``make([item])`` fails, by its position."""
     faults = {}
     for number, item in enumerate(items):
         try:
@@ -142,9 +143,10 @@ def _defect(place: object, error: Exception) -> DefectError:
 
 
 def _logged(place: object, error: Exception) -> Path | None:
-    """Append the traceback to this process's log; None if the log cannot be written.
+    """Append the traceback to this process's log, and return the log's path.
 
-    The log is in the cache, or in the folder of temporary files.
+    The log is in the cache, or in the folder of temporary files. Return None if it cannot be
+    written.
     """
     text = _entry(place, error).encode(errors="backslashreplace")
     for log in (_log_in_cache, _temporary_log):
@@ -165,7 +167,7 @@ def _log_in_cache() -> Path:
 
 @lru_cache(maxsize=1)
 def _temporary_log() -> Path:
-    """Make a file with an unguessable name, and link to it."""
+    """Return a new, empty file with an unguessable name."""
     handle, path = tempfile.mkstemp(prefix="lstmprof-defects-", suffix=".log")
     os.close(handle)
     return Path(path)

@@ -1,8 +1,8 @@
-"""Find the runs that a user's words mean: run folders, raw profiles and named baselines.
+"""Open the runs that a user's arguments ("words") name: runs, raw profiles or baselines.
 
-Profiles are ingested now, unless the cache has their runs.
+Raw profiles are first made into runs, unless the cache already has these runs.
 
-Baselines are copies of runs in the project, so that CI keeps them like any folder::
+A baseline is a folder with copies of runs in the user's project, so that CI can store it::
 
     .lstmprof/baselines/<name>/<run>/
 """
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lstmprof.runs.ingest import Ingested
 
 
-#: A function that is called before a file is read, with its path and the name of its run.
+#: A function that is called before a profile is read, with its path and the name of its run.
 Reading = Callable[[Path, str], None]
 
 
@@ -51,12 +51,11 @@ def open_runs(
     cache: Path | None = None,
     leave_out: LeaveOut = lambda fault: None,
 ) -> list[Run]:
-    """Return the runs that ``words`` mean: runs, folders of runs, or raw profiles; local or at
-    URLs.
+    """Return the runs at ``words``, which are paths or URLs of runs, folders of runs or profiles.
 
-    Raw profiles are ingested into ``cache`` (default ``cache_folder()``), never next to the file,
-    and only if the file or the annotation rules have changed. A run at a URL is fetched into the
-    cache. Inputs that cannot be read are passed to ``leave_out`` with the reason.
+    Raw profiles are made into runs in ``cache`` (default ``cache_folder()``), unless the cache
+    already has a run of the unchanged file, made with the same rules. A run at a URL is downloaded
+    into the cache. Errors of inputs that cannot be read are passed to ``leave_out``.
 
     Raises:
         LstmprofError: no word can be read.
@@ -70,9 +69,9 @@ def opened(
     leave_out: LeaveOut,
     reading: Reading = lambda path, name: None,
 ) -> list[list[Run]]:
-    """Return the runs of each of ``words`` that has any, like ``open_runs``.
+    """Return one list of runs for each of ``words`` that has runs; otherwise like ``open_runs``.
 
-    ``reading`` is called for each single-file profile that is read now.
+    ``reading`` is called before each profile of a single local file is read.
     """
     words, cache = list(words), cache or cache_folder()
     opened_of = [_opened(word, cache, reading) for word in words]
@@ -87,7 +86,10 @@ def opened(
 def _nothing(
     words: Sequence[Path | str], faults: Sequence[LstmprofError], leave_out: LeaveOut
 ) -> LstmprofError:
-    """Return the error for words that yield nothing, with every fault."""
+    """Return the error for words without a readable run, and pass each fault to ``leave_out``.
+
+    A single fault is returned itself.
+    """
     if len(faults) == 1:
         return faults[0]
     for fault in faults:
@@ -98,14 +100,14 @@ def _nothing(
 
 @dataclass
 class _Opened:
-    """The runs of a word, and the errors of others."""
+    """The runs at one path or URL, and the errors of runs and profiles that cannot be read."""
 
     runs: list[Run] = field(default_factory=list)
     faults: list[LstmprofError] = field(default_factory=list)
 
     @contextmanager
     def trying(self, place: object) -> Iterator[None]:
-        """Keep the error of work on ``place``."""
+        """Run the block, which works on ``place``; if it raises an error, add it to ``faults``."""
         try:
             with border(place):
                 yield
@@ -126,7 +128,7 @@ def _opened(word: Path | str, cache: Path, reading: Reading) -> _Opened:
 
 
 def _places_at(word: Path | str) -> Sequence[Path | str]:
-    """Return the place of the run at ``word``, or of the runs directly inside."""
+    """Return the path or URL of the run at ``word``, or of the runs directly inside."""
     if is_url(word):
         return remote.places_at(str(word))
     path = Path(word)
@@ -146,8 +148,8 @@ def _run_at(place: Path | str, cache: Path) -> Run:
 
 
 def _ingest(word: Path | str, cache: Path, of_word: _Opened, reading: Reading) -> None:
-    """Add the runs of the profiles at ``word``, from the cache or read now."""
-    # imported here, because stored runs need no profile readers, whose import takes long
+    """Add the runs of the raw profiles at ``word`` to ``of_word``; read those not in the cache."""
+    # Imported here, because the import of the readers takes long, and runs do not need them.
     from lstmprof.formats import sources
     from lstmprof.runs.ingest import run_names
 
@@ -169,7 +171,7 @@ def _ingest(word: Path | str, cache: Path, of_word: _Opened, reading: Reading) -
 
 
 def _made(group: Sequence[Source], name: str, folder: str, cache: Path) -> Ingested:
-    """Ingest ``group`` into ``cache``, or elsewhere if that has no room."""
+    """Make a run of the files ``group`` in ``cache``, or elsewhere if this cannot be written."""
     from lstmprof.runs.ingest import Ingested, Task
 
     place = written_to(cache)
@@ -184,7 +186,9 @@ def _made(group: Sequence[Source], name: str, folder: str, cache: Path) -> Inges
 
 
 def _kept(folder: Path) -> list[Run]:
-    """Return the runs in a cache folder; none if one is damaged, so that they are made again."""
+    """Return the runs in ``folder`` of the cache; none if a run is damaged, so that all are made
+    again.
+    """
     try:
         return runs_in(folder) if folder.is_dir() else []
     except RunError:
@@ -193,7 +197,10 @@ def _kept(folder: Path) -> list[Run]:
 
 @lru_cache(maxsize=1)
 def _annotation(folder: Path) -> str:
-    """Digest the code of the derived columns, so that cached runs follow it."""
+    """Return a digest of the code that computes derived columns.
+
+    If this code changes, cached runs are made again.
+    """
     digest = hashlib.sha256()
     for source in sorted(folder.rglob("*.py")):
         digest.update(source.read_bytes())
@@ -207,7 +214,7 @@ _FILES = (RUN_FILE, "events.parquet", "counters.parquet", "timings.parquet", "sa
 
 
 def place_of(word: str) -> str:
-    """Return the place of the runs that ``word`` means; ``baseline:NAME`` is in ``FOLDER``.
+    """Return ``word``, or the folder of the baseline if ``word`` is ``baseline:NAME``.
 
     Raises:
         UsageError: no baseline has this name.
@@ -229,8 +236,7 @@ def save(name: str, runs: Sequence[Run], *, force: bool = False) -> Path:
     Raises:
         UsageError: ``name`` is not a single visible path component.
         RunError: the baseline exists and ``force`` is False, a run is damaged, or the folder cannot
-        be
-            written.
+            be written.
     """
     place = FOLDER / _checked(name)
     if place.is_symlink() or (place.exists() and not force):

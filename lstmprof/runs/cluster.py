@@ -1,8 +1,8 @@
-"""A dask.distributed cluster as a ``concurrent.futures.Executor``, with checks before its use.
+"""Use a dask.distributed cluster as a ``concurrent.futures.Executor``.
 
-The workers must have this version of lstmprof. Faults of a cluster are reported before anything is
-sent. Source: https://distributed.dask.org/en/stable/api.html (``Client.get_executor``),
-https://distributed.dask.org/en/stable/killed.html (workers that die).
+The cluster is checked before any task is sent to it: the scheduler must answer, and all workers
+must have this version of lstmprof. Source: https://distributed.dask.org/en/stable/api.html
+(``Client.get_executor``), https://distributed.dask.org/en/stable/killed.html (workers that die).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WORKERS_S = 30
 
 @dataclass
 class Cluster:
-    """The cluster of a scheduler that answers and has workers."""
+    """A cluster whose scheduler answered and had workers when this object was made."""
 
     address: str
     client: Client
@@ -42,12 +42,12 @@ class Cluster:
 
     @property
     def count(self) -> int:
-        """Return the number of tasks that its workers do at once."""
+        """Return the number of tasks that the workers can run at the same time."""
         return sum(_workers(self.client, self.address).values())
 
     @contextmanager
     def executor(self) -> Iterator[Executor]:
-        """Yield an executor; unfinished tasks are cancelled when it closes."""
+        """Yield an executor; unfinished tasks are cancelled at the end of the block."""
         executor = _Releasing(self.client)
         try:
             yield executor
@@ -56,10 +56,10 @@ class Cluster:
                 executor.shutdown(wait=False)
 
     def check(self) -> None:
-        """Raise an error if no more results can come.
+        """Check that the cluster can still return results.
 
         Raises:
-            LstmprofError: the scheduler has ended, or has had no workers for too long.
+            LstmprofError: the scheduler has ended, or has had no workers for ``_WORKERS_S``.
         """
         if _workers(self.client, self.address):
             self._seen_s = time.monotonic()
@@ -72,16 +72,16 @@ class Cluster:
 
 
 class _Releasing(Executor):
-    """The executor of ``client``; futures are released when they are done.
+    """An executor on the cluster of ``client`` that releases each future when it is done.
 
-    Otherwise the cluster would keep their results, and recompute them after the death of a worker.
+    Otherwise the cluster would keep the results, and recompute them after the death of a worker.
     """
 
     def __init__(self, client: Client) -> None:
         self._executor = client.get_executor(pure=False)
 
     def submit(self, fn: Callable[..., _Made], /, *args: Any, **kwargs: Any) -> Future[_Made]:
-        """Run ``fn`` on a worker, and return the future."""
+        """Run ``fn`` on a worker, and return the future of its result."""
         outcome: Future[_Made] = Future()
         there = self._executor.submit(fn, *args, **kwargs)
         there.add_done_callback(functools.partial(_copy, outcome))
@@ -103,7 +103,7 @@ def _copy(outcome: Future[_Made], done: Future[_Made]) -> None:
 
 
 def killed_worker() -> type[Exception]:
-    """Return the exception of a task whose worker died too often."""
+    """Return the type of exception that dask raises if the workers of a task died too often."""
     from distributed import KilledWorker
 
     error: type[Exception] = KilledWorker
@@ -117,8 +117,7 @@ def cluster(address: str, progress: Progress) -> Iterator[Cluster]:
     Raises:
         UsageError: the address is not valid.
         LstmprofError: distributed is not installed, no scheduler answers, no worker appears, or a
-        worker
-            has another version of lstmprof.
+            worker has another version of lstmprof.
     """
     with _client(address, progress) as client:
         if not _workers(client, address):
@@ -138,7 +137,7 @@ def _client(address: str, progress: Progress) -> Iterator[Client]:
             "--scheduler needs the package distributed", "pip install 'lstmprof[cluster]'"
         ) from fault
     try:
-        get_address_host_port(address)  # if it is wrong, Client hangs when it is deleted
+        get_address_host_port(address)  # with an invalid address, Client hangs when it is deleted
         with warnings.catch_warnings(record=True) as caught:
             client = Client(address, timeout=_ANSWER_S, set_as_default=False)
     except ValueError as fault:
@@ -172,14 +171,14 @@ def _unlogged(logger: str) -> Iterator[None]:
 
 
 def _workers(client: Client, address: str) -> dict[str, Any]:
-    """Return each worker's threads by address.
+    """Return the number of threads of each worker, by the worker's address.
 
     Raises:
         LstmprofError: the scheduler does not answer.
     """
     try:
         threads: dict[str, Any] = client.nthreads()
-    # depending on the fault: OSError, TimeoutError, RuntimeError, ValueError
+    # The type depends on the fault: OSError, TimeoutError, RuntimeError or ValueError.
     except Exception as fault:
         raise gone(address) from fault
     return threads
@@ -204,7 +203,10 @@ def _wait_for_workers(client: Client, address: str) -> None:
 
 
 def _check_versions(client: Client) -> None:
-    """Check that all workers have this lstmprof, with the standard library alone."""
+    """Check that all workers have this version of lstmprof.
+
+    The check sends only a function of the standard library, so that it works on any worker.
+    """
     versions = client.run(pkgutil.resolve_name, "lstmprof:__version__", on_error="return")
     for worker, version in versions.items():
         if version != __version__:
@@ -212,7 +214,10 @@ def _check_versions(client: Client) -> None:
 
 
 def other_version(worker: str, version: object, asked: str) -> LstmprofError:
-    """Return the error for a ``worker`` with another lstmprof; ``version`` may be an exception."""
+    """Return the error for a ``worker`` with another version of lstmprof than ``asked``.
+
+    ``version`` may be an exception: then the worker has no lstmprof.
+    """
     has = f"lstmprof {version}" if isinstance(version, str) else f"no lstmprof ({version})"
     return LstmprofError(
         f"worker {worker} has {has}, but this machine has {asked}",

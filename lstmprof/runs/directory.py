@@ -1,9 +1,9 @@
-"""Folders of runs: a run is written beside its place and renamed, so that it is whole or not there.
+"""Folders of runs. A run is written to a temporary folder and renamed when it is complete.
 
 ::
 
-    <out>/<run>/                                whole
-    <out>/.partial-<process>-xxxx/              being written; swept when its process is gone
+    <out>/<run>/                      complete
+    <out>/.partial-<process>-xxxx/    being written; removed by ``sweep`` if the process was killed
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ from lstmprof.host.scratch import left_in, made_temporary_folder, own_prefix, re
 PARTIAL = ".partial-"
 #: Longest component of a path: NAME_MAX of Linux's file systems.
 MOST_NAME_BYTES = 255
-#: A cache with less free space is not written to.
+#: A cache on a disk with less free space is not used for writing.
 _LEAST_BYTES = 2**16
 #: Constants of linux/fs.h and fcntl.h.
 _RENAME_EXCHANGE, _AT_FDCWD = 2, -100
 
 
 def cache_folder() -> Path:
-    """Return $LSTMPROF_CACHE, else the user's cache folder; a temporary one if another user's.
+    """Return $LSTMPROF_CACHE if it is set, else lstmprof's folder in the user's cache folder.
 
-    The cache has scripts that go into reports, and interpreters that capture runs.
+    Return a temporary folder if another user could have written to it, because the cache has
+    scripts that go into reports, and interpreters that capture runs.
     """
     given = os.environ.get("LSTMPROF_CACHE")
     base = os.environ.get("XDG_CACHE_HOME") or str(_home() / ".cache")
@@ -45,28 +46,28 @@ def cache_folder() -> Path:
 
 
 def _untrusted(folder: Path) -> str | None:
-    """Return why somebody else may have put files into ``folder``; None if nobody may."""
+    """Return the reason if other users can write files to ``folder``, else None."""
     try:
         facts = folder.stat()
     except (OSError, ValueError):
-        return None  # it does not exist, or cannot be used
+        return None  # the folder does not exist, or cannot be used
     if hasattr(os, "geteuid") and facts.st_uid not in (0, os.geteuid()):
         return "it belongs to another user"
     return "every user can write to it" if facts.st_mode & stat.S_IWOTH else None
 
 
 def _home() -> Path:
-    """Return the home folder; a path that does not exist in a container without one."""
+    """Return the home folder, or a path that does not exist if the user has none (containers)."""
     try:
         return Path.home()
     except RuntimeError:
-        return Path("/nonexistent")  # as Debian calls it
+        return Path("/nonexistent")  # the home folder of users without one in Debian
 
 
 def written_to(cache: Path) -> Path:
-    """Return ``cache``, or a temporary folder with a ``CacheWarning`` if it cannot be written.
+    """Return ``cache``; if it cannot be written, warn and return a temporary folder.
 
-    The temporary folder is removed with this process.
+    The temporary folder is removed when this process ends.
 
     Raises:
         LstmprofError: the temporary folder cannot be made.
@@ -76,7 +77,7 @@ def written_to(cache: Path) -> Path:
 
 
 def unwritable(folder: Path) -> str | None:
-    """Return why ``folder``, which is made if necessary, cannot be written; None if it can."""
+    """Return the reason if ``folder`` cannot be written, else None; make it if it is missing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
@@ -88,10 +89,12 @@ def unwritable(folder: Path) -> str | None:
 
 @lru_cache(maxsize=None)
 def instead_of(cache: Path, fault: str) -> Path:
-    """Return this process's temporary folder in place of ``cache``; warn once with the reason.
+    """Return a temporary folder to use instead of ``cache``; warn with the reason ``fault``.
+
+    The folder is made once per process, and removed when the process ends.
 
     Raises:
-        LstmprofError: it cannot be made.
+        LstmprofError: the temporary folder cannot be made.
     """
     folder = made_temporary_folder()
     atexit.register(remove, folder)
@@ -105,7 +108,7 @@ def instead_of(cache: Path, fault: str) -> Path:
 
 
 def check_name(out: Path, name: str, *, force: bool = False) -> None:
-    """Raise an error if a run called ``name`` must not be written to ``out``.
+    """Check that a run called ``name`` may be written to ``out``.
 
     Raises:
         UsageError: ``name`` is not a single visible path component.
@@ -126,10 +129,10 @@ def check_name(out: Path, name: str, *, force: bool = False) -> None:
 
 
 def _check_place(place: Path, *, force: bool) -> None:
-    """Check that a run may be put there.
+    """Check that a run may be written to ``place``.
 
     Raises:
-        RunError: a run exists and ``force`` is not given, or something else is there.
+        RunError: a run exists and ``force`` is False, or something else than a run exists there.
     """
     if not place.exists():
         return
@@ -157,14 +160,14 @@ def _cannot(out: Path, what: str, fault: OSError) -> RunError:
 
 @contextmanager
 def staging(out: Path) -> Iterator[Path]:
-    """Yield a folder in ``out`` that is not mistaken for a run; it is removed at the end.
+    """Yield a temporary folder in ``out``, which is never taken for a run; remove it at the end.
 
     Raises:
         RunError: ``out`` cannot be written.
     """
     try:
         str(out).encode()
-    except UnicodeEncodeError as fault:  # Parquet's library cannot
+    except UnicodeEncodeError as fault:  # Parquet's library cannot write to such a path
         raise RunError(
             f"{out}: cannot be written to (its name is not UTF-8)", "rename it"
         ) from fault
@@ -173,7 +176,7 @@ def staging(out: Path) -> Iterator[Path]:
         sweep(out)
     except OSError as fault:
         raise _cannot(out, f"{out}: cannot be written", fault) from fault
-    # Named before it is made: a signal between the two leaves nothing that is not removed.
+    # The name is chosen before the folder is made, so that a signal in between leaves no folder.
     partial, maker = out / f"{own_prefix(PARTIAL)}{os.urandom(4).hex()}", os.getpid()
     try:
         try:
@@ -182,13 +185,15 @@ def staging(out: Path) -> Iterator[Path]:
             raise _cannot(out, f"{out}: cannot be written", fault) from fault
         yield partial
     finally:
-        if os.getpid() == maker:  # not a process forked meanwhile, which ends before it
+        if os.getpid() == maker:  # not in a forked process, which may end earlier
             remove(partial)
 
 
 @contextmanager
 def new_run(out: Path, name: str, *, force: bool = False) -> Iterator[Path]:
-    """Yield a folder for the run ``name``; it is renamed at the end, or removed after an error.
+    """Yield a temporary folder for the content of the run ``name``.
+
+    At the end of the block, the folder becomes the run; after an error, it is removed.
 
     Raises:
         UsageError: ``name`` is not a single visible path component.
@@ -206,20 +211,22 @@ def new_run(out: Path, name: str, *, force: bool = False) -> Iterator[Path]:
 
 
 def _put_in_place(content: Path, place: Path, replaced: Path, *, force: bool) -> None:
-    """Rename ``content`` to ``place``; with ``force`` swap it with an older run.
+    """Rename the folder ``content`` to ``place``; with ``force``, replace an older run.
 
     Raises:
-        RunError: a run exists and ``force`` is not given, or the rename fails.
+        RunError: a run exists and ``force`` is False, or renaming fails.
     """
     _check_place(place, force=force)  # another process may have been faster
     put(content, place, replaced, force=force)
 
 
 def put(content: Path, place: Path, replaced: Path, *, force: bool = True) -> None:
-    """Rename ``content`` to ``place``; with ``force``, exchange it with an existing file.
+    """Rename ``content`` to ``place``; with ``force``, replace what exists there.
+
+    If names cannot be exchanged, the existing folder is moved into ``replaced`` first.
 
     Raises:
-        RunError: it cannot be renamed.
+        RunError: renaming fails.
     """
     try:
         if _moved(content, place):
@@ -235,7 +242,7 @@ def put(content: Path, place: Path, replaced: Path, *, force: bool = True) -> No
 
 
 def _moved(content: Path, place: Path) -> bool:
-    """Move ``content`` to ``place`` unless something is there; return whether it moved."""
+    """Rename ``content`` to ``place`` unless this exists; return whether it was renamed."""
     try:
         if not place.exists():
             content.rename(place)
@@ -247,7 +254,7 @@ def _moved(content: Path, place: Path) -> bool:
 
 
 def _exchanged(one: Path, other: Path) -> bool:
-    """Swap both names at once; return False if the system cannot. Source: rename(2)."""
+    """Exchange two names atomically; return False if the system cannot. Source: rename(2)."""
     rename = getattr(ctypes.CDLL(None), "renameat2", None)
     names = [os.fsencode(path.absolute()) for path in (one, other)]
     if rename is None:
@@ -256,7 +263,10 @@ def _exchanged(one: Path, other: Path) -> bool:
 
 
 def _put_for(content: Path, place: Path, replaced: Path) -> None:
-    """Replace by two renames; ``sweep`` restores the older run after a crash."""
+    """Replace ``place`` by ``content`` with two renames.
+
+    After a crash between them, ``sweep`` restores the older run from ``replaced``.
+    """
     replaced.mkdir()
     place.rename(replaced / place.name)
     try:
@@ -268,7 +278,9 @@ def _put_for(content: Path, place: Path, replaced: Path) -> None:
 
 
 def sweep(out: Path) -> None:
-    """Remove what killed processes left in ``out``; put back a run that was being replaced."""
+    """Remove temporary folders of killed processes in ``out``; restore runs that these were
+    replacing.
+    """
     for partial in left_in(out, PARTIAL):
         for old in (partial / "replaced").glob("*"):
             with suppress(OSError):  # another process was faster

@@ -30,17 +30,17 @@ Variables: TypeAlias = dict[str, str] | None
 def fact(
     meaning: str, null_when: str = MADE_ELSEWHERE, unit: str = "", column: str = ""
 ) -> msgspec.Meta:
-    """Return the description of a field of run.json; ``column`` is another name for it in SQL."""
+    """Return the description of a field of run.json; ``column`` is its SQL name if different."""
     extra = {"null_when": null_when, "unit": unit, "column": column}
     return msgspec.Meta(description=meaning, extra=extra)
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A part of run.json; a field that a later version writes is passed over."""
+    """A part of run.json; unknown fields, which a later version may write, are ignored."""
 
 
 class WorkloadInfo(Record, frozen=True):
-    """The network and the data of a run; the fields are those of ``workloads.Workload``."""
+    """The network and the data of a run, with the fields of ``workloads.Workload``."""
 
     name: Annotated[Text, fact("name of the network", column="workload")] = None
     layers: Annotated[Int, fact("number of recurrent layers")] = None
@@ -70,14 +70,17 @@ class WorkloadInfo(Record, frozen=True):
 
     @property
     def words(self) -> int | None:
-        """Return the tokens per batch, or None if the inputs are numbers or a size is unknown."""
+        """Return the number of tokens per batch; None if inputs are numbers or a size is unknown.
+
+        Padding counts.
+        """
         if not self.vocabulary or self.batch is None or self.time_steps is None:
             return None
         return self.batch * self.time_steps
 
     @property
     def sizes(self) -> str:
-        """Return the sizes of the inputs in words."""
+        """Return the sizes of the inputs as text for users."""
         return f"batch {self.batch}, {self.time_steps} time steps, {self.features} features"
 
 
@@ -109,10 +112,11 @@ class Peaks(Record, frozen=True):
 
 
 class ScriptLine(Record, frozen=True):
-    """A place in the user's script, outside a framework, with its share and ns per sampled step.
+    """A line or function of the user's code, outside a framework, in which steps spend time.
 
-    ``call`` is the function that is called there; None if the function calls no framework. The
-    garbage collector has no file.
+    ``share`` is the share of the sampled time, and ``ns`` the time per sampled step. ``call`` is
+    the function that the line calls. If ``call`` is None, the entry is about all of ``function``,
+    which calls no framework. ``file`` is None for the garbage collector.
     """
 
     file: Text = None
@@ -127,8 +131,8 @@ class ThreadTime(Record, frozen=True):
     """The CPU time of one thread in the timed iterations of a round (``capture.worker.usage``).
 
     ``waited_ns`` is the time in which the thread was ready but had no CPU. ``main`` is True for the
-    thread that calls the steps. ``cpus`` are the CPUs that it may use, such as ``0-1,4``. A field
-    is None if unknown.
+    thread that calls the steps. ``cpus`` are the CPUs that the thread may use, such as ``0-1,4``. A
+    field is None if unknown.
     """
 
     round: Int = None
@@ -142,11 +146,11 @@ class ThreadTime(Record, frozen=True):
 class RecordingInfo(Record, frozen=True):
     """The CPU time that the profiler needs to record one event, measured with trivial calls.
 
-    ``event_ns`` is the time per event with the profiler on, minus the time with it off.
-    ``event_before_ns`` of it are spent before the start is recorded, ``event_inside_ns`` between
-    start and end, and the rest after the end. ``range_ns`` is the same for a range of the capture
-    itself. ``*_error_ns`` is half of the interquartile range of the repeats. A field is None if
-    unknown.
+    ``event_ns`` is the time per event with the profiler on, minus the time with the profiler off.
+    ``event_before_ns`` of this time passes before the recorded start, ``event_inside_ns`` between
+    recorded start and end, and the remaining time after the end. ``range_ns`` is the same for a
+    range of the capture itself. ``*_error_ns`` is half of the interquartile range of the repeats. A
+    field is None if unknown.
     """
 
     event_ns: Real = None
@@ -160,7 +164,7 @@ class RecordingInfo(Record, frozen=True):
 
 
 class Sampling(Record, frozen=True):
-    """A pass of a round with a sampler, or the reason why there was none."""
+    """Facts about the steps of a round that a sampler observed, or the reason why it did not."""
 
     sampler: Annotated[Text, fact("py-spy or perf", NEVER)] = None
     version: Annotated[Text, fact("version of the sampler", "it did not run")] = None
@@ -175,7 +179,7 @@ _UNCOUNTED = "the CPU's counters cannot be read (counters_reason says why)"
 
 
 class Settings(Record, frozen=True):
-    """The settings of framework, process and machine while the steps were timed."""
+    """The settings of the framework, process and machine while the steps were timed."""
 
     grad_mode: Annotated[Flag, fact("whether autograd recorded the step", _NOT_OF_IT)] = None
     anomaly_mode: Annotated[Flag, fact("whether gradients were searched for NaN", _NOT_OF_IT)] = (
@@ -234,7 +238,7 @@ class Settings(Record, frozen=True):
 
 
 class Counters(Record, frozen=True):
-    """The CPU's counters for the process in the timed steps."""
+    """The CPU's hardware counters for the process in the timed iterations."""
 
     instructions: Annotated[
         Int, fact("number of instructions of all threads in the timed iterations", _UNCOUNTED)

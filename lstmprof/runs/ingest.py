@@ -1,6 +1,7 @@
-"""Make runs from raw profiles: find the files, read them, join ranks, annotate, write.
+"""Make runs from raw profiles: find the files, read them, join the ranks of a job, annotate, write.
 
-A word is a file, a folder, a tar archive or a URL of one (``formats.sources``).
+A word is the user's argument: a file, a folder, a tar archive, or the URL of one of these
+(``formats.sources``). A group is the list of files that may become one run.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _DIGEST_DIGITS = 8
 
 
 def run_names(word: Path | str, groups: Sequence[Sequence[Source]]) -> list[str]:
-    """Return a name for the run of each group: the file's name, or the common prefix of several.
+    """Return a run name for each group: the name of its file, or the common prefix of its files.
 
     Names are unique, and short enough for a folder.
     """
@@ -68,7 +69,7 @@ def run_names(word: Path | str, groups: Sequence[Sequence[Source]]) -> list[str]
 
 
 def own_name(source: Source) -> str:
-    """Return the name of the run of a single file."""
+    """Return the name of a run that is made from the single file ``source``."""
     return _fitting(profile_name(source.name))
 
 
@@ -78,9 +79,9 @@ def _shared(names: Sequence[str]) -> list[bool]:
 
 
 def _fitting(name: str, place: str = "") -> str:
-    """Shorten ``name`` to a folder name's bytes, with a digest if it was cut.
+    """Return ``name``; if it is too long for a folder name, cut it and append a digest.
 
-    ``place``, if given, makes the digest unique among runs of this name.
+    If ``place`` is given, always append a digest of it, to distinguish runs of equal names.
     """
     if not place and len(name.encode()) <= MOST_NAME_BYTES:
         return name
@@ -103,19 +104,20 @@ def _common_name(group: Sequence[Source]) -> str:
     return prefix or _folder_name(group) or "profile"
 
 
-#: Number of missing files of a job that are named.
+#: Messages name at most this many missing files of a job.
 _MOST_NAMED = 8
 _Error = TypeVar("_Error", bound=LstmprofError)
-#: A profile without content; with it, only the file's name can show a rank.
+#: An empty profile, used to find out whether a file's name shows its rank.
 _SILENT = Profile("", None, SCHEMA.empty_table())
 
 
 @dataclass(frozen=True)
 class Ingested:
-    """The result for a word: runs, unreadable files, and files of other kinds.
+    """The result of ingesting some files.
 
-    ``kept`` are runs that were made from the same files before. A run at a URL is a ``RemoteRun``.
-    ``read`` are profiles that must still be joined.
+    ``runs`` are new runs. ``errors`` are those of unreadable files, ``foreign`` those of files that
+    are no profiles. ``kept`` are runs that were made from the same files before. ``read`` are
+    profiles that must still be joined. A run at a URL is a ``RemoteRun``.
     """
 
     runs: list[Run | RemoteRun]
@@ -125,7 +127,7 @@ class Ingested:
     read: list[Read] = field(default_factory=list)
 
     def __add__(self, other: Ingested) -> Ingested:
-        """Return both results together."""
+        """Return the result with the runs, errors and profiles of both."""
         return Ingested(
             self.runs + other.runs,
             self.errors + other.errors,
@@ -146,11 +148,11 @@ def ingest_profiles(
     force: bool = False,
     step_range: str | None = None,
 ) -> Ingested:
-    """Read the raw profiles of ``word`` into runs in ``out``; the profiles are not changed.
+    """Make runs in ``out`` from the raw profiles at ``word``; the profiles are not changed.
 
-    Ranks of one job become one run. ``out`` is a folder or its URL. ``step_range`` is a regular
-    expression: host ranges with a matching name are the steps. An unreadable file does not stop the
-    others.
+    The files of the ranks of one job become one run. ``out`` is a folder or its URL. ``step_range``
+    is a regular expression: host ranges with a matching name are the steps. If a file is
+    unreadable, the others are still read.
 
     Raises:
         ProfileError: ``word`` contains no possible profile.
@@ -165,9 +167,9 @@ def ingest_profiles(
 
 @dataclass(frozen=True)
 class Task:
-    """Files that may become one run, called ``name`` in ``out`` (a folder or a URL).
+    """The files ``group``, which may become one run called ``name`` in ``out`` (a folder or a URL).
 
-    ``command`` is the user's command, wherever the task runs.
+    ``command`` is the user's command line, even if the task runs in another process.
     """
 
     group: Sequence[Source]
@@ -179,22 +181,22 @@ class Task:
 
     @property
     def label(self) -> Path | str:
-        """Return the place of the first file for messages."""
+        """Return the path or URL of the first file, for messages."""
         return self.group[0].label
 
     @property
     def file_bytes(self) -> int:
-        """Return the size of the local files."""
+        """Return the total size of the files in bytes; only local files count."""
         return sum(_file_bytes(source) for source in self.group)
 
     def done(self) -> Ingested:
-        """Read the files, and return the result."""
+        """Read the files, write the run or runs, and return the result."""
         return self.joined(map(read, self.group))
 
     def joined(self, parts: Iterable[Ingested]) -> Ingested:
-        """Return the result from ``parts``, the results of ``read``.
+        """Write the run or runs of the profiles in ``parts``, the results of ``read`` per file.
 
-        Ranks of one job become one run, other files one run each.
+        The ranks of one job become one run; other files become one run each.
         """
         kept, done, failed = Kept(), NOTHING, []
         for source, part in zip(self.group, parts, strict=True):
@@ -212,7 +214,10 @@ class Task:
         return done
 
     def kept(self) -> Ingested | None:
-        """Return the run that was made from them before; None if there is none, or they changed."""
+        """Return the run that was made from these files before.
+
+        Return None if there is no such run, the files have changed, or ``force`` is True.
+        """
         run = None if self.force else _run_at(self.out, self.name)
         if run is None:
             return None
@@ -223,7 +228,7 @@ class Task:
 
 
 def _file_bytes(source: Source) -> int:
-    """Return a local file's size, 0 for any other."""
+    """Return the size of a local file in bytes; 0 for files in archives or at URLs."""
     here = isinstance(source.label, Path) and source.label.is_file()
     return Path(source.label).stat().st_size if here else 0
 
@@ -231,7 +236,7 @@ def _file_bytes(source: Source) -> int:
 def _run_at(out: Path | str, name: str) -> Run | RemoteRun | None:
     """Return the run ``name`` in ``out``; None if it is missing or damaged.
 
-    Writing the new run reports a damaged one in its way.
+    The error of a damaged run is reported later, when the new run is written.
 
     Raises:
         RunError: the URL is unreachable.
@@ -247,7 +252,10 @@ def _run_at(out: Path | str, name: str) -> Run | RemoteRun | None:
 def tasks(
     word: Path | str, out: Path | str, *, name: str | None, force: bool, step_range: str | None
 ) -> list[Task]:
-    """Return the tasks for ``word``; errors are those of ``ingest_profiles``."""
+    """Return one task for each run that may be made from the files at ``word``.
+
+    Raises the same errors as ``ingest_profiles``.
+    """
     groups = [part for group in sources.groups(word) for part in _parts(group)]
     if name and len(groups) > 1:
         raise UsageError(
@@ -262,9 +270,10 @@ def tasks(
 
 
 def _parts(group: list[Source]) -> list[list[Source]]:
-    """Return ``group``, or its single files if one names no rank: then they are no job.
+    """Return ``[group]`` if its files may be ranks of one job, else one group per file.
 
-    The smallest readable file decides, among those without a rank in their names.
+    They are no job if a file shows its rank neither in its name nor in its content. Of the files
+    without a rank in the name, only the smallest readable one is checked.
     """
     if len(group) < 2 or sources.are_hosts(group):
         return [group]
@@ -281,7 +290,10 @@ def _parts(group: list[Source]) -> list[list[Source]]:
 
 
 def read(source: Source, base: Path | None = None) -> Ingested:
-    """Return the profile of one file, or its error; events go to files in ``base`` if given."""
+    """Read one file, and return its profile or its error.
+
+    If ``base`` is given, the events are written to files in this folder.
+    """
     try:
         with border(source.label):
             profile = formats.read_raw(source.label, source.load)
@@ -295,9 +307,10 @@ def read(source: Source, base: Path | None = None) -> Ingested:
 
 
 def _ingested(task: Task, members: Sequence[Read], missing: Sequence[Source] = ()) -> Ingested:
-    """Make the run of these files, without ranks that spoil it, or report why not.
+    """Write the run of the files ``members``, without files whose annotation fails.
 
-    Ranks that make no run together become a run each. ``missing`` are unreadable files of the job.
+    If the files make no run together, each becomes a run of its own. ``missing`` are files of the
+    job that could not be read.
     """
     errors: list[LstmprofError] = []
 
@@ -325,7 +338,10 @@ def _ingested(task: Task, members: Sequence[Read], missing: Sequence[Source] = (
 
 
 def _without(profile: Profile, good: Sequence[Read], missing: Sequence[Source]) -> Profile:
-    """Note the files that the joined ``profile`` lacks."""
+    """Return ``profile`` with a note that names the files of the job that it lacks.
+
+    ``good`` are the files that it was joined from, and ``missing`` the others.
+    """
     if not missing or _ranks(good) is None:
         return profile
     names = [source.name for source in missing[:_MOST_NAMED]]
@@ -342,13 +358,13 @@ def _label(member: Read) -> Path | str:
 
 
 def _bare(error: _Error) -> _Error:
-    """Return ``error`` without its frames, which keep the file's contents alive."""
+    """Return ``error`` without its traceback, which would keep the file's content in memory."""
     error.__cause__ = error.__context__ = error.__traceback__ = None
     return error
 
 
 def _written(task: Task, profile: Profile) -> Run | RemoteRun:
-    """Write the run to ``task.out``, or here and then upload it to that URL."""
+    """Write the run to ``task.out``; if this is a URL, write it to the cache and upload it."""
     if isinstance(task.out, Path):
         return _written_to(task.out, task, profile)
     with staging(written_to(cache_folder()) / "uploads") as folder:
@@ -363,7 +379,7 @@ def _written_to(out: Path, task: Task, profile: Profile) -> Run:
     """Write the annotated ``profile`` as a run in ``out``.
 
     Raises:
-        RunError: the run exists and ``force`` is not given.
+        RunError: the run exists and ``task.force`` is False.
     """
 
     def written(stop: Event) -> None:
@@ -390,9 +406,9 @@ def _written_to(out: Path, task: Task, profile: Profile) -> Run:
 
 
 def described(name: str, profile: Profile, events: EventTable) -> dict[str, Any]:
-    """Return the facts for run.json about the run, its profile and its annotated ``events``.
+    """Return fields of run.json (name -> value) about the run, its profile and its ``events``.
 
-    The command is that of this process.
+    ``events`` have all derived columns. ``command`` is the command line of this process.
     """
     return {
         "name": name,
@@ -413,7 +429,7 @@ def described(name: str, profile: Profile, events: EventTable) -> dict[str, Any]
 
 
 def _runs(name: str, members: Sequence[Read]) -> list[tuple[str, Sequence[Read]]]:
-    """Return (name, files and profiles) of each run that the group makes."""
+    """Return the name and the members (file, profile) of each run to make from ``members``."""
     if len(members) < 2:
         return [(name, members)] if members else []
     if _ranks(members):
@@ -422,7 +438,7 @@ def _runs(name: str, members: Sequence[Read]) -> list[tuple[str, Sequence[Read]]
 
 
 def _ranks(members: Sequence[Read]) -> list[int] | None:
-    """Return the ranks, or None if the files are not ranks of one job."""
+    """Return the rank of each of ``members``, or None if they are not ranks of one job."""
     names = [source.name for source, _ in members]
     return sources.ranks_of(names, [profile for _, profile in members])
 

@@ -1,8 +1,8 @@
 """Check the tables of a run before anything is computed from them, because runs are untrusted.
 
-The checks cover types of columns; numbers of events, their durations and links; and nulls. No event
-may enclose itself. Events are checked batch by batch, so memory does not grow with them. A file
-that claims more rows than its size allows is refused first.
+The checks cover the types of columns, nulls, and the ids, durations and links of events; for
+example, no event may be its own ancestor. Events are checked batch by batch, to limit memory. A
+file that claims more rows than its size allows is refused first.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from lstmprof.events.schema import COLUMNS, KINDS, SCHEMA
 from lstmprof.events.table import NONE
 from lstmprof.runs.metadata import AGAIN
 
-#: Columns of the events table that name events.
+#: Columns of the events table with ids of other events.
 _LINKS = ("parent_id", "launch_id", "op_id", "forward_id")
 _TIMES = ("start_ns", "dur_ns")
-#: Longest possible distance of two events of one profile; sums of two such times are still valid.
+#: Limit of times and durations in ns. The sum of two such times still fits into an int64.
 MOST_NS = 2**62
-#: Number of rows that a file of any size may have. Beyond it, each row must take this many bytes
-#: (repeated events of one step take 4.8, because numbers are stored as differences).
+#: ``FREE_ROWS`` is the number of rows that a file of any size may have. Each further row must take
+#: ``ROW_BYTES`` (repeated events of one step take 4.8, because numbers are stored as differences).
 FREE_ROWS = 2**22
 ROW_BYTES = 1
-#: The same for counters, of which only one batch is in memory at a time (real ones take 3 bytes or
-#: more, evenly repeated ones 0.1).
+#: ``ROW_BYTES`` for counters, of which only one batch is in memory at a time (rows of real counters
+#: take 3 bytes or more, evenly repeated rows 0.1).
 COUNTER_BYTES = 0.01
 _BATCH_ROWS = 2**18
 _WORDS = [c.name for c in COLUMNS if c.derived and pa.types.is_dictionary(c.type)]
@@ -44,7 +44,7 @@ _TEXTS = (pa.string(), pa.large_string())
 
 
 def check_types(path: Path, actual: pa.Schema, schema: pa.Schema) -> None:
-    """Raise an error unless the columns ``actual`` of a file have the types of ``schema``.
+    """Check that the columns ``actual`` of a file have the types in ``schema``.
 
     Integers may have another width, and texts may be dictionaries, as other programs write them.
 
@@ -59,7 +59,7 @@ def check_types(path: Path, actual: pa.Schema, schema: pa.Schema) -> None:
 
 
 def _serves(actual: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether a column can be read as the wanted type."""
+    """Return whether a column of the type ``actual`` can be read as ``wanted``."""
     if pa.types.is_dictionary(wanted) or wanted in _TEXTS:
         return (actual.value_type if pa.types.is_dictionary(actual) else actual) in _TEXTS
     if pa.types.is_integer(wanted):
@@ -68,7 +68,7 @@ def _serves(actual: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def check_nulls(path: Path, table: pa.Table, schema: pa.Schema) -> None:
-    """Raise an error if a column that ``schema`` declares as never null contains a null.
+    """Check that columns that ``schema`` declares as never null contain no null.
 
     Raises:
         RunError: a value is null.
@@ -79,7 +79,7 @@ def check_nulls(path: Path, table: pa.Table, schema: pa.Schema) -> None:
 
 
 def check_counts(path: Path, table: pa.Table) -> None:
-    """Raise an error if a count or measurement in ``table`` is negative or too large to sum.
+    """Check that no integer in ``table`` is negative, or too large to sum over all rows.
 
     Raises:
         RunError: a value is negative, or too large.
@@ -94,7 +94,7 @@ def check_counts(path: Path, table: pa.Table) -> None:
 
 
 def check_sums(table: str, *columns: Ints) -> None:
-    """Raise an error if the sum of one of ``columns`` exceeds 64 bits.
+    """Check that the sum of each of ``columns`` fits into an int64; messages name the ``table``.
 
     Raises:
         RunError: the sum of a column exceeds 64 bits.
@@ -106,10 +106,10 @@ def check_sums(table: str, *columns: Ints) -> None:
 
 
 def check_texts(path: Path, table: pa.Table) -> None:
-    """Check that texts are UTF-8, and that lstmprof's own words have the length of words.
+    """Check that all texts are UTF-8, and that texts that lstmprof wrote are not too long.
 
     Raises:
-        RunError: a text is not UTF-8, or a category or a phase is longer than any.
+        RunError: a text is not UTF-8, or a category, phase, family or rule is too long.
     """
     for name in table.schema.names:
         for chunk in table.column(name).chunks:
@@ -126,10 +126,10 @@ def check_texts(path: Path, table: pa.Table) -> None:
 
 
 def check_length(path: Path, file: pq.ParquetFile, row_bytes: float = ROW_BYTES) -> None:
-    """Raise an error if ``file`` is too small for the number of rows that it claims.
+    """Check that ``file`` is large enough for the number of rows that it claims to have.
 
     Raises:
-        RunError: there are more rows than its bytes allow.
+        RunError: the file claims more rows than its size allows.
     """
     rows, length = file.metadata.num_rows, path.stat().st_size
     if rows > FREE_ROWS + length / row_bytes:
@@ -137,7 +137,7 @@ def check_length(path: Path, file: pq.ParquetFile, row_bytes: float = ROW_BYTES)
 
 
 def check_counters(path: Path, file: pq.ParquetFile) -> None:
-    """Check the rows of the counters ``file`` for all conditions that readers rely on.
+    """Check that the rows of counters.parquet satisfy all conditions that other code relies on.
 
     Raises:
         RunError: a row is invalid; the message says how.
@@ -155,9 +155,10 @@ def check_counters(path: Path, file: pq.ParquetFile) -> None:
 
 
 def check_events(path: Path, file: pq.ParquetFile, gathered: Gathered | None = None) -> None:
-    """Check the rows of the events ``file`` for all conditions that readers rely on.
+    """Check that the rows of events.parquet satisfy all conditions that other code relies on.
 
-    Columns that are ``gathered`` meanwhile need not be read again.
+    The columns of ``gathered`` are added to it meanwhile, so that the caller need not read them
+    again.
 
     Raises:
         RunError: a row is invalid; the message says which, and how.
@@ -186,7 +187,10 @@ def check_events(path: Path, file: pq.ParquetFile, gathered: Gathered | None = N
 
 
 def _faults(batch: pa.RecordBatch, first: int, count: int) -> Iterator[str]:
-    """Yield the faults in the rows of ``batch``, which start at row ``first``."""
+    """Yield messages about faults in ``batch``.
+
+    Its first row is the row ``first`` of the table, which has ``count`` rows.
+    """
     for field in SCHEMA:
         if not field.nullable and batch.column(field.name).null_count:
             yield _NULL.format(field.name)
@@ -215,13 +219,16 @@ def _integers(batch: pa.RecordBatch, name: str) -> Ints:
 
 
 def _not_before(batch: pa.RecordBatch, first: int) -> Ints:
-    """Return rows whose parent comes later; without these no event encloses itself."""
+    """Return the rows whose parent is not an earlier row; every cycle of parents has such a row."""
     parent = np.asarray(batch.column("parent_id").fill_null(NONE), dtype=np.int64)
     return first + np.flatnonzero(parent >= np.arange(first, first + len(parent)))
 
 
 def _around_itself(file: pq.ParquetFile, rows: Ints) -> int | None:
-    """Return the first row in a cycle of parents, by doubling jumps."""
+    """Return the first of ``rows`` whose chain of parents has no end, or None.
+
+    The jumps to ancestors double in length.
+    """
     above = file.read(["parent_id"]).column(0).fill_null(NONE).to_numpy().astype(np.int64)
     ancestor = np.append(above, NONE)
     for _ in range(len(above).bit_length()):

@@ -1,8 +1,8 @@
-"""Ingest many raw profiles in processes or on a cluster, and return runs in input order.
+"""Make runs from many raw profiles, in several processes or on a cluster, in input order.
 
-A task is one run: a file, or the files of the ranks of one job. The ranks of a large job are
-distributed file by file: each worker reads its file into sorted columns on disk, and this process
-joins them. A process that is killed (out of memory) loses only its own profile.
+A task makes one run of a file, or of the files of the ranks of one job. A large job is divided into
+shares of one file each: a worker reads the file into sorted columns on disk, and this process joins
+them. If a process is killed (out of memory), only the profile that it was reading fails.
 """
 
 from __future__ import annotations
@@ -32,32 +32,33 @@ from lstmprof.runs.ingest import Ingested, Task, read, tasks
 
 @dataclass(frozen=True)
 class Share(Task):
-    """One file of a job, to be read into a folder in ``base``, which all workers can access."""
+    """One file of a job; a worker reads it into files in ``base``, which all workers can access."""
 
     base: Path = field(kw_only=True)
 
     def done(self) -> Ingested:
-        """Return the profile, to be joined with the others of its job, or its error."""
+        """Read the file, and return its profile (to be joined with those of the job) or error."""
         self.base.mkdir(exist_ok=True)
         (source,) = self.group
         return read(source, self.base)
 
     def kept(self) -> Ingested | None:
-        """Return None, because a share makes no run."""
+        """Return None, because a share does not make a run."""
         return None
 
 
 def is_large(task: Task, todo: Sequence[Task], workers: int) -> bool:
-    """Return whether ``task`` is a job that would occupy one of ``workers`` too long.
+    """Return whether ``task`` is a job with more than its even share of the bytes in ``todo``.
 
-    Only local files count, because an archive would be read completely for each file in it.
+    The even share is 1/``workers``. Only local files count, because each worker would read an
+    archive completely for one file in it.
     """
     whole = sum(other.file_bytes for other in todo)
     return len(task.group) > 1 and task.file_bytes * workers > whole
 
 
 def shared_out(task: Task, base: Path) -> list[Task]:
-    """Return one share for each file of ``task``, in order."""
+    """Return one ``Share`` for each file of ``task``, in order."""
     return [
         Share([source], task.name, task.out, task.force, task.step_range, command="", base=base)
         for source in task.group
@@ -65,7 +66,10 @@ def shared_out(task: Task, base: Path) -> list[Task]:
 
 
 def joined(task: Task, parts: Sequence[Task], outcomes: Iterator[Ingested]) -> Ingested:
-    """Return the result of ``task`` from the next ``outcomes`` of its ``parts``."""
+    """Return the result of ``task``; ``outcomes`` yields next the results of its ``parts``.
+
+    ``parts`` is the task itself, or its shares.
+    """
     if not isinstance(parts[0], Share):
         return next(outcomes)
     try:
@@ -74,16 +78,16 @@ def joined(task: Task, parts: Sequence[Task], outcomes: Iterator[Ingested]) -> I
         remove(parts[0].base)
 
 
-#: Less than this of files is read sooner than a second process starts.
+#: If all files together are smaller, one process reads them sooner than a second process starts.
 _WORTH_BYTES = 32 * 2**20
-#: Seconds between checks whether results can still come.
+#: Seconds between checks whether the workers can still return results.
 _LOOK_S = 5
-#: Number of runs at a URL that are checked at once.
+#: Number of tasks for which ``Task.kept`` is called at the same time (a run may be at a URL).
 _LOOKS = 16
 _SHARED = "move it to a shared folder or a URL that all workers see"
 
 Progress = Callable[[str], None]
-#: For each task, the task itself or its shares.
+#: One list per task: the task itself, or its shares.
 _Parts = Sequence[Sequence[Task]]
 
 
@@ -98,12 +102,12 @@ def ingest_all(
     scheduler: str | None = None,
     progress: Progress = lambda line: None,
 ) -> Generator[Ingested]:
-    """Ingest the profiles that ``words`` mean; yield the results in order; no failure stops the
-    others.
+    """Make runs in ``out`` from the profiles at ``words``; yield the results in order.
 
-    Words without profiles come first. ``out`` is a folder or its URL. ``jobs`` processes read the
-    profiles (by default one per CPU if that saves time), or the workers of the dask ``scheduler``
-    at an address. If there are several, unchanged files whose run is in ``out`` are skipped.
+    Errors of words without profiles come first. If a profile fails, the others are still read.
+    ``out`` is a folder or its URL. The profiles are read by ``jobs`` processes (by default one per
+    CPU if that saves time), or by the workers of the dask ``scheduler`` (an address). If there are
+    several tasks, unchanged files whose run is in ``out`` are skipped.
 
     Raises:
         LstmprofError: the cluster cannot be used, or ``out`` cannot be reached.
@@ -124,7 +128,7 @@ def ingest_all(
     with _workers(todo, place, jobs, scheduler, progress) as (workers, parts):
         steps = [step for of_task in parts for step in of_task]
         outcomes = _with_time_left(_results(steps, workers), steps, progress)
-        with closing(outcomes):  # end the workers before their leftovers are removed
+        with closing(outcomes):  # end the workers before their temporary files are removed
             results = (
                 joined(task, of_task, outcomes) for task, of_task in zip(todo, parts, strict=True)
             )
@@ -139,10 +143,11 @@ def _kept(all_tasks: Sequence[Task]) -> list[Ingested | None]:
 
 @dataclass(frozen=True)
 class _Workers:
-    """The workers of tasks; ``killed`` is the exception for a killed one.
+    """The processes or the cluster that run tasks.
 
-    ``lone`` runs a single task without others beside it. ``check`` raises an error if no more
-    results can come.
+    ``executor`` runs several tasks at once, ``lone`` one task. ``done`` is the function that a
+    worker calls. If a worker was killed, the exception ``killed`` is raised; ``fault`` is the
+    message. ``check`` raises an error if the workers can no longer return results.
     """
 
     executor: Callable[[], AbstractContextManager[Executor]]
@@ -161,7 +166,10 @@ def _workers(
     scheduler: str | None,
     progress: Progress,
 ) -> Iterator[tuple[_Workers | None, _Parts]]:
-    """Yield processes, a cluster, or None (this process), and their parts of each task."""
+    """Yield the workers, and for each task in ``todo`` the parts for them (itself or its shares).
+
+    The workers are a cluster, processes, or None: then this process reads the files.
+    """
     if scheduler is not None and todo:
         with cluster(scheduler, progress) as pool, _mark(out) as mark:
             parts = _parts(todo, pool.count if mark else 1, lambda: mark)
@@ -199,7 +207,11 @@ def _workers(
 
 
 def _parts(todo: Sequence[Task], workers: int, base: Callable[[], Path | None]) -> _Parts:
-    """Return each task, or the shares of a large job, written below ``base``."""
+    """Return for each task the task itself or, for a large job, its shares.
+
+    ``base`` returns the folder for the files of shares; it is called only if there are shares. If
+    it returns None, no job is divided.
+    """
     large = [is_large(task, todo, workers) for task in todo]
     folder = base() if any(large) else None
     return [
@@ -213,7 +225,10 @@ def _done_of(parts: _Parts) -> Callable[[Task], Ingested]:
 
 
 def _mark(out: Path | str) -> AbstractContextManager[Path | None]:
-    """Yield a new folder in ``out`` during the context: a worker that sees it also sees ``out``."""
+    """Yield a temporary folder in ``out``, or None for a URL.
+
+    A worker that sees the folder also sees ``out``.
+    """
     return nullcontext() if isinstance(out, str) else staging(out)
 
 
@@ -224,10 +239,10 @@ def _useful_jobs(todo: Sequence[Task]) -> int:
 
 
 def _results(todo: Sequence[Task], workers: _Workers | None) -> Iterator[Ingested]:
-    """Yield the results in order.
+    """Yield the results of the tasks in order.
 
-    A killed worker loses its tasks. The first lost task is tried alone after the others finish;
-    then the other lost tasks continue.
+    A killed worker loses its tasks. After the running tasks have finished, the first lost task is
+    tried alone; then the other tasks without a result are started again.
     """
     if workers is None:
         yield from map(_done, todo)
@@ -258,7 +273,10 @@ def _results(todo: Sequence[Task], workers: _Workers | None) -> Iterator[Ingeste
 
 
 def _first_of_name(todo: Sequence[Task], begin: int) -> Iterator[int]:
-    """Yield task numbers from ``begin``, without those that would meet another task's run."""
+    """Yield the numbers of tasks from ``begin`` on that may run at the same time.
+
+    If several tasks would write a run of the same name, only the first of them is yielded.
+    """
     first: dict[str, int] = {}
     for number in range(begin, len(todo)):
         is_first = first.setdefault(todo[number].name, number) == number
@@ -278,7 +296,10 @@ def _begun(workers: _Workers, executor: Executor, task: Task) -> Future[Ingested
 def _through(
     workers: _Workers, futures: Mapping[int, Future[Ingested]], number: int
 ) -> dict[int, Ingested]:
-    """Wait for the tasks after ``number``, and return the results that were not lost."""
+    """Wait for all ``futures``; return the results of tasks after ``number`` that succeeded.
+
+    Keys are task numbers.
+    """
     while wait(futures.values(), timeout=_LOOK_S).not_done:
         workers.check()
     return {
@@ -298,7 +319,7 @@ def _alone(workers: _Workers, task: Task) -> Ingested:
 
 
 def _outcome(workers: _Workers, future: Future[Ingested]) -> Ingested:
-    """Return the result while it can still arrive."""
+    """Wait for ``future``, and return its result; check meanwhile that the workers still exist."""
     while not wait([future], timeout=_LOOK_S).done:
         workers.check()
     try:
@@ -316,7 +337,10 @@ def _done(task: Task) -> Ingested:
 
 
 def _once(done: Callable[[Task], Ingested], task: Task) -> Ingested:
-    """Return the result; the run exists if a worker was killed before it could answer."""
+    """Return the run of ``task`` if it exists, otherwise ``done(task)``.
+
+    The run exists if a worker that was killed had written it before.
+    """
     there = task.kept()
     return Ingested(there.kept, [], []) if there else done(task)
 
@@ -324,11 +348,11 @@ def _once(done: Callable[[Task], Ingested], task: Task) -> Ingested:
 def _done_there(
     done: Callable[[Task], Ingested], version: str, mark: Path | None, task: Task
 ) -> Ingested:
-    """Do a task on a cluster worker; ``mark`` is in the folder of runs.
+    """Run ``task`` on a worker of a cluster; ``mark`` is a folder in the folder of runs.
 
     Raises:
         LstmprofError: the worker has another lstmprof than ``version``.
-        RunError: the worker does not see the folder of runs.
+        RunError: the worker does not see ``mark``.
     """
     worker = socket.gethostname()
     if version != __version__:
@@ -349,9 +373,10 @@ def _done_there(
 def _with_time_left(
     results: Iterator[Ingested], todo: Sequence[Task], progress: Progress
 ) -> Generator[Ingested]:
-    """Yield the results, and estimate the rest by file size from the second on.
+    """Yield ``results``, and report the estimated remaining time after each one.
 
-    The first result includes the processes' start-up.
+    The estimate is by file size. It ignores the time of the first result, which includes the start
+    of the processes.
     """
     sizes = [task.file_bytes for task in todo]
     if not all(sizes):

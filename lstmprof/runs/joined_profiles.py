@@ -1,4 +1,4 @@
-"""Keep the profiles of one job's files until they are joined: in memory while they are small.
+"""Store the profiles of a job's files until they are joined: in memory, or on disk if large.
 
 ::
 
@@ -20,16 +20,16 @@ from lstmprof.events.spool import SPOOLED_ROWS, on_disk
 from lstmprof.events.stored import Folder, StoredEvents
 from lstmprof.formats.sources import Source
 
-#: Columns that a reader fills; the number of a row follows from its position.
+#: Columns that a reader fills, without ``event_id``, which is the row number.
 _READ = tuple(c.name for c in COLUMNS if not c.derived and c.name != "event_id")
-#: A file and its profile.
+#: A file, and the profile that was read from it.
 Read = tuple[Source, Profile]
 
 
 def in_files(profile: Profile, base: Path) -> Profile:
     """Return ``profile`` with its events and counters in files of a new folder in ``base``.
 
-    It can be sent to another process; the creator of ``base`` removes it.
+    The result can be sent to another process. The creator of ``base`` removes the files.
 
     Raises:
         LstmprofError: the disk is full.
@@ -47,7 +47,7 @@ def _in_folder(profile: Profile, folder: Folder) -> Profile:
 
 
 class Kept:
-    """The ``profiles`` of files, with their events on disk if they exceed the memory limit."""
+    """Collects the ``profiles`` of files; if they have many events, these are kept on disk."""
 
     def __init__(self) -> None:
         self.profiles: list[Read] = []
@@ -55,10 +55,10 @@ class Kept:
         self._folder: Folder | None = None
 
     def add(self, read: Sequence[Read]) -> None:
-        """Add the next profiles ``read``.
+        """Add files and their profiles.
 
         Raises:
-            LstmprofError: the disk is full; nothing is added.
+            LstmprofError: the disk is full; then nothing is added.
         """
         before = len(self.profiles)
         for source, profile in read:
@@ -85,9 +85,10 @@ class Kept:
 
 @contextmanager
 def beside(work: Callable[[Event], object]) -> Iterator[None]:
-    """Run ``work`` in parallel to the block, and wait for both.
+    """Run ``work`` in a thread while the block runs, and wait for both.
 
-    If the block raises an error, the event that ``work`` receives is set; ``work`` should check it.
+    If the block raises an error, the event that ``work`` receives is set; ``work`` should then
+    stop.
     """
     stop = Event()
     with ThreadPoolExecutor(1) as pool:

@@ -1,8 +1,9 @@
 """run.json as a typed record.
 
-Each field states its unit, its meaning and when it is null. docs/tables.md and the table ``runs``
-in SQL are made from these. In SQL, a field is a column of its name, or of another name if a table
-has a column of that name. A field with several values (a list, versions by package) is JSON text.
+Each field states its unit, its meaning and when it is null. docs/tables.md and the SQL table
+``runs`` are made from these descriptions. A field is an SQL column of the same name, or of another
+name if a table already has a column of that name. A field with several values (a list, versions by
+package) is JSON text in SQL.
 """
 
 import functools
@@ -54,7 +55,8 @@ _CAPTURED = "the run is a capture"
 _BUILT_IN = "the implementation is built in, or the run is an ingested profile"
 
 AGAIN = "capture or ingest the run again"
-#: Message for a run with a newer schema version, and the version that this lstmprof reads.
+#: Message for a run with a newer schema version; it is formatted with the run's version and the
+#: newest version that this lstmprof reads.
 NEWER = "was written by a newer lstmprof (schema version {}; this version reads up to {})"
 UPGRADE = "upgrade lstmprof"
 
@@ -347,11 +349,11 @@ class RunInfo(_Record, frozen=True):
 
     @property
     def called(self) -> str:
-        """Return implementation and label; empty if both are unknown."""
+        """Return the implementation and the label of the run; empty if both are unknown."""
         return f"{self.implementation or ''} {self.label or ''}".strip()
 
     def thread_names(self, rank: int | None) -> dict[str, str]:
-        """Return names of host threads by thread id, if the profile of ``rank`` has them."""
+        """Return thread id -> name of the host threads of ``rank``; empty if not recorded."""
         metadata = self.profile_metadata or {}
         ranks = metadata.get("ranks")
         of_rank = ranks.get(str(rank), metadata) if isinstance(ranks, dict) else metadata
@@ -360,7 +362,7 @@ class RunInfo(_Record, frozen=True):
         return {tid: name for tid, name in given if isinstance(name, str)}
 
 
-#: Conditions that are not fields of run.json, by name.
+#: Those ``names.CONDITIONS`` that are not a single field of run.json → function for their value.
 _CONDITIONS: Mapping[str, Callable[[RunInfo], Any]] = {
     "workload": lambda info: info.workload or None,
     "device": lambda info: info.device_name or next(iter(info.device_names.values()), None),
@@ -368,14 +370,17 @@ _CONDITIONS: Mapping[str, Callable[[RunInfo], Any]] = {
 
 
 def condition(name: str, info: RunInfo) -> Any:
-    """Return the value of one of ``names.CONDITIONS`` in run.json; None if unknown."""
+    """Return the value that a run has for one of ``names.CONDITIONS``; None if unknown."""
     return _CONDITIONS.get(name, attrgetter(name))(info)
 
 
 def alike(
     items: Iterable[_Item], info_of: Callable[[_Item], RunInfo], across: Collection[str] = ()
 ) -> list[list[_Item]]:
-    """Return ``items`` in groups with equal ``names.CONDITIONS``, except those in ``across``."""
+    """Group ``items`` whose runs have equal ``names.CONDITIONS``; ignore those in ``across``.
+
+    ``info_of`` returns the run.json of an item.
+    """
     conditions = [name for name in names.CONDITIONS if name not in across]
     groups: dict[tuple[Any, ...], list[_Item]] = {}
     for item in items:
@@ -386,13 +391,13 @@ def alike(
 
 @dataclass(frozen=True)
 class Fact:
-    """A field of run.json: its place, dots between names, and its column."""
+    """A field of run.json, such as ``hardware.gpu`` (``place``), and its SQL column."""
 
     place: str
     column: Column
 
     def of(self, info: RunInfo) -> Any:
-        """Return the value in SQL."""
+        """Return the value of the field in ``info``, as SQL shows it."""
         value = functools.reduce(getattr, self.place.split("."), info)
         if value is None or not pa.types.is_string(self.column.type) or isinstance(value, str):
             return value
@@ -403,7 +408,10 @@ _COLUMN_TYPES = {_Int: pa.int64(), _Real: pa.float64(), _Flag: pa.bool_()}
 
 
 def _facts(record: type[msgspec.Struct], prefix: str = "") -> Iterator[Fact]:
-    """Yield the record's fields, with nested records in place."""
+    """Yield the fields of ``record``, and those of its nested records at their positions.
+
+    ``prefix`` comes before each name in ``place``.
+    """
     for name, hint in get_type_hints(record, include_extras=True).items():
         if get_origin(hint) is not Annotated:
             yield from _facts(hint, f"{name}.")
@@ -419,12 +427,12 @@ def _facts(record: type[msgspec.Struct], prefix: str = "") -> Iterator[Fact]:
 
 @functools.cache
 def facts() -> tuple[Fact, ...]:
-    """Return every field of run.json that is a column of the SQL table ``runs``."""
+    """Return all fields of run.json that are columns of the SQL table ``runs``."""
     return tuple(_facts(RunInfo))
 
 
 def facts_table(infos: Sequence[tuple[str, RunInfo]]) -> pa.Table:
-    """Return the SQL table ``runs``: one row per run, with its name."""
+    """Return the SQL table ``runs`` with one row per pair (name of the run, its run.json)."""
     rows = [
         {fact.column.name: fact.of(info) for fact in facts()} | {"run": name}
         for name, info in infos
@@ -433,11 +441,11 @@ def facts_table(infos: Sequence[tuple[str, RunInfo]]) -> pa.Table:
 
 
 def run_info(facts: Mapping[str, Any]) -> RunInfo:
-    """Return the record of ``facts`` from a worker or a reader of profiles.
+    """Convert ``facts`` (field -> value), from a worker or a reader of profiles, to a record.
 
     Raises:
-        TypeError: a fact is not a field of run.json.
-        RunError: a fact has another type than its field.
+        TypeError: a name is not a field of run.json.
+        RunError: a value has another type than the field.
     """
     with _run_errors(f"run '{facts.get('name', '')}'"):
         info = msgspec.convert(facts, RunInfo)
@@ -460,12 +468,13 @@ class _Version(msgspec.Struct):
 
 
 def decoded(text: bytes, place: object) -> RunInfo:
-    """Return the record from the JSON ``text`` at ``place``.
+    """Return the record from ``text``, the content of the run.json at ``place``.
 
-    An implementation that was renamed gets its current name.
+    If the run has an old name of an implementation, the record has the current name.
 
     Raises:
-        RunError: it is damaged, a field has another type, or a later version of lstmprof wrote it.
+        RunError: the JSON is damaged, a field has another type, or a later version of lstmprof
+            wrote the run.
     """
     with _run_errors(place):
         version = msgspec.json.decode(text, type=_Version).schema_version
@@ -478,7 +487,9 @@ def decoded(text: bytes, place: object) -> RunInfo:
 
 @contextmanager
 def _run_errors(place: object) -> Iterator[None]:
-    """Raise errors at ``place`` as user errors that name the field."""
+    """Convert errors of parsing the run.json at ``place`` to ``RunError``, which names the
+    field.
+    """
     try:
         yield
     except msgspec.ValidationError as fault:
@@ -490,7 +501,7 @@ def _run_errors(place: object) -> Iterator[None]:
 
 
 def encoded(info: RunInfo) -> bytes:
-    """Return ``info`` as readable JSON."""
+    """Return ``info`` as indented JSON."""
     try:
         text = msgspec.json.encode(info)
     except UnicodeEncodeError:  # a lone surrogate in a file's name or a profile

@@ -1,11 +1,11 @@
-"""Runs at fsspec URLs (s3, gs, hdfs …): uploaded completely, and fetched into a local folder.
+"""Upload runs to fsspec URLs (s3, gs, hdfs …), and download them into a local folder.
 
 ::
 
     <url>/<run>/events.parquet  timings.parquet  run.json
 
 An object store cannot rename a folder. So run.json is written last and removed first, and a folder
-without it is not a run.
+without run.json is not a run.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _LOCAL = "file://"
 
 @dataclass(frozen=True)
 class RemoteRun:
-    """A run at ``url``; ``stamp`` changes with its content.
+    """A run at ``url``; ``stamp`` changes if the run is replaced.
 
-    ``event_count`` is None if its tables were not read.
+    ``event_count`` is None if the tables of the run were not read.
     """
 
     url: str
@@ -41,14 +41,14 @@ class RemoteRun:
 
     @property
     def name(self) -> str:
-        """Return the last part of its URL."""
+        """Return the last part of the URL."""
         return self.url.rpartition("/")[2]
 
     def fetched(self, folder: Path) -> Run:
-        """Return a copy of it in ``folder``, made now or before.
+        """Return a copy of the run in ``folder``; download it if ``folder`` has no copy.
 
         Raises:
-            RunError: it cannot be fetched, or was replaced meanwhile.
+            RunError: the run cannot be downloaded, or was replaced meanwhile.
         """
         place = folder / hashlib.sha256(f"{self.url}|{self.stamp}".encode()).hexdigest()[:20]
         if not is_run(place / self.name):
@@ -58,7 +58,7 @@ class RemoteRun:
 
 
 def place(out: Path | str) -> Path | str:
-    """Return the folder of runs ``out``: a path (also for ``file://``) or a URL."""
+    """Return ``out``, which names a folder of runs, as a path (also for ``file://``) or a URL."""
     text = str(out)
     if text.startswith(_LOCAL):
         return Path(text.removeprefix(_LOCAL))
@@ -69,17 +69,17 @@ def run_at(url: str) -> RemoteRun | None:
     """Return the run at ``url``, or None if there is none.
 
     Raises:
-        RunError: it cannot be reached, or its run.json is damaged.
+        RunError: the URL cannot be reached, or run.json is damaged.
     """
     record = _record_at(url)
     return None if record is None else _decoded(url, *record)
 
 
 def whole_run_at(url: str) -> RemoteRun | None:
-    """Return the run at ``url``, or None if there is none, or a damaged one.
+    """Return the run at ``url``, or None if there is none, or its run.json is damaged.
 
     Raises:
-        RunError: it cannot be reached.
+        RunError: the URL cannot be reached.
     """
     record = _record_at(url)
     try:
@@ -93,12 +93,12 @@ def _decoded(url: str, text: bytes, stamp: str) -> RemoteRun:
 
 
 def _record_at(url: str) -> tuple[bytes, str] | None:
-    """Return run.json at ``url`` and its stamp, or None."""
+    """Return the content and the stamp of run.json at ``url``, or None if there is none."""
     with _reached(url):
         system, path = _opened(url)
         file = f"{path}/{RUN_FILE}"
         if getattr(system, "local_file", False) and not Path(file).is_file():
-            return None  # nothing, or a pipe, which would wait for its other end
+            return None  # nothing, or a named pipe, from which reading would wait forever
         try:
             if (system.size(file) or 0) > MOST_BYTES:
                 raise RunError(f"{url}/{RUN_FILE}: is larger than {MOST_BYTES >> 20} MiB", AGAIN)
@@ -109,14 +109,14 @@ def _record_at(url: str) -> tuple[bytes, str] | None:
 
 
 def places_at(url: str) -> list[str]:
-    """Return the URL of the run at ``url``, or of the runs directly in that folder, by name.
+    """Return the URLs of the run at ``url`` or of the runs directly inside, sorted by name.
 
     Raises:
-        RunError: it cannot be reached.
+        RunError: the URL cannot be reached.
     """
     with _reached(url):
         system, path = _opened(url)
-        # Not isdir, which downloads the file over HTTP to look for links.
+        # Not isdir: over HTTP, it downloads the file to look for links.
         if system.info(path)["type"] != "directory" and not url.endswith("/"):
             return []
         files = sorted(system.find(path, maxdepth=2))
@@ -128,7 +128,7 @@ def uploaded(run: Run, url: str, *, force: bool) -> RemoteRun:
     """Copy ``run`` to ``url``; it appears there completely or not at all.
 
     Raises:
-        RunError: a run exists there and ``force`` is False, or it cannot be written.
+        RunError: a run exists there and ``force`` is False, or the URL cannot be written.
     """
     with _reached(url):
         system, path = _opened(url)
@@ -155,7 +155,7 @@ def event_count(run: Path) -> int:
 
 
 def _upload(content: Path, system: Any, path: str) -> None:
-    if not system.async_impl:  # object stores have no folders: s3fs would make a bucket
+    if not system.async_impl:  # in an object store, s3fs would make a bucket
         system.makedirs(path, exist_ok=True)
     files = sorted((p for p in content.rglob("*") if p.is_file()), key=lambda p: p.name == RUN_FILE)
     for file in files:
@@ -163,7 +163,7 @@ def _upload(content: Path, system: Any, path: str) -> None:
 
 
 def _remove(system: Any, path: str) -> None:
-    """Remove ``path``, run.json first, so that nobody takes the rest for a run."""
+    """Remove the folder ``path``, run.json first, so that the other files are no run meanwhile."""
     if not system.exists(path):
         return
     if system.exists(f"{path}/{RUN_FILE}"):
@@ -185,7 +185,7 @@ def _fetch(run: RemoteRun, content: Path) -> None:
 
 
 def _opened(url: str) -> tuple[Any, str]:
-    """Return the file system and the path of ``url``, without cached listings."""
+    """Return the fsspec file system of ``url``, with an empty cache, and the path in it."""
     import fsspec
 
     system, path = fsspec.core.url_to_fs(url)
@@ -195,7 +195,7 @@ def _opened(url: str) -> tuple[Any, str]:
 
 @contextmanager
 def _reached(url: str) -> Iterator[None]:
-    """Raise a protocol library's errors as user errors."""
+    """Convert the errors that fsspec and its libraries raise for ``url`` to ``RunError``."""
     try:
         yield
     except LstmprofError:

@@ -1,12 +1,12 @@
-"""A run on disk: its tables and its record.
+"""Read and write the tables and the run.json of a run on disk.
 
 ::
 
     <run>/run.json  timings.parquet  events.parquet  [counters.parquet]  [samples.parquet]  profile/
 
-Every Parquet file carries the schema version: an older one is read or refused by name (``LACKING``
-of ``events.schema``), a newer one refused by name, none ever misread. A run may be a stranger's:
-each of its files is looked through once (``invariants``) before anything is computed from it.
+Every Parquet file has a schema version. lstmprof reads the versions in ``events.schema.LACKING``;
+for other versions, it raises an error that names the version. Because a run may come from
+somebody else, each file is validated once (``invariants``) before anything is computed from it.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ COUNTERS_FILE = "counters.parquet"
 
 TIMINGS_SCHEMA = schema(ITERATIONS).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
 SAMPLES_SCHEMA = schema(SAMPLES).with_metadata({VERSION_KEY: str(SCHEMA_VERSION).encode()})
-#: Runs with fewer events are read with all columns at once, because opening a file repeatedly takes
-#: longer.
+#: ``Run.packed`` reads all columns at once if the run has at most this many events, because reading
+#: them one by one takes longer.
 FEW_ROWS = 2**18
-#: Columns of larger runs that are read first, because they are checked in any case.
+#: Columns that ``Run.packed`` reads first if a run is larger, because they are validated in any
+#: case.
 OF_ALL = ("kind", "name", "start_ns", "dur_ns", "launch_id")
-#: run.json is a few kilobytes, of a job of a thousand ranks some megabytes.
+#: A larger run.json is refused. It usually has a few kB, or some MB for a job of a thousand ranks.
 MOST_BYTES = 32 * 2**20
 
 
@@ -64,7 +65,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Return the name of the folder; for a run in the cache, the name in run.json."""
+        """Return the name in run.json, or the name of the folder if run.json has none."""
         return self.info.name or self.path.name
 
     def events(self) -> EventTable:
@@ -106,7 +107,7 @@ class Run:
         return Packed(table, lambda name: events.columns([name]).column(0))
 
     def timings(self) -> pa.Table | None:
-        """Read the timed iterations, one row each; return None if none was timed.
+        """Read the table of timed iterations, one row each; return None if none was timed.
 
         Raises:
             RunError: the file is damaged or of another schema version.
@@ -114,7 +115,7 @@ class Run:
         return self._timings
 
     def samples(self) -> pa.Table | None:
-        """Read the stacks that a sampler saw, one row each; return None without a sampler.
+        """Read the table of sampled call stacks; return None if no sampler ran.
 
         Raises:
             RunError: the file is damaged or of another schema version.
@@ -155,7 +156,7 @@ class Run:
 
     @cached_property
     def events_file(self) -> Path:
-        """Return the path of the validated events.
+        """Return the path of the events file, after validating it.
 
         Raises:
             RunError: the file is invalid, missing, damaged or of another schema version.
@@ -166,7 +167,7 @@ class Run:
 
     @cached_property
     def timings_file(self) -> Path | None:
-        """Return the path of the validated timings; None if no iteration was timed.
+        """Return the path of the timings file, after validating it; None if nothing was timed.
 
         Raises:
             RunError: the file is damaged or of another schema version.
@@ -175,7 +176,7 @@ class Run:
 
     @cached_property
     def samples_file(self) -> Path | None:
-        """Return the path of the validated samples; None without a sampler.
+        """Return the path of the samples file, after validating it; None if no sampler ran.
 
         Raises:
             RunError: the file is damaged or of another schema version.
@@ -189,7 +190,7 @@ class Run:
 
     @cached_property
     def counters_file(self) -> Path | None:
-        """Return the path of the validated counters; None if the profile has none.
+        """Return the path of the counters file, after validating it; None if there are none.
 
         Raises:
             RunError: the file is damaged or of another schema version.
@@ -207,19 +208,21 @@ class Run:
         return path
 
     def file(self, table: str) -> Path | None:
-        """Return the validated path of ``table`` (``"events"`` …); None if there is no such file.
+        """Return the path of the file of ``table`` (``"events"`` …), after validating the file.
+
+        Return None if there is no such file.
 
         Raises:
             RunError: the file is damaged or of another schema version, or the events are missing.
         """
         path: Path | None = getattr(self, f"{table}_file")
         for column in _texts(SCHEMA) if table == "events" else ():
-            self.narrow_events([column])  # checks its texts; one at a time takes less memory
+            self.narrow_events([column])  # checks the texts; one column at a time saves memory
         return path
 
 
 class _Events:
-    """The events file at ``path``, open: what it is replaced by meanwhile is not read."""
+    """The events file at ``path``; it stays open, so that a later replacement is not read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -231,17 +234,19 @@ class _Events:
         self.count: int = self._file.metadata.num_rows
 
     def columns(self, names: Sequence[str]) -> pa.Table:
-        """Return these columns, like ``Run.narrow_events``."""
+        """Read these columns, like ``Run.narrow_events``."""
         return self._told(lambda: narrow_table(self._file, self._there(names)), names)
 
     def looked_through(self, names: Sequence[str]) -> pa.Table:
-        """Return these columns, like ``columns``, and check the events meanwhile."""
+        """Read these columns, like ``columns``, and validate the events at the same time."""
         gathered = Gathered(self._file, self._there(names))
         self.look_through(gathered)
         return self._told(gathered.table, names)
 
     def look_through(self, gathered: Gathered | None = None) -> None:
-        """Raise an error unless the events satisfy all conditions that readers rely on.
+        """Check that the events satisfy all conditions that other code relies on.
+
+        The columns of ``gathered`` are added to it meanwhile.
 
         Raises:
             RunError: a condition is violated.
@@ -253,7 +258,7 @@ class _Events:
             raise _unreadable(self.path, fault) from fault
 
     def _there(self, names: Sequence[str]) -> list[str]:
-        """Return the columns that the file has, or any one column, which gives the row count."""
+        """Return those of ``names`` that the file has; if none, a column to learn the row count."""
         return [name for name in names if name not in self._absent] or ["dur_ns"]
 
     def _told(self, read: Callable[[], pa.Table], names: Sequence[str]) -> pa.Table:
@@ -266,19 +271,20 @@ class _Events:
         return _with_nulls(table, SCHEMA, absent).select(list(names))
 
 
-#: Errors that pyarrow raises for damaged files; invalid texts and impossible sizes have no errors
-#: of their own.
+#: Errors that pyarrow raises for damaged files, including invalid texts and impossible sizes.
 _DAMAGE = (OSError, ValueError, pa.ArrowException, MemoryError, OverflowError)
 
 
 def _texts(schema: pa.Schema, absent: Sequence[str] = ()) -> list[str]:
-    """Return a file's text columns, to read as dictionaries."""
+    """Return the text columns in ``schema`` that are not in ``absent``; these are read as
+    dictionaries.
+    """
     texts = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     return [name for name in texts if name not in absent]
 
 
 def _checked(path: Path, schema: pa.Schema) -> Path | None:
-    """Return ``path`` after checking it, or None if it is missing."""
+    """Validate the file ``path``, and return its path; None if the file is missing."""
     if not path.exists():
         return None
     check_file(path, schema)
@@ -306,7 +312,7 @@ def _unreadable(path: Path, fault: Exception) -> RunError:
 def _table(path: Path, schema: pa.Schema) -> pa.Table:
     absent = check_file(path, schema)
     try:
-        # Not pq.read_table: it takes four times as long for 10 million events (pyarrow 26).
+        # Not pq.read_table, which takes four times as long for 10 million events (pyarrow 26).
         with pq.ParquetFile(path) as file:
             table = _with_nulls(file.read(), schema, absent).select(schema.names)
         check_nulls(path, table, schema)
@@ -325,12 +331,13 @@ def _with_nulls(table: pa.Table, schema: pa.Schema, columns: Sequence[str]) -> p
 
 
 def check_file(path: Path, schema: pa.Schema) -> list[str]:
-    """Return the columns of ``schema`` that the Parquet file ``path`` lacks, because it is older.
+    """Check the version and columns of the Parquet file ``path``; return the columns it lacks.
+
+    A file of an older schema version may lack columns of ``schema``.
 
     Raises:
         RunError: the file is missing, not a plain file, damaged, or has an unsupported schema
-        version or
-            other columns.
+            version or other columns.
     """
     if path.exists() and not path.is_file():
         raise RunError(f"{path}: is not a regular file", AGAIN)
@@ -353,12 +360,12 @@ def check_file(path: Path, schema: pa.Schema) -> list[str]:
 
 
 def is_run(path: Path) -> bool:
-    """Return whether ``path`` is a run directory that this user may read."""
+    """Return whether ``path`` is the folder of a run that this user may read."""
     return os.path.isfile(path / RUN_FILE)  # noqa: PTH113, no error if locked
 
 
 def open_run(path: Path) -> Run:
-    """Return the run in the directory ``path``.
+    """Return the run in the folder ``path``.
 
     Raises:
         RunError: there is no run, or its run.json cannot be read.
@@ -381,7 +388,7 @@ def open_run(path: Path) -> Run:
 
 
 def runs_in(folder: Path) -> list[Run]:
-    """Return the runs directly in ``folder`` by name; partial runs do not count.
+    """Return the runs directly in ``folder``, sorted by name, without unfinished runs.
 
     Raises:
         RunError: a run cannot be opened.
@@ -390,7 +397,10 @@ def runs_in(folder: Path) -> list[Run]:
 
 
 def places_in(folder: Path) -> list[Path]:
-    """Return the runs directly in ``folder`` by name, then folders that may hide more of them."""
+    """Return the folders of the runs directly in ``folder``, then folders that cannot be read.
+
+    Both are sorted by name. Return nothing if there is no run.
+    """
     places = [p for p in sorted(folder.iterdir()) if not p.name.startswith(".")]
     runs = [p for p in places if is_run(p)]
     locked = [p for p in places if os.path.isdir(p) and not is_readable_folder(p)]  # noqa: PTH112
@@ -405,7 +415,7 @@ def write_tables(
     samples: pa.Table | None = None,
     counters: Counters = NO_COUNTERS,
 ) -> None:
-    """Write run.json and the tables of a run into ``folder``, run.json last."""
+    """Write the tables of a run into ``folder``, and run.json last."""
     write_events(folder, events, counters)
     if timings is not None:
         pq.write_table(timings.cast(TIMINGS_SCHEMA), folder / "timings.parquet", compression="zstd")
@@ -417,9 +427,9 @@ def write_tables(
 def write_events(
     folder: Path, events: EventTable, counters: Counters, stop: Event | None = None
 ) -> None:
-    """Write the events table of a run into ``folder``, and its counters if it has any.
+    """Write the events of a run into ``folder``, and its counters if there are any.
 
-    They may be left unfinished once ``stop`` is set.
+    If ``stop`` is set meanwhile, the files may stay unfinished.
     """
     events.write_parquet(folder / EVENTS_FILE, stop)
     if counters:
@@ -427,10 +437,10 @@ def write_events(
 
 
 def write_info(folder: Path, info: RunInfo) -> None:
-    """Write run.json of a run into ``folder``, in which its tables are.
+    """Write run.json into ``folder``, which already has the tables of the run.
 
     Raises:
-        RunError: it could not be read again.
+        RunError: lstmprof could not read this run.json again.
     """
     text = encoded(replace(info, schema_version=SCHEMA_VERSION))
     decoded(text, folder / RUN_FILE)

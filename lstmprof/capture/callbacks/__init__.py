@@ -35,7 +35,9 @@ class TrainingProfile:
             self.session.begin()
 
     def step_end(self, *, follows: bool) -> Metrics:
-        """End a step, and begin the next step if it ``follows``; return metrics that are new."""
+        """End a step, and begin the next one at once if it ``follows``. Return the metrics of the
+        run once, after it is written, and nothing at other steps.
+        """
         if self.session.measured:
             if self._writing is None and not self.session.is_over:
                 self._writing = threading.Thread(target=self._write, name="lstmprof")
@@ -47,7 +49,9 @@ class TrainingProfile:
         return self._new()
 
     def end(self, error: Optional[Type[BaseException]] = None) -> Metrics:
-        """End the measurement, write the run if it is not written, and return new metrics."""
+        """End the measurement, and write the run if it is not written yet. Return its metrics,
+        unless ``step_end`` has returned them.
+        """
         if self._writing is not None:
             self._writing.join()
         elif not self.session.is_over:
@@ -61,7 +65,9 @@ class TrainingProfile:
             self._metrics = metrics_of(json.loads(text)[0]) if text else {}
 
     def _new(self) -> Metrics:
-        """Return the metrics once, and log them to W&B and MLflow if a run is active."""
+        """Return the metrics on the first call after the run is written, and nothing at other
+        times. If W&B or MLflow has an active run, log them there, too.
+        """
         metrics, self._metrics = self._metrics or {}, None
         wandb, mlflow = sys.modules.get("wandb"), sys.modules.get("mlflow")
         if metrics and getattr(wandb, "run", None) is not None:
@@ -72,7 +78,10 @@ class TrainingProfile:
 
 
 def metrics_of(diagnosis: Dict[str, Any]) -> Metrics:
-    """Return step time and shares from a run's diagnosis, for loggers."""
+    """Return the step time and the share of each finding as metrics for loggers.
+
+    ``diagnosis`` is one run's entry in the JSON of ``lstmprof diagnose``.
+    """
     step_ns = diagnosis["verdict"]["step_ns"]
     if not step_ns:
         return {}

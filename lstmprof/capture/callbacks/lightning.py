@@ -42,7 +42,9 @@ class Profile(Callback):  # type: ignore[misc]
         self._profile.session.step_begin()
 
     def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
-        """End a step if the optimizer has stepped; accumulated batches belong to one step."""
+        """End a step if the optimizer has updated parameters; batches with accumulated gradients
+        belong to one step.
+        """
         if trainer.global_step != self._updates:
             self._updates = trainer.global_step
             self._log(trainer, self._profile.step_end(follows=not trainer.is_last_batch))

@@ -1,7 +1,7 @@
-"""Choose the interpreter of an implementation: the given one, this one, or that of an environment.
+"""Choose the Python for an implementation: the user's, the running one, or an environment's.
 
-``here`` tells which implementations this machine can run. Nothing is installed here: an environment
-only knows where its interpreter is or will be.
+``here`` reports which implementations this machine can run. This module installs nothing: an
+environment only knows where its interpreter is or will be.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from lstmprof.errors import CaptureError, LstmprofError, UsageError
 from lstmprof.implementations import Implementation, version_numbers
 
 APART = "needs its own environment, which lstmprof capture installs"
-#: Import names of libraries whose packages have other names.
+#: Import name -> package name of libraries for which they differ.
 _PACKAGES = {"haiku": "dm-haiku"}
-#: From 2.4 to 2.15, versions of Keras and TensorFlow have the same numbers.
+#: From 2.4 to 2.15, Keras and the TensorFlow that it needs have the same version number.
 _PAIRED = ((2, 4), (2, 15))
 
 
@@ -36,15 +36,17 @@ class Wish:
     python: str | None = None
     packages: tuple[str, ...] = ()
     era: str | None = None
-    versions: tuple[str, ...] = ()  # 1.4.0, of the implementation's framework, or keras==2.12.0
+    # versions of the implementation's framework (1.4.0) or of a package (keras==2.12.0)
+    versions: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class Interpreter:
-    """The interpreter of the workers of one capture.
+    """The interpreter that runs the workers of one capture.
 
-    ``label`` distinguishes its run from one with default options. ``version`` is that of the
-    framework, or None if only the worker knows it. ``fault`` is why there is no such interpreter.
+    ``label`` becomes part of the run's name, so that captures with several interpreters have
+    different names. ``version`` is the framework's version; None if only the worker can find it
+    out. ``fault`` is the reason why no such interpreter exists.
     """
 
     python: str = sys.executable
@@ -55,7 +57,7 @@ class Interpreter:
 
 
 def interpreters(row: Implementation, wish: Wish) -> list[Interpreter]:
-    """Return one interpreter per requested version, or one if no version is requested.
+    """Return one interpreter per requested version, or a single one if no version is requested.
 
     Raises:
         UsageError: the options contradict each other or are not valid.
@@ -93,21 +95,25 @@ def _of_version(row: Implementation, version: str, python: str | None) -> Interp
 
 
 def _rows_era(row: Implementation, packages: Sequence[str]) -> str | None:
-    """Return the era of the row if one of ``packages`` is a version of its first package."""
+    """Return the name of the row's era (``eras``) if a specifier in ``packages`` pins a version
+    that the era supports, else None.
+    """
     era = eras.find(row.era) if row.era else None
     names = era is not None and any(era.is_of(package) for package in packages)
     return row.era if names else None
 
 
 def _beside(row: Implementation, wanted: str) -> list[str]:
-    """Return packages that the row imports and that neither ``wanted`` nor its era provides."""
+    """Return the packages to install with ``wanted``: those that the row imports and that neither
+    ``wanted`` nor the row's era brings.
+    """
     package, version = eras.package_of(wanted), version_numbers(eras.version_of(wanted) or "")
     framework, library = framework_package(row), _PACKAGES.get(row.library, row.library)
     if _rows_era(row, [wanted]):
         return []
     if row.framework == "tensorflow" and package == "keras":
         if version < _PAIRED[0]:
-            return []  # its era names them
+            return []  # an era lists what this version of Keras needs
         paired = version[:2] <= _PAIRED[1]
         return [f"tensorflow=={version[0]}.{version[1]}.*" if paired else "tensorflow"]
     if row.framework == "tensorflow" and library == "keras":
@@ -137,7 +143,9 @@ def _label(text: str) -> str:
 
 
 def framework_package(row: Implementation) -> str:
-    """Return the package whose versions are those of ``row``: its era's, or its framework's."""
+    """Return the package whose version distinguishes runs of ``row``: its era's first package, else
+    its framework.
+    """
     return eras.find(row.era).package if row.era else row.framework
 
 
@@ -148,13 +156,17 @@ def _framework_version(row: Implementation, packages: Sequence[str]) -> str | No
 
 
 def _has(era: Era) -> bool:
-    """Return whether this interpreter has one of the versions of the era's first package."""
+    """Return whether this interpreter has the era's first package in a version that the era
+    supports.
+    """
     installed = _installed(era.package)
     return installed is not None and era.has(installed)
 
 
 def _installed(package: str) -> str | None:
-    """Return the installed version without its local part (after a plus sign)."""
+    """Return the installed version of a package, without a local part such as ``+cu121``; None if
+    it is not installed.
+    """
     for name in _names(package):
         try:
             return importlib.metadata.version(name).partition("+")[0]
@@ -164,12 +176,14 @@ def _installed(package: str) -> str | None:
 
 
 def _names(package: str) -> tuple[str, str]:
-    """Return the names of a package; TensorFlow without GPU support has another name."""
+    """Return the names that a package may have: TensorFlow without GPU support has another name."""
     return package, f"{package}-cpu"
 
 
 def here(row: Implementation) -> str:
-    """Return ``yes`` if this machine can run ``row`` (in any interpreter), else why not."""
+    """Return ``yes``, perhaps with the environment, if this machine can run ``row``, else why it
+    cannot.
+    """
     lacking = lacks(row)
     if row.era and lacking == APART:
         return in_era(row.era)
@@ -188,7 +202,7 @@ def lacks(row: Implementation) -> str | None:
 
 
 def in_era(name: str) -> str:
-    """Return whether the environment of the row exists, or can be made."""
+    """Return as text whether the environment of the era ``name`` exists, or can be created."""
     try:
         environment = environment_for((), name)
     except LstmprofError as fault:

@@ -1,9 +1,10 @@
-"""Environments with given packages for workers, created once and kept in a cache.
+"""Virtual environments in which workers run, created once and kept in a cache.
 
 ``--with torch==2.4.1`` means a virtual environment with NumPy, these packages, and packages that
-these versions are known to need (``eras``). It uses a Python that supports them: this one if
-possible, else one on PATH, pyenv's or uv's. uv creates the environment if it is installed, else
-venv and pip. An environment appears whole or not at all: its stamp is written last.
+these versions are known to need (``eras``). The environment's Python is one that supports them:
+this one if possible, else one on PATH, pyenv's or uv's. If uv is installed, it creates the
+environment, else venv and pip do. An environment without the file ``STAMP``, which is written last,
+is incomplete and is created anew.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ _ASK = (
 
 @dataclasses.dataclass(frozen=True)
 class Python:
-    """A working interpreter; ``path`` has no links, so that equal interpreters have equal paths."""
+    """A working interpreter. ``path`` has its symbolic links resolved, so equal interpreters have
+    equal paths.
+    """
 
     version: str  # 3.7
     path: str
@@ -76,10 +79,13 @@ def python_at(path: str) -> Python:
 
 
 def python_of(versions: Sequence[str], what: str) -> Python:
-    """Return this interpreter if it has one of ``versions``, else the first that the machine has.
+    """Return this interpreter if its version is in ``versions``, else the first one on this
+    machine.
+
+    ``versions`` are minor versions such as ``3.7``, the preferred one first.
 
     Raises:
-        CaptureError: the machine has none, so ``what`` cannot be used here.
+        CaptureError: the machine has none of them; the message says that ``what`` needs one.
     """
     this = this_python()
     if this.version in versions:
@@ -98,7 +104,10 @@ def python_of(versions: Sequence[str], what: str) -> Python:
 
 @functools.cache
 def found(version: str, searched: tuple[str | None, str | None]) -> Python | None:
-    """Return the first interpreter of a minor version; ``searched`` is the key of the cache."""
+    """Return the first interpreter of a minor version such as ``3.7``, or None.
+
+    ``searched`` (PATH and PYENV_ROOT) is unused: it makes the function's cache depend on them.
+    """
     answers = (_answer(place) for place in _places(version))
     return next((python for python in answers if python and python.version == version), None)
 
@@ -121,13 +130,15 @@ def _places(version: str) -> Iterator[str]:
 
 
 def _answer(place: str) -> Python | None:
-    """Ask the interpreter at ``place`` for its facts; return None if it does not run."""
+    """Return the interpreter at ``place``, which is asked for its version and path; None if it does
+    not run.
+    """
     answer = _output([place, "-c", _ASK])
     return Python(*answer) if len(answer) == 2 else None
 
 
 def _output(command: Sequence[str]) -> list[str]:
-    """Return the lines that a command wrote; empty if it failed."""
+    """Return the lines that a command wrote to stdout; empty if it failed."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=ANSWERS_WITHIN_S
@@ -139,7 +150,7 @@ def _output(command: Sequence[str]) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Environment:
-    """Packages for one interpreter in a separate folder, which may not exist yet."""
+    """A virtual environment with these packages for one Python, which may not exist yet."""
 
     packages: tuple[str, ...]  # pip's requirement specifiers and options
     python: Python
@@ -149,23 +160,25 @@ class Environment:
 
     @property
     def place(self) -> Path:
-        """Return its folder, which depends on the packages and the interpreter."""
+        """Return the environment's folder, named by a hash of the packages and the interpreter."""
         what = json.dumps([self.python.path, *self.packages])
         return self.cache / hashlib.sha256(what.encode()).hexdigest()[:16]
 
     @property
     def interpreter(self) -> Path:
-        """Return its own interpreter."""
+        """Return the path of the interpreter inside the environment."""
         return self.place / ("Scripts" if os.name == "nt" else "bin") / "python"
 
     @property
     def is_made(self) -> bool:
-        """Return whether it is complete, and the Python that it was created from still exists."""
+        """Return whether the environment is complete and the Python behind it still exists."""
         return (self.place / STAMP).is_file() and self.interpreter.exists()
 
     @property
     def words(self) -> str:
-        """Return a text that says what creating it takes."""
+        """Return a text for messages: the packages, their Python, and the sizes to download and on
+        disk.
+        """
         sizes = ((self.download_mb, "to download"), (self.disk_mb, "on disk"))
         about = ", ".join(f"{_size(mb)} {what}" for mb, what in sizes if mb is not None)
         packages = " ".join(self.packages)
@@ -173,7 +186,7 @@ class Environment:
         return f"{words} (about {about})" if about else words
 
     def made(self, progress: Progress = lambda line: None) -> Path:
-        """Return its interpreter; create the environment first if it does not exist.
+        """Return the environment's interpreter; create the environment first if it does not exist.
 
         Raises:
             CaptureError: the packages cannot be installed.
@@ -182,10 +195,10 @@ class Environment:
             return self.interpreter
         self.cache.mkdir(parents=True, exist_ok=True)
         with _alone(self.place.with_suffix(".lock")):
-            if not self.is_made:  # by another process meanwhile
+            if not self.is_made:  # another process may have created it meanwhile
                 progress(f"installing {self.words} into {self.place}")
-                # Built in its place, as an environment cannot be moved; without a stamp it is
-                # built again.
+                # Built at its final path, because an environment cannot be moved. If this is
+                # interrupted, the stamp is missing, and the next call builds again.
                 shutil.rmtree(self.place, ignore_errors=True)
                 _build(self)
                 _stamp(self)
@@ -199,8 +212,7 @@ def _size(megabytes: int) -> str:
 def environment_for(
     packages: Sequence[str], era: str | None = None, python: str | None = None
 ) -> Environment:
-    """Return the environment of ``packages`` and ``era`` in the user's cache, which may not
-    exist yet.
+    """Return the environment of ``packages`` and ``era`` in the user's cache; it may not exist yet.
 
     Raises:
         UsageError: the interpreter or the era does not exist.
@@ -216,7 +228,7 @@ def environment_for(
 
 
 def environment(packages: Sequence[str], cache: Path, python: Python | None = None) -> Environment:
-    """Return the environment of ``packages`` and of the worker's own needs for this Python."""
+    """Return the environment with ``packages`` and what every worker needs, for this Python."""
     named = {eras.package_of(package) for package in packages}
     always = [package for package in ALWAYS if package not in named]
     return Environment(tuple(sorted({*packages, *always})), python or this_python(), cache)
@@ -224,7 +236,9 @@ def environment(packages: Sequence[str], cache: Path, python: Python | None = No
 
 @contextlib.contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """Wait until no other process creates the same environment."""
+    """Lock the file ``lock`` during the context, so that one process at a time creates an
+    environment.
+    """
     with lock.open("w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -256,7 +270,9 @@ def _build(wanted: Environment) -> None:
 
 
 def _runs(command: Sequence[str]) -> str | None:
-    """Run ``command``; return None if it succeeded, else its last line of output."""
+    """Run ``command``; return None if it succeeded, else the last line of output that reports an
+    error.
+    """
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as fault:

@@ -19,18 +19,22 @@ from collections.abc import Sequence
 from lstmprof.errors import UsageError, unknown_name
 from lstmprof.implementations import version_numbers
 
-#: The name in ``name==1.2.3``, ``name[extra]>=1`` or ``name @ file:…``, and the rest.
+#: Group 1 is the name in ``name==1.2.3``, ``name[extra]>=1`` or ``name @ file:…``; group 2 is what
+#: follows it.
 _SPECIFIER = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*(.*)")
 
 
 @dataclasses.dataclass(frozen=True)
 class Era:
-    """Packages that run together, the framework's own first, and the Pythons that have them."""
+    """Packages that run together, the framework's own first, and the Python versions that have
+    them.
+    """
 
     name: str
     packages: tuple[str, ...]  # pip's specifiers and options; the first is ``package==version``
     pythons: tuple[str, ...]  # minor versions, the preferred one first
-    versions: tuple[str, str]  # versions of the first package that the others support: from, up to
+    # oldest and newest version of the first package that runs with the others
+    versions: tuple[str, str]
     download_mb: int | None = None
     disk_mb: int | None = None
     serves: bool = True  # whether ``--with`` of its first package uses this row
@@ -38,24 +42,26 @@ class Era:
 
     @property
     def package(self) -> str:
-        """Return the framework's package with a normalised name."""
+        """Return the normalised name of the first package, which is the framework's."""
         return package_of(self.packages[0])
 
     def has(self, version: str) -> bool:
-        """Return whether ``version`` is among ``versions``; 1.15.5 belongs to 1.15."""
+        """Return whether ``version`` lies in the range ``versions``; 1.15.5 belongs to 1.15."""
         least, most = (version_numbers(text) for text in self.versions)
         numbers = version_numbers(version)
         return least <= numbers and numbers[: len(most)] <= most
 
     def is_of(self, specifier: str) -> bool:
-        """Return whether a requirement means one of ``versions`` of the first package."""
+        """Return whether ``specifier`` pins the first package (``torch==1.4.0``) to a version in
+        ``versions``.
+        """
         version = version_of(specifier)
         same = package_of(specifier) == self.package
         return same and version is not None and self.has(version)
 
 
 _TYPED = "typing_extensions==4.7.1"  # the last version for Python 3.7
-_NUMPY_3_7 = "numpy==1.21.6"  # likewise
+_NUMPY_3_7 = "numpy==1.21.6"  # the last version for Python 3.7
 #: The libraries on top of Theano are small, so their eras share these packages and one environment.
 _THEANO = ("Theano==1.0.5", _NUMPY_3_7, "scipy==1.7.3", "h5py==2.10.0", "--only-binary=h5py")
 _LASAGNE, _KERAS = "Lasagne==0.1", "keras==2.1.6"
@@ -71,7 +77,7 @@ TABLE: tuple[Era, ...] = (
         804,
         1700,
     ),
-    # Four NVIDIA wheels are included, without which it cannot be imported.
+    # The size includes four NVIDIA wheels, without which torch 1.13.1 cannot be imported.
     Era(
         "torch-1.13.1",
         ("torch==1.13.1", _NUMPY_3_7, _TYPED),
@@ -79,7 +85,8 @@ TABLE: tuple[Era, ...] = (
         ("1.11", "1.13"),
         disk_mb=3290,
     ),
-    # Compiled against NumPy 1. PyTorch 2.3 is the first that runs with NumPy 2 (its release notes).
+    # torch 2.2.2 is compiled against NumPy 1. PyTorch 2.3 is the first that runs with NumPy 2 (its
+    # release notes).
     Era(
         "torch-2.2.2",
         ("torch==2.2.2", "numpy==1.26.4"),
@@ -87,7 +94,8 @@ TABLE: tuple[Era, ...] = (
         ("2.0", "2.2"),
         disk_mb=5000,
     ),
-    # protobuf 4 refuses code that was generated for 3, and 2.8 refuses to be installed beside 3.20.
+    # protobuf 4 refuses code that was generated for protobuf 3. TensorFlow 2.8 cannot be installed
+    # beside protobuf 3.20.
     Era(
         "tensorflow-1.15.5",
         ("tensorflow==1.15.5", "protobuf==3.20.3", "numpy==1.18.5"),
@@ -111,7 +119,7 @@ TABLE: tuple[Era, ...] = (
     ),
     Era("theano-1.0.5", (*_THEANO, _LASAGNE, _KERAS), ("3.7",), ("1.0", "1.0"), disk_mb=240),
     Era("lasagne-0.1", (_LASAGNE, *_THEANO, _KERAS), ("3.7",), ("0.1", "0.1"), disk_mb=240),
-    # For Keras 2 alone the backend is unknown; its default is TensorFlow.
+    # ``--with keras==2.1.6`` alone does not name a backend; Keras's default is TensorFlow.
     Era(
         "keras-2.1.6-tensorflow",
         (
@@ -159,7 +167,8 @@ def find(name: str) -> Era:
 
 
 def of_packages(packages: Sequence[str]) -> Era | None:
-    """Return ``packages`` with the packages that their versions need; None if none is known.
+    """Return an era of ``packages`` and the packages that these versions need; None if ``TABLE``
+    knows none of them.
 
     Raises:
         UsageError: no Python supports all of them.
@@ -181,7 +190,9 @@ def of_packages(packages: Sequence[str]) -> Era | None:
 
 
 def with_pins(packages: Sequence[str], pins: Sequence[str]) -> tuple[str, ...]:
-    """Return ``packages`` and those ``pins`` whose package is not among them; keep options."""
+    """Return ``packages``, and those ``pins`` whose package is not among them. Options of pip are
+    kept.
+    """
     chosen = list(dict.fromkeys(packages))
     for pin in pins:
         if package_of(pin) not in map(package_of, chosen):
@@ -199,7 +210,9 @@ def package_of(specifier: str) -> str:
 
 
 def version_of(specifier: str) -> str | None:
-    """Return the version after ``==`` (2.12 for ``2.12.*``), or None if there is a choice."""
+    """Return the version after ``==`` (2.12 for ``2.12.*``), or None if the specifier pins no
+    version.
+    """
     match = _SPECIFIER.match(specifier)
     exact = match and re.fullmatch(r"==\s*(\d[\w.+!]*?)(?:\.\*)?", match[2].strip())
     return exact[1] if exact else None

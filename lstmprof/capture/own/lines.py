@@ -1,9 +1,10 @@
-"""The lines of a script on which its steps spend time outside a framework.
+"""Find the lines of a script on which its steps spend time outside a framework, by sampling.
 
-In a few steps after the measured ones, a thread of this process looks at the stack of the step's
-thread and counts the time since its last look for the place that it sees. It needs the GIL: a call
-that keeps it is seen when it returns, with its whole time, and may be missed at the end of a step.
-Therefore collections are timed by ``gc.callbacks``.
+In a few steps after the measured ones, a second thread of this process reads the stack of the
+training thread every few milliseconds. It adds the time since the previous sample to the line of
+the script that it finds. The sampling thread needs the GIL, so a call that keeps the GIL is sampled
+when it returns, with its whole time; it is missed if the step ends first. Garbage collection keeps
+the GIL, too, so ``gc.callbacks`` times it instead.
 """
 
 from __future__ import annotations
@@ -26,37 +27,43 @@ from typing import Any, Counter, Dict, Iterator, List, Optional, Set, Tuple
 
 import lstmprof
 
-#: Seconds between two looks. It is no divisor of a round number of milliseconds.
+#: Seconds between two samples. Not a divisor of a round number of milliseconds, so that samples do
+#: not keep pace with periodic work.
 _PAUSE_S = 0.0031
-#: Seconds after which a thread that runs Python gives the GIL away, in sampled steps.
+#: Interpreter's switch interval during sampled steps: seconds after which a thread that runs Python
+#: gives the GIL to another thread.
 _SWITCH_S = 0.0002
-#: Limits for sampled steps: number of steps, and nanoseconds. Chosen by hand.
+#: Sampling ends after this many steps or nanoseconds, whichever comes first. Chosen by hand.
 MOST_STEPS, MOST_NS = 50, 500_000_000
-#: Fewer looks than these name no line. Chosen by hand.
+#: With fewer samples than this, no line is reported. Chosen by hand.
 _LEAST_LOOKS = 20
-#: A place with a smaller share of the steps is not kept.
+#: A line with a smaller share of the steps' time than this is not reported.
 _LEAST_SHARE = 0.05
 _FRAMEWORKS = frozenset(
     ("torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "haiku", "equinox", "optax")
 )
-#: Methods of a tensor that wait for its value.
+#: Methods of a tensor that wait for its value. Their time counts as the script's, not the
+#: framework's.
 _VALUES = frozenset((".item", ".tolist", ".numpy", ".cpu"))
-#: Methods of files, queues and locks.
+#: Methods of files, queues and locks. Like those of ``_LOGS``, they belong to no framework.
 _WAITS = frozenset((".write", ".flush", ".read", ".readline", ".get", ".put", ".wait", ".acquire"))
 _LOGS = frozenset((".debug", ".info", ".warning", ".error"))
 GARBAGE_COLLECTOR = "garbage collector"
 
-#: A frame: its code and the index of its last instruction.
+#: A frame: its code, and the index of the instruction that it executes.
 _At = Tuple[CodeType, int]
 
 
 class LineSampler:
-    """Looks at the thread that makes it while that thread is ``in_step``."""
+    """Samples the stack of the thread that creates this object, while it is in a step
+    (``in_step``).
+    """
 
     def __init__(self) -> None:
         self.steps = 0
         self._thread = threading.get_ident()
-        self._since_ns: Optional[int] = None  # the last sample in this step
+        # time of the last sample in this step; None between steps
+        self._since_ns: Optional[int] = None
         self._over = threading.Event()
         self._looks = 0
         self._ns = self._collecting_ns = self._collection_ns = 0
@@ -83,7 +90,7 @@ class LineSampler:
 
     @contextlib.contextmanager
     def in_step(self) -> Iterator[None]:
-        """Count samples during the context."""
+        """Count the context as a step: samples are taken only inside."""
         began_ns = self._since_ns = time.perf_counter_ns()
         try:
             yield
@@ -99,11 +106,13 @@ class LineSampler:
             if since_ns is not None and frame is not None:
                 self._seen[self._stack(frame)] += now_ns - since_ns
                 self._looks += 1
-                if self._since_ns == since_ns:  # still in that step
+                if self._since_ns == since_ns:  # the same step is still running
                     self._since_ns = now_ns
 
     def _stack(self, frame: Optional[FrameType]) -> Tuple[_At, ...]:
-        """Return the frames from the innermost to the first of the script."""
+        """Return the frames from the innermost one outwards, up to the first one of the user's own
+        code.
+        """
         stack: List[_At] = []
         while frame is not None:
             stack.append((frame.f_code, frame.f_lasti))
@@ -122,7 +131,11 @@ class LineSampler:
             self._collecting_ns += time.perf_counter_ns() - self._collection_ns
 
     def lines(self) -> Optional[List[Dict[str, Any]]]:
-        """Return the places with their shares of the steps; None if too little was seen."""
+        """Return the script's lines and functions with their shares of the steps' time, largest
+        first; None if there are too few samples.
+
+        Keys: file, line, function, call (name of the called function), share, ns (per step).
+        """
         if self._looks < _LEAST_LOOKS or not self._ns:
             return None
         spent: Counter[Tuple[CodeType, int, Optional[str]]] = collections.Counter()
@@ -167,7 +180,11 @@ class LineSampler:
 
 
 def _is_of_framework(call: Optional[str], is_innermost: bool) -> bool:
-    """Return whether a call is, or may be, one of a framework."""
+    """Return whether ``call``, as ``_call_at`` names it, may belong to a framework.
+
+    A method of an unknown object (``.name``) may, if it is the innermost frame's call: then no
+    Python code shows where it belongs.
+    """
     if call is None or call in _VALUES:
         return False
     if call.startswith("."):
@@ -185,7 +202,7 @@ _NOT_OWN = tuple(
 
 
 def _is_own(file: str) -> bool:
-    """Return whether a file is the user's: of no installed package, nor Python's own."""
+    """Return whether a file is the user's: not Python's, lstmprof's or an installed package's."""
     if file.startswith("<"):
         return file.startswith("<ipython")
     return "-packages" + os.sep not in file and not os.path.realpath(file).startswith(_NOT_OWN)
@@ -196,7 +213,7 @@ def _package(file: str) -> str:
 
 
 def _line_at(code: CodeType, last: int) -> int:
-    """Return the line of an instruction."""
+    """Return the source line of the instruction at index ``last``."""
     line = code.co_firstlineno
     for start, at in dis.findlinestarts(code):
         if start > last:
@@ -206,7 +223,12 @@ def _line_at(code: CodeType, last: int) -> int:
 
 
 def _call_at(code: CodeType, last: int, names: Dict[str, Any]) -> Optional[str]:
-    """Return the name of the function that an instruction calls; None if it is no call."""
+    """Return the name of the function that the instruction at index ``last`` calls; None if it is
+    no call.
+
+    The name is ``module.function``, or ``.method`` for an unknown object. ``names`` are the
+    globals.
+    """
     tree = _expression(code, last)
     if not isinstance(tree, ast.Call):
         return None
@@ -229,7 +251,9 @@ def _call_at(code: CodeType, last: int, names: Dict[str, Any]) -> Optional[str]:
 
 
 def _expression(code: CodeType, last: int) -> Optional[ast.AST]:
-    """Return the expression of an instruction: by its columns, or the only call of its line."""
+    """Return the expression that the instruction at index ``last`` evaluates: by its columns
+    (Python 3.11), else the only call on its line; None if neither is known.
+    """
     line = end = _line_at(code, last)
     columns: Any = (None, None)
     if hasattr(code, "co_positions"):  # Python 3.11

@@ -1,8 +1,9 @@
-"""The passes around a user's steps: timed, profiled, and timed again, like those of ``capture``.
+"""Measure a user's steps in passes: timed, profiled, and timed again, as ``capture`` does.
 
-Each pass is a generator, and the user's code runs during its ``yield``. Of two yields, the first is
-the time between steps, and the second is a step; the session sends the step's result. So these
-passes read like those of the worker, although the user's loop calls them.
+Each pass is a generator, and the user's code runs while the generator is suspended. Yields come in
+pairs: during the first of a pair the user's code is between steps; during the second it runs one
+step, whose result the session sends into the generator. So the passes read like those of the
+worker, although here the user's loop calls lstmprof.
 """
 
 from __future__ import annotations
@@ -27,16 +28,18 @@ from lstmprof.capture.worker.profilers import Profiler
 from lstmprof.capture.worker.profiling import Profiled, Ranges, both, no_ranges
 from lstmprof.capture.worker.usage import SELF, difference, usage, waiting_between, waits
 
-#: Time limit for the undisturbed steps before and after the profile together; no step begins later.
+#: Time limit, in nanoseconds, of all timed steps before and after the profile; no step begins
+#: later.
 MOST_TIMING_NS = 60_000_000_000
 
 PROFILING, TIMING_AGAIN, SAMPLING = "profiling", "timing again", "sampling lines"
-#: Number of steps in a discarded session, which only fills the profiler's buffers.
+#: Largest number of steps in a discarded session of the profiler, which only fills its buffers.
 MOST_THROWN_AWAY = 3
-#: The same number for ranks, which must all discard equally many steps. Chosen by hand.
+#: Number of steps in the first discarded session of a job's ranks, which must all discard equally
+#: many steps. Chosen by hand.
 ALIKE_THROWN_AWAY = 10
 
-#: Shapes are recorded if this lengthens a profiled step by at most this share. ``worker.shapes``
+#: Shapes are recorded if that makes a profiled step longer by at most this share. ``worker.shapes``
 #: has the cost for a Python loop of small ops.
 MOST_FOR_SHAPES = 0.05
 
@@ -47,8 +50,9 @@ Steps = Generator[None, Any, Any]
 class Plan:
     """The number of steps of each pass; half of ``timed`` is before the profile, half after it.
 
-    ``alike``: ranks of a job must have the same steps in each pass, so no pass depends on a clock.
-    ``lines``: the largest number of following steps in which the lines of the script are sampled.
+    ``alike``: the ranks of a job must have the same steps in each pass, so no pass depends on a
+    clock. ``lines``: the largest number of steps, after the timed ones, in which the script's lines
+    are sampled.
     """
 
     warmup: int = 5
@@ -59,29 +63,35 @@ class Plan:
 
     @property
     def thrown_away(self) -> int:
-        """Return the number of steps in a discarded session."""
+        """Return the number of steps in a discarded session of the profiler."""
         return min(self.steps, MOST_THROWN_AWAY)
 
     def fewest(self, sessions: int = 2) -> int:
-        """Return the steps up to the end of the profile, with the one before the first border."""
+        """Return the number of steps that a training needs until the profile is complete.
+
+        ``sessions`` counts the profiler's sessions, of which the last is kept. One step is added,
+        because the first call of ``step()`` ends no measured step.
+        """
         away = (sessions - 1) * self.thrown_away
         warmup = max(self.warmup, EARLY.warmup + EARLY.timed)
         return 1 + warmup + EARLY.steps + -(-self.timed // 2) + away + self.steps
 
     def shares(self) -> Tuple[timing.Quota, timing.Quota]:
-        """Return the timed steps before the profile, and after it."""
+        """Return (quota of timed steps before the profile, quota after the profile)."""
         return timing.Quota(self.timed, None if self.alike else MOST_TIMING_NS).halves()
 
 
-#: Passes that come first. A training that ends soon leaves their steps as its run.
+#: Short passes that run before those of the plan. If the training ends soon, their steps make the
+#: run.
 EARLY = Plan(warmup=1, timed=2, steps=3)
-#: The fewest steps of a run: one before the first border, and one to profile.
+#: Fewest steps that make a run: one that the first call of ``step()`` ends, the early warm-up and
+#: timed steps, and one profiled step.
 LEAST = 1 + EARLY.warmup + EARLY.timed + 1
 
 
 @dataclasses.dataclass(frozen=True)
 class _Recorded:
-    """A session of the profiler that is over, and the steps that ended in it."""
+    """A finished session of the profiler, with the wall times and counts of its steps."""
 
     session: Any
     walls_ns: List[int]
@@ -101,19 +111,19 @@ class StepPasses:
         self.cost: Dict[str, Any] = {}
         self.shapes_cost: Optional[float] = None
         self.doing = "waiting for the first step"
-        self.later = 0  # steps in a session after the kept one
+        self.later = 0  # steps that ended in a session after the kept one
         self._latest: Optional[_Recorded] = None
-        # cost readings of the latest kind of session
+        # timings that give the cost of recording in the latest session
         self._readings: Optional[calibration.LoopTimes] = None
 
     @property
     def fewest(self) -> int:
-        """Return the number of steps that a profile needs."""
+        """Return the smallest number of steps that a training must have for a profile."""
         least = self.plan.fewest() if self.profiler.is_outside else LEAST
         return least + self.profiler.starts_late
 
     def around_steps(self) -> Steps:
-        """Run all passes; return when the last step is measured."""
+        """Run all passes around the user's steps; return when the last step is measured."""
         self.doing = "warming up"
         first, rest = self.plan.shares()
         yield from self._timed(timing.Quota(EARLY.warmup), warmup=True)
@@ -168,7 +178,7 @@ class StepPasses:
             self._keep(self._latest)
 
     def _keep(self, recorded: _Recorded) -> None:
-        """Keep the profile of a session, and its other readings, as those of the run."""
+        """Make the profile of this session, and its other readings, those of the run."""
         files = []
         if not self.profiler.is_outside:
             raw, name = self.profiler.written(recorded.session, recorded.folder)
@@ -181,8 +191,8 @@ class StepPasses:
         self.profiled = Profiled(recorded.walls_ns, [], files, None, cost)
 
     def _replace_latest(self, recorded: Optional[_Recorded]) -> None:
-        """Free the previous session now, because Python's garbage collector would do it within
-        a step.
+        """Make ``recorded`` the latest session, and free the previous one now. Otherwise Python's
+        garbage collector would free it during a step.
 
         PyTorch's events contain cycles. Collecting them took 94 ms of a profiled step.
         """
@@ -199,7 +209,7 @@ class StepPasses:
         began_ns, number = clock(), 0
         for number in range(share.iterations):
             yield
-            if self.profiled is None:  # a framework may know its device only after it has worked
+            if self.profiled is None:  # some frameworks know their device only after the first step
                 self.profiler.find_device()
             wait()  # wait for work that was started between steps
             self.ranges = self.nvtx
@@ -222,7 +232,9 @@ class StepPasses:
                 break
 
     def _profile(self) -> Steps:
-        """Run the discarded sessions, then the one that counts."""
+        """Run the profiler's discarded sessions, then the session that becomes the profile of the
+        run.
+        """
         warm: Iterable[int] = range(ALIKE_THROWN_AWAY)
         if not self.plan.alike:
             warm = profiling.throwaway_steps(self.plan.thrown_away, time.perf_counter_ns)
@@ -235,9 +247,10 @@ class StepPasses:
         self._replace_latest(None)
 
     def _try_shapes(self, plain_ns: int) -> Steps:
-        """Record shapes if that is cheap.
+        """Turn on the recording of shapes if it is cheap.
 
-        Compare the shortest steps of a session with shapes with those of a session without.
+        The cost is measured in a discarded session with shapes: its shortest step is compared with
+        ``plain_ns``, the shortest step without shapes.
         """
         plain = self._readings
         self.profiler.with_shapes = True
@@ -248,9 +261,10 @@ class StepPasses:
             self._readings = plain
 
     def _thrown_away(self, steps: Iterable[int]) -> Generator[None, Any, List[int]]:
-        """Return the wall times of a session that is discarded, unless the training is short.
+        """Record ``steps`` in a session that is discarded, unless the training ends soon. Return
+        the wall time of each step in nanoseconds.
 
-        At its end, measure the cost of a trivial event.
+        At the end of the session, measure how long a trivial recorded event takes.
         """
 
         def measure() -> None:
@@ -262,9 +276,10 @@ class StepPasses:
     def _session(
         self, outer: Ranges, steps: Iterable[int], at_end: Callable[[], None] = lambda: None
     ) -> Generator[None, Any, _Recorded]:
-        """Record steps in a session.
+        """Record ``steps`` in one session of the profiler, each inside the ranges ``outer``.
 
-        If the training ends within it, the latest is whichever session has more steps.
+        ``at_end`` is called before the session ends. If the training ends within this session, the
+        session with more steps becomes the latest one.
         """
         folder = tempfile.mkdtemp(dir=self.folder)
         walls_ns: List[int] = []

@@ -23,11 +23,11 @@ from lstmprof.runs.directory import check_name, staging
 
 Report = Callable[[str], None]
 
-#: A process has only one profiler, so only one session measures at a time.
+#: Locked while a session measures: a process has only one profiler, so one session at a time.
 _MEASURES = threading.Lock()
 _NOTHING = contextlib.nullcontext()  # type: ContextManager[Any]
 STEP = "step"
-#: The CPU's counters count only threads that begin later.
+#: Why a session has no CPU counters: they count only threads that start after them.
 NOT_COUNTED = "the process had started its threads before"
 USUAL = Plan()
 
@@ -135,7 +135,7 @@ class Session:
         quiet: bool = True,
     ) -> None:
         self.writer = writer  # the interpreter that writes the run
-        self.quiet = quiet  # no verdict on the run
+        self.quiet = quiet  # do not print the verdict on the run
         self.place, self.plan, self.force = Path(place), plan, force
         self.framework, self.report = framework, report
         self.profiler = profiler  # None: the framework's own profiler
@@ -144,9 +144,10 @@ class Session:
         self.reason: Optional[str] = None
         self.steps = 0
         self.found_by = 0  # steps that were observed to find out what ends a step
-        #: The inputs of ops, from the number of profiled steps and of steps recorded after them.
+        #: Returns the inputs of ops. Arguments: the number of profiled steps in the run, and the
+        #: number of profiled steps that ended after these.
         self.op_inputs: Callable[[int, int], Iterable[Any]] = lambda count, later: ()
-        self._steps: Optional[Steps] = None  # the running passes
+        self._steps: Optional[Steps] = None  # the generator of all passes; None when it has ended
         self._passes: Optional[StepPasses] = None
         self._in_step = False
         self._phase: Optional[str] = None
@@ -275,7 +276,7 @@ class Session:
             self._phase = outer
 
     def _is_mine(self) -> bool:
-        """Return whether this process measures steps.
+        """Return whether steps are still measured, and this process is the one that measures them.
 
         Raises:
             UsageError: a step begins or ends in another thread or inside a phase; measuring stops.
@@ -365,11 +366,12 @@ class Session:
             self.found_by + self.steps,
             self._doing,
         )
-        needs = fewest + max(self.found_by - 1, 0)  # the last of these is the first border
+        # the last observed step also ends where the first measured one begins
+        needs = fewest + max(self.found_by - 1, 0)
         return "{}; a run needs {} steps{}".format(ended, needs, "" if error else "; train longer")
 
     def _thin(self, passes: StepPasses) -> str:
-        """Return a line on a run whose training ended before all steps were measured."""
+        """Return the message on a run whose training ended before all steps were measured."""
         timed = sum(not row.warmup for row in passes.rows)
         profiled = len(passes.profiled.walls_ns) if passes.profiled else 0
         enough = self._doing == TIMING_AGAIN or profiled >= USUAL.steps
@@ -420,7 +422,9 @@ class Session:
         }
 
     def _shapes(self, passes: StepPasses, steps: int) -> Optional[str]:
-        """Write the inputs of ops to a file of ``passes``; return None if there are none."""
+        """Write the inputs of ops to a file in the folder of ``passes``; return its path, or None
+        if there are no inputs.
+        """
         try:
             inputs = self.op_inputs(steps, passes.later)
             return shapes.written(inputs, os.path.join(passes.folder, shapes.FILE))
@@ -458,7 +462,7 @@ def show_verdict(place: str, python: str, since: Optional[str] = None) -> None:
 
 
 def verdict_of(places: List[str], python: str, *options: str) -> Optional[str]:
-    """Return what ``lstmprof diagnose`` prints of the runs at ``places``; None if it fails."""
+    """Return what ``lstmprof diagnose`` prints about the runs at ``places``; None if it fails."""
     encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
     with contextlib.suppress(OSError):
         command = [python, "-m", "lstmprof", "diagnose", *places, *options]
@@ -469,7 +473,9 @@ def verdict_of(places: List[str], python: str, *options: str) -> Optional[str]:
 
 
 def _ended(command: List[str], **environment: str) -> Any:
-    """Run ``command`` with this lstmprof, and return the finished process."""
+    """Run ``command`` so that it imports the same lstmprof as this process; return the finished
+    process.
+    """
     package = os.path.dirname(os.path.dirname(os.path.abspath(lstmprof.__file__)))
     paths = [package, os.environ.get("PYTHONPATH", "")]
     search = os.pathsep.join(p for p in paths if p)

@@ -1,8 +1,9 @@
 """The watch behind ``lp.watch``: times every step of a training, and profiles when steps slow down.
 
 A window is about a second of steps. Each window becomes one row of a JSON Lines file. If the median
-step of two windows in a row is ``ratio`` times the typical step, a session of ``lp.profile``
-measures a few steps, and ``lstmprof diagnose`` compares them with a profile from the beginning.
+step of two consecutive windows is ``ratio`` times as long as the typical step, a session of
+``lp.profile`` measures a few steps, and ``lstmprof diagnose`` compares them with a profile from the
+beginning.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from lstmprof.capture.worker.profilers import framework_of, profiler_of
 from lstmprof.errors import LstmprofError, UsageError, command_line, one_line
 from lstmprof.runs.directory import cache_folder
 
-#: Windows and steps before there is a typical step, and the fewest steps of a window that counts.
-#: Chosen by hand.
+#: The typical step is known after this many windows and this many steps. A window with fewer than
+#: ``LEAST_STEPS`` steps is prolonged. Chosen by hand.
 TYPICAL_WINDOWS, TYPICAL_STEPS, LEAST_STEPS = 3, 30, 3
-#: Windows that a typical step is the median of; a shorter memory would take a slow drift for
-#: typical.
+#: Number of latest windows whose median is the typical step. With fewer, a slow drift would pass
+#: for typical.
 MEMORY = 600
-#: Slow windows in a row that start a profile: one alone may be a checkpoint.
+#: Number of consecutive slow windows that starts a profile; a single one may be a checkpoint.
 SLOW_WINDOWS = 2
 #: Number of profiles that a watch starts by itself; requested profiles do not count.
 MOST_PROFILES = 5
@@ -119,16 +120,16 @@ class Watch:
         self._live = not quiet and sys.stderr is not None and sys.stderr.isatty()
         self._every_ns, self._next_ns = int(every_s * 1e9), 0
         self._began_ns: Optional[int] = None
-        self._wait_ns: Optional[int] = None  # of the current step
-        self._walls: List[int] = []  # of the current window
+        self._wait_ns: Optional[int] = None  # data wait of the current step
+        self._walls: List[int] = []  # durations of the steps of the current window, in nanoseconds
         self._waits: List[int] = []
-        self._typical: List[Dict[str, Any]] = []  # rows of windows
+        self._typical: List[Dict[str, Any]] = []  # the log's rows of typical windows
         self._slow = 0
         self._asked = False
         self._profiles = 0
         self._session: Optional[Session] = None
         self._why: Optional[str] = None
-        self._occasion = ""  # why the session runs (``_start``)
+        self._occasion = ""  # why the session runs: ``typical``, ``slower`` or ``asked``
         self._base: Optional[str] = None  # the run of typical steps
         self._cannot_profile = False
         self._writing: Optional[threading.Thread] = None
@@ -194,7 +195,7 @@ class Watch:
             self._look(now_ns)
 
     def waited(self, ns: int) -> None:
-        """Add to the data wait of the current step."""
+        """Add ``ns`` nanoseconds to the data wait of the current step."""
         self._wait_ns = ns + (self._wait_ns or 0)
 
     def phase(self, name: str) -> ContextManager[Any]:
@@ -203,7 +204,7 @@ class Watch:
 
     @property
     def profiling(self) -> bool:
-        """Return whether the profiler is on."""
+        """Return whether the profiler records now."""
         return self._session is not None and self._session.profiling
 
     def begin(self) -> None:
@@ -239,7 +240,9 @@ class Watch:
         self._file.close()
 
     def _begin(self) -> None:
-        """Open the log, register for ``lstmprof attach``, and take the signal if it is free."""
+        """Open the log, register this process for ``lstmprof attach``, and handle SIGUSR1 if
+        nothing else does.
+        """
         if os.path.dirname(self.log):
             os.makedirs(os.path.dirname(self.log), exist_ok=True)
         self._file = open(self.log, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
@@ -272,7 +275,9 @@ class Watch:
         self._asked = True
 
     def _look(self, now_ns: int) -> None:
-        """Judge the window that has ended, and begin the next one."""
+        """If the window has ended, write its row, start a profile if one is due, and begin the next
+        window.
+        """
         writing = self._writing is not None and self._writing.is_alive()
         doing = "profiling" if self._session else "writing a run" if writing else None
         is_due = now_ns >= self._next_ns and len(self._walls) >= LEAST_STEPS
@@ -304,7 +309,7 @@ class Watch:
         self._slow += 1
         if self._slow >= SLOW_WINDOWS:
             why = _slower(self.steps, typical, row, self._typical)
-            self._typical, self._slow = [], 0  # this step becomes typical next
+            self._typical, self._slow = [], 0  # the slower step becomes the typical one
             if self._profiles < MOST_PROFILES:
                 self._profiles += 1
                 self._start("slower", why)
@@ -313,7 +318,10 @@ class Watch:
         return statistics.median(r["step_ms"] for r in self._typical) if self._typical else None
 
     def _start(self, occasion: str, why: Optional[str] = None) -> None:
-        """Begin a profile, of ``typical`` steps or because of ``why``: ``slower`` or ``asked``."""
+        """Begin a profile. ``occasion`` is ``typical``, ``slower`` or ``asked``.
+
+        ``why`` is the line that explains it to the user; None for the profile of typical steps.
+        """
         self._occasion = occasion
         if why is not None:
             self._tell(why)
@@ -337,7 +345,9 @@ class Watch:
         self._session, self._why = session, why
 
     def _advance(self, do: Callable[..., Any], *outcome: Any) -> None:
-        """Pass the begin or end of a step to the session, until it has measured its steps."""
+        """Call ``do``, which is the session's ``step_begin`` or ``step_end``. If the session has
+        then measured all its steps, write its run in a thread.
+        """
         session = self._session
         assert session is not None
         with contextlib.suppress(LstmprofError):  # the session reports the error as its reason
@@ -348,7 +358,9 @@ class Watch:
             self._writing.start()
 
     def _finish(self, session: Session) -> None:
-        """Write the run of ``session``, and say what it shows."""
+        """Write the run of ``session``. Print its verdict, unless it is the profile of typical
+        steps.
+        """
         self._session = None
         session.end()
         if session.path is None:
@@ -367,7 +379,9 @@ class Watch:
         self._write_profile(run=path, why=why, verdict=verdict)
 
     def _no_run(self, session: Session, why: Optional[str], reason: str) -> None:
-        """Report why a profile has no run; without typical steps, later runs stand alone."""
+        """Report why a profile has no run. If it was the profile of typical steps, later profiles
+        are diagnosed without a comparison.
+        """
         if why is None:
             self._base, self._cannot_profile = None, True
         self._tell(reason)
@@ -377,7 +391,11 @@ class Watch:
         self._write("profile", step=self.steps, occasion=self._occasion, **row)
 
     def _write_window(self, doing: Optional[str]) -> Dict[str, Any]:
-        """Write the row of a window that has ended; return its figures. Unknown is null."""
+        """Write the row of the window that has ended to the log, and return it; unknown values are
+        None.
+
+        ``doing`` is ``profiling``, ``writing a run`` or None.
+        """
         walls, waits = self._walls, self._waits
         self._walls, self._waits = [], []
         row: Dict[str, Any] = {
@@ -410,7 +428,7 @@ class Watch:
 
 
 def live_line(row: Dict[str, Any]) -> str:
-    """Return the line of a window for the terminal."""
+    """Return the line that the terminal shows for ``row``, the log's row of a window."""
     parts = ["step {:,}".format(row["step"]), "{:.3g} ms".format(row["step_ms"])]
     if row["wait_ms"] is not None:
         parts.append("data wait {:.0%}".format(row["wait_ms"] / row["step_ms"]))
@@ -423,16 +441,21 @@ def live_line(row: Dict[str, Any]) -> str:
 
 
 def _come_too_late(number: int, frame: object) -> None:
-    """Ignore a signal for a watch that has ended; by default it would end the process."""
+    """Ignore SIGUSR1 after the watch has ended; by default the signal would end the process."""
 
 
 def registered(pid: int) -> Path:
-    """Return the file that exists while a process watches, and holds the path of its log."""
+    """Return the file that exists while process ``pid`` has a watch. Its text is the path of the
+    log.
+    """
     return cache_folder() / "watching" / str(pid)
 
 
 def _slower(step: int, typical: float, row: Dict[str, Any], before: List[Dict[str, Any]]) -> str:
-    """Say by how much steps became slower, and which part of that is data wait."""
+    """Return a line on how much slower steps became, and how much of that is data wait.
+
+    ``row`` is the slow window's row, ``before`` has the rows of typical windows.
+    """
     line = "step {}: {:.3g} ms, {:.2f}× the typical {:.3g} ms".format(
         step, row["step_ms"], row["step_ms"] / typical, typical
     )
@@ -443,7 +466,7 @@ def _slower(step: int, typical: float, row: Dict[str, Any], before: List[Dict[st
 
 
 def _resident_bytes() -> Optional[int]:
-    """Return the memory of this process, or None without /proc."""
+    """Return the resident memory of this process in bytes, or None without /proc."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * _PAGE

@@ -1,8 +1,8 @@
 """Find the step among the compiled functions of a script: ``jax.jit`` and ``tf.function``.
 
-A compiled function runs its Python code only while it is traced. What updates parameters or
-computes gradients there marks the outermost compiled function around it; from then on each call of
-that function ends a step. Outside of compiled functions an update ends a step itself.
+A compiled function runs its Python code only while it is traced. If that code updates parameters or
+computes gradients, the outermost compiled function around it is the step: each later call of that
+function ends a step. Outside of compiled functions, the update itself ends a step.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Program:
         self._trained_by: Dict[str, str] = {}
 
     def call(self, name: str, function: Any, args: Any, kwargs: Any) -> Any:
-        """Return the result of a compiled function; end a step if it is the outermost that trains.
+        """Call a compiled function and return its result. End a step if the function trains and is
+        called inside no other compiled function.
 
         ``name`` stays the same when a function is compiled anew.
         """
@@ -56,11 +57,15 @@ class Program:
         return result
 
     def is_step(self, name: str) -> bool:
-        """Return whether the function of this name trains, and is inside no other."""
+        """Return whether the function ``name`` trains, and no compiled function is running now."""
         return not self._calls.names and name in self._trained_by
 
     def trains(self, source: str, who: Any, outcome: Any) -> None:
-        """Note that parameters are updated, or gradients computed, here and now."""
+        """Note that parameters are updated, or gradients computed, at this point of the program.
+
+        ``source`` is the hook that saw it, ``who`` the optimizer or place in the script, and
+        ``outcome`` the result.
+        """
         self._steps.safely(self._trains, source, who, outcome)
 
     def _trains(self, source: str, who: Any, outcome: Any) -> None:
@@ -73,7 +78,9 @@ class Program:
             self._steps.ends(source, who, outcome=outcome)
 
     def gradients(self, source: str, function: Any) -> Any:
-        """Return ``function``, which computes gradients, so that it is noted as training."""
+        """Return a wrapper of ``function``, which computes gradients; each call is noted by
+        ``trains``.
+        """
 
         @functools.wraps(function)
         def computed(*args: Any, **kwargs: Any) -> Any:
@@ -103,7 +110,9 @@ class _Jitted(WatchedCallable):
 
 
 def watch_jax(program: Program, jax: Any) -> None:
-    """Watch the functions that a script compiles, and those that compute gradients."""
+    """Wrap ``jax.jit``, ``pmap``, ``grad`` and ``value_and_grad`` so that ``program`` notes their
+    calls.
+    """
 
     def compiling(compile_function: Any) -> Any:
         @functools.wraps(compile_function)
@@ -133,7 +142,9 @@ def watch_jax(program: Program, jax: Any) -> None:
 
 
 def watch_updates(program: Program, package: Any) -> None:
-    """Watch ``apply_updates`` of optax or equinox."""
+    """Wrap ``apply_updates`` of ``package`` (optax or equinox), so that ``program`` notes
+    updates.
+    """
     apply_updates = package.apply_updates
 
     @functools.wraps(apply_updates)
@@ -146,7 +157,9 @@ def watch_updates(program: Program, package: Any) -> None:
 
 
 def watch_functions(program: Program, sizes: GraphSizes, module: Any) -> None:
-    """Watch the calls of ``tf.function``; ``module`` defines its class."""
+    """Wrap calls of ``tf.function`` objects, whose class is in ``module``, so that ``program`` sees
+    them.
+    """
     call = module.Function.__call__
 
     @functools.wraps(call)
@@ -161,13 +174,13 @@ def watch_functions(program: Program, sizes: GraphSizes, module: Any) -> None:
 
 
 def watch_tapes(program: Program, module: Any) -> None:
-    """Watch ``GradientTape.gradient``."""
+    """Wrap ``GradientTape.gradient``, so that ``program`` notes gradients."""
     tape = module.GradientTape
     tape.gradient = program.gradients("tensorflow gradient", tape.gradient)
 
 
 def has_tracers(outcome: Any) -> bool:
-    """Return whether JAX only traces: ``outcome`` has no values yet."""
+    """Return whether ``outcome`` has no values yet, because JAX is only tracing a function."""
     jax = sys.modules["jax"]
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(outcome))
 
@@ -178,7 +191,7 @@ def builds_a_graph(outcome: Any) -> bool:
 
 
 def name_of(function: Any) -> str:
-    """Return the name of a function and its place: ``train_step (train.py:31)``."""
+    """Return the name of a function and where it is defined: ``train_step (train.py:31)``."""
     code = getattr(function, "__code__", None)
     while code is None and hasattr(function, "__wrapped__"):
         function = function.__wrapped__
@@ -189,7 +202,7 @@ def name_of(function: Any) -> str:
 
 
 def caller() -> str:
-    """Return the place of the script's line that runs now: ``train.py:31``."""
+    """Return the line of the script that is running now: ``train.py:31``."""
     frame: Union[Any, None] = sys._getframe(1)
     while frame is not None and frame.f_back is not None and _is_library(frame):
         frame = frame.f_back

@@ -1,8 +1,8 @@
 """Find where the steps of a script end, by hooks in its framework.
 
-PyTorch: the calls of every optimizer's ``step``; without optimizers, backward passes. Keras: the
-ends of train batches, as its callbacks see them, ``train_on_batch``, and optimizers. TensorFlow 1:
-``Session.run`` of what trains. Everything that is compiled: ``compiled``. Sources:
+PyTorch: calls of each optimizer's ``step``; without optimizers, backward passes. Keras: the ends of
+training batches, as its callbacks see them, ``train_on_batch``, and optimizers. TensorFlow 1: calls
+of ``Session.run`` that update parameters. Compiled functions: see ``compiled``. Sources:
 torch/optim/optimizer.py (``profile_hook_step``), keras/src/callbacks/callback_list.py.
 """
 
@@ -23,14 +23,15 @@ from lstmprof.capture.script.steps import Steps
 Attach = Callable[[Any], None]
 #: Token or feature value that pads a sequence.
 _FILLING = 0
-#: Sequences of a batch that are looked at.
+#: Number of sequences in which padding is searched.
 _LOOKED_AT = 512
-#: The batch of Keras's ``fit`` by default.
+#: Default batch size of Keras's ``fit``.
 _KERAS_BATCH = 32
-#: Backward passes after which gradients that were never reset count as one step each.
+#: If gradients have not been reset for this many backward passes, each pass counts as one step.
 _MOST_PASSES = 32
-#: Ops of a TensorFlow 1 graph that update parameters. Others assign what ``tf.gradients`` made; it
-#: adds nodes to the forward pass, too, so that its nodes alone show nothing.
+#: Types of TensorFlow 1 ops that update parameters. An op of a type in ``_ASSIGNS`` does, too, if
+#: nodes of ``tf.gradients`` are also beneath. Those nodes alone show nothing, because
+#: ``tf.gradients`` adds some to the forward pass.
 _UPDATES = re.compile(r"(Resource)?(Sparse)?Apply\w+|AssignSub\w*")
 _ASSIGNS = re.compile(r"Assign(Add|Variable|AddVariable)?(Op)?")
 _OF_GRADIENTS = re.compile(r"(?:^|/)gradients(?:_\d+)?/")
@@ -43,10 +44,11 @@ def attachments(
     facts: Dict[str, Any],
     sizes: GraphSizes,
 ) -> Dict[str, Attach]:
-    """Return functions to be called for each module when it is imported.
+    """Return module name -> function that adds the hooks; to be called with the module after its
+    import.
 
-    ``optimizing`` is called when an optimizer of PyTorch begins and ends a step. ``facts`` and
-    ``sizes`` collect what is observed.
+    ``optimizing`` is called when an optimizer of PyTorch begins (True) and ends (False) a step.
+    ``facts`` and ``sizes`` collect what is observed.
     """
     keras = {"keras.src.models.model": functools.partial(_watch_fit, facts, sizes)}
     module, name = placed(request.step_function)
@@ -108,7 +110,11 @@ def _watch_torch(steps: Steps, optimizing: Callable[[bool], None], module: Any) 
 def _watched(
     step: Any, stepping: Set[int], steps: Steps, optimizing: Callable[[bool], None]
 ) -> Any:
-    """Return a wrapper of an optimizer's ``step``; a nested call of the parent's counts once."""
+    """Return a wrapper of an optimizer's ``step``, which ends a step of the script.
+
+    If ``step`` calls the ``step`` of its parent class, both together count once. ``stepping`` has
+    the ids of optimizers that are in a step.
+    """
 
     @functools.wraps(step)
     def stepped(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -153,7 +159,7 @@ def _watch_keras(steps: Steps, module: Any) -> None:
 
 
 def _watch_train_on_batch(steps: Steps, module: Any) -> None:
-    """Watch ``train_on_batch``; ``module`` has Keras's Model. Several models may train
+    """Watch ``train_on_batch`` of Keras's Model in ``module``. Several models may train
     alternately.
     """
     train = module.Model.train_on_batch
@@ -228,7 +234,7 @@ def _fetched(graph: Any, fetches: Any) -> Iterator[Any]:
 
 
 def _trains(node: Any) -> bool:
-    """Return whether a node, or one that it needs, updates parameters."""
+    """Return whether ``node``, or a node on which it depends, updates parameters."""
     nodes, seen = [node], set()  # type: List[Any], Set[str]
     assigns = has_gradients = False
     while nodes:
@@ -246,8 +252,8 @@ def _trains(node: Any) -> bool:
 
 
 def _watch_fit(facts: Dict[str, Any], sizes: GraphSizes, module: Any) -> None:
-    """Watch ``fit``; ``module`` has Keras's Model. Note the padding of masked sequences, and
-    the batch.
+    """Watch ``fit`` of Keras's Model in ``module``, to note the padding of masked sequences and the
+    batch size.
     """
     fit = module.Model.fit
 
@@ -264,8 +270,8 @@ def _watch_fit(facts: Dict[str, Any], sizes: GraphSizes, module: Any) -> None:
 
 
 def padding_of(x: Any) -> Any:
-    """Return ``front`` or ``behind``, where sequences of token numbers are padded; None if
-    unknown.
+    """Return where the token sequences ``x`` (batch, time) are padded: ``front``, ``behind``, or
+    None if unknown.
     """
     if getattr(x, "ndim", None) != 2 or getattr(getattr(x, "dtype", None), "kind", "") not in "iu":
         return None
@@ -279,14 +285,15 @@ def padding_of(x: Any) -> Any:
 class _Backward:
     """The backward passes of a PyTorch script that updates its parameters without an optimizer.
 
-    Gradients that are reset show which pass begins a step: others add to them. The first passes are
-    observed until the number of passes per step is known.
+    A step begins with the pass before which the gradients were reset; the step's other passes add
+    to the gradients. The first passes are only observed, until the number of passes per step is
+    known.
     """
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
         self._parameter: Any = None
-        self._resets: List[int] = []  # passes before which gradients were reset
+        self._resets: List[int] = []  # numbers of the passes before which gradients were reset
         self._passes = 0
         self._per_step = 0  # 0: unknown so far
 
@@ -307,7 +314,9 @@ class _Backward:
         autograd.backward = passed
 
     def _observe(self, tensors: Any) -> None:
-        """Look at the gradients before a pass."""
+        """Note whether the gradients were reset before this pass; after three resets, the passes
+        per step are known.
+        """
         if self._parameter is None:
             loss = tensors[0] if isinstance(tensors, (list, tuple)) else tensors
             self._parameter = next(_parameters(loss.grad_fn), None)
@@ -327,7 +336,7 @@ class _Backward:
 
 
 def _parameters(node: Any) -> Iterator[Any]:
-    """Yield the parameters of an autograd graph, those of dense gradients only."""
+    """Yield the parameters in the autograd graph behind ``node``."""
     nodes, seen = [node], set()  # type: List[Any], Set[Any]
     while nodes:
         node = nodes.pop()

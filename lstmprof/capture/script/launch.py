@@ -1,7 +1,9 @@
-"""``lstmprof run`` becomes the process of the script, so signals and exit status are the script's.
+"""Start the user's script for ``lstmprof run``.
 
-Under Nsight Systems it stays, because it exports the recording once the script is over. Then the
-script has a session of its own: this process forwards signals to it, and it ends if this one does.
+This process becomes the script's (exec), so signals and exit status are the script's. Under Nsight
+Systems this process stays, because it exports the recording once the script is over. The script
+then has its own session: this process forwards signals to the script, and the script ends if this
+process does.
 """
 
 from __future__ import annotations
@@ -31,11 +33,12 @@ _FORWARDED = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, n
 
 
 def run_script(request: ScriptRequest, report: Report) -> int:
-    """Become the script, without returning; under Nsight Systems, return its exit status.
+    """Become the script's process, without returning; under Nsight Systems, return the script's
+    exit status.
 
     Raises:
         UsageError: the script does not exist.
-        CaptureError: its interpreter, or Nsight Systems, cannot be started.
+        CaptureError: the script's interpreter, or Nsight Systems, cannot be started.
     """
     if not request.module and not Path(request.target).is_file():
         raise UsageError(f"{request.target}: no such file", "give a script, or -m MODULE")
@@ -61,7 +64,7 @@ def _no_interpreter(python: str, fault: OSError) -> CaptureError:
 
 
 def _become(command: list[str]) -> NoReturn:
-    """Replace this process by ``command``; a signal that came before still ends it.
+    """Replace this process by ``command``; a signal that arrived before still ends this process.
 
     Raises:
         OSError: the command cannot be started.
@@ -71,7 +74,7 @@ def _become(command: list[str]) -> NoReturn:
     if signal.getitimer(signal.ITIMER_REAL)[0]:  # ``__main__`` postpones a signal by this timer
         time.sleep(1)
     handlers = {number: signal.getsignal(number) for number in _FORWARDED}
-    signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)  # raises a pending signal
+    signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)  # also handles a pending signal
     for number, handler in handlers.items():
         if handler is not signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
@@ -84,7 +87,9 @@ def _become(command: list[str]) -> NoReturn:
 
 
 def _run_under_nsys(request: ScriptRequest, report: Report) -> int:
-    """Return the script's exit status, once the run of what Nsight Systems recorded is written."""
+    """Run the script under Nsight Systems, write the run from its recording, and return the
+    script's exit status.
+    """
     nsys.found()
     with temporary_folder() as folder:
         lifeline = nsys.Lifeline(folder / LIFELINE)
@@ -99,12 +104,13 @@ def _run_under_nsys(request: ScriptRequest, report: Report) -> int:
 
 
 def _forwarding(command: Sequence[str], pid: Path) -> int:
-    """Return the status of ``command``; forward signals to the process whose number is in ``pid``.
+    """Run ``command`` and return its exit status; meanwhile forward signals to the script, whose
+    process id is in the file ``pid``.
 
     The command has a process group of its own, so each signal reaches the script once.
 
     Raises:
-        CaptureError: it cannot be started.
+        CaptureError: the command cannot be started.
     """
     try:
         child = subprocess.Popen(command, process_group=0)
@@ -129,7 +135,7 @@ def _forwarding(command: Sequence[str], pid: Path) -> int:
 
 
 def _write_run(request: ScriptRequest, folder: Path, report: Report) -> None:
-    """Write the run of what Nsight Systems recorded, if the script had enough steps."""
+    """Write the run from the recording of Nsight Systems, if the script had enough steps."""
     from lstmprof.capture.captured_run import written
     from lstmprof.capture.own.session import show_verdict
 

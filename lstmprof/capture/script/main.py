@@ -1,7 +1,7 @@
 """The entry of the script's process: ``python main.py request.json``, started by ``launch``.
 
-lstmprof is imported from where this file lies, whatever the script's interpreter has installed, and
-its place leaves the path before the script sees it.
+lstmprof is imported from the folder of this file, whatever the script's interpreter has installed.
+That folder is removed from ``sys.path`` before the script runs.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import os
 import sys
 from typing import Any
 
-#: The file in the request's folder that names the process which runs the script.
+#: The file in the request's folder with the id of the process that runs the script.
 PID = "pid"
 
 
 def main() -> None:
-    """Run what the request in file ``sys.argv[1]`` names, and end as it ends."""
+    """Run and measure the script of the request in the file ``sys.argv[1]``; end with the script's
+    status.
+    """
     here = os.path.dirname(os.path.abspath(__file__))
     if not getattr(sys.flags, "safe_path", False):
         del sys.path[0]  # this folder
@@ -31,7 +33,9 @@ def main() -> None:
 
 
 def watch(path: str) -> None:
-    """Watch this process, which multiprocessing started, by the request at ``path``."""
+    """Measure the steps of this process, which multiprocessing started, by the request at
+    ``path``.
+    """
     _watched(_request(path))
 
 
@@ -47,7 +51,9 @@ def _request(path: str) -> Any:
 
 
 def _watched(request: Any) -> Any:
-    """Watch the script from now on; if lstmprof cannot, let the script run alone."""
+    """Watch the script from now on, and return its steps. If lstmprof fails, the script runs
+    without it.
+    """
     from lstmprof.capture.script.steps import Steps
 
     try:
@@ -62,7 +68,11 @@ def _watched(request: Any) -> Any:
 
 
 def _follow_launcher(folder: str) -> None:
-    """Receive the launcher's signals, and end with it: Nsight Systems starts this process."""
+    """Write the id of this process to ``folder``, so that the launcher can send signals, and end if
+    the launcher ends.
+
+    Necessary because Nsight Systems, not the launcher, starts this process.
+    """
     from lstmprof.capture.request import LIFELINE
     from lstmprof.capture.worker import host
 

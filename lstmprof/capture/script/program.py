@@ -31,10 +31,10 @@ DECORATOR = "__lstmprof_step__"
 
 
 def run(request: ScriptRequest, steps: Steps) -> None:
-    """Execute the request's target with its arguments.
+    """Execute the request's script or module with its arguments.
 
     Raises:
-        SystemExit: the script's own, or 1 after its traceback.
+        SystemExit: raised by the script itself, or with status 1 after the script's traceback.
     """
     module = types.ModuleType("__main__")
     module.__dict__["__builtins__"] = __builtins__
@@ -66,12 +66,14 @@ def _end_by(error: BaseException) -> NoReturn:
 
 
 def _without_own(trace: Optional[types.TracebackType]) -> Optional[types.TracebackType]:
-    """Return ``trace`` without the frame that executes the script."""
+    """Return ``trace`` without its outermost frame, which is this module's."""
     return None if trace is None else trace.tb_next
 
 
 def _code(request: ScriptRequest, steps: Steps, module: types.ModuleType) -> Any:
-    """Return the target's code; set ``module``, ``sys.argv`` and ``sys.path`` for it."""
+    """Return the code of the script or module; set ``module``, ``sys.argv`` and ``sys.path`` for
+    it.
+    """
     place, source, code = (_of_module if request.module else _of_file)(request.target, module)
     module.__dict__["__file__"] = place
     sys.argv = [place if request.module else request.target, *request.arguments]
@@ -122,7 +124,7 @@ def _spec_of(name: str) -> Any:
 
 
 def of_main(step_function: Optional[str]) -> Optional[str]:
-    """Return the name of a step function in the script itself, or None."""
+    """Return the name of the step function if it is in the script itself, else None."""
     place, name = placed(step_function)
     return name if place is None else None
 
@@ -136,7 +138,7 @@ def placed(step_function: Optional[str]) -> Tuple[Optional[str], Optional[str]]:
 
 
 def mark(tree: ast.AST, name: str) -> int:
-    """Give the functions called ``name`` in ``tree`` the decorator; how many there are.
+    """Add the decorator to all functions called ``name`` in ``tree``; return how many there are.
 
     ``a.b`` is the function ``b`` in the class or function ``a``.
     """
@@ -165,7 +167,9 @@ def _scopes(tree: ast.AST, names: List[str]) -> List[ast.AST]:
 
 
 def mark_attribute(module: Any, name: str, steps: Any) -> int:
-    """Put a marked function in the place of ``name`` in ``module``; how many there are: 0 or 1."""
+    """Replace the function ``name`` of ``module`` by one whose calls are steps; return how many
+    were replaced: 0 or 1.
+    """
     outer, _, last = name.rpartition(".")
     place = module
     for part in outer.split(".") if outer else []:
@@ -178,7 +182,7 @@ def mark_attribute(module: Any, name: str, steps: Any) -> int:
 
 
 class WatchedCallable:
-    """A wrapper of a callable that behaves like it, except for its calls."""
+    """A wrapper that behaves like the wrapped callable; subclasses change what a call does."""
 
     def __init__(self, function: Any) -> None:
         own = self.__dict__

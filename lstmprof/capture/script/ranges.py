@@ -20,7 +20,7 @@ from lstmprof.capture.script.sizes import ModuleSizes
 from lstmprof.capture.worker.shapes import StepInputs
 
 FORWARD, LOSS, BACKWARD, OPTIMIZER, INPUT = "forward", "loss", "backward", "optimizer", "input"
-#: A module that runs more often in a step belongs to a loop.
+#: A module that runs more often per step than this belongs to a loop, and gets no range.
 MOST_CALLS = 8
 
 Phase = Callable[[str], ContextManager[Any]]
@@ -44,18 +44,20 @@ class TorchRanges:
         self._calls: Counter[int] = Counter()
         self._calls_before: Counter[int] = Counter()  # in earlier steps
         self._thread: Optional[int] = None
-        # torch.compile reads the hooks into its graph: they are nothing there
+        # torch.compile traces the hooks, too; they must do nothing while it compiles
         compiler = getattr(torch, "compiler", None)
         self._is_compiling = getattr(compiler, "is_compiling", _never)
         self.backwards = self.steps = self.ended = 0
         self.sizes = ModuleSizes(torch)
 
     def sizes_of(self, count: int, later: int) -> Iterator[StepInputs]:
-        """Yield the inputs of recurrent ops in ``count`` steps, after which ``later`` ended."""
+        """Yield the inputs of recurrent ops in the run's ``count`` profiled steps, after which
+        ``later`` more profiled steps ended.
+        """
         return self.sizes.of_steps(self.ended - later - count + 1, count)
 
     def set(self, profiling: bool) -> None:
-        """Add or remove hooks between two steps: the next one is ``profiling``, or not."""
+        """Add or remove hooks before the next step, which is a profiled one if ``profiling``."""
         self.close(None)
         if profiling:
             self.steps += 1
@@ -107,7 +109,7 @@ class TorchRanges:
                 self._undo.append(hook.remove)
 
     def _wrap(self, place: Any, name: str, range_name: str) -> None:
-        """Put ``place.name`` into a range."""
+        """Replace the function ``place.name`` by one that runs in the range ``range_name``."""
         wrapped = getattr(place, name)
 
         @functools.wraps(wrapped)
@@ -127,7 +129,8 @@ class TorchRanges:
         if self._is_compiling() or threading.get_ident() != self._thread:
             return
         self.sizes.note(self.steps, module, arguments)
-        if not self._open or self._open[-1][0] is OPTIMIZER:  # the optimizer may call all others
+        # an optimizer may call forward, loss and backward itself
+        if not self._open or self._open[-1][0] is OPTIMIZER:
             of = self._torch.nn.modules.loss._Loss
             name = LOSS if isinstance(module, of) else FORWARD
             self._names.update((id(m), path) for path, m in module.named_modules())
@@ -150,7 +153,7 @@ class TorchRanges:
 
 
 class _ModuleCall:
-    """One call of a module."""
+    """One call of a module; identifies the range of the call."""
 
     __slots__ = ("module",)
 

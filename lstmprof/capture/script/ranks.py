@@ -1,9 +1,10 @@
-"""The processes of one job: each writes a part, and one process joins the parts to one run.
+"""Measure a job of several processes: each writes a part, and one joins the parts to a run.
 
-If lstmprof runs a launcher (torchrun, accelerate, ``mp.spawn``), the commands of its processes are
-changed so that each process is watched like the script. If a launcher starts lstmprof itself
-(``torchrun -m lstmprof run``, mpirun, srun), each rank is a process of ``lstmprof run``, and rank 0
-joins the parts. Sources: torch/distributed/elastic/multiprocessing, Lib/multiprocessing/spawn.py.
+If lstmprof runs a launcher (torchrun, accelerate, ``mp.spawn``), lstmprof changes the commands of
+the launcher's processes, so that each is measured like the script. If a launcher starts lstmprof
+itself (``torchrun -m lstmprof run``, mpirun, srun), each rank is a process of ``lstmprof run``, and
+rank 0 joins the parts. Sources: torch/distributed/elastic/multiprocessing,
+Lib/multiprocessing/spawn.py.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ _VARIABLES = (
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
     ("LOCAL_RANK", "LOCAL_WORLD_SIZE"),
 )
-#: A launcher sets these for the processes that train.
+#: Environment variables that a launcher sets only for the processes that train.
 _LAUNCHED = re.compile(r"(LOCAL_)?RANK|ACCELERATE_\w+")
 _PYTHON = re.compile(r"python[\d.]*(\.exe)?")
 #: Options of ``python`` that may have their value in the next word.
 _WITH_VALUE = ("-X", "-W")
-#: Seconds for which rank 0 waits for the parts of the others.
+#: Seconds for which rank 0 waits for the parts of the other ranks.
 _WAIT_S = 60.0
 _PART = "rank-"
-#: The file of a rank that ended without a part.
+#: Suffix of the file that a rank leaves instead of a part if it has measured nothing.
 _NONE = ".none"
 
 #: A rank, and the number of ranks.
@@ -64,9 +65,10 @@ def rank_of_process() -> Optional[Rank]:
 
 
 class Job:
-    """The parts of one job, and the processes that may write one.
+    """This process's place in a job: which part of the run it writes, and where the parts are.
 
-    A process is a ``child`` if the script's process, or a launcher inside it, started it.
+    ``child`` is True if the script's process, or a launcher inside it, started this process.
+    ``launched`` is (rank, number of ranks) if a launcher started lstmprof itself, else None.
     """
 
     def __init__(self, request: ScriptRequest) -> None:
@@ -76,7 +78,9 @@ class Job:
         self.folder = request.parts or _folder(request.place, self.launched)
 
     def rank(self) -> Optional[Rank]:
-        """Return the rank whose part this process writes; None if it writes the run itself."""
+        """Return (rank, number of ranks) if this process writes a part; None if it writes the run
+        itself.
+        """
         return rank_of_process() or ((0, 1) if self.child else None)
 
     def place(self, rank: Rank) -> str:
@@ -86,7 +90,7 @@ class Job:
         return place
 
     def give_up(self) -> None:
-        """Tell rank 0 not to wait for this process, if it has no part."""
+        """If this process has no part, leave a file, so that rank 0 does not wait for the part."""
         if self.launched is None or self.child:
             return
         place = os.path.join(self.folder, "{}{}".format(_PART, self.launched[0]))
@@ -96,7 +100,9 @@ class Job:
                 pass
 
     def parts(self) -> List[str]:
-        """Return the parts once all ranks that a launcher started are through."""
+        """Return the folders of the parts, after waiting until all ranks that a launcher started
+        have ended.
+        """
         until_s = time.monotonic() + _WAIT_S
         pattern = os.path.join(glob.escape(self.folder), _PART + "*")
         while self.launched and len(glob.glob(pattern)) < self.launched[1]:
@@ -112,10 +118,14 @@ class Job:
     def attachments(
         self, wanted: Callable[[], bool], safely: Callable[..., Any]
     ) -> Dict[str, Callable[[Any], None]]:
-        """Return functions for modules that start processes; they apply while processes are
-        ``wanted``.
+        """Return module name -> function that changes this module so that the processes it starts
+        are measured.
+
+        Processes are only changed while ``wanted()`` is true. ``safely`` calls a function and
+        catches its errors.
         """
-        if self.launched is not None or self.request.folder:  # under Nsight Systems
+        # the ranks are measured already, or Nsight Systems records the script
+        if self.launched is not None or self.request.folder:
             return {}
 
         def watch_commands(subprocess: Any) -> None:
@@ -149,8 +159,8 @@ class Job:
         return {"subprocess": watch_commands, "multiprocessing.spawn": watch_spawning}
 
     def _watched(self, args: Any, env: Mapping[str, str]) -> Optional[List[str]]:
-        """Return the command of a launcher's process with the watch added; None for other
-        commands.
+        """Return the command of a launcher's training process, changed so that the process is
+        measured; None for other commands.
         """
         launched = any(_LAUNCHED.fullmatch(n) and n not in os.environ for n in map(str, env))
         parsed = _parsed(args) if launched and isinstance(args, (list, tuple)) else None
@@ -168,7 +178,9 @@ class Job:
         return [*python, _main(), _written(request)]
 
     def _spawned(self, command: List[str]) -> List[str]:
-        """Return the command of a process of multiprocessing, which is watched from its start."""
+        """Return the command of a process of multiprocessing, changed so that the process is
+        measured from its start.
+        """
         path = _written(dataclasses.replace(self.request, parts=self.folder))
         code = (
             "try:\n import sys; sys.path.insert(0, {!r})\n"
@@ -194,7 +206,9 @@ def _folder(place: str, launched: Optional[Rank]) -> str:
 
 
 def _parsed(args: Sequence[Any]) -> Optional[Tuple[List[str], bool, str, List[str]]]:
-    """Return (interpreter and options, whether a module, script or module, arguments) of Python."""
+    """Return (interpreter and its options, whether it runs a module, script or module, arguments)
+    of a command that runs Python; None for other commands.
+    """
     words = [os.fspath(word) for word in args]
     if not words or not _PYTHON.fullmatch(os.path.basename(words[0])):
         return None
@@ -216,7 +230,9 @@ def _main() -> str:
 
 
 def _written(request: ScriptRequest) -> str:
-    """Write the request to a new folder, which the process removes, and return its path."""
+    """Write the request to a file in a new folder, which the process that reads it removes; return
+    its path.
+    """
     path = os.path.join(tempfile.mkdtemp(prefix="lstmprof-"), "request.json")
     with open(path, "w", encoding="utf-8") as file:
         file.write(request.to_json())

@@ -24,9 +24,10 @@ def session_of(
     part: Optional[str] = None,
     rank: Optional[Rank] = None,
 ) -> Any:
-    """Return a session or a watch that has not begun.
+    """Return a session, or a watch if one is requested; it has not begun.
 
-    A ``rank`` of a job writes its ``part`` of a run to that folder.
+    ``source`` is the hook that saw the first step, such as ``torch`` or ``function``. A process
+    with a ``rank`` in a job writes its part of the run to the folder ``part``.
 
     Raises:
         UsageError: a number of steps is too small, or no framework or several are imported.
@@ -62,7 +63,8 @@ def session_of(
 
 
 class _RankSession(Session):
-    """A session that leaves its part of a job's run, which another process writes.
+    """The session of one rank: it leaves its part of the run in a folder, and another process joins
+    the parts.
 
     Ranks measure the same steps, so no pass depends on a clock.
     """

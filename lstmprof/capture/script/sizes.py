@@ -1,9 +1,9 @@
 """Record the sizes of recurrent layers as op inputs, from calls of modules or from a graph.
 
-A profile without shapes does not show the number of time steps of a layer. The module's input does,
-at the cost of a list entry per call; a compiled TensorFlow step has it in its graph.
-``breakdown.recurrent`` reads these inputs as if the profiler had recorded them. Source:
-torch/nn/modules/rnn.py.
+A profile without shapes does not show the number of time steps of a layer. The input of the layer's
+module shows it, and noting that costs one list entry per call. A compiled TensorFlow step has the
+sizes in its graph. ``breakdown.recurrent`` reads these inputs as if the profiler had recorded them.
+Source: torch/nn/modules/rnn.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BATCH_SIZES = "long int"
 
 
 class _LayerCall(NamedTuple):
-    """One call of a recurrent module in the profiled step of this number."""
+    """One call of a recurrent module, in the profiled step number ``step``."""
 
     step: int
     module: Any
@@ -46,7 +46,9 @@ class ModuleSizes:
         self._calls.append(_LayerCall(step, module, data.shape, batch_sizes, self._dtype(data)))
 
     def of_steps(self, first: int, count: int) -> Iterator[StepInputs]:
-        """Yield the inputs of the ops in ``count`` steps from ``first`` on, numbered from 0."""
+        """Yield (op name, shapes, types, step) of each recurrent op in ``count`` profiled steps
+        from number ``first`` on; the yielded step counts from 0.
+        """
         for call in self._calls:
             if first <= call.step < first + count:
                 name, shapes, dtypes = (
@@ -69,13 +71,13 @@ class GraphSizes:
 
     def __init__(self) -> None:
         self.function: Any = None
-        self.graph: Any = None  # for TensorFlow 1
-        # from Keras's fit, because its graph does not fix the batch
+        self.graph: Any = None  # the graph of a TensorFlow 1 session
+        # batch size given to Keras's fit, because its graph leaves the batch size open
         self.batch: Optional[int] = None
 
     def inputs(self) -> List[OpInputs]:
-        """Return the inputs on which all graphs of the function agree; it may be traced several
-        times.
+        """Return the ops' inputs that all graphs of the function have alike; TensorFlow may trace a
+        function several times.
         """
         from lstmprof.capture.worker.shapes import inputs_of, nodes_of
 
@@ -103,7 +105,7 @@ def _of_layer(call: _LayerCall) -> OpInputs:
         dtypes.append(_BATCH_SIZES)
     elif len(data) == 3:
         batch = data[0 if module.batch_first else 1]
-    else:  # one sequence: the op gets it as a batch
+    else:  # a single sequence, which the op gets as a batch of one
         batch, place = 1, 0 if module.batch_first else 1
         data.insert(place, 1)
     state = [module.num_layers * directions, batch, width]
@@ -115,7 +117,7 @@ def _of_layer(call: _LayerCall) -> OpInputs:
 def _of_cell(call: _LayerCall) -> OpInputs:
     """Return the inputs of ``aten::lstm_cell`` and its like: data, state, two weights."""
     module, data = call.module, list(call.shape)
-    if len(data) == 1:  # the op gets it as a batch
+    if len(data) == 1:  # a single input, which the op gets as a batch of one
         data.insert(0, 1)
     state: Any = [data[0], module.hidden_size]
     weights = [list(weight.shape) for weight in (module.weight_ih, module.weight_hh)]

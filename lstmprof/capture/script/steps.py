@@ -1,9 +1,10 @@
 """Decide which call ends a step of a script, and drive the session.
 
-If several optimizers or compiled functions alternate (a GAN), together they make one step. It ends
-with the one that is called least often, or with the last of these. So the first calls are only
-observed, unless the script has created one optimizer only. A forked process (a DataLoader's worker)
-has no steps, and neither has any thread other than the first with a step.
+If several optimizers or compiled functions alternate (a GAN), one call of each, or several, make
+one step. The step ends with the candidate that is called least often; if several are equally rare,
+it ends with the last of these. To find this candidate, the first calls are only observed, unless
+the script has created one optimizer only. Forked processes (a DataLoader's workers) have no steps;
+nor have threads other than the first that ended a step.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ import os
 import threading
 from typing import Any, Callable, Dict, List, Optional, Union
 
-#: In arXiv:1701.07875, a critic steps five times as often as its generator: the sixth call shows
-#: it.
+#: Calls of the first optimizer until the candidates are known. In arXiv:1701.07875, a critic steps
+#: five times as often as its generator, so six calls of the critic show both.
 OBSERVED = 6
-#: Calls of a compiled function or a model: PyTorch alone shows how many may take turns.
+#: The same number for compiled functions and Keras models. It is small, because every script has to
+#: wait for it: only in PyTorch does lstmprof know that there is a single candidate.
 OBSERVED_ELSEWHERE = 2
-#: Sources of steps, best last: an update is a better sign than a gradient, which may be
-#: accumulated; Keras trains on the other frameworks. A better source replaces a worse one.
+#: Where a step was seen -> how reliable that is. A more reliable source replaces a less reliable
+#: one. Updates of parameters are better than gradients, which may be accumulated. Keras is better
+#: than the frameworks on which it trains.
 SOURCES = {
     **dict.fromkeys(("torch gradient", "tensorflow gradient", "jax gradient"), 0),
     **dict.fromkeys(("torch", "tensorflow", "jax"), 1),
@@ -33,14 +36,16 @@ Key = Union[int, str]
 
 
 def rank(source: str) -> int:
-    """Return how well a source shows steps; more is better."""
+    """Return how reliably ``source`` shows steps; higher is better."""
     return SOURCES[source]
 
 
 class Steps:
-    """The steps of a script, as finders report them.
+    """Turns the calls that finders report into steps of a session.
 
-    ``begin`` creates the session for the source of the first step; it returns None if it cannot.
+    ``begin(source)`` creates the session at the first step, or returns None if it cannot. ``note``
+    gets lines for the user. ``measured`` is called after the last measured step, ``failed`` with an
+    error of lstmprof.
     """
 
     def __init__(
@@ -50,14 +55,14 @@ class Steps:
         measured: Callable[[], None] = lambda: None,
         failed: Callable[[Exception], None] = lambda error: None,
     ) -> None:
-        self.functions = 0  # that were marked as the step
-        self.optimizers = 0  # that were made
+        self.functions = 0  # number of functions that were marked as the step
+        self.optimizers = 0  # number of optimizers that the script has created
         self.session: Any = None
         self.source: Optional[str] = None
         self._begin, self._note, self._measured = begin, note, measured
         self._failed = failed
         self._pid, self._thread = os.getpid(), None  # type: int, Optional[int]
-        self.exit_code: Any = None  # of the SystemExit that ended the script
+        self.exit_code: Any = None  # the code of the SystemExit that ended the script
         self._turns: List[Key] = []
         self._who: Dict[Key, Any] = {}
         self._last: Optional[Key] = None
@@ -88,11 +93,13 @@ class Steps:
             return None
 
     def restart(self) -> None:
-        """Accept the steps of this process, which was forked before the first step."""
+        """Count steps in this process, which was forked before the first step."""
         self._pid, self._thread = os.getpid(), None
 
     def begins(self, source: str) -> None:
-        """Begin a step that is certainly one."""
+        """Begin a step that ``source`` saw begin: a batch of Keras, or a call of the step
+        function.
+        """
         self.safely(self._begins, source)
 
     def _begins(self, source: str) -> None:
@@ -103,9 +110,10 @@ class Steps:
                 self.session.step_begin()
 
     def ends(self, source: str, who: Any = None, outcome: Any = None, follows: bool = True) -> None:
-        """End a step if ``who`` is the one of several candidates that ends it.
+        """End a step that ``source`` saw, if ``who`` is the candidate that ends steps.
 
-        The next step begins at once if it ``follows``. ``outcome`` is the result of the step.
+        ``who`` is an optimizer, a model or the name of a function; None if a step ends in any case.
+        ``outcome`` is the result of the step. The next step begins at once if it ``follows``.
         """
         self.safely(self._ends, source, who, outcome, follows)
 
@@ -124,13 +132,13 @@ class Steps:
             self.session.step_begin()
 
     def counts(self, source: str) -> bool:
-        """Return whether steps of this ``source`` may be measured, here and now."""
+        """Return whether steps of ``source`` may be measured now, in this process and thread."""
         if self._over or not self.here:
             return False
         return self.source in (None, source) or rank(source) > rank(self.source or source)
 
     def _take(self, source: str) -> bool:
-        """Return whether steps of this ``source`` count; measure them from now on if they do."""
+        """Return whether steps of ``source`` count; if they do, it becomes the current source."""
         if not self.counts(source):
             return False
         if source != self.source:
@@ -181,10 +189,11 @@ class Steps:
 
 
 def last_of(turns: List[Key]) -> Key:
-    """Return which candidate ends a step: among the rarest, the one that first came last.
+    """Return the candidate that ends a step: the rarest in ``turns``, of equally rare ones the
+    last.
 
-    ``turns`` begin with a whole turn and may end inside one, so counts that differ by one are
-    equal.
+    ``turns`` are the observed calls in order. The last round of calls may be incomplete, so counts
+    that differ by one are equal. The last candidate is the one whose first call came last.
     """
     counts = {key: turns.count(key) for key in turns}
     fewest = min(counts.values())
@@ -194,5 +203,5 @@ def last_of(turns: List[Key]) -> Key:
 def _name(who: Any) -> str:
     if isinstance(who, str):
         return who
-    name = getattr(who, "name", None)  # of a Keras model or optimizer
+    name = getattr(who, "name", None)  # Keras models and optimizers have names
     return name if isinstance(name, str) else type(who).__name__

@@ -1,8 +1,8 @@
 """Measure a script while it runs: finders report steps, and steps drive a session.
 
-A fault of lstmprof ends the measurement, never the script: ``Steps.safely`` catches it. All lines
-are printed after the script. ``ImportWatch`` observes each module that the script imports. Source:
-PEP 302, "Import Hook Registration".
+A fault of lstmprof ends the measurement, never the script: ``Steps.safely`` catches it. Lines for
+the user are printed after the script. ``ImportWatch`` observes each module that the script imports.
+Source: PEP 302, "Import Hook Registration".
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Watching:
         self.session: Any = None
         self.sizes = GraphSizes()
         self._ranges: Optional[TorchRanges] = None
-        self._lines: List[str] = []  # for the user
+        self._lines: List[str] = []  # lines for the user, printed at the end
         self._reported = False  # whether the reason for no run was reported
         self._writing: Optional[threading.Thread] = None
         self.job = Job(request)
@@ -98,17 +98,19 @@ class Watching:
         util.register_after_fork(self, forked)
 
     def report(self, line: str) -> None:
-        """Keep a line for the end. It would cut through a progress bar if it were printed now."""
+        """Keep a line until the script has ended, because it would cut through a progress bar
+        now.
+        """
         self._lines.append(one_line(line))
 
     def _print(self) -> None:
-        """Print the lines, beside the script's output."""
+        """Print the kept lines on stderr."""
         while self._lines and sys.stderr is not None:
             sys.stderr.write("lstmprof: {}\n".format(self._lines.pop(0)))
             sys.stderr.flush()
 
     def _failed(self, error: Exception) -> None:
-        """Stop measuring after a fault of lstmprof, and keep the place of the fault."""
+        """Stop measuring after a fault of lstmprof, and report the line of lstmprof that failed."""
         with contextlib.suppress(Exception):
             if self._ranges is not None:
                 self._ranges.set(False)
@@ -131,7 +133,9 @@ class Watching:
         return attached
 
     def _begun(self, source: str) -> Any:
-        """Return the session of the first step, or None if there can be none."""
+        """Create and begin the session at the first step, which ``source`` saw. Return it, or None
+        if it cannot begin.
+        """
         from lstmprof.capture.script.sessions import session_of
 
         try:
@@ -219,7 +223,7 @@ class Watching:
         self.job.give_up()
         if self.job.child or (self.job.launched or (0,))[0] != 0:
             if self.session is None or (self.job.rank() or (0,))[0] != 0:
-                self._lines = []  # rank 0 and the script's process report
+                self._lines = []  # only rank 0 and the script's process print lines
             return
         parts = self.job.parts()
         if parts:
@@ -246,7 +250,7 @@ class Watching:
     def _why_no_step(self) -> str:
         asked = self.request.step_function
         error = getattr(sys, "last_type", None)
-        if error is not None:  # that nobody caught
+        if error is not None:  # an uncaught exception
             return "{} ended the script before a step was seen".format(error.__name__)
         code = self.steps.exit_code
         if code not in (None, 0):
@@ -265,7 +269,7 @@ class Watching:
 
 
 class _Ranged:
-    """A session whose profiled steps have PyTorch's ranges; errors do not reach the step."""
+    """A session whose profiled steps have PyTorch's ranges (``TorchRanges``)."""
 
     def __init__(self, session: Any, ranges: Optional[TorchRanges]) -> None:
         self._session, self._ranges = session, ranges
@@ -316,7 +320,9 @@ class ImportWatch(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Optional[Sequence[str]], target: Any = None
     ) -> Optional[Any]:
-        """Return the spec of the other finders with a watched loader; None for other modules."""
+        """For a module in ``attach``, return the spec that other finders find, with a loader that
+        calls the module's function. Return None for other modules.
+        """
         attach = self._attach.pop(name, None)
         if attach is None:
             return None
@@ -328,7 +334,7 @@ class ImportWatch(importlib.abc.MetaPathFinder):
 
 
 class _Watched(importlib.abc.Loader):
-    """A loader, and the function that is called after it."""
+    """A loader that runs another loader, then calls ``attach`` with the module."""
 
     def __init__(self, loader: Any, attach: Attach) -> None:
         self._loader, self._attach = loader, attach
@@ -338,7 +344,7 @@ class _Watched(importlib.abc.Loader):
         return self._loader.create_module(spec)
 
     def exec_module(self, module: Any) -> None:
-        """Execute the module with the wrapped loader, then observe it."""
+        """Execute the module with the wrapped loader, then call ``attach``."""
         module.__loader__ = module.__spec__.loader = self._loader
         self._loader.exec_module(module)
         self._attach(module)

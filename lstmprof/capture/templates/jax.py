@@ -8,7 +8,7 @@ all implementations. This example has a single layer and direction.
 import jax
 import jax.numpy as jnp
 
-#: Inputs and outputs are (time, batch, …); leave it out for (batch, time, …).
+#: Inputs and outputs are (time, batch, …). Delete this line if yours are (batch, time, …).
 TIME_MAJOR = True
 
 

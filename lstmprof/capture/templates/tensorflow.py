@@ -7,7 +7,7 @@ example has a single layer and direction.
 
 import tensorflow as tf
 
-#: Inputs and outputs are (time, batch, …); leave it out for (batch, time, …).
+#: Inputs and outputs are (time, batch, …). Delete this line if yours are (batch, time, …).
 TIME_MAJOR = True
 
 

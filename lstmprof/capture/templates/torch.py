@@ -6,7 +6,7 @@ all implementations. It calls the module with inputs, and compares the outputs.
 
 import torch
 
-#: Inputs and outputs are (time, batch, …); leave it out for (batch, time, …).
+#: Inputs and outputs are (time, batch, …). Delete this line if yours are (batch, time, …).
 TIME_MAJOR = True
 
 

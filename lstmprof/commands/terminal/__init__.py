@@ -1,7 +1,7 @@
-"""Print rows: tables for people, JSON and CSV for programs. Nothing is computed here.
+"""Print rows as tables for people, and as JSON or CSV for programs. Nothing is computed here.
 
-Names come from profiles, so they are printed as text: no markup, no control characters. Bars,
-colours and line breaks between words are only for terminals, not for pipes.
+Names come from profiles, so markup in them is not interpreted and control characters are removed.
+Bars, colours and line breaks between words are printed on terminals only, not to pipes or files.
 """
 
 from __future__ import annotations
@@ -20,27 +20,28 @@ from lstmprof.errors import one_line
 from lstmprof.host.streams import CONTROL, styled
 from lstmprof.numbers import bare, cropped, with_short_names
 
-#: Colours for work or less, and for waiting or more; their contrast is at least 3:1 on white and
-#: black.
+#: Colours of bars. Blue: busy time, or less time than in the other run. Orange: idle time, or more
+#: time. Their contrast is at least 3:1 on white and on black.
 BLUE, ORANGE = "#3b7dd8", "#c8710a"
-#: Characters of a bar.
+#: Length in characters of the area for bars: at least, at most.
 _SHORTEST, _LONGEST = 8, 30
 _BLOCK = "█"
-#: Width of output to a pipe or a file.
+#: Width, in characters, of output to a pipe or a file.
 PIPED = 100
-#: Spaces between columns, and the width that a shortened name should have before columns are
-#: omitted.
+#: Spaces between columns; and the width in characters to which names are shortened before columns
+#: are omitted instead.
 _SPACE, _LEAST_NAME = 2, 32
-#: Columns of a terminal on which two names of runs have no room over a table.
+#: On a terminal with fewer characters per line than this, tables have no names of runs as headings.
 _NARROW = 100
-#: Indentation of continuation lines; no other line begins so, and no name can imitate it.
+#: Additional indentation of the later lines of a wrapped text. No other lines have it, so that one
+#: sees if a name contains a fake line of output.
 _CONTINUED = "    "
-#: Replacements for characters that the encoding of the output may lack.
+#: Replacements for characters, if the output's encoding (such as ASCII) does not have them.
 _NEAREST = str.maketrans(
     {"–": "-", "−": "-", "…": "~", "×": "x", "µ": "u", "±": "+-", "→": "->", "²": "2"}
 )
 
-#: Characters that begin a formula, also in full width; tabs and line ends were replaced before.
+#: Characters with which a formula in a spreadsheet begins, including their full-width forms.
 _RUN_BY_SPREADSHEETS = tuple("=+-@＝＋－＠")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?").fullmatch
 
@@ -50,7 +51,10 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Bars:
-    """One bar per row, None for no bar; negative values extend to the left of the common zero."""
+    """The bars of a table: per row a value and a colour. A value of None is no bar.
+
+    All bars have a common zero; bars of negative values extend to its left.
+    """
 
     values: Sequence[float | None]
     colours: Sequence[str]
@@ -77,8 +81,8 @@ def write_csv(
 ) -> None:
     """Print ``rows`` as CSV with a header; unknown values are empty fields. The encoding is UTF-8.
 
-    Several texts in one cell are joined by ``; ``; other nested values are JSON. Text that a
-    spreadsheet would execute gets an apostrophe in front. Source: OWASP, "CSV Injection".
+    A list of texts becomes one field, joined by ``; ``; other nested values become JSON. Text that
+    a spreadsheet would execute gets an apostrophe in front. Source: OWASP, "CSV Injection".
     """
     out = out or sys.stdout
     if hasattr(out, "reconfigure"):
@@ -97,8 +101,9 @@ def _csv_cell(value: Any) -> Any:
 
 
 def _inert(text: str) -> str:
-    """Return ``text`` as one line that no spreadsheet takes for a formula; numbers stay
-    unchanged.
+    """Return ``text`` as one line; if it looks like a formula, put an apostrophe in front.
+
+    Numbers, such as -1.5, stay unchanged.
     """
     line = one_line(text)
     return "'" + line if line.startswith(_RUN_BY_SPREADSHEETS) and not _NUMBER(line) else line
@@ -117,10 +122,10 @@ def write_table(
 ) -> None:
     """Print a table of texts; columns whose name starts with ``>`` are right-aligned.
 
-    Only the columns ``crop`` (names) and ``cut`` (sentences) are shortened, to the width that the
-    others leave. On a terminal that is too narrow, the columns ``spare`` are omitted in order, and
-    ``bars`` are drawn if there is room. Other outputs have all columns and no bars. A ``blank``
-    line follows.
+    Only the columns ``crop`` (names) and ``cut`` (sentences) are shortened if a line is too long.
+    If this is not enough on a terminal, the columns ``spare`` are omitted, the first one first.
+    ``bars`` are drawn on a terminal if there is room. Pipes and files get all columns and no bars.
+    With ``blank``, an empty line follows the table.
     """
     columns = [one_line(name) for name in columns]
     cells = [[one_line(cell) for cell in row] for row in rows]
@@ -155,7 +160,10 @@ def _fitted(
     width: int,
     bars: Bars | None,
 ) -> tuple[Sequence[str], int]:
-    """Return the columns to omit on a line of ``width``, and the room for bars."""
+    """Return the columns to omit on lines of ``width`` characters, and the width left for bars.
+
+    ``long`` are the columns that can be shortened; ``spare`` those that may be omitted.
+    """
     drawable = bars is not None and printable(_BLOCK)
     hidden = _left_out(columns, cells, long, spare, width - _SPACE - _SHORTEST)
     if not drawable or hidden is None:
@@ -168,7 +176,10 @@ def _fitted(
 def _left_out(
     columns: Sequence[str], cells: Cells, long: Sequence[str], spare: Sequence[str], width: int
 ) -> tuple[str, ...] | None:
-    """Return the fewest of ``spare``, in order, whose omission suffices; None if none does."""
+    """Return which of the columns ``spare`` to omit so that a line fits ``width`` characters.
+
+    They are the first ones, as few as possible. Return None if omitting all is not enough.
+    """
     needed = {
         name: _SPACE + (min(wide, _LEAST_NAME) if name in long else wide)
         for name, wide in zip(columns, _widths(columns, cells), strict=True)
@@ -181,7 +192,7 @@ def _left_out(
 
 
 def _widths(columns: Sequence[str], cells: Cells) -> list[int]:
-    """Return the printed width of each column."""
+    """Return the printed width of each column, in characters."""
     return [
         max(len(spoken(name.removeprefix(">"))), *(len(spoken(row[i])) for row in cells), 0)
         for i, name in enumerate(columns)
@@ -191,7 +202,10 @@ def _widths(columns: Sequence[str], cells: Cells) -> list[int]:
 def _shorten(
     columns: Sequence[str], cells: Cells, names: Sequence[str], cut: Sequence[str], width: int
 ) -> None:
-    """Shorten the cells of ``names`` and ``cut``, which share the rest of ``width``."""
+    """Shorten the cells of the columns ``names`` and ``cut`` in place, so that lines fit ``width``.
+
+    These columns share the width that the other columns leave.
+    """
     wide, long = _widths(columns, cells), [*names, *cut]
     places = sorted((i for i, name in enumerate(columns) if name in long), key=lambda i: wide[i])
     fixed = sum(w + _SPACE for i, w in enumerate(wide) if i not in places)
@@ -209,7 +223,10 @@ def _cut(text: str, room: int) -> str:
 
 
 def _drawn(bars: Bars, width: int) -> list[Any]:
-    """Return each bar in ``width`` characters, to an eighth of one; non-zero values are visible."""
+    """Return each bar for an area of ``width`` characters, exact to an eighth of a character.
+
+    Non-zero values are at least an eighth long, so that they are visible.
+    """
     from rich.bar import Bar
 
     values = [value or 0.0 for value in bars.values]
@@ -225,7 +242,10 @@ def _drawn(bars: Bars, width: int) -> list[Any]:
 
 
 def _print(heads: Sequence[str], cells: Cells, bars: Sequence[Any], room: int) -> None:
-    """Print the table on lines as long as necessary: no number is cut."""
+    """Print the table on lines as long as necessary, so that no number is cut.
+
+    ``room`` is the width of the bars, in characters.
+    """
     from rich.table import Table
     from rich.text import Text
 
@@ -255,10 +275,10 @@ def write_line(
     names: Iterable[str] = (),
     wrap: bool = False,
 ) -> None:
-    """Print one line of text; spaces at its beginning stay.
+    """Print one line of text, with its leading spaces; ``head``, its beginning, is bold.
 
-    A terminal shows ``head``, its beginning, in bold, shortens long ``names``, and breaks the line
-    between words. Other outputs break it only with ``wrap``.
+    On a terminal, the ``names`` in it are shortened and the line is broken between words. In a pipe
+    or file, the line is broken only with ``wrap``.
     """
     from rich.text import Text
 
@@ -282,24 +302,24 @@ def write_line(
 
 
 def _indented(text: str) -> str:
-    """Return ``text`` as one line that keeps the spaces at its beginning."""
+    """Return ``text`` as one line, with its leading spaces."""
     return text[: len(text) - len(text.lstrip(" "))] + one_line(text)
 
 
 def wrapped(head: str, text: str) -> list[str]:
-    """Return ``text`` behind ``head`` in lines that fit the output, indented as the first is."""
+    """Return ``head`` and ``text`` as lines that fit the output; all lines align with ``text``."""
     from lstmprof.diagnose import verdict_text
 
     return verdict_text.wrapped(spoken(head), spoken(one_line(text)), "", None, console().width)
 
 
 def write_under(head: str, text: str) -> None:
-    """Print ``text`` after ``head``, in as many lines as the output needs."""
+    """Print ``head`` in bold and then ``text``, wrapped to the width of the output."""
     write_lines(wrapped(head, text), bold=len(head))
 
 
 def write_lines(lines: Sequence[str], *, bold: int) -> None:
-    """Print each of ``lines`` on one line, the first ``bold`` characters in bold."""
+    """Print ``lines`` without wrapping; the first ``bold`` characters of the first are bold."""
     from rich.text import Text
 
     words = Text(spoken("\n".join(map(_indented, lines))))
@@ -308,8 +328,9 @@ def write_lines(lines: Sequence[str], *, bold: int) -> None:
 
 
 def console(least: int = 0) -> Any:
-    """Return a console as wide as the terminal, or ``PIPED`` columns; at least ``least``
-    columns.
+    """Return a rich console for stdout, as wide as the terminal, or ``PIPED`` characters.
+
+    ``least`` is the minimum width in characters.
     """
     from rich.console import Console
 
@@ -319,12 +340,12 @@ def console(least: int = 0) -> Any:
 
 
 def narrow() -> bool:
-    """Return whether the output is a narrow terminal."""
+    """Return whether stdout is a terminal with less than ``_NARROW`` characters per line."""
     return bool(sys.stdout.isatty() and console().width < _NARROW)
 
 
 def spoken(text: str) -> str:
-    """Return ``text`` in characters that standard output can encode."""
+    """Return ``text`` with characters replaced that standard output cannot encode."""
     if printable(text):
         return text
     encoding = sys.stdout.encoding or "ascii"
@@ -341,9 +362,9 @@ def printable(text: str) -> bool:
 
 
 def parts_that_add_up(values: Sequence[float], whole: float, digits: int) -> list[str]:
-    """Return ``values``, which sum to ``whole``, rounded so that the printed numbers sum, too.
+    """Return ``values`` as text with ``digits`` decimals, rounded so that they sum to ``whole``.
 
-    Method of the largest remainder (Hamilton).
+    Rounding uses the method of the largest remainder (Hamilton).
     """
     scale = 10**digits
     floors = [math.floor(v * scale) for v in values]

@@ -1,6 +1,6 @@
 """The text of ``lstmprof breakdown``: times, where the step goes, the largest kernels, warnings.
 
-Of several runs, or several lanes of a run (a device of a rank), each is a line of one table.
+A lane is one device of one rank. Several runs, or several lanes of a run, are rows of one table.
 """
 
 from __future__ import annotations
@@ -16,26 +16,27 @@ from lstmprof.commands.terminal import tables, timings, warned
 from lstmprof.names import PART_WORDS
 from lstmprof.numbers import milliseconds, number_of, percent
 
-#: Milliseconds to the microsecond.
+#: Decimals of milliseconds, so that microseconds are visible.
 _DIGITS = 3
-#: With ``--table ledger``, a run with at most this many lanes has one table per lane.
+#: With ``--table ledger``, a run with at most this many lanes (devices of ranks) has a table for
+#: each lane. Other runs have one table with a row per lane.
 _LANES_EACH = 3
-#: Number of parts of a step with their own line, and the share of the smallest; ``--table ledger``
-#: has all.
+#: A part of a step has its own row if it is among so many largest ones and at least this share of
+#: the step. ``--table ledger`` shows all parts.
 _PARTS, _LEAST_SHARE = 6, 0.01
 _OTHER = "other"
-#: Parts that are a smaller share of every step have no column in a table of lanes.
+#: In a table with one step per row, a part has a column if it is at least this share of some step.
 _LEAST_COLUMN_SHARE = 0.02
 _OTHER_WORK, _OTHER_IDLE = "other busy", "other idle"
 
-#: State, part, ns of all windows.
+#: A part of the breakdown: (state ``busy`` or ``idle``, name, ns summed over the steps).
 Part = tuple[str, str, int]
 
 
 def show(breakdowns: list[Breakdown], top: int, *, profiled: bool = False) -> None:
-    """Print where each run's step goes, and its ``top`` kernels; the fastest run first.
+    """Print where the time of each run's step goes, and its ``top`` kernels; fastest run first.
 
-    The step is the clean step, unless ``profiled``.
+    With ``profiled``, the step is the mean profiled step, else the clean step.
     """
     timings.show(breakdowns)
     for breakdown in sorted(breakdowns, key=timings.step_ns):
@@ -50,7 +51,7 @@ def show(breakdowns: list[Breakdown], top: int, *, profiled: bool = False) -> No
 
 
 def show_table(breakdowns: list[Breakdown], name: str, top: int) -> None:
-    """Print one table of each run; for the ledger all rows of the profiled steps."""
+    """Print the table ``name`` of each run, at most ``top`` rows; ``ledger`` has all its rows."""
     if name == "timings":
         timings.show(breakdowns, statistics=True)
         if not any(breakdown.timings for breakdown in breakdowns):
@@ -66,7 +67,10 @@ def show_table(breakdowns: list[Breakdown], name: str, top: int) -> None:
 
 
 def show_end(breakdowns: Sequence[Breakdown]) -> None:
-    """Print what runs lost to the machine, each kind of warning once, and what to ask next."""
+    """Print the end of the output: time lost to the machine, warnings, and further options.
+
+    Each kind of warning is printed once for all runs.
+    """
     for breakdown in breakdowns:
         for note in (*_lost(breakdown), *_linked(breakdown)):
             terminal.write_under(f"{breakdown.run.name}: ", note)
@@ -82,7 +86,10 @@ def show_end(breakdowns: Sequence[Breakdown]) -> None:
 
 
 def _show_ledger(breakdown: Breakdown) -> None:
-    """Print all parts of the profiled steps; a line for each of many lanes."""
+    """Print all parts of the mean profiled step, in one table per lane.
+
+    If there are more than ``_LANES_EACH`` lanes, print one table with a row per lane.
+    """
     steps = breakdown.steps(profiled=True)
     if len(steps) > _LANES_EACH:
         _show_lanes(breakdown, steps)
@@ -100,7 +107,7 @@ def _show_lanes(breakdown: Breakdown, steps: Sequence[MeanStep]) -> None:
 
 
 def _joined(step: MeanStep) -> list[Part]:
-    """Return the large parts of a step, and the small ones of each state as one."""
+    """Return the large parts of a step, with the small busy parts as one part; likewise idle."""
     by_size = sorted(step.parts, key=lambda part: -part[2])
     least_ns = _LEAST_SHARE * step.total_ns
     large = {part[:2] for part in by_size[:_PARTS] if part[2] >= least_ns}
@@ -130,20 +137,23 @@ def _show_step(breakdown: Breakdown, step: MeanStep, parts: Sequence[Part]) -> N
 
 
 def _bars(parts: Sequence[Part]) -> terminal.Bars:
-    """Return bars for the parts of the step, and none for their sum."""
+    """Return one bar per part, and no bar for the last row, their sum."""
     colours = [terminal.ORANGE if state == "idle" else terminal.BLUE for state, _, _ in parts]
     return terminal.Bars([*(max(ns, 0) for _, _, ns in parts), None], [*colours, ""])
 
 
 def _lost(breakdown: Breakdown) -> list[str]:
-    """Return the lost time of the median iteration as text."""
+    """Return a list with a sentence about the time lost to the machine; empty if there is none."""
     t = breakdown.timings
     lost = "" if t is None else lost_in_words(t.lost_ns, t.step_ns, t.cpu_share, t.preemptions)
     return [lost] if lost else []
 
 
 def _linked(breakdown: Breakdown) -> list[str]:
-    """Return how many device activities have no known launch or op; empty if all have one."""
+    """Return a list with a sentence about the device activities whose launch or op is known.
+
+    The list is empty if launch and op are each known for more than half of the activities.
+    """
     links = breakdown.run.info.links
     if links is None or not links.activities:
         return []
@@ -156,7 +166,7 @@ def _linked(breakdown: Breakdown) -> list[str]:
 
 
 def has_steps(breakdown: Breakdown) -> bool:
-    """Return whether steps are marked; otherwise the whole profile counts as one step."""
+    """Return whether the profile has step markers; otherwise all of it counts as one step."""
     return any(window.step is not None for window in breakdown.windows)
 
 
@@ -182,14 +192,17 @@ def _heading(breakdown: Breakdown, step: MeanStep) -> str:
 
 
 def show_side_by_side(breakdowns: list[Breakdown], *, profiled: bool) -> None:
-    """Print the times, and a table for each network and machine; a lane of a run is a line."""
+    """Print the times of all runs, then one table per group of runs with the same conditions.
+
+    Each row of these tables is a lane (one device of one rank) of a run.
+    """
     timings.show(breakdowns)
     timed = [place for group in comparable(breakdowns) for place in group]
     groups: dict[str, list[Breakdown]] = {}
     for place in dict.fromkeys([*timed, *range(len(breakdowns))]):
         what = timings.conditions(breakdowns[place].run.info)
         groups.setdefault(what, []).append(breakdowns[place])
-    if len(groups) == 1 and timed:  # the times have the same heading
+    if len(groups) == 1 and timed:  # the table of times already has this heading
         groups = {"": breakdowns}
     for heading, members in groups.items():
         _show_group(heading, sorted(members, key=timings.step_ns), profiled)
@@ -217,7 +230,10 @@ def _called(label: str, step: MeanStep, breakdown: Breakdown, *, alone: bool) ->
 
 
 def lanes_title(steps: Sequence[MeanStep], *, marked: bool = True) -> str:
-    """Return the title of a table of steps; if not ``marked``, they are whole profiles."""
+    """Return the title of a table with one step per row.
+
+    With ``marked=False`` the profile has no step markers, and the row is the whole profile.
+    """
     clean = "clean " if all(step.clean for step in steps) else ""
     whose = f"{clean}step" if marked else "profile's time"
     return f"where the {whose} goes, in ms (busy parts, then causes of idle time)"
@@ -226,9 +242,10 @@ def lanes_title(steps: Sequence[MeanStep], *, marked: bool = True) -> str:
 def show_lanes(
     heading: str, of: str, lanes: Sequence[tuple[str, MeanStep]], *, marked: bool = True
 ) -> None:
-    """Print a table of the steps under their names; ``of`` is what is named.
+    """Print a table with one mean step per row; ``lanes`` are pairs (name of the row, step).
 
-    Those that are not ``marked`` are whole profiles.
+    ``of`` is the header of the column of names. With ``marked=False`` the profile has no step
+    markers, and a row is the whole profile.
     """
     steps = [step for _, step in lanes]
     busy, idle = (_columns(steps, state) for state in ("busy", "idle"))
@@ -250,12 +267,12 @@ def show_lanes(
 
 
 def _column_digits(longest_ns: float) -> int:
-    """Return the digits of milliseconds, so that columns have similar widths."""
+    """Return the number of decimals of milliseconds, so that columns have similar widths."""
     return 3 if longest_ns < 1e7 else 2 if longest_ns < 1e8 else 1
 
 
 def _columns(steps: Sequence[MeanStep], state: str) -> list[str]:
-    """Return the parts of ``state`` that get a column, the largest over all steps first."""
+    """Return the names of parts of ``state`` (busy or idle) that get a column, largest first."""
     shares: dict[str, float] = {}
     large = set()
     for step in steps:
@@ -267,8 +284,9 @@ def _columns(steps: Sequence[MeanStep], state: str) -> list[str]:
 
 
 def _cells(step: MeanStep, busy: Sequence[str], idle: Sequence[str], digits: int) -> list[str]:
-    """Return ms of each part, of parts without a column, of all idle time, and of the step;
-    they sum.
+    """Return one row in milliseconds: busy parts, other busy, idle, idle parts, other idle, step.
+
+    ``busy`` and ``idle`` name the parts that have a column. The printed parts sum to the step.
     """
     ms = {(state, part): ns / step.steps / 1e6 for state, part, ns in step.parts}
     parts = []

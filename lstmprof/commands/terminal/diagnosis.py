@@ -1,11 +1,10 @@
-"""The text of ``lstmprof diagnose``: verdicts of eight lines at most, details if asked for.
+"""The text of ``lstmprof diagnose``: verdicts of at most eight lines, and details on request.
 
 ::
 
-    Diagnosis ─▶ Line, the most important first ─▶ those that fit into MOST_LINES ─▶ terminal
+    Diagnosis ─▶ Lines, the most important first ─▶ the first MOST_LINES lines ─▶ terminal
 
-Names come from profiles, so they are printed as text; ``markdown`` prints the same for a pull
-request.
+``markdown`` returns the same as Markdown, for a pull request. Markup in names is not interpreted.
 """
 
 from __future__ import annotations
@@ -39,13 +38,14 @@ from lstmprof.numbers import (
     with_short_names,
 )
 
-#: More diagnoses than these are listed, one line each; the first few of them are shown in full.
+#: If there are more than ``MANY`` diagnoses, a table has one row for each, and only the first
+#: ``SHOWN`` are printed in full.
 MANY, SHOWN = 6, 3
 
 
 @dataclass
 class _Labels:
-    """Names of runs: the short label if no other run of the output has it."""
+    """Maps each run of ``diagnoses`` to its label if that is unique, else to its name."""
 
     diagnoses: Sequence[Diagnosis]
     _of: dict[str, str] = field(default_factory=dict)
@@ -60,17 +60,17 @@ class _Labels:
 
 
 def show(diagnosis: Diagnosis) -> None:
-    """Print one verdict alone."""
+    """Print the verdict of one diagnosis."""
     show_all([diagnosis])
 
 
 def show_all(
     diagnoses: Sequence[Diagnosis], details: Collection[str] = (), *, more: bool = True
 ) -> None:
-    """Print the verdicts and the ``details`` (``names.DETAILS``) that are asked for.
+    """Print the verdicts, worst first, with the requested ``details`` (of ``names.DETAILS``).
 
-    Many diagnoses begin with one line each, worst first, and only the first few follow in full.
-    With ``more`` the last line names the options that show more.
+    If there are more than ``MANY``, print a table of all, then the first few verdicts in full. With
+    ``more``, the last line names the options that show more.
     """
     ordered = worst_first(diagnoses)
     names = _Labels(diagnoses)
@@ -96,12 +96,12 @@ def show_all(
 
 
 def worst_first(diagnoses: Sequence[Diagnosis]) -> list[Diagnosis]:
-    """Return ratios before runs alone, the largest first; see ``badness``."""
+    """Return ``diagnoses`` sorted by ``badness``, worst first; comparisons precede single runs."""
     return sorted(diagnoses, key=lambda d: badness(d.verdict), reverse=True)
 
 
 def _list(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
-    """Print one line for each diagnosis; runs with one baseline have a table together."""
+    """Print tables with one row per diagnosis, one table per baseline."""
     groups: dict[str, list[Diagnosis]] = {}
     for diagnosis in diagnoses:
         groups.setdefault(_of_group(diagnosis, names), []).append(diagnosis)
@@ -119,7 +119,7 @@ def _list(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
 
 
 def _of_group(diagnosis: Diagnosis, names: _Labels) -> str:
-    """Return the conditions and the baseline in one line."""
+    """Return the title of a table: the conditions and the baseline of ``diagnosis``."""
     if diagnosis.fast is None:
         return "without a baseline: no other run has the same workload, mode, precision and device"
     took = diagnosis.verdict.baseline_ms
@@ -138,7 +138,7 @@ def _row(diagnosis: Diagnosis, names: _Labels) -> list[str]:
 
 
 def _heading(diagnosis: Diagnosis) -> list[str]:
-    """Return the conditions, and the baseline."""
+    """Return the lines above a verdict: the conditions and the baseline, if known."""
     what = conditions(diagnosis.slow.info)
     lines = [what] if what else []
     against = baseline_line(diagnosis)
@@ -146,7 +146,7 @@ def _heading(diagnosis: Diagnosis) -> list[str]:
 
 
 def _show(diagnosis: Diagnosis, details: Collection[str]) -> None:
-    """Print one verdict and its details."""
+    """Print one verdict with the requested ``details``."""
     names = diagnosis.kernel_names
     first, *lines = verdict_text(diagnosis, terminal.console().width, terminal.spoken)
     terminal.write_lines(first, bold=len(first[0]))
@@ -166,7 +166,7 @@ def _show(diagnosis: Diagnosis, details: Collection[str]) -> None:
 
 
 def _show_machine(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
-    """Print what runs lost to the machine, for the first few runs."""
+    """Print the time that runs lost to other processes and threads, for the first few runs."""
     runs = {p.name: p for d in diagnoses for p in (d.fast, d.slow) if p is not None}
     lost = [
         f"run '{names[profile]}': {text}" if len(runs) > 1 else text
@@ -180,7 +180,10 @@ def _show_machine(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
 
 
 def _show_warnings(diagnoses: Sequence[Diagnosis], *, full: bool) -> None:
-    """Print what the profiles lack and why to doubt their times, each kind once."""
+    """Print warnings, each kind once: what profiles lack, and why times are doubtful.
+
+    With ``full``, print each as a sentence.
+    """
     found = [(lack.kind, run, lack.sentence) for d in diagnoses for run, lack in d.lacks]
     found += [(doubt.kind, p.label, str(doubt)) for d in diagnoses for p, doubt in d.doubts]
     alone = len(diagnoses) == 1 and diagnoses[0].fast is None
@@ -188,7 +191,10 @@ def _show_warnings(diagnoses: Sequence[Diagnosis], *, full: bool) -> None:
 
 
 def markdown_of_all(diagnoses: Sequence[Diagnosis]) -> str:
-    """Return each diagnosis in Markdown, worst first; many begin with one line each."""
+    """Return ``diagnoses`` in Markdown, worst first.
+
+    If there are more than ``MANY``, return one line for each, then the first few in full.
+    """
     ordered = worst_first(diagnoses)
     texts = []
     if len(ordered) > MANY:
@@ -204,7 +210,7 @@ def markdown_of_all(diagnoses: Sequence[Diagnosis]) -> str:
 
 
 def markdown(diagnosis: Diagnosis) -> str:
-    """Return the sentence, the waterfall as a table, the causes as a list with what to do."""
+    """Return ``diagnosis`` in Markdown: sentence, warnings, differences, findings and limits."""
     lines = [f"**{escaped(diagnosis.sentence)}**"]
     doubts = [f"- recording: {escaped(text)}" for text in diagnosis.lacking]
     doubts += [f"- warning: {escaped(text)}" for text in diagnosis.warnings]
@@ -224,7 +230,7 @@ def markdown(diagnosis: Diagnosis) -> str:
 
 
 def _markdown_finding(explained: Explained) -> list[str]:
-    """Return the line of a finding, and one line per fix."""
+    """Return a Markdown line for a finding, and one line per fix."""
     return [
         f"- **{explained.finding.kind}**: {escaped(explained.sentence)}",
         *(f"  - {escaped(a.text)} ({escaped(a.source)})" for a in explained.remedies),
@@ -232,7 +238,7 @@ def _markdown_finding(explained: Explained) -> list[str]:
 
 
 def _limits(diagnosis: Diagnosis) -> list[str]:
-    """Return the roofline of the slow run, and each requested change."""
+    """Return sentences: the roofline of the slow run, and the prediction of each what-if."""
     limit = diagnosis.roofline
     lines = [] if limit is None else [f"roofline: {of_roofline(limit)}"]
     return lines + [what_if.sentence for what_if in diagnosis.what_ifs]

@@ -25,17 +25,17 @@ from lstmprof.numbers import (
     with_short_names,
 )
 
-#: Findings whose evidence is shown; all are in JSON.
+#: Number of findings whose evidence is printed; JSON has the evidence of all.
 _WITH_EVIDENCE = 3
-#: Characters of a run's name over a column.
+#: Maximum length, in characters, of a run's name in a column's header.
 _WIDTH = 28
 _REACH_HEADS = ("busy with", ">ms", ">roofline ms", ">% of roofline")
-#: A mean number of calls is so many in at most so many steps.
+#: Largest number of steps in a text such as "2 in 3 steps", for ops called less than once per step.
 _MOST_STEPS = 100_000
 
 
 def show_waterfall(diagnosis: Diagnosis) -> None:
-    """Print the difference of two steps, kind by kind, after a blank line."""
+    """Print a blank line, then the table of differences of two steps by kind of time."""
     terminal.write_line()
     rows = waterfall_rows(diagnosis.differences)
     colours = [terminal.ORANGE if d.delta_ns > 0 else terminal.BLUE for d in rows]
@@ -50,15 +50,15 @@ def show_waterfall(diagnosis: Diagnosis) -> None:
 
 
 def show_findings(diagnosis: Diagnosis) -> None:
-    """Print each large finding after a blank line, the first few with their evidence."""
+    """Print each large finding after a blank line; the first few have tables of evidence."""
     for place, explained in enumerate(large_findings(diagnosis)):
         _show_finding(diagnosis, explained, evidence=place < _WITH_EVIDENCE)
 
 
 def show_roofline(limit: Roofline) -> None:
-    """Print the roofline after a blank line: the sentence, then a row per category.
+    """Print a blank line, the sentence about the roofline, and a table with a row per category.
 
-    A row has the busy time, the least that it could be, and the share reached.
+    A row has the busy time, the shortest time that the hardware allows, and their ratio.
     """
     cells = [
         [
@@ -75,7 +75,7 @@ def show_roofline(limit: Roofline) -> None:
 
 
 def large_findings(diagnosis: Diagnosis) -> list[Explained]:
-    """Return the findings that are 5 % of the whole at least; JSON has all."""
+    """Return the findings that are at least 5 % of the difference (or step); JSON has all."""
     return [e for e in diagnosis.shown if abs(e.finding.share or 0) >= ADVISED_SHARE]
 
 
@@ -93,7 +93,10 @@ def _show_finding(diagnosis: Diagnosis, explained: Explained, *, evidence: bool)
 
 
 def _names(diagnosis: Diagnosis, narrow: bool = False) -> tuple[str, str]:
-    """Return the names of the fast and the slow run; the fast one is empty for a single run."""
+    """Return the names (fast run, slow run) for headers; a single run is (empty, its name).
+
+    With ``narrow``, return the words "fast" and "slow".
+    """
     if diagnosis.fast is None:
         return "", cropped(diagnosis.slow.name, _WIDTH)
     if narrow:
@@ -103,13 +106,16 @@ def _names(diagnosis: Diagnosis, narrow: bool = False) -> tuple[str, str]:
 
 
 def waterfall_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
-    """Return the headings; those of numbers begin with ``>``."""
+    """Return the headers of the table of differences; headers of numbers begin with ``>``."""
     fast, slow = _names(diagnosis, narrow)
     return ["kind of time", f">{fast} ms", f">{slow} ms", ">difference ms", ">share"]
 
 
 def waterfall_cells(diagnosis: Diagnosis) -> list[list[str]]:
-    """Return one row per kind and the sum; each column adds up as printed."""
+    """Return the rows of the table of differences: one per kind of time, and the sum.
+
+    The printed numbers of each column add up.
+    """
     rows = waterfall_rows(diagnosis.differences)
     columns = [[d.fast_ns for d in rows], [d.slow_ns for d in rows], [d.delta_ns for d in rows]]
     whole = sum(columns[2])
@@ -129,7 +135,7 @@ def waterfall_cells(diagnosis: Diagnosis) -> list[list[str]]:
 
 
 def waterfall_rows(rows: Sequence[Difference]) -> list[Difference]:
-    """Return the rows of 5 % and more of the difference, and the others as one."""
+    """Return the rows that are at least 5 % of the total difference; combine the others."""
     least = ADVISED_SHARE * max(abs(sum(d.delta_ns for d in rows)), 1)
     large = [d for d in rows if abs(d.delta_ns) >= least]
     small = [d for d in rows if abs(d.delta_ns) < least]
@@ -144,13 +150,16 @@ def _signed(number: str) -> str:
 
 
 def evidence_heads(diagnosis: Diagnosis, narrow: bool = False) -> list[str]:
-    """Return the headings of a finding's evidence."""
+    """Return the headers of a table of evidence: "evidence" and the names of the runs."""
     fast, slow = _names(diagnosis, narrow)
     return ["evidence", f">{fast}", f">{slow}"] if fast else ["evidence", f">{slow}"]
 
 
 def evidence_cells(finding: Finding, alone: bool) -> list[list[str]]:
-    """Return the counts and the largest kernels or ops of a finding, one row each."""
+    """Return the rows of a finding's evidence: its counts, then its largest kernels or ops.
+
+    With ``alone``, the rows have values of one run, else of the fast and the slow run.
+    """
     each = each_step(finding.slow)
     cells = [_count_cells(change, each) for change in worth_a_line(finding)]
     for c in finding.largest:
@@ -160,8 +169,9 @@ def evidence_cells(finding: Finding, alone: bool) -> list[list[str]]:
 
 
 def _spent(ns: int, calls: float) -> str:
-    """Return ``3.2 ms in 20 calls`` or ``3.2 ms, 2 in 3 steps``; time before or after calls has
-    no count.
+    """Return time and calls per step: ``3.2 ms in 20 calls``, or ``3.2 ms, 2 in 3 steps``.
+
+    With 0 calls, return only the time.
     """
     if 0 < calls < 1:
         times = Fraction(calls).limit_denominator(_MOST_STEPS)

@@ -1,6 +1,6 @@
-"""The text of a run's tables: its kernels beside the step, and any one table alone.
+"""The text of a run's tables: the largest kernels, and any one table.
 
-One table alone is in units for reading, with the columns that fit.
+The tables have readable units, and the columns that fit.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from lstmprof.events.schema import Column
 from lstmprof.names import PART_WORDS
 from lstmprof.numbers import UNKNOWN, known, milliseconds
 
-#: Columns of texts that are cut if a line is too long.
+#: Columns of text that are shortened if a line is too long.
 _LONG = ("name", "rule", "op", "within")
-#: Columns whose values are names of the ledger, which are printed in words.
+#: Columns whose values are names of parts; ``PART_WORDS`` has the words to print for them.
 _PARTS = ("category", "part")
 #: The column that a narrow terminal omits.
 _SPARE = "rule"
-#: Unit → (from this largest value on, shown in, factor, digits), the largest first.
+#: Unit of a column -> scales (minimum, unit to print, factor, decimals). The first scale is used
+#: whose minimum does not exceed the column's largest value.
 _SCALES = {
     "ns": ((1e6, "ms", 1e-6, 3), (0, "µs", 1e-3, 1)),
     "bytes": ((1e6, "MB", 1e-6, 1), (0, "B", 1, 0)),
@@ -32,12 +33,12 @@ _SCALES = {
     "share": ((0, "%", 100, 1),),
     "1/s": ((0, "/s", 1, 0),),
 }
-#: Milliseconds to the microsecond.
+#: Decimals of milliseconds, so that microseconds are visible.
 _DIGITS = 3
 
 
 def show_kernels(breakdown: Breakdown, top: int) -> None:
-    """Print the ``top`` kernels of a run, those of all its devices together."""
+    """Print the ``top`` kernels of a run, summed over its ranks and devices."""
     everywhere = _of_all_lanes(breakdown.kernels)
     table = everywhere.slice(0, top).to_pylist()
     rows = [
@@ -73,13 +74,14 @@ def show_kernels(breakdown: Breakdown, top: int) -> None:
 
 
 def _lanes(kernels: pa.Table) -> set[tuple[int | None, int | None]]:
-    # group_by would import Arrow's engine for queries, which is not needed for a few rows
+    # not group_by, because it would import Arrow's query engine
     return set(zip(*(kernels[name].to_pylist() for name in ("rank", "device")), strict=True))
 
 
 def _of_all_lanes(kernels: pa.Table) -> pa.Table:
-    """Return ``kernels`` with one row per name; values that cannot be summed over lanes are
-    unknown.
+    """Return ``kernels`` with one row per name, summed over lanes (devices of ranks).
+
+    Values that cannot be summed, such as percentiles, are null.
     """
     if len(_lanes(kernels)) < 2:
         return kernels
@@ -120,7 +122,7 @@ def show_table(breakdown: Breakdown, name: str, top: int) -> None:
 
 
 def _cells(column: Column, values: list[Any]) -> tuple[str, list[str]]:
-    """Return the heading and the texts of one column."""
+    """Return the header of a column, with its unit, and its values as text."""
     heading = column.name.removesuffix("_ns").replace("_", " ")
     if pa.types.is_string(column.type):
         in_words = PART_WORDS if column.name in _PARTS else {}

@@ -1,4 +1,4 @@
-"""The text of how long the steps of runs took: comparable runs together, the fastest first."""
+"""The tables of step times: one table per group of comparable runs, the fastest run first."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from lstmprof.diagnose.comparable import conditions_in_words
 from lstmprof.numbers import UNKNOWN, known, labels, milliseconds
 from lstmprof.runs.metadata import RunInfo
 
-#: Milliseconds to the microsecond.
+#: Decimals of milliseconds, so that microseconds are visible.
 _DIGITS = 3
 #: Columns that only ``--table timings`` has.
 _STATISTICS = (">mean ± std ms", ">p95 ms")
 
 
 def show(breakdowns: list[Breakdown], *, statistics: bool = False) -> None:
-    """Print the times of the runs that can be compared, then those by version.
+    """Print a table of step times per group of comparable runs, then tables by version.
 
-    With ``statistics`` the mean, standard deviation and 95th percentile, too.
+    With ``statistics``, add the mean, standard deviation and 95th percentile.
     """
     slowdown = compared(breakdowns)
     for group in comparable(breakdowns):
@@ -55,7 +55,7 @@ def show(breakdowns: list[Breakdown], *, statistics: bool = False) -> None:
 
 
 def _show_versions(breakdowns: list[Breakdown]) -> None:
-    """Print the step with each version of an implementation that ran in several."""
+    """Print step times by framework version, for implementations captured with several versions."""
     for group in by_version(breakdowns):
         terminal.write_table(
             f"By version: {_conditions(group[0].breakdown)}",
@@ -89,12 +89,12 @@ def _conditions(breakdown: Breakdown) -> str:
 
 
 def step_ns(breakdown: Breakdown) -> float:
-    """Return the clean step, by which runs are sorted; 0 if none was timed."""
+    """Return the length of the clean step, by which runs are sorted; 0 if no step was timed."""
     return breakdown.timings.step_ns if breakdown.timings else 0.0
 
 
 def labels_of(breakdowns: list[Breakdown]) -> list[str]:
-    """Return labels that distinguish comparable runs, else the names of the runs."""
+    """Return one label per run: its short label if that is unique, else its name."""
     short = [breakdown.run.info.called for breakdown in breakdowns]
     return labels([breakdown.run.name for breakdown in breakdowns], short)
 

@@ -1,4 +1,4 @@
-"""Warnings of several runs: each kind once, whatever the number of runs that have it."""
+"""Print warnings about several runs: each kind of warning once, however many runs have it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from lstmprof.breakdown.lacks import NOTE
 from lstmprof.commands import terminal
 from lstmprof.numbers import listed
 
-#: Warnings that fill so many lines are printed as sentences; if there are more, they are named.
+#: If all warnings fit into so many lines, they are printed as sentences; otherwise one line lists
+#: their kinds.
 _LINES = 3
 _HEAD = "Warning: "
-#: Runs that are named in a warning.
+#: Number of further runs that a warning names; the others are counted.
 _NAMED = 2
 
-#: Kind, the run that has it, the sentence.
+#: A warning: (its kind, the name of the run, the sentence).
 Warned = tuple[str, str, str]
 
 
 def show(found: Iterable[Warned], *, named: bool = True, full: bool = False, see: str) -> None:
-    """Print what profiles lack and why to doubt their times.
+    """Print warnings: what profiles lack, and why their times are doubtful.
 
-    They are sentences if these are few, or ``full``; else one line names the kinds and says where
-    to ``see`` them. Runs are ``named`` unless all is about one.
+    Few warnings, or all with ``full``, are printed as sentences. Otherwise one line lists the kinds
+    and refers to ``see``, a command or option. With ``named``, sentences begin with the run's name.
     """
     found = list(dict.fromkeys(found))
     texts = [terminal.wrapped(_HEAD, line) for line in of_kinds(found, named=named)]
@@ -38,9 +39,9 @@ def show(found: Iterable[Warned], *, named: bool = True, full: bool = False, see
 
 
 def of_kinds(found: Iterable[Warned], *, named: bool = True) -> list[str]:
-    """Return one line per kind of warning: the sentence of its first run, and who else has it.
+    """Return one line per kind of warning: the first run's sentence, and the names of other runs.
 
-    Notes of a profile's reader differ, so that each has its own line.
+    Notes about reading a file (kind ``NOTE``) differ, so each different note has its own line.
     """
     groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for kind, run, sentence in found:

@@ -1,7 +1,7 @@
 """Interpret the names of calls, copies and input events (CUPTI, ROCTracer, Nsight Systems, XLA).
 
-Only this file decides which calls enqueue work, in which direction a copy goes, what memory it
-reads, and which events prepare the input of a step.
+The names show which calls enqueue work, the direction of a copy, its kind of host memory, and which
+events prepare the input of a step.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MEMORIES = ("pinned", "pageable", "managed")
 _ENQUEUES = re.compile(r"Launch|Memcpy|Memset")
 _LETTERS = re.compile(r"([HDPA])(?:to|2)([HDPA])(?![a-z])")
 _WORDS = re.compile(r"(Host|Device|Peer|Array)[- ]?(?:To|to|->)[- ]?(Host|Device|Peer|Array)")
-#: Activities as CUPTI, ROCTracer, Nsight Systems and XLA name them.
+#: Names of copies and memsets in profiles by CUPTI, ROCTracer, Nsight Systems and XLA.
 _COPY = re.compile(r"(?i)^\W*(?:CUDA |HIP )?(?:mem(?:cpy|set)|Copy(?:Host|Device|Peer))")
 _MEMORY = re.compile(r"(?i)\b(pinned|pageable|managed)\b")
 
@@ -38,10 +38,10 @@ def is_kernel_launch(name: str) -> bool:
 
 
 def launch_calls(events: EventTable) -> Ints:
-    """Return the rows of the launches in linked ``events``.
+    """Return the row numbers of the launches in ``events``, whose links must be filled.
 
-    A launch is a runtime call that enqueued an activity of the profile, or whose name says so. A
-    driver call inside a runtime call is part of that call.
+    A launch is a runtime call that enqueued an activity of the profile, or that has the name of
+    such a call. A driver call inside another runtime call is not counted as well.
     """
     runtime, launch = events.is_kind("runtime"), events.where_name(is_launch)
     parent = events.rows_named("parent_id")
@@ -52,7 +52,7 @@ def launch_calls(events: EventTable) -> Ints:
 
 
 def direction(name: str) -> str | None:
-    """Return the direction of a copy, one of DIRECTIONS, or None if its name does not show it.
+    """Return the direction of the copy ``name``, one of DIRECTIONS, or None if not in the name.
 
     CUDA arrays count as device memory.
     """
@@ -65,14 +65,12 @@ def direction(name: str) -> str | None:
 
 
 def is_copy(activity: str) -> bool:
-    """Return whether an activity of this name is a copy or memset, not a kernel."""
+    """Return whether the activity named ``activity`` is a copy or memset, not a kernel."""
     return _COPY.search(activity) is not None
 
 
 def host_memory(name: str) -> str | None:
-    """Return ``pinned``, ``pageable`` or ``managed``, or None if the name of the copy does not show
-    it.
-    """
+    """Return the kind of host memory in the name of a copy, one of MEMORIES, or None."""
     match = _MEMORY.search(name)
     return match.group(1).lower() if match else None
 
@@ -81,11 +79,11 @@ def host_memory(name: str) -> str | None:
 class Coverage:
     """Counts of how many activities of a profile are linked to their launches and ops.
 
-    ``launched`` of the ``activities`` have a launch in the profile. ``issued`` have an op that
-    caused them, or the name of one. ``unanswered`` of the ``kernel_launches`` (launches of kernels
-    or graphs) have no activity. Activities without a launch are normal if the profile has no host,
-    was trimmed or lost events. Launches without an activity are normal for empty copies and
-    unrecorded kernels.
+    ``launched`` of the ``activities`` have a launch in the profile. ``issued`` of the
+    ``activities`` are linked to the op that caused them, or contain its name. ``unanswered`` of the
+    ``kernel_launches`` (launches of kernels or graphs) have no activity. An activity without a
+    launch is normal if the profile has no host events, was trimmed or lost events. A launch without
+    an activity is normal if the profiler did not record the kernel.
     """
 
     activities: int
@@ -96,21 +94,23 @@ class Coverage:
 
 
 class Answers:
-    """For each of ``rows`` rows, whether it launched no activity, one, or several."""
+    """Record for each of the ``rows`` events of a table whether it launched 0, 1 or more
+    activities.
+    """
 
     def __init__(self, rows: int) -> None:
         self._count = np.zeros(rows, dtype=np.uint8)
 
     @classmethod
     def of(cls, events: EventTable) -> Answers:
-        """Return the answers for linked ``events``."""
+        """Return the answers for all ``events``, whose links must be filled."""
         answers = cls(len(events))
         for part in events.parts(("event_id", "launch_id")):
             answers.add(part.rows_named("launch_id"))
         return answers
 
     def add(self, launches: Ints) -> None:
-        """Add activities with these launches, ``NONE`` for none."""
+        """Add activities; ``launches`` has the row of each activity's launch, or ``NONE``."""
         launches = np.sort(launches[launches != NONE])
         several = np.append(False, launches[1:] == launches[:-1])[: len(launches)]
         several |= self._count[launches] > 0
@@ -118,16 +118,18 @@ class Answers:
         self._count[launches[several]] = 2
 
     def any(self, rows: Ints) -> Flags:
-        """Return which of ``rows`` launched an activity."""
+        """Return for each of ``rows`` whether it launched an activity."""
         return np.asarray(self._count[rows] > 0, dtype=np.bool_)
 
     def several(self, rows: Ints) -> Flags:
-        """Return which of ``rows`` launched more than one activity; ``NONE`` counts as none."""
+        """Return for each of ``rows`` whether it launched two or more activities; False for
+        ``NONE``.
+        """
         return np.asarray((rows != NONE) & (self._count[rows] > 1), dtype=np.bool_)
 
 
 def coverage(events: EventTable) -> Coverage:
-    """Return the counts of ``events``."""
+    """Count how many activities and launches of ``events`` are linked."""
     answers = Answers.of(events)
     parts = [
         _covered(part, answers)
@@ -137,7 +139,7 @@ def coverage(events: EventTable) -> Coverage:
 
 
 def _covered(events: EventTable, answers: Answers) -> tuple[int, int, int, int, int]:
-    """Count a part, in the order of ``Coverage``."""
+    """Return the counts of one part of the table, in the order of the fields of ``Coverage``."""
     activity = events.is_kind(*ACTIVITY_KINDS)
     launch, op = events.ints("launch_id", -1), events.ints("op_id", -1)
     named = events.texts("op_name")[0] != NONE
@@ -151,8 +153,8 @@ def _covered(events: EventTable, answers: Answers) -> tuple[int, int, int, int, 
     )
 
 
-#: TensorFlow's op in which a step takes the next element. It runs on its own thread, which launches
-#: nothing (``tf_data_iterator_get_next``): ``IteratorGetNextOp::DoCompute``.
+#: TensorFlow's op ``IteratorGetNextOp::DoCompute``, in which a step takes its next batch. The op
+#: runs on the thread ``tf_data_iterator_get_next``, which launches nothing.
 NEXT_OP = re.compile(r"IteratorGetNext\w*Op::DoCompute")
 _PREPARES = re.compile(
     rf"input|enumerate\(DataLoader\)#.*__next__|.*torch/utils/data/dataloader\.py\(\d+\): __next__"

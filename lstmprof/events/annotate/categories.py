@@ -1,15 +1,14 @@
-"""Classify each activity and op: ``category``, ``family``, and the ``rule`` that decided.
+"""Classify each activity and op: fill ``category``, ``family`` and ``rule`` of linked events.
 
-The table of rules is in ``rules``. Events store the text of the deciding rule instead of its
-number, so that it stays valid if a later version has other rules.
+``rules`` has the table of rules. The column ``rule`` has the text of the rule that decided, not its
+number, so that stored runs stay valid if a later version has other rules.
 
-Reads linked events. The category of an activity is decided in this order: a copy or memset by its
-kind; a kernel that copies or sets memory by its name; ``rnn`` inside a recurrent op; ``optimizer``
-for the small work of that phase; a copy between tensors by its name; the nearest enclosing op with
-a rule; the op that the activity names; its own name; the name of a library's op around it; else
-``other``. The category of an op is decided by its own rule; it is null if the op only arranges
-work.
-Names of scopes never decide. Source: docs/ledger.md.
+The first of these that applies decides the category of an activity: the kind, if it is a copy or
+memset; the name, if the kernel copies or sets memory; ``rnn``, if it runs inside a recurrent op;
+the name, if the kernel copies between tensors; the nearest enclosing op with a rule; the op that
+the activity names; the activity's own name; the name of an enclosing library op; ``other``. Small
+work in the optimizer's phase then becomes ``optimizer``. An op has the category of its own rule, or
+null if it only arranges work. Names of scopes never decide. Source: docs/ledger.md.
 """
 
 from __future__ import annotations
@@ -48,17 +47,18 @@ from lstmprof.events.table import NONE, EventTable
 
 _COPY_OP = "aten::copy_"
 _CONVERTING = ("aten::_to_copy", "aten::to")
-#: Small work of the optimizer's phase is the optimizer; a GEMM or a collective in it is not.
+#: Work of these categories becomes ``optimizer`` in the optimizer's phase; a GEMM or a collective
+#: in that phase does not.
 _OPTIMIZER_WORK = ("pointwise", "reduction", "other", "layout")
-#: If a kernel's path ends in a layout op but its own name says one of these, the own name decides.
+#: If a kernel's ``op_name`` ends in a layout op, but the kernel's own name has one of these
+#: categories, its own name decides.
 _SAYS_MORE = ("gemm", "conv", "attention", "reduction")
 _COPIES_ON_DEVICE = ("DtoD", "PtoP")
 
-#: Type of rule numbers: one per row, and profiles have millions of rows.
+#: Type of rule numbers. It is small because each of a profile's millions of rows has a number.
 _RULE = np.int16
 _NUMBER = {rule: number for number, rule in enumerate(RULES)}
-#: The category of each rule by its number, as an index into CATEGORIES; the last entry is for
-#: ``NONE``.
+#: Rule number -> category, as an index into CATEGORIES; the last entry is for the number ``NONE``.
 _CATEGORY = np.array(
     [NONE if r.category is None else CATEGORIES.index(r.category) for r in RULES] + [NONE],
     dtype=_RULE,
@@ -72,7 +72,7 @@ _TEXTS = tuple(rule_text(number) for number in range(len(RULES)))
 def categorised(events: EventTable, *, captured: bool = False) -> EventTable:
     """Return ``events`` with ``category``, ``family`` and ``rule`` filled.
 
-    ``captured`` is True if lstmprof's own worker ran the step; its scopes are the phases.
+    ``captured``: lstmprof's own worker ran the steps, so scopes named like phases are phases.
     """
     rule = _rules(events, captured)
     category = _CATEGORY[rule]
@@ -89,7 +89,7 @@ def _dictionary(values: tuple[str, ...], codes: Codes) -> pa.Array:
 
 
 def _rules(events: EventTable, captured: bool) -> Codes:
-    """Return for each row the number of the rule that decides its category, or ``NONE``."""
+    """Return for each event the number of the rule that decides its category, or ``NONE``."""
     links = _Links(events)
     op_rules = _op_rules(events, links)
     of_library = op_rules == _NUMBER[LIBRARY_OP]
@@ -109,7 +109,7 @@ def _rules(events: EventTable, captured: bool) -> Codes:
 
 
 class _Links:
-    """Row numbers instead of ids."""
+    """The columns ``parent_id`` and ``op_id`` as row numbers, ``NONE`` for null."""
 
     def __init__(self, events: EventTable) -> None:
         self.parent = small(events.rows_named("parent_id"))
@@ -117,7 +117,9 @@ class _Links:
 
 
 def _op_rules(events: EventTable, links: _Links) -> Codes:
-    """Return each op's own rule, ``NONE`` if the op only arranges work."""
+    """Return the number of each op's own rule; ``NONE`` for other events and for ops that only
+    arrange work.
+    """
     is_op = events.is_kind("op")
     rule = events.mapped("name", _op_rule, NONE, _RULE, is_op)
     named = np.where(_is(rule, "other"), _named_rules(events), NONE)
@@ -137,10 +139,10 @@ def _op_rule(name: str) -> int:
 
 
 def _converts(events: EventTable, links: _Links, copies: Codes) -> Flags:
-    """Return which of the copies change the element type.
+    """Return for each row in ``copies`` whether that copy changes the element type.
 
-    The recorded types decide, or else the ``aten::to`` around, which PyTorch's autocast calls for a
-    cast.
+    The recorded types of the tensors decide. If they are unknown, a copy inside ``aten::to``
+    counts as a cast, because PyTorch's autocast calls ``aten::to``.
     """
     recorded = events.mapped("dtypes", _types_differ, -1, _RULE)[copies]
     if (recorded >= 0).all():
@@ -153,7 +155,7 @@ def _converts(events: EventTable, links: _Links, copies: Codes) -> Flags:
 
 @lru_cache(maxsize=4096)
 def _types_differ(dtypes: str) -> int:
-    """Return 1 if the first two types of a JSON list differ, 0 if they agree, −1 if unknown."""
+    """Return 1 if the first two types of a JSON list differ, 0 if they are equal, −1 if unknown."""
     types = [str(entry) for entry in recorded_inputs(dtypes)]
     if len(types) < 2:
         return -1
@@ -162,10 +164,10 @@ def _types_differ(dtypes: str) -> int:
 
 
 def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Codes) -> Codes:
-    """Choose a rule for each kernel: a recurrent op around, any op around, the op named, its name.
+    """Return the rule number of each kernel in ``rows``, in the order of the module's docstring.
 
-    A path of JAX ends in the last op of a fusion: if that op only moves elements, a kernel name
-    that computes wins. The last resort is the name of a library's op.
+    One exception: with JAX, ``op_name`` ends in the last op of a fusion. If that op only moves
+    elements and the kernel's own name shows a computation, the kernel's own name decides.
     """
     known_rules = np.where(_is(op_rules, "other"), NONE, op_rules)
     recurrent = np.where(_is(op_rules, "rnn"), op_rules, NONE)
@@ -184,29 +186,35 @@ def _kernel_rules(events: EventTable, links: _Links, op_rules: Codes, rows: Code
 
 
 def _around(links: _Links, candidates: Codes, rows: Codes) -> Codes:
-    """Return the candidate of the nearest enclosing op that has one."""
+    """Return for each of ``rows`` the candidate of the nearest enclosing op that has one.
+
+    ``candidates`` has a rule number per event, or ``NONE``.
+    """
     around = inherited(links.parent, candidates)
     return np.where(links.op[rows] != NONE, around[links.op[rows]], NONE)
 
 
 def _copies_itself(by_kernel: Codes, rules: Codes) -> Flags:
-    """Return which kernels copy a tensor before or after the work of the op around them.
+    """Return for each kernel whether it copies a tensor before or after the enclosing op's work.
 
-    An op of either kind decides if the name does not distinguish a cast from a copy.
+    ``by_kernel`` are the rules by the kernels' names, ``rules`` those by the enclosing op. If a
+    name does not distinguish casts from copies and the op is a cast or a copy, the op decides.
     """
     unsure = (by_kernel == _NUMBER[ATEN_COPIES[-1]]) & _is(rules, "cast", "layout")
     return np.asarray(np.isin(by_kernel, _COPIES) & ~unsure, dtype=np.bool_)
 
 
 def _library_rules(events: EventTable, op_rules: Codes) -> Codes:
-    """Return the rule by name for ops of a library's own namespace, else ``NONE``."""
+    """Return for each op in the namespace of a library the rule by its name, else ``NONE``."""
     of_library = op_rules == _NUMBER[LIBRARY_OP]
     within = events.mapped("name", _rule_of_library_op, NONE, _RULE, of_library)
     return np.where(within == _NUMBER[UNNAMED], NONE, within)
 
 
 def _named_rules(events: EventTable) -> Codes:
-    """Return the rules by ``op_name``, the op that an event itself names (XPlane)."""
+    """Return for each event the rule by ``op_name``, the op that XPlane records with it, or
+    ``NONE``.
+    """
     return events.mapped("op_name", _named_rule, NONE, _RULE)
 
 
@@ -228,7 +236,10 @@ def _kernel_rule(name: str) -> int:
 
 
 def _in_scope_of_optimizer(events: EventTable, links: _Links) -> Flags:
-    """Return the rows in the optimizer's phase by scope name only; users choose these names."""
+    """Return for each event whether a name scope puts it into the optimizer's phase.
+
+    Users choose the names of scopes, so such a phase is not reliable.
+    """
     optimizer = PHASES.index("optimizer")
     scoped = scope_phases(events)
     if not np.any(scoped == optimizer):

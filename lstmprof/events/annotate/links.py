@@ -1,7 +1,7 @@
-"""Link events: parent, launch, op, phase.
+"""Link each event to its parent, launch, op, phase and forward op.
 
 Reads the events of one profile and fills ``parent_id``, ``launch_id``, ``op_id``, ``phase`` and
-``forward_id``. A link that is unknown stays null. ``windows`` fills ``step``.
+``forward_id``. An unknown link stays null. ``steps`` fills ``step``.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from lstmprof.events.schema import ACTIVITY_KINDS, PHASES
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import nesting_order, thread_ids
 
-#: torch.optim annotates itself; its zero_grad belongs to the same phase.
+#: Range names that torch.optim writes; zero_grad belongs to the optimizer's phase, too.
 _OPTIMIZER_RANGE = re.compile(r"^Optimizer\.(step|zero_grad)#")
-#: TensorFlow graph nodes carry their name scope; tf.GradientTape prefixes what it adds. JAX writes
-#: jvp(scope) for the forward pass of a differentiated function, transpose(jvp(scope)) for backward.
+#: Scopes of the backward pass. The name of a TensorFlow node begins with its scope, and
+#: tf.GradientTape adds a prefix. JAX writes jvp(scope) for the forward pass of a differentiated
+#: function and transpose(jvp(scope)) for its backward pass.
 _GRADIENT_SCOPE = re.compile(r"(^|/)gradient_tape/|^gradients(?:_\d+)?/|transpose\(jvp\(")
 _PHASE_SCOPE = re.compile(r"(?:^|/|jvp\()(" + "|".join(PHASES) + r")(?:_\d+)?(?=[/:)]|$)")
-#: PyTorch's autograd engine wraps every backward node in an op of this prefix.
+#: PyTorch's autograd engine wraps every backward node in an op whose name has this prefix.
 _AUTOGRAD = "autograd::engine::"
-#: The older profiler has the nodes alone, by their own names.
+#: Names of backward nodes; PyTorch's older profiler records the nodes without the engine's op.
 _GRADIENT_NODE = re.compile(r"[A-Z]\w*Backward\d*|torch::autograd::\w+")
 #: MXNet's engine runs operators while Python is already in another phase, so the names of the
 #: operators decide the phase.
@@ -39,7 +40,7 @@ _MXNET_PHASES = (
 
 
 def linked(events: EventTable) -> EventTable:
-    """Return ``events`` with parents, launches, ops and phases filled."""
+    """Return ``events`` with ``parent_id``, ``launch_id``, ``op_id`` and ``phase`` filled."""
     parent = small(parents(events))
     events = events.with_columns({"parent_id": _ids(events, parent)})
     launch = small(launches(events))
@@ -53,24 +54,26 @@ def linked(events: EventTable) -> EventTable:
 
 
 def small(rows: Ints) -> Codes:
-    """Return ``rows`` as 32-bit integers if the numbers are small enough; profiles have millions of
-    rows.
+    """Return the row numbers ``rows`` as 32-bit integers if the table is small enough.
+
+    This saves memory: profiles have millions of rows.
     """
     return rows.astype(np.int32) if len(rows) < 2**31 else rows
 
 
 def _ids(events: EventTable, rows: Ints) -> pa.Array:
-    """Return the event_id of each row number, null for ``NONE``."""
+    """Return the ``event_id`` of each row number in ``rows``, null for ``NONE``."""
     event_id = events.ints("event_id", NONE)
     return pa.array(event_id[np.maximum(rows, 0)], mask=rows == NONE) if len(rows) else pa.array([])
 
 
 def parents(events: EventTable) -> Ints:
-    """Return the row of the innermost enclosing event on the same thread, or ``NONE``.
+    """Return for each event the row of the innermost enclosing event on its thread, or ``NONE``.
 
-    In nesting order, that is the nearest earlier row that does not end sooner. All rows are
-    searched at once: a row that ends sooner is skipped together with all rows that it skipped, so
-    that the loop is over the depth of nesting times the logarithm of the number of rows.
+    In nesting order, the enclosing event is the nearest earlier row that does not end sooner. The
+    search runs for all rows at once. It skips a row that ends sooner together with all rows that
+    this row has skipped, so that it needs few passes: the depth of nesting times the logarithm of
+    the number of rows.
     """
     thread = small(thread_ids(events))
     rows = small(nesting_order(events, np.flatnonzero(thread >= 0)))
@@ -91,10 +94,10 @@ def parents(events: EventTable) -> Ints:
 
 
 def launches(events: EventTable) -> Ints:
-    """Return for each activity the row of the earliest runtime call with its rank and correlation
-    id.
+    """Return for each activity the row of its launch, or ``NONE``.
 
-    If the profile names the process of an activity, the call must belong to that process, because
+    The launch is the earliest runtime call with the activity's rank and correlation id. If the
+    profile names the process of an activity, the call must belong to that process, because
     correlation ids are unique only within a process.
     """
     correlation = events.ints("correlation_id", UNKNOWN)
@@ -113,7 +116,9 @@ def launches(events: EventTable) -> Ints:
 
 
 def _first_match(columns: tuple[Ints, ...], among: Ints, rows: Ints) -> Ints:
-    """Return for each row the first of ``among`` that agrees in all columns, or ``NONE``."""
+    """Return for each of ``rows`` the first row in ``among`` with equal ``columns``, or
+    ``NONE``.
+    """
     if not len(among) or not len(rows):
         return np.full(len(rows), NONE, dtype=np.int64)
     both = np.concatenate([among, rows])
@@ -122,15 +127,15 @@ def _first_match(columns: tuple[Ints, ...], among: Ints, rows: Ints) -> Ints:
     key = np.empty(len(both), dtype=np.int64)
     key[order] = np.append(0, np.cumsum(np.any(changes, axis=0)))
     first = np.full(len(both), NONE, dtype=np.int64)
-    first[key[: len(among)][::-1]] = among[::-1]  # the last write is the first of its key
+    first[key[: len(among)][::-1]] = among[::-1]  # the last write wins: the first row
     return first[key[len(among) :]]
 
 
 def ops(events: EventTable, parent: Ints, launch: Ints) -> Ints:
-    """Return for each activity and runtime call the row of the innermost op that issued it.
+    """Return for each activity and runtime call the row of the op that issued it, or ``NONE``.
 
-    This op encloses the launch on its thread. If the launch of an activity is unknown, it is the op
-    with the activity's external id, unless the profiler repeated the correlation id there.
+    This is the innermost op that encloses the runtime call, or the launch of the activity. If the
+    launch is unknown, it is the op with the activity's external id (``ops_by_external_id``).
     """
     is_op = events.is_kind("op")
     enclosing = inherited(parent, small(np.where(is_op, np.arange(len(events)), NONE)))
@@ -142,10 +147,10 @@ def ops(events: EventTable, parent: Ints, launch: Ints) -> Ints:
 
 
 def ops_by_external_id(events: EventTable, is_op: Flags, launch: Ints) -> Ints:
-    """Return for each activity without a launch the row of its rank's first op with its external
-    id.
+    """Return for each activity without a launch the row of the op with the same external id.
 
-    Return ``NONE`` if there is no such op, or if the external id repeats the correlation id.
+    If several ops of the activity's rank have the id, the first one is returned. The result is
+    ``NONE`` if no op has the id, or if the profiler wrote the correlation id as external id.
     """
     rank, external = (events.ints(name, UNKNOWN) for name in ("rank", "external_id"))
     activity = events.is_kind(*ACTIVITY_KINDS) & (launch == NONE)
@@ -157,15 +162,13 @@ def ops_by_external_id(events: EventTable, is_op: Flags, launch: Ints) -> Ints:
 
 
 def phases(events: EventTable, parent: Ints, launch: Ints) -> Codes:
-    """Return for each row an index into ``PHASES``, or ``NONE``.
+    """Return the phase of each event as an index into ``PHASES``, or ``NONE``.
 
-    The first known source decides: the name scope of the graph node; the scope of the nearest
-    enclosing
-    node, or the nearest enclosing range with the name of a phase; autograd's engine; the launch of
-    an
-    activity; for other host events, the phase range that was open on another thread of the rank
-    when
-    the event started.
+    The first of these that is known decides: the name scope of the event itself (graph nodes of
+    TensorFlow, XLA ops); the nearest enclosing node with a scope, range named like a phase, or op
+    whose name shows the phase (autograd, MXNet, loops); for an activity, the phase of its launch;
+    for other host events, the phase range that was open on any thread of the rank when the event
+    started.
     """
     scoped = scope_phases(events)
     scopes = np.where(scoped != NONE, scoped, _named_phases(events))
@@ -209,7 +212,10 @@ def _range_phase(name: str) -> int:
 
 
 def scope_phases(events: EventTable) -> Codes:
-    """Return the phase of TensorFlow nodes and XLA ops by their name scopes."""
+    """Return the phase that the name scope of each TensorFlow node or XLA op shows, or ``NONE``.
+
+    Phases are indices into ``PHASES``.
+    """
     return events.once(_scope_phases, "name", "op_name", "kind")
 
 
@@ -234,7 +240,10 @@ def _scope_phase(name: str) -> int:
 
 
 def _open_phases(events: EventTable) -> Codes:
-    """Return the innermost phase range open on any thread of the rank when the row started."""
+    """Return for each host event the phase that was open on its rank when the event started.
+
+    The innermost open phase range of all threads decides; ``NONE`` if none is open.
+    """
     named = _named_phases(events)
     on_host = thread_ids(events) >= 0
     phase = np.full(len(events), NONE, dtype=np.int8)
@@ -251,7 +260,7 @@ def _open_phases(events: EventTable) -> Codes:
 
 
 def _owner_at(segments: Segments, at_ns: Ints) -> Ints:
-    """Return the owner of the segment at each instant, ``NONE`` between segments."""
+    """Return for each time in ``at_ns`` the owner of the segment there, or ``NONE``."""
     if not len(segments.start_ns):
         return np.full(len(at_ns), NONE, dtype=np.int64)
     index = np.searchsorted(segments.start_ns, at_ns, side="right") - 1
@@ -270,10 +279,10 @@ def with_forwards(events: EventTable) -> EventTable:
 def forwards(events: EventTable) -> Ints:
     """Return for each backward op the row of the forward op whose gradient it computes, or −1.
 
-    PyTorch's autograd numbers the nodes of its graph. The op that makes a node has the node's
-    number, and so has the op on the autograd thread that later runs the node. Ops inside the maker
-    have the number, too; the op that started last is the maker. So the forward op is the last op of
-    the rank that has the same number and began earlier. Source: the ``fwdbwd`` flows of
+    PyTorch's autograd numbers the nodes of its graph. The forward op that makes a node and the
+    backward op that runs the node later have the node's number. Of several earlier ops with the
+    number, the one that started last made the node. So the forward op is the last op of the rank
+    with the same number that began before the backward op. Source: the ``fwdbwd`` flows of
     torch/csrc/autograd/profiler_kineto.cpp.
     """
     number = events.ints("sequence_number", UNKNOWN)
@@ -282,7 +291,7 @@ def forwards(events: EventTable) -> Ints:
     forward = np.full(len(events), -1, dtype=np.int64)
     rows = np.flatnonzero(numbered)
     rank, start = events.ints("rank", UNKNOWN), events.start_ns
-    # Backward ops come first among equal starts, because a forward op must begin earlier.
+    # If starts are equal, backward ops come first, because a forward op must begin earlier.
     rows = rows[np.lexsort((~is_backward[rows], start[rows], number[rows], rank[rows]))]
     place = np.where(is_backward[rows], -1, np.arange(len(rows)))
     latest = np.maximum.accumulate(place) if len(rows) else place

@@ -1,7 +1,7 @@
-"""Count what a profile recorded of each rank; what it lacks follows from these counts.
+"""Count the events of each rank by kind, to show what a profile lacks.
 
-Reads annotated events. The counts are made once, when a run is written, so that later commands need
-not read millions of events.
+Reads events with all derived columns. The counts are made once, when a run is written, so that
+later commands need not read millions of events.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from lstmprof.events.table import UNKNOWN, EventTable
 
 @dataclass(frozen=True)
 class Recorded:
-    """Counts of the events of one rank.
+    """Counts of the events of one rank. Activities are kernels, copies and memsets on a device.
 
-    - ``ops_in_steps`` began in a marked step. ``ranges`` are host ranges. ``device_ranges`` are a
-      device's copies of host ranges, or hardware counters. ``gpu_ops`` are ops and ranges of
-      libraries that run only on GPUs.
+    - ``ops_in_steps`` counts ops that began in a marked step. ``ranges`` are host ranges;
+      ``device_ranges`` are copies of host ranges on a device, or hardware counters. ``gpu_ops`` are
+      ops and ranges of libraries that run only on GPUs.
     - ``handed_over`` counts runtime calls that gave work to a device. ``kernel_launches`` counts
-      those that launch kernels or graphs. Launches that are captured into a graph run nothing and
-      do not count.
-    - ``activities`` take ``activity_ns`` in total. ``migrations`` of them are the driver's, for
-      managed memory. ``unlaunched`` of the others have no launch in the profile;
-      ``launched_before`` of these began before the first activity of their stream that has a
-      launch.
-    - ``lost`` counts launches without an activity. ``lost_first`` of them are before the first
-      launch with an activity, in ``lost_first_ns``; ``lost_last`` are after the last, in
-      ``lost_last_ns``.
+      launches of kernels and graphs, except launches captured into a graph, which run nothing.
+    - ``activity_ns`` is the sum of the durations of the ``activities``. ``migrations`` counts the
+      driver's page migrations of managed memory. ``unlaunched`` counts other activities without a
+      launch in the profile; ``launched_before`` of the ``unlaunched`` began before the first
+      activity of their stream that has a launch.
+    - ``lost`` counts kernel launches without an activity. ``lost_first`` of them began before the
+      first launch with an activity, up to ``lost_first_ns`` before. ``lost_last`` of them began
+      after the last launch with an activity, within ``lost_last_ns``.
     - ``overlaps`` counts activities that began while another activity of their stream ran;
-      ``overlap_ns`` is the common time. Branches of a CUDA graph do not count.
-    - ``bare_steps`` counts marked steps without an activity, if another step has one.
+      ``overlap_ns`` is the time in which both ran. Branches of a CUDA graph do not count.
+    - ``bare_steps`` counts marked steps without an activity; 0 if no step has an activity.
+      ``first_bare`` is the number of the first such step.
     """
 
     rank: int | None = None
@@ -73,9 +73,7 @@ class Recorded:
 
     @property
     def launchable(self) -> int:
-        """Return the number of activities that need a launch: all except migrations of managed
-        memory.
-        """
+        """Return the number of activities that need a launch: all except page migrations."""
         return self.activities - self.migrations
 
     @property
@@ -85,7 +83,7 @@ class Recorded:
 
 
 def recorded(events: EventTable) -> tuple[Recorded, ...]:
-    """Return the counts of each rank of annotated ``events``."""
+    """Return the counts of each rank; ``events`` need all derived columns."""
     if isinstance(events, StoredEvents):
         return _of_stored(events)
     everything = Reading().columns(events)
@@ -104,9 +102,9 @@ def _of_process(columns: Columns) -> _Told:
 
 
 def _of_stored(events: StoredEvents) -> tuple[Recorded, ...]:
-    """Count events on disk with at most one batch in memory.
+    """Count events on disk with one batch in memory at a time.
 
-    All are in memory if a rank has processes that ran one after the other.
+    If a rank has processes that ran one after the other, the whole table is in memory.
     """
     from lstmprof.events.annotate.stored_annotation import deciding_events  # imports the rules
 
@@ -123,7 +121,7 @@ def _of_stored(events: StoredEvents) -> tuple[Recorded, ...]:
 
 @dataclass(frozen=True)
 class _Told:
-    """The counts of one process by name, its steps, and its steps with device work."""
+    """The counts of one process by name, its step numbers, and those of steps with activities."""
 
     counts: dict[str, int]
     steps: Ints
@@ -135,7 +133,7 @@ def _told(tally: Tally) -> list[_Told]:
 
 
 def _of_rank(rank: int | None, turns: list[_Told]) -> Recorded:
-    """Sum the counts of the rank's processes."""
+    """Return the counts of a rank; ``turns`` are its processes, which ran one after the other."""
     counts: Counter[str] = Counter()
     for of in turns:
         counts.update(of.counts)

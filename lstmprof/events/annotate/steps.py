@@ -1,10 +1,11 @@
-"""The windows of the ledger: one per step and rank.
+"""Compute the step windows: the time interval of each step of each rank.
 
-lstmprof's own captures synchronise at the end of a step, so their window is the step's own range.
-In other profiles, the markers are the profile's steps, or the ranges that a user names. A window
-reaches from one marker to the next; the last one ends with its marker or with the last activity,
-whichever is later. Without markers, the whole profile is one window. Processes that ran one after
-the other, such as the rounds of a capture, have separate windows. Source: docs/ledger.md.
+Markers are host events that a profile records per step, or ranges that the user names.
+lstmprof's own captures synchronise at the end of a step, so the window is the marker's interval. In
+other profiles, a window reaches from the begin of one marker to the begin of the next; the last
+window ends with its marker or with the last activity, whichever is later. Without markers, the
+whole profile is one window. If the processes of a rank ran one after the other, such as the rounds
+of a capture, each process has its own windows. Source: docs/ledger.md.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from lstmprof.events.table import UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
 _MOST_NAMED = 8
-#: At most 18 digits, which fit into an int64.
+#: The number at the end of a marker's name; at most 18 digits, so that it fits into an int64.
 _NUMBER = re.compile(r"#(\d{1,18})$", re.ASCII)
 
 
@@ -35,7 +36,8 @@ class Window:
 
     ``step`` is None if the profile has no markers. ``thread`` is the number of the host thread that
     ran the step (``threads.thread_ids``), or None if unknown. ``framework_ranges`` are names of
-    steps and ranges that run no Python of the user: time between their ops is dispatch.
+    steps and ranges in which only the framework runs: time between the ops inside is dispatch, not
+    Python.
     """
 
     rank: int | None
@@ -47,13 +49,13 @@ class Window:
 
 
 def median_step(windows: Iterable[Window]) -> Window:
-    """Return the step of median length, the shorter of two."""
+    """Return the window of median length; of an even number, the shorter middle one."""
     by_length = sorted(windows, key=lambda window: window.end_ns - window.start_ns)
     return by_length[(len(by_length) - 1) // 2]
 
 
 def with_markers(events: EventTable, pattern: str) -> EventTable:
-    """Return ``events`` in which only the host ranges that match ``pattern`` are steps.
+    """Return ``events`` with host ranges whose names match ``pattern`` as the only steps.
 
     Raises:
         UsageError: ``pattern`` is not a regular expression, or matches no range.
@@ -83,7 +85,7 @@ def _host_ranges(events: EventTable) -> Flags:
 
 
 def _marked_kinds(events: EventTable, expression: re.Pattern[str]) -> pa.Array:
-    """Return the kinds with host ranges that match ``expression`` as the only steps."""
+    """Return the column ``kind`` with host ranges that match ``expression`` as the only steps."""
     kinds = np.array(events.column("kind").to_pylist(), dtype=object)
     kinds[kinds == "step"] = "range"
     kinds[events.where_name(expression.search) & _host_ranges(events)] = "step"
@@ -91,7 +93,7 @@ def _marked_kinds(events: EventTable, expression: re.Pattern[str]) -> pa.Array:
 
 
 def windows(events: EventTable, *, captured: bool) -> list[Window]:
-    """Return the windows by rank and time; ``captured``: lstmprof made the profile."""
+    """Return the step windows, sorted by rank and time; ``captured``: lstmprof made the profile."""
     all_windows: list[Window] = []
     thread = thread_ids(events)
     for rank in events.ranks():
@@ -105,7 +107,10 @@ def windows(events: EventTable, *, captured: bool) -> list[Window]:
 
 
 def _markers(events: EventTable, rows: Ints, thread: Ints) -> Ints:
-    """Return the markers of the thread that has most markers, by time, without nested markers."""
+    """Return the rows, among ``rows``, of the markers of the thread that has the most markers.
+
+    Markers inside other markers are left out; the others are sorted by time.
+    """
     rows = rows[events.is_kind("step")[rows] & (thread[rows] >= 0)]
     if not len(rows):
         return rows
@@ -125,7 +130,7 @@ def _marked(
     thread: Ints,
     captured: bool,
 ) -> list[Window]:
-    """Return one window per marker; ``turns`` are each process's rows and markers, by time."""
+    """Return one window per marker; ``turns`` has the rows of each process, and its markers."""
     rows = [row for _, markers in turns for row in markers.tolist()]
     ends = [end for part, markers in turns for end in _ends(events, part, markers, captured)]
     numbers = _numbers(events.column("name").take(pa.array(rows, pa.int64())).to_pylist())
@@ -136,7 +141,7 @@ def _marked(
 
 
 def _ends(events: EventTable, rows: Ints, markers: Ints, captured: bool) -> list[int]:
-    """Return the end of each marker's window."""
+    """Return the end of each marker's window; ``rows`` are all events of the process."""
     ends = events.end_ns[markers]
     if not captured:
         activities = rows[events.is_kind(*ACTIVITY_KINDS)[rows]]
@@ -147,7 +152,9 @@ def _ends(events: EventTable, rows: Ints, markers: Ints, captured: bool) -> list
 
 
 def _numbers(names: list[str]) -> list[int]:
-    """Return the markers' own numbers (``ProfilerStep#7``) if all differ, else 0, 1, 2 …"""
+    """Return the numbers in the markers' names (``ProfilerStep#7``) if all differ, else 0, 1, 2
+    …
+    """
     matches = [_NUMBER.search(name) for name in names]
     numbers = [int(n.group(1)) for n in matches if n]
     distinct = len(numbers) == len(names) == len(set(numbers))
@@ -162,7 +169,7 @@ def _whole(events: EventTable, rank: int | None, rows: Ints, thread: Ints) -> li
 
 
 def _busiest(events: EventTable, rows: Ints, thread: Ints) -> int | None:
-    """Return the thread with most ops, or most runtime calls if there are no ops."""
+    """Return the thread with the most ops, or with the most runtime calls if there are no ops."""
     for kind in ("op", "runtime"):
         on_thread = thread[rows[events.is_kind(kind)[rows] & (thread[rows] >= 0)]]
         if len(on_thread):
@@ -171,7 +178,7 @@ def _busiest(events: EventTable, rows: Ints, thread: Ints) -> int | None:
 
 
 def steps_of(ranks: Ints, step_windows: list[Window]) -> Ints:
-    """Return the number of step windows of each rank; an unnamed rank is ``UNKNOWN``."""
+    """Count the windows of numbered steps of each of ``ranks``; ``UNKNOWN`` is the rank None."""
     steps = Counter(
         UNKNOWN if w.rank is None else w.rank for w in step_windows if w.step is not None
     )
@@ -179,7 +186,10 @@ def steps_of(ranks: Ints, step_windows: list[Window]) -> Ints:
 
 
 def with_steps(events: EventTable, step_windows: list[Window]) -> EventTable:
-    """Return ``events`` with ``step`` filled: the window in which a row, or its launch, started."""
+    """Return ``events`` with ``step`` filled: the step in whose window the event started.
+
+    For an activity with a launch, the start of the launch counts.
+    """
     at = events.start_ns.copy()
     launch = events.rows_named("launch_id")
     has_launch = np.flatnonzero(launch >= 0)
@@ -197,9 +207,10 @@ def with_steps(events: EventTable, step_windows: list[Window]) -> EventTable:
 
 
 def _steps_at(at_ns: Ints, step_windows: list[Window]) -> Ints:
-    """Return the step at each instant, or −1 outside of steps; the later step if windows overlap.
+    """Return the step number at each time in ``at_ns``, or −1 outside of steps.
 
-    The windows belong to one rank and are sorted by their ends.
+    ``step_windows`` belong to one rank and are sorted by time. If two overlap, the later step is
+    returned.
     """
     starts, ends, steps = (
         np.array(values, dtype=np.int64)

@@ -1,10 +1,10 @@
-"""Derive the columns of an events table on disk batch by batch, with the result of one whole table.
+"""Compute the derived columns of an events table on disk, one batch at a time.
 
-An event's derived columns depend on the host events around it on its thread, on the open phase
-ranges and, for an activity, on its launch or the op that it names. So each batch also has the
-earlier host events that still run, and as *guests* the activities, from any batch, whose launch or
-op is in the batch. Such a table is derived like any other. Joins by id (launches, named ops,
-forward ops) are done before, for neighbouring ids at a time (a Grace hash join). Memory is bounded
+The result equals that of the whole table. An event's derived columns depend on the host events
+around it on its thread, on the open phase ranges and, for an activity, on its launch or the op that
+it names. So the table of a batch also contains earlier host events that still run, and *guests*:
+activities of other batches whose launch or op is in this batch. Joins by id (launches, named ops,
+forward ops) are done first, for one group of ids at a time (a Grace hash join). Memory is bounded
 by the events of a batch and the host events that run at once.
 """
 
@@ -35,8 +35,8 @@ _OF_WINDOWS = ("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pid", 
 def deciding_events(events: StoredEvents) -> EventTable:
     """Return the events that decide where steps begin and end.
 
-    These are the markers, the first and the last host event of each process, and the last activity
-    after the start of each process of its rank.
+    These are the step markers and, for each batch, the first and the last host event of each
+    process, and the last activity in the time between two process starts of a rank.
     """
     chosen: list[pa.Table] = []
     began: dict[int, dict[int, int]] = {}
@@ -67,7 +67,7 @@ def deciding_events(events: StoredEvents) -> EventTable:
 
 
 def _first_of_each(keys: Ints) -> Ints:
-    """Return the first place of each key; keys are numbered from 0."""
+    """Return the position at which each key first occurs; keys are numbered from 0."""
     first = np.empty(int(keys.max(initial=-1)) + 1, dtype=np.int64)
     # the last write wins, so writing in reverse keeps the first
     first[keys[::-1]] = np.arange(len(keys))[::-1]
@@ -75,7 +75,7 @@ def _first_of_each(keys: Ints) -> Ints:
 
 
 def _last_of_each(keys: Ints, end_ns: Ints) -> Ints:
-    """Return for each key the place that ends last, the first of several."""
+    """Return for each key the position with the latest ``end_ns``; the first one of equal ends."""
     latest = np.full(int(keys.max(initial=-1)) + 1, UNKNOWN)
     np.maximum.at(latest, keys, end_ns)
     last = np.flatnonzero(end_ns == latest[keys])
@@ -83,7 +83,9 @@ def _last_of_each(keys: Ints, end_ns: Ints) -> Ints:
 
 
 class Partitions:
-    """Rows of ``width`` int64 columns in files of a new folder ``path``, one file per number."""
+    """Rows of ``width`` int64 columns on disk, divided into numbered files in a new folder
+    ``path``.
+    """
 
     def __init__(self, path: Path, width: int) -> None:
         with room_in(path.parent):
@@ -92,7 +94,9 @@ class Partitions:
         self.numbers: set[int] = set()
 
     def add(self, numbers: Ints, *columns: Ints) -> None:
-        """Append rows to the files of their ``numbers``; rows of one file keep their order.
+        """Append rows, given by their ``columns``, to the files with these ``numbers``.
+
+        The rows of one file keep their order.
 
         Raises:
             LstmprofError: the disk is full.
@@ -109,18 +113,18 @@ class Partitions:
         self.numbers.update(distinct.tolist())
 
     def columns(self, number: int) -> list[Ints]:
-        """Return the columns of all rows of this number."""
+        """Return the columns of all rows in the file ``number``."""
         if number not in self.numbers:
             return [np.empty(0, dtype=np.int64) for _ in range(self._width)]
         rows = np.fromfile(self._path / str(number), dtype=np.int64).reshape(-1, self._width)
         return list(np.ascontiguousarray(rows.T))
 
 
-#: Ids are divided by this number to choose their file.
+#: This many neighbouring ids belong to the same file.
 _NEAR = 2**10
 _TEXTS = ("phase", "category", "family", "rule")
 _DERIVED = (*LINKS, "step", *_TEXTS)
-#: Columns that other columns are derived from, without those that are joined earlier.
+#: Columns that the derived columns are computed from, without those that only the joins need.
 _OF_DERIVED = (
     *("kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device"),
     *("correlation_id", "external_id", "op_name", "dtypes"),
@@ -147,11 +151,11 @@ def annotated_in_batches(events: StoredEvents, *, captured: bool) -> StoredEvent
 
 
 class _Joined:
-    """The rows that are joined by ids, by batch.
+    """The events that ids join across batches; each attribute has one file per batch.
 
-    ``guests`` are activities of other batches whose launch or op is in the batch. ``leavers`` are
-    the batch's own activities whose launch or op is in another batch. ``forward`` has pairs: a
-    backward op of the batch, and its forward op.
+    ``guests`` are activities of other batches whose launch or op is in this batch. ``leavers`` are
+    activities of this batch whose launch or op is in another batch. ``forward`` has two columns:
+    the row of a backward op of this batch, and the row of its forward op.
     """
 
     def __init__(self, events: StoredEvents) -> None:
@@ -196,7 +200,7 @@ class _Joined:
         self._external.add(self._number(external), rows, kinds, ranks, external)
 
     def _add_numbered(self, part: EventTable) -> bool:
-        """Add the ops that autograd numbered, and return whether there is a backward op."""
+        """Add the ops with autograd numbers; return whether any of them is a backward op."""
         number = part.ints("sequence_number", UNKNOWN)
         thread = part.ints("forward_thread", 0)
         rows = np.flatnonzero(part.is_kind("op") & (number >= 0))
@@ -230,7 +234,7 @@ class _Joined:
             self._move(row[op != NONE], row[op[op != NONE]])
 
     def _move(self, rows: Ints, to_rows: Ints) -> None:
-        """Assign events to the batches of ``to_rows``."""
+        """Move each event in ``rows`` to the batch of the event at this position of ``to_rows``."""
         own, other = self._events.batch_of(rows), self._events.batch_of(to_rows)
         moves = own != other
         self.leavers.add(own[moves], rows[moves])
@@ -256,7 +260,10 @@ _OF_JOINS = (
 def _table(
     row: Ints, kind: Ints, rank: Ints, start_ns: Ints | None = None, **columns: Ints
 ) -> EventTable:
-    """Make sorted columns of some events, ``UNKNOWN`` for null; a row number serves as start."""
+    """Return an events table with only these columns; ``UNKNOWN`` becomes null.
+
+    If ``start_ns`` is None, the start of each event is its row number.
+    """
     kinds = pa.DictionaryArray.from_arrays(pa.array(kind, pa.int32()), list(KINDS))
     nulls = pa.nulls(len(row), pa.int64())
     times = {"start_ns": row if start_ns is None else start_ns, "dur_ns": np.zeros_like(row)}
@@ -268,8 +275,9 @@ def _table(
 
 @dataclass(frozen=True)
 class _Piece:
-    """The events of batch ``number`` and its guests, numbered anew; ``rows`` are their rows in the
-    table.
+    """The events of batch ``number``, its guests, and earlier host events that still run.
+
+    The ``event_id`` in ``events`` counts from 0; ``rows`` are the rows in the whole table.
     """
 
     number: int
@@ -310,7 +318,10 @@ def _numbered_anew(events: StoredEvents, coded: pa.Table) -> EventTable:
 
 
 class _Derived:
-    """The derived columns of each batch, one file per batch; those of guests are separate."""
+    """Stores the derived columns of each batch in a file.
+
+    Those of guests (activities of other batches) are stored separately until ``files`` is called.
+    """
 
     def __init__(self, events: StoredEvents) -> None:
         self._events = events
@@ -319,7 +330,7 @@ class _Derived:
         self._texts: dict[str, list[str]] = {}
 
     def add(self, piece: _Piece, derived: EventTable) -> None:
-        """Keep the derived columns of the events of the next batch and its guests."""
+        """Store the columns ``derived`` of the next batch, and those of its guests."""
         batch = self._events.batches[piece.number]
         values = [self._values(derived, name, piece.rows) for name in _DERIVED]
         is_own = (piece.rows >= batch.first) & (piece.rows < batch.first + batch.rows)
@@ -333,7 +344,10 @@ class _Derived:
         self._of_guests.add(batches, rows, *(column[guests] for column in values))
 
     def _values(self, derived: EventTable, name: str, rows: Ints) -> Ints:
-        """Return a derived column as integers: rows of the whole table, steps, text places."""
+        """Return a derived column as integers.
+
+        Links become rows of the whole table, and texts become indices into ``self._texts``.
+        """
         if name in _TEXTS:
             codes, texts = derived.texts(name)
             self._texts[name] = texts or self._texts.get(name, [])
@@ -344,7 +358,10 @@ class _Derived:
         return values
 
     def files(self, forward: Partitions) -> Iterator[Path]:
-        """Yield the files of the derived columns, one per batch; ``forward`` has forward ops."""
+        """Yield one file per batch with all derived columns, those of guests included.
+
+        ``forward`` has pairs of backward and forward ops (see ``_Joined``).
+        """
         for number, (batch, path) in enumerate(zip(self._events.batches, self._own, strict=True)):
             own = read_columns(path)
             values = {name: own.column(name).to_numpy().astype(np.int64) for name in _DERIVED}

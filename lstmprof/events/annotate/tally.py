@@ -1,8 +1,8 @@
-"""Count the events of processes, for one table or for its parts in order of time.
+"""Count the events of each process in one table, or in its parts in order of time.
 
 Events that begin together are in one part. A launch and its activity, or a call and its callee, may
-be in two parts: the rows of all launches with an activity are computed first, and running calls are
-carried over to the next part.
+be in different parts. So ``Answers`` finds the launches that have an activity before counting
+starts, and calls that still run are remembered for the next part.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import thread_ids
 
-#: Profilers round times to 1 µs at most, so activities that overlap by less may only touch.
+#: Overlaps up to this long do not count: profilers round times to 1 µs at most, so the activities
+#: may only touch.
 ROUNDED_NS = 1000
 #: Runtime calls that give work to a device: CUDA's, HIP's, and those of other accelerators (MTIA:
 #: ``enqueueCommand memcpyHtoDAsync``).
 _HANDS_OVER = re.compile(r"(?i)launch|memcpy|memset|enqueue|submit")
-#: Ops and ranges of libraries that run only on GPUs, by the names that libraries and frameworks
-#: use. Ops that also run on a CPU (``_use_cudnn_ctc_loss``) and user-defined names do not match.
+#: Names of ops and ranges of libraries that run only on GPUs. Ops that also run on a CPU
+#: (``_use_cudnn_ctc_loss``) and names that users choose do not match.
 _OF_GPU = re.compile(
     r"(?:aten::|.*:)?_?(?:cudnn|miopen)_(?!is_acceptable)\w*|(?:.*[:/])?Cudnn[A-Z]\w*"
     r"|(?:nccl|rccl|cudnn):\S.*|(?:nccl|rccl|cublas|cudnn)[A-Z]\w*"
@@ -35,7 +36,7 @@ _OF_GPU = re.compile(
 #: call.
 _MIGRATION = re.compile(r"Memcpy UVM \w+")
 _CAPTURE_BEGINS, _CAPTURE_ENDS = "StreamBeginCapture", "StreamEndCapture"
-#: The columns that are counted from.
+#: Columns of the events table that counting reads.
 COUNTED = (
     *("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device", "stream"),
     *("parent_id", "launch_id", "step"),
@@ -44,9 +45,11 @@ COUNTED = (
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of some events; ``row`` and ``launch`` are rows of the whole table.
+    """Columns of some events, with one entry per event; times are in ns.
 
-    ``thread`` is the number of a host thread and ``place`` that of a stream; −1 if none or unknown.
+    ``row`` is the event's row in the whole table, and ``launch`` that of an activity's launch.
+    ``thread`` is the number of the host thread and ``place`` the number of the device's stream; −1
+    if none or unknown. ``flags`` has for each sort of event (``op``, ``activity`` …) a mask.
     """
 
     row: Ints
@@ -59,7 +62,7 @@ class Columns:
     flags: dict[str, Flags]
 
     def only(self, rows: Ints) -> Columns:
-        """Return only these rows."""
+        """Return the columns of only the events at the positions ``rows``."""
         return Columns(
             row=self.row[rows],
             start=self.start[rows],
@@ -77,13 +80,13 @@ class Columns:
 
 
 class _Numbers:
-    """Consecutive numbers for keys in order of first occurrence, the same in every part."""
+    """Numbers tuples of keys from 0 in order of first occurrence, across all parts of a table."""
 
     def __init__(self) -> None:
         self._of: dict[tuple[int, ...], int] = {}
 
     def of(self, *keys: Ints) -> Ints:
-        """Return the numbers of these keys."""
+        """Return the number of the tuple of ``keys`` at each position."""
         groups = Groups(*keys)
         things = zip(*(key[groups.first].tolist() for key in keys), strict=True)
         numbers = [self._of.setdefault(thing, len(self._of)) for thing in things]
@@ -98,7 +101,7 @@ class Reading:
         self._running: Ints = np.empty(0, dtype=np.int64)
 
     def columns(self, events: EventTable) -> Columns:
-        """Return the columns of the next part."""
+        """Return the columns of ``events``, the next part of the table."""
         activity = events.is_kind(*ACTIVITY_KINDS)
         runtime = events.is_kind("runtime")
         calls = runtime & ~self._within_runtime(events, runtime)  # no driver call inside another
@@ -137,7 +140,7 @@ class Reading:
         )
 
     def _within_runtime(self, events: EventTable, runtime: Flags) -> Flags:
-        """Return which events are inside a runtime call of this or an earlier part."""
+        """Return for each event whether its parent is a runtime call of this or an earlier part."""
         parent = events.rows_named("parent_id")
         local = parent - events.first_row
         here = (parent != NONE) & (local >= 0)
@@ -148,17 +151,17 @@ class Reading:
 
     @staticmethod
     def _numbered(numbers: _Numbers, events: EventTable, rows: Ints, *columns: str) -> Ints:
-        """Number the rows by rank and these columns; ``NONE`` if unseen."""
+        """Number the events in ``rows`` by rank and these columns; other events get ``NONE``."""
         of = np.full(len(events), NONE, dtype=np.int64)
         of[rows] = numbers.of(*(events.ints(name, UNKNOWN)[rows] for name in ("rank", *columns)))
         return of
 
 
 class Tally:
-    """Counts of several processes, added part by part; ``answers`` tells which launches have
-    activities.
+    """Counts the events of several processes, part by part.
 
-    Processes are numbered from 0 to ``processes`` − 1. They share no thread and no stream.
+    ``answers`` shows which launches have activities. Processes are numbered from 0 to
+    ``processes`` − 1. They share no thread and no stream.
     """
 
     def __init__(self, answers: Answers, processes: int = 1) -> None:
@@ -167,7 +170,7 @@ class Tally:
         self._first_ns, self._end_ns = _late(processes), _early(processes)
         self._steps: set[tuple[int, int]] = set()  # pairs (process, step)
         self._busy_steps: set[tuple[int, int]] = set()
-        self._has_launched = np.zeros(processes, dtype=np.bool_)  # streams, by ``_streams``
+        self._has_launched = np.zeros(processes, dtype=np.bool_)  # per stream
         self._lost = _Lost(processes)
         self._overlaps = _Overlaps(processes)
 
@@ -207,7 +210,11 @@ class Tally:
         self._sums[name] = self._sums[name] + counts if name in self._sums else counts
 
     def _launched_before(self, of: Columns, process: Ints, activities: Ints) -> Ints:
-        """Return activities without a launch that began before their stream's first with one."""
+        """Return those ``activities`` without a launch that began before a launched activity.
+
+        This is the first activity of their stream that has a launch. Activities without a known
+        stream count as one stream per process.
+        """
         place, start = of.place[activities], of.start[activities]
         stream = np.where(place == NONE, process[activities], place + self._processes)
         streams = max(len(self._has_launched), int(stream.max(initial=-1)) + 1)
@@ -219,14 +226,17 @@ class Tally:
         return np.asarray(activities[without & (start < first[stream])])
 
     def steps(self) -> tuple[list[Ints], list[Ints]]:
-        """Return the steps of each process, and its steps with device work, both sorted."""
+        """Return the step numbers of each process, and those of its steps with an activity.
+
+        Both are sorted.
+        """
         return (
             _of_each(self._steps, self._processes),
             _of_each(self._busy_steps, self._processes),
         )
 
     def counts(self) -> list[dict[str, int]]:
-        """Return the counts of each process, by the names of ``Recorded``."""
+        """Return the counts of each process, under the field names of ``Recorded``."""
         sums = {name: counts.tolist() for name, counts in self._sums.items()}
         length_ns = np.maximum(0, self._end_ns - np.minimum(self._first_ns, self._end_ns))
         lost, overlaps = self._lost.counts(), self._overlaps.counts()
@@ -266,7 +276,10 @@ def _of_each(pairs: set[tuple[int, int]], processes: int) -> list[Ints]:
 
 
 class _Lost:
-    """Counts of kernel launches, and of those without an activity by position."""
+    """Counts of kernel launches per process, and of lost launches, which have no activity.
+
+    Lost launches before the first and after the last launch with an activity count separately.
+    """
 
     def __init__(self, processes: int) -> None:
         self._processes = processes
@@ -275,10 +288,13 @@ class _Lost:
         self._first_answered, self._last_answered = _late(processes), _early(processes)
         self._all, self._first, self._last = (_Starts(processes) for _ in range(3))
         self._end_ns = _early(processes)
-        self._captures: Counter[tuple[str, int]] = Counter()  # calls, by action and thread
+        self._captures: Counter[tuple[str, int]] = Counter()  # by flag name and thread
 
     def add(self, of: Columns, process: Ints, answers: Answers) -> None:
-        """Count the launches of the next part."""
+        """Count the launches of the next part of the table.
+
+        ``process`` has the process number of each event.
+        """
         launches = of.where("kernel launch")
         is_answered = answers.any(of.row[launches])
         lost, answered = launches[~is_answered], launches[is_answered]
@@ -289,7 +305,10 @@ class _Lost:
         np.maximum.at(self._end_ns, process[lost], (of.start + of.dur)[lost])
 
     def _place(self, lost: Ints, lost_ns: Ints, answered: Ints, answered_ns: Ints) -> None:
-        """Record lost activities before the first answered and after the last."""
+        """Count lost launches before the first and after the last launch with an activity.
+
+        ``lost`` and ``answered`` (launches with an activity) are process numbers, ``…_ns`` starts.
+        """
         first, last = _late(self._processes), _early(self._processes)
         np.minimum.at(first, answered, answered_ns)
         np.maximum.at(last, answered, answered_ns)
@@ -302,7 +321,7 @@ class _Lost:
         self._first.add(lost[before], lost_ns[before])
 
     def _captured(self, of: Columns, rows: Ints) -> Flags:
-        """Return which calls ran while their thread captured a stream into a graph."""
+        """Return for each call in ``rows`` whether its thread was capturing a CUDA graph."""
         inside = np.zeros(len(rows), dtype=np.bool_)
         calls = {name: of.where(name) for name in ("capture", "captured")}
         threads = {thread for _, thread in self._captures}
@@ -321,7 +340,7 @@ class _Lost:
         return inside
 
     def counts(self) -> list[dict[str, int]]:
-        """Return the counts of each process."""
+        """Return the counts of each process, under the field names of ``Recorded``."""
         return [self._of(number) for number in range(self._processes)]
 
     def _of(self, number: int) -> dict[str, int]:
@@ -342,33 +361,36 @@ class _Lost:
 
 
 class _Starts:
-    """The number of items per process, and the earliest start."""
+    """The number of launches per process, and the earliest start of these launches."""
 
     def __init__(self, processes: int) -> None:
         self.count = np.zeros(processes, dtype=np.int64)
         self.least_ns = _late(processes)
 
     def add(self, processes: Ints, start_ns: Ints) -> None:
-        """Add items with these starts."""
+        """Add launches with these process numbers and starts."""
         self.count += _counts(processes, len(self.count))
         np.minimum.at(self.least_ns, processes, start_ns)
 
     def forget(self, processes: Ints) -> None:
-        """Remove the counts of ``processes``."""
+        """Set the counts of ``processes`` to 0 again."""
         self.count[processes] = 0
         self.least_ns[processes] = np.iinfo(np.int64).max
 
 
 class _Overlaps:
-    """Counts of activities that overlap an earlier one of their stream, and the common time."""
+    """Counts of activities that overlap an earlier activity of their stream, and the time."""
 
     def __init__(self, processes: int) -> None:
         self._count, self._ns = (np.zeros(processes, dtype=np.int64) for _ in range(2))
-        # For each stream, the activity with the latest end: place, times, process.
+        # The activity of each stream that ends last: stream, start, end and process number.
         self._reached = tuple(np.empty(0, dtype=np.int64) for _ in range(4))
 
     def add(self, of: Columns, process: Ints, activities: Ints, answers: Answers) -> None:
-        """Count the activities of the next part."""
+        """Count the overlaps of ``activities``, positions in the next part of the table.
+
+        ``process`` has the process number of each event.
+        """
         rows = activities[of.place[activities] != NONE]
         own = (of.place[rows], of.start[rows], (of.start + of.dur)[rows], process[rows])
         place, start, end, number = map(np.concatenate, zip(self._reached, own, strict=True))
@@ -395,7 +417,10 @@ class _Overlaps:
 
 
 def _reached(place: Ints, end: Ints) -> Ints:
-    """Return for each row of sorted ``place`` the row of its place that ends last so far."""
+    """Return for each activity the position of the activity of its stream that ends last so far.
+
+    ``place`` has the stream numbers, sorted; ``end`` the ends.
+    """
     by_end = np.argsort(end, kind="stable")
     rank = np.empty(len(end), dtype=np.int64)
     rank[by_end] = np.arange(len(end))

@@ -1,1 +1,1 @@
-"""Nsight Systems and nvprof: sqlite → events, names → nsys, nvprof; nvprof's CSV beside them."""
+"""Nsight Systems and nvprof: database_tables → events, names → nsys_events → nsys; nvprof."""

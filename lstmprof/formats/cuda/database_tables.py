@@ -1,4 +1,4 @@
-"""The tables of a profile that is an SQLite database, read as columns.
+"""Read the tables of a profile that is an SQLite database, as columns.
 
 Profiles are untrusted. Only ordinary SQLite tables are read, by full scans or by row number: never
 a view, trigger, virtual or generated column or index, so that no expression of the file runs
@@ -26,43 +26,46 @@ from lstmprof.formats.raw_file import RawFile
 
 Ints = NDArray[np.int64]
 
-#: Stands for null in arrays of these readers, never in the events table.
+#: The integer that stands for null in arrays of these readers, never in the events table.
 UNKNOWN = int(np.iinfo(np.int64).min)
 
 
 MAGIC = b"SQLite format 3\x00"
-#: The longest value that is read; names are shorter (a template's may have 100,000 characters).
+#: The longest value that is read. Names are shorter: that of a C++ template may have 100,000 bytes.
 MAX_VALUE_BYTES = 2**24
-#: A row takes four bytes at least: its place, length, number and header.
+#: A row takes at least four bytes of the file: for its position, length, row number and header.
 _MIN_ROW_BYTES = 4
 _CHUNK_ROWS = 65_536
-#: Name of the key column next to the columns of the row to which it points.
+#: Name of the key column in queries that join it with the columns of the rows to which it points.
 _KEY = "pointing_key"
-#: Places of the page size and of the page count in the header: https://sqlite.org/fileformat2.html,
-#: section 1.3.
+#: (first byte, byte after) of the page size and of the page count in the file's header:
+#: https://sqlite.org/fileformat2.html, section 1.3.
 _PAGE_SIZE, _PAGES = (16, 18), (28, 32)
 
 
 @dataclass(frozen=True)
 class Database:
-    """An open database; ``columns`` has the readable columns of each table."""
+    """An open database; ``columns`` has the readable columns of each table.
+
+    More than ``most_rows`` rows do not fit into the file.
+    """
 
     connection: sqlite3.Connection
     columns: Mapping[str, frozenset[str]]
     most_rows: int
 
     def ints(self, table: str, *names: str) -> dict[str, Ints]:
-        """Return these columns; ``UNKNOWN`` for missing columns and other values than integers."""
+        """Return these columns: ``UNKNOWN`` if a column is missing or a value is no integer."""
         chunks = list(self.int_chunks(table, *names))
         nothing = np.empty(0, np.int64)
         return {name: np.concatenate([nothing, *(read[name] for read in chunks)]) for name in names}
 
     def texts(self, table: str, name: str) -> list[str | None]:
-        """Return one column, None for other values than texts; empty if the column is missing."""
+        """Return a column of texts: None if a value is no text; empty if the column is missing."""
         return [text for chunk in self.text_chunks(table, name) for text in chunk.to_pylist()]
 
     def strings(self, table: str, key: str, value: str) -> dict[int, str]:
-        """Return a string table as texts by number; empty if the table is missing."""
+        """Return the texts in column ``value`` by the integers in ``key``; {} without these."""
         if not {key, value} <= self.columns.get(table, frozenset()):
             return {}
         keys = self.ints(table, key)[key].tolist()
@@ -76,16 +79,16 @@ class Database:
     def pointed_ints(
         self, table: str, key: str, other: str, *names: str
     ) -> Iterator[dict[str, Ints]]:
-        """Yield columns of the rows of ``other`` that the key of each row in ``table`` points to.
+        """Yield for each row of ``table`` columns of the row of ``other`` with row number ``key``.
 
-        Chunks are those of ``int_chunks``; ``UNKNOWN`` if there is no such row.
+        Rows come in the portions of ``int_chunks``; ``UNKNOWN`` if ``other`` has no such row.
         """
         return self._int_chunks(self.columns[other], names, self._pointed(table, key, other))
 
     def pointed_texts(self, table: str, key: str, other: str, name: str) -> Iterator[pa.Array]:
-        """Yield one column like ``pointed_ints``, as ``text_chunks``.
+        """Yield a column of texts like ``pointed_ints``, as Arrow arrays like ``text_chunks``.
 
-        Texts that are together longer than the file are damage: each row is pointed to once.
+        Each row should be pointed to once, so texts that together exceed the file are an error.
         """
         exact = f"CASE WHEN typeof({quoted(name)}) = 'text' THEN {quoted(name)} END"
         texts = self._within(f"SELECT {exact} FROM {self._pointed(table, key, other)}")
@@ -116,7 +119,7 @@ class Database:
         return f"{keys} LEFT JOIN {quoted(other)} AS other NOT INDEXED ON other.rowid = {_KEY}"
 
     def _check_numbered(self, table: str) -> None:
-        """Refuse a table with a column that hides the row number."""
+        """Raise sqlite3.DatabaseError if a column of the table hides the row number."""
         if {"rowid", _KEY} & {name.lower() for name in self.columns[table]}:
             raise sqlite3.DatabaseError(f"table {table} has a column named rowid")
 
@@ -136,14 +139,14 @@ class Database:
             yield {name: read.get(name, absent) for name in names}
 
     def text_chunks(self, table: str, name: str) -> Iterator[pa.Array]:
-        """Yield one column as Arrow arrays in the chunks of ``int_chunks``.
+        """Yield a column of texts as Arrow arrays, in the portions of ``int_chunks``.
 
-        Other values than texts are null. A missing column yields nothing.
+        A value that is no text is null. A missing column yields nothing.
         """
         return (pa.array(chunk, pa.string()) for chunk in self._values(table, name, "text"))
 
     def blobs(self, table: str, name: str) -> list[bytes | None]:
-        """Return one column, None for other values than bytes; empty if the column is missing."""
+        """Return a column of bytes: None if a value is no blob; empty if the column is missing."""
         return [blob for chunk in self._values(table, name, "blob") for blob in chunk]
 
     def _values(self, table: str, name: str, type_: str) -> Iterator[list[Any]]:
@@ -176,7 +179,10 @@ def is_sqlite(raw: RawFile) -> bool:
 
 
 def names(raw: RawFile, wanted: tuple[str, ...]) -> set[str]:
-    """Return the tables of an SQLite database; if damaged, those of ``wanted`` that occur in it."""
+    """Return the names of the tables in an SQLite database; none if ``raw`` is no such database.
+
+    If the database is damaged, return those of ``wanted`` that occur anywhere in its bytes.
+    """
     if not is_sqlite(raw):
         return set()
     try:
@@ -228,7 +234,7 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 
 def _columns(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
-    """Return the plain columns of each ordinary table; views and virtual tables have no page."""
+    """Return the plain columns of each ordinary table; views and virtual tables are left out."""
     listed = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage")
     columns = {}
     for (table,) in listed.fetchall():

@@ -1,6 +1,6 @@
 """Convert tables of a CUDA profiler's database into the events table, column by column.
 
-A ``Batch`` has some events of one table, ``CudaEvents`` all events.
+A ``Batch`` has some events of one table; ``CudaEvents`` has all events of the database.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _INTS = (
     *("pid", "tid", "device", "stream", "correlation_id", "external_id"),
     *("graph_node_id", "bytes"),
 )
-#: Columns of CUPTI's kernel table with the launch configuration.
+#: Columns of CUPTI's kernel table that have the launch configuration.
 OF_LAUNCH = (
     *("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ"),
     *("registersPerThread", "staticSharedMemory", "dynamicSharedMemory"),
@@ -45,7 +45,7 @@ class Batch:
         return len(self.ints["start_ns"])
 
     def only(self, wanted: np.ndarray) -> Batch:
-        """Return the events where ``wanted`` is true."""
+        """Return the events for which the mask ``wanted`` is True."""
         mask = pa.array(wanted)
         return Batch(
             {name: values[wanted] for name, values in self.ints.items()},
@@ -53,12 +53,12 @@ class Batch:
         )
 
     def with_ints(self, **columns: Ints) -> Batch:
-        """Replace these columns."""
+        """Return the batch with these columns replaced or added."""
         return replace(self, ints={**self.ints, **columns})
 
 
 def constant(text: str, length: int) -> pa.DictionaryArray:
-    """Repeat one text ``length`` times."""
+    """Return a column with one text ``length`` times."""
     return pa.DictionaryArray.from_arrays(np.zeros(length, np.int32), [text])
 
 
@@ -70,7 +70,7 @@ def named(keys: Ints, name_of: Callable[[int], str | None]) -> pa.DictionaryArra
 
 
 def launch_configs(read: Mapping[str, Ints]) -> pa.DictionaryArray:
-    """Return each kernel's launch configuration; ``read`` has ``OF_LAUNCH``."""
+    """Return each kernel's launch configuration from the columns ``OF_LAUNCH`` of ``read``."""
     columns = [read[name] for name in OF_LAUNCH]
     if not len(columns[0]):
         return pa.nulls(0, _TEXT)
@@ -96,17 +96,17 @@ def _launch_config(*numbers: int) -> str | None:
 
 
 def natural(values: Ints) -> Ints:
-    """Keep values that number something: 0 or more, and not CUPTI's unsigned −1."""
+    """Return ``values`` with ``UNKNOWN`` for those below 0 and for CUPTI's unsigned −1."""
     return np.where((values >= 0) & (values != 2**32 - 1), values, UNKNOWN)
 
 
 def positive(values: Ints) -> Ints:
-    """Keep ids: values above 0."""
+    """Return ``values`` (ids) with ``UNKNOWN`` for those of 0 and less."""
     return np.where(values > 0, values, UNKNOWN)
 
 
 def _timed(batch: Batch) -> Batch:
-    """Keep events with a possible start and an end not before it."""
+    """Return the events with possible times: the end is not before the start."""
     start, end = batch.ints["start_ns"], batch.ints["end_ns"]
     possible = (start >= -rows.MAX_NS) & (end <= rows.MAX_NS) & (end >= start)
     return batch if possible.all() else batch.only(possible)
@@ -117,7 +117,7 @@ def _within(batch: Batch, first_ns: int, last_ns: int) -> Batch:
 
 
 def _table(batch: Batch) -> pa.Table:
-    """Return the columns of the events table that ``batch`` has, with unshifted times."""
+    """Return the columns of the events table that ``batch`` has, with times as in the file."""
     start, end = batch.ints["start_ns"], batch.ints["end_ns"]
     columns = {"start_ns": pa.array(start), "dur_ns": pa.array(end - start)}
     for name in _INTS:
@@ -131,8 +131,9 @@ def _table(batch: Batch) -> pa.Table:
 class CudaEvents:
     """All events with a possible time, and counts of repaired and omitted events.
 
-    ``columns`` have unshifted times; ``origin_ns`` is the first start. Both are None if the program
-    has no event.
+    Times of ``columns`` are as in the file; ``origin_ns`` is the first start. Both are None if
+    there is no event. ``activities`` is the number of activities, ``untimed`` of omitted events,
+    and ``open_ranges`` of ranges without an end.
     """
 
     columns: pa.Table | Spool | None
@@ -142,7 +143,7 @@ class CudaEvents:
     open_ranges: int
 
     def notes(self) -> Iterator[str]:
-        """Return the notes for the user."""
+        """Yield the notes for the user about repaired and omitted events."""
         if self.untimed:
             yield f"{self.untimed} events were left out because their time is invalid"
         if self.open_ranges:
@@ -163,9 +164,9 @@ def gathered(
     """Collect the events with a possible time; a range without an end lasts until the last event.
 
     ``busy`` are activities, ``calls`` runtime and driver calls, ``ranges`` NVTX ranges. ``others``
-    are waits and overheads; they count only during the program, because the profiler's own start
-    and end belong to no step. ``last_times`` has the times of ranges and others, and is read only
-    if a range has no end.
+    are waits and overheads; those before the first or after the last of the former are omitted,
+    because the profiler's own start and end belong to no step. ``last_times`` returns the times of
+    ranges and others, and is called only if a range has no end.
     """
     gathering = _Gathering(last_times)
     for batch in busy:
@@ -186,9 +187,7 @@ def gathered(
 
 
 class _Gathering:
-    """The events so far; ``span`` is their first start and last end, or None if there is no
-    event.
-    """
+    """The events that have been added; ``span`` is (first start, last end), None without events."""
 
     def __init__(self, last_times: Callable[[], Iterable[Batch]]) -> None:
         self._last_times = last_times
@@ -199,7 +198,10 @@ class _Gathering:
         self.count = self.untimed = self.open_ranges = 0
 
     def add(self, batch: Batch, within: tuple[int, int] | None = None) -> None:
-        """Add the events of ``batch`` that have a possible time, and touch ``within``."""
+        """Add the events of ``batch`` that have a possible time.
+
+        If ``within`` (first ns, last ns) is given, add only events that overlap or touch it.
+        """
         self._last_ns = max(self._last_ns, _last_ns(batch))
         timed = _timed(batch)
         self.untimed += len(batch) - len(timed)
@@ -214,8 +216,9 @@ class _Gathering:
         self.chunks.add(_table(kept))
 
     def closed(self, ranges: Batch) -> Batch:
-        """Return ``ranges``; a range without an end lasts until the last event, at least until
-        its start.
+        """Return ``ranges``; a range without an end lasts until the end of the last event.
+
+        If it starts later, its length is 0.
         """
         start, end = ranges.ints["start_ns"], ranges.ints["end_ns"]
         is_open = end == UNKNOWN
@@ -229,7 +232,7 @@ class _Gathering:
 
 
 def _last_ns(batch: Batch) -> int:
-    """Return the latest possible time, or ``UNKNOWN``."""
+    """Return the latest possible start or end in ``batch``, or ``UNKNOWN``."""
     times = np.concatenate([batch.ints["start_ns"], batch.ints["end_ns"]])
     return int(times[times <= rows.MAX_NS].max(initial=UNKNOWN))
 
@@ -237,9 +240,10 @@ def _last_ns(batch: Batch) -> int:
 def device_facts(
     database: Database, table: str, columns: tuple[str, str, str, str]
 ) -> dict[int, DeviceFacts]:
-    """Return a device table's facts by ``id``; empty if the table is missing.
+    """Return the facts of each device in ``table`` by ``id``; empty if the table is missing.
 
-    ``columns`` are major and minor compute capability, multiprocessors and threads per warp.
+    ``columns`` are the names of the columns with the major and minor compute capability, the
+    multiprocessors and the threads per warp.
     """
     if table not in database.columns:
         return {}

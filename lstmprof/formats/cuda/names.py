@@ -27,24 +27,24 @@ import pyarrow.compute as pc
 from lstmprof.formats.cuda.database_tables import UNKNOWN, Ints
 from lstmprof.formats.cuda.events import Batch, named, positive
 
-#: CUpti_ActivityMemcpyKind; Nsight Systems goes on with unified memory's three.
+#: Names by CUpti_ActivityMemcpyKind. Only Nsight Systems has the last three, for unified memory.
 _COPIES = (
     *("Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"),
     *("UVM HtoD", "UVM DtoH", "UVM DtoD"),
 )
-#: CUpti_ActivityMemoryKind.
+#: Names by CUpti_ActivityMemoryKind.
 MEMORY = (
     *("Unknown", "Pageable", "Pinned", "Device", "Array", "Managed"),
     *("Device Static", "Managed Static"),
 )
-#: ENUM_CUDA_MEM_KIND.
+#: Names by Nsight Systems' ENUM_CUDA_MEM_KIND.
 NSYS_MEMORY = (*MEMORY[1:], MEMORY[0])
-#: CUpti_ActivitySynchronizationType.
+#: Names by CUpti_ActivitySynchronizationType.
 _SYNCS = (
     *("Unknown Synchronize", "Event Synchronize", "Stream Wait Event", "Stream Synchronize"),
     "Context Synchronize",
 )
-#: CUpti_ActivityOverheadKind over 2¹⁶, but for 1 itself, and whether the profiler is to blame.
+#: CUpti_ActivityOverheadKind -> (name, whether the profiler causes this overhead).
 OVERHEADS = {
     1: ("Driver Compiler", False),
     1 << 16: ("Buffer Flush", True),
@@ -56,15 +56,15 @@ OVERHEADS = {
 }
 _VERSION = re.compile(r"_v\d{4,}$")
 _BYTE = 256
-#: Names of steps: lstmprof's own and torch.profiler's.
+#: Names of steps that lstmprof and torch.profiler write.
 _STEP = re.compile(r"step|ProfilerStep#\d+")
 _SUFFIX = re.compile(r", (?=(?:seq|op_id|sizes) = )")
 _EMITTED = re.compile(
     r"(?:seq = (?P<seq>\d+))?(?:(?:^|, )op_id = (?P<op_id>\d{1,18}))?"
     r"(?:(?:^|, )sizes = (?P<sizes>\[[\[\]\d, -]*\]))?(?:, input_op_ids = \[.*\])?"
 )
-#: Usual texts of emit_nvtx, in RE2's syntax. For texts that differ only in numbers, ``nvtx_range``
-#: returns the same except for the op's id.
+#: Usual texts of emit_nvtx, in RE2's syntax. For texts that differ only in ``seq`` and ``op_id``,
+#: ``nvtx_range`` returns the same except for the op's id.
 EMITTED = (
     r"^(?P<head>[^,{][^,]*)(?P<seq>, seq = [0-9]+)?(?P<op_id>, op_id = [0-9]{1,18})?"
     r"(?P<sizes>, sizes = \[[\[\]0-9, -]*\])?(?:, input_op_ids = \[.*\])?$"
@@ -72,7 +72,8 @@ EMITTED = (
 _OP = re.compile(
     r"(?:aten|prims?|quantized|torch::autograd|autograd::engine|c10d)::.+|\w+Backward\d*"
 )
-#: Ops that libraries register; without an id of emit_nvtx they may be scopes of any C++.
+#: Names of ops that libraries register. Without emit_nvtx's ``op_id`` this is not certain: any C++
+#: scope may have such a name.
 _LIBRARY_OP = re.compile(r"[a-z_]\w*::\w+(?:\.\w+)?")
 _BARE = re.compile(r"[a-z_]\w*")
 _PYPROF_CALL = re.compile(r"\{'mod': '([^']*)', 'op': '([^']*)'")
@@ -112,22 +113,25 @@ def _calls(listed: str, prefix: str) -> dict[int, str]:
     return {int(n): prefix + name for n, name in zip(words[::2], words[1::2], strict=True)}
 
 
-#: Callback ids of the calls that launch, copy, wait or allocate, and of frameworks' commonest.
+#: Callback id -> name, for calls that launch, copy, wait or allocate, and for the other calls that
+#: frameworks make most often.
 RUNTIME_CALLS = _calls(_RUNTIME_CALLS, "cuda")
 DRIVER_CALLS = _calls(_DRIVER_CALLS, "cu")
 
 
 def call_name(written: str) -> str:
-    """Drop the version from ``cudaLaunchKernel_v7000``; a driver call's ``_v2`` is part of its
-    name.
-    """
+    """Return ``cudaLaunchKernel`` for ``cudaLaunchKernel_v7000``; a ``_v2`` is part of the name."""
     return _VERSION.sub("", written)
 
 
 def copy_names(
     copy: Ints, source: Ints, target: Ints, memory: tuple[str, ...]
 ) -> pa.DictionaryArray:
-    """Return ``Memcpy HtoD (Pageable -> Device)``, like Kineto."""
+    """Return Kineto's names of copies, such as ``Memcpy HtoD (Pageable -> Device)``.
+
+    ``copy`` has the kind of each copy, ``source`` and ``target`` the kinds of memory, of which
+    ``memory`` has the names.
+    """
 
     def name(key: int) -> str:
         first, second = memory_name(key // _BYTE % _BYTE), memory_name(key % _BYTE)
@@ -142,12 +146,12 @@ def copy_names(
 
 
 def memset_names(kind: Ints, memory: tuple[str, ...]) -> pa.DictionaryArray:
-    """Return ``Memset (Device)``, like Kineto."""
+    """Return Kineto's names of memsets, such as ``Memset (Device)``, by the kind of memory."""
     return named(kind, lambda key: f"Memset ({_nth(memory, key) or 'Unknown'})")
 
 
 def sync_names(type_: Ints) -> pa.DictionaryArray:
-    """Return ``Stream Synchronize`` and the others, like Kineto."""
+    """Return Kineto's names of waits, such as ``Stream Synchronize``, by the type of wait."""
     return named(type_, lambda key: _nth(_SYNCS, key) or _SYNCS[0])
 
 
@@ -165,7 +169,7 @@ class NvtxRange(NamedTuple):
 
 
 def nvtx_range(text: str) -> NvtxRange:
-    """Interpret the text of an NVTX range."""
+    """Return what the text of an NVTX range means: an op, a step or a plain range."""
     if text.startswith("{'"):
         return NvtxRange("range", _pyprof_name(text))
     name, *suffix = _SUFFIX.split(text, maxsplit=1)
@@ -181,7 +185,7 @@ def nvtx_range(text: str) -> NvtxRange:
 
 @lru_cache(maxsize=65_536)
 def _classified(name: str, has_seq: bool, has_id: bool) -> tuple[str, str]:
-    """Return (kind, name) of what emit_nvtx wrote with such a suffix."""
+    """Return (kind, name) of a range; ``has_seq`` and ``has_id``: emit_nvtx wrote these numbers."""
     if _STEP.fullmatch(name):
         return "step", name
     if not (has_seq or _OP.fullmatch(name) or (has_id and _LIBRARY_OP.fullmatch(name))):
@@ -198,7 +202,10 @@ def _shapes(sizes: str) -> str | None:
 
 
 def _pyprof_name(text: str) -> str:
-    """Return ``torch.cat`` for a call, ``model.py:33`` for a stack: its last frame but pyprof's."""
+    """Return a name for a text of pyprof: ``torch.cat`` for a call, ``model.py:33`` for a stack.
+
+    The name of a stack is its last frame outside of pyprof.
+    """
     if call := _PYPROF_CALL.match(text):
         return ".".join(part for part in call.groups() if part) or text
     if stack := _PYPROF_STACK.match(text):
@@ -208,7 +215,10 @@ def _pyprof_name(text: str) -> str:
 
 
 def nvtx_ranges(ints: Mapping[str, Ints], text: pa.Array) -> Batch:
-    """Interpret the texts of NVTX ranges, each distinct text once, op ids aside."""
+    """Return the NVTX ranges with these texts; ``ints`` has their times, processes and threads.
+
+    Texts that differ only in emit_nvtx's numbers are interpreted once.
+    """
     alike, ids = _without_ids(text)
     encoded = alike.dictionary_encode()
     ranges = [nvtx_range(message) for message in encoded.dictionary.to_pylist()]
@@ -228,7 +238,7 @@ def nvtx_ranges(ints: Mapping[str, Ints], text: pa.Array) -> Batch:
 
 
 def _without_ids(text: pa.Array) -> tuple[pa.Array, Ints]:
-    """Replace emit_nvtx's numbers in the texts, and return the op ids beside them."""
+    """Return (texts with emit_nvtx's numbers replaced by 1, op id of each text or ``UNKNOWN``)."""
     parts = pc.extract_regex(text, EMITTED)
     head, seq, op_id, sizes = (parts.field(name) for name in ("head", "seq", "op_id", "sizes"))
     has_seq, has_id = (pc.not_equal(part, "") for part in (seq, op_id))

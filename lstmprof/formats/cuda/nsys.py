@@ -1,4 +1,4 @@
-"""Read Nsight Systems' SQLite database (``nsys export --type sqlite``), and reports through nsys.
+"""Read Nsight Systems' SQLite exports (``nsys export --type sqlite``), and reports by calling nsys.
 
 ::
 
@@ -38,14 +38,15 @@ from lstmprof.host.scratch import temporary_folder
 _METRICS, _METRIC_NAMES = "GPU_METRICS", "TARGET_INFO_GPU_METRICS"
 _METRIC_COLUMNS = ("timestamp", "typeId", "metricId", "value")
 _GPU_BITS = 0xFF
-#: Number of a metric: type and metric.
+#: (typeId, metricId), which identify a metric of a GPU.
 _Metric = tuple[int, int]
 
 
 def add_gpu_metrics(database: Database, devices: Mapping[int, int], collected: Collected) -> int:
-    """Add metric values with unshifted times; return how many were left out.
+    """Add GPU metrics to ``collected``, with times as in the file; return how many were left out.
 
-    ``devices`` maps GPU numbers. Values of other GPUs, or without name or number, are left out.
+    ``devices`` maps Nsight's GPU numbers to device numbers. Values of other GPUs, or without a
+    time, a metric's name or a number, are left out.
     """
     if _METRICS not in database.columns:
         return 0
@@ -103,9 +104,10 @@ _OF_HOST = (0, 1)  # pageable, pinned
 def add_memory(
     database: Database, renumbered: Callable[[Batch], Batch], collected: Collected
 ) -> int:
-    """Add memory changes with unshifted times; return how many are unusable.
+    """Add allocations and frees to ``collected``, with times as in the file.
 
-    ``renumbered`` corrects device numbers.
+    ``renumbered`` corrects the device numbers of a batch. Return the number of events that were
+    left out because they have no time, size or kind.
     """
     if _MEMORY not in database.columns:
         return 0
@@ -139,7 +141,8 @@ def _changes(read: Mapping[str, Ints], renumbered: Callable[[Batch], Batch]) -> 
     return sorted_by_time(pa.table(columns, schema=READ))
 
 
-#: Endings of reports. Their format is not public, so an installed ``nsys`` exports them.
+#: Endings of Nsight Systems' reports. Their format is not public, so an installed ``nsys`` exports
+#: them.
 REPORTS = (".nsys-rep", ".qdrep")
 _BY_HAND = "run nsys export --type sqlite on a machine that has nsys, and give the .sqlite file"
 _NEWER = "run nsys export --type sqlite with the nsys version that recorded it, or a newer one"
@@ -153,7 +156,7 @@ _VERSIONS = {
     "EXPORT_PRODUCT_VERSION": "product_version",
     "EXPORT_SCHEMA_VERSION": "schema_version",
 }
-#: ENUM_DIAGNOSTIC_SEVERITY_LEVEL: warnings and errors.
+#: Values of ENUM_DIAGNOSTIC_SEVERITY_LEVEL for warnings and errors.
 _SERIOUS = (2, 3)
 _ABOUT_CUDA = ("CUDA", "CUPTI", "NVTX")
 _MAX_COMPLAINTS = 3
@@ -184,7 +187,7 @@ def _of_report(raw: RawFile) -> Profile:
         raise ForeignFileError(raw.path, what, _BY_HAND)
     with raw.on_disk() as given, temporary_folder() as folder:
         report, database = folder / "report.nsys-rep", folder / "report.sqlite"
-        report.symlink_to(given.resolve())  # nsys goes by the ending
+        report.symlink_to(given.resolve())  # nsys recognises reports by their ending
         done = subprocess.run(
             export_command(tool, report, database),
             stdin=subprocess.DEVNULL,
@@ -238,7 +241,10 @@ def _of_export(raw: RawFile) -> Profile:
 
 
 def _missing(recorded: CudaEvents, graphs: int, complaints: list[str]) -> Iterator[str]:
-    """Yield the profiler's complaints if it recorded no activity, and unopened graphs."""
+    """Yield notes about what was not recorded: any activity, or the kernels of CUDA graphs.
+
+    ``graphs`` is the number of CUDA graphs that were recorded as one activity each.
+    """
     if not recorded.activities:
         yield from (f"the profiler logged: {line}" for line in complaints[1:])
     if graphs:
@@ -262,7 +268,7 @@ def _without_place(values: int) -> Iterator[str]:
 
 
 def _started_ns(database: Database) -> int | None:
-    """Return when the session began, since 1970; other times count from it."""
+    """Return the session's start in ns since 1970, from which other times count, or None."""
     table = "TARGET_INFO_SESSION_START_TIME"
     if table not in database.columns:
         return None

@@ -1,4 +1,4 @@
-"""The events in the tables of a Nsight Systems export, and the GPUs that its numbers mean."""
+"""Read the events of a Nsight Systems export, and find out which GPU each device number means."""
 
 from __future__ import annotations
 
@@ -43,11 +43,12 @@ _OF_GPU = ("computeMajor", "computeMinor", "smCount", "threadsPerWarp")
 
 @dataclass(frozen=True)
 class Devices:
-    """``names`` and ``facts`` by device number, and the numbers by Nsight's identifiers.
+    """The GPUs of an export: ``names`` and ``facts`` by device number.
 
-    ``of_gpus`` maps Nsight's GPU numbers. ``deviceId`` is CUDA's number within a process: with
-    CUDA_VISIBLE_DEVICES two processes may call two GPUs 0. ``TARGET_INFO_CUDA_DEVICE`` (since 2024)
-    resolves that; ``gpus`` maps (pid, deviceId) if the numbers differ, and is empty otherwise.
+    ``of_gpus`` maps Nsight's GPU numbers to device numbers. ``deviceId`` in the tables is CUDA's
+    number within a process: with CUDA_VISIBLE_DEVICES, device 0 of two processes may be two GPUs.
+    In that case ``gpus`` maps (pid, deviceId) to device numbers, from ``TARGET_INFO_CUDA_DEVICE``
+    (since 2024); otherwise it is empty.
     """
 
     names: Mapping[int, str]
@@ -56,7 +57,7 @@ class Devices:
     of_gpus: Mapping[int, int]
 
     def renumbered(self, batch: Batch) -> Batch:
-        """Replace the device numbers by those of ``gpus``."""
+        """Return ``batch`` with its device numbers replaced by those of ``gpus``."""
         if not self.gpus:
             return batch
         pid, device = batch.ints["pid"], batch.ints["device"]
@@ -85,7 +86,10 @@ def devices_of(database: Database) -> Devices:
 def _placed_once(
     gpus: Mapping[int, int], names: Mapping[int, str], facts: Mapping[int, DeviceFacts]
 ) -> Devices:
-    """Return the devices if each number means exactly one of the ``gpus``."""
+    """Return the devices if each of CUDA's numbers means the same GPU in all processes.
+
+    ``gpus`` maps CUDA's number to Nsight's, by which ``names`` and ``facts`` are sorted.
+    """
     of_gpus = {gpu: number for number, gpu in gpus.items() if number >= 0}
     return Devices(_by_number(gpus, names), _by_number(gpus, facts), {}, of_gpus)
 
@@ -95,7 +99,7 @@ def _by_number(gpus: Mapping[int, int], of_gpus: Mapping[int, _Of]) -> dict[int,
 
 
 def _ordinals(database: Database) -> dict[int, int]:
-    """Map CUDA's device number to Nsight's, or to itself if the table lacks it."""
+    """Return Nsight's GPU number by CUDA's device number, which is the same if not recorded."""
     if _GPUS not in database.columns:
         return {}
     read = database.ints(_GPUS, "id", "cuDevice")
@@ -104,13 +108,13 @@ def _ordinals(database: Database) -> dict[int, int]:
 
 
 class Contexts:
-    """The device of each context, learned from its activities."""
+    """The device of each CUDA context, learned from the activities of the context."""
 
     def __init__(self) -> None:
         self._devices: dict[int, int] = {}
 
     def noted(self, busy: Batch) -> Batch:
-        """Learn the contexts of ``busy``, and return it."""
+        """Learn the contexts' devices from the activities ``busy``, and return ``busy``."""
         contexts, first = np.unique(_context_key(busy.ints), return_index=True)
         devices = busy.ints["device"][first].tolist()
         for context, device in zip(contexts.tolist(), devices, strict=True):
@@ -118,7 +122,7 @@ class Contexts:
         return busy
 
     def devices(self, ints: Mapping[str, Ints]) -> Ints:
-        """Return the device of each event's context if known, else the event's own."""
+        """Return the device of each event's context if it is known, else the event's own device."""
         contexts, codes = np.unique(_context_key(ints), return_inverse=True)
         is_known = np.array([context in self._devices for context in contexts.tolist()], bool)
         devices = np.array([self._devices.get(c, UNKNOWN) for c in contexts.tolist()], np.int64)
@@ -140,7 +144,7 @@ _SYNCS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 _CALLS = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
 _OVERHEADS = ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD")
 _RANGES, _OF_RANGE = "NVTX_EVENTS", ("start", "end", "eventType")
-#: In order of preference: the whole signature, the short name, the mangled name.
+#: Columns with a kernel's name, best first: the whole signature, the short name, the mangled name.
 _KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
 _OF_KIND = {
     "kernel": ("graphNodeId", "graphId", *_KERNEL_NAMES, *OF_LAUNCH),
@@ -148,7 +152,8 @@ _OF_KIND = {
     "memset": ("graphNodeId", "bytes", "memKind"),
 }
 _PLACE = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
-#: Overheads that CUDA has without a profiler too (``(CUDA)`` in ENUM_CUPTI_OVERHEAD_TYPE).
+#: Names of overheads that CUDA also has without a profiler (``(CUDA)`` in
+#: ENUM_CUPTI_OVERHEAD_TYPE).
 _OF_CUDA = frozenset(name for name, is_profilers in OVERHEADS.values() if not is_profilers)
 _RANGE_TYPES = frozenset(
     ("NvtxPushPopRange", "NvtxStartEndRange", "NvtxtPushPopRange", "NvtxtStartEndRange")
@@ -223,7 +228,10 @@ def _placed(read: Mapping[str, Ints]) -> dict[str, Ints]:
 
 
 def _first_present(read: Mapping[str, Ints], known: Ints) -> Ints:
-    """Return the number of each kernel's first name among the ``known`` texts."""
+    """Return the text number of each kernel's best name (see ``_KERNEL_NAMES``) that is known.
+
+    ``known`` are the numbers of all texts.
+    """
     columns = [read[column] for column in _KERNEL_NAMES if column in read]
     chosen = columns.pop() if columns else read["start"]
     for column in reversed(columns):
@@ -232,9 +240,10 @@ def _first_present(read: Mapping[str, Ints], known: Ints) -> Ints:
 
 
 def _synchronizations(database: Database, contexts: Contexts) -> Iterator[Batch]:
-    """Yield waits on the device on which their context has its activities.
+    """Yield waits for a device; the device is that of the activities in the wait's CUDA context.
 
-    The second process of a report writes its own device 1 as 0 here (seen in 2026.2).
+    The wait's ``deviceId`` may be wrong: a report's second process wrote 0 for device 1 (seen in
+    Nsight Systems 2026.2).
     """
     if _SYNCS not in database.columns:
         return
@@ -257,7 +266,7 @@ def _calls(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
 
 
 def _overheads(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
-    """Yield the profiler's own work; CUDA's own work (a full command buffer) belongs to a call."""
+    """Yield overheads: kind ``overhead`` if the profiler causes them, ``runtime`` if CUDA does."""
     columns = ("start", "end", "globalTid", "nameId")
     for table in _OVERHEADS:
         for read in database.int_chunks(table, *columns) if table in database.columns else ():
@@ -270,7 +279,7 @@ def _overheads(database: Database, strings: Mapping[int, str]) -> Iterator[Batch
 
 
 def _ranges(database: Database, strings: Mapping[int, str]) -> Iterator[Batch]:
-    """Yield NVTX ranges; ``UNKNOWN`` ends a range still open when the capture ended."""
+    """Yield NVTX ranges; the end is ``UNKNOWN`` if the range was open when the capture ended."""
     if _RANGES not in database.columns:
         return
     types = _range_types(database)
@@ -292,7 +301,7 @@ def _range_times(database: Database) -> Iterator[Batch]:
 
 
 def _is_range(read: Mapping[str, Ints], types: list[int]) -> np.ndarray:
-    """Return which events are ranges, by type if recorded, else by their end."""
+    """Return a mask of the events that are ranges, by type or, if it is unknown, by their end."""
     type_ = read["eventType"]
     of_type = np.where(type_ == UNKNOWN, read["end"] != UNKNOWN, np.isin(type_, types))
     return np.asarray(of_type & (read["start"] != UNKNOWN), dtype=np.bool_)
@@ -305,8 +314,9 @@ def _range_types(database: Database) -> list[int]:
 
 
 def _threaded(read: Mapping[str, Ints]) -> dict[str, Ints]:
-    """Return times, pid and tid; ``globalTid`` packs machine, process and thread in 16, 24 and 24
-    bits.
+    """Return times, pid and tid of host events.
+
+    ``globalTid`` contains machine, process and thread in 16, 24 and 24 bits.
     """
     thread = read["globalTid"]
     has_thread = thread != UNKNOWN
@@ -319,5 +329,5 @@ def _threaded(read: Mapping[str, Ints]) -> dict[str, Ints]:
 
 
 def whole_graphs(database: Database) -> int:
-    """Count runs of CUDA graphs that were recorded as one activity each."""
+    """Return the number of launches of CUDA graphs that were recorded as one activity each."""
     return len(database.ints(_GRAPHS, "start")["start"]) if _GRAPHS in database.columns else 0

@@ -3,10 +3,10 @@
 To know when reading the events:
 
 - Times count from 1970. One file has one process, so activities need no ``pid``.
-- Names of kernels are mangled. Names of calls follow from their numbers.
-- A ``range`` is an NVTX range, from its start marker to its end marker. An ``op`` is a range that
-  ``emit_nvtx`` wrote.
-- The tables are CUPTI's records, field by field (``cupti_activity.h``). Empty tables exist, too.
+- Kernels have mangled names. Calls have numbers instead of names.
+- An NVTX range lasts from a start marker to an end marker. It becomes an ``op`` if ``emit_nvtx``
+  wrote it, else a ``range`` or a step.
+- The tables are CUPTI's records, field by field (``cupti_activity.h``). Tables may be empty.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _ACTIVITIES = {
 }
 _CALLS = {"RUNTIME": RUNTIME_CALLS, "DRIVER": DRIVER_CALLS}
 _PLACE = ("start", "end", "deviceId", "streamId", "correlationId")
-#: CUpti_ActivityFlag of markers that start or end a range.
+#: Values of CUpti_ActivityFlag for markers that start or end a range.
 _STARTS, _ENDS = 2, 4
 _UNNAMED = "unnamed"
 _UINT32 = 0xFFFFFFFF
@@ -160,7 +160,7 @@ def _placed(read: Mapping[str, Ints]) -> dict[str, Ints]:
 
 
 def _synchronizations(database: Database) -> Iterator[Batch]:
-    """Yield waits on a device, which is their context's."""
+    """Yield waits for a device; the device is that of the wait's CUDA context."""
     table = f"{_KIND}SYNCHRONIZATION"
     if table not in database.columns:
         return
@@ -181,7 +181,7 @@ def _devices_of_contexts(database: Database) -> dict[int, int]:
 
 
 def _calls(database: Database) -> Iterator[Batch]:
-    """Yield CUDA runtime and driver calls, which have numbers instead of names."""
+    """Yield CUDA runtime and driver calls; the tables have numbers instead of their names."""
     for table, listed in _CALLS.items():
         if _KIND + table in database.columns:
             read = database.ints(
@@ -202,7 +202,7 @@ def _call_name(table: str, names: Mapping[int, str], number: int) -> str:
 
 
 def _overheads(database: Database) -> Iterator[Batch]:
-    """Yield the profiler's own work; CUDA's own work belongs to a call."""
+    """Yield overheads: kind ``overhead`` if the profiler causes them, ``runtime`` if CUDA does."""
     table = f"{_KIND}OVERHEAD"
     if table not in database.columns:
         return
@@ -219,7 +219,10 @@ def _overheads(database: Database) -> Iterator[Batch]:
 
 
 def _ranges(database: Database, strings: Mapping[int, str]) -> list[Batch]:
-    """Join start and end markers of the same id to NVTX ranges; ``UNKNOWN`` if one has no end."""
+    """Join start and end markers of the same id to NVTX ranges.
+
+    The end is ``UNKNOWN`` if a range has no end marker.
+    """
     table = f"{_KIND}MARKER"
     if table not in database.columns:
         return []
@@ -241,10 +244,9 @@ def _ranges(database: Database, strings: Mapping[int, str]) -> list[Batch]:
 
 
 def _objects(database: Database, table: str, length: int) -> tuple[Ints, Ints]:
-    """Return ``length`` (process, thread) pairs of CUpti_ActivityObjectKindId: two little-endian
-    uint32.
+    """Return (process ids, thread ids) of a table's ``length`` rows; 0 if unknown.
 
-    Both are 0 if the table has no such column, or the row no such id.
+    The column ``objectId`` (CUpti_ActivityObjectKindId) has both as little-endian uint32.
     """
     if "objectId" not in database.columns[table]:
         return np.zeros(length, np.int64), np.zeros(length, np.int64)
@@ -254,7 +256,10 @@ def _objects(database: Database, table: str, length: int) -> tuple[Ints, Ints]:
 
 
 def _threaded(read: Mapping[str, Ints], pid: Ints, tid: Ints) -> dict[str, Ints]:
-    """Return times, pid and tid; tid is the lower half of the pthread_t, signed in calls."""
+    """Return times, pid and tid of host events.
+
+    ``tid`` is the lower half of the pthread_t; tables of calls have it as a signed number.
+    """
     return {
         "start_ns": read["start"],
         "end_ns": read["end"],

@@ -1,14 +1,14 @@
-"""Kineto: the JSON that ``torch.profiler`` exports, of every year since 2020.
+"""Read Kineto's JSON, which ``torch.profiler`` exports, as written in any year since 2020.
 
-Traps and their sources are in the tests. What a reader of the events must know:
+The tests contain the pitfalls of each year with their sources. To know when reading the events:
 
-- ``ts`` counts microseconds from 1970, or from ``baseTimeNanoseconds`` where the header has it.
-- ``correlation_id`` joins a runtime call with its activities in every era. ``external_id`` of an op
-  is the op's own id; of a runtime call or an activity it is the op's id too, except from 2022 to
-  early 2024, when it repeats the correlation id there.
-- A device's copy of a host range (``gpu_user_annotation``) is a ``range`` with a device.
-- Ids of 0 or less say "none" and are null; so are thread 0 of process 0 and process −1, where
-  Kineto puts Python frames and overhead whose thread it lost.
+- ``ts`` counts microseconds from 1970, or from ``baseTimeNanoseconds`` if the header has this key.
+- ``correlation_id`` joins a runtime call with its activities in every year. The ``external_id`` of
+  an op is the op's own id. That of a runtime call or an activity is the id of the op that issued
+  it, except from 2022 to early 2024, when it repeats the correlation id.
+- A device's copy of a host range (``gpu_user_annotation``) becomes a ``range`` with a device.
+- Ids of 0 or less mean "none" and become null. So does thread 0 of process 0 or −1, to which Kineto
+  assigns Python frames and overhead if it does not know their thread.
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ def read(raw: RawFile) -> Profile:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Counts of events that were omitted, or whose kind is unknown."""
+    """Events that were omitted, and the number of events of unknown kind."""
 
-    # the profiler's own: (start, length)
+    # (start, length) in ns of the profiler's own spans, which are omitted
     spans: list[tuple[int, int]] = field(default_factory=list)
-    dropped: Counter[str] = field(default_factory=Counter)  # events, by the reason
-    unknown: Counter[str] = field(default_factory=Counter)  # events, by their category
+    dropped: Counter[str] = field(default_factory=Counter)  # number of omitted events by reason
+    unknown: Counter[str] = field(default_factory=Counter)  # number of ranges by unknown category
 
     def add(self, other: LeftOut) -> None:
         """Add the counts of a later part of the trace."""
@@ -103,9 +103,9 @@ class LeftOut:
 def profile(
     header: Mapping[str, Any], columns: pa.Table | Spool, left_out: LeftOut, counters: Counters
 ) -> Profile:
-    """Return the profile of these columns (one row or more) and counters.
+    """Return the profile with these columns (one row or more) and counters.
 
-    Times are absolute.
+    Times of both are as in the file.
     """
     origin_ns = rows.first_ns(columns)
     devices = _device_names(header)
@@ -139,7 +139,7 @@ def profile(
 
 
 def _group_sizes(distributed: Mapping[str, Any]) -> list[int]:
-    """Return the distinct sizes of the job's process groups."""
+    """Return the distinct sizes (numbers of ranks) of the job's process groups."""
     groups = distributed.get("pg_config")
     listed = groups if isinstance(groups, list) else []
     sizes = [group.get("pg_size") for group in listed if isinstance(group, dict)]
@@ -147,7 +147,7 @@ def _group_sizes(distributed: Mapping[str, Any]) -> list[int]:
 
 
 def found_rows(events: Iterable[Any]) -> tuple[list[Row], list[Count], LeftOut]:
-    """Return the rows of ``events``, their counters, and what was left out."""
+    """Return (rows, counter values, what was left out) for the decoded ``events``."""
     intervals: list[Row] = []
     found: list[Count] = []
     left_out = LeftOut()
@@ -190,7 +190,7 @@ def _base_ns(header: Mapping[str, Any], origin_ns: int) -> int | None:
 
 
 def _device_names(header: Mapping[str, Any]) -> dict[int, str]:
-    """Return device names by number; empty if the driver gave none."""
+    """Return device names by number; a name is empty if the driver gave none."""
     return {n: rows.clean(str(device.get("name", ""))) for n, device in _devices(header)}
 
 
@@ -217,7 +217,7 @@ def _devices(header: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]
 
 
 def _logged(header: Mapping[str, Any]) -> list[str]:
-    """Return the profiler's own complaints from Kineto's header."""
+    """Return the first errors and warnings that the profiler logged into Kineto's header."""
     lists = [(level, header.get(level)) for level in _LOGGED]
     lines = [(level, line) for level, lines in lists if isinstance(lines, list) for line in lines]
     return [one_line(rows.clean(str(line)))[:200] for _, line in lines[:_MAX_LOGGED]]

@@ -1,4 +1,4 @@
-"""Read the first step of a big plain Kineto file before the rest, located by small samples.
+"""Read the first step of a large, plain Kineto file before the other steps.
 
 ::
 
@@ -7,12 +7,13 @@
          │╱      │╱     │╱      │
          └─────────────────────────▶ byte
 
-The breakdown of a step needs the events that ran in it, those still running from before, and the
-calls that launched them. A sample is a few whole elements of the event array. Between two samples
-an event may begin before an instant if one of the two samples has such an event, or if times fall
-between them (a new block begins). Such stretches are halved until they are short, and then read
-like all pieces. The reader returns None if every second sample is not where the others predict it,
-if the stretches are more than a small part of the file, or if there is no second step marker.
+The breakdown of a step needs the events that begin before the step's end. Samples show where in the
+file these are: a sample is a few whole events. Between two samples events may begin before a given
+time if the first sample begins before it, or if a new block may begin between the samples and,
+judged by the pace at which times rise, so early. Such a range of bytes is halved by more samples
+until it is short, and then read. The reader gives up (returns None) if half of the samples do not
+lie where the other half predicts, if it would read more than a small part of the file, or if there
+is no second step marker.
 """
 
 from __future__ import annotations
@@ -44,18 +45,18 @@ from lstmprof.formats.kineto.stream import UnusualError, closings, head_of
 from lstmprof.formats.raw_file import OpenFile, json_document, last_border
 from lstmprof.formats.rows import MAX_NS
 
-#: Bytes of a sample, largest number of samples of the first pass, and least distance between two
-#: samples.
+#: Bytes of a sample, largest number of evenly spaced samples, and least distance in bytes between
+#: two of these.
 SAMPLE_BYTES, _MOST_SAMPLES, _LEAST_APART = 2**13, 2**10, 2**15
-#: Largest size of a sample, which grows until it contains a whole event.
+#: Largest number of bytes of a sample, which grows until it contains a whole event.
 _MOST_SAMPLE_BYTES = 2**17
-#: A stretch so short is read rather than halved.
+#: A range of at most this many bytes is read instead of halved.
 _SHORT_BYTES = 2**15
-#: Largest number of additional samples when stretches are halved.
+#: Largest number of additional samples that halve ranges.
 _MOST_HALVED = 2**10
-#: A block may have begun this many times earlier than its pace suggests.
+#: Safety factor: within a block, times may rise this many times as fast as the block's pace.
 _SAFELY = 4
-#: The pace of a block is the fastest of this many stretches.
+#: The pace of a block, in ns per byte, is the fastest between this many pairs of adjacent samples.
 _OF_PACE = 4
 _BORDER = re.compile(rb"\}\s*+,\s*+(?=\{)")
 _MOST_TRIES = 4
@@ -66,9 +67,9 @@ Ints = NDArray[np.int64]
 
 
 class Sample(NamedTuple):
-    """Some events at and after byte ``at``; the first of them begins at ``begins_ns``.
+    """Some events from byte ``at`` on; the earliest of them begins at ``begins_ns``.
 
-    That time is rounded down to µs. It is 0 at the start of a file if unknown.
+    ``begins_ns`` is rounded down to µs. It is 0 for the first sample if its events have no time.
     """
 
     at: int
@@ -104,13 +105,13 @@ class Samples:
 
     @property
     def begins_ns(self) -> list[int]:
-        """Return the sorted begins of the events of samples that are equally far apart."""
+        """Return ``Sample.begins_ns`` of the evenly spaced samples, sorted."""
         earliest: list[int] = sorted(self._first[:, 1].tolist())
         return earliest
 
     @property
     def categories(self) -> frozenset[str]:
-        """Return the categories of the events, in lower case."""
+        """Return the categories of the sampled events, in lower case."""
         return frozenset(self._categories)
 
     @property
@@ -124,9 +125,10 @@ class Samples:
         return self._samples[-1].at
 
     def before(self, until_ns: int) -> list[tuple[int, int]]:
-        """Return stretches (first byte, byte after) in which events may begin before ``until_ns``.
+        """Return the ranges of bytes in which events may begin before ``until_ns``.
 
-        They begin and end between events, and do not reach beyond the last sample.
+        A range is (first byte, byte after it). It begins and ends between two events; the last
+        sample ends the last range at the latest.
         """
         while True:
             at, begins_ns = np.array(self._samples, dtype=np.int64).T
@@ -138,8 +140,10 @@ class Samples:
                 return [(int(at[n]), int(at[n + 1])) for n in np.flatnonzero(early).tolist()]
 
     def told(self, until_ns: int) -> bool:
-        """Return whether the other samples predict every second sample with an event before
-        ``until_ns``.
+        """Return whether the samples can be trusted to find the events before ``until_ns``.
+
+        That is, whether half of the evenly spaced samples (every second one) predict where the
+        other half find such events.
         """
         at, begins_ns = self._first.T
         if len(at) < 2 * _OF_PACE:
@@ -149,7 +153,7 @@ class Samples:
         return bool(early[others].all())
 
     def _add(self, place: int, *, is_first: bool = False) -> bool:
-        """Add a sample at or after ``place``; return False if none can be read or it is known."""
+        """Add a sample at or after byte ``place``; return False if there is no new one."""
         sample = self._sample(place, is_first=is_first)
         if sample is None:
             return False
@@ -169,7 +173,7 @@ class Samples:
                 if events:
                     self._categories |= {category for category, _ in events}
                     return Sample(place + border, min(begins_ns for _, begins_ns in events))
-                if events is not None:  # flows, counters, names of threads
+                if events is not None:  # only flows, counters or names of threads
                     return Sample(place, 0) if is_first else None
             length *= 4
         self.unreadable += 1
@@ -177,7 +181,7 @@ class Samples:
 
 
 def _may_begin(at: Ints, begins_ns: Ints, until_ns: int) -> Flags:
-    """Return for each gap between samples whether events may begin there before ``until_ns``."""
+    """Return for each two adjacent samples whether events between may begin before ``until_ns``."""
     before, after = begins_ns[:-1], begins_ns[1:]
     length = np.diff(at)
     pace = np.append(np.abs(after - before) / length, np.zeros(_OF_PACE))
@@ -187,9 +191,9 @@ def _may_begin(at: Ints, begins_ns: Ints, until_ns: int) -> Flags:
 
 
 def _timed(text: bytes) -> list[tuple[str, int]] | None:
-    """Return category and begin (rounded down to µs) of the events with a duration.
+    """Return (category, start in ns, rounded down to µs) of each event with a duration.
 
-    Return None if the text does not consist of whole elements, or has no such event.
+    Return None if the text is empty, or does not consist of whole events.
     """
     try:
         events = _DECODER.decode(b"[" + text + b"]")
@@ -201,7 +205,7 @@ def _timed(text: bytes) -> list[tuple[str, int]] | None:
 
 
 def _begins_ns(ts_us: float | str | None) -> int | None:
-    """Return the whole µs of ``ts_us`` in ns, or None for an impossible time."""
+    """Return ``ts_us`` rounded down to µs, in ns; None if the time is impossible."""
     if ts_us is None:
         return None
     try:
@@ -211,22 +215,22 @@ def _begins_ns(ts_us: float | str | None) -> int | None:
     return whole_ns if abs(whole_ns) <= MAX_NS else None
 
 
-#: Largest share of a file, and largest number of bytes, that is read for its first step.
+#: Largest share of a file, and largest number of bytes, that are read for its first step.
 MOST_SHARE, _MOST_BYTES = 1 / 32, 2**26
-#: Samples in which no events can be made out are at most this part of all.
+#: Largest number of samples in which no event could be read, per readable sample.
 _MOST_UNREADABLE = 0.1
 #: Categories of device activities and of the calls that start them.
 _OF_DEVICES = ON_DEVICE | {category for category, kind in KINDS.items() if kind == "runtime"}
-#: The second marker is searched before the times of samples up to these shares of the file; the
-#: other samples must predict all of them.
+#: The second step marker is first searched among the earliest events, then among more: before the
+#: time at which this share of the samples has begun. ``Samples.told`` must be True for all times.
 _SHARES = (1 / 512, 1 / 256, 1 / 128, 1 / 64, 1 / 32)
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """A profile of the events that begin before the end of its first step, ``name``.
+    """A profile of the events that begin before the end of the first step, called ``name``.
 
-    These events are ``read_bytes`` of the file's ``file_bytes``.
+    ``read_bytes`` of the file's ``file_bytes`` were read.
     """
 
     profile: Profile
@@ -237,9 +241,9 @@ class Beginning:
 
 
 def beginning(path: Path, least_bytes: int) -> Beginning | None:
-    """Read the beginning of the plain Kineto file at ``path``, or return None if unsure.
+    """Read the first step of the plain Kineto file at ``path``.
 
-    Return None also for files under ``least_bytes``.
+    Return None for files under ``least_bytes``, and if the step's events cannot be located safely.
     """
     try:
         if not path.is_file() or path.stat().st_size < least_bytes:
@@ -247,14 +251,17 @@ def beginning(path: Path, least_bytes: int) -> Beginning | None:
         with path.open("rb") as opened:
             head, _ = head_of(path, opened)  # gzipped files have no such head
         return _beginning(_File(path, OpenFile(path), head))
-    # reading the whole file reports the fault
+    # reading the whole file will raise the error
     except (OSError, ValueError, ProfileError, UnusualError):
         return None
 
 
 @dataclass
 class _File:
-    """A file, and the pieces of its events that have been read, by first byte."""
+    """A file: its text before the events (``head``), and the pieces that have been read.
+
+    ``read`` has each piece by (first byte, byte after it).
+    """
 
     path: Path
     file: OpenFile
@@ -272,8 +279,9 @@ class _File:
         return min(int(MOST_SHARE * self.file.length), _MOST_BYTES)
 
     def has_read(self, stretches: list[tuple[int, int]]) -> bool:
-        """Read the missing parts of ``stretches``; return False if they are too large or have
-        no events.
+        """Read the ranges (first byte, byte after it) that have not been read yet.
+
+        Return False if these are too large, or are not whole events.
         """
         missing = _joined([s for s in stretches if not self._is_read(s)])
         wanted = self.read_bytes + sum(stop - start for start, stop in missing)
@@ -288,8 +296,9 @@ class _File:
         return True
 
     def has_read_end(self, start: int) -> bool:
-        """Read the last events, from byte ``start`` on; return False if the file ends
-        differently.
+        """Read the last events, from byte ``start`` on.
+
+        Return False if these are too many, or the file does not end like Kineto's.
         """
         if self.file.length - start > self.most_bytes:
             return False
@@ -317,14 +326,12 @@ class _File:
 
     @property
     def origin_ns(self) -> int:
-        """Return the start of the first event that has been read; some events must have been
-        read.
-        """
+        """Return the start of the earliest event that has been read; there must be one."""
         return min(rows.first_ns(p.columns) for p in self.read.values() if p.rows)
 
 
 def _joined(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Sort the stretches, and join those that follow each other."""
+    """Join sorted ranges of bytes that follow each other directly."""
     joined: list[tuple[int, int]] = []
     for start, stop in stretches:
         if joined and joined[-1][1] == start:
@@ -357,7 +364,10 @@ def _beginning(file: _File) -> Beginning | None:
 
 
 def _first_step(events: EventTable, until_ns: int) -> Window | None:
-    """Return the first step if the next one begins by ``until_ns``: earlier markers are read."""
+    """Return the first step if it ends before ``until_ns``, up to which all markers have been read.
+
+    Return None also if step markers are on several threads.
+    """
     thread = thread_ids(events)
     markers = events.is_kind("step") & (thread >= 0)
     if len(np.unique(thread[markers])) != 1:
@@ -369,10 +379,10 @@ def _first_step(events: EventTable, until_ns: int) -> Window | None:
 def _of_step(
     file: _File, profile: Profile, step: Window, elsewhere: frozenset[str]
 ) -> Beginning | None:
-    """Return the events that began before the end of ``step``; ``elsewhere`` are other categories.
+    """Return the beginning with the events that began before the end of ``step``.
 
-    Return None if devices are used later but not in this step: what the host waits for is then
-    unknown.
+    ``elsewhere`` has the categories of samples of the whole file. Return None if these include
+    devices, but no device is used up to the end of ``step``: what the host waits for is unknown.
     """
     before = int(np.searchsorted(profile.events.start_ns, step.end_ns))
     events = profile.events.slice(0, before)
@@ -380,7 +390,7 @@ def _of_step(
     if uses_devices and not events.has_kind(*ACTIVITY_KINDS):
         return None
     (marker,) = np.flatnonzero(events.is_kind("step") & (events.start_ns == step.start_ns))[:1]
-    step = replace(step, thread=int(thread_ids(events)[marker]))  # numbered among these
+    step = replace(step, thread=int(thread_ids(events)[marker]))  # numbered among ``events``
     name: str = events.column("name")[int(marker)].as_py()
     whole, read = file.file.length, file.read_bytes
     return Beginning(replace(profile, events=events), step, name, read, whole)

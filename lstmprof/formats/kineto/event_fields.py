@@ -1,4 +1,4 @@
-"""Read one event of a Kineto trace: its kind, place and time, or the counter that it sets."""
+"""Read one event of a Kineto trace: its kind, thread or stream, and time, or its counter values."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from lstmprof.events.schema import PHASES, PROGRAM
 from lstmprof.formats import rows
 from lstmprof.formats.rows import Row
 
-#: Category, in lower case, to kind; device categories are also in ``ON_DEVICE``.
+#: Category in lower case -> kind; the categories of device events are also in ``ON_DEVICE``.
 #: ``cuda_profiler_range`` has hardware counters (its times are artificial: the session divided
-#: evenly), and ``cuda_event`` is an instant of a stream; both are ranges, not activities.
+#: evenly), and ``cuda_event`` is an instant of a stream; both become ranges, not activities.
 KINDS = {
     "cpu_op": "op",
     "operator": "op",
@@ -53,17 +53,18 @@ ON_DEVICE = frozenset(
         *("gpu_user_annotation", "cuda_profiler_range", "cuda_event"),
     )
 )
-#: Arguments of a kernel with its launch configuration, as ``launched_with`` reads them.
+#: Names of a kernel event's arguments, in the order of the parameters of ``launched_with``.
 LAUNCHED_WITH = (
     *("block", "grid", "registers per thread", "shared memory"),
     *("est. achieved occupancy %", "Collective name", "In msg nelems", "Out msg nelems"),
     *("dtype", "Group size", "Process Group Name", "Process Group Description"),
 )
-#: The profiler's own span (pid ``Spans`` or ``Traces``): no event of the program.
+#: Category of the profiler's own spans (pid ``Spans`` or ``Traces``), no events of the program.
 PROFILER_SPAN = "trace"
 
 _STEP = re.compile(r"ProfilerStep#\d+|step")
-#: Ranges that torch or lstmprof records; in 2021 they had the category of ops.
+#: Names of ranges that torch records and, in ``_OWN``, that lstmprof records. In 2021 ranges had
+#: the category of ops.
 _TORCH_RANGE = re.compile(r"Optimizer\.\w+#|enumerate\(DataLoader\)#")
 _OWN = frozenset(("step", *PHASES, PROGRAM))
 _STREAM = re.compile(r"(?:stream )?(\d{1,18})")
@@ -74,9 +75,9 @@ _FS_PER_NS = 10**6
 
 @lru_cache(maxsize=16384)
 def kind(category: str, name: str) -> str | None:
-    """Return the kind for a lower-case category, or None if it is unknown."""
+    """Return the kind of an event from its lower-case category and name; None if unknown."""
     usual = KINDS.get(category)
-    if usual is None and category.endswith(("_runtime", "_driver")):  # xpu, mtia, privateuse1
+    if usual is None and category.endswith(("_runtime", "_driver")):  # of xpu, mtia …
         return "runtime"
     if usual in ("op", "range") and category not in ON_DEVICE:
         if name.startswith("ProfilerStep#") or usual == "range":
@@ -87,7 +88,7 @@ def kind(category: str, name: str) -> str | None:
 
 
 def femtoseconds(microseconds: object) -> int | None:
-    """Convert a JSON number of microseconds (int, or the text of a float) exactly."""
+    """Convert a JSON number of microseconds (int, or the text of a float), None if it is none."""
     if isinstance(microseconds, int) and not isinstance(microseconds, bool):
         return microseconds * _FS_PER_US
     if not isinstance(microseconds, str) or len(microseconds) > 64:
@@ -105,7 +106,10 @@ def femtoseconds(microseconds: object) -> int | None:
 
 
 def interval(event: dict[str, Any]) -> tuple[int, int] | str:
-    """Return (start, length) in whole ns, each end rounded from the exact time, or the fault."""
+    """Return (start, length) in whole ns, or a text that says what is wrong with the times.
+
+    Start and end are rounded; the length is their difference.
+    """
     start = femtoseconds(event.get("ts"))
     if start is None:
         return "they have no readable start"
@@ -122,7 +126,7 @@ def interval(event: dict[str, Any]) -> tuple[int, int] | str:
 
 
 def row(event: dict[str, Any], start_ns: int, dur_ns: int) -> Row:
-    """Make a row; an event of unknown category becomes a range."""
+    """Convert an event with a duration to a row; one of unknown category becomes a range."""
     category = str(event.get("cat")).lower()
     name = rows.clean(str(event.get("name", "")))
     args = event.get("args")
@@ -165,12 +169,13 @@ def launched_with(
     collective: object = None,
     *message: object,
 ) -> str | None:
-    """Return a kernel's launch configuration; empty if the arguments name no block.
+    """Return a kernel's launch configuration from its event's arguments; None without a block.
 
-    Arguments without registers are ROCm's. Its grid counts blocks or threads, depending on the
-    launching call, so the grid is unknown. ``message`` of a ``collective`` is the number of
-    elements that go in and out, their type, the number of ranks, and the name and the description
-    of the process group.
+    If ``registers`` is missing, the arguments are ROCm's. ROCm's grid counts blocks or threads,
+    depending on the call that launched the kernel, so the grid is left out. ``collective`` is the
+    name of the collective that the kernel belongs to. ``message`` is its number of elements that go
+    in and that come out, their type, the number of ranks, and the name and the description of the
+    process group.
     """
     if block is None:
         return None
@@ -199,7 +204,7 @@ def _message(
     group: object,
     about: object,
 ) -> dict[str, object]:
-    """Return the fields of a collective's launch configuration."""
+    """Return the fields that a collective adds to a kernel's launch configuration."""
     elements = [rows.natural(inputs), rows.natural(outputs)]
     each = element_bytes(dtype)
     known = each is not None and None not in elements
@@ -220,7 +225,7 @@ def _group(name: object, about: object) -> str | None:
 
 
 def _thread(event: dict[str, Any]) -> tuple[int | None, int | None]:
-    """Return (pid, tid); pid 0 or −1 (``python_function``, ``overhead``) and its tid 0 are None."""
+    """Return (pid, tid); a pid of 0 or −1 becomes None, and so does tid 0 of such a process."""
     pid, tid = rows.positive(event.get("pid")), rows.int64(event.get("tid"))
     return pid, tid if pid or tid else None
 
@@ -241,17 +246,20 @@ def json_list(value: object) -> str | None:
 
 MEMORY = "[memory]"
 INSTANT, COUNTER = "i", "C"
-#: The number of the CPU among torch's types of devices.
+#: torch's number of the device type CPU.
 _HOST = 0
 _TYPE, _DEVICE = "Device Type", "Device Id"
 _SIZES = {"Total Allocated": ALLOCATED, "Total Reserved": RESERVED, "Bytes": CHANGE}
 _NUMBER = re.compile(r"-?\d{1,300}(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
-#: Names of a series that add nothing to the counter's own name.
+#: Names of a counter's series that are not added to the counter's name.
 _PLAIN = ("", "value")
 
 
 def counts(event: dict[str, Any]) -> list[Count] | str:
-    """Return the values of a counter event, or the fault."""
+    """Return the counter values of an event without a duration, or a text that names the fault.
+
+    Other events than counters have no values.
+    """
     phase, name = event.get("ph"), event.get("name")
     is_memory = phase == INSTANT and name == MEMORY
     args = event.get("args")
@@ -291,7 +299,7 @@ def _named(name: str, series: str) -> str:
 
 
 def _number(value: object) -> float | None:
-    """Parse a JSON number: an int, or the text of a float."""
+    """Convert a JSON number (int, or the text of a float), None if it is none or not finite."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         return None
     if not _NUMBER.fullmatch(str(value)):
@@ -301,12 +309,12 @@ def _number(value: object) -> float | None:
 
 
 _NONE = -(2**63)
-#: An integer that is not ``_NONE``; a record with ``_NONE`` is not decoded.
+#: Any integer but ``_NONE``, which stands for a missing field: a file with it cannot be decoded.
 _Integer = Annotated[int, msgspec.Meta(ge=_NONE + 1)]
 
 
 class _Memory(msgspec.Struct, gc=False, frozen=True):
-    """The fields of one allocation or free; ``_NONE`` if missing."""
+    """The arguments of one ``[memory]`` event (allocation or free); ``_NONE`` if missing."""
 
     sort: _Integer = msgspec.field(name="Device Type", default=_NONE)
     device: _Integer = msgspec.field(name="Device Id", default=_NONE)
@@ -319,9 +327,9 @@ _decode = msgspec.json.Decoder(list[_Memory]).decode
 
 
 def memory_table(time_ns: Ints, pid: Ints, args: Iterable[msgspec.Raw]) -> pa.Table | None:
-    """Convert all ``[memory]`` events at once, like ``counts``; None if one is unusual.
+    """Convert all ``[memory]`` events at once to the values of ``counts``; None if one is unusual.
 
-    ``pid`` is 0 or less if there is none.
+    Each event has an element of ``time_ns``, ``pid`` (0 or less if unknown) and ``args`` (JSON).
     """
     try:
         decoded = _decode(b"[" + b",".join(args) + b"]")
@@ -357,7 +365,7 @@ def _places(number: int, where: np.ndarray) -> tuple[Ints, np.ndarray]:
 
 
 def _packed(values: list[int]) -> Ints:
-    """Convert to an array.
+    """Convert to an int64 array.
 
     Raises:
         struct.error: a value does not fit into int64.

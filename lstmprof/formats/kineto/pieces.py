@@ -1,10 +1,10 @@
-"""Read one piece of a Kineto trace, whole elements of its array: by columns, or row by row.
+"""Read one piece of a Kineto trace (whole elements of its event array), by columns or row by row.
 
-To read by columns, events are decoded into typed records, and each field of all events becomes a
-column. ``events`` defines the meaning of every field and makes one row per event. The slower way
-reads values that the records cannot hold (a number as text, a negative time, a broken escape); for
-them the records raise ``OddError``. If columns are written to disk, the result is small enough to
-be sent between processes.
+By columns, events are decoded into typed records, and each field of all events becomes a column;
+``event_fields`` defines the meaning of every field. If the records cannot contain a value (a number
+as text, a negative time, a broken escape), they raise ``OddError``, and the piece is read row by
+row, which is slower. If columns are written to disk, the result is small enough to be sent between
+processes.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ Flags = NDArray[np.bool_]
 _KERNELS = frozenset(category for category, kind in event_fields.KINDS.items() if kind == "kernel")
 
 _FS_PER_US, _FS_PER_NS, _NS_PER_US = 10**9, 10**6, 10**3
-_NS_DECIMALS, _MOST_DECIMALS = 3, 9  # of a microsecond
-#: Number of list texts that are remembered between chunks, and their largest length.
+_NS_DECIMALS, _MOST_DECIMALS = 3, 9  # of microseconds: down to 1 ns, and to 1 fs
+#: Number of list texts whose parsed form is cached, and the bytes that these texts stay below.
 _REMEMBERED_LISTS, _SHORT_BYTES = 2**14, 2**10
 
 
@@ -57,14 +57,14 @@ class Piece:
     columns: pa.Table | Path
     rows: int
     left_out: kineto.LeftOut
-    categories: frozenset[str]  # categories of some events at least
+    categories: frozenset[str]  # in lower case, of all events with a duration at least
     counters: pa.Table | Path | None = None
 
 
 def read(label: Path | str, text: bytes, spooled: Path | None = None) -> Piece | None:
-    """Read the events in ``text``, or return None if it is not whole elements.
+    """Read the events in ``text``, or return None if it does not consist of whole events.
 
-    Columns go to the file ``spooled`` if given.
+    Columns are written to the file ``spooled`` if it is given; messages show ``label``.
 
     Raises:
         ProfileError: there is no room for ``spooled``.
@@ -78,7 +78,7 @@ def read(label: Path | str, text: bytes, spooled: Path | None = None) -> Piece |
 
 
 def _spooled(piece: Piece, path: Path) -> Piece:
-    """Move the columns of ``piece`` to ``path`` and a file beside it."""
+    """Move the columns of ``piece`` to the file ``path``, and its counters to a file beside it."""
     if piece.rows:
         write_chunk(path, piece.columns)
         piece = replace(piece, columns=path)
@@ -98,14 +98,14 @@ class Part(NamedTuple):
 
     @property
     def content(self) -> bytes:
-        """Return these bytes."""
+        """Return the bytes of the part."""
         with self.file.open("rb") as file:
             file.seek(self.start)
             return file.read(self.length)
 
 
 def read_part(part: bytes | Part, spooled: Path) -> Piece | None:
-    """Read a text, or the part of a file that has it, like ``read``."""
+    """Read the events in a text, or in a part of a file, like ``read``."""
     return read("piece", part if isinstance(part, bytes) else part.content, spooled)
 
 
@@ -122,10 +122,10 @@ def _read_rows(label: Path | str, text: bytes) -> Piece | None:
 
 
 def read_columns(text: bytes) -> Piece:
-    """Read the events in ``text``, the elements of a JSON array without its brackets.
+    """Read the events in ``text``, the elements of a JSON array without its brackets, by columns.
 
     Raises:
-        OddError: the text is not whole elements, or an event is unusual.
+        OddError: the text does not consist of whole events, or an event is unusual.
     """
     try:
         return _columns(Records(text))
@@ -150,7 +150,7 @@ def _columns(records: Records) -> Piece:
 
 
 def _counters(records: Records) -> pa.Table | None:
-    """Return the counters, by columns if all are memory counters."""
+    """Return the values of counters, or None; if all are memory counters, read them by columns."""
     events = records.counters
     if Counter in set(map(type, events)):
         return _one_by_one(events)
@@ -171,13 +171,13 @@ def _one_by_one(events: Sequence[Instant]) -> pa.Table | None:
         written = {name: json_value(raw) for name, raw in raws.items() if raw}
         read = counts({"ph": phase, "name": event.name, "pid": event.pid, **written})
         if isinstance(read, str):
-            raise OddError  # the plain reader counts such events
+            raise OddError  # reading row by row counts such events as omitted
         found += read
     return table_of(found) if found else None
 
 
 def _pids(written: Sequence[int | str]) -> Ints:
-    """Return each event's process, or 0; most rows share a few values."""
+    """Return each event's process id, or 0 if it has none; each distinct value is parsed once."""
     numbers = {pid: rows.positive(pid) or 0 for pid in set(written)}
     return np.fromiter(map(numbers.__getitem__, written), np.int64, len(written))
 
@@ -190,7 +190,7 @@ def _what(records: Records, cats: Ints, categories: list[str]) -> dict[str, pa.A
         for p in pairs.dictionary.to_pylist()
     ]
     if None in kinds:
-        raise OddError  # unknown category; the plain reader counts such events
+        raise OddError  # unknown category; reading row by row counts such events
     on_device = _flags(categories, event_fields.ON_DEVICE)[cats]
     return {
         "kind": _texts(pairs.indices.to_numpy(), kinds),
@@ -248,7 +248,7 @@ def _natural(values: Ints) -> pa.Array:
 
 
 def _texts(codes: Ints, values: Sequence[str | None]) -> pa.DictionaryArray:
-    """Return the texts of ``codes``; ``values`` may repeat or be None."""
+    """Return the text ``values[code]`` for each code; ``values`` may repeat or be None."""
     distinct = pa.array(values, pa.string()).dictionary_encode()
     places = distinct.indices.fill_null(-1).to_numpy()
     indices = places[codes] if len(codes) else np.empty(0, dtype=np.int32)
@@ -275,7 +275,10 @@ _short_list = lru_cache(_REMEMBERED_LISTS)(_list)
 
 
 def _times(starts: bytes, lengths: bytes) -> tuple[Ints, Ints]:
-    """Return (start, length) in whole ns, each end rounded from the exact time."""
+    """Return each event's (start, length) in whole ns, rounded like ``event_fields.interval``.
+
+    ``starts`` and ``lengths`` have decimal numerals in µs, each followed by a null byte.
+    """
     start, start_decimals = _digits(starts)
     dur, dur_decimals = _digits(lengths)
     if max(start_decimals.max(initial=0), dur_decimals.max(initial=0)) > _NS_DECIMALS:
@@ -290,7 +293,7 @@ def _times(starts: bytes, lengths: bytes) -> tuple[Ints, Ints]:
 
 
 def _within_int64(values: Ints, factor: Ints) -> Ints:
-    """Multiply non-negative numbers."""
+    """Multiply non-negative numbers; raise OddError if a product could exceed ``rows.MAX_NS``."""
     if int(values.max(initial=0)) * int(factor.max(initial=1)) > rows.MAX_NS:
         raise OddError
     return values * factor
@@ -313,17 +316,18 @@ def _rounded_times(
 
 
 def _microseconds(value: Ints, decimals: Ints) -> tuple[Ints, Ints]:
-    """Split decimal numerals into (whole µs, femtoseconds beyond)."""
+    """Split times of ``value`` / 10**``decimals`` µs into (whole µs, remaining femtoseconds)."""
     scale = 10**decimals
     return value // scale, value % scale * (_FS_PER_US // scale)
 
 
 def _digits(numerals: bytes) -> tuple[Ints, Ints]:
-    """Parse unsigned decimals, each with a null byte after it, into (digits as an integer,
-    decimals).
+    """Parse unsigned decimal numerals, each followed by a null byte.
+
+    Return (all digits as an integer, number of decimals): (125, 1) for ``12.5``.
     """
     text = np.frombuffer(numerals, dtype=np.uint8)
-    marks = np.flatnonzero(text - ord("0") > 9)  # unsigned: values below 0 wrap around
+    marks = np.flatnonzero(text - ord("0") > 9)  # unsigned, so characters before "0" count, too
     is_end, is_dot = text[marks] == 0, text[marks] == ord(".")
     twice_dotted = is_dot[1:] & is_dot[:-1]
     if not (is_end | is_dot).all() or twice_dotted.any():

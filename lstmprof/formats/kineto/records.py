@@ -1,11 +1,9 @@
-"""Decode the complete events (``"ph": "X"``) of a chunk of Kineto's JSON, one field of all at a
-time.
+"""Decode a chunk of Kineto's JSON by columns: events with a duration (``"ph": "X"``), and counters.
 
-Also decodes counters: instants of memory, and ``"ph": "C"``. The chunk is decoded into typed
-records
+Counters are ``"ph": "C"`` and the instants of memory. The chunk is decoded into typed records
 (msgspec) in parts that fit into a processor's cache. The fields of a part are packed into arrays
 before the next part is decoded. A part ends where two events seem to meet; if a part turns out not
-to be whole elements, the chunk is decoded at once.
+to consist of whole events, the chunk is decoded at once.
 """
 
 from __future__ import annotations
@@ -30,26 +28,27 @@ from lstmprof.formats.raw_file import last_border
 
 Ints = NDArray[np.int64]
 
-#: The value of an integer field that is not there.
+#: The value of an integer field that an event does not have.
 ABSENT = -(2**63)
-#: A value that means nothing.
+#: The value of an integer field with a text that does not mean a number.
 NULL = ABSENT + 1
-#: An integer or its text; a record with one of these two values is not decoded.
+#: An integer or its text; a file with the integers ``ABSENT`` or ``NULL`` cannot be decoded.
 _Integer = Annotated[int, msgspec.Meta(ge=NULL + 1)] | str
 
-#: The number of a record without a launch configuration.
+#: The code of an event without a launch configuration (see ``Records.launches``).
 NO_LAUNCH = 0
 
-#: A part and its records fit into 1 MB of second-level cache.
+#: Bytes of text per part. A part and its records fit into 1 MB, the size of a second-level cache.
 PART_BYTES = 2**18
 _RAW = msgspec.Raw(b"")
 NO_VALUES = msgspec.Raw(b"{}")
-#: Phases of the trace event format that are neither (Kineto writes ``i s f t M``).
+#: The phases (``ph``) of other events than those with a duration, instants and counters. Of these,
+#: Kineto writes ``s f t M``; all are skipped.
 _OTHER_PHASES = "BEIbnePNODMVvRcSTpFsfta"
 
 
 class OddError(Exception):
-    """The chunk contains something that only the plain reader understands."""
+    """The chunk contains a value that can only be read row by row (see ``pieces``)."""
 
 
 class _Args(msgspec.Struct, gc=False, frozen=True):
@@ -100,7 +99,7 @@ class _Event(msgspec.Struct, gc=False, frozen=True, tag_field="ph", tag="X"):
 
 
 class Instant(msgspec.Struct, gc=False, frozen=True, tag_field="ph", tag=INSTANT):
-    """An event that may be an allocation, as written."""
+    """An instant, perhaps a ``[memory]`` event; ``ts`` and ``args`` are JSON text."""
 
     name: str = ""
     ts: msgspec.Raw = _RAW
@@ -109,7 +108,7 @@ class Instant(msgspec.Struct, gc=False, frozen=True, tag_field="ph", tag=INSTANT
 
 
 class Counter(Instant, gc=False, frozen=True, tag_field="ph", tag=COUNTER):
-    """Values of a counter, as written."""
+    """Values of a counter; ``ts`` and ``args`` are JSON text."""
 
 
 def _other(number: int, phase: str) -> Any:
@@ -125,13 +124,13 @@ _NUMBERS = (
     *("correlation", "external", "external_2021", "device", "stream", "graph_node"),
     *("bytes", "bytes_2021", "sequence", "forward_thread"),
 )
-_LISTS = {"shapes": "shapes_2021", "dtypes": "dtypes_2021"}  # to their name in 2021
-#: A kernel's launch configuration, as ``events.launched_with`` reads it.
+_LISTS = {"shapes": "shapes_2021", "dtypes": "dtypes_2021"}  # field -> field of 2021
+#: Fields of a kernel's launch configuration, in the order of ``event_fields.launched_with``.
 _LAUNCHED_WITH = (
     *("block", "grid", "registers", "shared", "occupancy"),
     *("collective", "elements_in", "elements_out", "dtype", "ranks", "group", "about"),
 )
-#: Number fields outside of the arguments.
+#: Number fields of an event that are not among its arguments.
 _OF_EVENTS = ("pid", "tid")
 
 
@@ -144,12 +143,13 @@ class _Codes(dict[_Key, int]):
 
 
 class Records:
-    """The complete events in ``text``, the elements of a JSON array without its brackets.
+    """The events with a duration in ``text``, the elements of a JSON array without its brackets.
 
-    Most events have no useful argument; the arguments of the others are packed separately.
+    Most events have no useful argument; the arguments of the other events are packed separately.
 
     Raises:
-        msgspec.DecodeError: the text is not whole elements, or a value has an unusable type.
+        msgspec.DecodeError: the text does not consist of whole events, or a value has a type that
+        cannot be used.
     """
 
     def __init__(self, text: bytes) -> None:
@@ -206,7 +206,10 @@ class Records:
         add[_LAUNCH].append(self._launch_codes([values[name] for name in _LAUNCHED_WITH]))
 
     def _launch_codes(self, said: Sequence[Sequence[Any]]) -> Ints:
-        """Number the distinct launch texts; each begins with its block."""
+        """Return an event's code of its launch configuration; ``NO_LAUNCH`` without a block.
+
+        ``said`` has the columns of ``_LAUNCHED_WITH``, the block first.
+        """
         codes = np.full(len(said[0]), NO_LAUNCH)
         if said[0].count(None) < len(codes):
             has_block = np.fromiter(map(is_not, said[0], repeat(None)), np.bool_, len(codes))
@@ -216,49 +219,52 @@ class Records:
         return codes
 
     def only(self, kept: Ints) -> Records:
-        """Return the events numbered by ``kept``."""
+        """Return the events at the positions ``kept``."""
         records = copy.copy(self)
         records._kept = kept
         return records
 
     def texts(self, field: str) -> tuple[Ints, list[str]]:
-        """Return (codes, distinct texts) of a text field; some texts may have no code."""
+        """Return (each event's code, text of each code) of a text field; codes may be unused."""
         return _whole(self._fields[field])[self._kept], list(self._codes[field])
 
     def ints(self, field: str) -> Ints:
-        """Return an integer field, or the text of one; ``ABSENT`` if missing."""
+        """Return each event's integer field, also if written as text; ``ABSENT`` if missing."""
         return self.numbers(field, rows.int64)
 
     def either(self, field: str, older: str) -> Ints:
-        """Return ``field``, or ``older`` if it is missing."""
+        """Return each event's integer ``field``, or ``older`` if the event has no ``field``."""
         newer = self.ints(field)
         return np.where(newer == ABSENT, self.ints(older), newer)
 
     def numbers(self, field: str, meaning: Callable[[object], int | None]) -> Ints:
-        """Return a number field, with texts mapped by their meaning; ``ABSENT`` if missing.
+        """Return each event's number field; ``meaning`` converts values that are not all integers.
 
-        A meaningless text is ``NULL``.
+        A missing field is ``ABSENT``; a value of which the ``meaning`` is None is ``NULL``.
         """
         values = _whole([_meant(part, meaning) for part in self._fields[field]])
         return (values if field in _OF_EVENTS else self._spread(values, ABSENT))[self._kept]
 
     def launches(self) -> tuple[Ints, list[tuple[Any, ...]]]:
-        """Return (codes, distinct values) of launch configurations; the first value is empty."""
+        """Return (each event's code, launch configuration of each code); the first one is empty."""
         codes = self._spread(_whole(self._fields[_LAUNCH]), NO_LAUNCH)
         return codes[self._kept], list(self._launches)
 
     def _spread(self, of_args: Ints, absent: int) -> Ints:
-        """Place the values of events with arguments; other events get ``absent``."""
+        """Return a value per event: ``of_args`` for those with arguments, ``absent`` for others."""
         values = np.full(self._count, absent)
         values[self._with_args] = of_args
         return values
 
     def numerals(self, field: str) -> bytes:
-        """Return a number field as written, a null byte after each."""
+        """Return the JSON text of a field of all events, with a null byte after each."""
         return b"".join(part + b"\0" for part in self._fields[field])
 
     def lists(self, field: str) -> tuple[Ints, list[bytes]]:
-        """Return (codes, distinct texts) of a list as written; −1 or empty if missing."""
+        """Return (each event's code, JSON text of each code) of a list field.
+
+        If an event has no such list, its code is −1 or the text is empty.
+        """
         encoded = _binary(self.numerals(field)).dictionary_encode()
         codes = self._spread(encoded.indices.to_numpy(), -1)
         return codes[self._kept], encoded.dictionary.to_pylist()
@@ -282,7 +288,7 @@ def _by_field(struct: type[msgspec.Struct], values: Sequence[Any]) -> dict[str, 
 
 
 def _packed_if_whole(values: Sequence[Any]) -> Ints | Sequence[Any]:
-    """Convert to an array if all values are int64."""
+    """Convert to an array if all values are int64; otherwise return the values unchanged."""
     if values.count(ABSENT) == len(values):
         return np.full(len(values), ABSENT)
     try:
@@ -292,7 +298,7 @@ def _packed_if_whole(values: Sequence[Any]) -> Ints | Sequence[Any]:
 
 
 def _meant(part: Ints | Sequence[Any], meaning: Callable[[object], int | None]) -> Ints:
-    """Keep numbers, and map texts by ``meaning``."""
+    """Return an array unchanged, and convert other values by ``meaning``, None to ``NULL``."""
     if isinstance(part, np.ndarray):
         return part
     means = {value: meaning(value) for value in set(part)}
@@ -313,7 +319,7 @@ def _whole(parts: Sequence[Ints]) -> Ints:
 
 
 def _binary(ended: bytes) -> pa.BinaryArray:
-    """Split texts that end with a null byte, which JSON cannot contain."""
+    """Split ``ended`` after each null byte, which ends a text; JSON cannot contain null bytes."""
     ends = np.flatnonzero(np.frombuffer(ended, dtype=np.uint8) == 0)
     bounds = np.concatenate([[0], ends - np.arange(len(ends))]).astype(np.int32)
     whole = pa.py_buffer(ended.replace(b"\0", b""))

@@ -5,11 +5,11 @@
     head "traceEvents": [ event, event, | event, event, | … event ] tail
                           ---- piece --   ---- piece --
 
-A piece ends where ``}`` and ``,`` meet a ``{``. This may also be inside a string or a list. The
-border is confirmed when the piece, and the piece before it, can be read as whole elements of an
-array. So a wrong guess is always noticed, and the piece grows by the next one. Pieces of a big file
-are read in several processes (``pool``), and their columns are written to disk. If the file has
-another layout than Kineto's, the result is None, and ``kineto.read`` reads the file as a whole.
+A piece ends at a border, a comma between ``}`` and ``{``. It may be inside a string or a list. Then
+the piece cannot be read as whole elements of an array, and it is joined with the next piece. Pieces
+of a big file are read in several processes (``pool``), and their columns are written to disk. If
+the file has another layout than Kineto's, ``profile`` returns None, and ``kineto.read`` reads the
+file as a whole.
 """
 
 from __future__ import annotations
@@ -49,19 +49,22 @@ from lstmprof.formats.raw_file import (
 )
 
 PIECE_BYTES = 2**23
-#: Files with more unpacked bytes have their columns on disk.
+#: From this many unpacked bytes on, the columns of a file are written to disk.
 SPOOLED_BYTES = 2**26
-#: Files with fewer unpacked bytes are read sooner than other processes could start.
+#: From this many unpacked bytes on, several processes read a file; a smaller file is read by the
+#: time that they would have started.
 SHARED_BYTES = 2**27
-#: More processes are no faster, because one process unpacks and cuts. Each takes 130 MB.
+#: More processes are no faster, because a single one unpacks the file and cuts it into pieces. Each
+#: process takes 130 MB of memory.
 MOST_WORKERS = 4
-#: Most bytes before the events and after them; Kineto writes a few kB, environments a few MB.
+#: Largest number of bytes before the events, after them, and in one piece. Kineto writes a few kB
+#: before the events, and a few MB if these contain the environment variables.
 _MOST_AROUND = 2**26
 _MOST_TRIES = 16
-#: The last border of a piece is searched in this many bytes first.
+#: The last border of a piece is first searched in this many bytes at its end.
 _END_BYTES = 2**15
-_AHEAD = 2  # pieces that wait, for each worker
-_MOST_KEPT = 4  # pieces per worker that wait, or were read before an earlier piece
+_AHEAD = 2  # pieces per worker that it is reading, or will read next
+_MOST_KEPT = 4  # pieces per worker that are not yet yielded, as an earlier piece is not yet read
 _OPENING = re.compile(rb'"traceEvents"\s*+:\s*+\[')
 _CLOSING = re.compile(rb"\}\s*+,?\s*+\]")
 _EVENTS_KEY = b'"traceEvents"'
@@ -69,13 +72,13 @@ _EVENTS_KEY = b'"traceEvents"'
 
 @dataclass(frozen=True)
 class _Text:
-    """The text of a piece: the bytes, or their place in a plain file."""
+    """The text of a piece: its bytes, or a part of a plain file."""
 
     part: bytes | Part
 
     @property
     def content(self) -> bytes:
-        """Return the bytes."""
+        """Return the bytes of the text."""
         return self.part if isinstance(self.part, bytes) else self.part.content
 
 
@@ -84,13 +87,13 @@ class UnusualError(Exception):
 
 
 def of_file(path: Path) -> Profile | None:
-    """Read the file at ``path`` like ``profile``."""
+    """Read the Kineto trace at ``path`` like ``profile``; return None if it cannot be opened."""
     try:
         if not path.is_file():
             return None
         with path.open("rb") as file:
             return profile(path, file)
-    except (OSError, ValueError):  # loading it will say why
+    except (OSError, ValueError):  # ``raw_file.load`` will raise the error
         return None
 
 
@@ -98,12 +101,12 @@ def profile(label: Path | str, file: BinaryIO) -> Profile | None:
     """Read a Kineto trace, gzipped or not; return None if its layout is unusual.
 
     Raises:
-        ProfileError: a reading process was killed, or the columns find no room on disk.
+        ProfileError: a process that read pieces was killed, or the disk has no room for columns.
     """
     try:
         with contextlib.ExitStack() as stack:
             parts = _profile(label, file, _Reader(label, _unpacked_bytes(file), stack))
-        return kineto.profile(*parts) if parts else None  # the workers have ended
+        return kineto.profile(*parts) if parts else None  # by now the workers have ended
     except (UnusualError, OSError, EOFError, igzip.isal_zlib.error):
         return None
 
@@ -131,7 +134,7 @@ def _is_gzipped(file: BinaryIO) -> bool:
 
 
 def _unpacked_bytes(file: BinaryIO) -> int:
-    """Return the unpacked size; for gzip from its last bytes, modulo 4 GB."""
+    """Return the file's unpacked size; a gzip has it in its last bytes, modulo 4 GB."""
     size = file.seek(0, io.SEEK_END)
     file.seek(max(0, size - 4))
     last = file.read(4)
@@ -140,7 +143,7 @@ def _unpacked_bytes(file: BinaryIO) -> int:
 
 
 class _Reader:
-    """Reads pieces: ``stack`` ends its processes and removes its files."""
+    """Reads pieces; ``stack``, when closed, ends the workers and removes files after an error."""
 
     def __init__(self, label: Path | str, size_bytes: int, stack: contextlib.ExitStack) -> None:
         self._label = label
@@ -155,7 +158,7 @@ class _Reader:
                 self._workers = stack.enter_context(Pool(self._count))
 
     def in_order(self, texts: Iterable[_Text]) -> Iterator[tuple[_Text, Piece | None]]:
-        """Yield each text and its piece, or None if the text is not whole elements."""
+        """Yield each text with its piece, or with None if it does not consist of whole events."""
         if self._workers and self._folder:
             return self._shared(texts, self._workers, self._folder.path)
         return ((text, self.read(text.content)) for text in texts)
@@ -163,7 +166,7 @@ class _Reader:
     def _shared(
         self, texts: Iterable[_Text], workers: Pool, folder: Path
     ) -> Iterator[tuple[_Text, Piece | None]]:
-        """Read like ``in_order``; pieces that the workers have no capacity for are read here."""
+        """Read like ``in_order`` in workers; if all are busy, this process reads a piece."""
         asked: list[tuple[_Text, Future[Piece | None]]] = []
         try:
             for number, text in enumerate(texts):
@@ -215,7 +218,7 @@ def _done(piece: Piece | None) -> Future[Piece | None]:
 
 
 def _worker_count() -> int:
-    """Return a worker per core beside this process; 0 inside a worker."""
+    """Return the number of workers: one per core but one, at most MOST_WORKERS; 0 in a worker."""
     if is_worker():
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -223,7 +226,7 @@ def _worker_count() -> int:
 
 
 class _Total:
-    """The totals of the pieces so far; ``categories`` are those of some events at least."""
+    """The pieces that have been read so far, the events they omitted, and their categories."""
 
     def __init__(self) -> None:
         self.pieces: list[Piece] = []
@@ -259,7 +262,7 @@ def _profile(
 
 
 def head_of(label: Path | str, file: Any) -> tuple[bytes, bytes]:
-    """Return the text before the first event, and the rest of what was read.
+    """Return (text before the first event, text after it that has been read already).
 
     Raises:
         UnusualError: ``file`` does not begin like Kineto's files.
@@ -279,9 +282,9 @@ def head_of(label: Path | str, file: Any) -> tuple[bytes, bytes]:
 
 
 class _Texts:
-    """The texts of pieces, cut from ``rest`` and the following bytes of ``file``.
+    """The texts of pieces, cut from ``rest`` (already read) and the following bytes of ``file``.
 
-    At the end, ``rest`` is the text after the last border.
+    After the iteration, ``rest`` is the text after the last border.
     """
 
     def __init__(self, file: Any, rest: bytes) -> None:
@@ -300,9 +303,9 @@ class _Texts:
 
 
 class _TextsOfPlainFile(_Texts):
-    """The same texts for the plain ``file`` at ``path``, which has ``rest`` from byte ``start`` on.
+    """The texts of pieces as parts of the plain ``file`` at ``path``, from byte ``start`` on.
 
-    Only the end of each text is read here.
+    ``rest`` (text already read) begins at ``start``. Only the end of each text is read here.
     """
 
     def __init__(self, file: BinaryIO, rest: bytes, path: Path, start: int) -> None:
@@ -322,7 +325,7 @@ class _TextsOfPlainFile(_Texts):
         self.rest = self._part(self._start, size)
 
     def _last_border(self, read_to: int) -> int:
-        """Return the byte of the last border before ``read_to``, or 0."""
+        """Return the position of the last border before byte ``read_to``, or 0."""
         for start in (max(self._start, read_to - _END_BYTES), self._start):
             border = last_border(self._part(start, read_to))
             if border:
@@ -336,7 +339,7 @@ class _TextsOfPlainFile(_Texts):
 
 
 def _read_events(head: bytes, texts: _Texts, reader: _Reader, total: _Total) -> bytes:
-    """Add all events to ``total``; return the text after them, from the bracket on."""
+    """Add all events to ``total``; return the text from the bracket on that closes their array."""
     unread = b""
     for text, read in reader.in_order(texts):
         if unread:
@@ -357,7 +360,7 @@ def _read_events(head: bytes, texts: _Texts, reader: _Reader, total: _Total) -> 
 
 
 def _last(text: bytes, reader: _Reader, total: _Total) -> bytes:
-    """Add the events of the last piece; return the text after them, from the bracket on."""
+    """Add the events of the last piece to ``total``; return the text like ``_read_events``."""
     for events_end, bracket in closings(text):
         piece = reader.read(text[:events_end])
         if piece:
@@ -367,16 +370,16 @@ def _last(text: bytes, reader: _Reader, total: _Total) -> bytes:
 
 
 def closings(text: bytes) -> list[tuple[int, int]]:
-    """Return the places where the array of events may end, the last first.
+    """Return the positions at which the array of events may end, the last first.
 
-    Each is the byte after the last event, and the byte of the bracket.
+    Each is (position after the last event, position of the closing bracket).
     """
     found = list(_CLOSING.finditer(text))[-_MOST_TRIES:]
     return [(closing.start() + 1, closing.end() - 1) for closing in reversed(found)]
 
 
 def _header(label: Path | str, head: bytes, tail: bytes) -> dict[str, Any]:
-    """Parse the document without its events, and check that they stood in it exactly once."""
+    """Parse the document without its events, and check that it has one array of events only."""
     try:
         header = json_document(label, head + tail)
     except ProfileError as error:

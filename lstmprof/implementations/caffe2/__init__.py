@@ -1,1 +1,1 @@
-"""Implementations in Caffe2, which is part of PyTorch\'s packages since 1.0."""
+"""Implementations in Caffe2, which PyTorch\'s packages contain since version 1.0."""

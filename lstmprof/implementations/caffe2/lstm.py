@@ -1,4 +1,4 @@
-"""caffe2-lstm: caffe2.python.rnn_cell.LSTM, one operator a layer, ``RecurrentNetwork``.
+"""caffe2-lstm: caffe2.python.rnn_cell.LSTM, one ``RecurrentNetwork`` operator per layer.
 
 ::
 
@@ -6,10 +6,11 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-The products of all inputs are one operator before it (``FC``); in it a net of three operators,
-``FC``, ``Sum`` and ``LSTMUnit``, is run for every time step, of which a profile shows nothing.
-``l{k}/i2h_w`` is (4·hidden, inputs), ``l{k}/gates_t_w`` (4·hidden, hidden); ``l{k}/gates_t_b``
-holds zeros and is trained. ``forget_bias``, which would be added in every time step, is 0.
+One ``FC`` operator before the layer multiplies the inputs of all time steps by W. For every time
+step, ``RecurrentNetwork`` runs the operators ``FC``, ``Sum`` and ``LSTMUnit``, which a profile does
+not show. W is ``l{k}/i2h_w`` (4·hidden, inputs), U is ``l{k}/gates_t_w`` (4·hidden, hidden). The
+second bias, ``l{k}/gates_t_b``, starts at zero and is trained. ``forget_bias``, which Caffe2 would
+add at every time step, is 0.
 Source: caffe2/python/rnn_cell.py of PyTorch 1.4 and 1.8.
 """
 
@@ -26,15 +27,13 @@ from lstmprof.workloads import Workload, reordered
 
 TIME_MAJOR = True
 KERNELS = (("caffe2::RecurrentNetwork", "Caffe2's operator RecurrentNetwork"),)
-#: i f g o of the shared weights as i f o g, and back
+#: Converts the framework-independent gate order i f g o to Caffe2's i f o g, and back.
 ORDER = (0, 1, 3, 2)
 KINDS = {"i2h_w": "weight_ih", "gates_t_w": "weight_hh", "i2h_b": "bias", "gates_t_b": None}
 
 
 class Network:
-    """The network's ``model``, whose blobs are in Caffe2's workspace; ``outputs`` is the last
-    blob.
-    """
+    """The network's ``model``; ``outputs`` is the blob (Caffe2's tensor) with its results."""
 
     def __init__(self, workload: Workload) -> None:
         core.GlobalInit(["caffe2", "--caffe2_log_level=2"])
@@ -49,7 +48,10 @@ class Network:
         workspace.RunNetOnce(self.model.param_init_net)
 
     def _last_layer(self) -> Any:
-        """Return outputs (time, batch, hidden), or (1, batch, hidden) of the last time step."""
+        """Return the last layer's outputs: (time, batch, hidden), or (1, batch, hidden).
+
+        The outputs are those of every time step if the workload uses them, else of the last one.
+        """
         w, steps = self.workload, "inputs"
         for layer in range(w.layers):
             whole = w.every_step or layer < w.layers - 1
@@ -68,7 +70,7 @@ class Network:
         return steps
 
     def _headed(self, steps: Any) -> Any:
-        """Return outputs (batch, classes), or (time, batch, classes)."""
+        """Return the head's outputs (batch, classes), or (time, batch, classes)."""
         w, net = self.workload, self.model.net
         flat = net.Reshape([steps], ["flat", "steps_shape"], shape=[-1, w.hidden])[0]
         if w.head:
@@ -83,12 +85,12 @@ class Network:
 
 
 def build(workload: Workload) -> Network:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return Network(workload)
 
 
 def _shared_names(module: Network) -> Dict[str, Any]:
-    """Return own name -> shared name; None of a second bias."""
+    """Map Caffe2's parameter names to framework-independent names; map second biases to None."""
     names: Dict[str, Any] = {"head_w": "head"} if module.workload.head else {}
     for layer in range(module.workload.layers):
         for own, kind in KINDS.items():
@@ -98,12 +100,12 @@ def _shared_names(module: Network) -> Dict[str, Any]:
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Return own name -> the blob of that name."""
+    """Return the names of the parameter blobs, mapped to themselves."""
     return {name: name for name in _shared_names(module)}
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Set the shared weights."""
+    """Copy ``weights``, with framework-independent names and layout, into ``module``."""
     for name, shared in _shared_names(module).items():
         if shared is None:
             array = np.zeros(4 * module.workload.hidden, np.float32)
@@ -113,7 +115,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
+    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
     return {
         shared: arrays[name] if shared == "head" else reordered(arrays[name], ORDER)
         for name, shared in _shared_names(module).items()

@@ -1,7 +1,6 @@
-"""Common parts of Chainer's networks: embedding, head, and the last of the outputs.
+"""Common parts of Chainer's networks: the embedding, the head, and the last time step's outputs.
 
-Inputs are NumPy arrays, float32, or int64 tokens. Parameters are uninitialised until ``load`` has
-set them.
+Inputs are NumPy arrays: float32 features or int64 tokens. ``load`` sets the parameters.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from lstmprof.workloads import Workload
 
 
 class Ends(chainer.Chain):  # type: ignore[misc]
-    """The ``embedding``, for tokens, and the ``head``, for a workload that has one."""
+    """The ``embedding`` (if inputs are tokens) and the ``head`` (the output layer, if any)."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__()
@@ -32,29 +31,29 @@ class Ends(chainer.Chain):  # type: ignore[misc]
             )
 
     def embedded(self, inputs: Any) -> Any:
-        """Return features for ``inputs``, which are features or tokens."""
+        """Return the embeddings of ``inputs`` if they are tokens; return features unchanged."""
         return inputs if self.embedding is None else self.embedding(inputs)
 
     def headed(self, outputs: Any) -> Any:
-        """Return the head of ``outputs`` (batch, width), or (a, b, width) of every step."""
+        """Apply the head, if there is one, to the last axis of ``outputs``."""
         if self.head is None:
             return outputs
         return self.head(outputs, n_batch_axes=outputs.ndim - 1)
 
 
 def parameters(module: Any) -> Dict[str, Any]:
-    """Return own name -> parameter, by name."""
+    """Return the parameters, keyed by Chainer's names."""
     return dict(module.namedparams())
 
 
 def end_names(module: Ends) -> Dict[str, str]:
-    """Return own name -> shared name of ``embedding`` and ``head``, where the module has them."""
+    """Map Chainer's names of embedding and head, if they exist, to framework-independent names."""
     names = {"/embedding/W": "embedding", "/head/W": "head"}
     return {own: shared for own, shared in names.items() if own in parameters(module)}
 
 
 def set_to(module: Any, arrays: Mapping[str, Optional[Any]]) -> None:
-    """Set every parameter to the array of its own name, or to zeros if that is None."""
+    """Set every parameter to its array in ``arrays``, by name; None sets it to zeros."""
     for name, parameter in module.namedparams():
         array = arrays[name]
         filled = np.zeros(parameter.shape) if array is None else array

@@ -2,15 +2,15 @@
 
 ::
 
-    a, i, f, o = W x_t + b + U h_{t−1}        (interleaved by unit, one bias)
+    a, i, f, o = W x_t + b + U h_{t−1}        (rows a i f o of each unit in turn; one bias)
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(a)
     h_t = σ(o) ⊙ tanh(c_t)
 
-``upward.W`` is (4·hidden, inputs), ``lateral.W`` (4·hidden, hidden), ``upward.b`` (4·hidden); row
-4·u + g is gate g of unit u. The link keeps h and c between calls; ``reset_state`` forgets them.
-The two products are functions, and so is what follows them (``LSTM``). The reverse direction is a
-link of its own, called from the last time step to the first. Of a sequence that has ended h_t and
-c_t are 0: a mask multiplies them.
+W is ``upward.W`` (4·hidden, inputs), U is ``lateral.W`` (4·hidden, hidden), b is ``upward.b``
+(4·hidden); row 4·u + g is gate g of unit u. The link (Chainer's layer) keeps h and c between calls
+until ``reset_state``. It calls one function per matmul and one, ``LSTM``, for the elementwise part.
+The reverse direction is a second link, called from the last time step to the first. After the end
+of a sequence, a mask sets h_t and c_t to 0.
 Source: the documentation of chainer.links.LSTM and F.lstm, Chainer 7.8.1.
 """
 
@@ -31,13 +31,13 @@ __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
 
 TIME_MAJOR = True
 KERNELS = (("chainer::LSTM", "the link's functions on NumPy, time step by time step"),)
-#: The order of gates in the link (from the shared order i f g o), and the inverse.
+#: Convert gates from the framework-independent order i f g o to the link's a i f o, and back.
 TO_LINK, TO_SHARED = (2, 0, 1, 3), (1, 2, 0, 3)
 KINDS = {"weight_ih_": "upward/W", "weight_hh_": "lateral/W", "bias_": "upward/b"}
 
 
 class Network(ends.Ends):
-    """``cells``, in the order l0, l0_reverse, l1 …, ``head`` and, for tokens, ``embedding``."""
+    """The ``cells``, in the order l0, l0_reverse, l1 …, with ``embedding`` and ``head``."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
@@ -50,9 +50,10 @@ class Network(ends.Ends):
             )
 
     def forward(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """Return outputs (batch, classes), or one per step, for (time, batch, …) or tokens.
+        """Return outputs (batch, classes), or, for ``every_step``, (time, batch, classes).
 
-        ``lengths`` (batch,).
+        ``inputs`` are (time, batch, features), or tokens (time, batch). ``lengths`` (batch,) are
+        the sequences' numbers of time steps.
         """
         steps = list(F.separate(self.embedded(inputs)) if self.embedding is not None else inputs)
         masks = None if lengths is None else _masks(len(steps), lengths)
@@ -70,7 +71,7 @@ class Network(ends.Ends):
 
 
 def _masks(count: int, lengths: Any) -> List[Any]:
-    """Return for every time step (batch, 1): 1 before the end of a sequence, else 0."""
+    """Return a mask (batch, 1) per time step: 1 before the end of a sequence, 0 after it."""
     alive = np.arange(count)[:, None] < lengths[None, :]
     return list(alive[:, :, None].astype(np.float32))
 
@@ -90,12 +91,12 @@ def _run(cell: Any, steps: List[Any], masks: Optional[List[Any]], reverse: bool)
 
 
 def build(workload: Workload) -> Network:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return Network(workload)
 
 
 def _shared_names(module: Network) -> Dict[str, str]:
-    """Return own name -> shared name, of the cells."""
+    """Map Chainer's names of the cells' parameters to framework-independent names."""
     names = {}
     for number in range(len(module.cells)):
         layer, direction = divmod(number, len(module.suffixes))
@@ -106,8 +107,9 @@ def _shared_names(module: Network) -> Dict[str, str]:
 
 
 def _reordered(rows: Any, places: Any, interleave: bool) -> Any:
-    """Convert ``rows`` between gate order and interleaving by unit; ``places`` permutes the
-    gates.
+    """Convert ``rows`` from gate after gate to unit after unit (``interleave``), or back.
+
+    ``places`` permutes the gates.
     """
     rest = rows.shape[1:]
     if interleave:
@@ -118,7 +120,7 @@ def _reordered(rows: Any, places: Any, interleave: bool) -> Any:
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Set the shared weights."""
+    """Copy ``weights``, with framework-independent names and layout, into ``module``."""
     arrays = {own: weights[name] for own, name in ends.end_names(module).items()}
     for own, name in _shared_names(module).items():
         arrays[own] = _reordered(weights[name], TO_LINK, interleave=True)
@@ -126,7 +128,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
+    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
     shared = {name: arrays[own] for own, name in ends.end_names(module).items()}
     for own, name in _shared_names(module).items():
         shared[name] = _reordered(np.asarray(arrays[own]), TO_SHARED, interleave=False)

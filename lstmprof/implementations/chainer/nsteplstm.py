@@ -6,15 +6,16 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(c)
     h_t = σ(o) ⊙ tanh(c_t)
 
-Each gate has matrices and biases of its own, ``w0`` … ``w7`` (hidden, inputs or hidden) and ``b0``
-… ``b7``, one link per layer and direction (``/lstm/{layer·directions + direction}``); ``b4`` … hold
-zeros and are trained as Chainer has it. On a CPU there is no kernel for the layer: it is Chainer's
-functions, which join the matrices and cut the gates in every time step anew.
+Each layer and direction is a link, ``/lstm/{layer·directions + direction}``. Each gate has its own
+matrices, ``w0`` … ``w7`` (hidden, inputs or hidden), and biases, ``b0`` … ``b7``; the biases from
+``b4`` on start at zero and are trained, too. On a CPU there is no kernel for a layer: Chainer's
+functions concatenate the matrices and split the gates at every time step.
 
-The inputs are a list with one array (time, features) a sequence, as long as that is; Chainer sorts
-them by length.
+The inputs are a list with one array (time, features) per sequence, without padding; Chainer sorts
+the sequences by length.
 
-GRU (gates r z n, the reset gate after the product) and RNN (tanh) are NStepGRU and NStepRNNTanh.
+``cell="gru"`` is NStepGRU (gates r z n, the reset gate after the matmul), ``cell="rnn"`` is
+NStepRNNTanh.
 Source: the documentation of NStepLSTM and F.n_step_lstm, Chainer 7.8.1; S. Tokui et al., "Chainer:
 a deep learning framework for accelerating the research cycle" (KDD 2019).
 """
@@ -35,9 +36,9 @@ __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "parameters"]
 
 TIME_MAJOR = False
 KERNELS = (("chainer::LinearFunction", "Chainer's functions on NumPy, one by one"),)
-#: Kind of a shared weight, Chainer's letter, and 1 if it multiplies h.
+#: (Prefix of a framework-independent name, Chainer's letter, 1 if the weight multiplies h else 0).
 KINDS = (("weight_ih_", "w", 0), ("weight_hh_", "w", 1), ("bias_", "b", 0))
-#: links for one direction, and for both
+#: Cell -> Chainer's classes for one direction and for two.
 LINKS = {
     "lstm": (L.NStepLSTM, L.NStepBiLSTM),
     "gru": (L.NStepGRU, L.NStepBiGRU),
@@ -46,7 +47,7 @@ LINKS = {
 
 
 class Network(ends.Ends):
-    """The layers ``lstm`` (of any cell), the ``head`` and, for tokens, the ``embedding``."""
+    """The recurrent layers ``lstm`` (also of GRU or RNN cells), ``embedding`` and ``head``."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
@@ -57,9 +58,10 @@ class Network(ends.Ends):
             self.lstm = link(workload.layers, workload.features, workload.hidden, 0.0)
 
     def forward(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """Return outputs (batch, classes), or one per step, for (batch, time, …) or tokens.
+        """Return outputs (batch, classes), or, for ``every_step``, (batch, time, classes).
 
-        ``lengths`` (batch,).
+        ``inputs`` are (batch, time, features), or tokens (batch, time). ``lengths`` (batch,) are
+        the sequences' numbers of time steps.
         """
         state = (None, None) if self.has_cells else (None,)
         final, *_, outputs = self.lstm(*state, self._sequences(inputs, lengths))
@@ -78,19 +80,19 @@ class Network(ends.Ends):
 
 
 def build(workload: Workload) -> Network:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return Network(workload)
 
 
 def _slots(module: Network) -> List[str]:
-    """Return the layers and directions in the order of their links: l0, l0_reverse, l1 …"""
+    """Return the names of layers and directions, in the order of ``lstm``: l0, l0_reverse, l1 …"""
     suffixes = ("", "_reverse")[: module.directions]
     places = [divmod(number, len(suffixes)) for number in range(len(module.lstm))]
     return ["l{}{}".format(layer, suffixes[direction]) for layer, direction in places]
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Set the shared weights."""
+    """Copy ``weights``, with framework-independent names and layout, into ``module``."""
     arrays: Dict[str, Any] = {own: weights[name] for own, name in ends.end_names(module).items()}
     for number, slot in enumerate(_slots(module)):
         place = "/lstm/{}/".format(number)
@@ -104,7 +106,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
+    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
     shared = {name: arrays[own] for own, name in ends.end_names(module).items()}
     for number, slot in enumerate(_slots(module)):
         for kind, letter, first in KINDS:

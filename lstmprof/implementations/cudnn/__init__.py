@@ -1,10 +1,10 @@
 """cuDNN 9 through ctypes: the functions, constants and descriptors that cudnn-direct uses.
 
 Names, order and types of parameters are those of cudnn_graph.h, cudnn_ops.h and cudnn_adv.h of
-cuDNN 9 (read at 9.28); a test compares them with installed headers. The descriptors of a recurrent
-network and the places of its weights follow cuDNN's documentation of cudnnSetRNNDescriptor_v8,
-cudnnSetRNNDataDescriptor and cudnnGetRNNWeightParams, and jaxlib's gpu/rnn_kernels.cc for remaining
-choices.
+cuDNN 9 (read at 9.28); a test compares them with installed headers. Source of the descriptors of a
+recurrent network and of the positions of its weights: cuDNN's documentation of
+cudnnSetRNNDescriptor_v8, cudnnSetRNNDataDescriptor and cudnnGetRNNWeightParams; jaxlib's
+gpu/rnn_kernels.cc.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lstmprof.errors import CaptureError
 from lstmprof.implementations.cudnn._runtime import CUDNN, Buffer, Library, Runtime, loaded
 from lstmprof.workloads import GATES, Workload
 
-# The headers' constants.
+# Constants of cuDNN's headers.
 CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED = 4004
 CUDNN_DATA_FLOAT = 0
 CUDNN_DEFAULT_MATH = 0
@@ -49,7 +49,7 @@ CELLS = {"lstm": CUDNN_LSTM, "gru": CUDNN_GRU, "rnn": CUDNN_RNN_TANH}
 
 
 class Cudnn(Library):
-    """libcudnn."""
+    """The library libcudnn, with the CUDA runtime that it needs as ``runtime``."""
 
     prototypes: ClassVar[Mapping[str, str]] = {
         "cudnnCreate": "handle",
@@ -118,15 +118,15 @@ class Cudnn(Library):
 
     @classmethod
     def load(cls) -> Cudnn:
-        """Return the library and the CUDA runtime that it was built for.
+        """Load libcudnn and the CUDA runtime that it was built for.
 
         Raises:
-            CaptureError: one of them is missing or too old.
+            CaptureError: one of the two libraries is missing or too old.
         """
         return cls(loaded(*CUDNN))
 
     def failure(self, name: str, status: int) -> CaptureError:
-        """Return the error for a function that returned ``status``."""
+        """Return the error for function ``name``, which returned ``status``."""
         last = ctypes.create_string_buffer(512)
         self.library.cudnnGetLastErrorString(last, ctypes.c_size_t(len(last)))
         error_string = self.library.cudnnGetErrorString
@@ -141,14 +141,14 @@ class Cudnn(Library):
         )
 
     def created(self, what: str) -> int:
-        """Return a new object of cudnnCreate ``what``, which lives as long as the process."""
+        """Call ``cudnnCreate{what}``; return the new handle or descriptor, which is never freed."""
         name = "cudnnCreate" + what
         pointer = ctypes.c_void_p()
         self.call(name, **{self.prototypes[name]: ctypes.byref(pointer)})
         return int(pointer.value or 0)
 
     def tensor(self, shape: Sequence[int]) -> int:
-        """Return a descriptor of a packed float32 tensor."""
+        """Return a new descriptor of a contiguous float32 tensor of ``shape``."""
         strides = [1]
         for length in reversed(shape[1:]):
             strides.insert(0, strides[0] * length)
@@ -164,7 +164,7 @@ class Cudnn(Library):
         return descriptor
 
     def tensor_size(self, descriptor: int) -> int:
-        """Return the number of elements of a described packed tensor."""
+        """Return the number of elements of the tensor that ``descriptor`` describes."""
         count, kind = ctypes.c_int(), ctypes.c_int()
         lengths, strides = int_array([0] * CUDNN_DIM_MAX), int_array([0] * CUDNN_DIM_MAX)
         self.call(
@@ -182,14 +182,14 @@ class Cudnn(Library):
         return size
 
     def read_size(self, name: str, parameter: str, arguments: Mapping[str, Any]) -> int:
-        """Return the size in bytes that function ``name`` writes to its ``parameter``."""
+        """Call function ``name``; return the size in bytes that it writes to ``parameter``."""
         size = ctypes.c_size_t()
         self.bound(name, dict(arguments, **{parameter: ctypes.byref(size)}))()
         return size.value
 
 
 def int_array(values: Sequence[int]) -> Any:
-    """Return a C array of int."""
+    """Return ``values`` as a C array of int."""
     return (ctypes.c_int * len(values))(*values)
 
 
@@ -200,21 +200,24 @@ def scalar(value: float) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """The place of ``rows`` of the weight called ``name`` in the weight space, in order."""
+    """Where cuDNN's weight space (one float32 buffer) holds ``rows`` of the weight ``name``.
+
+    ``name`` is framework-independent (``workloads.parameter_shapes``); the rows are contiguous.
+    """
 
     name: str
     rows: slice
-    start: int  # in float32 numbers
+    start: int  # like size, in float32 numbers
     size: int
 
     @property
     def numbers(self) -> slice:
-        """Return its range of numbers in the weight space."""
+        """Return the slice of the weight space, in float32 numbers."""
         return slice(self.start, self.start + self.size)
 
 
 def rnn_descriptor(cudnn: Cudnn, handle: int, w: Workload, tf32: bool) -> int:
-    """Return the descriptor of ``w``'s network with the standard algorithm, without dropout."""
+    """Return a descriptor of the recurrent layers of ``w``: standard algorithm, no dropout."""
     dropout = cudnn.created("DropoutDescriptor")
     cudnn.call(
         "cudnnSetDropoutDescriptor",
@@ -239,7 +242,7 @@ def rnn_descriptor(cudnn: Cudnn, handle: int, w: Workload, tf32: bool) -> int:
         mathType=CUDNN_DEFAULT_MATH if tf32 else CUDNN_FMA_MATH,
         inputSize=w.features,
         hiddenSize=w.hidden,
-        projSize=w.hidden,  # as large: no projection
+        projSize=w.hidden,  # equal to hiddenSize, so there is no projection
         numLayers=w.layers,
         dropoutDesc=dropout,
         auxFlags=CUDNN_RNN_PADDED_IO_ENABLED,
@@ -248,7 +251,7 @@ def rnn_descriptor(cudnn: Cudnn, handle: int, w: Workload, tf32: bool) -> int:
 
 
 def data_descriptor(cudnn: Cudnn, w: Workload, width: int) -> int:
-    """Return the descriptor of (time, batch, width) with sequences of full length."""
+    """Return a descriptor of data (time, batch, width) in which all sequences have full length."""
     descriptor = cudnn.created("RNNDataDescriptor")
     cudnn.call(
         "cudnnSetRNNDataDescriptor",
@@ -265,7 +268,7 @@ def data_descriptor(cudnn: Cudnn, w: Workload, width: int) -> int:
 
 
 def places(cudnn: Cudnn, handle: int, rnn: int, w: Workload, space: Buffer) -> List[Place]:
-    """Return the places of every shared weight in ``space``, gate by gate; b_R has no shared name.
+    """Return where ``space`` holds each gate of each weight; omit b_R, cuDNN's second bias.
 
     Raises:
         CaptureError: cuDNN's shapes differ from its documentation.
@@ -275,7 +278,10 @@ def places(cudnn: Cudnn, handle: int, rnn: int, w: Workload, space: Buffer) -> L
 
 
 def _slots(w: Workload) -> Iterator[Tuple[int, str, int]]:
-    """Yield (pseudo-layer, suffix of the shared names, inputs) of every layer and direction."""
+    """Yield (cuDNN's pseudo-layer, suffix of weight names, width of the input) per direction.
+
+    A pseudo-layer is one direction of one layer.
+    """
     for layer in range(w.layers):
         inputs = w.directions * w.hidden if layer else w.features
         for direction, suffix in enumerate(("", "_reverse")[: w.directions]):
@@ -283,7 +289,7 @@ def _slots(w: Workload) -> Iterator[Tuple[int, str, int]]:
 
 
 class _Seeker:
-    """Asks cuDNN for the place of a linear layer."""
+    """Asks cuDNN where the weights of a linear layer (one gate's matrix and bias) are."""
 
     def __init__(self, cudnn: Cudnn, handle: int, rnn: int, space: Buffer) -> None:
         self.cudnn, self.space = cudnn, space
@@ -297,7 +303,7 @@ class _Seeker:
         }
 
     def places(self, w: Workload, pseudo: int, suffix: str, inputs: int) -> Iterator[Place]:
-        """Yield the places of one pseudo-layer: of every gate W and b_W, then R."""
+        """Yield the places of one pseudo-layer's weights: for each gate W, b_W and R."""
         gates = GATES[w.cell]
         for gate in range(gates):
             rows = slice(gate * w.hidden, (gate + 1) * w.hidden)
@@ -310,7 +316,7 @@ class _Seeker:
     def linear_layer(
         self, pseudo: int, number: int, hidden: int, inputs: int
     ) -> Tuple[Tuple[int, int], Tuple[int, int]]:
-        """Return (start, size) of its matrix and of its bias, in float32 numbers."""
+        """Return (start, size) of linear layer ``number``'s matrix and of its bias, in floats."""
         matrix, bias = ctypes.c_void_p(), ctypes.c_void_p()
         self.cudnn.call(
             "cudnnGetRNNWeightParams",

@@ -1,11 +1,11 @@
-"""CUDA without a framework, through ctypes: its libraries, and the runtime's memory and events.
+"""CUDA through ctypes, without a framework: find its libraries; use its memory and events.
 
-A library is searched in ``LD_LIBRARY_PATH``, so that users can override it; in the wheels of
-PyTorch and TensorFlow (``nvidia/*/lib`` on ``sys.path``), so that it is the framework's own; in the
-interpreter's ``lib`` (conda); then in the loader's default places.
+Folders are searched for a library in this order: ``LD_LIBRARY_PATH``, so that users can override
+the library; ``nvidia/*/lib`` on ``sys.path``, where the wheels of PyTorch and TensorFlow have it;
+the interpreter's ``lib`` (conda); then the loader's default folders.
 
-Everything runs on the default stream. Source: cuda_runtime_api.h and driver_types.h of CUDA 12.9,
-whose functions also exist in CUDA 13.
+All calls use the default stream. Source: cuda_runtime_api.h and driver_types.h of CUDA 12.9, whose
+functions also exist in CUDA 13.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from lstmprof.errors import CaptureError
 
 Call = Callable[[], None]
 
-#: cuDNN 9: the library, and the wheels that bring it
+#: The library of cuDNN 9, and the wheels that contain it.
 CUDNN = ("libcudnn.so.9", "nvidia-cudnn-cu12 (or -cu13)")
 
-#: Type of a parameter by its letter in a prototype; without a letter, a pointer or a descriptor.
+#: Letter of a parameter in ``Library.prototypes`` -> its C type. A parameter without a letter is a
+#: pointer or a descriptor.
 TYPES = {
     "": ctypes.c_void_p,
-    "i": ctypes.c_int,  # and enums
+    "i": ctypes.c_int,  # also enums
     "u": ctypes.c_uint,
     "z": ctypes.c_size_t,
     "f": ctypes.c_float,
@@ -42,7 +43,7 @@ DEFAULT_STREAM = None
 
 
 def library_places(name: str) -> Iterator[str]:
-    """Yield possible paths of library ``name``, preferred ones first; the bare name is last."""
+    """Yield existing paths of library ``name`` in search order; last the name without a folder."""
     named = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
     folders = [Path(folder) for folder in named if folder]
     for entry in sys.path:
@@ -54,10 +55,10 @@ def library_places(name: str) -> Iterator[str]:
 
 
 def loaded(name: str, package: str) -> ctypes.CDLL:
-    """Return the library ``name``, which is part of the wheel ``package``.
+    """Load library ``name``; the error message tells users to install the wheel ``package``.
 
     Raises:
-        CaptureError: it does not exist, or cannot be loaded.
+        CaptureError: the library does not exist, or cannot be loaded.
     """
     fault: Optional[OSError] = None
     for path in library_places(name):
@@ -74,15 +75,16 @@ def loaded(name: str, package: str) -> ctypes.CDLL:
 class Library:
     """A C library whose functions return a status, 0 for success.
 
-    ``prototypes``: function -> its parameters in order, ``name`` or ``name:letter`` of ``TYPES``.
-    Arguments have the names of the header, so that a test can compare them.
+    ``prototypes`` maps each function to its parameters in order. A parameter is written ``name`` or
+    ``name:letter``, with a letter of ``TYPES``; the names are those of the C header.
     """
 
     prototypes: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, library: Any) -> None:
         self.library = library
-        #: entered around every call, with the function's name: the profile pass's
+        #: Returns, for a function's name, the context manager in which each call of it runs; set
+        #: while profiling.
         self.observer: Optional[Callable[[str], ContextManager[Any]]] = None
         for name, parameters in self.prototypes.items():
             if not hasattr(library, name):
@@ -93,9 +95,10 @@ class Library:
             getattr(library, name).argtypes = [TYPES[letter] for letter in letters]
 
     def bound(self, name: str, arguments: Mapping[str, Any]) -> Call:
-        """Return a repeatable call of function ``name`` with its parameters from ``arguments``.
+        """Return a function without parameters that calls ``name`` with ``arguments``.
 
-        The call raises CaptureError if the function fails.
+        ``arguments`` maps parameter names to values and may have more names than the function. The
+        returned function raises CaptureError if the call fails.
         """
         function = getattr(self.library, name)
         values = tuple(arguments[p.partition(":")[0]] for p in self.prototypes[name].split())
@@ -112,20 +115,20 @@ class Library:
         return call
 
     def call(self, name: str, **arguments: Any) -> None:
-        """Call function ``name`` once.
+        """Call function ``name`` with ``arguments``, by parameter name.
 
         Raises:
-            CaptureError: it fails.
+            CaptureError: the call failed.
         """
         self.bound(name, arguments)()
 
     def failure(self, name: str, status: int) -> CaptureError:
-        """Return the error for a function that returned ``status``."""
+        """Return the error for function ``name``, which returned ``status``."""
         raise NotImplementedError
 
 
 class Runtime(Library):
-    """libcudart."""
+    """The CUDA runtime library, libcudart."""
 
     prototypes: ClassVar[Mapping[str, str]] = {
         "cudaSetDevice": "device:i",
@@ -147,17 +150,17 @@ class Runtime(Library):
 
     @classmethod
     def load(cls, cuda_version: int) -> Runtime:
-        """Return the runtime of CUDA's major version, given as 12090 for 12.9.
+        """Load the runtime with the major version of ``cuda_version``, such as 12090 for 12.9.
 
         Raises:
-            CaptureError: it does not exist.
+            CaptureError: this runtime does not exist, or cannot be loaded.
         """
         major = cuda_version // 1000
         wheel = "nvidia-cuda-runtime" + ("-cu12" if major == 12 else "")
         return cls(loaded("libcudart.so.{}".format(major), wheel))
 
     def failure(self, name: str, status: int) -> CaptureError:
-        """Return the error for a function that returned ``status``."""
+        """Return the error for function ``name``, which returned ``status``."""
         if status == ERROR_MEMORY_ALLOCATION:
             return CaptureError("out of memory: " + name, "try a smaller --batch")
         error_string = self.library.cudaGetErrorString
@@ -169,21 +172,21 @@ class Runtime(Library):
         )
 
     def version(self, component: str) -> str:
-        """Return the CUDA version of the ``Runtime`` or ``Driver``, such as ``12.9``."""
+        """Return the CUDA version, such as ``12.9``, of the ``Runtime`` or the ``Driver``."""
         number = ctypes.c_int()
         name = "cuda{}GetVersion".format(component)
         self.call(name, **{component.lower() + "Version": ctypes.byref(number)})
         return "{}.{}".format(number.value // 1000, number.value % 1000 // 10)
 
     def memory_bytes(self) -> int:
-        """Return the total memory of the device."""
+        """Return the total memory of the current device."""
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         self.call("cudaMemGetInfo", free=ctypes.byref(free), total=ctypes.byref(total))
         return total.value
 
 
 class Buffer:
-    """An array on the device, zeros at first, freed with this object."""
+    """An array in device memory, initially zeros; the memory is freed with this object."""
 
     def __init__(self, runtime: Runtime, shape: Tuple[int, ...], dtype: Any = np.float32) -> None:
         self.runtime, self.shape, self.dtype = runtime, shape, np.dtype(dtype)
@@ -200,12 +203,12 @@ class Buffer:
         runtime.call("cudaMemset", devPtr=self.address, value=0, count=self.bytes)
 
     def set(self, array: Any) -> None:
-        """Copy ``array`` of this shape to the device, and wait for it."""
+        """Copy ``array``, which has the buffer's shape, to the device; wait for the copy."""
         self.upload(array)()
         self.runtime.call("cudaDeviceSynchronize")
 
     def upload(self, array: Any) -> Call:
-        """Return a call that enqueues a copy of ``array`` to the device."""
+        """Return a function that enqueues a copy of ``array`` to the device."""
         held = np.ascontiguousarray(array, self.dtype)
         if held.shape != self.shape:
             raise ValueError("an array of shape {} for {}".format(held.shape, self.shape))
@@ -221,7 +224,7 @@ class Buffer:
         )
 
     def array(self) -> Any:
-        """Return a copy on the host, after all enqueued work."""
+        """Wait for all enqueued work; return a copy of the buffer as a NumPy array."""
         content = np.empty(self.shape, self.dtype)
         self.runtime.call(
             "cudaMemcpy",
@@ -234,7 +237,7 @@ class Buffer:
 
 
 class Stopwatch:
-    """Two CUDA events that measure the device's time between them."""
+    """Measures device time between ``start()`` and ``stop()``, which record CUDA events."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -252,8 +255,9 @@ class Stopwatch:
         return self.runtime.bound("cudaEventRecord", {"event": event, "stream": DEFAULT_STREAM})
 
     def elapsed_ns(self) -> int:
-        """Return the time from ``start`` to ``stop``, which the device has reached (resolution
-        0.5 µs).
+        """Return the device time from ``start`` to ``stop``, with a resolution of 0.5 µs.
+
+        The device must have reached ``stop``.
         """
         length_ms = ctypes.c_float()
         self.runtime.call(
@@ -263,7 +267,7 @@ class Stopwatch:
 
 
 def device_name(number: int) -> Optional[str]:
-    """Return the driver's name of device ``number``, or None without a driver."""
+    """Return the name of device ``number``, or None if there is no driver or no such device."""
     pair = _driver_and_device(number)
     name = ctypes.create_string_buffer(256)
     if pair is None or pair[0].cuDeviceGetName(name, len(name), pair[1]) != SUCCESS:
@@ -272,7 +276,7 @@ def device_name(number: int) -> Optional[str]:
 
 
 def device_memory_bytes(number: int) -> Optional[int]:
-    """Return the total memory of device ``number`` from the driver, or None without one."""
+    """Return the total memory of device ``number``, or None if there is no driver or device."""
     pair = _driver_and_device(number)
     total = ctypes.c_size_t()
     if pair is None or pair[0].cuDeviceTotalMem_v2(ctypes.byref(total), pair[1]) != SUCCESS:

@@ -1,4 +1,4 @@
-"""cudnn-direct: cuDNN's recurrent layers called without a framework, as DeepBench does; a GPU only.
+"""cudnn-direct: cuDNN's recurrent layers called without a framework, as in DeepBench; GPU only.
 
 ::
 
@@ -10,14 +10,15 @@
            h_t = (1 − z) ⊙ n + z ⊙ h_{t−1}
     rnn    h_t = tanh(W x_t + b_W + R h_{t−1} + b_R)         (0, 1)
 
-``weights`` is cuDNN's one weight space, ``gradients`` its like: where a linear layer's matrix
-(hidden, inputs) and bias lie in it, cudnnGetRNNWeightParams tells. The shared bias goes into b_W;
-b_R holds zeros and is trained as cuDNN has it. Time-major. The algorithm is the standard one, as in
-DeepBench, whose SKIP_INPUT is not used: the product with the inputs is computed, as in the other
-rows. Padded input and output are allowed, as PyTorch and JAX have it. Strict float32 is FMA_MATH,
-TF32 is DEFAULT_MATH: jaxlib's gpu/rnn_kernels.cc. There is no output layer.
+``weights`` is cuDNN's weight space: one buffer with all matrices (hidden, inputs) and biases, whose
+positions cudnnGetRNNWeightParams returns. ``gradients`` is a buffer with the same positions. b_W
+gets the bias that all implementations share; b_R starts at zero and is trained, too. Time-major.
+The algorithm is the standard one, as in DeepBench. DeepBench's SKIP_INPUT, which omits the matmul
+with the inputs, is not used. Padded input and output are allowed, as in PyTorch and JAX. Strict
+float32 is FMA_MATH and TF32 is DEFAULT_MATH, as in jaxlib's gpu/rnn_kernels.cc. There is no output
+layer.
 
-The device is the one that is current when the network is built.
+The network uses the device that is current when it is built.
 Source: cuDNN's documentation of cudnnRNNForward, cudnnRNNBackwardData_v8 and
 cudnnRNNBackwardWeights_v8; DeepBench's code/nvidia/rnn_bench.cu.
 """
@@ -39,7 +40,7 @@ KERNELS = (("cudnn::RNNForward", "cuDNN, standard algorithm"),)
 
 
 class Network:
-    """Buffers on the device, and the calls between them.
+    """Buffers on the device, and the cuDNN calls that read and write them.
 
     ``inputs`` are (time, batch, features), ``outputs`` (time, batch, directions·hidden). For
     training, ``d_inputs``, ``d_outputs`` and ``gradients`` have the shapes of ``inputs``,
@@ -66,14 +67,14 @@ class Network:
     def backward(self) -> None:
         """Enqueue the computation of ``gradients`` from ``d_outputs``, after ``forward``.
 
-        cuDNN adds the weights' gradients to the buffer, so it is set to zero first.
+        cuDNN adds to ``gradients``, so this sets them to zero first.
         """
         self.gradients.zero()
         self._backward_data()
         self._backward_weights()
 
     def buffer(self, shape: Tuple[int, ...], dtype: Any = np.float32) -> Buffer:
-        """Return a buffer of zeros on the device."""
+        """Return a new device buffer of zeros."""
         return Buffer(self.cudnn.runtime, shape, dtype)
 
     def _weights_size(self) -> int:
@@ -82,8 +83,9 @@ class Network:
         return -(-size // 4)
 
     def _arguments(self, training: bool) -> Dict[str, Any]:
-        """Return the arguments of the three calls; first states are zeros, last states are not
-        read.
+        """Return the arguments of the forward call and of the two backward calls.
+
+        The initial h and c are zeros; the final h and c are not returned.
         """
         w, lengths = self.workload, self.buffer((self.workload.batch,), np.int32)
         lengths.set(np.full(w.batch, w.time_steps))
@@ -115,7 +117,7 @@ class Network:
         )
 
     def _spaces(self, arguments: Mapping[str, Any]) -> Tuple[Buffer, Buffer]:
-        """Return the workspace, and the reserve space, which is empty for inference."""
+        """Return cuDNN's workspace and reserve space; the latter is empty for inference."""
         work, reserve = ctypes.c_size_t(), ctypes.c_size_t()
         sizes = {"workSpaceSize": ctypes.byref(work), "reserveSpaceSize": ctypes.byref(reserve)}
         self.cudnn.bound("cudnnGetRNNTempSpaceSizes", dict(arguments, **sizes))()
@@ -123,17 +125,17 @@ class Network:
 
 
 def build(workload: Workload, training: bool = True, tf32: bool = False) -> Network:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return Network(workload, training, tf32)
 
 
 def parameters(module: Network) -> Dict[str, Buffer]:
-    """Return own name -> buffer: all of them are one."""
+    """Return all parameters as one buffer, called ``weights``."""
     return {"weights": module.weights}
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Set the shared weights, and b_R to zeros."""
+    """Copy ``weights``, by framework-independent name, into ``module``; set b_R to zeros."""
     space = np.zeros(module.weights.shape, np.float32)
     for place in module.places:
         space[place.numbers] = np.ravel(weights[place.name][place.rows])
@@ -141,7 +143,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
+    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
     shapes = parameter_shapes(module.workload)
     shared = {name: np.empty(shape, np.float32) for name, shape in shapes.items()}
     for place in module.places:

@@ -1,1 +1,1 @@
-"""LSTMs of JAX: compiled by XLA."""
+"""Implementations in JAX and its libraries, compiled by XLA."""

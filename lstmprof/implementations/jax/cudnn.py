@@ -6,10 +6,10 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-All weights are one vector, ``lstm``: W and U of each layer and direction, row by row in the shared
-layout, then both biases of each. The shared bias goes into b_ih, b_hh holds zeros and is trained as
-JAX has it. Batch-major; the lengths of all sequences are always given, and outputs beyond them are
-zero. The precision is that of matmuls: TF32 unless they are to be ``highest``. Source: the
+All weights are one vector, ``lstm``: first W and U of each layer and direction, row by row, then
+both biases of each. b_ih gets the bias that all implementations share; b_hh starts at zero and is
+trained, too. Batch-major. cuDNN always gets the sequence lengths, and its outputs after the end of
+a sequence are zero. It uses TF32 unless JAX's matmul precision is ``highest``. Source: the
 docstring of jax.experimental.rnn (jax 0.10).
 """
 
@@ -30,7 +30,7 @@ NO_DROPOUT = 0.0
 
 
 class Network:
-    """The ``arrays``: the vector ``lstm``, and ``embedding`` and ``head`` if they exist."""
+    """The parameter ``arrays``: the vector ``lstm``, and ``embedding`` and ``head`` if any."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -44,7 +44,10 @@ class Network:
 
 
 def _parts(workload: Workload) -> Iterator[Tuple[Optional[str], Tuple[int, ...]]]:
-    """Yield (shared name, shape) of the vector's parts in order; the second bias has no name."""
+    """Yield (framework-independent name, shape) of each part of the vector ``lstm``, in order.
+
+    The name is None for a second bias.
+    """
     shapes = parameter_shapes(workload)
     directions = ("", "_reverse")[: workload.directions]
     slots = ["_l{}{}".format(layer, s) for layer in range(workload.layers) for s in directions]
@@ -57,14 +60,15 @@ def _parts(workload: Workload) -> Iterator[Tuple[Optional[str], Tuple[int, ...]]
 
 
 def build(workload: Workload) -> Network:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return Network(workload)
 
 
 def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any = None) -> Any:
-    """Return outputs (batch, classes), or one per step, for (batch, time, …) or tokens.
+    """Return outputs (batch, classes), or, for ``every_step``, (batch, time, classes).
 
-    ``lengths`` (batch,).
+    ``inputs`` are (batch, time, features), or tokens (batch, time). ``lengths`` (batch,) are the
+    sequences' numbers of time steps.
     """
     workload = module.workload
     steps = arrays["embedding"][inputs] if workload.vocabulary else inputs
@@ -82,12 +86,12 @@ def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any 
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Return own name -> array, in the module's order."""
+    """Return the parameter arrays, keyed by name, in the module's order."""
     return dict(module.arrays)
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Set the shared weights, and the second biases to zero."""
+    """Copy ``weights``, by framework-independent name, into ``module``; set b_hh to zero."""
     parts = [
         np.zeros(shape, np.float32) if name is None else weights[name]
         for name, shape in _parts(module.workload)
@@ -100,7 +104,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
+    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
     vector, shared, start = np.asarray(arrays["lstm"]), {}, 0
     for name, shape in _parts(module.workload):
         end = start + int(np.prod(shape))

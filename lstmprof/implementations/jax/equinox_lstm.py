@@ -1,4 +1,4 @@
-"""equinox-lstm: equinox.nn.LSTMCell under jax.lax.scan, the batch by jax.vmap.
+"""equinox-lstm: equinox.nn.LSTMCell under jax.lax.scan, with jax.vmap over the batch.
 
 ::
 
@@ -6,14 +6,14 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-The network is written for one sequence, (time, features); jax.vmap makes it one for a batch, in
-which both products stand inside the scan. ``cells.l{k}[_reverse].weight_ih`` W is (4·hidden,
-inputs), ``weight_hh`` U (4·hidden, hidden), ``bias`` b (4·hidden): PyTorch's layout.
+The network is written for one sequence (time, features), and jax.vmap extends it to a batch. The
+scan contains both matmuls. W is ``cells.l{k}[_reverse].weight_ih`` (4·hidden, inputs), U is
+``weight_hh`` (4·hidden, hidden), b is ``bias`` (4·hidden): PyTorch's layout.
 
-GRU is ``GRUCell`` (gates r z n, the reset gate after the product; a second bias of n alone,
-``bias_n``, which holds zeros and is trained as Equinox has it). If a sequence has
-ended, a mask sets its state to 0. Source: the documentation of equinox.nn.LSTMCell and GRUCell;
-Equinox's example "Convolutional and recurrent networks: train an RNN".
+``cell="gru"`` is ``GRUCell`` (gates r z n, the reset gate after the matmul). Its gate n has a
+second bias, ``bias_n``, which starts at zero and is trained, too. After the end of a sequence, a
+mask sets its state to 0. Source: the documentation of equinox.nn.LSTMCell and GRUCell; Equinox's
+example "Convolutional and recurrent networks: train an RNN".
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ CELLS = {"lstm": equinox.nn.LSTMCell, "gru": equinox.nn.GRUCell}
 
 
 class Layers(equinox.Module):  # type: ignore[misc]
-    """The ``cells`` by layer and direction; ``embedding`` and ``head`` if the workload has them."""
+    """The network: ``cells`` by name, ``l0``, ``l0_reverse`` …, and ``embedding`` and ``head``.
+
+    ``embedding`` and ``head`` are None if the workload has none.
+    """
 
     cells: Dict[str, Any]
     embedding: Any
@@ -58,7 +61,10 @@ class Layers(equinox.Module):  # type: ignore[misc]
             self.head = equinox.nn.Linear(width, workload.classes, use_bias=False, key=key)
 
     def __call__(self, inputs: Any, length: Any = None) -> Any:
-        """Return outputs (classes,), or one per step, for one sequence (time, …) or tokens."""
+        """Return outputs (classes,), or, for ``every_step``, (time, classes), for one sequence.
+
+        ``inputs`` are (time, features), or tokens (time,). ``length`` is the number of time steps.
+        """
         steps = inputs if self.embedding is None else jax.vmap(self.embedding)(inputs)
         alive = None if length is None else jnp.arange(len(steps)) < length
         for layer in range(self.workload.layers):
@@ -73,7 +79,10 @@ class Layers(equinox.Module):  # type: ignore[misc]
         return steps if self.head is None else jax.vmap(self.head)(steps)
 
     def _direction(self, name: str, steps: Any, alive: Any) -> Any:
-        """Return outputs (time, hidden), in the order of time."""
+        """Return the outputs (time, hidden) of cell ``name`` in time order.
+
+        ``alive`` (time,) is True before the end of the sequence; None if there is no padding.
+        """
         cell, is_lstm = self.cells[name], self.workload.cell == "lstm"
 
         def step(state: Any, given: Any) -> Any:
@@ -90,20 +99,20 @@ class Layers(equinox.Module):  # type: ignore[misc]
 
 
 def slot(layer: int, suffix: str) -> str:
-    """Return the name of a layer's direction."""
+    """Return the name of one direction of a layer: ``l0``, or ``l0_reverse``."""
     return "l{}{}".format(layer, suffix)
 
 
 def suffixes(workload: Workload) -> Any:
-    """Return one suffix per direction."""
+    """Return one name suffix per direction: ``("",)`` or ``("", "_reverse")``."""
     return ("", "_reverse")[: workload.directions]
 
 
 class Network:
-    """``layers``, and their parameters ``arrays`` by path."""
+    """The parameters ``arrays``, by path in ``Layers``, and the ``structure`` to rebuild it."""
 
     def __init__(self, workload: Workload) -> None:
-        # no values are drawn, because ``load`` sets them
+        # filter_eval_shape draws no initial values; ``load`` sets the parameters
         layers = equinox.filter_eval_shape(Layers, workload)
         leaves, self.structure = jax.tree_util.tree_flatten_with_path(layers)
         self.workload = workload
@@ -113,14 +122,15 @@ class Network:
 
 
 def build(workload: Workload) -> Network:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return Network(workload)
 
 
 def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any = None) -> Any:
-    """Return outputs (batch, classes), or one per step, for (batch, time, …) or tokens.
+    """Return outputs (batch, classes), or, for ``every_step``, (batch, time, classes).
 
-    ``lengths`` (batch,).
+    ``inputs`` are (batch, time, features), or tokens (batch, time). ``lengths`` (batch,) are the
+    sequences' numbers of time steps.
     """
     leaves = [arrays[path] for path in module.arrays]
     layers = jax.tree_util.tree_unflatten(module.structure, leaves)
@@ -128,12 +138,12 @@ def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any 
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Return own path -> array, in the module's order."""
+    """Return the parameter arrays, keyed by their path in the module, in the module's order."""
     return dict(module.arrays)
 
 
 def _shared_names(module: Network) -> Dict[str, str]:
-    """Return own path -> shared name; GRU's second bias has none."""
+    """Map paths in ``Layers`` to framework-independent names; omit GRU's second bias."""
     own = {".embedding.weight": "embedding", ".head.weight": "head"}
     for name in parameter_shapes(module.workload):
         kind, _, place = name.partition("_l")
@@ -142,7 +152,7 @@ def _shared_names(module: Network) -> Dict[str, str]:
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Set the shared weights, and GRU's second bias to zero."""
+    """Copy ``weights``, by framework-independent name, into ``module``; zero GRU's second bias."""
     names = _shared_names(module)
     for path, array in module.arrays.items():
         shared = weights[names[path]] if path in names else np.zeros_like(array)
@@ -150,5 +160,5 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return ``arrays`` (one per parameter, by own path) with the shared names and layout."""
+    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
     return {name: np.asarray(arrays[path]) for path, name in _shared_names(module).items()}

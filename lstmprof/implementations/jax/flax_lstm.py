@@ -1,4 +1,4 @@
-"""flax-lstm: flax.linen.OptimizedLSTMCell under flax.linen.RNN, as they come.
+"""flax-lstm: flax.linen.OptimizedLSTMCell under flax.linen.RNN, with their default options.
 
 ::
 
@@ -6,18 +6,19 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-``l{k}[_reverse]/i{gate}/kernel`` is (inputs, hidden), ``…/h{gate}/kernel`` (hidden, hidden) and
-``…/h{gate}/bias`` (hidden); batch-major. The cell concatenates its matrices at every time step and
-takes two products (``LSTMCell`` takes eight, with the same parameters).
+W is ``l{k}[_reverse]/i{gate}/kernel`` (inputs, hidden), U is ``…/h{gate}/kernel`` (hidden, hidden),
+b is ``…/h{gate}/bias`` (hidden); batch-major. The cell concatenates its matrices at every time step
+and computes two matmuls (``LSTMCell`` computes eight, with the same parameters).
 
-GRU is ``GRUCell`` (gates r z n, the reset gate after the product: six products per step; biases
-with x, and a second one of n with h, ``…/hn/bias``, which holds zeros and is trained as Flax has
-it), RNN (tanh) is ``SimpleCell``, whose one gate has no letter and whose bias is with x.
+``cell="gru"`` is ``GRUCell``: gates r z n, the reset gate after the matmul, six matmuls per time
+step. Its biases are added to the product with x. Gate n has a second bias on the product with h,
+``…/hn/bias``, which starts at zero and is trained, too. ``cell="rnn"`` is ``SimpleCell`` with tanh,
+whose gate has no letter and whose bias is added to the product with x.
 
-Of sequences of variable length the reverse direction is turned by the lengths. Flax computes every
-time step of the padding too and leaves what it found there, which no step within a sequence sees:
-outputs of every step are set to zero there after the last layer. Source: the documentation of
-flax.linen's cells, of flax.linen.RNN and of flax.linen.Bidirectional.
+For sequences of variable length, the reverse direction starts at each sequence's own end. Flax also
+computes the padding; its outputs there do not affect time steps within a sequence, and are set to
+zero after the last layer. Source: the documentation of flax.linen's cells, of flax.linen.RNN and of
+flax.linen.Bidirectional.
 """
 
 from __future__ import annotations
@@ -35,18 +36,21 @@ TIME_MAJOR = False
 KERNELS = (("while", "XLA's fused operators in a while loop"),)
 
 CELLS = {"lstm": linen.OptimizedLSTMCell, "gru": linen.GRUCell, "rnn": linen.SimpleCell}
-#: The letters of a cell's gates, in the shared order
+#: Cell -> Flax's letters of its gates, in the framework-independent order.
 LETTERS = {"lstm": ("i", "f", "g", "o"), "gru": ("r", "z", "n"), "rnn": ("",)}
 
 
 class Layers(linen.Module):  # type: ignore[misc]
-    """The embedding (for tokens), the layers, and the head if there is one."""
+    """The network: embedding (if inputs are tokens), recurrent layers, head (if any)."""
 
     workload: Workload
 
     @linen.compact  # type: ignore[untyped-decorator, unused-ignore]
     def __call__(self, inputs: Any, lengths: Any = None) -> Any:
-        """Return outputs (batch, classes), or one per step, for (batch, time, …) or tokens."""
+        """Return outputs (batch, classes), or, for ``every_step``, (batch, time, classes).
+
+        ``inputs`` are (batch, time, features), or tokens (batch, time).
+        """
         workload, steps = self.workload, inputs
         if workload.vocabulary:
             steps = linen.Embed(workload.vocabulary, workload.features, name="embedding")(inputs)
@@ -62,7 +66,7 @@ class Layers(linen.Module):  # type: ignore[misc]
         return linen.Dense(workload.classes, use_bias=False, name="head")(seen)
 
     def _direction(self, name: str) -> Any:
-        """Return one direction of a layer; Bidirectional reverses the second."""
+        """Return a forward layer called ``name``; Bidirectional reverses the second one."""
         return linen.RNN(CELLS[self.workload.cell](self.workload.hidden, name=name))
 
 
@@ -81,7 +85,7 @@ def _last(steps: Any, lengths: Any) -> Any:
 
 
 class Network:
-    """``layers``, and their parameters ``arrays`` by path."""
+    """The Flax module ``layers``, and its parameters ``arrays`` by path."""
 
     def __init__(self, workload: Workload) -> None:
         self.layers = Layers(workload)
@@ -95,39 +99,44 @@ class Network:
 
 
 def build(workload: Workload) -> Network:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return Network(workload)
 
 
 def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any = None) -> Any:
-    """Return outputs (batch, classes), or one per step, for (batch, time, …) or tokens.
+    """Return outputs (batch, classes), or, for ``every_step``, (batch, time, classes).
 
-    ``lengths`` (batch,).
+    ``inputs`` are (batch, time, features), or tokens (batch, time). ``lengths`` (batch,) are the
+    sequences' numbers of time steps.
     """
     tree = {"params": traverse_util.unflatten_dict(arrays, sep="/")}
     return module.layers.apply(tree, inputs, lengths)
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Return own path -> array, in the module's order."""
+    """Return the parameter arrays, keyed by their path in the module, in the module's order."""
     return dict(module.arrays)
 
 
 class Place(NamedTuple):
-    """The place of a parameter among the shared weights: the rows of one gate."""
+    """Position of a Flax parameter: rows of gate ``gate`` of ``gates`` in the weight ``shared``.
+
+    ``shared`` is a framework-independent name.
+    """
 
     shared: str
     gate: int = 0
     gates: int = 1
 
 
-#: Parameters outside of cells: path -> shared name.
+#: Path of a parameter outside of cells -> framework-independent name.
 _ENDS = {"embedding/embedding": "embedding", "head/kernel": "head"}
 
 
 def _place(cell: str, path: str) -> Optional[Place]:
-    """Return the place of the parameter at ``path``; None for GRU's second bias, which is not
-    shared.
+    """Return which framework-independent weight, and gate, the Flax parameter at ``path`` is.
+
+    Return None for GRU's second bias, which has no framework-independent name.
     """
     if path in _ENDS:
         return Place(_ENDS[path])
@@ -140,12 +149,12 @@ def _place(cell: str, path: str) -> Optional[Place]:
 
 
 def _turned(path: str, array: Any) -> Any:
-    """Convert the shared layout to the own one, or back."""
+    """Transpose ``array`` (except the embedding), to or from the framework-independent layout."""
     return array if path == "embedding/embedding" else array.T
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Set the shared weights, and GRU's second bias to zero."""
+    """Copy ``weights``, by framework-independent name, into ``module``; zero GRU's second bias."""
     for path, array in module.arrays.items():
         place = _place(module.layers.workload.cell, path)
         if place is None:
@@ -156,7 +165,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return ``arrays`` (one per parameter, by own path) with the shared names and layout."""
+    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
     rows: Dict[str, Dict[int, Any]] = {}
     for path in module.arrays:
         place = _place(module.layers.workload.cell, path)

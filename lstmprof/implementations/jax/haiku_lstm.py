@@ -1,17 +1,17 @@
-"""haiku-lstm: haiku.LSTM under haiku.dynamic_unroll, as they come.
+"""haiku-lstm: haiku.LSTM under haiku.dynamic_unroll, with their default options.
 
 ::
 
-    i, g, f, o = [x_t, h_{t−1}] W + b        (gates in this order, one product, one bias)
+    i, g, f, o = [x_t, h_{t−1}] W + b        (gates in this order, one matmul, one bias)
     c_t = σ(f + 1) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-``l{k}[_reverse]/linear/w`` W is (inputs + hidden, 4·hidden), ``…/b`` b (4·hidden); time-major. The
-1 is Haiku's and no parameter: the cell is given b − 1 at the forget gate, which costs a
-subtraction of 4·hidden numbers a step. Two directions are two unrolled cores, whose outputs are
-concatenated: Haiku has no layer of both. Its GRU multiplies by the reset gate before the product
-and its VanillaRNN has ReLU: neither is the one that other frameworks have. Source: haiku.LSTM and
-haiku.dynamic_unroll in haiku/_src/recurrent.py (dm-haiku 0.0.17).
+W is ``l{k}[_reverse]/linear/w`` (inputs + hidden, 4·hidden), b is ``…/b`` (4·hidden); time-major.
+Haiku always adds the 1 to the forget gate. To compensate, the cell gets b − 1 for this gate, which
+costs a subtraction of 4·hidden numbers per step. Two directions are two unrolled cores (Haiku's
+cells), whose outputs are concatenated. GRU and RNN are not supported, because Haiku's differ from
+other frameworks': its GRU multiplies by the reset gate before the matmul, and its VanillaRNN uses
+ReLU. Source: haiku.LSTM and haiku.dynamic_unroll in haiku/_src/recurrent.py (dm-haiku 0.0.17).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from lstmprof.workloads import Workload, reordered
 TIME_MAJOR = True
 KERNELS = (("while", "XLA's fused operators in a while loop"),)
 
-#: Positions of Haiku's gates i g f o in the shared order i f g o.
+#: Positions of Haiku's gates i g f o in the framework-independent order i f g o.
 PLACES = (0, 2, 1, 3)
 FORGET, GATES = 2, 4
-#: Parameters outside of cores: path -> shared name.
+#: Path of a parameter outside of cores -> framework-independent name.
 _ENDS = {"embedding/embeddings": "embedding", "head/w": "head"}
 
 
 def outputs(workload: Workload, inputs: Any) -> Any:
-    """Compute the network; Haiku transforms this function."""
+    """Compute the network's outputs; Haiku transforms this function into ``Network.apply``."""
     steps = inputs
     if workload.vocabulary:
         steps = haiku.Embed(workload.vocabulary, workload.features, name="embedding")(inputs)
@@ -54,14 +54,14 @@ def outputs(workload: Workload, inputs: Any) -> Any:
 
 
 def _direction(workload: Workload, name: str, steps: Any) -> Any:
-    """Return outputs (time, batch, hidden), in the order of time."""
+    """Return the outputs (time, batch, hidden) of one direction of one layer, in time order."""
     core = haiku.LSTM(workload.hidden, name=name)
     start = core.initial_state(steps.shape[1])
     return haiku.dynamic_unroll(core, steps, start, reverse=name.endswith("_reverse"))[0]
 
 
 class Network:
-    """The ``apply`` of the transformed network, and its parameters ``arrays`` by path."""
+    """The network's function ``apply``, and its parameters ``arrays`` by path."""
 
     def __init__(self, workload: Workload) -> None:
         transformed = haiku.transform(lambda inputs: outputs(workload, inputs))
@@ -83,12 +83,15 @@ class Network:
 
 
 def build(workload: Workload) -> Network:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return Network(workload)
 
 
 def apply(module: Network, arrays: Mapping[str, Any], inputs: Any) -> Any:
-    """Return outputs (batch, classes), or one per step, for (time, batch, …) or tokens."""
+    """Return outputs (batch, classes), or, for ``every_step``, (time, batch, classes).
+
+    ``inputs`` are (time, batch, features), or tokens (time, batch).
+    """
     tree: Dict[str, Dict[str, Any]] = {}
     for path, array in arrays.items():
         of, _, name = path.rpartition("/")
@@ -97,12 +100,12 @@ def apply(module: Network, arrays: Mapping[str, Any], inputs: Any) -> Any:
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Return own path -> array, in the module's order."""
+    """Return the parameter arrays, keyed by their path in the module, in the module's order."""
     return dict(module.arrays)
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Set the shared weights."""
+    """Copy ``weights``, with framework-independent names and layout, into ``module``."""
     for path in module.arrays:
         if path in _ENDS:
             rows = weights[_ENDS[path]]
@@ -113,7 +116,10 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def _shared(path: str) -> Tuple[str, ...]:
-    """Return the shared names of a core's parameter; inputs' and state's weights are one matrix."""
+    """Return the framework-independent names of the parameter at ``path``, which is in a core.
+
+    Haiku's one matrix is the weights of the inputs and those of the state.
+    """
     slot, _, kind = path.split("/")
     if kind == "b":
         return ("bias_" + slot,)
@@ -121,7 +127,7 @@ def _shared(path: str) -> Tuple[str, ...]:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return ``arrays`` (one per parameter, by own path) with the shared names and layout."""
+    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
     shared: Dict[str, Any] = {}
     for path in module.arrays:
         own = np.asarray(arrays[path])
@@ -134,7 +140,10 @@ def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _parts(module: Network, rows: Any) -> List[Any]:
-    """Return a bias, or the weights of inputs and those of the state."""
+    """Split ``rows``, a matrix, into the weights of the inputs and of the state; keep a bias.
+
+    Reorder the gates to the framework-independent order.
+    """
     ordered = reordered(rows, PLACES)
     if ordered.ndim == 1:
         return [ordered]

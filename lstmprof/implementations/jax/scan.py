@@ -6,9 +6,9 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-``weight_ih`` W is (inputs, 4·hidden), ``weight_hh`` U (hidden, 4·hidden), ``bias`` b (4·hidden);
-time-major. Both products stand inside the scan, which XLA makes a while loop. No peepholes, no
-forget bias beyond b. If a sequence has ended, a mask sets h_t and c_t to 0.
+W is ``weight_ih`` (inputs, 4·hidden), U is ``weight_hh`` (hidden, 4·hidden), b is ``bias``
+(4·hidden); time-major. Both matmuls are inside the scan, which XLA compiles to a while loop. No
+peepholes, no forget bias beyond b. After the end of a sequence, a mask sets h_t and c_t to 0.
 Source: F. Gers et al., "Learning to forget" (2000), without peepholes; the documentation of
 jax.lax.scan.
 """
@@ -30,7 +30,7 @@ Arrays = Mapping[str, Any]
 
 
 class Network:
-    """``arrays``: the weights by their shared names, matrices but ``embedding`` transposed."""
+    """The weights ``arrays`` by framework-independent name; all but ``embedding`` transposed."""
 
     def __init__(self, workload: Workload) -> None:
         self.layers, self.hidden = workload.layers, workload.hidden
@@ -41,19 +41,20 @@ class Network:
 
 
 def _turned(name: str, array: Any) -> Any:
-    """Convert the shared layout to the own one, or back."""
+    """Transpose ``array`` (except the embedding), to or from the framework-independent layout."""
     return array if name == "embedding" else array.T
 
 
 def build(workload: Workload) -> Network:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return Network(workload)
 
 
 def apply(module: Network, arrays: Arrays, inputs: Any, lengths: Any = None) -> Any:
-    """Return outputs (batch, classes), or one per step, for (time, batch, …) or tokens.
+    """Return outputs (batch, classes), or, for ``every_step``, (time, batch, classes).
 
-    ``lengths`` (batch,).
+    ``inputs`` are (time, batch, features), or tokens (time, batch). ``lengths`` (batch,) are the
+    sequences' numbers of time steps.
     """
     steps = arrays["embedding"][inputs] if "embedding" in arrays else inputs
     masks = None if lengths is None else _masks(steps, lengths)
@@ -70,13 +71,13 @@ def apply(module: Network, arrays: Arrays, inputs: Any, lengths: Any = None) -> 
 
 
 def _masks(steps: Any, lengths: Any) -> Any:
-    """Return (time, batch, 1): 1 before the end of a sequence, else 0."""
+    """Return a mask (time, batch, 1): 1 before the end of a sequence, 0 after it."""
     alive = jnp.arange(steps.shape[0])[:, None, None] < lengths[None, :, None]
     return alive.astype(steps.dtype)
 
 
 def _direction(module: Network, arrays: Arrays, slot: str, steps: Any, masks: Any) -> Any:
-    """Return outputs (time, batch, hidden), in the order of time."""
+    """Return the outputs (time, batch, hidden) of one direction of one layer, in time order."""
     weights = [arrays[name + slot] for name in ("weight_ih", "weight_hh", "bias")]
 
     def cell(state: Tuple[Any, Any], step: Tuple[Any, Any]) -> Tuple[Tuple[Any, Any], Any]:
@@ -94,15 +95,15 @@ def _direction(module: Network, arrays: Arrays, slot: str, steps: Any, masks: An
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Return own name -> array, in the module's order."""
+    """Return the parameter arrays, keyed by name, in the module's order."""
     return dict(module.arrays)
 
 
 def load(module: Network, weights: Arrays) -> None:
-    """Set the shared weights."""
+    """Copy ``weights``, with framework-independent names and layout, into ``module``."""
     module.arrays = {name: jnp.asarray(_turned(name, weights[name])) for name in module.arrays}
 
 
 def canonical(module: Network, arrays: Arrays) -> Dict[str, Any]:
-    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
+    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
     return {name: _turned(name, np.asarray(arrays[name])) for name in module.arrays}

@@ -1,14 +1,15 @@
-"""Keras's recurrent layers, one after the other, between the embedding and the head.
+"""A network of Keras's recurrent layers, with the embedding before and the head after them.
 
-The shared order of gates is Keras's own but for GRU, where it is z r h against r z n; Keras holds
-the weights transposed. ``unit_forget_bias`` concerns the initial weights only, which ``load``
-replaces. GRU has two biases (``reset_after``), the rows of one variable: the shared one goes into
-the first, on the inputs; the second, on h_{t−1}, holds zeros and is trained as Keras has it.
+Keras's gate order is the framework-independent one, except for GRU: z r h instead of r z n. Keras's
+weights are transposed. ``unit_forget_bias`` affects only the initial weights, which ``load``
+replaces. GRU has two biases (``reset_after``), the rows of one variable: the first, added to the
+input's product, gets the bias that all implementations share; the second, added to the product with
+h_{t−1}, starts at zero and is trained, too.
 
-Of sequences of variable length the layers get a mask, made in every step, and set the outputs
-beyond to 0 (``zero_output_for_mask``). Source: the documentation of keras.layers.LSTM, GRU,
-SimpleRNN and Bidirectional. What Keras 2 and 3 have otherwise than each other is in ``_second`` and
-``_third``.
+For sequences of variable length, the layers get a mask, computed in every step, and set the outputs
+after a sequence's end to 0 (``zero_output_for_mask``). Source: the documentation of
+keras.layers.LSTM, GRU, SimpleRNN and Bidirectional. ``_second`` and ``_third`` contain what differs
+between Keras 2 and Keras 3.
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ own: Any = importlib.import_module(
     "lstmprof.implementations.keras." + ("_second" if IS_SECOND else "_third")
 )
 
-#: Keras's gates by their position in the shared order; this permutation is its own inverse.
+#: Cell -> position of each of Keras's gates in the framework-independent order. The same
+#: permutation converts back.
 GATES = {"lstm": (0, 1, 2, 3), "gru": (1, 0, 2), "rnn": (0,)}
 
 
 class Network(own.Model):  # type: ignore[misc]
-    """The layers ``lstms`` (each a layer or a Bidirectional), and the embedding and head if
-    they exist.
+    """The recurrent layers ``lstms`` (each may be a Bidirectional), ``embedding`` and ``head``.
+
+    ``embedding`` and ``head`` are None if the workload has none.
     """
 
     def __init__(self, workload: Workload, options: Mapping[str, Any]) -> None:
@@ -46,7 +49,10 @@ class Network(own.Model):  # type: ignore[misc]
             self.head = keras.layers.Dense(workload.classes, use_bias=False)
 
     def call(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """Return outputs (batch, classes), or one per step, for (batch, time, …) or tokens."""
+        """Return outputs (batch, classes), or, for ``every_step``, (batch, time, classes).
+
+        ``inputs`` are (batch, time, features), or tokens (batch, time).
+        """
         outputs = inputs if self.embedding is None else self.embedding(inputs)
         mask = None
         if lengths is not None:
@@ -61,28 +67,28 @@ class Network(own.Model):  # type: ignore[misc]
 
 
 def _layer(workload: Workload, options: Mapping[str, Any]) -> Any:
-    """Return one layer; a SimpleRNN, which has one gate and no cuDNN, takes no options."""
+    """Return a layer with Keras's ``options``; a SimpleRNN ignores them (one gate, no cuDNN)."""
     if workload.cell == "rnn":
         options = {}
     layer = own.layer(workload, options)
     if not workload.bidirectional:
         return layer
     both = keras.layers.Bidirectional(layer)
-    if "implementation" in options:  # lost when Bidirectional copies the layer
+    if "implementation" in options:  # Bidirectional does not copy this option
         for each in (both.forward_layer, both.backward_layer):
             each.cell.implementation = options["implementation"]
     return both
 
 
 def mixed_precision(precision: str) -> None:
-    """Set Keras's policy for every layer made from now on: computes in 16 bits, weights float32."""
+    """Set Keras's policy for all layers created later: compute in 16 bits, weights in float32."""
     keras.mixed_precision.set_global_policy(
         {"amp-fp16": "mixed_float16", "amp-bf16": "mixed_bfloat16"}[precision]
     )
 
 
 def built(workload: Workload, **options: Any) -> Network:
-    """Return the network with layers that have ``options`` and uninitialised parameters."""
+    """Return a network whose layers have Keras's ``options``; ``load`` sets its weights."""
     module = Network(workload, options)
     place = (workload.batch, workload.time_steps)
     if workload.vocabulary:
@@ -93,19 +99,19 @@ def built(workload: Workload, **options: Any) -> Network:
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Return own path -> the backend's variable, in the module's order."""
+    """Return the backend's variables, keyed by Keras's name, in the module's order."""
     variables: Dict[str, Any] = own.values(module.trainable_variables)
     return variables
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Set the shared weights."""
+    """Copy ``weights``, with framework-independent names and layout, into ``module``."""
     for variable, name in _shared_names(module):
         own.assign(variable, native(weights[name], name, module.workload.cell))
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return ``arrays`` (one per parameter, by own path) with the shared names and layout."""
+    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
     return {
         name: from_native(np.asarray(arrays[own.own_name(variable)]), name, module.workload.cell)
         for variable, name in _shared_names(module)
@@ -113,7 +119,7 @@ def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def native(weight: Any, name: str, cell: str) -> Any:
-    """Return the shared weight ``name`` in Keras's layout."""
+    """Convert ``weight``, with the framework-independent ``name``, to Keras's layout."""
     if name == "embedding":
         return weight
     if name != "head":
@@ -124,7 +130,7 @@ def native(weight: Any, name: str, cell: str) -> Any:
 
 
 def from_native(array: Any, name: str, cell: str) -> Any:
-    """Return Keras's parameter as the shared weight ``name``."""
+    """Convert Keras's parameter ``array`` to the framework-independent layout of ``name``."""
     if name == "embedding":
         return array
     if name.startswith("bias") and cell == "gru":
@@ -133,7 +139,7 @@ def from_native(array: Any, name: str, cell: str) -> Any:
 
 
 def _shared_names(module: Network) -> Iterator[Tuple[Any, str]]:
-    """Yield every variable and its shared name."""
+    """Yield every Keras variable with its framework-independent name."""
     if module.embedding is not None:
         yield module.embedding.embeddings, "embedding"
     if module.head is not None:

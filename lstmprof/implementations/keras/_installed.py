@@ -1,4 +1,4 @@
-"""Keras: the package of this name, else the one inside TensorFlow before 2.6."""
+"""Import Keras: the package ``keras``, or else ``tensorflow.keras`` (TensorFlow before 2.6)."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""What Keras 2 has otherwise than Keras 3: its backend's own tensors, and networks without a model.
+"""Parts of a network that differ between Keras 2 and Keras 3: the versions for Keras 2.
 
-Layers are called on tensors of the backend, outside of any ``keras.Model``, of which Keras 2.1 can
-have no subclass. LSTM and GRU are given ``recurrent_activation="sigmoid"``: before TensorFlow 2
-Keras's default was ``hard_sigmoid``, another network. GRU is given ``reset_after=True``, the
-default since TensorFlow 2. A product for each gate, or one for all, is asked for by
-``RNN(LSTMCell(implementation=…))``: a layer that cuDNN could compute does not mind the argument. A
-layer that is told nothing takes implementation 1 in Keras before TensorFlow 2, and 2 since. With a
-mask Keras repeats the last output beyond the end of a sequence; here it becomes 0.
+Layers are called on the backend's tensors without a ``keras.Model``, because Keras 2.1 does not
+support subclasses of it. LSTM and GRU get ``recurrent_activation="sigmoid"``, because before
+TensorFlow 2 the default was ``hard_sigmoid``, which is a different network. GRU gets
+``reset_after=True``, the default since TensorFlow 2. ``implementation`` (1: one matmul per gate;
+2: one for all gates) is set by ``RNN(LSTMCell(implementation=…))``, because layers that cuDNN can
+compute ignore it. The default is 1 before TensorFlow 2, and 2 since. With a mask, Keras repeats the
+last output after the end of a sequence; ``ended_at_0`` sets these outputs to 0.
 Source: keras/layers/recurrent.py 2.1.6; keras/layers/recurrent_v2.py 2.8.
 """
 
@@ -21,18 +21,18 @@ backend = keras.backend
 
 
 class Model:
-    """The parts of keras.Model that a network needs."""
+    """The methods of keras.Model that a network uses; a base class in its place."""
 
     embedding: Any
     head: Any
     lstms: List[Any]
 
     def __call__(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """Return the outputs; the first call creates the parameters."""
+        """Return the network's outputs; the first call creates the parameters."""
         return self.call(inputs, lengths)
 
     def call(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """Return the outputs."""
+        """Return the network's outputs; the subclass provides this."""
         raise NotImplementedError
 
     @property
@@ -43,9 +43,7 @@ class Model:
 
 
 def layer(workload: Workload, options: Mapping[str, Any]) -> Any:
-    """Return one layer in one direction; of Keras 3's ``options`` it supports
-    ``implementation``.
-    """
+    """Return a layer for one direction; all ``options`` except ``implementation`` are ignored."""
     if workload.cell == "rnn":
         return keras.layers.SimpleRNN(workload.hidden, return_sequences=True)
     arguments: Dict[str, Any] = {"recurrent_activation": "sigmoid"}
@@ -60,7 +58,7 @@ def layer(workload: Workload, options: Mapping[str, Any]) -> Any:
 
 
 def masked(lengths: Any, steps: int) -> Tuple[Any, Any]:
-    """Return the lengths as int32, and a mask (batch, time) that is True before the end."""
+    """Return ``lengths`` as int32, and a mask (batch, time), True before a sequence's end."""
     lengths = backend.cast(lengths, "int32")
     places = backend.expand_dims(backend.arange(steps), 0)
     return lengths, backend.less(places, backend.expand_dims(lengths, 1))
@@ -81,7 +79,10 @@ def last(outputs: Any, lengths: Any, workload: Workload) -> Any:
 
 
 def make(module: Any, inputs: Any) -> None:
-    """Make every parameter of ``module``; in a graph its call with placeholders does."""
+    """Create the parameters of ``module`` by calling it on ``inputs``.
+
+    In graph mode do nothing; a later call on placeholders creates the parameters.
+    """
     if backend.backend() == "tensorflow":
         import tensorflow as tf
 
@@ -95,10 +96,10 @@ def own_name(variable: Any) -> str:
 
 
 def values(variables: List[Any]) -> Dict[str, Any]:
-    """Return own name -> the backend's variable."""
+    """Return the backend's variables, keyed by Keras's name."""
     return {own_name(variable): variable for variable in variables}
 
 
 def assign(variable: Any, value: Any) -> None:
-    """Set a variable; with TensorFlow 1 in the default session."""
+    """Set ``variable`` to ``value``; TensorFlow 1 does so in its default session."""
     backend.set_value(variable, value)

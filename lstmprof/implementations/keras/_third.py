@@ -1,4 +1,4 @@
-"""Differences of Keras 3 from Keras 2."""
+"""Parts of a network that differ between Keras 2 and Keras 3: the versions for Keras 3."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ LAYERS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU, "rnn": keras.layer
 
 
 def layer(workload: Workload, options: Mapping[str, Any]) -> Any:
-    """Return one layer in one direction."""
+    """Return a layer with Keras's ``options`` for one direction."""
     return LAYERS[workload.cell](
         workload.hidden, return_sequences=True, zero_output_for_mask=True, **options
     )
 
 
 def masked(lengths: Any, steps: int) -> Tuple[Any, Any]:
-    """Return the lengths as int32, and a mask (batch, time) that is True before the end."""
+    """Return ``lengths`` as int32, and a mask (batch, time), True before a sequence's end."""
     lengths = keras.ops.cast(lengths, "int32")
     return lengths, keras.ops.arange(steps)[None] < lengths[:, None]
 
 
 def ended_at_0(outputs: Any, mask: Optional[Any]) -> Any:
-    """Return ``outputs``, which the layers have already set to 0 after the end of each sequence."""
+    """Return ``outputs`` unchanged: Keras 3's layers set them to 0 after a sequence's end."""
     return outputs
 
 
@@ -37,20 +37,20 @@ def last(outputs: Any, lengths: Any, workload: Workload) -> Any:
 
 
 def make(module: Any, inputs: Any) -> None:
-    """Make every parameter of ``module``, which takes such ``inputs``."""
+    """Create the parameters of ``module`` by calling it on ``inputs``."""
     module(inputs)
 
 
 def own_name(variable: Any) -> str:
-    """Return the path of a variable."""
+    """Return Keras's name of ``variable``, its path, such as ``lstm/lstm_cell/kernel``."""
     return str(variable.path)
 
 
 def values(variables: List[Any]) -> Dict[str, Any]:
-    """Return own path -> the backend's variable."""
+    """Return the backend's variables, keyed by Keras's path."""
     return {variable.path: variable.value for variable in variables}
 
 
 def assign(variable: Any, value: Any) -> None:
-    """Set a variable."""
+    """Set ``variable`` to ``value``."""
     variable.assign(value)

@@ -1,9 +1,10 @@
-"""keras-jax-lstm: keras.layers.LSTM as it comes, on JAX.
+"""keras-jax-lstm: keras.layers.LSTM with its default options, on JAX.
 
-Equations, gate order (i f c̃ o, one bias) and layout are those of ``keras_lstm``, whose network this
-is; batch-major. Keras runs it as jax.lax.scan over the time steps, on a GPU an LSTM without a mask
-by cuDNN. The backend is the environment's ``KERAS_BACKEND=jax``, read when keras is first imported:
-one backend a process. Here the network is a function of its parameters, by ``stateless_call``.
+The network, with its equations, gate order (i f c̃ o, one bias) and layout, is that of keras-lstm;
+batch-major. Keras runs a layer as jax.lax.scan over the time steps; on a GPU it runs an LSTM
+without a mask with cuDNN. The environment variable ``KERAS_BACKEND=jax`` selects the backend when
+keras is first imported, so a process has one backend. ``apply`` calls the network as a pure
+function of its parameters (``stateless_call``).
 Source: the documentation of keras.layers.LSTM; keras/src/backend/jax/rnn.py 3.15.
 """
 
@@ -25,7 +26,10 @@ KERNELS = (
 def apply(
     module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Optional[Any] = None
 ) -> Any:
-    """Return outputs (batch, classes), or one per step, for (batch, time, …) or tokens."""
+    """Return outputs (batch, classes), or, for ``every_step``, (batch, time, classes).
+
+    ``inputs`` are (batch, time, features), or tokens (batch, time).
+    """
     trained = [arrays[variable.path] for variable in module.trainable_variables]
     others = [variable.value for variable in module.non_trainable_variables]
     return module.stateless_call(trained, others, inputs, lengths)[0]

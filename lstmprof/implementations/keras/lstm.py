@@ -1,4 +1,4 @@
-"""keras-lstm: keras.layers.LSTM as it comes, on TensorFlow.
+"""keras-lstm: keras.layers.LSTM with its default options, on TensorFlow.
 
 ::
 
@@ -6,17 +6,18 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(c̃)
     h_t = σ(o) ⊙ tanh(c_t)
 
-``kernel`` K is (inputs, 4·hidden), ``recurrent_kernel`` R (hidden, 4·hidden), ``bias`` (4·hidden);
-batch-major. With ``use_cudnn="auto"``, the default, Keras calls cuDNN on a GPU, elsewhere its own
-loop with ``implementation=2``: ``KERNELS`` tells from the operators of a profile.
+K is ``kernel`` (inputs, 4·hidden), R is ``recurrent_kernel`` (hidden, 4·hidden), b is ``bias``
+(4·hidden); batch-major. With the default, ``use_cudnn="auto"``, Keras calls cuDNN on a GPU and its
+own loop, with ``implementation=2``, on a CPU. ``KERNELS`` tells them apart by the operators in a
+profile.
 
-GRU (``cell="gru"``) is keras.layers.GRU with the reset gate after the product, gates z r h::
+``cell="gru"`` is keras.layers.GRU with the reset gate after the matmul, gates z r h::
 
     z, r = σ(x_t K + b + h_{t−1} R + b_R)
     h̃ = tanh(x_t K + b + r ⊙ (h_{t−1} R + b_R))
     h_t = z ⊙ h_{t−1} + (1 − z) ⊙ h̃
 
-and ``cell="rnn"`` keras.layers.SimpleRNN, h_t = tanh(x_t K + h_{t−1} R + b), which has no cuDNN.
+``cell="rnn"`` is keras.layers.SimpleRNN, h_t = tanh(x_t K + h_{t−1} R + b), which never uses cuDNN.
 Source: the documentation of keras.layers.LSTM, GRU and SimpleRNN; keras/src/layers/rnn/lstm.py and
 gru.py 3.15.
 """
@@ -46,5 +47,5 @@ KERNELS = (
 
 
 def build(workload: Workload) -> Network:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return layers.built(workload)

@@ -7,12 +7,12 @@
     c_t = f ⊙ c_{t−1} + i ⊙ c̃
     h_t = o ⊙ tanh(c_t)
 
-``kernel`` K is (inputs, 4·hidden), ``recurrent_kernel`` R (hidden, 4·hidden), ``bias`` (4·hidden);
-batch-major. ``implementation=1``: a product for each gate, eight a time step forward (four on x_t,
-four on h_{t−1}), on slices of the weights. That this is "mode 1" of the kernel study is our reading
-of it. Keras 3's LSTM minds ``implementation`` in its own loop alone, hence use_cudnn=False. GRU
-(equations in ``keras_lstm``) has six such products; SimpleRNN has one gate and no modes. Source:
-keras/src/layers/rnn/lstm.py 3.15, LSTMCell.call; gru.py.
+K is ``kernel`` (inputs, 4·hidden), R is ``recurrent_kernel`` (hidden, 4·hidden), b is ``bias``
+(4·hidden); batch-major. ``implementation=1`` computes one matmul per gate on slices of the weights:
+eight per time step in the forward pass, four on x_t and four on h_{t−1}. We assume that the kernel
+study means this by "mode 1". ``use_cudnn`` is False, because Keras 3's LSTM uses ``implementation``
+only in its own loop. GRU (equations in keras-lstm) has six such matmuls; SimpleRNN has one gate and
+no modes. Source: keras/src/layers/rnn/lstm.py 3.15, LSTMCell.call; gru.py.
 """
 
 from __future__ import annotations
@@ -28,5 +28,5 @@ KERNELS = (("while", "separate products for each gate in Keras's while loop"),)
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return layers.built(workload, implementation=1, use_cudnn=False)

@@ -6,12 +6,13 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(c̃)
     h_t = σ(o) ⊙ tanh(c_t)
 
-``kernel`` K is (inputs, 4·hidden), ``recurrent_kernel`` R (hidden, 4·hidden), ``bias`` (4·hidden);
-batch-major. ``implementation=2``: the gates together, two products per step forward (one on x_t,
-one on h_{t−1}). That this is "mode 2" of the kernel study is our reading of it. Keras 3's LSTM
-minds ``implementation`` in its own loop alone, hence use_cudnn=False: on a CPU this is what
-keras-lstm does. GRU (equations in ``keras_lstm``) likewise; SimpleRNN has one gate and no modes.
-Source: keras/src/layers/rnn/lstm.py 3.15, LSTMCell.call; gru.py.
+K is ``kernel`` (inputs, 4·hidden), R is ``recurrent_kernel`` (hidden, 4·hidden), b is ``bias``
+(4·hidden); batch-major. ``implementation=2`` computes all gates together: two matmuls per time step
+in the forward pass, one on x_t and one on h_{t−1}. We assume that the kernel study means this by
+"mode 2". ``use_cudnn`` is False, because Keras 3's LSTM uses ``implementation`` only in its own
+loop; on a CPU, keras-lstm computes the same. GRU (equations in keras-lstm) also has two matmuls per
+time step; SimpleRNN has one gate and no modes. Source: keras/src/layers/rnn/lstm.py 3.15,
+LSTMCell.call; gru.py.
 """
 
 from __future__ import annotations
@@ -27,5 +28,5 @@ KERNELS = (("while", "one product for all gates in Keras's while loop"),)
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return layers.built(workload, implementation=2, use_cudnn=False)

@@ -1,13 +1,14 @@
-"""keras-torch-lstm: keras.layers.LSTM as it comes, on PyTorch.
+"""keras-torch-lstm: keras.layers.LSTM with its default options, on PyTorch.
 
-Equations, gate order (i f c̃ o, one bias) and layout are those of ``keras_lstm``, whose network this
-is; batch-major. Here the network is a torch module too, and torch's loop trains it. The backend is
-the environment's ``KERAS_BACKEND=torch``, read when keras is first imported: one backend a process.
-On a CPU Keras indexes the projected inputs of LSTM and GRU at every time step, and the gradient of
-each index is as large as all of them: the backward pass grows with the square of the time steps.
-For SimpleRNN and with a mask, which cuDNN's path here refuses too, Keras takes its general loop,
-which projects at every time step and does not grow so. Source: the documentation of
-keras.layers.LSTM; keras/src/backend/torch/rnn.py 3.15.
+The network, with its equations, gate order (i f c̃ o, one bias) and layout, is that of keras-lstm;
+batch-major. It is also a torch module, and lstmprof's PyTorch loop trains it. The environment
+variable ``KERAS_BACKEND=torch`` selects the backend when keras is first imported, so a process has
+one backend. On a CPU, Keras projects the inputs of LSTM and GRU for all time steps at once and
+indexes the result at every time step. The gradient of each index is as large as all projected
+inputs, so the time of the backward pass grows with the square of the number of time steps. For
+SimpleRNN, and with a mask (which Keras's cuDNN code does not support either), Keras uses its
+general loop, which projects the inputs of one time step at a time and does not grow like this.
+Source: the documentation of keras.layers.LSTM; keras/src/backend/torch/rnn.py 3.15.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What the networks of MXNet share: Gluon's embedding and head, and the names of parameters.
+"""Common parts of MXNet's networks: Gluon's embedding and head, and the names of parameters.
 
-MXNet keeps the layout of ``workloads``: gates i f g o (it calls them i f c o), ``i2h_weight``
-(4·hidden, inputs), ``h2h_weight`` (4·hidden, hidden), two biases, of which the second holds zeros;
-``l0_`` is the forward direction of the first layer, ``r0_`` the reverse one.
+MXNet's weights have the framework-independent layout of ``workloads``: gates i f g o (MXNet calls
+them i f c o), ``i2h_weight`` (4·hidden, inputs), ``h2h_weight`` (4·hidden, hidden). The second of
+two biases, ``h2h_bias``, starts at zero. Names begin with ``l0_`` for the forward direction of the
+first layer and with ``r0_`` for its reverse direction.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _KINDS = {("i2h", "weight"): "weight_ih", ("h2h", "weight"): "weight_hh", ("i2h"
 
 
 class Ends(mx.gluon.Block):  # type: ignore[misc]
-    """The ``embedding``, for tokens, and the ``head``, for a workload that has one."""
+    """The ``embedding`` (if inputs are tokens) and the ``head`` (the output layer, if any)."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(prefix="")
@@ -39,16 +40,16 @@ class Ends(mx.gluon.Block):  # type: ignore[misc]
             )
 
     def embedded(self, inputs: Any) -> Any:
-        """Return features for ``inputs``, which are features or tokens."""
+        """Return the embeddings of ``inputs`` if they are tokens; return features unchanged."""
         return inputs if self.embedding is None else self.embedding(inputs)
 
     def headed(self, outputs: Any) -> Any:
-        """Return the head of ``outputs`` (batch, width), or (time, batch, width) of every step."""
+        """Apply the head, if there is one, to the last axis of ``outputs``."""
         return outputs if self.head is None else self.head(outputs)
 
 
 def shared_name(name: str) -> Optional[str]:
-    """Return the shared name of a parameter; None for a second bias."""
+    """Return the framework-independent name of MXNet's ``name``; None for a second bias."""
     match = _OF_LAYER.search(name)
     if match is None:
         return _ENDS[name]
@@ -57,12 +58,12 @@ def shared_name(name: str) -> Optional[str]:
 
 
 def parameters(module: Any) -> Dict[str, Any]:
-    """Return own name -> parameter, in the module's order."""
+    """Return the parameters, keyed by the framework's names, in the module's order."""
     return dict(module.collect_params().items())
 
 
 def load(module: Any, weights: Mapping[str, Any]) -> None:
-    """Set the shared weights."""
+    """Copy ``weights``, with framework-independent names and layout, into ``module``."""
     module.initialize(mx.init.Zero())
     for name, parameter in parameters(module).items():
         shared = shared_name(name)
@@ -71,6 +72,6 @@ def load(module: Any, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Any, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
+    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
     names = {name: shared_name(name) for name in arrays}
     return {shared: np.asarray(arrays[name]) for name, shared in names.items() if shared}

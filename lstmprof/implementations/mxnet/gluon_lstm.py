@@ -6,9 +6,10 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-All weights are joined to one vector in every step (``_rnn_param_concat``), which is what the
-operator takes. On a CPU it is oneDNN's layer where MXNet was built with it, else MXNet's own loop.
-GRU (gates r z n, the reset gate after the product) and RNN (tanh) are gluon.rnn.GRU and RNN.
+In every step, MXNet concatenates all weights to one vector (``_rnn_param_concat``), the input of
+the operator. On a CPU, oneDNN computes the layer if MXNet was built with oneDNN; otherwise MXNet's
+own loop does. ``cell="gru"`` is gluon.rnn.GRU (gates r z n, the reset gate after the matmul),
+``cell="rnn"`` is gluon.rnn.RNN with tanh.
 Source: the documentation of mxnet.gluon.rnn, MXNet 1.9.1.
 """
 
@@ -30,7 +31,7 @@ LAYERS = {"lstm": mx.gluon.rnn.LSTM, "gru": mx.gluon.rnn.GRU, "rnn": mx.gluon.rn
 
 
 class Network(ends.Ends):
-    """The layers ``lstm`` (of any cell), the ``head`` and, for tokens, the ``embedding``."""
+    """The recurrent layers ``lstm`` (also of GRU or RNN cells), ``embedding`` and ``head``."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
@@ -45,14 +46,17 @@ class Network(ends.Ends):
         )
 
     def forward(self, inputs: Any) -> Any:
-        """Return outputs (batch, classes), or one per step, for (time, batch, …) or tokens."""
+        """Return outputs (batch, classes), or, for ``every_step``, (time, batch, classes).
+
+        ``inputs`` are (time, batch, features), or tokens (time, batch).
+        """
         outputs = self.lstm(self.embedded(inputs))
         if not self.every_step:
-            # SequenceLast, which is for this, ends the process in its backward pass (1.9.1).
+            # not mx.nd.SequenceLast, whose backward pass crashes the process in MXNet 1.9.1
             outputs = mx.nd.slice_axis(outputs, axis=0, begin=-1, end=None).reshape((-3, 0))
         return self.headed(outputs)
 
 
 def build(workload: Workload) -> Network:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return Network(workload)

@@ -6,9 +6,10 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-Two products and eleven other operators per step. Layers are stacked in a SequentialRNNCell, both
-directions of one are a BidirectionalCell; ``valid_length`` masks what is beyond a sequence's end.
-GRU (gates r z n, the reset gate after the product) and RNN (tanh) are GRUCell and RNNCell.
+A cell runs two matmuls and eleven other operators per time step. A SequentialRNNCell stacks the
+layers; a BidirectionalCell combines the two directions of a layer. ``valid_length`` masks the
+outputs after a sequence's end. ``cell="gru"`` is GRUCell (gates r z n, the reset gate after the
+matmul), ``cell="rnn"`` is RNNCell with tanh.
 Source: the documentation of mxnet.gluon.rnn, MXNet 1.9.1.
 """
 
@@ -30,7 +31,7 @@ CELLS = {"lstm": mx.gluon.rnn.LSTMCell, "gru": mx.gluon.rnn.GRUCell, "rnn": mx.g
 
 
 class Network(ends.Ends):
-    """``cells``, ``head`` and, for tokens, ``embedding``."""
+    """The recurrent ``cells``, with ``embedding`` (if inputs are tokens) and ``head`` (if any)."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
@@ -48,9 +49,10 @@ class Network(ends.Ends):
             self.cells.add(mx.gluon.rnn.BidirectionalCell(*cells) if both else cells[0])
 
     def forward(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """Return outputs (batch, classes), or one per step, for (time, batch, …) or tokens.
+        """Return outputs (batch, classes), or, for ``every_step``, (time, batch, classes).
 
-        ``lengths`` (batch,).
+        ``inputs`` are (time, batch, features), or tokens (time, batch). ``lengths`` (batch,) are
+        the sequences' numbers of time steps.
         """
         outputs, _ = self.cells.unroll(
             self.time_steps,
@@ -67,5 +69,5 @@ class Network(ends.Ends):
 
 
 def build(workload: Workload) -> Network:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return Network(workload)

@@ -6,10 +6,10 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-The older interface of MXNet: symbols, whose graph, with its gradient, is laid out in memory once
-and run as a whole. The batch is the first axis, as Module wants it. Layers are stacked in a
-SequentialRNNCell, both directions of one are a BidirectionalCell.
-GRU (gates r z n, the reset gate after the product) and RNN (tanh) are GRUCell and RNNCell.
+This is MXNet's older interface. A graph of symbols, with its gradient, gets its memory once and
+runs as a whole. Batch-major, as Module requires. A SequentialRNNCell stacks the layers; a
+BidirectionalCell combines the two directions of a layer. ``cell="gru"`` is GRUCell (gates r z n,
+the reset gate after the matmul), ``cell="rnn"`` is RNNCell with tanh.
 Source: the documentation of mxnet.rnn and mxnet.module, MXNet 1.9.1.
 """
 
@@ -31,7 +31,7 @@ CELLS = {"lstm": mx.rnn.LSTMCell, "gru": mx.rnn.GRUCell, "rnn": mx.rnn.RNNCell}
 
 
 class Network:
-    """``arrays``: the weights by the names that the symbols have."""
+    """The weights ``arrays``, keyed by the names of their symbols in the graph."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -39,14 +39,14 @@ class Network:
 
 
 def build(workload: Workload) -> Network:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return Network(workload)
 
 
 def apply(module: Network, inputs: Any) -> Any:
-    """Return the symbol of the outputs (batch, classes), or (batch, time, classes) for every step.
+    """Return the outputs' symbol: (batch, classes), or, for ``every_step``, (batch, time, classes).
 
-    ``inputs`` is the symbol of (batch, time, features), or of tokens.
+    ``inputs`` is the symbol of features (batch, time, features), or of tokens (batch, time).
     """
     w, steps = module.workload, inputs
     if w.vocabulary:
@@ -72,12 +72,12 @@ def _cells(w: Workload) -> Any:
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Return own name -> array, in the graph's order."""
+    """Return the parameter arrays, keyed by name, in the graph's order."""
     return module.arrays
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Set the shared weights."""
+    """Copy ``weights``, with framework-independent names and layout, into ``module``."""
     names = [n for n in apply(module, mx.sym.Variable("inputs")).list_arguments() if n != "inputs"]
     for name in names:
         shared = shared_name(name)
@@ -86,7 +86,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def _first(name: str) -> str:
-    """Return the shared name of the first bias, whose second bias is called ``name``."""
+    """Return the framework-independent name of the first bias, given MXNet's second: ``name``."""
     shared = shared_name(name.replace("h2h_bias", "i2h_bias"))
     assert shared is not None
     return shared

@@ -1,4 +1,4 @@
-"""The network as an ONNX graph, for engines that run one forward pass after another.
+"""The network as an ONNX graph, for inference engines: forward passes only.
 
 ::
 
@@ -6,12 +6,12 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(c)
     h_t = σ(o) ⊙ tanh(c_t)
 
-One node LSTM, GRU or RNN a layer, of both directions where there are two. ``W_l{k}`` is
-(directions, 4·hidden, inputs), ``R_l{k}`` (directions, 4·hidden, hidden), ``B_l{k}`` (directions,
-8·hidden): Wb, which is the shared bias, then Rb, which holds zeros; ``head`` (outputs, classes).
-Time-major. GRU has its gates in the order z r n and ``linear_before_reset``, RNN is tanh. Lengths
-of sequences are the node's ``sequence_lens``: outputs beyond them are zero. Nodes are called
-``forward/…``. Source: ONNX's specification of LSTM, GRU and RNN (opset 14).
+Each layer, with all its directions, is one node: LSTM, GRU or RNN. W is ``W_l{k}`` (directions,
+4·hidden, inputs), R is ``R_l{k}`` (directions, 4·hidden, hidden). ``B_l{k}`` (directions, 8·hidden)
+is Wb, the bias that all implementations share, followed by Rb, which is zero. ``head`` is (outputs,
+classes). Time-major. GRU has the gates z r n and ``linear_before_reset``; RNN uses tanh. The node's
+input ``sequence_lens`` has the sequences' lengths; later outputs are zero. Node names begin with
+``forward/``. Source: ONNX's specification of LSTM, GRU and RNN (opset 14).
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from lstmprof.workloads import GATES, Workload, reordered
 
-#: The newest that every engine of the last years reads, and the file's version that goes with it
+#: A version of ONNX's operators that all recent engines read, and its version of the file format.
 OPSET, IR_VERSION = 17, 8
-#: Positions of ONNX's gates in the shared order: i o f c in i f g o; z r n in r z n.
+#: Positions of ONNX's gates in the framework-independent order: of i o f c in i f g o (LSTM), of
+#: z r n in r z n (GRU). ``BACK`` has the inverse permutations.
 PLACES: Mapping[str, Tuple[int, ...]] = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn": (0,)}
 BACK: Mapping[str, Tuple[int, ...]] = {"lstm": (0, 2, 3, 1), "gru": (1, 0, 2), "rnn": (0,)}
 NODES = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN"}
@@ -33,7 +34,7 @@ FORWARD = "forward/"
 
 
 class Network:
-    """``arrays``: the graph's weights by their own names."""
+    """The graph's weights ``arrays``, keyed by their names in the graph."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -41,12 +42,12 @@ class Network:
 
 
 def build(workload: Workload) -> Network:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return Network(workload)
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Return own name -> array, in the graph's order."""
+    """Return the parameter arrays, keyed by name, in the graph's order."""
     return dict(module.arrays)
 
 
@@ -55,7 +56,7 @@ def _suffixes(workload: Workload) -> Tuple[str, ...]:
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Set the shared weights, and the second biases to zero."""
+    """Copy ``weights``, by framework-independent name, into ``module``; set second biases to 0."""
     workload = module.workload
     if workload.vocabulary:
         module.arrays["embedding"] = weights["embedding"]
@@ -74,7 +75,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
+    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
     workload, shared = module.workload, {}
     if "embedding" in arrays:
         shared["embedding"] = arrays["embedding"]
@@ -91,29 +92,30 @@ def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 class Graph:
-    """Nodes and constants in order; every node is named after what it computes."""
+    """An ONNX graph under construction: ``nodes`` in execution order, and ``constants``."""
 
     def __init__(self) -> None:
         self.nodes: List[Any] = []
         self.constants: List[Any] = []
 
     def node(self, operator: str, name: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node; return the name of its only output, which is the node's own name."""
+        """Add a node called ``name``; return the name of its only output, also ``name``."""
         node = helper.make_node(operator, list(inputs), [name], name=name, **attributes)
         self.nodes.append(node)
         return name
 
     def constant(self, name: str, array: Any) -> str:
-        """Add a constant; its name."""
+        """Add ``array`` as a constant called ``name``; return ``name``."""
         self.constants.append(numpy_helper.from_array(np.array(array, order="C"), name))
         return name
 
 
 def forward(module: Network, graph: Graph) -> str:
-    """Add the network's nodes; return the name of its outputs.
+    """Add the network's nodes to ``graph``; return the name of its output.
 
-    Outputs are (batch, classes), or (time, batch, classes). The nodes read ``inputs`` (time, batch,
-    features) or tokens, and ``lengths`` (batch,) if the workload's layers know them.
+    The output is (batch, classes), or, for ``every_step``, (time, batch, classes). The nodes read
+    ``inputs`` (time, batch, features), or tokens (time, batch), and, for variable length,
+    ``lengths`` (batch,).
     """
     workload = module.workload
     for name, array in module.arrays.items():
@@ -129,7 +131,10 @@ def forward(module: Network, graph: Graph) -> str:
 
 
 def _layer(workload: Workload, graph: Graph, layer: int, steps: str) -> str:
-    """Return outputs (time, batch, directions·hidden)."""
+    """Add nodes for layer ``layer``; return the name of its outputs (time, batch, width).
+
+    ``steps`` is the name of its inputs (time, batch, features).
+    """
     slot = "l{}".format(layer)
     options: Dict[str, Any] = {"linear_before_reset": 1} if workload.cell == "gru" else {}
     inputs = [steps, *("{}_{}".format(own, slot) for own in ("W", "R", "B"))]
@@ -148,7 +153,10 @@ def _layer(workload: Workload, graph: Graph, layer: int, steps: str) -> str:
 
 
 def _last(workload: Workload, graph: Graph, steps: str) -> str:
-    """Return each sequence's last of ``steps`` (time, batch, width)."""
+    """Add nodes that select each sequence's last of ``steps`` (time, batch, width).
+
+    Return the name of the result (batch, width).
+    """
     if not workload.variable_length:
         last = graph.constant("last", np.array(-1, np.int64))
         return graph.node("Gather", FORWARD + "last", steps, last, axis=0)
@@ -161,7 +169,10 @@ def _last(workload: Workload, graph: Graph, steps: str) -> str:
 
 
 def serialized(graph: Graph, inputs: Mapping[str, Any], outputs: List[str]) -> bytes:
-    """Return the model of ``graph`` for arrays like ``inputs``; its ``outputs`` are float32."""
+    """Return ``graph`` as an ONNX file, for inputs with the names and shapes of ``inputs``.
+
+    ``outputs`` are the names of its float32 outputs.
+    """
     values = [
         helper.make_tensor_value_info(
             name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape

@@ -1,4 +1,4 @@
-"""onnxruntime-lstm: ONNX's LSTM, run forward by ONNX Runtime.
+"""onnxruntime-lstm: ONNX's LSTM in ONNX Runtime; forward pass only.
 
 ::
 
@@ -6,9 +6,9 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(c)
     h_t = σ(o) ⊙ tanh(c_t)
 
-Graph, weights and their layout are those of ``implementations.onnx``. On a CPU a node LSTM is one
-kernel: the product of all time steps' inputs, then one small product a time step. Source:
-onnxruntime/core/providers/cpu/rnn/deep_cpu_lstm.cc.
+``implementations.onnx`` defines the graph and the layout of the weights. On a CPU, an LSTM node is
+one kernel, which computes one matmul with the inputs of all time steps, then a small matmul per
+time step. Source: onnxruntime/core/providers/cpu/rnn/deep_cpu_lstm.cc.
 """
 
 from __future__ import annotations

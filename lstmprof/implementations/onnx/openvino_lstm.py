@@ -1,4 +1,4 @@
-"""openvino-lstm: ONNX's LSTM, run forward by OpenVINO.
+"""openvino-lstm: ONNX's LSTM in OpenVINO; forward pass only.
 
 ::
 
@@ -6,8 +6,8 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(c)
     h_t = σ(o) ⊙ tanh(c_t)
 
-Graph, weights and their layout are those of ``implementations.onnx``; OpenVINO reads ONNX by
-itself, makes a node LSTMSequence of every direction of a layer and, on a CPU, gives it to oneDNN.
+``implementations.onnx`` defines the graph and the layout of the weights. OpenVINO reads ONNX files
+and converts each direction of a layer to an LSTMSequence node, which oneDNN computes on a CPU.
 Source: src/plugins/intel_cpu/src/nodes/rnn.cpp of OpenVINO.
 """
 

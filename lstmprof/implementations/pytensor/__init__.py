@@ -1,1 +1,1 @@
-"""LSTMs of PyTensor."""
+"""Implementations in PyTensor, the successor of Theano."""

@@ -1,9 +1,10 @@
 """pytensor-scan: the LSTM written by hand under pytensor.scan.
 
-Equations, gate order (i f g o, one bias) and layout are those of ``implementations._scan``, whose
-network this is; time-major. PyTensor is the heir of Theano; where no Python is old enough for that,
-this stands in for Lasagne's LSTMLayer, without its peepholes and learned first state, and with its
-gates in one matrix. Source: the documentation of pytensor.scan.
+The network, with its equations, gate order (i f g o, one bias) and layout, is that of
+``implementations._scan``; time-major. PyTensor is the successor of Theano, which needs an old
+Python. Without such a Python, this implementation replaces Lasagne's LSTMLayer, without peepholes
+and learned initial state, and with all gates in one matrix. Source: the documentation of
+pytensor.scan.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ KERNELS = (("Scan{", "separate PyTensor operators in a Scan"),)
 
 
 def build(workload: Workload) -> Network:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return Network(workload, Library(pt, pytensor.shared, pt.sigmoid, _scan))
 
 

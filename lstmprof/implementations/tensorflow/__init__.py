@@ -1,13 +1,13 @@
-"""Layers and directions of a TensorFlow cell with one kernel and one bias.
+"""A TensorFlow network whose LSTM layers have one kernel and one bias per direction.
 
 ::
 
     h_t, c_t = cell(x_t, h_{t−1}, c_{t−1}),   h_0 = c_0 = 0
 
-The reverse direction runs from the last time step to the first; both outputs at a time step, the
-forward one first, are the next layer's input. The loop is tf.while_loop, which reads and writes
-TensorArrays, unless a ``Direction`` brings its own ``run``. Of a sequence that has ended h_t and
-c_t are 0: a mask selects them.
+The reverse direction runs from the last time step to the first. The next layer's input at a time
+step is the forward output, followed by the reverse output. The loop is tf.while_loop, which reads
+and writes TensorArrays, unless a subclass of ``Direction`` overrides ``run``. After the end of a
+sequence, a mask sets h_t and c_t to 0.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from lstmprof.workloads import Workload, reordered
 
 
 class Ends(tf.Module):  # type: ignore[misc]
-    """The embedding and the head around the layers, which a subclass provides.
+    """A network's embedding and head; a subclass provides the layers between them (``run``).
 
-    ``embedding`` (vocabulary, features) exists if the inputs are tokens, ``head``
-    (directions·hidden, classes, no bias) if the workload has one. Both have their shared names. The
-    embedding's gradient is TensorFlow's IndexedSlices, one row per token, never a dense array. SGD
-    then updates only these rows; Adam, which changes every row, needs several operators instead of
-    one.
+    ``embedding`` (vocabulary, features) exists if the inputs are tokens. ``head``
+    (directions·hidden, classes), without bias, exists if the workload has one. The embedding's
+    gradient is TensorFlow's IndexedSlices, one row per token, never a dense array. SGD then updates
+    only these rows; Adam, which changes every row, needs several operators instead of one.
     """
 
     def __init__(self, workload: Workload) -> None:
@@ -43,7 +42,10 @@ class Ends(tf.Module):  # type: ignore[misc]
             self.head = tf.Variable(tf.zeros([width, workload.classes]), name="head")
 
     def __call__(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor] = None) -> tf.Tensor:
-        """Return outputs (batch, classes), or one per step, for (time, batch, …) or tokens."""
+        """Return outputs (batch, classes), or, for ``every_step``, (time, batch, classes).
+
+        ``inputs`` are (time, batch, features), or tokens (time, batch).
+        """
         lengths = None if lengths is None else tf.cast(lengths, tf.int32)
         if self.embedding is not None:
             inputs = tf.nn.embedding_lookup(self.embedding, inputs)
@@ -53,9 +55,7 @@ class Ends(tf.Module):  # type: ignore[misc]
         return outputs if self.head is None else tf.tensordot(outputs, self.head, 1)
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Return the last layer's outputs (time, batch, width) for inputs (time, batch,
-        features).
-        """
+        """Return the last layer's outputs (time, batch, width) for (time, batch, features)."""
         raise NotImplementedError
 
 
@@ -67,9 +67,10 @@ def _last(outputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
 
 
 class Direction(tf.Module):  # type: ignore[misc]
-    """One direction of one layer: ``kernel`` (inputs + hidden, 4·hidden), ``bias`` (4·hidden)."""
+    """One direction of one layer: ``kernel`` (inputs + hidden, 4·hidden), ``bias`` (4·hidden,)."""
 
-    #: positions of the cell's gates in the shared order i f g o; this is its own inverse
+    #: For each of the cell's gates, its position in the framework-independent order i f g o. The
+    #: same permutation converts back.
     GATES: Tuple[int, ...] = (0, 1, 2, 3)
 
     def __init__(self, inputs: int, hidden: int, name: str) -> None:
@@ -79,11 +80,11 @@ class Direction(tf.Module):  # type: ignore[misc]
         self.bias = tf.Variable(tf.zeros([4 * hidden]), name=name + "/bias")
 
     def __call__(self, x: tf.Tensor, h: tf.Tensor, c: tf.Tensor) -> Any:
-        """Return the next h and c, each (batch, hidden)."""
+        """Run one time step; return the next h and c, each (batch, hidden)."""
         raise NotImplementedError
 
     def run(self, inputs: tf.Tensor, reverse: bool, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Return outputs (time, batch, hidden) in time order for inputs (time, batch, inputs)."""
+        """Return outputs (time, batch, hidden), in time order, for (time, batch, features)."""
         steps, batch = inputs.shape[0], inputs.shape[1]
         read = tf.TensorArray(tf.float32, steps).unstack(inputs)
         alive = None
@@ -106,19 +107,19 @@ class Direction(tf.Module):  # type: ignore[misc]
 
 
 def mask(lengths: tf.Tensor, steps: int) -> tf.Tensor:
-    """Return (time, batch, 1): True before the end of a sequence."""
+    """Return a mask (time, batch, 1) that is True before the end of a sequence."""
     return tf.transpose(tf.sequence_mask(lengths, steps))[:, :, None]
 
 
 def reversed_in_time(outputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-    """Return ``outputs`` (time, batch, width) from each sequence's end to its beginning."""
+    """Reverse each sequence of ``outputs`` (time, batch, width); padding stays at the end."""
     if lengths is None:
         return tf.reverse(outputs, [0])
     return tf.reverse_sequence(outputs, lengths, seq_axis=0, batch_axis=1)
 
 
 class Network(Ends):
-    """``l{k}[_reverse]/kernel`` and ``/bias`` between the ends."""
+    """A network whose ``layers`` are lists of ``direction`` objects, one or two per layer."""
 
     def __init__(self, workload: Workload, direction: Type[Direction]) -> None:
         super().__init__(workload)
@@ -137,9 +138,7 @@ class Network(Ends):
         ]
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Return the last layer's outputs (time, batch, width) for inputs (time, batch,
-        features).
-        """
+        """Return the last layer's outputs (time, batch, width) for (time, batch, features)."""
         for directions in self.layers:
             outputs = [each.run(inputs, bool(n), lengths) for n, each in enumerate(directions)]
             inputs = outputs[0] if len(outputs) == 1 else tf.concat(outputs, 2)
@@ -147,12 +146,12 @@ class Network(Ends):
 
 
 def parameters(module: Ends) -> Dict[str, tf.Variable]:
-    """Return own name -> variable, in the module's order."""
+    """Return the variables, keyed by TensorFlow's names, in the module's order."""
     return {variable.name.split(":")[0]: variable for variable in module.trainable_variables}
 
 
 def load_ends(module: Ends, weights: Mapping[str, Any]) -> None:
-    """Set the embedding and the head."""
+    """Copy the embedding and the head, if the module has them, from ``weights``."""
     if module.embedding is not None:
         module.embedding.assign(weights["embedding"])
     if module.head is not None:
@@ -160,16 +159,16 @@ def load_ends(module: Ends, weights: Mapping[str, Any]) -> None:
 
 
 def canonical_ends(arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return the embedding and the head in ``arrays`` in the shared layout."""
+    """Return the embedding and the head from ``arrays`` in the framework-independent layout."""
     shared = {name: np.asarray(arrays[name]) for name in ("embedding", "head") if name in arrays}
     return {name: array.T if name == "head" else array for name, array in shared.items()}
 
 
 def mixed_precision(precision: str) -> None:
-    """Let TensorFlow rewrite every graph from now on: GEMMs and their like in 16 bits.
+    """Make TensorFlow rewrite all graphs created later: matmuls and similar ops run in 16 bits.
 
-    The rewrite inserts the casts; weights stay float32. To float16 it goes on NVIDIA GPUs only, to
-    bfloat16 on CPUs only. Source: tensorflow/core/grappler/optimizers/auto_mixed_precision.cc.
+    The rewrite inserts casts; weights stay float32. It converts to float16 on NVIDIA GPUs only, and
+    to bfloat16 on CPUs only. Source: tensorflow/core/grappler/optimizers/auto_mixed_precision.cc.
     """
     option = {
         "amp-fp16": "auto_mixed_precision",
@@ -179,7 +178,7 @@ def mixed_precision(precision: str) -> None:
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Set the shared weights."""
+    """Copy ``weights``, with framework-independent names and layout, into ``module``."""
     load_ends(module, weights)
     for each in (each for directions in module.layers for each in directions):
         both = (weights["weight_ih_" + each.name], weights["weight_hh_" + each.name])
@@ -188,7 +187,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
+    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
     shared = canonical_ends(arrays)
     for each in (each for directions in module.layers for each in directions):
         kernel = reordered(np.asarray(arrays[each.name + "/kernel"]).T, each.GATES)

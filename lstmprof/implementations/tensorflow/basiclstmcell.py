@@ -1,4 +1,4 @@
-"""tf-basiclstmcell: TensorFlow 1's BasicLSTMCell under its tf.nn.dynamic_rnn.
+"""tf-basiclstmcell: TensorFlow 1's BasicLSTMCell under tf.nn.dynamic_rnn, in TensorFlow 2.
 
 ::
 
@@ -7,13 +7,13 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 ``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. BasicLSTMCell adds
-``forget_bias``, 1 by default, at every time step; here it is 0, and added all the same, so that
-the operators are BasicLSTMCell's. The loop is TensorFlow's own tf.compat.v1.nn.dynamic_rnn. The
-cell is written out, operator for operator, because TensorFlow 2.16 gave the class away to the
-package tf-keras; where that is installed, a test holds that both make the same loop. The reverse
-direction reverses the inputs and the outputs, as bidirectional_dynamic_rnn does, up to each
-sequence's end where dynamic_rnn is told of it (``sequence_length``). Source:
-tf_keras/src/layers/rnn/legacy_cells.py 2.21; the ASR study (arXiv:1806.01818).
+``forget_bias`` (default 1) at every time step; here it is 0, but it is still added, so that the
+operators are the same. The loop is TensorFlow's own tf.compat.v1.nn.dynamic_rnn. TensorFlow 2.16
+moved the class to the package tf-keras, so this file repeats its operators; if tf-keras is
+installed, a test checks that both build the same loop. The reverse direction reverses the inputs
+and the outputs, as bidirectional_dynamic_rnn does; for variable length, it reverses each sequence
+up to its end (``sequence_length``). Source: tf_keras/src/layers/rnn/legacy_cells.py 2.21; the ASR
+study (arXiv:1806.01818).
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ FORGET_BIAS = 0.0
 
 
 class BasicLSTMCell(layers.Direction):
-    """One direction of one layer; for dynamic_rnn, a cell whose state is (c, h)."""
+    """One direction of one layer, with the interface of a dynamic_rnn cell with state (c, h)."""
 
     GATES = (0, 2, 1, 3)  # i j f o
-    get_initial_state = None  # dynamic_rnn then asks zero_state
+    get_initial_state = None  # so dynamic_rnn calls zero_state
 
     @property
     def output_size(self) -> int:
-        """Return the width of an output."""
+        """Return the width of an output, in numbers."""
         return self.hidden
 
     @property
@@ -55,7 +55,7 @@ class BasicLSTMCell(layers.Direction):
         return tf.zeros([batch, self.hidden], dtype), tf.zeros([batch, self.hidden], dtype)
 
     def __call__(self, x: tf.Tensor, state: Any) -> Any:  # type: ignore[override]
-        """Return the output (h) and the next (c, h)."""
+        """Run one time step; return the output h and the next state (c, h)."""
         c, h = state
         gates = tf.nn.bias_add(tf.matmul(tf.concat([x, h], 1), self.kernel), self.bias)
         i, j, f, o = tf.split(gates, 4, axis=1)
@@ -65,7 +65,7 @@ class BasicLSTMCell(layers.Direction):
         return h, (c, h)
 
     def run(self, inputs: tf.Tensor, reverse: bool, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Return outputs (time, batch, hidden) in time order for inputs (time, batch, inputs)."""
+        """Return outputs (time, batch, hidden), in time order, for (time, batch, features)."""
         inputs = layers.reversed_in_time(inputs, lengths) if reverse else inputs
         outputs, _ = tf.compat.v1.nn.dynamic_rnn(
             self, inputs, sequence_length=lengths, dtype=tf.float32, time_major=True
@@ -74,5 +74,5 @@ class BasicLSTMCell(layers.Direction):
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return layers.Network(workload, BasicLSTMCell)

@@ -6,12 +6,12 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(c̃)
     h_t = σ(o) ⊙ tanh(c_t)
 
-``params`` is cuDNN's one buffer: for every layer and direction, forward first, W (4·hidden, inputs)
-and R (4·hidden, hidden) by rows; then, in the same order, b_W and b_R. The shared bias goes into
-b_W; b_R holds zeros and is trained as cuDNN has it. Time-major. Nothing is converted in a step.
-Sequence lengths are given, as Keras gives them, all full where the sequences are of one length;
-beyond them cuDNN's outputs are 0, and there its reverse direction begins. is_training is always
-true, as in Keras.
+``params`` is one buffer in cuDNN's layout: for every layer and direction (forward first) W
+(4·hidden, inputs) and R (4·hidden, hidden), row by row; then, in the same order, b_W and b_R. b_W
+gets the bias that all implementations share; b_R starts at zero and is trained, too. Time-major.
+A step does not convert the weights. As in Keras, cuDNN always gets sequence lengths, which are full
+if the length is not variable. After the end of a sequence its outputs are 0; the reverse direction
+begins there. is_training is always true, as in Keras.
 Source: tf.raw_ops.CudnnRNNV3; for the order of ``params`` keras/src/backend/tensorflow/rnn.py 3.15
 (one layer) and get_parameters in PyTorch's aten/src/ATen/native/cudnn/RNN.cpp (any).
 """
@@ -39,7 +39,7 @@ KERNELS = (("CudnnRNN", "cuDNN"),)
 
 
 class Network(Ends):
-    """``params``, cuDNN's buffer, between the ends."""
+    """A network whose recurrent layers have one variable, ``params``: cuDNN's buffer."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
@@ -48,7 +48,10 @@ class Network(Ends):
         self.params = tf.Variable(tf.zeros([size]), name="params")
 
     def places(self) -> Iterator[Tuple[str, Tuple[int, ...]]]:
-        """Yield shared name and shape of each part of ``params``; b_R has no name."""
+        """Yield (framework-independent name, shape) of each part of ``params``, in order.
+
+        The name is empty for b_R.
+        """
         asked = self.workload
         suffixes = ("", "_reverse")[: asked.directions]
         slots = [(n, "_l{}{}".format(n, s)) for n in range(asked.layers) for s in suffixes]
@@ -61,9 +64,7 @@ class Network(Ends):
             yield "", (4 * asked.hidden,)
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Return the last layer's outputs (time, batch, width) for inputs (time, batch,
-        features).
-        """
+        """Return the last layer's outputs (time, batch, width) for (time, batch, features)."""
         asked, (steps, batch) = self.workload, inputs.shape[:2]
         zeros = tf.zeros([asked.layers * asked.directions, batch, asked.hidden])
         return tf.raw_ops.CudnnRNNV3(
@@ -80,12 +81,12 @@ class Network(Ends):
 
 
 def build(workload: Workload) -> Network:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return Network(workload)
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Set the shared weights: the same order of gates, one after the other."""
+    """Copy ``weights`` into ``module``: their gate order is cuDNN's, so they are concatenated."""
     load_ends(module, weights)
     parts = [
         np.ravel(weights[name] if name else np.zeros(shape, np.float32))
@@ -95,7 +96,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
+    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
     shared, start = canonical_ends(arrays), 0
     for name, shape in module.places():
         end = start + int(np.prod(shape))

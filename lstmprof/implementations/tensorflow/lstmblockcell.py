@@ -1,4 +1,4 @@
-"""tf-lstmblockcell: LSTMBlockCell, one fused operator a time step, under tf.while_loop.
+"""tf-lstmblockcell: LSTMBlockCell, one fused operator per time step, under tf.while_loop.
 
 ::
 
@@ -7,10 +7,11 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 ``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. The operator adds
-``forget_bias`` (1 by default; here 0) at every time step and clips c to ±``cell_clip`` (3 by
-default; here −1, which is not at all). TensorFlow 2 registers no gradient for it: LSTMBlockCellGrad
-gives that of the gates, and two products those of the input and of the kernel, as in TensorFlow 1's
-tensorflow/contrib/rnn/python/ops/lstm_ops.py. Source: that file; the ASR study (arXiv:1806.01818).
+``forget_bias`` (default 1; here 0) at every time step and clips c to ±``cell_clip`` (default 3;
+here −1, which turns clipping off). TensorFlow 2 registers no gradient for the operator. As in
+TensorFlow 1, LSTMBlockCellGrad computes the gradient of the gates, and two matmuls compute those of
+the input and of the kernel. Source: TensorFlow 1's tensorflow/contrib/rnn/python/ops/lstm_ops.py;
+the ASR study (arXiv:1806.01818).
 """
 
 from __future__ import annotations
@@ -33,19 +34,20 @@ NO_CLIP = -1.0
 
 
 class BlockCell(layers.Direction):
-    """One direction of one layer."""
+    """One direction of one LSTM layer."""
 
     GATES = (0, 2, 1, 3)  # i c̃ f o
 
     def __call__(self, x: tf.Tensor, h: tf.Tensor, c: tf.Tensor) -> Any:
-        """Return the next h and c, each (batch, hidden)."""
+        """Run one time step; return the next h and c, each (batch, hidden)."""
         return _fused(x, h, c, tf.convert_to_tensor(self.kernel), tf.convert_to_tensor(self.bias))
 
 
 @tf.custom_gradient  # type: ignore[untyped-decorator, unused-ignore]
 def _fused(x: tf.Tensor, h: tf.Tensor, c: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> Any:
-    """Return the next h and c, and the function from their gradients to those of the five
-    inputs.
+    """Return the next (h, c), and a function for the backward pass.
+
+    The function converts the gradients of h and c to the gradients of the five arguments.
     """
     given = {"x": x, "h_prev": h, "cs_prev": c, "w": kernel, "b": bias, "use_peephole": False}
     given.update(dict.fromkeys(("wci", "wcf", "wco"), tf.zeros([h.shape[1]])))
@@ -65,5 +67,5 @@ def _fused(x: tf.Tensor, h: tf.Tensor, c: tf.Tensor, kernel: tf.Tensor, bias: tf
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return layers.Network(workload, BlockCell)

@@ -1,4 +1,4 @@
-"""tf-lstmblockfusedcell: BlockLSTM, one fused operator a layer for the whole sequence.
+"""tf-lstmblockfusedcell: BlockLSTM, one fused operator per layer and direction.
 
 ::
 
@@ -7,12 +7,12 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 ``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. The operator adds
-``forget_bias`` (1 by default; here 0) at every time step and clips c to ±``cell_clip`` (3 by
-default; here −1, which is not at all). This is what TensorFlow 1's LSTMBlockFusedCell called, and
-its registered gradient, BlockLSTMGrad, is right. Its successor BlockLSTMV2 (gates i f c̃ o) is not
-used: TensorFlow 2.21 registers the first one's gradient for it, which takes the gates in the
-other order: the loss is right, the gradients are not. The operator knows no lengths but the
-longest: it runs over the padding, and what comes out there is set to 0, as LSTMBlockFusedCell did.
+``forget_bias`` (default 1; here 0) at every time step and clips c to ±``cell_clip`` (default 3;
+here −1, which turns clipping off). TensorFlow 1's LSTMBlockFusedCell called this operator. Its
+registered gradient, BlockLSTMGrad, is correct. Its successor BlockLSTMV2 (gates i f c̃ o) is not
+used, because TensorFlow 2.21 registers the gradient of BlockLSTM for it, which expects the other
+gate order: the loss is correct, but the gradients are not. The operator computes the padding, too;
+these outputs are set to 0, as LSTMBlockFusedCell did.
 Source: TensorFlow 1's tensorflow/contrib/rnn/python/ops/lstm_ops.py; the ASR study
 (arXiv:1806.01818).
 """
@@ -37,12 +37,12 @@ NO_CLIP = -1.0
 
 
 class BlockLayer(layers.Direction):
-    """One direction of one layer."""
+    """One direction of one LSTM layer."""
 
     GATES = (0, 2, 1, 3)  # i c̃ f o
 
     def run(self, inputs: tf.Tensor, reverse: bool, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Return outputs (time, batch, hidden) in time order for inputs (time, batch, inputs)."""
+        """Return outputs (time, batch, hidden), in time order, for (time, batch, features)."""
         inputs = layers.reversed_in_time(inputs, lengths) if reverse else inputs
         zeros = tf.zeros([inputs.shape[1], self.hidden])
         outputs = tf.raw_ops.BlockLSTM(
@@ -63,5 +63,5 @@ class BlockLayer(layers.Direction):
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return layers.Network(workload, BlockLayer)

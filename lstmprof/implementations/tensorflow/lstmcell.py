@@ -6,9 +6,9 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(j)
     h_t = σ(o) ⊙ tanh(c_t)
 
-``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden). One product a time step on the
-concatenated input; time-major. Nothing is added to the forget gate at run time. It computes what
-tf-basiclstmcell does; the difference is the loop, here tf.while_loop alone, there dynamic_rnn. The
+``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. Each time step
+computes one matmul on the concatenated input and h. No forget bias is added. The results equal
+those of tf-basiclstmcell, but the loop is a plain tf.while_loop instead of dynamic_rnn. The
 equations are also those of TensorFlow 1's LSTMCell without peepholes, clipping and projection.
 Source: the ASR study (arXiv:1806.01818); Hochreiter & Schmidhuber 1997, Gers et al. 1999.
 """
@@ -30,12 +30,12 @@ KERNELS = (("HandWrittenCell", "separate TensorFlow operators in a while loop"),
 
 
 class HandWrittenCell(layers.Direction):
-    """One direction of one layer."""
+    """One direction of one LSTM layer."""
 
     GATES = (0, 2, 1, 3)  # i j f o
 
     def __call__(self, x: tf.Tensor, h: tf.Tensor, c: tf.Tensor) -> Any:
-        """Return the next h and c, each (batch, hidden)."""
+        """Run one time step; return the next h and c, each (batch, hidden)."""
         gates = tf.matmul(tf.concat([x, h], 1), self.kernel) + self.bias
         i, j, f, o = tf.split(gates, 4, axis=1)
         c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(j)
@@ -43,5 +43,5 @@ class HandWrittenCell(layers.Direction):
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return layers.Network(workload, HandWrittenCell)

@@ -1,14 +1,14 @@
-"""Layers of TensorFlow 1's own cells between the embedding and the head, as nodes of its graph.
+"""A network of TensorFlow 1's own cells, as nodes of its graph, with embedding and head.
 
-A network is called once, with placeholders, and that call makes its parameters, as TensorFlow 1's
-layers do: they take their scope from where they are first called. The reverse direction runs from
-the end of each sequence to its beginning; both outputs at a time step, the forward one first, are
-the next layer's input.
+A network is called once, with placeholders. That call creates its parameters, because TensorFlow
+1's layers take their variable scope from their first call. The reverse direction runs from the end
+of each sequence to its beginning. The next layer's input at a time step is the forward output,
+followed by the reverse output.
 
-Its cells hold one kernel (inputs + hidden, 4·hidden) and one bias (4·hidden). They add
-``forget_bias``, 1 by default, to the forget gate at every time step, trained or not; here it is 0,
-and added all the same. Source: tensorflow/python/ops/rnn_cell_impl.py and
-tensorflow/contrib/rnn/python/ops/lstm_ops.py 1.15; the ASR study (arXiv:1806.01818).
+A cell has one kernel (inputs + hidden, 4·hidden) and one bias (4·hidden). It adds the constant
+``forget_bias`` (default 1; here 0) to the forget gate at every time step. Source:
+tensorflow/python/ops/rnn_cell_impl.py and tensorflow/contrib/rnn/python/ops/lstm_ops.py 1.15; the
+ASR study (arXiv:1806.01818).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ FORGET_BIAS = 0.0
 
 
 class Ends:
-    """The embedding and the head around the layers, which a subclass provides.
+    """A network's embedding and head; a subclass provides the layers between them (``run``).
 
-    ``embedding`` (vocabulary, features) exists if the inputs are tokens, ``head``
-    (directions·hidden, classes, no bias) if the workload has one. Both have their shared names.
+    ``embedding`` (vocabulary, features) exists if the inputs are tokens. ``head``
+    (directions·hidden, classes), without bias, exists if the workload has one.
     """
 
     def __init__(self, workload: Workload) -> None:
@@ -36,7 +36,10 @@ class Ends:
         self.head: Any = None
 
     def __call__(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor] = None) -> tf.Tensor:
-        """Return outputs (batch, classes), or one per step, for (time, batch, …) or tokens."""
+        """Return outputs (batch, classes), or, for ``every_step``, (time, batch, classes).
+
+        ``inputs`` are (time, batch, features), or tokens (time, batch).
+        """
         asked = self.workload
         if asked.vocabulary:
             self.embedding = _variable("embedding", (asked.vocabulary, asked.features))
@@ -50,14 +53,12 @@ class Ends:
         return outputs
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Return the last layer's outputs (time, batch, width) for inputs (time, batch,
-        features).
-        """
+        """Return the last layer's outputs (time, batch, width) for (time, batch, features)."""
         raise NotImplementedError
 
     @property
     def variables(self) -> Tuple[Any, ...]:
-        """Return the variables of the layers, in order."""
+        """Return the variables of the recurrent layers, in order."""
         raise NotImplementedError
 
 
@@ -73,7 +74,7 @@ def _last(outputs: tf.Tensor, lengths: Optional[tf.Tensor], batch: int) -> tf.Te
 
 
 def reversed_in_time(outputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-    """Return ``outputs`` (time, batch, width) from each sequence's end to its beginning."""
+    """Reverse each sequence of ``outputs`` (time, batch, width); padding stays at the end."""
     if lengths is None:
         return tf.reverse(outputs, [0])
     return tf.reverse_sequence(outputs, lengths, seq_axis=0, batch_axis=1)
@@ -82,7 +83,8 @@ def reversed_in_time(outputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Ten
 class Direction:
     """One direction of one layer; ``kernel`` and ``bias`` exist after its first call."""
 
-    #: positions of the cell's gates in the shared order i f g o; this is its own inverse
+    #: For each of the cell's gates, its position in the framework-independent order i f g o. The
+    #: same permutation converts back.
     GATES: Tuple[int, ...] = (0, 2, 1, 3)
 
     def __init__(self, name: str, hidden: int) -> None:
@@ -91,11 +93,14 @@ class Direction:
         self.bias: Any = None
 
     def cell(self) -> Any:
-        """Return TensorFlow's own cell, for dynamic_rnn."""
+        """Return TensorFlow's cell, which ``tf.nn.dynamic_rnn`` runs."""
         raise NotImplementedError
 
     def unrolled(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> Tuple[Any, tf.Tensor]:
-        """Return the object with the parameters, and its outputs (time, batch, hidden)."""
+        """Return the cell, which has the parameters, and its outputs (time, batch, hidden).
+
+        ``inputs`` are (time, batch, features), in the order in which the cell reads them.
+        """
         cell = self.cell()
         outputs, _ = tf.nn.dynamic_rnn(
             cell, inputs, sequence_length=lengths, dtype=tf.float32, time_major=True
@@ -103,7 +108,7 @@ class Direction:
         return cell, outputs
 
     def run(self, inputs: tf.Tensor, reverse: bool, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Return outputs (time, batch, hidden) in time order for inputs (time, batch, inputs)."""
+        """Return outputs (time, batch, hidden), in time order, for (time, batch, features)."""
         inputs = reversed_in_time(inputs, lengths) if reverse else inputs
         with tf.variable_scope(self.name):
             cell, outputs = self.unrolled(inputs, lengths)
@@ -112,7 +117,7 @@ class Direction:
 
 
 class Network(Ends):
-    """A network whose directions have one class, between embedding and head."""
+    """A network whose ``layers`` are lists of ``direction`` objects, one or two per layer."""
 
     def __init__(self, workload: Workload, direction: Type[Direction]) -> None:
         super().__init__(workload)
@@ -123,9 +128,7 @@ class Network(Ends):
         ]
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Return the last layer's outputs (time, batch, width) for inputs (time, batch,
-        features).
-        """
+        """Return the last layer's outputs (time, batch, width) for (time, batch, features)."""
         for directions in self.layers:
             outputs = [each.run(inputs, bool(n), lengths) for n, each in enumerate(directions)]
             inputs = outputs[0] if len(outputs) == 1 else tf.concat(outputs, 2)
@@ -133,12 +136,12 @@ class Network(Ends):
 
     @property
     def directions(self) -> Tuple[Direction, ...]:
-        """Return all directions, in order."""
+        """Return the directions of all layers, in order: l0, l0_reverse, l1 …"""
         return tuple(each for directions in self.layers for each in directions)
 
     @property
     def variables(self) -> Tuple[Any, ...]:
-        """Return kernel and bias of each direction."""
+        """Return the kernel and the bias of each direction, in order."""
         return tuple(v for each in self.directions for v in (each.kernel, each.bias))
 
 
@@ -148,13 +151,13 @@ def own_name(variable: Any) -> str:
 
 
 def parameters(module: Ends) -> Dict[str, Any]:
-    """Return own name -> variable, in the module's order."""
+    """Return the variables, keyed by TensorFlow's names, in the module's order."""
     ends = [module.embedding, *module.variables, module.head]
     return {own_name(variable): variable for variable in ends if variable is not None}
 
 
 def load_ends(module: Ends, weights: Mapping[str, Any]) -> None:
-    """Set the embedding and the head, in the default session."""
+    """Copy the embedding and the head, if any, from ``weights``, in the default session."""
     if module.embedding is not None:
         module.embedding.load(weights["embedding"])
     if module.head is not None:
@@ -162,13 +165,13 @@ def load_ends(module: Ends, weights: Mapping[str, Any]) -> None:
 
 
 def canonical_ends(arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return the embedding and the head in ``arrays`` in the shared layout."""
+    """Return the embedding and the head from ``arrays`` in the framework-independent layout."""
     shared = {name: np.asarray(arrays[name]) for name in ("embedding", "head") if name in arrays}
     return {name: array.T if name == "head" else array for name, array in shared.items()}
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Set the shared weights, in the default session."""
+    """Copy ``weights``, by framework-independent name, into ``module``, in the default session."""
     load_ends(module, weights)
     for each in module.directions:
         both = (weights["weight_ih_" + each.name], weights["weight_hh_" + each.name])
@@ -177,7 +180,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
+    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
     shared = canonical_ends(arrays)
     for each in module.directions:
         kernel = reordered(np.asarray(arrays[own_name(each.kernel)]).T, each.GATES)

@@ -6,9 +6,9 @@
     c_t = σ(f + forget_bias) ⊙ c_{t−1} + σ(i) ⊙ tanh(j)
     h_t = σ(o) ⊙ tanh(c_t)
 
-``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. ``forget_bias``, 1
-by default and here 0, is added at every time step. The class is tf.nn.rnn_cell.BasicLSTMCell, the
-loop tf.nn.dynamic_rnn, as in the ASR study (arXiv:1806.01818). Source:
+``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. ``forget_bias``
+(default 1; here 0) is added at every time step. The class is tf.nn.rnn_cell.BasicLSTMCell and the
+loop is tf.nn.dynamic_rnn, as in the ASR study (arXiv:1806.01818). Source:
 tensorflow/python/ops/rnn_cell_impl.py 1.15.
 """
 
@@ -29,13 +29,13 @@ KERNELS = (("rnn/while", "separate TensorFlow operators under dynamic_rnn"),)
 
 
 class BasicCell(layers.Direction):
-    """One direction of one layer."""
+    """One direction of one LSTM layer."""
 
     def cell(self) -> Any:
-        """Return TensorFlow's own cell."""
+        """Return TensorFlow's cell, which ``tf.nn.dynamic_rnn`` runs."""
         return tf.nn.rnn_cell.BasicLSTMCell(self.hidden, forget_bias=FORGET_BIAS)
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network of ``workload``; its parameters are created when it is called."""
+    """Return the network for ``workload``; its first call creates the parameters."""
     return layers.Network(workload, BasicCell)

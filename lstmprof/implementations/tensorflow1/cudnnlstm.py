@@ -6,9 +6,10 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(c̃)
     h_t = σ(o) ⊙ tanh(c_t)
 
-``opaque_kernel`` is cuDNN's one buffer, whose layout is cuDNN's own: TensorFlow's operators convert
-it to W and R (hidden, inputs) of each gate and back. The shared bias goes into b_W; b_R holds zeros
-and is trained as cuDNN has it. Time-major; no forget bias. Sequence lengths need TensorFlow 1.14.
+``opaque_kernel`` is one buffer in cuDNN's layout. TensorFlow's operators convert it to W (hidden,
+inputs) and R (hidden, hidden) of each gate, and back. b_W gets the bias that all implementations
+share; b_R starts at zero and is trained, too. Time-major; no forget bias. Sequence lengths need
+TensorFlow 1.14.
 Source: tensorflow/contrib/cudnn_rnn/python/layers/cudnn_rnn.py and …/ops/cudnn_rnn_ops.py 1.15; the
 ASR study (arXiv:1806.01818).
 """
@@ -39,7 +40,7 @@ MODE = "lstm"
 
 
 class Network(Ends):
-    """CudnnLSTM between the ends."""
+    """A network whose recurrent layers are one CudnnLSTM, ``lstm``."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
@@ -47,13 +48,11 @@ class Network(Ends):
 
     @property
     def direction(self) -> str:
-        """Return the direction in TensorFlow's words."""
+        """Return TensorFlow's name of the direction: ``unidirectional`` or ``bidirectional``."""
         return "bidirectional" if self.workload.bidirectional else "unidirectional"
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Return the last layer's outputs (time, batch, width) for inputs (time, batch,
-        features).
-        """
+        """Return the last layer's outputs (time, batch, width) for (time, batch, features)."""
         asked = self.workload
         self.lstm = cudnn_rnn.CudnnLSTM(asked.layers, asked.hidden, direction=self.direction)
         told = {} if lengths is None else {"sequence_lengths": lengths}
@@ -63,29 +62,29 @@ class Network(Ends):
 
     @property
     def variables(self) -> Tuple[Any, ...]:
-        """Return cuDNN's buffer."""
+        """Return the only variable of the recurrent layers, cuDNN's buffer."""
         return (self.lstm.kernel,)
 
     @property
     def slots(self) -> Iterator[str]:
-        """Yield ``_l0``, ``_l0_reverse`` … in cuDNN's order."""
+        """Yield the name suffix of each layer and direction in cuDNN's order: ``_l0`` …"""
         for layer in range(self.workload.layers):
             for suffix in ("", "_reverse")[: self.workload.directions]:
                 yield "_l{}{}".format(layer, suffix)
 
     @property
     def sizes(self) -> Tuple[str, int, int, int]:
-        """Return the first arguments of TensorFlow's converters."""
+        """Return the first arguments of TensorFlow's converters: cell, layers, hidden, features."""
         return MODE, self.workload.layers, self.workload.hidden, self.workload.features
 
 
 def build(workload: Workload) -> Network:
-    """Return the network of ``workload``; its parameters are created when it is called."""
+    """Return the network for ``workload``; its first call creates the parameters."""
     return Network(workload)
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Set the shared weights, in the default session: matrices and biases of each gate."""
+    """Copy ``weights``, by framework-independent name, into ``module``, in the default session."""
     load_ends(module, weights)
     matrices, biases = per_gate(module, weights)
     opaque = cudnn_rnn_ops.cudnn_rnn_canonical_to_opaque_params(
@@ -95,7 +94,10 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def per_gate(module: Network, weights: Mapping[str, Any]) -> Tuple[List[Any], List[Any]]:
-    """Return the matrices and biases, W before R for each direction; b_R is zeros."""
+    """Return two lists: the matrices and the biases of each gate, in cuDNN's order.
+
+    Each direction has its gates of W, then those of R. The biases of R are zeros.
+    """
     matrices, biases = [], []
     for slot in module.slots:
         for name in ("weight_ih", "weight_hh"):
@@ -106,7 +108,7 @@ def per_gate(module: Network, weights: Mapping[str, Any]) -> Tuple[List[Any], Li
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
+    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
     converted = cudnn_rnn_ops.cudnn_rnn_opaque_params_to_canonical(
         *module.sizes,
         params=tf.constant(arrays[own_name(module.lstm.kernel)]),

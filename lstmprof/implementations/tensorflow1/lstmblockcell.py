@@ -1,4 +1,4 @@
-"""tf1-lstmblockcell: TensorFlow 1's LSTMBlockCell, one operator a time step, under dynamic_rnn.
+"""tf1-lstmblockcell: TensorFlow 1's LSTMBlockCell, one operator per time step, under dynamic_rnn.
 
 ::
 
@@ -7,9 +7,9 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 ``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. The operator adds
-``forget_bias``, 1 by default and here 0, at every time step; tf.contrib.rnn.LSTMBlockCell has
-neither clipping nor peepholes unless it is told to. The gradient of the operator is its own, too
-(LSTMBlockCellGrad). Source: tensorflow/contrib/rnn/python/ops/lstm_ops.py 1.15; the ASR study
+``forget_bias`` (default 1; here 0) at every time step. By default, and here,
+tf.contrib.rnn.LSTMBlockCell has neither clipping nor peepholes. The gradient is one fused operator,
+too (LSTMBlockCellGrad). Source: tensorflow/contrib/rnn/python/ops/lstm_ops.py 1.15; the ASR study
 (arXiv:1806.01818).
 """
 
@@ -30,13 +30,13 @@ KERNELS = (("LSTMBlockCell", "TensorFlow's fused cell under dynamic_rnn"),)
 
 
 class BlockCell(layers.Direction):
-    """One direction of one layer."""
+    """One direction of one LSTM layer."""
 
     def cell(self) -> Any:
-        """Return TensorFlow's own cell."""
+        """Return TensorFlow's cell, which ``tf.nn.dynamic_rnn`` runs."""
         return rnn.LSTMBlockCell(self.hidden, forget_bias=FORGET_BIAS)
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network of ``workload``; its parameters are created when it is called."""
+    """Return the network for ``workload``; its first call creates the parameters."""
     return layers.Network(workload, BlockCell)

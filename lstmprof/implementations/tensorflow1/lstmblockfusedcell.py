@@ -1,4 +1,4 @@
-"""tf1-lstmblockfusedcell: TensorFlow 1's LSTMBlockFusedCell, one operator a layer and direction.
+"""tf1-lstmblockfusedcell: TensorFlow 1's LSTMBlockFusedCell, one operator per layer and direction.
 
 ::
 
@@ -7,9 +7,9 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 ``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. The operator,
-BlockLSTM, adds ``forget_bias``, 1 by default and here 0, at every time step;
-tf.contrib.rnn.LSTMBlockFusedCell has neither clipping nor peepholes unless it is told to. It runs
-over the padding of sequences of variable length, and sets to 0 what comes out there. Source:
+BlockLSTM, adds ``forget_bias`` (default 1; here 0) at every time step. By default, and here,
+tf.contrib.rnn.LSTMBlockFusedCell has neither clipping nor peepholes. For sequences of variable
+length, it also computes the padding and sets those outputs to 0. Source:
 tensorflow/contrib/rnn/python/ops/lstm_ops.py 1.15; the ASR study (arXiv:1806.01818).
 """
 
@@ -31,15 +31,18 @@ KERNELS = (("BlockLSTM", "TensorFlow's fused layer"),)
 
 
 class BlockLayer(layers.Direction):
-    """One direction of one layer."""
+    """One direction of one LSTM layer."""
 
     def unrolled(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> Tuple[Any, tf.Tensor]:
-        """Return TensorFlow's layer, and its outputs (time, batch, hidden)."""
+        """Return TensorFlow's layer, which has the parameters, and its outputs.
+
+        The outputs are (time, batch, hidden).
+        """
         layer = rnn.LSTMBlockFusedCell(self.hidden, forget_bias=FORGET_BIAS)
         outputs, _ = layer(inputs, dtype=tf.float32, sequence_length=lengths)
         return layer, outputs
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network of ``workload``; its parameters are created when it is called."""
+    """Return the network for ``workload``; its first call creates the parameters."""
     return layers.Network(workload, BlockLayer)

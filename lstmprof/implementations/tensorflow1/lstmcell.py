@@ -6,10 +6,10 @@
     c_t = σ(f + forget_bias) ⊙ c_{t−1} + σ(i) ⊙ tanh(j)
     h_t = σ(o) ⊙ tanh(c_t)
 
-``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. ``forget_bias``, 1
-by default and here 0, is added at every time step. tf.nn.rnn_cell.LSTMCell can have peepholes,
-clip its state and project its output; by default, and here, it does none of it, and its equations
-are BasicLSTMCell's. The loop is tf.nn.dynamic_rnn. Source:
+``kernel`` K is (inputs + hidden, 4·hidden), ``bias`` b (4·hidden); time-major. ``forget_bias``
+(default 1; here 0) is added at every time step. tf.nn.rnn_cell.LSTMCell has options for peepholes,
+clipping and projection. By default, and here, they are off, so its equations are those of
+BasicLSTMCell. The loop is tf.nn.dynamic_rnn. Source:
 tensorflow/python/ops/rnn_cell_impl.py 1.15; the ASR study (arXiv:1806.01818).
 """
 
@@ -30,13 +30,13 @@ KERNELS = (("rnn/while", "separate TensorFlow operators under dynamic_rnn"),)
 
 
 class Cell(layers.Direction):
-    """One direction of one layer."""
+    """One direction of one LSTM layer."""
 
     def cell(self) -> Any:
-        """Return TensorFlow's own cell."""
+        """Return TensorFlow's cell, which ``tf.nn.dynamic_rnn`` runs."""
         return tf.nn.rnn_cell.LSTMCell(self.hidden, forget_bias=FORGET_BIAS)
 
 
 def build(workload: Workload) -> layers.Network:
-    """Return the network of ``workload``; its parameters are created when it is called."""
+    """Return the network for ``workload``; its first call creates the parameters."""
     return layers.Network(workload, Cell)

@@ -1,6 +1,6 @@
-"""Common parts of Theano's rows: masks, outputs of the last time step, and words of a profile.
+"""Common parts of Theano's implementations: masks, last outputs, and operators in a profile.
 
-Theano's layers are batch-major, as its users expect, except the cell written by hand.
+Lasagne's and Keras's layers on Theano are batch-major; theano-scan is time-major.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from typing import Any
 
 import theano.tensor as tt
 
-#: A Scan of Theano is called ``for{cpu,l0}`` by its name, in place ``forall_inplace,cpu,l0}``
+#: In a profile, Theano calls a Scan named ``l0`` ``for{cpu,l0}``, or ``forall_inplace,cpu,l0}`` if
+#: the Scan works in place.
 KERNELS = (
     ("theano::for", "separate Theano operators in a Scan"),
     ("theano::do_while", "separate Theano operators in a Scan"),
@@ -17,8 +18,9 @@ KERNELS = (
 
 
 def mask_of(inputs: Any, lengths: Any) -> Any:
-    """Return (batch, time) float32: 1 before the end of each sequence of ``inputs`` (batch,
-    time, …).
+    """Return a float32 mask (batch, time): 1 before the end of a sequence, 0 after it.
+
+    ``inputs`` are (batch, time, …), ``lengths`` (batch,).
     """
     return (tt.arange(inputs.shape[1])[None, :] < lengths[:, None]).astype("float32")
 

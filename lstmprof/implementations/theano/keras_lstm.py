@@ -6,14 +6,14 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(c̃)
     h_t = σ(o) ⊙ tanh(c_t)
 
-``kernel`` K is (inputs, 4·hidden), ``recurrent_kernel`` R (hidden, 4·hidden), ``bias`` (4·hidden);
-batch-major. As it comes, with ``implementation=1``: a product for each gate; but with
-``recurrent_activation="sigmoid"``, where Keras 2.1 has a piecewise linear one (``hard_sigmoid``),
-which is another network. GRU (``cell="gru"``) has the reset gate after the product
-(``reset_after=True``), gates z r h and two biases, the shared one on the inputs; ``cell="rnn"`` is
-SimpleRNN. Of a sequence that has ended the layers repeat their output; where all outputs count
-(``Workload.every_step``) those beyond are set to 0. Source: keras/layers/recurrent.py and
-keras/backend/theano_backend.py 2.1.6.
+K is ``kernel`` (inputs, 4·hidden), R is ``recurrent_kernel`` (hidden, 4·hidden), b is ``bias``
+(4·hidden); batch-major. The default, ``implementation=1``, computes one matmul per gate.
+``recurrent_activation`` is ``sigmoid``, because Keras 2.1's default, the piecewise linear
+``hard_sigmoid``, is a different network. ``cell="gru"`` has the reset gate after the matmul
+(``reset_after=True``), gates z r h and two biases; the one on the inputs gets the bias that all
+implementations share. ``cell="rnn"`` is SimpleRNN. After the end of a sequence, the layers repeat
+their last output; if the workload uses the outputs of every time step, these are set to 0. Source:
+keras/layers/recurrent.py and keras/backend/theano_backend.py 2.1.6.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
 
 
 class Network:
-    """``recurrent``, each a layer of the cell or a Bidirectional of one, and the ends there are."""
+    """The ``recurrent`` layers (each may be a Bidirectional), ``embedding`` and ``head``.
+
+    ``embedding`` and ``head`` are None if the workload has none.
+    """
 
     def __init__(self, workload: Workload) -> None:
         self.cell, self.every_step = workload.cell, workload.every_step
@@ -60,22 +63,22 @@ class Network:
 
 
 def _recurrent(workload: Workload) -> Any:
-    """Return one layer."""
+    """Return one recurrent layer, with both directions if the workload is bidirectional."""
     kind, options = LAYERS[workload.cell], OPTIONS[workload.cell]
     layer = kind(workload.hidden, return_sequences=True, **options)
     return keras.layers.Bidirectional(layer) if workload.bidirectional else layer
 
 
 def build(workload: Workload) -> Network:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return Network(workload)
 
 
 def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
-    """Return symbolic outputs (batch, classes), or one per step, for inputs (batch, time, …).
+    """Return symbolic outputs: (batch, classes), or, for ``every_step``, (batch, time, classes).
 
-    ``mode`` must be Theano's default, because Keras sets none for its Scans. ``lengths`` are
-    (batch,).
+    ``inputs`` are (batch, time, features), or tokens (batch, time); ``lengths`` are (batch,).
+    ``mode`` must be Theano's default compilation mode, because Keras sets none for its Scans.
     """
     steps = inputs if module.embedding is None else module.embedding.call(inputs)
     mask = None if lengths is None else mask_of(steps, lengths)
@@ -89,7 +92,7 @@ def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
 
 
 def _own_names(module: Network) -> Iterator[Tuple[str, str, Any]]:
-    """Yield shared name, own name and variable of every parameter."""
+    """Yield (framework-independent name, name in this network, variable) of every parameter."""
     if module.embedding is not None:
         yield "embedding", "embedding.embeddings", module.embedding.embeddings
     if module.head is not None:
@@ -110,18 +113,18 @@ def _own_names(module: Network) -> Iterator[Tuple[str, str, Any]]:
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Return own name -> shared variable, in the module's order."""
+    """Return the parameters (Theano shared variables), keyed by name, in the module's order."""
     return {own: variable for _, own, variable in _own_names(module)}
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Set the shared weights."""
+    """Copy ``weights``, with framework-independent names and layout, into ``module``."""
     for shared, _, variable in _own_names(module):
         variable.set_value(native(weights[shared], shared, module.cell))
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
+    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
     return {
         shared: from_native(np.asarray(arrays[own]), shared, module.cell)
         for shared, own, _ in _own_names(module)

@@ -2,24 +2,24 @@
 
 ::
 
-    i, f, c̃, o = x_t W + h_{t−1} U + b        (one matrix and one bias a gate)
+    i, f, c̃, o = x_t W + h_{t−1} U + b        (per gate: matrices W and U, and one bias)
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(c̃)
     h_t = σ(o) ⊙ tanh(c_t)
 
-``W_in_to_{ingate, forgetgate, cell, outgate}`` W is (inputs, hidden), ``W_hid_to_…`` U (hidden,
-hidden), ``b_…`` b (hidden); batch-major. Lasagne joins the gates' matrices in every step, and
-multiplies the inputs by theirs before the Scan (``precompute_input``).
+W is ``W_in_to_{ingate, forgetgate, cell, outgate}`` (inputs, hidden), U is ``W_hid_to_…`` (hidden,
+hidden), b is ``b_…`` (hidden); batch-major. In every step, Lasagne concatenates the matrices of the
+gates, and multiplies the inputs by theirs before the Scan (``precompute_input``).
 
-Lasagne has peepholes unless told otherwise, and 0.1, the only version in the package index, adds
-the output gate's after its sigmoid (``o = σ(…) + w ⊙ c_t``), which F. Gers et al. (2002) and
-Lasagne 0.2 do inside it: with peepholes 0.1 is another network, hence none here. Its
-``grad_clipping`` stays False: 0 clips every gradient to 0. 0.1 wants ``downsample`` of Theano,
-which 1.0 has no more and which an LSTM does not use: a stand-in is imported before it.
+Peepholes, Lasagne's default, are off. Lasagne 0.1, the only version on PyPI, adds the output gate's
+peephole after the sigmoid (``o = σ(…) + w ⊙ c_t``), but F. Gers et al. (2002) and Lasagne 0.2 add
+it inside. ``grad_clipping`` stays False, because 0 would clip every gradient to 0. Lasagne 0.1
+imports Theano's module ``downsample``, which Theano 1.0 no longer has and an LSTM does not use; a
+stand-in module replaces it.
 
-GRU (``cell="gru"``) is GRULayer, whose update gate is 1 − z of the others': its weights are negated
-on their way in and out. ``cell="rnn"`` is RecurrentLayer with tanh. Of a sequence that has ended
-the layers repeat h_t and c_t; where all outputs count (``Workload.every_step``) those beyond are
-set to 0. Source: lasagne/layers/recurrent.py 0.1.
+``cell="gru"`` is GRULayer. Its update gate is 1 − z of other frameworks, so ``load`` and
+``canonical`` negate the gate's weights. ``cell="rnn"`` is RecurrentLayer with tanh. After the end
+of a sequence, the layers repeat h_t and c_t; if the workload uses the outputs of every time step,
+these are set to 0. Source: lasagne/layers/recurrent.py 0.1.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from lstmprof.workloads import Workload
 __all__ = ["KERNELS", "TIME_MAJOR", "Network", "apply", "build", "canonical", "load", "parameters"]
 
 TIME_MAJOR = False
-#: Lasagne's own names of the gates, in the shared order
+#: Cell -> Lasagne's names of its gates, in the framework-independent order.
 GATES = {
     "lstm": ("ingate", "forgetgate", "cell", "outgate"),
     "gru": ("resetgate", "updategate", "hidden_update"),
@@ -47,7 +47,7 @@ NEGATED = {"updategate"}
 
 
 def _lasagne() -> Any:
-    """Return Lasagne, whose pooling layers import a module that Theano 1.0 no longer has."""
+    """Import Lasagne, with a stand-in for a module that Theano 1.0 no longer has."""
     name = "theano.tensor.signal.downsample"
     stand_in: Any = types.ModuleType(name)
     stand_in.max_pool_2d = theano.tensor.signal.pool.pool_2d
@@ -59,7 +59,10 @@ def _lasagne() -> Any:
 
 
 class Network:
-    """``recurrent``: by slot, ``l{k}[_reverse]``; the ends there are."""
+    """The ``recurrent`` layers by name, ``l0``, ``l0_reverse`` …, ``embedding`` and ``head``.
+
+    ``embedding`` and ``head`` are None if the workload has none.
+    """
 
     def __init__(self, workload: Workload) -> None:
         lasagne = _lasagne()
@@ -86,7 +89,7 @@ class Network:
 
 
 def _recurrent(lasagne: Any, workload: Workload, width: int, backwards: bool) -> Any:
-    """Return one direction of one layer."""
+    """Return one direction of one layer, for inputs (batch, time, ``width``)."""
     incoming = lasagne.layers.InputLayer((None, None, width))
     if workload.cell == "lstm":
         kind, options = lasagne.layers.LSTMLayer, {"peepholes": False}
@@ -99,15 +102,15 @@ def _recurrent(lasagne: Any, workload: Workload, width: int, backwards: bool) ->
 
 
 def build(workload: Workload) -> Network:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return Network(workload)
 
 
 def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
-    """Return symbolic outputs (batch, classes), or one per step, for inputs (batch, time, …).
+    """Return symbolic outputs: (batch, classes), or, for ``every_step``, (batch, time, classes).
 
-    ``mode`` must be Theano's default, because Lasagne sets none for its Scans. ``lengths`` are
-    (batch,).
+    ``inputs`` are (batch, time, features), or tokens (batch, time); ``lengths`` are (batch,).
+    ``mode`` must be Theano's default compilation mode, because Lasagne sets none for its Scans.
     """
     steps = inputs if module.embedding is None else module.embedding.get_output_for(inputs)
     mask = [] if lengths is None else [mask_of(steps, lengths)]
@@ -127,8 +130,9 @@ def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
 
 
 def _own_names(module: Network) -> Dict[str, List[Tuple[str, Any, str]]]:
-    """Return shared name -> (own name, variable, gate) of its parts, in the shared order of
-    gates.
+    """Map each framework-independent name to a list of (Lasagne's name, variable, gate).
+
+    The list has one entry per gate, in the framework-independent order.
     """
     names: Dict[str, List[Tuple[str, Any, str]]] = {}
     for slot, layer in module.recurrent.items():
@@ -145,12 +149,12 @@ def _own_names(module: Network) -> Dict[str, List[Tuple[str, Any, str]]]:
 
 
 def parameters(module: Network) -> Dict[str, Any]:
-    """Return own name -> shared variable, in the module's order."""
+    """Return the parameters (Theano shared variables), keyed by name, in the module's order."""
     return {name: own for parts in _own_names(module).values() for name, own, _ in parts}
 
 
 def load(module: Network, weights: Mapping[str, Any]) -> None:
-    """Set the shared weights."""
+    """Copy ``weights``, with framework-independent names and layout, into ``module``."""
     for shared, parts in _own_names(module).items():
         arrays = np.split(weights[shared], len(parts))
         for rows, (_, variable, gate) in zip(arrays, parts):  # noqa: B905
@@ -159,7 +163,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
+    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
     found = {}
     for shared, parts in _own_names(module).items():
         gates = []

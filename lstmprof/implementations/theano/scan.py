@@ -1,9 +1,9 @@
 """theano-scan: the LSTM written by hand under theano.scan.
 
-Equations, gate order (i f g o, one bias) and layout are those of ``implementations._scan``, whose
-network this is; time-major. Of what no time step waits for Theano moves operators on elements out
-of a Scan, not the product of the inputs. Source: the documentation of theano.scan 1.0;
-theano/scan_module/scan_opt.py (PushOutSeqScan).
+The network, with its equations, gate order (i f g o, one bias) and layout, is that of
+``implementations._scan``; time-major. Theano moves elementwise operators that do not depend on
+earlier time steps out of a Scan, but not the matmul with the inputs. Source: the documentation of
+theano.scan 1.0; theano/scan_module/scan_opt.py (PushOutSeqScan).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TIME_MAJOR = True
 
 
 def build(workload: Workload) -> Network:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return Network(workload, Library(tt, theano.shared, tt.nnet.sigmoid, _scan))
 
 

@@ -1,17 +1,17 @@
-"""Layers and directions of a torch cell in a Python loop over time steps, with the head.
+"""A network of PyTorch cells: a Python loop calls one cell per layer, direction and time step.
 
 ::
 
     h_t, c_t = cell(x_t, (h_{t−1}, c_{t−1})),   h_0 = c_0 = 0
 
-The reverse direction runs from the last time step to the first; both outputs at a time step, the
-forward one first, are the next layer's input. The head has no bias. Of a sequence that has ended
-h_t and c_t are 0: a mask multiplies them, as a framework without packed sequences has to.
+The reverse direction runs from the last time step to the first. The next layer's input at a time
+step is the forward output, followed by the reverse output. The head (output layer) has no bias.
+After the end of a sequence, a mask sets h_t and c_t to 0.
 
-Torch keeps the layout of ``workloads``: gates i f g o, ``weight_ih`` (4·hidden, inputs),
-``weight_hh`` (4·hidden, hidden); only the names differ. ``shared_names`` maps a parameter's own
-name to the shared one, or to None where the framework has a second bias, which holds zeros and
-whose gradient equals the first one's.
+PyTorch's weights have the framework-independent layout of ``workloads``: gates i f g o,
+``weight_ih`` (4·hidden, inputs), ``weight_hh`` (4·hidden, hidden). Only the names differ.
+``shared_names`` maps PyTorch's name of a parameter to the framework-independent one. It maps
+PyTorch's second bias to None: this bias starts at zero, and its gradient equals the first one's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ Names = Mapping[str, Optional[str]]
 
 
 class Layers(torch.nn.Module):  # type: ignore[misc]
-    """``cells.l{k}[_reverse]``, made by ``cell(inputs, hidden)``, and ``head``."""
+    """A network of ``cells``, named ``l{layer}`` and ``l{layer}_reverse``, and a ``head``.
+
+    ``cell(inputs, hidden)`` returns a new cell for that number of inputs and of hidden units.
+    """
 
     def __init__(self, workload: Workload, cell: Callable[[int, int], torch.nn.Module]) -> None:
         super().__init__()
@@ -48,9 +51,10 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
         self.head = head(workload)
 
     def forward(self, inputs: torch.Tensor, lengths: Optional[torch.Tensor] = None) -> torch.Tensor:
-        """Return outputs (batch, classes), or one per step, for (time, batch, …) or tokens.
+        """Return outputs (batch, classes), or, for ``every_step``, (time, batch, classes).
 
-        ``lengths`` (batch,) on the host.
+        ``inputs`` are (time, batch, features), or tokens (time, batch). ``lengths`` (batch,), in
+        host memory, are the sequences' numbers of time steps.
         """
         steps = list(self.embedding(inputs).unbind(0))
         masks = None if lengths is None else _masks(steps, lengths)
@@ -68,7 +72,7 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
     def _run(
         self, slot: str, steps: List[torch.Tensor], masks: Optional[List[torch.Tensor]]
     ) -> List[torch.Tensor]:
-        """Return the cell's outputs at every time step, in time order."""
+        """Return the outputs of cell ``slot`` at every time step, in time order."""
         cell = self.cells[slot]
         state = (steps[0].new_zeros(len(steps[0]), self.hidden),) * 2
         outputs = []
@@ -81,7 +85,7 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
         return outputs[::-1] if slot.endswith("_reverse") else outputs
 
     def shared_names(self) -> Names:
-        """Return own name -> shared name: ``weight_ih_l0`` for ``cells.l0.weight_ih``."""
+        """Map PyTorch's names to framework-independent ones: ``cells.l0.bias`` to ``bias_l0``."""
         names: Dict[str, Optional[str]] = {}
         for name, _ in self.cells.named_parameters():
             slot, kind = name.split(".")
@@ -91,7 +95,7 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
 
 
 def _masks(steps: List[torch.Tensor], lengths: torch.Tensor) -> List[torch.Tensor]:
-    """Return for every time step (batch, 1): 1 before the end of a sequence, else 0."""
+    """Return a mask (batch, 1) per time step: 1 before the end of a sequence, 0 after it."""
     device = steps[0].device
     times = torch.arange(len(steps), device=device)[:, None, None]
     alive = times < lengths.to(device)[None, :, None]
@@ -99,7 +103,7 @@ def _masks(steps: List[torch.Tensor], lengths: torch.Tensor) -> List[torch.Tenso
 
 
 def parameters(module: torch.nn.Module) -> Dict[str, Any]:
-    """Return own name -> parameter, in the module's order."""
+    """Return the parameters, keyed by the framework's names, in the module's order."""
     return dict(module.named_parameters())
 
 
@@ -109,7 +113,7 @@ def nothing() -> torch.nn.Module:
 
 
 def embedding(workload: Workload) -> torch.nn.Module:
-    """Return a module from tokens to features; for features, a module that changes nothing."""
+    """Return the embedding; if inputs are not tokens, return a module that changes nothing."""
     if not workload.vocabulary:
         return nothing()
     return torch.nn.Embedding(workload.vocabulary, workload.features)
@@ -131,12 +135,12 @@ def last(outputs: torch.Tensor, lengths: Optional[torch.Tensor]) -> torch.Tensor
 
 
 def _names(module: torch.nn.Module) -> Names:
-    """Return own name -> shared name of all parameters: layers, ``embedding``, ``head``."""
+    """Map PyTorch's names of all parameters to framework-independent names."""
     return {"embedding.weight": "embedding", "head.weight": "head", **module.shared_names()}
 
 
 def load(module: torch.nn.Module, weights: Mapping[str, Any]) -> None:
-    """Set the shared weights, and a parameter without a shared name to zero."""
+    """Copy ``weights``, by framework-independent name, into ``module``; set others to zero."""
     names = _names(module)
     with torch.no_grad():
         for name, parameter in module.named_parameters():
@@ -148,6 +152,6 @@ def load(module: torch.nn.Module, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: torch.nn.Module, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return ``arrays`` (one per parameter, by own name) with the shared names and layout."""
+    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
     shared = {_names(module)[name]: array for name, array in arrays.items()}
     return {name: array for name, array in shared.items() if name is not None}

@@ -1,4 +1,4 @@
-"""torch-aot-inductor: torch.nn.LSTM, exported and compiled ahead of time, run forward.
+"""torch-aot-inductor: torch.nn.LSTM, exported and compiled ahead of time; forward pass only.
 
 ::
 
@@ -6,12 +6,12 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-The network, its weights and their layout are torch.nn_lstm's. ``torch.export`` takes it as
-one graph, AOTInductor makes a C++ library of it, which holds the weights and runs without Python;
-both happen at the first call, for its inputs' shape. On a CPU the layer stays the vendor's
-operator, called from C++; on a GPU Inductor splits it into time steps, so it is refused there. The
-library tells torch.profiler of each kernel (``cpp.enable_kernel_profile``), or it would be seen as
-one call. Source: the documentation of torch.export and of AOTInductor.
+The network and its weights are those of torch-nn-lstm. At the first call ``torch.export`` exports
+it as one graph for the shape of the inputs, and AOTInductor compiles that to a C++ library, which
+contains the weights and runs without Python. On a CPU the library calls oneDNN's LSTM; on a GPU
+Inductor would split the layer into time steps, so lstmprof does not support a GPU. The library
+reports each kernel to torch.profiler (``cpp.enable_kernel_profile``); otherwise a profile would
+show a single call. Source: the documentation of torch.export and of AOTInductor.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["KERNELS", "TIME_MAJOR", "build", "canonical", "load", "op_inputs", "
 TIME_MAJOR = True
 KERNELS = (("aoti_torch_cpu_mkldnn_rnn_layer", "oneDNN, called by AOTInductor's library"),)
 OPTIONS = {"cpp.enable_kernel_profile": True}
-#: The library's functions on a CPU for a layer and direction of an LSTM, and for a matmul.
+#: Functions that the compiled library calls on a CPU: an LSTM layer in one direction; a matmul.
 LAYER, PRODUCT = "aoti_torch_cpu_mkldnn_rnn_layer", "aoti_torch_cpu_mm_out"
 
 
@@ -45,7 +45,10 @@ class Network(nn_lstm.Network):
         self.compiled: Any = None
 
     def forward(self, inputs: torch.Tensor, lengths: Optional[torch.Tensor] = None) -> torch.Tensor:
-        """Return outputs (batch, classes), or one per step, for (time, batch, …) or tokens."""
+        """Return outputs (batch, classes), or, for ``every_step``, (time, batch, classes).
+
+        ``inputs`` are (time, batch, features), or tokens (time, batch).
+        """
         if self.compiled is None:
             self.compiled = self._compiled(inputs)
         return self.compiled(inputs)
@@ -69,15 +72,15 @@ class Network(nn_lstm.Network):
 
 
 def build(workload: Workload) -> Network:
-    """Return the network of ``workload`` without its weights; its first call compiles it."""
+    """Return the network for ``workload``, compiled by its first call; ``load`` sets weights."""
     return Network(workload)
 
 
 def op_inputs(module: Network) -> Iterator[Tuple[str, List[Any], List[str]]]:
-    """Yield shapes and types of the inputs of the library's layers and matmuls on a CPU.
+    """Yield (op name, input shapes, input types) of each LSTM layer and matmul that runs on a CPU.
 
-    They come from the exported program, in its order, because the library gives only names to the
-    profiler. An LSTM is one op per layer and direction there.
+    The values come from the exported program, because a profile of the library has only op names.
+    They are in the program's order, with one op per layer and direction.
     """
     for node in module.exported.graph.nodes if module.exported is not None else ():
         if node.target is torch.ops.aten.lstm.input:
@@ -94,7 +97,7 @@ def op_inputs(module: Network) -> Iterator[Tuple[str, List[Any], List[str]]]:
 
 
 def _tensors(argument: Any) -> List[Any]:
-    """Return the facts about the tensors that an argument is, or is a list of."""
+    """Return the example tensors (shape, dtype) of an argument: a graph node or a list of nodes."""
     nodes = argument if isinstance(argument, (list, tuple)) else [argument]
     return [node.meta["val"] for node in nodes]
 

@@ -6,10 +6,10 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-Cell, weights and their layout are those of ``torch_lstmcell_basic``. The cell alone is compiled:
-torch.compile unrolls a loop, and took 84 s for one of 100 time steps where the cell took 13 s
-(torch 2.13, CPU). Inductor fuses the pointwise part; for a CPU it calls a C++ compiler. Source: the
-documentation of torch.compile.
+Cell and weights are those of torch-lstmcell-basic. Only the cell is compiled, not the loop, because
+torch.compile unrolls loops: it took 84 s to compile a loop over 100 time steps, and 13 s to compile
+the cell (torch 2.13, CPU). Inductor, the compiler's backend, fuses the elementwise part; on a CPU
+it calls a C++ compiler. Source: the documentation of torch.compile.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KERNELS = (
 
 
 def build(workload: Workload) -> layers.Layers:
-    """Return the network of ``workload`` without its weights; its first call compiles it."""
+    """Return the network for ``workload``, compiled by its first call; ``load`` sets weights."""
     module = lstmcell_basic.build(workload)
     for cell in module.cells.values():
         cell.compile(dynamic=False)

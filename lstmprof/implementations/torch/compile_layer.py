@@ -6,10 +6,10 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-The network, its weights and their layout are torch.nn_lstm's; ``module.compile()`` is all
-that is new. torch.compile breaks its graph at torch.nn.LSTM, GRU and RNN and leaves them to the
-kernels that they have without it (``torch._dynamo.config.allow_rnn``, False as it comes); what
-stands around them is compiled or not, piece by piece: in torch 2.13 the output layer was not.
+The network and its weights are those of torch-nn-lstm; only ``module.compile()`` is added.
+torch.compile breaks its graph at torch.nn.LSTM, GRU and RNN, because
+``torch._dynamo.config.allow_rnn`` is False by default. These layers run the same kernels as without
+torch.compile. It compiles some of the other layers; torch 2.13 did not compile the output layer.
 Source: torch/_dynamo/config.py; the documentation of torch.nn.Module.compile.
 """
 
@@ -29,7 +29,7 @@ KERNELS = tuple(
 
 
 def build(workload: Workload) -> nn_lstm.Network:
-    """Return the network of ``workload`` without its weights; its first call compiles it."""
+    """Return the network for ``workload``, compiled by its first call; ``load`` sets weights."""
     module = nn_lstm.build(workload)
     module.compile()
     return module

@@ -1,4 +1,4 @@
-"""torch-lstmcell-fused: torch.nn.LSTMCell, one call a time step, in a Python loop.
+"""torch-lstmcell-fused: torch.nn.LSTMCell, called once per time step from a Python loop.
 
 ::
 
@@ -6,10 +6,11 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-On a GPU the cell's pointwise part is one kernel (``_thnn_fused_lstm_cell``); on a CPU torch runs
-separate operators behind one call. ``weight_ih`` is (4·hidden, inputs), ``weight_hh`` (4·hidden,
-hidden); the shared bias goes into ``bias_ih``, ``bias_hh`` holds zeros and is trained as torch
-has it. Source: the documentation of torch.nn.LSTMCell; the ASR study (arXiv:1806.01818).
+On a GPU the cell's elementwise part is one kernel (``_thnn_fused_lstm_cell``); on a CPU one call of
+the cell runs separate operators. W is ``weight_ih`` (4·hidden, inputs), U is ``weight_hh``
+(4·hidden, hidden). ``bias_ih`` gets the bias that all implementations share; ``bias_hh`` starts
+at zero and is trained, too.
+Source: the documentation of torch.nn.LSTMCell; the ASR study (arXiv:1806.01818).
 """
 
 from __future__ import annotations
@@ -30,5 +31,5 @@ KERNELS = (
 
 
 def build(workload: Workload) -> layers.Layers:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return layers.Layers(workload, torch.nn.LSTMCell)

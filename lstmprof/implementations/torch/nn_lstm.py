@@ -6,16 +6,17 @@
     c_t = σ(f) ⊙ c_{t−1} + σ(i) ⊙ tanh(g)
     h_t = σ(o) ⊙ tanh(c_t)
 
-cuDNN runs it on a GPU. On a CPU oneDNN does where torch was built with it and finds it usable
-(torch before 2.0: without gradients only), else ATen's own loop: ``KERNELS`` tells from the
-operators of a profile which it was. ``weight_ih_l{k}[_reverse]`` is (4·hidden, inputs); the shared
-bias goes into ``bias_ih``, ``bias_hh`` holds zeros and is trained as torch has it.
+On a GPU, cuDNN computes the layer. On a CPU, oneDNN computes it if PyTorch was built with oneDNN
+and supports the call (before torch 2.0, only without gradients); otherwise ATen's loop does.
+``KERNELS`` tells them apart by the operators in a profile. W is ``weight_ih_l{k}[_reverse]``
+(4·hidden, inputs). ``bias_ih`` gets the bias that all implementations share; ``bias_hh`` starts
+at zero and is trained, too.
 
-Sequences of variable length are a PackedSequence, sorted and unsorted in every step, as users have
-it; cuDNN then always takes its standard kernels, and on a CPU ATen its own loop.
+Sequences of variable length become a PackedSequence, sorted and unsorted in every step. cuDNN then
+always uses its standard algorithm; on a CPU, ATen uses its own loop.
 
-GRU (gates r z n, the reset gate after the product: ``bias_hh`` of n is no copy of ``bias_ih``) and
-RNN (tanh) are torch.nn.GRU and torch.nn.RNN, in the same layout.
+``cell="gru"`` is torch.nn.GRU (gates r z n; the reset gate multiplies after the matmul, so
+``bias_hh`` of n acts differently from ``bias_ih``), ``cell="rnn"`` is torch.nn.RNN with tanh.
 Source: the documentation of torch.nn.LSTM, GRU and RNN; the ASR study (arXiv:1806.01818).
 """
 
@@ -42,13 +43,13 @@ KERNELS = (
     ("aten::gru", "ATen"),
     ("aten::rnn_tanh", "ATen"),
 )
-#: PyTorch 1.0 does not: its users sorted by themselves.
+#: Whether PyTorch sorts sequences by length. PyTorch 1.0 does not, so this file sorts them.
 SORTS = "enforce_sorted" in inspect.signature(pack_padded_sequence).parameters
 LAYERS = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "rnn": torch.nn.RNN}
 
 
 class Network(torch.nn.Module):  # type: ignore[misc]
-    """``lstm`` (for another cell it holds that), ``head`` and, for tokens, ``embedding``."""
+    """The recurrent layers ``lstm`` (also of GRU or RNN cells), ``embedding`` and ``head``."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__()
@@ -63,9 +64,10 @@ class Network(torch.nn.Module):  # type: ignore[misc]
         self.head = layers.head(workload)
 
     def forward(self, inputs: torch.Tensor, lengths: Optional[torch.Tensor] = None) -> torch.Tensor:
-        """Return outputs (batch, classes), or one per step, for (time, batch, …) or tokens.
+        """Return outputs (batch, classes), or, for ``every_step``, (time, batch, classes).
 
-        ``lengths`` (batch,) on the host.
+        ``inputs`` are (time, batch, features), or tokens (time, batch). ``lengths`` (batch,), in
+        host memory, are the sequences' numbers of time steps.
         """
         inputs = self.embedding(inputs)
         if lengths is None:
@@ -75,7 +77,7 @@ class Network(torch.nn.Module):  # type: ignore[misc]
         return self.head(outputs if self.every_step else layers.last(outputs, lengths))
 
     def _packed(self, inputs: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Return the layers' outputs over sequences of these lengths, padded again."""
+        """Return the layers' outputs (time, batch, width) for sequences of ``lengths``, padded."""
         if SORTS:
             packed = pack_padded_sequence(inputs, lengths, enforce_sorted=False)
             return pad_packed_sequence(self.lstm(packed)[0], total_length=len(inputs))[0]
@@ -85,7 +87,7 @@ class Network(torch.nn.Module):  # type: ignore[misc]
         return outputs[:, longest_first.sort()[1]]
 
     def shared_names(self) -> layers.Names:
-        """Return own name -> shared name of the layers' parameters; ``bias_hh`` has none."""
+        """Map PyTorch's names to framework-independent ones; map ``bias_hh`` to None."""
         return {
             "lstm." + key: None if key.startswith("bias_hh") else key.replace("bias_ih", "bias")
             for key, _ in self.lstm.named_parameters()
@@ -93,5 +95,5 @@ class Network(torch.nn.Module):  # type: ignore[misc]
 
 
 def build(workload: Workload) -> Network:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return Network(workload)

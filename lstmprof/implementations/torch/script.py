@@ -1,4 +1,4 @@
-"""torch-script: the hand-written LSTM as TorchScript, its loop over the time steps included.
+"""torch-script: the hand-written LSTM, with its loop over time steps, compiled to TorchScript.
 
 ::
 
@@ -7,10 +7,11 @@
     h_t = σ(o) ⊙ tanh(c_t)
 
 ``weight_ih`` W is (4·hidden, inputs), ``weight_hh`` U is (4·hidden, hidden), ``bias`` b is
-(4·hidden). torch.jit.script compiles the loop of one direction of one layer; layers and directions
-are joined in Python. On a GPU TorchScript fuses elementwise operators. The executor profiles its
-first calls and optimises then: on a CPU (torch 2.13) the times settled with the fifth iteration.
-Source: the cell of ``torch_lstmcell_basic``; PyTorch's benchmarks/fastrnns/custom_lstms.py.
+(4·hidden). torch.jit.script compiles the loop of one direction of one layer; Python calls the
+layers and directions one after the other. On a GPU, TorchScript fuses elementwise operators. It
+profiles its first calls and then optimises: on a CPU (torch 2.13) times were stable from the fifth
+iteration on. Source: the cell of torch-lstmcell-basic; PyTorch's
+benchmarks/fastrnns/custom_lstms.py.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ KERNELS = (("aten::sigmoid", "separate ATen operators called by TorchScript"),)
 
 
 class Loop(torch.nn.Module):  # type: ignore[misc]
-    """One direction of one layer over all time steps."""
+    """One direction of one layer, run over all time steps."""
 
     def __init__(self, inputs: int, hidden: int) -> None:
         super().__init__()
@@ -42,7 +43,7 @@ class Loop(torch.nn.Module):  # type: ignore[misc]
         self.bias = torch.nn.Parameter(torch.empty(4 * hidden))
 
     def forward(self, steps: List[torch.Tensor]) -> List[torch.Tensor]:
-        """Return every h_t (batch, hidden), in the order of ``steps`` (batch, inputs)."""
+        """Return one output (batch, hidden) for each of ``steps`` (batch, inputs), in order."""
         h = steps[0].new_zeros([steps[0].size(0), self.hidden])
         c = h
         outputs: List[torch.Tensor] = []
@@ -56,7 +57,7 @@ class Loop(torch.nn.Module):  # type: ignore[misc]
 
 
 class Network(layers.Layers):
-    """Layers whose cells run over the time steps by themselves."""
+    """Layers whose ``cells`` each contain the loop over the time steps."""
 
     def _run(
         self, slot: str, steps: List[torch.Tensor], masks: Optional[List[torch.Tensor]]
@@ -67,7 +68,7 @@ class Network(layers.Layers):
 
 
 def build(workload: Workload) -> Network:
-    """Return the network of ``workload`` without its weights."""
+    """Return the network for ``workload``; ``load`` sets its weights."""
     return Network(workload, _scripted)
 
 

@@ -1,8 +1,8 @@
-"""The ordered table of rules that classify work: op names first, kernel names second.
+"""The ordered table of rules that classify work by the names of ops and kernels.
 
 The first matching rule decides. An op rule without a category means that the op only arranges work
-(a view, a wrapper, an autograd node); the next enclosing op then decides for a kernel that it
-launched. There is one file per framework. Source: docs/ledger.md; the names are from profiles.
+(a view, a wrapper, an autograd node). The next enclosing op then decides the category of a kernel
+that the op launched. Source: docs/ledger.md; the names are from profiles.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ OP_RULES: tuple[Rule, ...] = (
     LIBRARY_OP,
 )
 
-#: Rules that decide where no name does.
+#: Rules that apply without an op rule or kernel rule that matches a name.
 COPY_THAT_CASTS = Rule("cast", "torch", r"aten::copy_", "a copy to another element type")
 COPY_ON_DEVICE = Rule("layout", "any", r"(?i)memcpy", "a copy on or between devices")
 TRANSFER = Rule("transfer", "any", r"(?i)memcpy", "a copy between host and device")
@@ -70,7 +70,7 @@ MEMSET = Rule("memset", "any", r"(?i)memset", "memory is set")
 OPTIMIZER_WORK = Rule("optimizer", "any", r"", "small work of the optimizer's phase")
 UNNAMED = Rule("other", "any", r"", "no rule knows op or kernel")
 
-#: Every rule; its place here is its number.
+#: All rules; the number of a rule is its index here.
 RULES: tuple[Rule, ...] = (
     *OP_RULES,
     *PRIMITIVE_RULES,
@@ -89,7 +89,7 @@ RNN_FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("gemm", re.compile(r"(?i)gemm|cutlass|cublas|cijk_|xmma|splitk|nvjet")),
     ("pointwise", re.compile(r"(?i)element|pointwise|rnncell|lstm|gru|functor|fill|copy")),
 )
-#: TensorFlow distinguishes equal names by a number: ``MatMul_1``.
+#: The number that TensorFlow appends to a name that occurs repeatedly: ``MatMul_1``.
 _NUMBERED = re.compile(r"_\d+$")
 
 
@@ -101,11 +101,11 @@ def op_rule(name: str) -> Rule | None:
 
 @lru_cache(maxsize=65536)
 def path_rule(path: str) -> Rule | None:
-    """Return the rule of the op at the end of an instruction's path, or None if no rule matches.
+    """Return the rule for the end of an XLA instruction's ``op_name``, or None if none matches.
 
-    The end of the path is the operator's type after a colon, a primitive of JAX, or a node that
-    TensorFlow named after its type; else the name of a custom call decides. Functions and scopes
-    before the last slash do not count.
+    The end of the path is an operator's type after a colon, a primitive of JAX, a node that
+    TensorFlow named after its type, or the name of a custom call. Functions and scopes before the
+    last slash do not count.
     """
     if ":" in path[path.rfind("/") + 1 :]:
         return op_rule(path)
@@ -119,8 +119,9 @@ def path_rule(path: str) -> Rule | None:
 
 @lru_cache(maxsize=65536)
 def kernel_rule(name: str) -> Rule | None:
-    """Return the first kernel rule that matches the function's name, else its namespaces, and so
-    on.
+    """Return the first kernel rule that matches the kernel ``name``, or None.
+
+    The function's name is searched first, then its namespaces, then its template arguments.
     """
     parts = kernel_name(name)
     for text in (parts.own, parts.qualified, parts.template):
@@ -131,12 +132,15 @@ def kernel_rule(name: str) -> Rule | None:
 
 
 def rnn_family(name: str) -> str | None:
-    """Return gemm, pointwise or persistent for a kernel inside a recurrent op."""
+    """Return the family (gemm, pointwise or persistent) of a kernel in a recurrent op, or None."""
     return next((family for family, pattern in RNN_FAMILIES if pattern.search(name)), None)
 
 
 def rule_text(number: int) -> str:
-    """Return the unique text of a rule in tables: its kind and reason."""
+    """Return the text that the column ``rule`` has for this rule: ``op: <reason> (<framework>)``.
+
+    It is unique for each rule.
+    """
     rule, place = RULES[number], number
     for subject, rows in _SUBJECTS:
         if place < rows:

@@ -6,13 +6,13 @@ import re
 
 from lstmprof.events.annotate.rules.rule import Rule
 
-#: The loop op of PyTensor and Theano, with the name of the loop: ``Scan{l0, while_loop=False}``; in
-#: Theano ``for{cpu,l0}``, ``for{inplace{0,1,},cpu,l0}`` or ``forall_inplace,cpu,l0}``.
+#: Names of loop ops. In PyTensor, the loop ``l0`` is ``Scan{l0, while_loop=False}``; in Theano, it
+#: is ``for{cpu,l0}``, ``for{inplace{0,1,},cpu,l0}`` or ``forall_inplace,cpu,l0}``.
 SCAN = re.compile(
     r"^(?:pytensor::Scan\{(?P<pytensor>[^,}]*)"
     r"|theano::(?:for|do_while)(?:all_inplace,|\{inplace\{[\d,]*\},|\{)(?:cpu|gpu),(?P<theano>[^}]*))"
 )
-#: Prefix of the name of the loop that computes the gradient of a loop, in both.
+#: Prefix of the name of a loop that computes the gradient of another loop (PyTensor, Theano).
 GRADIENT = "grad_of_"
 
 
@@ -25,7 +25,7 @@ def scan_label(name: str) -> str | None:
 def _pytensor(category: str | None, ops: str, reason: str) -> Rule:
     """Make a rule for operators with properties in braces: ``Gemm{inplace}``.
 
-    Theano writes Elemwise itself, with the scalar operator as its first property.
+    Theano's ``Elemwise{…}`` has the scalar operator as its first property; the rule matches that.
     """
     pattern = (
         rf"(?s)(?:pytensor|theano)::(?:Elemwise\{{)?(?:Gpu|InplaceGpu)?(?:{ops})(?:[{{,}}].*)?"
@@ -81,13 +81,13 @@ PYTENSOR_RULES: tuple[Rule, ...] = (
         "elements move and do not change",
     ),
     _chainer("cast", r"Cast", "the element type changes"),
-    # The function LSTM computes what follows the matmuls of a cell.
+    # Chainer's function LSTM computes only the elementwise part of a cell, after the matmuls.
     _chainer("pointwise", r"(?:LSTM|SLSTM|TreeLSTM|\w*GRU)(?:Grad)?", "a cell's gates"),
     _chainer("pointwise", r"[A-Z]\w*|_ \W+ _|-_", "element by element"),
 )
 
 
-#: Prefixes of names: of gradients, of namespaces, of oneDNN's kernels.
+#: Prefixes of MXNet's operator names for gradients, namespaces and oneDNN's kernels.
 _BEFORE = r"(?:_backward_)?(?:_contrib_|_npi_|_npx_|_np_|_sg_mkldnn_|_image_)?"
 
 

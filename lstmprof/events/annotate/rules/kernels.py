@@ -17,9 +17,9 @@ from lstmprof.events.annotate.rules.rule import Rule
 from lstmprof.events.annotate.rules.torch import INDUCTOR_KERNELS
 from lstmprof.numbers import MANGLED, unmangled
 
-#: Text that demanglers write if C++ has no name.
+#: Text that demanglers write for an anonymous namespace or type.
 _UNNAMED = re.compile(r"\(anonymous namespace\)|<unnamed>|\(anonymous\)")
-#: Written behind a symbol by a compiler (``[clone .kd]``) or by the loader of AMD's code objects.
+#: Suffix of a symbol, written by a compiler (``[clone .kd]``) or by AMD's code object loader.
 _SUFFIX = re.compile(r"\s*\[(?:clone|with) [^\]]*\]|\.kd$")
 #: Text before the first name in encoded template arguments: numbers, built-in types.
 _BEFORE_A_NAME = re.compile(r"I?(?:L[a-z]n?\d+E|NS\d*_|S\d*_|T\d*_|[Na-z])*")
@@ -28,8 +28,7 @@ _PLAIN_ARGUMENT = re.compile(
     r"\s*(?:\(.*\).*|-?\d.*|true|false|\w*(?:int|long|char|float|double|half|bool)\d*_?t?"
     r"|(?:ck_tile::)?gfx\w*)\s*"
 )
-#: Kernels that run what their template argument names: CUTLASS, composable kernel, Thrust, rocPRIM
-#: …
+#: Kernels that run the function in their template argument: CUTLASS, composable kernel, Thrust …
 _WRAPPER = re.compile(
     r"Kernel\d?|kernel|device_kernel|kentry|_?kernel_agent|trampoline_kernel|kernel_entry|run_kernel"
     r"|enable_\w+"
@@ -40,7 +39,8 @@ _ELEMENTWISE = re.compile(
     r"\w*elementwise\w*kernel\w*|EigenMetaKernel\w*|multi_tensor_apply_kernel|kernelPointwise\w+"
 )
 
-#: Real signatures have 10,000 letters at most, and wrappers three levels deep. Chosen by hand.
+#: Longer signatures are cut, and more deeply nested wrappers are not entered. Real signatures have
+#: 10,000 letters at most, and wrappers three levels at most. Chosen by hand.
 _MOST_LETTERS, _MOST_NESTED = 2**14, 16
 
 
@@ -48,8 +48,9 @@ _MOST_LETTERS, _MOST_NESTED = 2**14, 16
 class KernelName:
     """The parts of a kernel's name.
 
-    ``qualified`` is the function with its namespaces, ``runs`` what a wrapper runs, and
-    ``template`` all template arguments.
+    ``qualified`` is the function with its namespaces. ``runs`` is the function that a wrapper
+    kernel runs, or the template arguments of an elementwise kernel. ``template`` has all template
+    arguments.
     """
 
     qualified: str
@@ -58,18 +59,18 @@ class KernelName:
 
     @property
     def own(self) -> str:
-        """Return the function's name without namespaces, and what it runs."""
+        """Return the function's name without namespaces, followed by ``runs``."""
         return f"{self.qualified.rpartition('::')[2]} {self.runs}".strip()
 
 
 @lru_cache(maxsize=65536)
 def kernel_name(kernel: str) -> KernelName:
-    """Return the names within a kernel's signature, mangled or not."""
+    """Split a kernel's signature, mangled or not, into its names."""
     return _named(kernel[:_MOST_LETTERS], _MOST_NESTED)
 
 
 def _named(kernel: str, nested: int) -> KernelName:
-    """Return the names within a signature; look into wrappers ``nested`` levels deep."""
+    """Split a signature into its names; enter wrappers up to ``nested`` levels deep."""
     name = _SUFFIX.sub("", _UNNAMED.sub("_", kernel)).strip()
     match = MANGLED.match(name)
     qualified, template = _encoded(name, match.end()) if match else _written(name)
@@ -81,7 +82,10 @@ def _named(kernel: str, nested: int) -> KernelName:
 
 
 def _first_name(template: str, nested: int) -> str:
-    """Return the first telling argument, without its own arguments."""
+    """Return the name in the first template argument that is not a number or element type.
+
+    The arguments of this name are left out.
+    """
     telling = (a for a in _arguments(template) if not _PLAIN_ARGUMENT.fullmatch(a))
     name = _named(next(telling, ""), nested)
     return f"{name.qualified} {name.runs}".strip()
@@ -124,7 +128,10 @@ def _arguments(template: str) -> list[str]:
 
 
 def _encoded(name: str, place: int) -> tuple[str, str]:
-    """Like ``_written``, for an Itanium ABI symbol; templates stay encoded."""
+    """Return the qualified name and template arguments of a mangled symbol (Itanium ABI).
+
+    The encoded name begins at ``place``. The template arguments stay encoded.
+    """
     parts, end = unmangled(name, place)
     return "::".join(parts), name[end:] if name[end : end + 1] == "I" else ""
 
@@ -137,8 +144,8 @@ _PRODUCT = re.compile(
     r"|attention_[23]d|(?:Prefill|Decode)With\w*KV|_fwd_(?:grouped_)?kernel_stage1|persistrnn"
     r"|rnn_\w*persist|^(?:loop_|input_)?fusion(?:[._]\d+)*$"
 )
-#: Kernels that prepare the operands or finish the result of a matmul, and contain its name in
-#: theirs.
+#: Kernels that only prepare the operands of a matmul or finish its result; their names may match
+#: ``_PRODUCT``, too.
 _HELPER = re.compile(
     r"(?i)offsets|precompute|pointers|problem_sizes|_starts|metadata|prepare|schedule|init_"
     r"|generateWinogradTiles|winograd\w*(?:Data|Filter|Output|Delta|Xform|transform)"
@@ -154,17 +161,17 @@ _HELPER = re.compile(
 def is_product(kernel: str) -> bool:
     """Return whether a kernel of this name is a matmul, convolution or attention.
 
-    Helper kernels do not count: they rearrange or transform operands, compute offsets, or add
-    partial
-    sums. A kernel whose name does not show what it does is not counted either.
+    Return False for helper kernels, which rearrange or transform operands, compute offsets, or add
+    partial sums, and for kernels whose names do not show the work.
     """
     name = kernel_name(kernel)
-    # cuBLAS calls such a kernel only ``kernel``: internal::gemvx::kernel.
+    # Some kernels of cuBLAS are called only ``kernel``: internal::gemvx::kernel.
     tells = f"{name.qualified} {name.runs}" if name.runs or name.own == "kernel" else name.own
     return _PRODUCT.search(tells) is not None and _HELPER.search(name.own) is None
 
 
-#: An autotuner (XLA's) runs these beside each candidate; they carry the candidate's ``op_name``.
+#: XLA's autotuner runs these kernels beside each candidate kernel; their ``op_name`` is that of the
+#: candidate.
 AUTOTUNER_CHECK = Rule(
     "pointwise",
     "XLA",
@@ -172,16 +179,15 @@ AUTOTUNER_CHECK = Rule(
     "an autotuner compares buffers",
 )
 AUTOTUNER_DELAY = Rule("other", "XLA", r"(?i)delay_?kernel", "an autotuner keeps the device busy")
-#: ROCm runs hipMemset and hipMemcpy as kernels; in CUDA they are activities of their own kind.
+#: ROCm runs hipMemset and hipMemcpy as kernels; in CUDA profiles, they are not kernels.
 ROCM_MEMSET = Rule("memset", "ROCm", r"__amd_rocclr_fill", "memory is set, by a kernel of ROCm")
 ROCM_COPY = Rule("layout", "ROCm", r"__amd_rocclr_copy", "a copy by a kernel of ROCm")
 
 #: The names of these kernels decide even inside another op, because that op did not request them.
 DECIDED_BY_NAME = (AUTOTUNER_CHECK, AUTOTUNER_DELAY, ROCM_MEMSET, ROCM_COPY)
 
-#: Copies between tensors of one device; many ops begin or end with such a copy. ATen casts while it
-#: loads and stores; a kernel that does not cast lacks this template argument. Source: ATen's
-#: Loops.cuh.
+#: Copies between tensors of one device; many ops begin or end with such a copy. If a copy casts,
+#: ATen's kernel has a template argument for casting loads and stores. Source: ATen's Loops.cuh.
 ATEN_CAST = Rule(
     "cast",
     "torch",
@@ -198,7 +204,7 @@ ATEN_COPY = Rule(
     r"|direct_copy.*LoadWithoutCast|chunk_cat_cuda|no_cast_kernel",
     "an elementwise copy that keeps the type",
 )
-#: Copy or cast: before 2022, PyTorch had the same name for both.
+#: A copy or a cast; before 2022, both had the same name in PyTorch.
 ATEN_COPY_OF_SOME_SORT = Rule(
     "layout", "torch", r"direct_copy_kernel|copy_device_to_device", "an elementwise copy"
 )

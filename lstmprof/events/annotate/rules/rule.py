@@ -1,4 +1,4 @@
-"""A row of the table of rules, and the categories."""
+"""The class of the rules that classify work by name, and the categories of work."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ CATEGORIES = (
 
 @dataclass(frozen=True)
 class Rule:
-    """One row of the table: names that match ``pattern`` have ``category``; None: the op arranges
-    work.
+    """One row of the table of rules: names that match ``expression`` have the ``category``.
+
+    ``category`` is None if an op only arranges work. ``reason`` is shown to users.
     """
 
     category: str | None

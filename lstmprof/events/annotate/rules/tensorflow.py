@@ -93,7 +93,7 @@ TENSORFLOW_RULES: tuple[Rule, ...] = (
     ),
 )
 
-#: The last rule of all frameworks: an op type, alone or after a vendor's prefix.
+#: A TensorFlow op whose type no other rule matches, with or without a vendor's prefix.
 UNKNOWN_TYPE = Rule("other", "tensorflow", r"(?:.*[^:])?:_?[A-Za-z]\w*", "an op of no rule above")
 
 
@@ -112,7 +112,10 @@ def _xla(category: str | None, names: str, reason: str) -> Rule:
 
 
 def _primitive(category: str, names: str, reason: str) -> Rule:
-    """Make a rule for the last part of a path, with its slash; TensorFlow numbers equal names."""
+    """Make a rule for the last part of an ``op_name``, from its slash on.
+
+    TensorFlow appends a number to equal names (``MatMul_1``).
+    """
     return Rule(category, "XLA", rf"/(?:{names})(?:_\d+)?", f"{reason}, by its path")
 
 
@@ -121,8 +124,8 @@ _MOVES = (
     r"|concatenate|broadcast|pad|reverse|gather|scatter|iota)"
 )
 
-#: XLA on a CPU: one op per instruction of the compiled module. The passes of its compiler also have
-#: events, named after what they rewrite: ``all-reduce-simplifier``, ``dot_canonicalizer``.
+#: Rules for XLA's ops on a CPU, one per instruction of the compiled module, and for the passes of
+#: XLA's compiler, named after what they rewrite: ``all-reduce-simplifier``, ``dot_canonicalizer``.
 XLA_RULES: tuple[Rule, ...] = (
     _xla(
         None,
@@ -161,7 +164,7 @@ XLA_RULES: tuple[Rule, ...] = (
     ),
 )
 
-#: JAX's primitives, and TensorFlow's default node names.
+#: Rules for the last part of an ``op_name``: JAX's primitives and TensorFlow's default node names.
 PRIMITIVE_RULES: tuple[Rule, ...] = (
     _primitive("rnn", r"rnn(?:_fwd|_bwd)?", "the primitive of cuDNN's recurrent layers"),
     _primitive("gemm", r"dot_general|dot|ragged_dot(?:_general)?|scaled_(?:dot|matmul)", "GEMM"),

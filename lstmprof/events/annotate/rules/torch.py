@@ -6,12 +6,15 @@ from lstmprof.events.annotate.rules.rule import Rule
 
 
 def _torch(category: str | None, names: str, reason: str) -> Rule:
-    """Make a rule for aten ops, their in-place and out variants, and their prims."""
+    """Make a rule for ops ``aten::<name>``, their in-place and out variants, and ``prims::<name>``.
+
+    ``names`` is a regular expression.
+    """
     return Rule(category, "torch", rf"(?:aten|prims)::(?:{names})_?(?:\.\w+)?", reason)
 
 
-#: On the host, the kernel rules then decide by the op's name; its kernels are classified by their
-#: own names.
+#: An op that no other rule matches, usually of a library such as torchvision. Kernel rules then
+#: classify the op by its own name, and each kernel that the op launches by the kernel's name.
 LIBRARY_OP = Rule(
     "other", "torch", r"[a-z_]\w*::\w+(?:\.\w+)?", "an op of a library's own namespace"
 )
@@ -68,7 +71,7 @@ TORCH_RULES: tuple[Rule, ...] = (
     Rule(None, "torch", r"autograd::.*|torch::.*|\w+Backward\d*", "autograd node"),
     Rule(None, "torch", r"profiler::_record_function_\w+", "begin or end of a range"),
     Rule(None, "torch", r"Torch-Compiled.*|TorchDynamo.*|## .*|Pregraph.*|CompiledF.*", "wrapper"),
-    # Ops that compute, by kind of work.
+    # Ops that compute, ordered by kind of work.
     Rule(
         "collective",
         "torch",
@@ -150,7 +153,7 @@ _VIEW = r"(?:_unsafe_view|view|permute|expand|unsqueeze|squeeze|select|slice|t|d
 _MOVE = r"(?:clone|copy_?|cat|stack|transpose|constant_pad_nd|index|roll|flip|split|repeat)"
 _ALONE = rf"triton_poi_fused_(?:{_VIEW}_)*"
 
-#: Without a GPU, Inductor writes C++ and numbers its graphs.
+#: Prefix of the names of Inductor's C++ kernels for CPUs; graphs may be numbered.
 _CPP = r"(?:graph_\d+_)?cpp_fused_"
 
 #: Inductor's kernel names begin with the sort of kernel (pointwise, reduction, persistent
@@ -183,7 +186,7 @@ _INDUCTOR = (
     ("conv", r"triton_tem_\w*convolution\w*", "convolution template"),
     ("gemm", r"triton_(?:tem|mm)_.*", "GEMM template"),
 )
-#: Inductor's rules for ops; there is one rule for ops and one for kernels.
+#: Each row of ``_INDUCTOR`` makes one rule for ops and one rule for kernels.
 INDUCTOR_OPS = tuple(
     Rule(category, "torch.compile", names, f"Inductor's {reason}")
     for category, names, reason in _INDUCTOR
