@@ -183,8 +183,9 @@ class _Hosts:
     def blocked(
         self, thread: Ints, start: Ints, end: Ints
     ) -> Iterator[tuple[Ints, Flags, Ints, Ints]]:
-        """Yield (place, whether its ``thread`` was in a blocking call, start, end): they fill each
-        [start, end).
+        """Yield (place, whether its ``thread`` was in a blocking call, start, end).
+
+        The yielded times fill each [start, end).
         """
         for number in np.unique(thread).tolist():
             places = np.flatnonzero(thread == number)

@@ -85,8 +85,7 @@ _NEVER = np.iinfo(np.int64).min
 
 @dataclass(frozen=True)
 class Waits:
-    """When a device was idle before an activity, and the longest time from a launch to its
-    activity.
+    """When a device was idle before an activity, and the longest launch latency.
 
     Both are computed from the whole profile, even if only a part is attributed.
     """

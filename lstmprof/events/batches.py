@@ -75,9 +75,10 @@ class Batches:
         return self.about(None)
 
     def about(self, asked: Flags | None) -> Iterator[Batch]:
-        """Yield the batches in order of time, reduced to what the events in ``asked`` need.
+        """Yield the batches in order of time, with only the events that ``asked`` selects.
 
-        ``asked`` is a mask over the events of the run; None means all.
+        ``asked`` is a mask over the events of the run; None selects all. Each batch also has the
+        events that the selected events need.
         """
         lanes, first_rows = _lanes(self._packed), sorts(self._packed).first
         table = _Tables(self._packed, self._names, self._links)

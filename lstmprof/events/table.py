@@ -26,7 +26,7 @@ NONE = -1
 #: Arrays of a table with more rows are not cached: an array of ten million rows takes 80 MB.
 KEPT_ROWS = 2**21
 
-#: Columns with few distinct values, including text columns.
+#: Columns with few distinct values, including text columns. Parquet stores them as dictionaries.
 _REPEATED = [
     *("rank", "pid", "tid", "device", "stream", "step"),
     *(field.name for field in SCHEMA if pa.types.is_dictionary(field.type)),

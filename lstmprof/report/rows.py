@@ -138,8 +138,9 @@ def layers(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def critical_path(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> list[Row]:
-    """Return the columns of ``breakdown --table critical_path`` of the diagnosed rank, the longest
-    part first: of the first pair of runs that is compared, or of the first run.
+    """Return the columns of ``breakdown --table critical_path`` of the diagnosed rank.
+
+    The runs are the first pair that is compared, or the first run. The longest part comes first.
     """
     names = {pairs[0].fast.name, pairs[0].slow.name} if pairs else {runs[0].facts.run}
     rows = [
@@ -239,8 +240,8 @@ def stability(runs: Sequence[RunReport]) -> list[Row]:
 
     A cell stands for ``iterations`` consecutive iterations from the number ``iteration`` on.
     ``wall_ns`` is their median time, and ``off_share`` its relative deviation from the run's median
-    iteration. ``place`` is text about the round, and whether its profile was before; all iterations
-    of a cell have the same ``place``.
+    iteration. ``place`` is text that names the round, and whether the iterations ran after its
+    profile; all iterations of a cell have the same ``place``.
     """
     most = max(ALL_CELLS // max(len(runs), 1), LEAST_CELLS)
     rows = []

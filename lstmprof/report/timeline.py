@@ -338,7 +338,8 @@ class _Drawing:
             named = self._thread(int(tids[rows[0]]), place)
             self.tracks += [Track(named if d == 0 else "", "host", d) for d in range(deepest + 1)]
             self._add_rows(shallow, first + depth[shallow] - least)
-        self.left_out += sum(-count for count, n in busiest if n in order[MOST_THREADS:])
+        drawn = set(order[:MOST_THREADS])
+        self.left_out += sum(-count for count, number in busiest if number not in drawn)
 
     def _thread(self, tid: int, place: int) -> str:
         """Return the label of the thread ``tid``; ``place`` is its position among the threads."""

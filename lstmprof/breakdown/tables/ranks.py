@@ -287,8 +287,10 @@ def _calls(events: EventTable, windows: Sequence[Window]) -> _Calls:
 
 
 def _alike(events: EventTable, calls: _Calls, groups: Sequence[str]) -> tuple[Ints, Ints]:
-    """Return two numbers for each call: the same for equal step, name, process group and place of
-    the stream; and of its process group, ``NONE`` if unknown.
+    """Return two numbers for each call: of what it must share with its counterparts, of its group.
+
+    Counterparts have equal step, name, process group and place of the stream. An unknown process
+    group is ``NONE``.
     """
     stream = events.ints("stream", UNKNOWN)[calls.row]
     place = np.zeros(len(stream), dtype=np.int64)

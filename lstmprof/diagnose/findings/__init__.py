@@ -2,7 +2,7 @@
 
 ::
 
-    reasons ─ slower_calls ─────┐
+    reasons ────────────────┐
     roofline, replay ─ savings ─┼▶ findings ─▶ because (half a sentence)
     tables ─ counts ────────────┘
 
@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lstmprof.diagnose import causes
-from lstmprof.diagnose.findings import slower_calls
+from lstmprof.diagnose.findings import reasons
 from lstmprof.diagnose.findings.counts import EVIDENCE, QUANTITIES
 from lstmprof.diagnose.findings.savings import DIFFERENCE, TAKEN, Saving
 from lstmprof.diagnose.step_profile import (
@@ -87,7 +87,7 @@ def waterfall(fast: StepProfile, slow: StepProfile) -> list[Difference]:
 
     The differences sum to the difference of the ``lengths``.
     """
-    rows = _times(*_kinds(*slower_calls.marked(fast, slow)))
+    rows = _times(*_kinds(*reasons.marked(fast, slow)))
     return _ranked(rows, {row.kind: row.delta_ns for row in rows}, slow)
 
 
@@ -175,7 +175,7 @@ class Culprit:
 
 
 @dataclass(frozen=True)
-class Held:
+class PartTimes:
     """The time of a finding in one part of the ledger, in both steps, in ns."""
 
     state: str
@@ -204,7 +204,7 @@ class Finding:
     saving: Saving
     changes: tuple[Change, ...]
     largest: tuple[Culprit, ...]
-    parts: tuple[Held, ...]
+    parts: tuple[PartTimes, ...]
     slow: StepProfile
     fast: StepProfile | None
     contributors: tuple[Contributor, ...]
@@ -255,7 +255,7 @@ def findings(
     time.
     """
     if fast is not None:
-        fast, slow = slower_calls.marked(fast, slow)
+        fast, slow = reasons.marked(fast, slow)
     of_fast, of_slow = _kinds(fast, slow)
     rows = _times(of_fast, of_slow)
     by = TAKEN if fast is None else DIFFERENCE
@@ -304,13 +304,13 @@ def _is_named(saves: Mapping[str, int], slow: StepProfile, whole_ns: int) -> boo
     return max(of_group.values(), default=0) >= NAMED_SHARE * whole_ns
 
 
-def _parts(fast: list[Contributor], slow: list[Contributor]) -> tuple[Held, ...]:
+def _parts(fast: list[Contributor], slow: list[Contributor]) -> tuple[PartTimes, ...]:
     """Return the times of both steps by part of the ledger, largest difference first."""
     times: dict[Part, list[int]] = {}
     for place, some in enumerate((fast, slow)):
         for contributor in some:
             times.setdefault((contributor.state, contributor.part), [0, 0])[place] += contributor.ns
-    rows = [Held(*part, *both) for part, both in times.items()]
+    rows = [PartTimes(*part, *both) for part, both in times.items()]
     return tuple(sorted(rows, key=lambda r: (-abs(r.slow_ns - r.fast_ns), r.state, r.part)))
 
 

@@ -1,6 +1,4 @@
-"""Causes: work that belongs before the profiled steps, such as runtime start, tracing,
-compilation.
-"""
+"""Causes: work that belongs before the profiled steps: runtime start, tracing, compilation."""
 
 from __future__ import annotations
 
@@ -21,8 +19,7 @@ from lstmprof.diagnose.remedies.rows import (
     total,
 )
 from lstmprof.diagnose.seen import RUNTIMES, Fact
-from lstmprof.diagnose.seen.calls import PROGRAM
-from lstmprof.diagnose.seen.loading import loads
+from lstmprof.diagnose.seen.calls import PROGRAM, loads
 from lstmprof.numbers import cropped, listed, number_of, quantity
 
 _WARM_UP = "run a few warm-up steps before the profiled ones"

@@ -215,9 +215,7 @@ def collectives(f: Finding) -> Match | None:
 
 
 def _waits_for_ranks(profile: StepProfile) -> int:
-    """Return the time per step in which the lane waits for other ranks in collectives; 0 if
-    unknown.
-    """
+    """Return the lane's wait for other ranks in collectives per step; 0 if unknown."""
     return profile.straggler.waits_ns(profile.place) if profile.straggler else 0
 
 

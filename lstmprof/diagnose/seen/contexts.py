@@ -51,8 +51,7 @@ _OTHERS = re.compile(
 
 
 def compiles(name: str) -> bool:
-    """Return whether an event of this name is a compiler that traces, lowers, generates or
-    tries code.
+    """Return whether an event of this name is a compiler's: tracing, lowering, generating, trying.
 
     Such events count even if every step has them, because a cache lookup ends at once. The name of
     a Python function decides, not its file: ``run`` of ``compile_fx.py`` and ``inner`` of
@@ -64,7 +63,7 @@ def compiles(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Held:
+class Attributed:
     """The stretches of one lane, each with the ``row`` to which it is attributed."""
 
     stretches: Stretches
@@ -101,7 +100,7 @@ class Preparing:
         """Return when each preparation began or ended."""
         return np.concatenate([*self._in_line.bounds, *self._launching.bounds])
 
-    def holds(self, held: Held) -> Flags:
+    def holds(self, attributed: Attributed) -> Flags:
         """Return whether each stretch belongs to the input.
 
         On a host, this is time of the thread that runs the step. A device waits for the input while
@@ -109,17 +108,17 @@ class Preparing:
         recorded, any launching thread counts, or TensorFlow taking the next element on another
         thread. Copies that the preparation launched belong to the input.
         """
-        inside = held.inside(self._in_line)
-        if held.device is None:
-            return inside & self._runs_step(held)
-        beneath = (held.row != NONE) & (_at(self._around, held.row) != NONE)
-        waited = held.unrecorded() & held.inside(self._launching)
-        can_wait = held.idle | held.transfers
+        inside = attributed.inside(self._in_line)
+        if attributed.device is None:
+            return inside & self._runs_step(attributed)
+        beneath = (attributed.row != NONE) & (_at(self._around, attributed.row) != NONE)
+        waited = attributed.unrecorded() & attributed.inside(self._launching)
+        can_wait = attributed.idle | attributed.transfers
         return np.asarray(((inside | beneath) & can_wait) | waited, np.bool_)
 
-    def _runs_step(self, held: Held) -> Flags:
-        own = _at(self._thread, held.row) == self._threads[held.stretches.window]
-        return np.asarray((held.row == NONE) | own, dtype=np.bool_)
+    def _runs_step(self, attributed: Attributed) -> Flags:
+        own = _at(self._thread, attributed.row) == self._threads[attributed.stretches.window]
+        return np.asarray((attributed.row == NONE) | own, dtype=np.bool_)
 
 
 class Compiling:
@@ -152,28 +151,28 @@ class Compiling:
         own = [(s.start_ns, s.end_ns) for s in self._of_thread.values()]
         return np.concatenate([side for sides in [self._times.bounds, *own] for side in sides])
 
-    def holds(self, held: Held) -> tuple[Flags, Ints]:
+    def holds(self, attributed: Attributed) -> tuple[Flags, Ints]:
         """Return (whether it is compiling, the row to which it is attributed) for each stretch.
 
         Waits of a device are attributed to the compiler's event, its own work to itself. If a
         device waited for a thread of which nothing was recorded, another thread was compiling.
         """
-        around = np.full(len(held.row), NONE, dtype=np.int64)
-        known = np.flatnonzero(held.row != NONE)
+        around = np.full(len(attributed.row), NONE, dtype=np.int64)
+        known = np.flatnonzero(attributed.row != NONE)
         if self._of_thread and len(known):
-            row = held.row[known]
+            row = attributed.row[known]
             row = np.where(self._launch[row] != NONE, self._launch[row], row)
             start, end = self._events.start_ns[row], self._events.end_ns[row]
-            at_ns = np.clip(held.stretches.start_ns[known], start, np.maximum(end - 1, start))
+            at_ns = np.clip(attributed.stretches.start_ns[known], start, np.maximum(end - 1, start))
             for number, times in self._of_thread.items():
                 here = self._thread[row] == number
                 last = np.searchsorted(times.start_ns, at_ns[here], "right") - 1
                 inside = (last >= 0) & (at_ns[here] < times.end_ns[last])
                 around[known[here]] = np.where(inside, times.owner[last], NONE)
         beneath = around != NONE
-        other = held.unrecorded() & held.inside(self._times)
-        own_work = (held.device is not None) & ~held.idle
-        return beneath | other, np.where(beneath & ~own_work, around, held.row)
+        other = attributed.unrecorded() & attributed.inside(self._times)
+        own_work = (attributed.device is not None) & ~attributed.idle
+        return beneath | other, np.where(beneath & ~own_work, around, attributed.row)
 
 
 def _innermost(start_ns: Ints, end_ns: Ints, rows: Ints) -> Segments:
@@ -214,12 +213,14 @@ class Reading:
         """Return when each loop began or ended."""
         return np.concatenate(self._times.bounds)
 
-    def holds(self, held: Held) -> Flags:
+    def holds(self, attributed: Attributed) -> Flags:
         """Return whether each stretch of a host belongs to such a loop; never for a device."""
-        if held.device is not None:
-            return np.zeros(len(held.row), dtype=np.bool_)
-        own = _at(self._thread, held.row) == self._threads[held.stretches.window]
-        return np.asarray(held.inside(self._times) & (own | (held.row == NONE)), np.bool_)
+        if attributed.device is not None:
+            return np.zeros(len(attributed.row), dtype=np.bool_)
+        own = _at(self._thread, attributed.row) == self._threads[attributed.stretches.window]
+        return np.asarray(
+            attributed.inside(self._times) & (own | (attributed.row == NONE)), np.bool_
+        )
 
 
 def _reading_times(events: EventTable, on_thread: Flags) -> tuple[Ints, Ints]:
@@ -264,9 +265,7 @@ def _outermost_ops(events: EventTable, on_thread: Flags) -> Ints:
 
 
 def _around(events: EventTable, chosen: Flags) -> Ints:
-    """Return for each row the nearest of ``chosen`` around it or its launch, or itself; else
-    ``NONE``.
-    """
+    """Return the nearest of ``chosen`` around each row or its launch, or itself; else ``NONE``."""
     own = np.where(chosen, np.arange(len(events)), NONE)
     if not chosen.any():
         return own

@@ -19,6 +19,7 @@ from lstmprof.events.threads import ASKS, STATES, state_codes, thread_ids
 UNUSUAL = 10
 #: At least this many launches, and this share of them, must block to be a setting. Chosen by hand.
 _LEAST_LAUNCHES, _NEARLY_ALL = 10, 0.95
+_STREAM_WAIT = re.compile(r"Stream.*Wait|Wait.*Stream")
 _EVENT_WAIT = re.compile(r"StreamWait(?:Event|Value)")
 _BEGIN_CAPTURE, _END_CAPTURE = (re.compile(f"Stream{which}Capture") for which in ("Begin", "End"))
 _WHOLE_DEVICE = re.compile(r"(?:Device|Ctx|Context)Synchronize$")
@@ -82,9 +83,9 @@ def blocking_launches(lane: Lane) -> float:
 def asked(lane: Lane) -> tuple[Fact, ...]:
     """Return blocking calls for which the lane waits, by the op, range or frame around them."""
     sync = state_codes(lane.events) == STATES.index("sync")
-    rows = np.flatnonzero(lane.calls() & sync & (lane.held > 0) & ~stops_profiler(lane))
+    rows = np.flatnonzero(lane.calls() & sync & (lane.spent_ns > 0) & ~stops_profiler(lane))
     around = lane.around(rows)
-    return lane.by_name(rows, np.where(around != NONE, around, lane.parent[rows]), lane.held)
+    return lane.by_name(rows, np.where(around != NONE, around, lane.parent[rows]), lane.spent_ns)
 
 
 def read(lane: Lane) -> tuple[Fact, ...]:
@@ -126,17 +127,17 @@ def queued(lane: Lane) -> tuple[Fact, ...]:
 
     ``within`` is that call. If the profiler recorded the stream's wait itself, the record decides.
     """
-    held = lane.held_as(QUEUED)
-    rows = np.flatnonzero(held)
+    spent_ns = lane.idle_ns(QUEUED)
+    rows = np.flatnonzero(spent_ns)
     launch = lane.events.rows_named("launch_id")[rows]
     cause = np.where(launch != NONE, _calls_before(lane, launch), NONE)
-    since = np.full(len(held), np.iinfo(np.int64).max, dtype=np.int64)
+    since = np.full(len(spent_ns), np.iinfo(np.int64).max, dtype=np.int64)
     stretches = lane.stretches
     np.minimum.at(since, stretches.row, stretches.start_ns)
     recorded = _recorded_waits(lane, rows, since[rows])
     cause = np.where(recorded != NONE, recorded, cause)
     known = cause != NONE
-    return lane.by_name(rows[known], cause[known], held)
+    return lane.by_name(rows[known], cause[known], spent_ns)
 
 
 def run_dry(lane: Lane) -> tuple[Fact, ...]:
@@ -180,7 +181,7 @@ def _recorded_waits(lane: Lane, rows: Ints, since_ns: Ints) -> Ints:
     """Return for each activity the recorded wait of its stream that ended while it was queued."""
     events = lane.events
     waits = np.flatnonzero(
-        lane.rank & events.is_kind("device_sync") & events.where_name(_is_stream_wait)
+        lane.rank & events.is_kind("device_sync") & events.where_name(_STREAM_WAIT.search)
     )
     stream = events.ints("stream", UNKNOWN)
     found = np.full(len(rows), NONE, dtype=np.int64)
@@ -192,10 +193,6 @@ def _recorded_waits(lane: Lane, rows: Ints, since_ns: Ints) -> Ints:
         during = (last >= 0) & (events.end_ns[ended[last]] > since_ns[places])
         found[places[during]] = ended[last[during]]
     return found
-
-
-def _is_stream_wait(name: str) -> bool:
-    return "Stream" in name and "Wait" in name
 
 
 def later_allocs(lane: Lane) -> tuple[Fact, ...]:
@@ -212,7 +209,7 @@ def later_allocs(lane: Lane) -> tuple[Fact, ...]:
         begun = np.sort(events.start_ns[lane.activity])
         middle = begun[len(begun) // 2] if len(begun) else np.iinfo(np.int64).max
         rows = rows[events.start_ns[rows] > middle]
-    return lane.by_name(rows, np.full(len(rows), NONE, dtype=np.int64), lane.held)
+    return lane.by_name(rows, np.full(len(rows), NONE, dtype=np.int64), lane.spent_ns)
 
 
 def graph(lane: Lane) -> bool:

@@ -151,7 +151,7 @@ class Reading:
 
     @staticmethod
     def _numbered(numbers: _Numbers, events: EventTable, rows: Ints, *columns: str) -> Ints:
-        """Number the events in ``rows`` by rank and these columns; other events get ``NONE``."""
+        """Return numbers of the events in ``rows`` by rank and these columns, else ``NONE``."""
         of = np.full(len(events), NONE, dtype=np.int64)
         of[rows] = numbers.of(*(events.ints(name, UNKNOWN)[rows] for name in ("rank", *columns)))
         return of
@@ -210,10 +210,10 @@ class Tally:
         self._sums[name] = self._sums[name] + counts if name in self._sums else counts
 
     def _launched_before(self, of: Columns, process: Ints, activities: Ints) -> Ints:
-        """Return those ``activities`` without a launch that began before a launched activity.
+        """Return those ``activities`` without a launch that began before the first activity of
+        their stream that has a launch.
 
-        This is the first activity of their stream that has a launch. Activities without a known
-        stream count as one stream per process.
+        Activities without a known stream count as one stream per process.
         """
         place, start = of.place[activities], of.start[activities]
         stream = np.where(place == NONE, process[activities], place + self._processes)
