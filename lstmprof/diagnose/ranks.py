@@ -201,7 +201,8 @@ def straggler_of(breakdown: Breakdown, places: Sequence[Place]) -> Straggler | N
         straggler = replace(straggler, excess=_excess(breakdown, straggler.place, matters_ns))
     of_steps = {row["step"] for row in compared}
     partial = any(row["step"] in of_steps for row in unmatched)
-    sure = straggler.certainty == MEASURED and not _has_groups(breakdown.run.info) and not partial
+    grouped = _has_groups(breakdown.run.info) and not all(r["process_group"] for r in compared)
+    sure = straggler.certainty == MEASURED and not grouped and not partial
     return straggler if sure or not straggler.certainty else replace(straggler, certainty=LIKELY)
 
 

@@ -78,10 +78,12 @@ class _Args(msgspec.Struct, gc=False, frozen=True):
     elements_out: int | str | None = msgspec.field(name="Out msg nelems", default=None)
     dtype: str | None = None
     ranks: int | str | None = msgspec.field(name="Group size", default=None)
+    group: int | str | None = msgspec.field(name="Process Group Name", default=None)
+    about: str | None = msgspec.field(name="Process Group Description", default=None)
 
 
 _NO_ARGS = _Args()
-_NO_LAUNCH = (None,) * 10
+_NO_LAUNCH = (None,) * 12
 _LAUNCH = "launch"
 _Key = TypeVar("_Key")
 
@@ -126,7 +128,7 @@ _LISTS = {"shapes": "shapes_2021", "dtypes": "dtypes_2021"}  # field -> field of
 #: Fields of a kernel's launch configuration, in the order of ``event_fields.launched_with``.
 _LAUNCHED_WITH = (
     *("block", "grid", "registers", "shared", "occupancy"),
-    *("collective", "elements_in", "elements_out", "dtype", "ranks"),
+    *("collective", "elements_in", "elements_out", "dtype", "ranks", "group", "about"),
 )
 #: Number fields of an event that are not among its arguments.
 _OF_EVENTS = ("pid", "tid")
