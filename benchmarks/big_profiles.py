@@ -1,7 +1,7 @@
-"""A big Kineto profile grown from a real one: the same steps again and again, later each time.
+"""Make a big Kineto profile from a real one by repeating its events at later times.
 
-Every event is written as it stands in the real file; only times, correlation ids, flow ids and ids
-of ops change, so that each copy of the steps is linked in itself and no id is met twice.
+Each copy has the events of the real file; only times, correlation ids, flow ids and ids of ops
+change. So no id occurs in two copies, and the links within each copy stay valid.
 
 Example: ``python benchmarks/big_profiles.py real.pt.trace.json.gz 1000000000 big.json``
 """
@@ -23,7 +23,7 @@ _PAUSE_US = 100
 
 
 def grown(profile: bytes, least_bytes: int) -> Iterator[bytes]:
-    """Pieces of a profile of ``least_bytes`` or a little more."""
+    """Yield the content of a grown ``profile``, of at least ``least_bytes``, in pieces."""
     opening = _ARRAY.search(profile)
     if opening is None:
         raise SystemExit("the profile has no traceEvents")
@@ -55,14 +55,17 @@ def grown(profile: bytes, least_bytes: int) -> Iterator[bytes]:
 
 
 def _closing(profile: bytes, opening: int) -> int:
-    """Position of the bracket that closes the one at ``opening``."""
+    """Return the position of the bracket that closes the bracket at position ``opening``."""
     array = profile[opening:].decode("utf-8", errors="surrogateescape")
     _, length = json.JSONDecoder(strict=False).raw_decode(array)
     return opening + len(array[:length].encode("utf-8", errors="surrogateescape")) - 1
 
 
 def write(profile: Path, least_bytes: int, path: Path) -> None:
-    """Grow ``profile`` to ``least_bytes`` in ``path``; gzipped where it ends in .gz."""
+    """Write a profile of at least ``least_bytes``, grown from ``profile``, to ``path``.
+
+    The file is gzipped if ``path`` ends in .gz; ``least_bytes`` is the size before compression.
+    """
     content = profile.read_bytes()
     content = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
     with gzip.open(path, "wb", 6) if path.suffix == ".gz" else path.open("wb") as file:

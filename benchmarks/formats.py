@@ -1,8 +1,8 @@
-"""What ``ingest`` of big Nsight Systems and XPlane files costs: CPU time, wall time and memory.
+"""Measure ``ingest`` of big Nsight Systems and XPlane files: CPU time, wall time and memory.
 
-Each file is grown from a real one: its events again and again, later each time, with correlation
-ids and ids of ops of their own, in the same schema. Every tool reads it in a process of its own;
-xprof (docs/peers.md), which reads XPlane, runs in the interpreter that ``--peers`` names.
+Each file is grown from a real one by repeating its events at later times, with new correlation ids
+and ids of ops. Every tool reads the file in its own process. xprof (docs/peers.md), which reads
+XPlane, runs in the interpreter that ``--peers`` names.
 
 Example: ``python benchmarks/formats.py real.sqlite real.xplane.pb --peers /venv/bin/python``
 """
@@ -41,18 +41,19 @@ _XPROF = (
     "import sys; from xprof.convert import raw_to_tool_data as convert;"
     "convert.xspace_to_tool_data([sys.argv[1]], '{tool}', {{}})"
 )
-#: ``kernel_stats`` reads the GPUs' events only, ``trace_viewer`` all of them.
+#: Name of a tool -> its Python code. ``kernel_stats`` reads only events of GPUs, ``trace_viewer``
+#: all events.
 _PEERS = {f"xprof {tool}": _XPROF.format(tool=tool) for tool in ("kernel_stats", "trace_viewer")}
 _TIMES = ("start", "end", "timestamp")
 _OP_ID = re.compile(r"\b(op_id|seq) = (\d+)")
 _PAUSE_NS, _PS_PER_NS = 1000, 1000
-#: More than any real file has ids of ops, or correlation ids of XPlane.
+#: Added to ids per copy. No real file has more ids of ops, or XPlane correlation ids.
 _IDS_A_COPY = 1_000_000
 _CORRELATIONS = (b"correlation_id",)
 
 
 def grown_database(real: Path, copies: int, path: Path) -> None:
-    """Write the export ``real`` to ``path`` with ``copies`` times its events."""
+    """Write the SQLite export ``real`` to ``path``, with its events repeated ``copies`` times."""
     shutil.copyfile(real, path)
     path.chmod(0o644)
     connection = sqlite3.connect(path)
@@ -90,7 +91,10 @@ def _timed_tables(connection: sqlite3.Connection) -> Iterator[tuple[str, list[st
 
 
 def _moved(column: str, copy: int, period_ns: int, ids: int) -> str:
-    """The SQL of a column of copy number ``copy``."""
+    """Return the SQL expression for a column in copy number ``copy`` of the events.
+
+    Times move by ``period_ns`` per copy, correlation ids by ``ids``.
+    """
     if column in _TIMES:
         return f'"{column}" + {copy * period_ns}'
     if column == "correlationId":
@@ -99,14 +103,14 @@ def _moved(column: str, copy: int, period_ns: int, ids: int) -> str:
 
 
 def _renumbered(text: object, copy: int) -> object:
-    """An emit_nvtx text with the ids of another copy's ops."""
+    """Return the text of a PyTorch NVTX range with the op ids of copy number ``copy``."""
     if not isinstance(text, str):
         return text
     return _OP_ID.sub(lambda one: f"{one[1]} = {int(one[2]) + copy * _IDS_A_COPY}", text)
 
 
 def grown_space(real: Path, copies: int, path: Path) -> None:
-    """Write the XSpace ``real`` to ``path`` with ``copies`` times its events."""
+    """Write the XSpace file ``real`` to ``path``, with its events repeated ``copies`` times."""
     space = schema.xspace().FromString(real.read_bytes())
     lines = [line for plane in space.planes for line in plane.lines if line.events]
     starts = [line.timestamp_ns + min(e.offset_ps for e in line.events) // 1000 for line in lines]
@@ -127,7 +131,10 @@ def grown_space(real: Path, copies: int, path: Path) -> None:
 
 
 def _grown_line(plane: Any, line: Any, copies: int, period_ps: int) -> bytes:
-    """The line's message with ``copies`` times its events: messages of one type concatenate."""
+    """Return the serialised line (thread or stream) with its events repeated ``copies`` times.
+
+    Serialised protobuf messages of one type can be concatenated.
+    """
     correlation = {e.key for e in plane.stat_metadata if e.value.name in _CORRELATIONS}
     parts = [line.SerializeToString()]
     moved = type(line)(events=line.events)
@@ -152,7 +159,7 @@ def _varint(value: int) -> bytes:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one process took."""
+    """CPU time, wall time and peak memory (MiB) of one process; ``ok`` if it succeeded."""
 
     cpu_s: float
     wall_s: float
@@ -161,7 +168,7 @@ class Cost:
 
 
 def cost(python: str, code: str, *words: str) -> Cost:
-    """What ``code`` costs in a fresh interpreter."""
+    """Run ``code`` with the arguments ``words`` in a new ``python`` process; return its cost."""
     start = time.perf_counter()
     child = subprocess.Popen(
         [python, "-c", code, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -174,7 +181,7 @@ def cost(python: str, code: str, *words: str) -> Cost:
 
 
 def grown(real: Path, events: int, folder: Path) -> Path:
-    """A file in ``folder`` of ``events`` or a little more."""
+    """Write a file of at least ``events`` events, grown from ``real``, to ``folder``."""
     here = len(formats.read(real).events)
     copies = -(-events // here)
     path = folder / f"big-{copies}-{real.name}"
@@ -184,7 +191,7 @@ def grown(real: Path, events: int, folder: Path) -> Path:
 
 
 def main() -> None:
-    """Print a row a file, size and tool."""
+    """Print one row per file, size and tool."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("profiles", type=Path, nargs="+", help="real files to grow")
     parser.add_argument("--events", type=float, nargs="+", default=[1e6], help="sizes to grow to")
@@ -199,7 +206,7 @@ def main() -> None:
 
 
 def _report(real: Path, events: int, folder: Path, given: argparse.Namespace) -> None:
-    # In a process of its own: what a process holds counts to the peak of those that it starts.
+    # Grow the file in another process: the memory of this process counts in its children's peaks.
     spawned = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawned) as pool:
         path = pool.submit(grown, real, events, folder).result()
@@ -209,7 +216,7 @@ def _report(real: Path, events: int, folder: Path, given: argparse.Namespace) ->
     costs: dict[str, list[Cost]] = {name: [] for name, *_ in tools}
     for _ in range(given.rounds):
         for name, python, code in tools:
-            with tempfile.TemporaryDirectory(dir=folder) as alone:  # xprof keeps results beside it
+            with tempfile.TemporaryDirectory(dir=folder) as alone:  # xprof writes beside its input
                 link = Path(alone) / path.name
                 link.hardlink_to(path)
                 costs[name].append(cost(python, code, str(link), str(folder / "runs")))
@@ -223,7 +230,7 @@ def _report(real: Path, events: int, folder: Path, given: argparse.Namespace) ->
         wall_s = statistics.median(one.wall_s for one in found)
         memory_mb = max(one.memory_mb for one in found)
         size_mb = path.stat().st_size / 1e6
-        # Of the file's own: what this process held would count to the peak of the next one.
+        # Read only the metadata: memory of this process would count in the next child's peak.
         count = pq.ParquetFile(run.path / "events.parquet").metadata.num_rows
         print(f"{label}{count:10}{size_mb:7.0f}{cpu_s:8.2f}{wall_s:8.2f}{memory_mb:9.0f}")
 

@@ -1,8 +1,8 @@
-"""How the breakdown of a run grows with its events: seconds of CPU a million, and memory.
+"""Measure how the cost of a breakdown grows with the number of events: CPU time and memory.
 
-A run is repeated in time, ids renumbered, and ``break_down`` makes its usual tables, each size in a
-process of its own; then each table alone. The promise is that seconds a million, those of a run of
-few events taken off, stay the same.
+The events of a run are repeated at later times with new ids, to several sizes. For each size a new
+process computes the default tables; then each table is computed alone. The limit: CPU time per
+event, without the start-up time, stays constant.
 
 Example: ``python benchmarks/growth.py traces/my-run``
 """
@@ -31,7 +31,7 @@ from lstmprof.runs.run import RUN_FILE, Run, open_run
 SIZES, ROUNDS = (100_000, 1_000_000, 10_000_000), 3
 _IDS = ("event_id", "parent_id", "launch_id", "op_id", "forward_id")
 _PAUSE_NS = 1000
-_ROW_GROUP = 2**20  # rows that Parquet files are written by where they are written at once
+_ROW_GROUP = 2**20  # rows per group of the Parquet file, as in files that are written at once
 _CODE = (
     "import sys; from pathlib import Path; from lstmprof.names import USUAL_TABLES;"
     "from lstmprof.breakdown import break_down; from lstmprof.runs.run import open_run;"
@@ -40,7 +40,10 @@ _CODE = (
 
 
 def repeat(run: Run, least: int, folder: Path) -> int:
-    """Write the events of ``run`` to ``folder`` as often as makes ``least``; how many they are."""
+    """Write a run to ``folder`` with the events of ``run`` repeated to at least ``least`` events.
+
+    Return the number of events.
+    """
     events = run.events()
     copies = -(-least // len(events))
     block = -(-_ROW_GROUP // len(events))
@@ -70,7 +73,7 @@ def _moved(events: pa.Table, moves: dict[str, int]) -> pa.Table:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a process took."""
+    """Wall time, CPU time and peak memory (MiB) of a process."""
 
     wall_s: float
     cpu_s: float
@@ -78,9 +81,10 @@ class Cost:
 
 
 def cost(folder: Path, *tables: str) -> Cost:
-    """The median cost of a process that makes ``tables`` of the run in ``folder``, else the usual.
+    """Return the cost of a process that computes ``tables`` of the run in ``folder``.
 
-    Of the memory the largest.
+    Without ``tables``, it computes the default ones. Times are medians over rounds, memory is the
+    maximum.
     """
     costs = [_cost(folder, tables) for _ in range(ROUNDS)]
     return Cost(
@@ -102,7 +106,7 @@ def _cost(folder: Path, tables: Sequence[str]) -> Cost:
 
 
 def of_all_sizes(run: Run) -> None:
-    """Print a row a size, of the usual tables."""
+    """Print one row per number of events, for the default tables."""
     print(f"{'events':>12}{'wall s':>9}{'CPU s':>9}{'CPU s a million':>17}{'MiB':>8}")
     for size in SIZES:
         with tempfile.TemporaryDirectory() as folder:
@@ -113,9 +117,10 @@ def of_all_sizes(run: Run) -> None:
 
 
 def of_each_table(run: Run) -> None:
-    """Print a row a table; ``growth`` is the CPU time of ten times the events, start-up taken off.
+    """Print one row per table, with its growth for ten times as many events.
 
-    Linear is 10; the time of the smaller run is little, so it is 5 to 15 on a busy machine.
+    ``growth`` is the ratio of CPU times without start-up. Linear growth is 10; because the smaller
+    time is short, a busy machine gives 5 to 15.
     """
     few, many = SIZES[:2]
     with tempfile.TemporaryDirectory() as place:

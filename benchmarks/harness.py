@@ -1,10 +1,10 @@
-"""What the timing pass adds to a step: its median against a bare loop's, about 1 ms per step.
+"""Measure what lstmprof's timing pass adds to a step of about 1 ms, compared with a plain loop.
 
-Both loops run the same module, data, optimizer and synchronisation, one thread on one CPU, in
-alternating rounds of one process a framework; the bare one has no ranges, rows or reports. The
-promise is a ratio within 3 %. What the readings of CPU time, switches and page faults add to an
-iteration is of the timing pass with a step that does nothing, with them and without, in CPU time
-and in turn; the promise is 2 µs.
+Both loops run the same module, data, optimizer and synchronisation on one thread and one CPU, in
+alternating rounds of one process per framework. The plain loop has no ranges, rows or reports. The
+limit: the medians differ by at most 3 %. The cost of reading CPU time, context switches and page
+faults is measured separately, as CPU time of empty steps with and without the readings; the limit
+is 2 µs per iteration.
 
 Example: ``python benchmarks/harness.py``
 """
@@ -26,7 +26,7 @@ from lstmprof.capture.worker import host, profiling, timing
 from lstmprof.workloads import Workload
 
 ROUNDS, STEPS, WARMUP = 60, 30, 50
-#: Iterations that do nothing, so many times with readings and without.
+#: Empty iterations per loop; number of loops with the readings, and without.
 EMPTY, TIMES = 2_000, 40
 
 REQUESTS = {
@@ -36,7 +36,7 @@ REQUESTS = {
 
 
 def bare_torch(trainer: Any) -> Callable[[], Any]:
-    """The step as anybody would write it."""
+    """Return a training step as a user would write it, with the trainer's module and data."""
     import torch
 
     def step() -> Any:
@@ -52,7 +52,7 @@ def bare_torch(trainer: Any) -> Callable[[], Any]:
 
 
 def bare_tensorflow(trainer: Any) -> Callable[[], Any]:
-    """The step as anybody would write it."""
+    """Return a training step as a user would write it, with the trainer's module and data."""
     import tensorflow as tf
 
     def step() -> Any:
@@ -63,7 +63,7 @@ def bare_tensorflow(trainer: Any) -> Callable[[], Any]:
 
 
 def bare_walls_ns(step: Callable[[], Any]) -> list[int]:
-    """Wall time of each of a round's steps, nothing else in the loop."""
+    """Return the wall times in ns of one round of steps, run in a plain loop."""
     walls_ns = []
     for _ in range(STEPS):
         start_ns = time.perf_counter_ns()
@@ -73,14 +73,17 @@ def bare_walls_ns(step: Callable[[], Any]) -> list[int]:
 
 
 def harness_walls_ns(trainer: Any, ranges: profiling.Ranges) -> list[int]:
-    """The same by the timing pass."""
+    """Return the wall times in ns of one round of steps, run by the timing pass."""
     loop = timing.Loop(functools.partial(trainer.step, ranges), trainer.loss, trainer.device_ns)
     rows = timing.timed(loop, 0, STEPS, print, time.perf_counter_ns)
     return [row.wall_ns for row in rows]
 
 
 def readings_ns() -> tuple[float, float]:
-    """CPU time of an iteration that does nothing, with readings and without: least of TIMES."""
+    """Return the CPU time in ns of an empty iteration (with the readings, without them).
+
+    Each is the minimum of ``TIMES`` loops.
+    """
     bare = timing.Loop(lambda: 1.0, float, lambda: None, usage=lambda whose: None)
     with_readings = timing.Loop(bare.step, bare.loss, bare.device_ns)
     took_ns: tuple[list[float], list[float]] = [], []
@@ -93,7 +96,7 @@ def readings_ns() -> tuple[float, float]:
 
 
 def measure(framework: str) -> None:
-    """Print both medians and their ratio."""
+    """Measure ``framework``; print both medians, their ratio, and the cost of the readings."""
     cpus = host.take_cpus(1)
     host.flush_denormals()
     module = importlib.import_module(f"lstmprof.capture.worker.loops.{framework}")
@@ -126,7 +129,7 @@ def measure(framework: str) -> None:
 
 
 def main(frameworks: list[str]) -> None:
-    """Each framework in a process of its own; one alone in this one."""
+    """Measure one framework in this process; given none, measure each in its own process."""
     if len(frameworks) == 1:
         measure(frameworks[0])
         return

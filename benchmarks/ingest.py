@@ -1,8 +1,8 @@
-"""How long a big Kineto profile takes, and how much memory, beside HTA and TraceLens.
+"""Compare the time and memory to read a big Kineto profile: lstmprof, HTA and TraceLens.
 
-A profile is grown from a real one (``big_profiles``); each tool reads it in a process of its own,
-interleaved, whole process, and the medians are compared. HTA and TraceLens run in the interpreter
-that ``--peers`` names (docs/peers.md says how to install them).
+A profile is grown from a real one (``big_profiles``). In each round every tool reads it once, in
+its own process; the medians of the process times are compared. HTA and TraceLens run in the
+interpreter that ``--peers`` names (docs/peers.md says how to install them).
 
 Example: ``python benchmarks/ingest.py real.pt.trace.json.gz --bytes 1e8 --peers /venv/bin/python``
 """
@@ -41,16 +41,16 @@ _TRACELENS = (
     "import sys; from TraceLens.TreePerf.tree_perf import TreePerfAnalyzer;"
     "TreePerfAnalyzer.from_file(sys.argv[1]).get_df_gpu_timeline()"
 )
-_LOOK_S = 0.02  # between two looks at the memory
+_LOOK_S = 0.02  # seconds between two measurements of memory
 _OWN = {"lstmprof ingest": _INGEST, "lstmprof breakdown": _BREAKDOWN, "json.load": _JSON}
 _PEERS = {"HTA parse": _HTA, "TraceLens timeline": _TRACELENS}
 
 
 @dataclass(frozen=True)
 class Cost:
-    """One process and those it starts: time, and the most memory that they held together.
+    """Time and peak memory of one process, including the processes that it starts.
 
-    ``cpu_seconds`` is what a shared machine still says truly; ``ok`` where it ended well.
+    ``cpu_seconds`` is comparable even on a busy machine. ``ok`` is True if the process succeeded.
     """
 
     seconds: float
@@ -60,7 +60,7 @@ class Cost:
 
 
 def cost(python: str, code: str, *words: str) -> Cost:
-    """What ``code`` costs in a fresh interpreter."""
+    """Run ``code`` with the arguments ``words`` in a new ``python`` process; return its cost."""
     start = time.perf_counter()
     child = subprocess.Popen(
         [python, "-c", code, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -80,18 +80,18 @@ def cost(python: str, code: str, *words: str) -> Cost:
 
 
 def _resident_bytes(pid: int) -> int:
-    """What process ``pid`` and its children hold now; pages that they share count for each."""
+    """Return the resident memory of process ``pid`` and its children; shared pages count twice."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
         tasks = list(Path(f"/proc/{pid}/task").glob("*/children"))
         children = [int(one) for task in tasks for one in task.read_text().split()]
-    except (OSError, IndexError):  # it has ended
+    except (OSError, IndexError):  # the process has ended
         return 0
     return pages * resource.getpagesize() + sum(map(_resident_bytes, children))
 
 
 def main() -> None:
-    """Print a row a tool: median seconds, most memory, and how many times lstmprof's ingest."""
+    """Print one row per tool: median time, peak memory, and time relative to lstmprof's ingest."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("profile", type=Path, help="a real Kineto profile to grow")
     parser.add_argument("--bytes", type=float, default=1e8, help="size to grow it to")
@@ -115,7 +115,7 @@ def main() -> None:
 
 
 def report(costs: dict[str, list[Cost]]) -> None:
-    """Print the table."""
+    """Print one row per tool; ``costs`` maps a tool's name to its costs, one per round."""
     own = [one.seconds for one in costs["lstmprof ingest"]]
     own_cpu = [one.cpu_seconds for one in costs["lstmprof ingest"]]
     print(f"{'':20}{'median s':>10}{'CPU s':>8}{'MB':>8}{'times ingest':>14}{'by CPU':>8}")

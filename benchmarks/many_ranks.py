@@ -1,9 +1,10 @@
-"""The ranks of one job on a dask cluster here: CPU time, memory, and what a lost worker costs.
+"""Measure reading the ranks of one job on a local dask cluster: CPU time, memory, a lost worker.
 
-A rank is grown from a real Kineto profile (``big_profiles``); the others are the same but for the
-rank that they say. Each job is read by one process, by the workers of a cluster, and by these again
-while one of them is killed half-way: the three runs have to be the same to the byte. Then the verbs
-are asked about the run. Time is CPU time of whole processes, memory what is theirs alone (PSS).
+One rank is grown from a real Kineto profile (``big_profiles``); the other ranks differ only in the
+rank number. Each job is read by one process, by the workers of a cluster, and by a cluster of which
+one worker is killed half-way. The events of these three runs must be identical. Then several
+commands process the run. Times are CPU times of whole processes, memory is PSS (shared pages are
+divided among their processes).
 
 Example: ``python benchmarks/many_ranks.py rank0.json.gz --ranks 8 32 96 --bytes 5e7``
 """
@@ -32,7 +33,7 @@ import pyarrow.parquet as pq
 from distributed import Client, LocalCluster
 
 _RANK = re.compile(rb'("rank"\s*:\s*)\d+')
-_LOOK_S = 0.05  # between two looks at the memory
+_LOOK_S = 0.05  # seconds between two measurements of memory
 _VERBS = (
     ("breakdown",),
     ("breakdown", "--table", "ranks"),
@@ -44,7 +45,7 @@ _VERBS = (
 
 
 def write_ranks(profile: Path, count: int, least_bytes: int, folder: Path) -> None:
-    """Write ``count`` ranks of ``least_bytes`` or a little more to ``folder``."""
+    """Write the profiles of ``count`` ranks, each of at least ``least_bytes``, to ``folder``."""
     content = profile.read_bytes()
     content = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
     pieces = big_profiles.grown(content, least_bytes)
@@ -61,7 +62,10 @@ def write_ranks(profile: Path, count: int, least_bytes: int, folder: Path) -> No
 
 @dataclass
 class Cost:
-    """CPU seconds of a command and of the workers, and the most memory of the largest of each."""
+    """CPU seconds of a command and of all workers, and the peak memory of each kind of process.
+
+    ``worker_mb`` is the peak of the largest worker; ``killed`` has the process ids of killed ones.
+    """
 
     cpu_s: float = 0.0
     workers_cpu_s: float = 0.0
@@ -80,7 +84,11 @@ def cost(
     workers: Sequence[int] = (),
     kills: Callable[[], bool] = lambda: False,
 ) -> Cost:
-    """What ``lstmprof`` with these ``words`` costs; ``kills``: whether it is time for a worker."""
+    """Run ``lstmprof`` with the arguments ``words`` in ``folder``, and return its cost.
+
+    ``workers`` are the process ids of the cluster's workers. When ``kills()`` is first True, one of
+    them is killed.
+    """
     used, began = Cost(), {pid: _cpu_s(pid) for pid in workers}
     child = subprocess.Popen(
         [sys.executable, "-m", "lstmprof", *words],
@@ -111,18 +119,18 @@ def _cpu_s(pid: int) -> float:
 
 
 def _memory_mb(pid: int) -> float:
-    """What process ``pid`` and its children hold of their own now, a share of what they share."""
+    """Return the current memory (PSS) of process ``pid`` and its children, in MB."""
     try:
         process = psutil.Process(pid)
         of = [process, *process.children(recursive=True)]
         return sum(one.memory_full_info().pss for one in of) / 1e6
-    except psutil.Error:  # it has ended
+    except psutil.Error:  # the process has ended
         return 0.0
 
 
 @contextmanager
 def _cluster(workers: int) -> Iterator[tuple[str, list[int]]]:
-    """The address of a new cluster, and the processes that are its workers."""
+    """Start a cluster; yield its address and the process ids of its workers."""
     with (
         LocalCluster(
             n_workers=workers,
@@ -142,7 +150,10 @@ def _digest(run: Path) -> str:
 
 
 def of_job(job: Path, count: int, workers: int, verbs: bool) -> None:
-    """Print what reading the ``count`` ranks in ``job`` costs, and then each verb."""
+    """Print the cost of reading the ``count`` ranks in the folder ``job``, in several ways.
+
+    With ``verbs``, then print the cost of each command on the run.
+    """
     megabytes = sum(file.stat().st_size for file in job.iterdir()) / 1e6
     folder = job.parent
 
@@ -177,7 +188,7 @@ def of_job(job: Path, count: int, workers: int, verbs: bool) -> None:
 
 
 def main() -> None:
-    """Print a row a way of reading each job."""
+    """Print one row per job and way of reading it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("profile", type=Path, help="a real Kineto profile to grow")
     parser.add_argument("--ranks", type=int, nargs="+", default=[8, 32])

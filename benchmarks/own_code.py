@@ -1,10 +1,10 @@
-"""What ``lp.profile`` and ``lp.watch`` cost a training: steps beside those of the same loop alone.
+"""Measure what ``lp.profile`` and ``lp.watch`` add to a training step, compared with a plain loop.
 
-One torch process on one thread trains nn.LSTM, about 1 ms per step, with two phases a step; bare
-loops and measured ones alternate. After everything is measured a step may cost 1 % more at most,
-by wall time and by CPU time; the calls alone are timed too, which tells it to the nanosecond. Of
-the timed steps the rows of timings.parquet are held against the bare ones. The same limit holds for
-a watch that profiles nothing, with a row of its log per second.
+One PyTorch process on one thread trains nn.LSTM, about 1 ms per step, with two phases per step;
+plain loops and loops with lstmprof alternate. Once a session has measured all its steps, its calls
+may take at most 1 % of a step; the calls alone are timed, too, because that is more exact. The
+session's timed steps (timings.parquet) are compared with the plain ones. The same limit applies to
+a watch that profiles nothing and writes one row of its log per second.
 
 Example: ``python benchmarks/own_code.py``
 """
@@ -27,7 +27,7 @@ from lstmprof.capture.own.watch import Watch
 from lstmprof.capture.worker import host
 
 ROUNDS, STEPS, WARMUP = 60, 50, 50
-#: Calls of ``step`` and ``phase`` alone in a loop, and loops.
+#: Iterations per loop that only calls ``step`` and ``phase``; number of such loops.
 CALLS, LOOPS = 20_000, 20
 MOST_SHARE = 0.01
 
@@ -35,7 +35,10 @@ Cost = tuple[float, float]  # wall and CPU time of a step, ns
 
 
 def training() -> Callable[[Callable[[str], Any]], None]:
-    """A step as anybody would write it; it takes the ranges of its phases."""
+    """Return a training step as a user would write it.
+
+    Its argument ``phase(name)`` returns the context manager for a phase of the step.
+    """
     lstm, head = torch.nn.LSTM(32, 64), torch.nn.Linear(64, 10)
     optimizer = torch.optim.SGD([*lstm.parameters(), *head.parameters()], lr=0.01)
 
@@ -52,7 +55,7 @@ def training() -> Callable[[Callable[[str], Any]], None]:
 
 
 def bare(step: Callable[[Callable[[str], Any]], None]) -> Cost:
-    """(wall, CPU) ns of a step without a session."""
+    """Return (wall, CPU) ns per step of a plain loop."""
     began = time.perf_counter_ns(), time.process_time_ns()
     for _ in range(STEPS):
         step(lambda name: nullcontext())
@@ -60,7 +63,7 @@ def bare(step: Callable[[Callable[[str], Any]], None]) -> Cost:
 
 
 def beside(session: Session, step: Callable[[Callable[[str], Any]], None]) -> Cost:
-    """(wall, CPU) ns of a step with a session that has measured all."""
+    """Return (wall, CPU) ns per step with a ``session`` that has measured all its steps."""
     began = time.perf_counter_ns(), time.process_time_ns()
     for _ in range(STEPS):
         step(session.phase)
@@ -69,7 +72,7 @@ def beside(session: Session, step: Callable[[Callable[[str], Any]], None]) -> Co
 
 
 def watched(watch: Watch, step: Callable[[Callable[[str], Any]], None]) -> Cost:
-    """(wall, CPU) ns of a step that is watched."""
+    """Return (wall, CPU) ns per step with a ``watch``."""
     began = time.perf_counter_ns(), time.process_time_ns()
     for _ in range(STEPS):
         step(watch.phase)
@@ -78,7 +81,10 @@ def watched(watch: Watch, step: Callable[[Callable[[str], Any]], None]) -> Cost:
 
 
 def watch_ns(watch: Watch) -> float:
-    """CPU time of a watch's calls in a step of a loop over batches: the least of some loops."""
+    """Return the CPU time in ns of a watch's calls per step of a loop over batches.
+
+    It is the minimum over ``LOOPS`` loops.
+    """
     best = float("inf")
     for _ in range(LOOPS):
         watch._batches = range(CALLS)
@@ -90,7 +96,7 @@ def watch_ns(watch: Watch) -> float:
 
 
 def row_ns(watch: Watch, steps: int) -> float:
-    """CPU time of a row of the log about so many steps: the least of some rows."""
+    """Return the CPU time in ns to write a row of the log about ``steps`` steps: a minimum."""
     best = float("inf")
     for _ in range(LOOPS):
         watch._walls, watch._waits = [*range(steps)], [*range(steps)]
@@ -106,7 +112,10 @@ def _each(began: tuple[int, int]) -> Cost:
 
 
 def calls_ns(session: Session) -> float:
-    """CPU time of one ``step`` and two phases, once all is measured: the least of some loops."""
+    """Return the CPU time in ns of one ``session.step()`` and two phases, after all is measured.
+
+    It is the minimum over ``LOOPS`` loops.
+    """
 
     def loop_ns() -> float:
         began = time.thread_time_ns()
@@ -122,7 +131,11 @@ def calls_ns(session: Session) -> float:
 
 
 def main() -> None:
-    """Print what a step costs, bare and beside a session."""
+    """Print the cost of a step in a plain loop, with a session and with a watch.
+
+    Raises:
+        SystemExit: the calls take more than 1 % of a step.
+    """
     host.take_cpus(1)
     torch.set_num_threads(1)
     step = training()
@@ -136,7 +149,7 @@ def main() -> None:
             alone = calls_ns(session)
             rows = session.rows
         with Watch(Path(folder) / "watch", framework="torch", quiet=True) as watch:
-            watch._cannot_profile = True  # what profiles cost is measured above
+            watch._cannot_profile = True  # measure no profiles here
             watch_pairs = [(bare(step), watched(watch, step)) for _ in range(ROUNDS)]
             watch_alone = watch_ns(watch)
             each_s = int(1e9 / statistics.median(p[0][0] for p in watch_pairs))
@@ -154,7 +167,7 @@ def main() -> None:
 
 
 def tell_ratios(pairs: list[tuple[Cost, Cost]], beside_what: str) -> None:
-    """Print the medians; ``pairs`` are of a round without it and with it."""
+    """Print the medians and ratios; ``pairs`` has (plain cost, cost with lstmprof) per round."""
     for place, clock in enumerate(("wall", "CPU")):
         without, beside_ns = (statistics.median(p[n][place] for p in pairs) for n in range(2))
         ratios = [p[1][place] / p[0][place] for p in pairs]
@@ -166,7 +179,13 @@ def tell_ratios(pairs: list[tuple[Cost, Cost]], beside_what: str) -> None:
 
 
 def tell(pairs: list[tuple[Cost, Cost]], alone_ns: float, timed_ns: float) -> None:
-    """Print what a session costs that has measured everything."""
+    """Print the cost of a session that has measured all its steps.
+
+    ``alone_ns`` is the CPU time of its calls, ``timed_ns`` the wall time of a step that it timed.
+
+    Raises:
+        SystemExit: the calls take more than 1 % of a step.
+    """
     tell_ratios(pairs, "the session done")
     bare_ns, bare_cpu_ns = (statistics.median(p[0][n] for p in pairs) for n in range(2))
     share = alone_ns / bare_cpu_ns

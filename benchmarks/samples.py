@@ -1,13 +1,12 @@
-"""The sample runs of traces/, captured anew: ``make samples``, some minutes on an idle machine.
+"""Capture the sample runs of traces/ again: ``make samples``, some minutes on an idle machine.
 
-One network in ten implementations whose workers take turns, with mixed precision, an older version
-and fewer time steps; in traces/studies what the questions of analyses/ need besides. A sample is
-called by what it is (``torch-nn-lstm``, ``torch-nn-lstm-t5``), not as captures are, so that no
-capture of a user is in its way. What tells of the machine's user or of its name is left out: the
-interpreter's path, the kernel's version, the raw profiles, which hold the host's name, and what
-they say of themselves.
+The samples are one network in ten implementations, also with mixed precision, an older version and
+fewer time steps; traces/studies has the other runs that analyses/ needs. The names of samples
+(``torch-nn-lstm``, ``torch-nn-lstm-t5``) differ from those of captures, so that they do not collide
+with a user's captures. What identifies the machine or its user is removed: the interpreter's path,
+the kernel's version, the raw profiles, and metadata of the profiles.
 
-``python -m benchmarks.samples [GROUP…]`` captures some groups of them; ``--list`` shows all.
+``python -m benchmarks.samples [GROUP…]`` captures some groups; ``--list`` shows all groups.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from msgspec.structs import replace
 
 from lstmprof.runs.run import Run, is_run, open_run, places_in, runs_in, write_info
 
-#: In traces/, of the networks of the studies.
+#: Folder in traces/ with the networks of published studies.
 STUDIES = "studies"
 TRACES = Path(__file__).resolve().parents[1] / "traces"
 MOST_BYTES = 300_000
-#: What a profile says of the machine's name and of its own path.
+#: Metadata of a profile that contains the machine's name or the profile's path; samples lack it.
 OF_THE_MACHINE = ("host_name", "hostnames", "traceName", "trace_id")
 ASR = ("--workload", "1x320-ce-short", "--time-steps", "20")
-#: What the study timed of its networks of four layers, and runs on a CPU.
+#: Implementations that run on a CPU, of those that the ASR study timed with four layers.
 DEEP = ("torch-nn-lstm", "tf-lstmblockcell", "tf-lstmcell", "lasagne-lstm")
 
 GLAMPLE = ("torch-nn-lstm", "tf-lstmcell", "pytensor-scan")
@@ -44,7 +43,10 @@ def _deepbench(*sizes: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Group:
-    """Runs of one command; ``dropped`` are the words of a run's name that a sample's lacks."""
+    """Sample runs that one capture command makes.
+
+    ``dropped`` are parts of the runs' names that the samples' names do not have.
+    """
 
     implementations: tuple[str, ...]
     options: tuple[str, ...]
@@ -52,7 +54,7 @@ class Group:
     folder: str = STUDIES
 
     def command(self, out: str) -> list[str]:
-        """What captures it into ``out``."""
+        """Return the arguments of lstmprof that capture this group into the folder ``out``."""
         chosen = [word for name in self.implementations for word in ("--impl", name)]
         return ["capture", *chosen, *self.options, "--profile-steps", "1", "--out", out]
 
@@ -122,9 +124,9 @@ GROUPS = {
 
 
 def samples(traces: Path = TRACES) -> list[Path]:
-    """The folders of the samples: what .gitignore excepts of ``traces``, and all in its studies/.
+    """Return the folders of the samples in ``traces``, which may also have a developer's own runs.
 
-    A developer's own runs may lie beside them.
+    Samples are the folders that .gitignore does not ignore, and the runs in those folders.
     """
     ignored = (TRACES.parent / ".gitignore").read_text(encoding="utf-8").splitlines()
     begin = "!/traces/"
@@ -136,14 +138,14 @@ def samples(traces: Path = TRACES) -> list[Path]:
 
 
 def sample_name(name: str, dropped: Sequence[str]) -> str:
-    """What a run is called here: ``keras-lstm--1x320-ce-short-t20--fp32--forward`` → short."""
+    """Return the sample's name of a run: its name without the parts ``dropped``."""
     words = [word for word in name.split("--") if word not in dropped]
     words = [word.removeprefix(f"{dropped[0]}-") for word in words]
     return "-".join(words).replace("==", "-")
 
 
 def keep(run: Run, group: Group, traces: Path) -> Path:
-    """Put ``run`` into ``traces`` as a sample, without what tells of the machine's user."""
+    """Move ``run`` into ``traces`` as a sample, without what identifies the machine or user."""
     dropped = group.dropped
     name = sample_name(run.path.name, dropped)
     turns = run.info.turn_with
@@ -172,12 +174,12 @@ def keep(run: Run, group: Group, traces: Path) -> Path:
 
 
 def size(folder: Path) -> int:
-    """Bytes of all files in ``folder``."""
+    """Return the total size in bytes of all files in ``folder``."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def captured(group: Group, traces: Path) -> list[Path]:
-    """The samples of ``group``, captured now."""
+    """Capture the samples of ``group``, and return their folders."""
     with tempfile.TemporaryDirectory(dir=traces, prefix=".samples-") as folder:
         subprocess.run([sys.executable, "-m", "lstmprof", *group.command(folder)], check=True)
         return [keep(run, group, traces) for run in runs_in(Path(folder))]
@@ -210,7 +212,7 @@ from them.
 
 
 def readme(traces: Path) -> str:
-    """README.md of the samples in ``traces``."""
+    """Return the text of README.md about the samples in ``traces``."""
     runs = [open_run(place) for place in samples(traces)]
     machines = {
         f"{run.info.hardware.cpu_model}, {run.info.hardware.cores} cores, "
@@ -238,7 +240,7 @@ def _cells(run: Run, traces: Path) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Capture the groups that are named, or all."""
+    """Capture the groups that ``arguments`` name, or all."""
     parser = argparse.ArgumentParser(description="Capture the sample runs of traces/ anew.")
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=", ".join(GROUPS))
     parser.add_argument("--list", action="store_true", help="show the commands, capture nothing")
@@ -256,7 +258,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _is_captured(name: str) -> bool:
-    """Capture the group ``name``; false where it failed, which stops no other."""
+    """Capture the group ``name``; return False if it fails, so that the other groups continue."""
     try:
         paths = captured(GROUPS[name], TRACES)
     except subprocess.CalledProcessError:

@@ -1,9 +1,9 @@
-"""What a user waits for before anything is computed: whole processes, by turns.
+"""Measure how long commands take to start, as whole processes.
 
-Each command is run in a process of its own, all of them in each round, after one round that warms
-the disk's cache and keeps bytecode; medians, beside the time that Python itself takes to do
-nothing, and to import what a breakdown cannot do without. The promises are 0.25 s for help and
-1.0 s for the breakdown of a small run; aimed at are 0.08 and 0.3.
+Each round runs each command once. A first round, which warms the disk cache and writes bytecode,
+does not count. The table has medians, and for comparison the time of an empty Python process and of
+the imports that a breakdown needs. Limits: 0.25 s for help and 1.0 s for the breakdown of a small
+run. Goals: 0.08 s and 0.3 s.
 
 Example: ``python benchmarks/startup.py traces/my-run``
 """
@@ -26,14 +26,14 @@ _IMPORTS = {
     "these, click, msgspec, rich": "import pyarrow.parquet, pyarrow.compute, click, msgspec; "
     "import rich.console, rich.table",
 }
-#: As pip installs it: with bytecode, whatever the shell says.
+#: The environment without PYTHONDONTWRITEBYTECODE, because pip installs lstmprof with bytecode.
 _ENVIRONMENT = {
     name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
 }
 
 
 def commands(run: Path) -> dict[str, list[str]]:
-    """What is measured, by what it is called."""
+    """Return the name of each measurement -> its command line."""
     lstmprof = [sys.executable, "-m", "lstmprof"]
     return {
         _NOTHING: [sys.executable, "-c", "pass"],
@@ -46,7 +46,7 @@ def commands(run: Path) -> dict[str, list[str]]:
 
 
 def cost(command: list[str]) -> tuple[float, float]:
-    """(seconds, seconds of CPU) of a process."""
+    """Run ``command``; return its wall time and its CPU time in seconds."""
     start = time.perf_counter()
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=_ENVIRONMENT)
     _, status, usage = os.wait4(child.pid, 0)
@@ -57,7 +57,7 @@ def cost(command: list[str]) -> tuple[float, float]:
 
 
 def main(run: Path) -> None:
-    """Print a row a command."""
+    """Measure all commands on ``run``, and print one row for each."""
     measured = commands(run)
     costs: dict[str, list[tuple[float, float]]] = {name: [] for name in measured}
     for number in range(ROUNDS + 1):

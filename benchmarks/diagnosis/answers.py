@@ -1,11 +1,11 @@
-"""Whether a user gets an answer, and the same one, on a quiet and on a loaded machine.
+"""Check that ``diagnose`` gives the same, right answer on a quiet and on a loaded machine.
 
-By the user's path: ``lstmprof run`` or ``capture``, then ``lstmprof diagnose``. Programs: the first
-tutorial of docs/slow_lstm.md, the demo's three implementations, a pair in TensorFlow and one in
-JAX, planted causes (``planted.py``), and pairs of identical code. Machines: quiet, one spinning
-process per core, four per core, and one per core that copies memory.
+Each case is run as a user would: ``lstmprof run`` or ``capture``, then ``lstmprof diagnose``. The
+cases are the first tutorial of docs/slow_lstm.md, the demo's three implementations, a pair of
+programs in TensorFlow and one in JAX, planted causes (``planted.py``), and pairs of identical code.
+The loads are: none, one busy process per core, four per core, and one per core that copies memory.
 
-Runs that lie in ``--keep`` are diagnosed again and not captured again.
+Runs that exist in ``--keep`` are not captured again, only diagnosed.
 
 Example: ``python benchmarks/diagnosis/answers.py --keep /tmp/answers --tries 3 --machine quiet``
 """
@@ -39,7 +39,7 @@ TUTORIAL = Path(__file__).parents[2] / "docs" / "slow_lstm.md"
 PROGRAMS = Path(__file__).with_name("programs")
 SPIN = "while True: pass"
 COPY = "import numpy as n\na = n.ones(32_000_000); b = n.empty_like(a)\nwhile True: n.copyto(b, a)"
-#: What runs beside, and how many per core.
+#: Name of a load on the machine -> code of the processes that make it, and their number per core.
 MACHINES = {
     "quiet": (SPIN, 0),
     "one per core": (SPIN, 1),
@@ -47,21 +47,22 @@ MACHINES = {
     "memory": (COPY, 1),
 }
 DEMO = ("torch-nn-lstm", "torch-lstmcell-basic", "tf-lstmcell")
-#: What tutorial 1 must say.
+#: What the diagnosis of tutorial 1 must contain.
 CAUSE, FIX = "50 LSTMCell calls per step", "torch.nn.LSTM"
-#: The planted causes: each once, the settings, and a few of other frameworks.
+#: Planted cases: the single causes in one implementation, and the settings.
 PLANTS = tuple(
     case
     for case in CASES
     if case.setting or (case.implementation == "torch-lstmcell-basic" and len(case.causes) == 1)
 )[:13]
-#: Kinds of time whose share must not move, and by how many points at most.
+#: Kinds of time whose share of the step must not depend on the load; the largest difference that is
+#: allowed, in percentage points.
 SHARES, MOST_POINTS = ("matmul", "elementwise", "dispatch", "Python"), 6
 
 
 @contextmanager
 def loaded(machine: str) -> Iterator[None]:
-    """Have the processes of ``machine`` run meanwhile."""
+    """Within the context, run the processes of the load ``machine`` (a key of ``MACHINES``)."""
     code, per_core = MACHINES[machine]
     command = [sys.executable, "-c", code]
     processes = [subprocess.Popen(command) for _ in range(per_core * (os.cpu_count() or 1))]
@@ -75,7 +76,11 @@ def loaded(machine: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Answer:
-    """What ``diagnose`` says of two runs: ``right`` if it names what it must."""
+    """The diagnosis of two runs of a ``case`` under a load; ``right`` if it is as expected.
+
+    ``ratio`` is that of the step times, with its interval ``low`` to ``high``; ``shares`` maps
+    kinds of time to shares of the slow step.
+    """
 
     case: str
     machine: str
@@ -89,10 +94,10 @@ class Answer:
 
 
 def ran(command: Sequence[str | Path], folder: Path) -> None:
-    """Run a command in ``folder``.
+    """Run ``command`` in ``folder``.
 
     Raises:
-        SystemExit: it failed.
+        SystemExit: the command failed.
     """
     done = subprocess.run([*map(str, command)], cwd=folder, capture_output=True, text=True)
     if done.returncode:
@@ -100,7 +105,7 @@ def ran(command: Sequence[str | Path], folder: Path) -> None:
 
 
 def diagnosed(*runs: Path) -> tuple[dict[str, Any], str]:
-    """Return the JSON of ``lstmprof diagnose`` and all that it prints."""
+    """Diagnose ``runs``; return the first diagnosis as JSON, and the text for people."""
     command = [*LSTMPROF, "diagnose", *map(str, runs)]
     texts = [
         subprocess.run([*command, *more], check=True, capture_output=True, text=True).stdout
@@ -112,7 +117,10 @@ def diagnosed(*runs: Path) -> tuple[dict[str, Any], str]:
 def answer(
     case: str, machine: str, number: int, runs: Sequence[Path], wanted: Sequence[str]
 ) -> Answer:
-    """Diagnose two runs; ``wanted`` are words that the whole text must have."""
+    """Diagnose two runs; the text must contain all ``wanted`` words.
+
+    Without ``wanted``, the code of the runs is identical, and no cause must be found.
+    """
     found, text = diagnosed(*runs)
     ratio = found["verdict"]["ratio"]
     slow_ns = found["slow_ns"]
@@ -134,7 +142,7 @@ def answer(
 
 
 def tutorial(folder: Path, machine: str, number: int) -> Answer:
-    """Run both scripts of tutorial 1, and diagnose them."""
+    """Run the two scripts of tutorial 1, unless their runs exist, and diagnose them."""
     place = folder / f"tutorial-{number}"
     place.mkdir(parents=True, exist_ok=True)
     scripts = re.findall(r"```python\n(# (\w+)\.py\n.*?)```", TUTORIAL.read_text(), re.DOTALL)[:2]
@@ -147,7 +155,10 @@ def tutorial(folder: Path, machine: str, number: int) -> Answer:
 
 
 def pair(folder: Path, machine: str, framework: str, forms: tuple[str, str], wanted: str) -> Answer:
-    """Run one program in two forms, and diagnose them; the text must have ``wanted``."""
+    """Run the tagger program of ``framework`` in two ``forms`` (fast, slow), and diagnose them.
+
+    The text must have ``wanted``.
+    """
     runs = [folder / framework / form for form in forms]
     for run, form in zip(runs, forms, strict=True):
         if not (run / "run.json").exists():
@@ -159,7 +170,7 @@ def pair(folder: Path, machine: str, framework: str, forms: tuple[str, str], wan
 
 
 def demo(folder: Path, machine: str) -> list[Answer]:
-    """Capture the demo's implementations; each of the slower ones against torch-nn-lstm."""
+    """Capture the demo's implementations; diagnose each slower one with torch-nn-lstm."""
     place = folder / "demo"
     if len(list(place.glob("*/run.json"))) < len(DEMO):
         asked = [word for name in DEMO for word in ("--impl", name)]
@@ -173,7 +184,7 @@ def demo(folder: Path, machine: str) -> list[Answer]:
 
 
 def captured(folder: Path, implementation: str, label: str) -> Path:
-    """Capture one of a pair of identical code."""
+    """Capture one run of a pair of identical code, unless it exists; return its folder."""
     place = folder / f"{implementation}-{label}"
     if not list(place.glob("*/run.json")):
         asked = ("--impl", implementation, "--device", "cpu", "--no-peaks", *NETWORK)
@@ -183,7 +194,7 @@ def captured(folder: Path, implementation: str, label: str) -> Path:
 
 
 def identical(folder: Path, machines: Sequence[str]) -> Iterator[Answer]:
-    """All pairs of runs of identical code, within a machine and across them."""
+    """Diagnose all pairs of runs of identical code, under the same load or under different ones."""
     for implementation in IMPLEMENTATIONS:
         runs = [
             (machine, next((folder / machine).glob(f"{implementation}-{label}/*/run.json")).parent)
@@ -196,7 +207,7 @@ def identical(folder: Path, machines: Sequence[str]) -> Iterator[Answer]:
 
 
 def main() -> int:
-    """Capture, diagnose, print the tables."""
+    """Capture and diagnose all cases under all loads, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--keep", type=Path, help="folder to leave the runs in")
     parser.add_argument("--tries", type=int, default=20, help="of tutorial 1 on each machine")
@@ -225,7 +236,7 @@ def main() -> int:
 
 
 def measured(place: Path, machine: str, tries: int, only: Sequence[str]) -> Iterator[Answer]:
-    """Yield the answers on one machine, while it is loaded."""
+    """Yield the answers under one load, which is running."""
     for number in range(tries if "tutorial" in only else 0):
         yield tutorial(place, machine, number)
     if "pairs" in only:
@@ -241,7 +252,10 @@ def measured(place: Path, machine: str, tries: int, only: Sequence[str]) -> Iter
 def report(
     answers: Sequence[Answer], plants: dict[str, list[Any]], machines: Sequence[str]
 ) -> None:
-    """Print one line per case and machine, then the sentences that are wrong."""
+    """Print one line per case and load, then the sentences of wrong answers.
+
+    ``plants`` maps loads to outcomes of planted cases.
+    """
     facts = hardware()
     print(f"{date.today().isoformat()}, {facts['cpu_model']}, {facts['cores']} cores\n")
     print("| case | machine | right | ratio | interval holds the quiet ratio | most points moved |")

@@ -1,8 +1,8 @@
-"""Whether a fix that is advised helps: each is done, and timed in turn with what it mends.
+"""Check that the fixes that lstmprof advises help: time a step with a mistake, and with its fix.
 
-For each row of the catalogue that a CPU can try: a training step with the mistake, and one with the
-fix (``programs/fixes_in_*.py``). Both are timed in one process, in turn; the 10th percentile of
-each counts. ``lstmprof diagnose`` of the mistake says how much the fix may save: the forecast.
+For each fix in the catalogue that applies on a CPU, ``programs/fixes_in_*.py`` has a training step
+with the mistake and one with the fix. Both are timed alternately in one process, as the 10th
+percentile. The forecast is what ``lstmprof diagnose`` says that the fix may save.
 
 Example: ``python benchmarks/diagnosis/fixes.py --only torch``
 """
@@ -28,14 +28,18 @@ from lstmprof.capture.worker.host import hardware
 
 PROGRAMS = Path(__file__).with_name("programs")
 FRAMEWORKS = ("torch", "tensorflow", "jax")
-#: Steps of each form that are timed, and steps under ``lp.profile``.
+#: Number of timed steps of each form; number of steps in ``lp.profile``.
 ROUNDS, PROFILED = 40, 160
 QUANTILE = 0.1
 
 
 @dataclass(frozen=True)
 class Tried:
-    """One fix: the step before and after, and what the diagnosis of the first one says."""
+    """One fix: the step times before and after it, and what the diagnosis before it says.
+
+    ``advised`` is the place of the fix in the list of advised fixes, from 1; None if it is not
+    there.
+    """
 
     name: str
     before_ns: float
@@ -46,7 +50,7 @@ class Tried:
 
     @property
     def row(self) -> str:
-        """A line of the table."""
+        """Return the line of the table in Markdown."""
         gained = self.before_ns - self.after_ns
         place = "not advised" if self.advised is None else f"fix {self.advised}"
         forecast = "–" if self.forecast_ns is None else f"{self.forecast_ns / 1e6:.2f}"
@@ -64,7 +68,7 @@ class Tried:
 
 
 def timed(forms: tuple[Callable[[], object], Callable[[], object]]) -> tuple[float, float]:
-    """Return the 10th percentile of each form's steps, ns, timed in turn."""
+    """Return the 10th percentile of the step times in ns of each form, timed alternately."""
     for _ in range(4):
         for step in forms:
             step()
@@ -79,7 +83,7 @@ def timed(forms: tuple[Callable[[], object], Callable[[], object]]) -> tuple[flo
 
 
 def diagnosed(step: Callable[[], object], place: Path) -> Any:
-    """Profile a step as a user would; return the verdict."""
+    """Profile ``step`` with ``lp.profile`` into ``place``; return the verdict."""
     with lp.profile(place, force=True, quiet=True) as profile:
         for _ in range(PROFILED):
             step()
@@ -88,7 +92,7 @@ def diagnosed(step: Callable[[], object], place: Path) -> Any:
 
 
 def tried(name: str, pair: tuple[Callable[[], Any], Callable[[], Any]], folder: Path) -> Tried:
-    """Time both forms and diagnose the first."""
+    """Time both forms of ``pair`` (mistake, fix), and diagnose the first."""
     slow, fixed = (build() for build in pair)
     before, after = timed((slow, fixed))
     verdict = diagnosed(slow, folder / "run")
@@ -99,7 +103,7 @@ def tried(name: str, pair: tuple[Callable[[], Any], Callable[[], Any]], folder: 
 
 
 def main() -> int:
-    """Print a table, one line per fix; each framework runs in a process of its own."""
+    """Print a table with one line per fix; each framework runs in its own process."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=FRAMEWORKS)
     asked = parser.parse_args()

@@ -1,16 +1,16 @@
-"""How often identical code gets a cause, and how often an interval holds what it is of.
+"""Measure how often ``diagnose`` finds a false cause for identical code, and check the intervals.
 
-A pair is what a user does twice with nothing changed: ``lstmprof capture --label A``, then ``B``,
-then ``lstmprof diagnose`` of both. Any cause is false. A third of the pairs is captured back to
-back, a third minutes apart, with captures of other pairs between, and a third while another process
-spins on each core. The promise: at most 2 % of the pairs get a cause, in each third.
+A pair is two captures of the same code: ``lstmprof capture --label A``, then ``B``, then ``lstmprof
+diagnose`` of both. Any cause is false. A third of the pairs is captured back to back, a third
+minutes apart with other captures between, and a third while a busy process runs on each core. The
+limit: at most 2 % of the pairs in each third get a cause.
 
-Beside it: how far the clean steps of a pair differ, what the timed steps lost, and how many 95 %
-intervals of captures hold the median clean step of the other captures of that implementation and
-condition. Shares come with their own 95 % interval (E. Wilson, JASA 22, 1927).
+The table also shows how far the clean steps of a pair differ, what the timed steps lost, and how
+many 95 % intervals contain the median clean step of the other captures of the same implementation
+and condition. Shares have their own 95 % interval (E. Wilson, JASA 22, 1927).
 
-What lies in ``--keep`` is not captured again, so that a run that was interrupted goes on, and two
-versions of lstmprof can be held against each other on the same captures.
+Captures that exist in ``--keep`` are not repeated. So an interrupted benchmark can continue, and
+two versions of lstmprof can be compared on the same captures.
 
 Example: ``python benchmarks/diagnosis/null_pairs.py --pairs 51 --keep /tmp/null-pairs``
 """
@@ -35,22 +35,22 @@ from lstmprof.breakdown.timings import Timings
 from lstmprof.errors import LstmprofError
 from lstmprof.runs.run import Run, open_run
 
-#: Small, so that most of a capture is the import of a framework; a step is no single op.
+#: Options for the network. It is so small that importing the framework takes most of a capture.
 NETWORK = ("--layers", "1", "--hidden", "64", "--batch", "32", "--time-steps", "20")
-#: Of each framework; TensorFlow, which takes longest to import, once.
+#: Implementations of each framework; only one of TensorFlow, which takes longest to import.
 IMPLEMENTATIONS = ("torch-lstmcell-fused", "jax-scan", "torch-nn-lstm", "tf-lstmcell", "flax-lstm")
 LSTMPROF = (sys.executable, "-m", "lstmprof")
 BACK_TO_BACK, APART, SPINNING = "back to back", "minutes apart", "a process spins on each core"
 CONDITIONS = (BACK_TO_BACK, APART, SPINNING)
-#: So many blocks of captures lie between both captures of a pair that is captured apart.
+#: Number of blocks of captures between the two captures of a pair that is captured minutes apart.
 BLOCKS_APART = 5
-#: Written beside a run when it is there.
+#: File that is written beside a run when its capture is complete.
 NOTED = "load.json"
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two captures of ``implementation`` with nothing changed between them."""
+    """Two captures of ``implementation``, with the same code, under ``condition``."""
 
     number: int
     implementation: str
@@ -59,19 +59,19 @@ class Pair:
 
 @dataclass(frozen=True)
 class Capture:
-    """One of both captures of a pair, by its label."""
+    """One of the two captures of a pair; its label is A or B."""
 
     pair: Pair
     label: str
 
     def place(self, folder: Path) -> Path:
-        """Where its run lies, alone."""
+        """Return the folder that contains only the run of this capture."""
         return folder / f"{self.pair.number:03}-{self.label}"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What ``lstmprof diagnose`` says of a pair."""
+    """The diagnosis of a pair: whether a cause was found, the ratio of steps, the sentence."""
 
     pair: Pair
     state: str
@@ -80,7 +80,7 @@ class Verdict:
 
 
 def planned(pairs: int, implementations: Sequence[str]) -> list[Pair]:
-    """So many pairs, each condition with each implementation in turn."""
+    """Return ``pairs`` pairs, alternating between conditions and implementations."""
     return [
         Pair(n, implementations[n // len(CONDITIONS) % len(implementations)], CONDITIONS[n % 3])
         for n in range(pairs)
@@ -88,7 +88,11 @@ def planned(pairs: int, implementations: Sequence[str]) -> list[Pair]:
 
 
 def schedule(pairs: Sequence[Pair]) -> list[Capture]:
-    """All captures, the quiet ones first; nobody waits for those that lie apart."""
+    """Return all captures in order: those on a quiet machine first.
+
+    Captures of other pairs lie between the two of a pair that is captured apart, so no time is
+    spent waiting.
+    """
     near, apart, busy = ([p for p in pairs if p.condition == c] for c in CONDITIONS)
     captures: list[Capture] = []
     for block in range(max(len(near), len(apart) + BLOCKS_APART)):
@@ -101,7 +105,7 @@ def schedule(pairs: Sequence[Pair]) -> list[Capture]:
 
 @contextmanager
 def spinning(number: int) -> Iterator[None]:
-    """So many processes that do nothing but take CPUs."""
+    """Within the context, run ``number`` busy processes."""
     command = [sys.executable, "-c", "while True: pass"]
     processes = [subprocess.Popen(command) for _ in range(number)]
     try:
@@ -113,7 +117,7 @@ def spinning(number: int) -> Iterator[None]:
 
 
 def capture(wanted: Capture, folder: Path, options: Sequence[str]) -> None:
-    """Capture it into ``folder``, where it is not there yet, as a user would."""
+    """Run the capture ``wanted`` into ``folder``, unless it exists."""
     place = wanted.place(folder)
     if (place / NOTED).exists():
         return
@@ -127,18 +131,18 @@ def capture(wanted: Capture, folder: Path, options: Sequence[str]) -> None:
 
 
 def run_of(wanted: Capture, folder: Path) -> Run:
-    """The run that was captured."""
+    """Return the run of the capture ``wanted``."""
     (record,) = wanted.place(folder).glob("*/run.json")
     return open_run(record.parent)
 
 
 def load_of(wanted: Capture, folder: Path) -> float:
-    """The load average of the minute before it."""
+    """Return the load average of the minute before the capture ``wanted``."""
     return float(json.loads((wanted.place(folder) / NOTED).read_text())["load"])
 
 
 def verdict(pair: Pair, folder: Path) -> Verdict:
-    """What is said of both captures."""
+    """Diagnose the two captures of ``pair``."""
     paths = [str(run_of(Capture(pair, label), folder).path) for label in "AB"]
     command = [*LSTMPROF, "diagnose", *paths, "--format", "json"]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -149,7 +153,7 @@ def verdict(pair: Pair, folder: Path) -> Verdict:
 
 
 def wilson(hits: int, of: int) -> tuple[float, float]:
-    """95 % interval of the share of which ``hits`` of so many are a sample."""
+    """Return the 95 % interval of a share, estimated as ``hits`` out of ``of``."""
     if not of:
         return 0.0, 1.0
     z, share = 1.96, hits / of
@@ -160,19 +164,19 @@ def wilson(hits: int, of: int) -> tuple[float, float]:
 
 
 def shown(hits: int, of: int) -> str:
-    """``2 (0–7 %)``."""
+    """Return the number of hits with the interval of their share, such as ``2 (0–7 %)``."""
     low, high = wilson(hits, of)
     return f"{hits} ({100 * low:.0f}–{100 * high:.0f} %)"
 
 
 def timings_of(runs: Sequence[Run]) -> list[Timings]:
-    """Return the clean steps of ``runs``, with their intervals."""
+    """Return the timings (clean step and interval) of those ``runs`` that have any."""
     found = (break_down(run, None, ("ledger",)).timings for run in runs)
     return [each for each in found if each is not None]
 
 
 def held(some: Sequence[Timings]) -> list[bool]:
-    """Return, for each run, whether its interval holds the median of the other runs' steps."""
+    """Return for each run whether its interval contains the median of the other runs' steps."""
     hits = []
     for number, each in enumerate(some):
         others = [t.step_ns for other, t in enumerate(some) if other != number]
@@ -182,19 +186,19 @@ def held(some: Sequence[Timings]) -> list[bool]:
 
 
 def lost(some: Sequence[Timings]) -> str:
-    """Return the share that the median timed step lost, median and most of ``some``."""
+    """Return the share of the median timed step that was lost, as text: median (maximum)."""
     shares = [(each.lost_ns or 0.0) / each.median_ns for each in some]
     return f"{100 * statistics.median(shares):.0f} % ({100 * max(shares):.0f})" if shares else "–"
 
 
 def apart(told: Sequence[Verdict]) -> str:
-    """Return how many times as long the longer step takes, median and most of ``told``."""
+    """Return the ratio of the longer to the shorter step of a pair, as text: median (maximum)."""
     ratios = [each.ratio for each in told]
     return f"{statistics.median(ratios):.2f}× ({max(ratios):.2f})"
 
 
 def table(told: Sequence[Verdict], folder: Path) -> str:
-    """A line for each condition, in Markdown."""
+    """Return a table in Markdown with one line per condition."""
     lines = [
         "| captured | pairs | false causes (95 %) | no difference | cannot be told "
         "| clean steps apart, median (most) | intervals that hold | of captures | load "
@@ -232,7 +236,7 @@ def table(told: Sequence[Verdict], folder: Path) -> str:
 
 
 def measured(pairs: Sequence[Pair], folder: Path, options: Sequence[str]) -> list[Verdict]:
-    """Capture what is not there, then say of each pair what is said of it."""
+    """Run missing captures, then diagnose each pair; print both as they are done."""
     wanted = schedule(pairs)
     for number, one in enumerate(wanted, 1):
         try:
@@ -255,7 +259,7 @@ def measured(pairs: Sequence[Pair], folder: Path, options: Sequence[str]) -> lis
 
 
 def main() -> None:
-    """Print each verdict as it is there, then the table."""
+    """Print each diagnosis when it is done, then the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--impl", action="append", help="implementation; repeat for more")
     parser.add_argument("--pairs", type=int, default=51, help="of all conditions together")

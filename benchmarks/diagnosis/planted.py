@@ -1,17 +1,18 @@
-"""Whether the diagnosis is right as a user gets it: causes of known size, planted in captures.
+"""Check that the diagnosis is right: plant causes of known size in captures, and diagnose them.
 
-Each case is two runs of one implementation, a clean one and one with a cause planted (or two, or a
-setting that makes the same calls slower), captured in one sweep so that their rounds take turns,
-then ``lstmprof diagnose --format json`` in a process of its own. The workers are the shipped ones;
-``planting/sitecustomize.py`` gives their steps what is planted. It must be named first, and its
-size be right. A clock of the plant's own, around its units in steps without a profiler, tells the
-size; for what is in a compiled program, and for a setting, it is the difference of both runs' steps
-by that clock. As in the clean step, the 10th percentile of the steps counts.
+Each case is two runs of one implementation: a clean one, and one with one or two planted causes or
+a setting that makes the same calls slower. Their rounds alternate in one sweep. Then ``lstmprof
+diagnose --format json`` must name the planted cause first and with the right size. The workers are
+lstmprof's own; ``planting/sitecustomize.py`` adds the causes to their steps. The true size is
+measured by a clock around the planted calls in steps without a profiler. If the cause is in a
+compiled program, or is a setting, the true size is the difference of the two runs' steps by that
+clock. As for the clean step, the 10th percentile of the steps is used.
 
-The promises. On a quiet machine: named first in 99 % of the cases, median error of the size within
-5 %. With a process spinning on each core: right or "cannot be told" in 95 %, wrong in 2 % at most.
+Limits on a quiet machine: the cause is named first in 99 % of the cases, and the median error of
+the size is at most 5 %. With a busy process per core: right or "cannot be told" in 95 %, wrong in
+at most 2 %.
 
-Sweeps that lie whole in ``--keep`` are diagnosed again and not captured again.
+Complete sweeps in ``--keep`` are not captured again, only diagnosed.
 
 Example: ``python benchmarks/diagnosis/planted.py --only 'torch-*/casts*' --keep /tmp/planted``
 """
@@ -46,22 +47,23 @@ from lstmprof.runs.run import is_run
 
 LSTMPROF = (sys.executable, "-m", "lstmprof")
 PLANTING = Path(__file__).with_name("planting")
-#: Of all rounds of a run.
+#: Timed iterations of a run, over all rounds.
 ITERATIONS = 90
 CLEAN, SIZING, RUNS, STEP = "clean", "sizing", "runs", "step"
-#: Of a capture that only shows what a clean step takes.
+#: Timed iterations of the first capture, which only measures the clean step.
 SIZING_ITERATIONS = 20
-#: Written into the folder of a sweep when all its runs are there.
+#: File that is written into the folder of a sweep when all its captures are done.
 NOTED = "sweep.json"
 RIGHT_QUIET, MOST_ERROR_QUIET, TOLD_LOADED, WRONG_LOADED = 0.99, 0.05, 0.95, 0.02
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was planted, and what the diagnosis says of it; ns per step.
+    """What was planted in a case, and what the diagnosis says about it; times in ns per step.
 
-    ``planted_ns`` is by a clock of the plant's own, else it is ``difference_ns``, by which the
-    steps of both runs differ.
+    ``difference_ns`` is the difference of the two runs' steps. ``planted_ns`` is the time measured
+    around the planted calls, or ``difference_ns`` if that is not possible. ``slow`` is the name of
+    the slow run, ``found_ns`` the size of the cause in the diagnosis.
     """
 
     case: Case
@@ -76,7 +78,7 @@ class Outcome:
 
     @property
     def verdict(self) -> str:
-        """``right``, ``wrong``, or ``not told``."""
+        """Return ``right``, ``wrong``, or ``not told`` if the diagnosis names no cause."""
         if self.state != "found":
             return "not told"
         named = self.case.is_named(self.cause, self.sentence)
@@ -84,12 +86,12 @@ class Outcome:
 
     @property
     def error(self) -> float | None:
-        """The error of the diagnosed size, as a share of the planted one; None if not right."""
+        """Return the relative error of the diagnosed size; None if the cause is not right."""
         return self.found_ns / self.planted_ns - 1 if self.verdict == "right" else None
 
 
 def request_of(case: Case, label: str) -> CaptureRequest:
-    """What the worker of a run is asked; of a clean one what those of its sweep are."""
+    """Return the capture request for the run ``label`` of ``case``, or for its clean run."""
     return CaptureRequest(
         case.implementation,
         case.workload,
@@ -102,9 +104,10 @@ def request_of(case: Case, label: str) -> CaptureRequest:
 
 
 def capture(sweep: Sweep, folder: Path, spinners: int) -> None:
-    """The clean run and those of all cases into ``folder``, in turns.
+    """Capture the clean run and the runs of all cases of ``sweep`` into ``folder``, alternating.
 
-    One before them shows what a clean step takes, of which each cause is to take its share.
+    A capture before them measures the clean step, because causes are planted as a share of it.
+    ``spinners`` busy processes run meanwhile.
     """
     plans = folder / "plans"
     plans.mkdir(parents=True, exist_ok=True)
@@ -135,7 +138,7 @@ def capture(sweep: Sweep, folder: Path, spinners: int) -> None:
 
 @contextmanager
 def planting(plans: Path) -> Iterator[None]:
-    """Workers that start meanwhile do what is planned."""
+    """Within the context, new workers plant what the files in the folder ``plans`` say."""
     before = dict(os.environ)
     paths = [str(PLANTING), *filter(None, [before.get("PYTHONPATH")])]
     os.environ |= {"PYTHONPATH": os.pathsep.join(paths), "PLANTED": str(plans.resolve())}
@@ -147,9 +150,9 @@ def planting(plans: Path) -> Iterator[None]:
 
 
 def outcome(case: Case, folder: Path) -> Outcome | str:
-    """What a diagnosis of its run and the clean one says, beside what was measured.
+    """Diagnose the run of ``case`` and the clean run; return the outcome.
 
-    In words why there is none.
+    Return the error message if the diagnosis fails.
     """
     paths = [str(folder / RUNS / label) for label in (CLEAN, case.label)]
     allowed = [word for fact in case.across for word in ("--across", fact)]
@@ -177,7 +180,7 @@ def outcome(case: Case, folder: Path) -> Outcome | str:
 
 
 def sizes(plans: Path, label: str) -> dict[str, float]:
-    """Return ns per step of the whole step, and of each plant that has a clock, over all rounds."""
+    """Return ns per step, over all rounds: of the whole step, and of each cause with a clock."""
     spent: dict[str, list[int]] = {STEP: []}
     for path in sorted(plans.glob(f"{label}.*.log")):
         for is_recorded, wall_ns, _, plants in json.loads(path.read_text())["steps"]:
@@ -192,7 +195,10 @@ def sizes(plans: Path, label: str) -> dict[str, float]:
 def outcomes(
     wanted: Sequence[Case], folder: Path, spinners: int
 ) -> Iterator[tuple[Case, Outcome | str]]:
-    """The outcome of each case, or why it has none; captured where its sweep is not there yet."""
+    """Yield each of the ``wanted`` cases with its outcome, or with the reason why it has none.
+
+    Sweeps that do not exist in ``folder`` are captured first.
+    """
     for sweep in sweeps(wanted):
         place = folder / sweep.name
         if not (place / NOTED).exists():
@@ -204,7 +210,7 @@ def outcomes(
 
 
 def row(told: Outcome) -> str:
-    """One line of the table."""
+    """Return the line of the table about one outcome, in Markdown."""
     error = told.error
     mark = {"right": "", "wrong": " ✗", "not told": ""}[told.verdict]
     named = told.cause if told.state == "found" else "cannot be told"
@@ -224,12 +230,12 @@ HEAD = (
 
 
 def milliseconds(ns: float) -> str:
-    """Of nanoseconds, to a microsecond."""
+    """Return ``ns`` in milliseconds with three decimals."""
     return f"{ns / 1e6:.3f}"
 
 
 def summary(told: Sequence[Outcome]) -> str:
-    """What the promises are held against."""
+    """Return the summary in Markdown: verdicts and errors per group, and of all outcomes."""
     lines = ["| planted | cases | right | cannot be told | wrong | median error | largest error |"]
     lines.append("|---|---:|---:|---:|---:|---:|---:|")
     for title in dict.fromkeys(group(each) for each in told):
@@ -238,14 +244,14 @@ def summary(told: Sequence[Outcome]) -> str:
 
 
 def group(told: Outcome) -> str:
-    """In which line of the summary it counts."""
+    """Return the group of an outcome in the summary: its cause, ``a pair`` or ``a setting``."""
     if told.case.setting:
         return "a setting"
     return told.case.causes[0][0] if len(told.case.causes) == 1 else "a pair"
 
 
 def summary_row(title: str, told: Sequence[Outcome]) -> str:
-    """One line of the summary; errors without their sign."""
+    """Return one line of the summary, with the absolute errors of the outcomes."""
     verdicts = [each.verdict for each in told]
     errors = [abs(each.error) for each in told if each.error is not None]
     off = [f"{100 * of(errors):.1f} %" if errors else "" for of in (statistics.median, max)]
@@ -254,7 +260,7 @@ def summary_row(title: str, told: Sequence[Outcome]) -> str:
 
 
 def conditions(folder: Path, told: Sequence[Outcome]) -> str:
-    """When, on what machine, beside what, and how long it took."""
+    """Return a sentence about the date, machine, busy processes, load and time of the captures."""
     places = {folder / sweep.name for sweep in sweeps(each.case for each in told)}
     notes = [json.loads((place / NOTED).read_text()) for place in places]
     loads = [load for note in notes for load in note["loads"]]
@@ -269,7 +275,7 @@ def conditions(folder: Path, told: Sequence[Outcome]) -> str:
 
 
 def holds(told: Sequence[Outcome], spinners: int) -> bool:
-    """Whether the promises are kept."""
+    """Return whether the outcomes are within the limits for ``spinners`` busy processes."""
     verdicts = [each.verdict for each in told]
     right, wrong = (verdicts.count(each) / len(told) for each in ("right", "wrong"))
     if spinners:
@@ -281,7 +287,10 @@ def holds(told: Sequence[Outcome], spinners: int) -> bool:
 
 
 def main() -> int:
-    """Print the table row by row, then the summary; 1 where a promise broke or a case failed."""
+    """Print the table row by row, then the summary.
+
+    Return 1 if a limit is exceeded or a case has no outcome, else 0.
+    """
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", action="append", help="cases like 'torch-*/casts*'; repeat")
     parser.add_argument("--spinning", type=int, default=0, help="processes that take CPUs")

@@ -1,4 +1,4 @@
-"""What is planted where: the cases of ``planted.py``, and the sweeps in which they are captured."""
+"""The cases of ``planted.py`` (what is planted where), grouped into sweeps of captures."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from lstmprof.diagnose import causes
 from lstmprof.workloads import Workload
 
 WORKLOAD = Workload("planted", 1, 64, False, 32, 20, 64, 10, "ce")
-#: So long that gradients fade into denormal numbers on their way back to the first time step.
+#: A network with so many time steps that gradients become denormal numbers in the backward pass.
 LONG = Workload("long", 1, 32, False, 16, 300, 32, 10, "ce")
-#: Of what each cause takes, of the clean step; of a pair the first and the second.
+#: Size of a planted cause, as a share of the clean step; sizes of the two causes of a pair.
 SHARE, SHARES_OF_PAIR = 0.5, (0.6, 0.25)
-#: Rounds of a sweep lie the farther apart the more cases it has.
+#: Maximum number of cases in a sweep. With more, the rounds of a case would be too far apart.
 MOST_CASES = 5
 
-#: Cause → the kind that a diagnosis must give.
+#: Planted cause → the kind of cause that the diagnosis must name.
 KINDS = {
     "casts": causes.CAST,
     "tiny ops": causes.DISPATCH,
@@ -31,7 +31,7 @@ KINDS = {
     "input work": causes.INPUT,
     "input wait": causes.INPUT,
 }
-#: Setting → words of which one must stand in the sentence, whatever the kind of the cause.
+#: Setting → words, one of which must be in the sentence; the kind of the cause does not matter.
 WORDS = {
     "denormals": ("denormal",),
     "anomaly mode": ("anomaly mode", "anomalies"),
@@ -39,16 +39,18 @@ WORDS = {
     "two threads on one CPU": ("2 threads", "2 busy threads", "intra-op threads 2"),
     "page faults": ("page faults", "MALLOC_"),
 }
-#: glibc's allocator gives each block beyond so many bytes back at once, and asks again: mallopt(3).
+#: Environment that makes glibc return each block above 4096 bytes to the system at once, and
+#: request it again (mallopt(3)), which causes page faults.
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "4096", "MALLOC_TRIM_THRESHOLD_": "4096"}
 
 
 @dataclass(frozen=True)
 class Case:
-    """Causes with their shares of the clean step, the largest first; or a setting.
+    """What to plant in one run: ``causes`` or a ``setting``.
 
-    ``environment`` and ``asked`` (of the capture) are what makes the setting where no line does;
-    ``across`` is what a user must allow to differ for a diagnosis.
+    ``causes`` are pairs (name, share of the clean step), the largest first. A setting is made by
+    ``environment`` variables, by ``asked`` (fields of the capture request), or by code in
+    ``planting``. ``across`` are the values of ``diagnose --across`` that the comparison needs.
     """
 
     implementation: str
@@ -61,28 +63,28 @@ class Case:
 
     @property
     def title(self) -> str:
-        """``casts 60 % + item() 25 %``."""
+        """Return what is planted as text, such as ``casts 60% + item() 25%``."""
         return self.setting or " + ".join(f"{name} {share:.0%}" for name, share in self.causes)
 
     @property
     def label(self) -> str:
-        """What its capture is called."""
+        """Return the label of the capture, such as ``casts-item``."""
         words = self.setting or "-".join(name for name, _ in self.causes)
         return words.replace(" ", "-").replace("()", "")
 
     @property
     def name(self) -> str:
-        """What ``--only`` is held against."""
+        """Return the name that the patterns of ``--only`` match: implementation/label."""
         return f"{self.implementation}/{self.label}"
 
     @property
     def plan(self) -> dict[str, Any]:
-        """What ``planting/sitecustomize.py`` reads."""
+        """Return the content of the file that ``planting/sitecustomize.py`` reads."""
         plan = {"causes": self.causes, "setting": self.setting}
         return {**plan, "environment": dict(self.environment)}
 
     def is_named(self, cause: str | None, sentence: str) -> bool:
-        """Whether a diagnosis with this cause and first sentence names what was planted."""
+        """Return whether a diagnosis with this cause and sentence names what was planted."""
         if self.setting:
             return any(word in sentence for word in WORDS[self.setting])
         return cause == KINDS[self.causes[0][0]]
@@ -90,19 +92,22 @@ class Case:
 
 @dataclass(frozen=True)
 class Sweep:
-    """One capture of a clean run and of each of the cases, their rounds in turn."""
+    """Cases of one implementation and network that are captured together, with a clean run.
+
+    The rounds of all these runs alternate.
+    """
 
     name: str
     cases: tuple[Case, ...]
 
     @property
     def implementation(self) -> str:
-        """Of all its runs."""
+        """Return the implementation of all runs."""
         return self.cases[0].implementation
 
     @property
     def workload(self) -> Workload:
-        """Of all its runs."""
+        """Return the network and data of all runs."""
         return self.cases[0].workload
 
 
@@ -115,7 +120,7 @@ def _pairs(implementation: str, *pairs: tuple[str, str]) -> Iterator[Case]:
 
 
 def _settings() -> Iterator[Case]:
-    """What makes the same calls slower."""
+    """Yield the cases of settings that make the same calls slower."""
     yield Case("torch-lstmcell-fused", setting="anomaly mode", asked={"anomaly": True})
     yield Case("torch-nn-lstm", setting="two threads on one CPU", across=("threads",))
     yield Case("torch-nn-lstm", setting="oneDNN off", asked={"onednn": False})
@@ -137,7 +142,7 @@ CASES = (
 
 
 def sweeps(cases: Iterable[Case]) -> Iterator[Sweep]:
-    """The cases in sweeps of at most ``MOST_CASES``, of one implementation and network each."""
+    """Group ``cases`` into sweeps of at most ``MOST_CASES``, by implementation and network."""
     groups: dict[tuple[str, str], list[Case]] = {}
     for case in cases:
         groups.setdefault((case.implementation, case.workload.name), []).append(case)

@@ -1,14 +1,14 @@
-"""Whether a step without one of its causes is as long as predicted: predicted against measured.
+"""Check the predictions of ``diagnose --without`` and ``--as`` against measured step times.
 
-Every pair is two programs that run: the slow one does one thing more (``programs``), or computes
-the same layers in another form. Both are captured by ``lstmprof capture``'s own rounds, in one
-sweep, so that they take turns at every iteration and see the same machine. Then ``lstmprof diagnose
---without …`` (or ``--as …``) of the slow one alone says what the fast one should take.
+Each pair is two programs. The slow one does one thing more (``programs``), or computes the same
+layers in another form. Both are captured in one sweep, in which they alternate, so that they see
+the same machine. Then ``lstmprof diagnose --without …`` (or ``--as …``) on the slow run predicts
+the step time of the fast one.
 
-A step under AMP is not among them: without its casts its products would still run in 16 bits, and
-no program does that.
+There is no pair with AMP: without its casts, the matmuls would still run in 16 bits, and no real
+program does that.
 
-What lies in ``--keep`` already is not captured again: a benchmark that was stopped goes on.
+Runs that exist in ``--keep`` are not captured again, so a stopped benchmark can continue.
 
 Example: ``python benchmarks/diagnosis/what_if.py --keep /tmp/what-if``
 """
@@ -41,15 +41,15 @@ LSTMPROF = (sys.executable, "-m", "lstmprof")
 PROGRAMS = Path(__file__).with_name("programs")
 #: One layer of 64 units and features, batch 32, 20 time steps.
 NETWORK = Workload("what-if", 1, 64, False, 32, 20, 64, 10, "ce")
-#: Of a run, shared by the rounds that a capture has by default.
+#: Timed and profiled iterations of a run, over all rounds.
 ITERATIONS, PROFILED = 90, 6
-#: The promise, of the median error.
+#: Limit of the median relative error of the predictions.
 MOST_ERROR = 0.05
 
 
 @dataclass(frozen=True)
 class Program:
-    """One run: an implementation as it is, or the program ``label`` of its framework."""
+    """One run: an implementation, changed as ``programs`` says for ``label``, if that is given."""
 
     implementation: str
     label: str = ""
@@ -58,7 +58,7 @@ class Program:
 
     @property
     def request(self) -> CaptureRequest:
-        """What the worker is asked."""
+        """Return the capture request of this run."""
         return CaptureRequest(
             self.implementation,
             replace(NETWORK, layers=self.layers),
@@ -72,12 +72,12 @@ class Program:
 
     @property
     def name(self) -> str:
-        """Name of its run."""
+        """Return the name of the run."""
         return f"{run_name(self.request)}--{self.layers}"
 
     @property
     def words(self) -> str:
-        """As the table has it."""
+        """Return the description of the program in the table."""
         parts = [self.implementation, f"{self.layers} layers" if self.layers > 1 else ""]
         parts += ["XLA" if self.xla else ""]
         text = ", ".join(part for part in parts if part)
@@ -86,7 +86,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Pair:
-    """``slow`` changed as ``option`` says should take as long as ``fast``."""
+    """Two programs: ``slow`` with the change that diagnose's ``option`` describes is ``fast``."""
 
     slow: Program
     fast: Program
@@ -96,7 +96,7 @@ class Pair:
 BASIC, FUSED, LAYER = (Program(f"torch-{n}") for n in ("lstmcell-basic", "lstmcell-fused", "cudnn"))
 BASIC_2, FUSED_2, LAYER_2 = (replace(program, layers=2) for program in (BASIC, FUSED, LAYER))
 TF, JAX = Program("tf-lstmcell"), Program("jax-scan")
-#: Label → what is taken out of the program of this name.
+#: Label of a slow program → the value of ``--without`` that removes the addition.
 REMOVED = {
     "casts": "casts",
     "clones": "copies",
@@ -107,7 +107,7 @@ REMOVED = {
 
 
 def without(program: Program, *labels: str) -> list[Pair]:
-    """``program`` that does more, each thing taken out again."""
+    """Return one pair per label: ``program`` with this addition, and ``program`` itself."""
     return [
         Pair(replace(program, label=label), program, ("--without", REMOVED[label]))
         for label in labels
@@ -115,13 +115,13 @@ def without(program: Program, *labels: str) -> list[Pair]:
 
 
 def sliced(program: Program) -> Pair:
-    """The layers above the first take their inputs apart by ``x[t]``, or all at once."""
+    """Return a pair: the second layer splits its inputs by ``x[t]``, or by ``unbind``."""
     slow, fast = (replace(program, label=label) for label in ("indexed", "unbound"))
     return Pair(slow, fast, ("--without", "slice-backward"))
 
 
 AS_LAYER, COMPILED = ("--as", "layer"), ("--as", "compiled")
-#: In the order of the table; those of one entry are a sweep, of so few that they take turns.
+#: Name of a sweep → its pairs, which are captured together; in the order of the table.
 PAIRS: dict[str, Sequence[Pair]] = {
     "torch-lstmcell-basic": without(BASIC, "casts", "clones", "transposes", "item", "zeros"),
     "torch-lstmcell-fused": without(FUSED, "casts", "transposes", "item"),
@@ -145,7 +145,7 @@ PAIRS: dict[str, Sequence[Pair]] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """Lengths in ns of clean steps."""
+    """Clean steps of a pair in ns: of the slow program, predicted and measured of the fast one."""
 
     pair: Pair
     slow_ns: int
@@ -154,13 +154,13 @@ class Outcome:
 
     @property
     def error(self) -> float:
-        """Of the predicted length, as a share of the measured one."""
+        """Return the relative error of the prediction."""
         return self.predicted_ns / self.measured_ns - 1
 
 
 @contextmanager
 def programs() -> Iterator[None]:
-    """Workers that start meanwhile run the program that their request's label names."""
+    """Within the context, new workers run the program that the label of their request names."""
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PROGRAMS), before]))
     try:
@@ -173,7 +173,7 @@ def programs() -> Iterator[None]:
 
 
 def capture(pairs: Sequence[Pair], folder: Path) -> None:
-    """Those programs of ``pairs`` that are not in ``folder`` yet, rounds in turn."""
+    """Capture those programs of ``pairs`` that are not in ``folder`` yet, alternating."""
     wanted = dict.fromkeys(program for pair in pairs for program in (pair.slow, pair.fast))
     missing = {p.name: p.request for p in wanted if not is_run(folder / p.name)}
     if not missing:
@@ -187,7 +187,7 @@ def capture(pairs: Sequence[Pair], folder: Path) -> None:
 
 
 def diagnosed(run: Path, *options: str) -> dict[str, Any]:
-    """What ``lstmprof diagnose`` says of one run alone."""
+    """Return the JSON of ``lstmprof diagnose`` on one run."""
     command = [*LSTMPROF, "diagnose", str(run), *options, "--format", "json"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     (document,) = json.loads(done.stdout)
@@ -195,7 +195,7 @@ def diagnosed(run: Path, *options: str) -> dict[str, Any]:
 
 
 def outcome(pair: Pair, folder: Path) -> Outcome | None:
-    """Of one pair; None where a program was not captured."""
+    """Return the outcome of ``pair``; None if one of its programs was not captured."""
     slow, fast = (folder / program.name for program in (pair.slow, pair.fast))
     if not (is_run(slow) and is_run(fast)):
         return None
@@ -211,7 +211,7 @@ HEAD = (
 
 
 def row(told: Outcome) -> str:
-    """One line of the table."""
+    """Return the line of the table about one pair, in Markdown."""
     lengths = (told.slow_ns, told.predicted_ns, told.measured_ns)
     cells = " | ".join(f"{ns / 1e6:.2f}" for ns in lengths)
     pair = told.pair
@@ -222,12 +222,12 @@ def row(told: Outcome) -> str:
 
 
 def signed(share: float) -> str:
-    """``−4.2 %``."""
+    """Return ``share`` in percent with its sign, such as ``−4.2 %``."""
     return f"{share * 100:+.1f} %".replace("-", "−")
 
 
 def summary(told: Sequence[Outcome]) -> str:
-    """Median and worst error of all, of what is taken out, and of each forecast."""
+    """Return a table of median and largest errors: of all, of ``--without``, of each ``--as``."""
     groups = {"all": list(told)}
     for each in told:
         kind, form = each.pair.option
@@ -242,7 +242,7 @@ def summary(told: Sequence[Outcome]) -> str:
 
 
 def constants(told: Sequence[Outcome]) -> str:
-    """The errors of forecasts as ``replay.forecasts.ERRORS`` has them."""
+    """Return the errors of ``--as`` as lines of Python for ``replay.forecasts.ERRORS``."""
     lines = []
     for form in ("layer", "compiled"):
         errors = [abs(t.error) for t in told if t.pair.option == ("--as", form)]
@@ -253,7 +253,10 @@ def constants(told: Sequence[Outcome]) -> str:
 
 
 def main() -> int:
-    """Print the table row by row, then the errors; 1 where a pair failed or the promise broke."""
+    """Print the table row by row, then the errors.
+
+    Return 1 if a pair has no outcome or the median error exceeds the limit, else 0.
+    """
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--keep", type=Path, help="folder to leave the runs in, and to go on from")
     parser.add_argument("--only", action="append", choices=PAIRS, help="sweep; repeat")
@@ -281,7 +284,7 @@ def main() -> int:
 
 
 def conditions(loads: Sequence[float], took_s: float) -> str:
-    """Date, machine, load and time."""
+    """Return a sentence about the date, machine, load and duration."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     facts = hardware()
     return (

@@ -1,12 +1,12 @@
-"""Does the ledger tell what a sampler sees from outside? Six implementations, as Markdown.
+"""Compare the breakdown with what a sampling profiler sees from outside, for six implementations.
 
-Each is captured by ``lstmprof capture --sampler``: py-spy for PyTorch, linux-perf for TensorFlow
-and JAX, which compute in threads that py-spy does not see. Shares are of the clean step. For
-docs/accuracy.md; under five minutes on a quiet machine::
+Each is captured by ``lstmprof capture --sampler``: with py-spy for PyTorch, and with linux-perf for
+TensorFlow and JAX, which compute in threads that py-spy does not see. The table, in Markdown, is
+for docs/accuracy.md; shares are of the clean step. It takes less than five minutes::
 
     python benchmarks/diagnosis/witness.py [--seconds 24] [--keep FOLDER]
 
-py-spy is looked for on PATH and beside this interpreter.
+py-spy must be on PATH or beside this interpreter.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lstmprof.breakdown import break_down
 from lstmprof.capture.request import PERF, PY_SPY
 from lstmprof.runs.run import Run, open_run
 
-#: What is captured, and by which sampler.
+#: Pairs (implementation, sampler).
 CASES = (
     ("torch-nn-lstm", PY_SPY),
     ("torch-lstmcell-fused", PY_SPY),
@@ -33,14 +33,14 @@ CASES = (
     ("tf-lstmcell", PERF),
     ("jax-scan", PERF),
 )
-#: Shares that agree differ by no more points.
+#: Largest difference of two shares, in percentage points, that counts as agreement.
 AGREES_POINTS = 3.0
-#: Of the samples or of the ledger; smaller parts are left out of the table.
+#: A part is in the table if it is at least this share of the samples or of the breakdown.
 LEAST_SHARE = 0.01
 
 
 def captured(implementation: str, sampler: str, seconds: float, out: Path) -> Run:
-    """The run of ``implementation``, sampled for ``seconds``; in ``out`` if it is not there yet."""
+    """Capture ``implementation`` into ``out``, sampled for ``seconds``, unless the run exists."""
     name = f"{implementation}-{sampler}"
     command = [sys.executable, "-m", "lstmprof", "capture", "--impl", implementation]
     command += ["--sampler", sampler, "--sampler-seconds", str(seconds), "--device", "cpu"]
@@ -51,7 +51,7 @@ def captured(implementation: str, sampler: str, seconds: float, out: Path) -> Ru
 
 
 def table(runs: list[Run]) -> list[str]:
-    """A row a part of each run: both shares, the samples' error, the difference."""
+    """Return a Markdown table: per run and part both shares, the sampling error, the difference."""
     lines = [
         "| implementation | sampler, samples | part | ledger % | sampler % | ± | points |",
         "|---|---|---|---:|---:|---:|---:|",
@@ -87,7 +87,7 @@ def _marked(points: float) -> str:
 
 
 def main() -> None:
-    """Capture what is asked for and print the table."""
+    """Capture the implementations that the options select, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=24.0, help="of samples, all rounds")
     parser.add_argument(

@@ -2,8 +2,8 @@
 
 ::
 
-    wishes ─▶ session ─▶ capture_one (a process each) ─▶ raw captures ─▶ runs ─▶ summary
+    wishes ─▶ session ─▶ capture_one (one process per capture) ─▶ raw captures ─▶ runs ─▶ summary
 
-A capture needs NumPy and a framework alone; making it a run needs what reads profiles, which
-``wheels`` carries along. docs/gpu.md says how to use it.
+A capture needs only NumPy and a framework. Converting a raw capture to a run needs the packages
+that read profiles; ``wheels`` provides them on a machine without internet. Usage: docs/gpu.md.
 """

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.gpu``: the plan, the tests that need a GPU, the captures, a summary."""
+"""``python -m benchmarks.gpu``: run the tests that need a GPU, then captures; print a summary."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from lstmprof.capture import system
 from lstmprof.capture.worker.host import cuda_devices
 from lstmprof.errors import UsageError
 
-#: Of the budget: the tests may have so much; so much is left to read profiles and then to close.
+#: Shares of the time budget: at most for the tests; reserved for reading profiles; for the end.
 TESTS_SHARE, READING_SHARE, CLOSING_SHARE = 0.45, 0.08, 0.05  # the tests take about 200 s
-#: The tests that say most, should there be no time for all.
+#: The most important test file, which runs first, in case that time is short.
 FIRST_TESTS = "test_on_a_gpu"
-#: Lines about captures that were not begun; of more there is the number.
+#: Number of captures that were not begun and are listed; further ones are only counted.
 MOST_NOT_BEGUN = 5
-#: Everything was captured; something failed; the time was up before the plan was done.
+#: Exit codes: everything was captured; something failed; the time was up before the plan was done.
 WELL, FAILED, TIME_UP = 0, 1, 3
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 DESCRIPTION = """Test and capture on a GPU, the most important first, for as long as --budget says.
@@ -43,15 +43,15 @@ Example:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose usage errors are one line."""
+    """An argument parser that prints a usage error as one line."""
 
     def error(self, message: str) -> NoReturn:
-        """End with exit code 2."""
+        """Print ``message`` and exit with code 2."""
         self.exit(2, f"{self.prog}: error: {message}\n")
 
 
 def seconds(text: str) -> float:
-    """Seconds of a length of time like ``480s``, ``8m`` or ``480``."""
+    """Convert a length of time such as ``480s``, ``8m`` or ``480`` to seconds."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
     if not match or not float(match[1]):
         raise argparse.ArgumentTypeError(f"'{text}' is no length of time: give 480s, 8m or 1h")
@@ -75,7 +75,7 @@ def _folder(text: str) -> Path:
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """The options of the command; times in seconds."""
+    """The options of the command; ``budget`` and ``limit`` are in seconds."""
 
     budget: float
     out: Path
@@ -163,7 +163,10 @@ def _session(asked: Asked) -> int:
 
 
 def _show_machine(file: Path) -> None:
-    """Print what ``lstmprof check --system`` says, once: each framework is imported for it."""
+    """Print the output of ``lstmprof check --system`` and store it in ``file``.
+
+    Do nothing if ``file`` exists, because the check is slow: it imports each framework.
+    """
     if not file.is_file():
         lines = [f"{line.name}: {line.sentence}; {line.next_step}" for line in system.lines()]
         file.write_text("\n".join(line.rstrip("; ") for line in lines) + "\n", encoding="utf-8")
@@ -171,7 +174,10 @@ def _show_machine(file: Path) -> None:
 
 
 def _show_plan(planned: Sequence[session.Planned], budget: float, *, whole: bool) -> None:
-    """The plan with estimates: the whole of it, or what is likely to fit."""
+    """Print the plan with time estimates: all captures if ``whole``, else those likely to fit.
+
+    ``budget`` is in seconds.
+    """
     estimates = Estimates()
     todo = [one for one in planned if one.skip is None]
     ends_s = list(itertools.accumulate(estimates.seconds(one.request) for one in todo))
@@ -188,7 +194,10 @@ def _show_plan(planned: Sequence[session.Planned], budget: float, *, whole: bool
 
 
 def _prepared(place: processes.Place, carried: Path | None) -> bool:
-    """Put what was carried along on the path; whether profiles can be read here."""
+    """Unpack the wheels in ``carried`` and add them to sys.path.
+
+    Return whether all packages that read profiles are available.
+    """
     if carried is not None:
         names = wheels.unpacked(carried, place.site)
         _say(f"from {carried}: {', '.join(names) or 'nothing, all of it is installed'}")
@@ -206,12 +215,15 @@ def _prepared(place: processes.Place, carried: Path | None) -> bool:
 def _is_there(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:  # its parent is not
+    except ModuleNotFoundError:  # its parent package is missing
         return False
 
 
 def _tested(place: processes.Place, limit_s: float) -> bool:
-    """Run the tests marked ``gpu``; whether they passed, or there is nothing to run them."""
+    """Run the tests marked ``gpu`` for at most ``limit_s`` seconds; return whether they passed.
+
+    Return True, too, if the packages that tests need are missing.
+    """
     if not place.readable or not _is_there("pytest"):
         _say("tests: done without, what they need is not installed")
         return True
@@ -228,7 +240,10 @@ def _tested(place: processes.Place, limit_s: float) -> bool:
 
 
 def gpu_tests() -> list[str]:
-    """The test files that have a test marked ``gpu``, from the checkout's root, captures first."""
+    """Return the test files with a test marked ``gpu``, relative to the checkout's root.
+
+    The most important file is the first.
+    """
     tests = sorted((processes.ROOT / "tests").rglob("test_*.py"))
     tests.sort(key=lambda path: path.stem != FIRST_TESTS)
     marked = [path for path in tests if "mark.gpu" in path.read_text(encoding="utf-8")]
@@ -236,7 +251,7 @@ def gpu_tests() -> list[str]:
 
 
 class _Captures:
-    """The captures of a plan, a line each."""
+    """Runs the captures of a plan, prints a line for each, and counts failures."""
 
     def __init__(self, place: processes.Place, until_s: float, limit_s: float) -> None:
         self.place = place
@@ -246,7 +261,7 @@ class _Captures:
         self.failed = self.not_begun = 0
 
     def run(self, planned: Sequence[session.Planned]) -> None:
-        """Run what is not skipped."""
+        """Run the captures that are not skipped."""
         for outcome in self.session.outcomes(planned):
             self._tell(outcome)
         if self.not_begun:
@@ -269,7 +284,7 @@ class _Captures:
 
 
 def _read_the_rest(place: processes.Place, until_s: float) -> None:
-    """Make runs of what was too large to be read at once, while there is time."""
+    """Convert the remaining raw captures, whose profiles are large, to runs until ``until_s``."""
     for name in raw_captures.waiting(place.out) if place.readable else []:
         left_s = until_s - time.monotonic()
         if left_s < 1:
@@ -279,7 +294,7 @@ def _read_the_rest(place: processes.Place, until_s: float) -> None:
 
 
 def _close(place: processes.Place, planned: Sequence[session.Planned], asked: Asked) -> None:
-    """Pack what there is, say what was found, and how to bring it back."""
+    """Write archives of the captures if requested, print the summary, and how to go on."""
     names = [one.name for one in planned]
     archives = _packed(place.out, names, asked)
     _say()
@@ -314,7 +329,7 @@ def _packed(out: Path, names: Sequence[str], asked: Asked) -> list[packing.Archi
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code; a usage error is one line."""
+    """Run the command, and return its exit code."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     asked = Asked(**vars(_parser().parse_args(arguments)))
     try:

@@ -1,8 +1,8 @@
-"""One capture in a process of its own: ``python -m benchmarks.gpu.capture_one REQUEST.json OUT``.
+"""Run one capture: ``python -m benchmarks.gpu.capture_one REQUEST.json OUT [--at-once]``.
 
-With ``--at-once`` it is made a run too, where its profile is read in a second or two. ``--read OUT
-[NAME…]`` makes captures of the folder OUT runs, all of them if none is named. What it says goes to
-stderr, the last line being the reason where it fails.
+With ``--at-once``, the raw capture is also converted to a run if its profile is small. ``--read OUT
+[NAME…]`` converts raw captures in the folder OUT to runs: all of them if none is named. Messages go
+to stderr; if the process fails, the last line is the reason.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker.host import die_with
 from lstmprof.errors import LstmprofError
 
-#: The largest profile that is read at once, gzipped.
+#: Maximum size in bytes of a gzipped profile that ``--at-once`` reads, in a second or two.
 AT_ONCE_BYTES = 2_000_000
 
 
@@ -27,7 +27,7 @@ def _say(line: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Exit code: 2 where the words are not as above."""
+    """Run the command; return the exit code: 0, 1 (failure) or 2 (wrong arguments)."""
     if len(arguments) < 2:
         _say("give REQUEST.json OUT, or --read OUT [NAME…]: docs/gpu.md")
         return 2
@@ -47,7 +47,10 @@ def main(arguments: list[str]) -> int:
 
 
 def _capture(request: CaptureRequest, out: Path, *, at_once: bool) -> None:
-    """What reads profiles is imported meanwhile: the worker's start takes longer."""
+    """Capture ``request``; with ``at_once``, convert a small capture to a run.
+
+    A thread imports the profile readers while the worker starts.
+    """
     readers = threading.Thread(target=importlib.import_module, args=("lstmprof.capture.rounds",))
     if at_once:
         readers.start()

@@ -1,8 +1,9 @@
-"""How long a capture will take: a guess from its size, corrected by the captures so far.
+"""Estimate how long a capture will take: a guess from its size, corrected by earlier captures.
 
-The guess is for a GPU that a host feeds: the process starts, compiles, runs its steps, each as long
-as the launches of its cells, and writes its profile. What is off by a factor for one implementation
-is off for its next capture too, so the ratio of measured to guessed is kept for each.
+The guess is the time to start the process, compile, run the steps, and write the profile. It
+assumes that a step takes as long as the launches of its kernels. A guess is often wrong by a factor
+that an implementation's next capture has, too, so each implementation keeps its ratio of measured
+to guessed time.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from benchmarks.gpu.wishes import cells
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker.timing import GPU_WARM_UP_NS
 
-#: Framework -> seconds until the first step: import, device, libraries; at the end the peaks
+#: Framework -> seconds for the import, device and libraries before the first step, and to measure
+#: the device's peak rates after the last.
 START_S = {"torch": 12.0, "flax": 14.0, "jax": 14.0, "cudnn": 10.0}
-#: Implementation -> what compiling adds, seconds
+#: Implementation -> seconds that compiling adds.
 COMPILE_S = {"torch-compile": 25.0, "torch-script": 4.0}
-#: Implementation -> kernels that a cell launches, forward and backward
+#: Implementation -> number of kernels that one call of a cell launches, forward and backward.
 KERNELS = {
     "torch-lstmcell-basic": 45,
     "torch-script": 35,
@@ -28,16 +30,16 @@ KERNELS = {
 }
 _KERNELS_OF_LAYERS = 6
 LAUNCH_S = 8e-6
-#: A kernel in a profile is about four events, of 12 µs each to collect, write and pack.
+#: Seconds to profile one kernel: about four events, and 12 µs to collect, write and compress each.
 PROFILED_KERNEL_S = 4 * 12e-6
-#: The throwaway session lasts half a second, or as many steps as are profiled.
+#: Minimum length in seconds of the profiler session before the real one, whose result is dropped.
 THROWAWAY_S = 0.5
-#: What is begun must fit in this many times its estimate.
+#: A capture begins only if this many times its estimate fits into the remaining time.
 CAUTION = 1.25
 
 
 def guess_s(request: CaptureRequest) -> float:
-    """Seconds that a capture takes by its size alone."""
+    """Return the seconds that the capture takes according to its size alone."""
     kernels = cells(request.workload) * KERNELS.get(request.implementation, _KERNELS_OF_LAYERS)
     step_s = kernels * LAUNCH_S
     timing_s = max(request.timing_s or 0.0, 3 * step_s)
@@ -50,17 +52,21 @@ def guess_s(request: CaptureRequest) -> float:
 
 
 class Estimates:
-    """Guesses, times the ratio of what was measured to what was guessed."""
+    """Estimates: guesses, multiplied by the ratio of measured to guessed time so far."""
 
     def __init__(self) -> None:
         self._ratios: dict[str, list[float]] = {}
 
     def learn(self, request: CaptureRequest, took_s: float) -> None:
-        """``request`` took ``took_s``."""
+        """Record that the capture of ``request`` took ``took_s`` seconds."""
         self._ratios.setdefault(request.implementation, []).append(took_s / guess_s(request))
 
     def seconds(self, request: CaptureRequest) -> float:
-        """By the implementation's last capture, else by the median of all, else the guess."""
+        """Return the estimate for ``request`` in seconds.
+
+        It uses the ratio of the implementation's last capture, or the median ratio of all captures,
+        or, before the first capture, 1.
+        """
         own = self._ratios.get(request.implementation)
         everyone = [ratio for ratios in self._ratios.values() for ratio in ratios]
         ratio = own[-1] if own else statistics.median(everyone) if everyone else 1.0

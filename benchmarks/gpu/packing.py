@@ -1,7 +1,7 @@
-"""What is brought back: runs and captures in gzipped archives of a given size, in their order.
+"""Pack runs and raw captures, in order, into gzipped archives of a limited size.
 
-A run that is larger than an archive may be goes without the raw profile, which its events were made
-of; one that is too large even so stays, and is named.
+If a run is too large for an archive, its raw profile is left out, because its events contain the
+information. If it is still too large, the whole run is left out.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from pathlib import Path
 
 from benchmarks.gpu import raw_captures
 
-#: A run below this many bytes may be committed as a sample.
+#: A run smaller than this (in bytes) may be committed as a sample.
 SAMPLE_BYTES = 2_000_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Archive:
-    """A file with its runs in it."""
+    """An archive file, and the names of the runs in it."""
 
     path: Path
     names: tuple[str, ...]
 
 
 def folder_of(out: Path, name: str) -> Path | None:
-    """The run ``name``, or the capture that is no run yet; None where there is neither."""
+    """Return the folder of the run ``name``, or of its raw capture; None if there is neither."""
     for path in (out / name, raw_captures.place(out, name)):
         if path.is_dir():
             return path
@@ -35,17 +35,17 @@ def folder_of(out: Path, name: str) -> Path | None:
 
 
 def size_bytes(folder: Path) -> int:
-    """Of all its files."""
+    """Return the total size in bytes of all files in ``folder``."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def packed(
     out: Path, names: Sequence[str], place: Path, most_bytes: int, most: int | None = None
 ) -> list[Archive]:
-    """Write the runs ``names`` of ``out`` to ``runs-1.tar.gz`` … in ``place``.
+    """Write the runs ``names`` in ``out`` to archives ``runs-1.tar.gz`` … in ``place``.
 
-    None is larger than ``most_bytes``, and there are ``most`` of them at most; a run that does not
-    fit is left out, a later one may still fit.
+    There are at most ``most`` archives of at most ``most_bytes`` each. A run that does not fit into
+    any is left out.
     """
     place.mkdir(parents=True, exist_ok=True)
     groups: list[list[_Packed]] = []
@@ -71,11 +71,14 @@ def packed(
 class _Packed:
     name: str
     files: tuple[Path, ...]
-    bytes: int  # in an archive of its own
+    bytes: int  # size if packed alone
 
 
 def _smallest_loss(out: Path, name: str, most_bytes: int) -> _Packed | None:
-    """All files of the run, else those of a run less its raw profile, whichever fit."""
+    """Return the files to pack: all of the run, or, if too large, all but the raw profile.
+
+    Return None if neither fits into ``most_bytes``.
+    """
     folder = folder_of(out, name)
     if folder is None:
         return None

@@ -1,4 +1,4 @@
-"""The session's processes, each with a time limit, each ended with all that it started."""
+"""Run the session's processes, each with a time limit; end each with its child processes."""
 
 from __future__ import annotations
 
@@ -19,27 +19,28 @@ from benchmarks.gpu.session import Ended
 from lstmprof.capture.request import CaptureRequest, run_name
 
 ROOT = Path(__file__).resolve().parents[2]
-#: A capture's own limit comes first, because then its worker's log is kept.
+#: Seconds by which a capture's own time limit is shorter than that of its process. If the former is
+#: reached first, the worker's log is kept.
 GRACE_S = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where captures go, and where packages that were carried along lie."""
+    """Folders: ``out`` for captures, ``site`` for packages that were unpacked from wheels."""
 
     out: Path
     site: Path
-    readable: bool = False  # whether profiles can be read here
+    readable: bool = False  # whether the packages that read profiles are available
 
     def environment(self) -> dict[str, str]:
-        """This process's, with lstmprof and what was unpacked on Python's path."""
+        """Return this process's environment, with lstmprof and ``site`` on PYTHONPATH."""
         before = os.environ.get("PYTHONPATH", "")
         paths = [str(self.site), str(ROOT), *([before] if before else [])]
         return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
 
 
 def captured(place: Place, request: CaptureRequest, limit_s: float) -> Ended:
-    """Capture ``request`` for at most ``limit_s``; a run at once where that takes no time."""
+    """Capture ``request`` within ``limit_s`` seconds; convert a small capture to a run."""
     own_s = max(limit_s - GRACE_S, 1.0)
     asked = dataclasses.replace(request, timeout_s=own_s)
     with tempfile.TemporaryDirectory() as folder:
@@ -48,19 +49,19 @@ def captured(place: Place, request: CaptureRequest, limit_s: float) -> Ended:
         arguments = [str(file), str(place.out), *(["--at-once"] if place.readable else [])]
         ended = _module(place, "benchmarks.gpu.capture_one", arguments, limit_s)
     raw_captures.sweep(place.out)
-    if raw_captures.is_there(place.out, run_name(request)):  # perhaps not read: that is told later
+    if raw_captures.is_there(place.out, run_name(request)):  # perhaps not yet a run
         return dataclasses.replace(ended, fault=None, hung=False)
     fault = ended.fault or "it ended without a capture"
     return dataclasses.replace(ended, fault=fault, hung=ended.hung or ended.took_s >= own_s)
 
 
 def made_run(place: Place, name: str, limit_s: float) -> Ended:
-    """Make the capture ``name`` a run."""
+    """Convert the raw capture ``name`` to a run within ``limit_s`` seconds."""
     return _module(place, "benchmarks.gpu.capture_one", ["--read", str(place.out), name], limit_s)
 
 
 def tested(place: Place, files: Sequence[str], limit_s: float, log: Path) -> Ended:
-    """Run the tests of ``files`` that are marked ``gpu``; their output is in ``log``."""
+    """Run the tests in ``files`` that are marked ``gpu``; write their output to ``log``."""
     arguments = ["-m", "gpu", "-W", "default", "-ra", "-vv", "-p", "no:cacheprovider", *files]
     return _module(place, "pytest", arguments, limit_s, log)
 
@@ -68,7 +69,10 @@ def tested(place: Place, files: Sequence[str], limit_s: float, log: Path) -> End
 def _module(
     place: Place, module: str, arguments: Sequence[str], limit_s: float, log: Path | None = None
 ) -> Ended:
-    """How ``python -m module`` ended; its fault is its last line, or that it hung."""
+    """Run ``python -m module`` for at most ``limit_s`` seconds; return how it ended.
+
+    The fault is the last line of its output, or that it took too long.
+    """
     began_s = time.monotonic()
     with tempfile.TemporaryFile() if log is None else log.open("w+b") as said:
         process = subprocess.Popen(
@@ -90,7 +94,7 @@ def _module(
 
 
 def _code(process: subprocess.Popen[bytes], limit_s: float) -> int | None:
-    """The exit code; None where it was stopped, with every process of its session."""
+    """Return the exit code, or None if the limit was reached; end all its child processes."""
     try:
         return process.wait(max(limit_s, 0.1))
     except subprocess.TimeoutExpired:

@@ -1,7 +1,7 @@
-"""``python -m benchmarks.gpu.questions``: what nobody has yet seen on a GPU, one answer per line.
+"""``python -m benchmarks.gpu.questions``: answer open questions about profiles on a GPU.
 
-Each question is a process of its own with a time limit, and its answer a line of JSON. It needs
-NumPy and torch; JAX's command buffers are compared by two captures of the session.
+Each question runs in its own process with a time limit; its answer is a line of JSON. It needs
+NumPy and torch. A question about JAX's command buffers is answered by two captures of the session.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from typing import Any
 from lstmprof.capture.worker.meters import NvmlGpu
 
 ROOT = Path(__file__).resolve().parents[2]
-#: One question, at most. Eight of them fit into seven minutes.
+#: Time limit of one question in seconds.
 LIMIT_S = 50.0
 STEPS = 3
 Answer = dict[str, Any]
 
 
 def autocast_type(torch: Any, device: str) -> Answer:
-    """Return the types with which nn.LSTM is called under autocast to bfloat16."""
+    """Return the dtypes of nn.LSTM's output and inputs under autocast to bfloat16."""
     kind = device.partition(":")[0]
     layer, inputs = torch.nn.LSTM(64, 64).to(device), torch.randn(16, 8, 64, device=device)
     with recorded(torch, device) as events, torch.autocast(kind, torch.bfloat16):
@@ -44,7 +44,10 @@ def autocast_type(torch: Any, device: str) -> Answer:
 
 
 def lost_kernels(torch: Any, device: str) -> Answer:
-    """Return launches without a kernel after 2 s of idleness, with an unmarked step and without."""
+    """Count launches without a kernel in a profile that begins after 2 s without GPU work.
+
+    The profile is recorded with and without one additional step at its start.
+    """
     step = lstm_step(torch, device)
     answer: Answer = {}
     for first in (0, 1):
@@ -57,7 +60,10 @@ def lost_kernels(torch: Any, device: str) -> Answer:
 
 
 def replayed_graph(torch: Any, device: str) -> Answer:
-    """Return the kernels of a graph's replay, captured before and after a first session."""
+    """Count the kernels in a profile of CUDA graph replays.
+
+    The graph is captured before the first profiler session, or after it.
+    """
     answer: Answer = {}
     for after in (False, True):
         if after:
@@ -78,7 +84,10 @@ def replayed_graph(torch: Any, device: str) -> Answer:
 
 
 def algorithm(torch: Any, device: str) -> Answer:
-    """Return cuDNN's kernels on both sides of a change of its algorithm, hidden 192 and 193."""
+    """Return the kernels of an LSTM with 192 and with 193 hidden units.
+
+    Between these sizes, PyTorch changes cuDNN's algorithm.
+    """
     return {
         f"hidden {hidden}": kernels_of(torch, device, lstm_step(torch, device, hidden))
         for hidden in (192, 193)
@@ -86,7 +95,7 @@ def algorithm(torch: Any, device: str) -> Answer:
 
 
 def energy(torch: Any, device: str) -> Answer:
-    """Return watts by the energy counter, over loads of 0.2 to 5 s."""
+    """Return the power in watts according to the energy counter, for loads of 0.2 to 5 s."""
     gpu = NvmlGpu.of(device) if device != "cpu" else None
     data, answer = torch.randn(2048, 2048, device=device), {}
     for length_s in (0.2, 0.5, 1.0, 2.0, 5.0):
@@ -101,7 +110,7 @@ def energy(torch: Any, device: str) -> Answer:
 
 
 def warm_up(torch: Any, device: str) -> Answer:
-    """Return step times and the clock from the first step on, after 2 s of idleness."""
+    """Return the times and the GPU clock of the first and some later steps, after 2 s of idling."""
     step, gpu = lstm_step(torch, device), NvmlGpu.of(device) if device != "cpu" else None
     time.sleep(2)
     rows, began_s = [], time.perf_counter()
@@ -116,7 +125,7 @@ def warm_up(torch: Any, device: str) -> Answer:
 
 
 def bias_adds(torch: Any, device: str) -> Answer:
-    """Return the kernels of a linear layer with a bias, from small to large."""
+    """Return the kernels of linear layers with a bias, of three sizes."""
     answer: Answer = {}
     for rows, width in ((20, 1280), (512, 4096), (16384, 8192)):
         layer = torch.nn.Linear(320, width).to(device)
@@ -137,7 +146,7 @@ QUESTIONS: dict[str, Callable[[Any, str], Answer]] = {
 
 
 def lstm_step(torch: Any, device: str, hidden: int = 64) -> Callable[[], None]:
-    """Return a training step of a small LSTM that ends with a synchronisation."""
+    """Return a training step of a small LSTM; the step waits for the GPU at its end."""
     layer = torch.nn.LSTM(hidden, hidden).to(device)
     inputs = torch.randn(20, 16, hidden, device=device)
 
@@ -150,14 +159,14 @@ def lstm_step(torch: Any, device: str, hidden: int = 64) -> Callable[[], None]:
 
 
 def settle(torch: Any, device: str) -> None:
-    """Wait for the GPU."""
+    """Wait until the GPU has finished its work."""
     if device != "cpu":
         torch.cuda.synchronize()
 
 
 @contextmanager
 def recorded(torch: Any, device: str) -> Iterator[list[dict[str, Any]]]:
-    """Record what happens within; the list has the events of the trace afterwards."""
+    """Profile the context with torch.profiler; afterwards the yielded list has the events."""
     events: list[dict[str, Any]] = []
     activities = [torch.profiler.ProfilerActivity.CPU]
     if device != "cpu":
@@ -173,7 +182,7 @@ def recorded(torch: Any, device: str) -> Iterator[list[dict[str, Any]]]:
 
 
 def linked(events: list[dict[str, Any]]) -> Answer:
-    """Return how many launches and kernels there are, and how many of them do not fit."""
+    """Count launches, kernels, launches without a kernel, and kernels before their launch."""
     kernels = [event for event in events if event.get("cat") == "kernel"]
     calls = {e["args"].get("correlation"): e for e in events if "Launch" in e["name"]}
     seen = Counter(kernel["args"].get("correlation") for kernel in kernels)
@@ -188,7 +197,7 @@ def linked(events: list[dict[str, Any]]) -> Answer:
 
 
 def kernels_of(torch: Any, device: str, step: Callable[[], Any]) -> dict[str, int]:
-    """Return how often each kernel runs in ``step``, called a second time."""
+    """Return name -> count of the kernels in the second call of ``step``."""
     step()
     with recorded(torch, device) as events:
         step()
@@ -196,7 +205,7 @@ def kernels_of(torch: Any, device: str, step: Callable[[], Any]) -> dict[str, in
 
 
 def main() -> int:
-    """Ask all questions, or the one that ``--question`` names, in this process."""
+    """Answer all questions, each in its own process, or one question in this process."""
     parser = argparse.ArgumentParser(prog="benchmarks.gpu.questions", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("traces/gpu"))
     parser.add_argument("--device", default="cuda:0")
@@ -219,7 +228,7 @@ def main() -> int:
 
 
 def answered(name: str, device: str) -> Answer:
-    """Ask one question in a process of its own; a fault is its last line."""
+    """Answer one question in its own process; return its answer, or its last line as the fault."""
     command = [sys.executable, "-m", "benchmarks.gpu.questions", "--question", name]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path[1:]])}
     try:

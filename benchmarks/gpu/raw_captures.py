@@ -1,13 +1,13 @@
-"""A capture as its worker left it, before anything has read its profile; and the run made of it.
+"""Raw captures: what a worker has written, before its profile is read and converted to a run.
 
 ::
 
     <out>/.captured/<name>/captured.json   {"metadata", "timings", "profiles"}
-                           profile/        as the profiler wrote it, gzipped
-    <out>/logs/<name>.log                  what the worker of a capture that failed has said
-    <out>/<name>/                          the run, once the profile was read; the capture is gone
+                           profile/        the profiler's files, gzipped
+    <out>/logs/<name>.log                  the output of the worker, if the capture failed
+    <out>/<name>/                          the run; its raw capture is then deleted
 
-A capture appears whole or not at all, and so does the run.
+A raw capture appears complete or not at all; so does a run.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from lstmprof.errors import CaptureError
 
 FOLDER, FILE, PROFILE = ".captured", "captured.json", "profile"
 PARTIAL, LOGS, MOST_LOG_BYTES = ".partial-", "logs", 1 << 18
-#: What reads profiles and writes runs, beyond the base packages.
+#: Packages that are needed to read profiles and write runs, but not to capture.
 READERS = ("isal", "msgspec", "pyarrow", "google.protobuf")
 
 
 def place(out: Path, name: str) -> Path:
-    """Where the capture ``name`` lies until it is a run."""
+    """Return the folder of the raw capture ``name``."""
     return out / FOLDER / name
 
 
 def is_there(out: Path, name: str) -> bool:
-    """Whether it was captured, and perhaps made a run."""
+    """Return whether ``name`` exists as a run or as a raw capture."""
     return (out / name / "run.json").is_file() or (place(out, name) / FILE).is_file()
 
 
 def waiting(out: Path) -> list[str]:
-    """Names of the captures that are no runs yet."""
+    """Return the names of the raw captures, which are not yet runs."""
     return sorted(path.parent.name for path in (out / FOLDER).glob(f"*/{FILE}"))
 
 
 def keep(request: CaptureRequest, out: Path, progress: Callable[[str], None]) -> Path:
-    """Capture ``request``, and keep what it brought.
+    """Capture ``request`` into a raw capture, and return its folder.
 
     Raises:
-        CaptureError: the worker died, hung or refused; its log alone is left, in ``logs``.
+        CaptureError: the worker died, hung or refused; only its log is kept, in ``logs``.
     """
     (out / FOLDER).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=out / FOLDER) as folder:
@@ -74,22 +74,22 @@ def _keep_log(log: Path, folder: Path, name: str) -> None:
 
 
 def sweep(out: Path) -> None:
-    """Remove what captures that were killed have left."""
+    """Delete incomplete folders of captures that were killed."""
     for partial in (out / FOLDER).glob(PARTIAL + "*"):
         shutil.rmtree(partial, ignore_errors=True)
 
 
 def read(out: Path, name: str) -> dict[str, Any]:
-    """``captured.json`` of a capture that is no run yet."""
+    """Return the content of ``captured.json`` of the raw capture ``name``."""
     found: dict[str, Any] = json.loads((place(out, name) / FILE).read_text(encoding="utf-8"))
     return found
 
 
 def make_run(out: Path, name: str) -> Path:
-    """Read the profile of the capture ``name`` and make it a run of ``out``.
+    """Convert the raw capture ``name`` to a run in ``out``, and delete it; return the run's folder.
 
     Raises:
-        LstmprofError: its profile cannot be read; the capture stays.
+        LstmprofError: the profile cannot be read; the raw capture is kept.
     """
     from lstmprof.capture.rounds import write_captured
 

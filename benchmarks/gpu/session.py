@@ -1,7 +1,7 @@
-"""The captures of a session, one after the other, until all are done or the time is up.
+"""Run the captures of a session one after the other, until all are done or the time is up.
 
-None is begun that would not fit by its estimate: a later one that does fit takes its place. An
-implementation that hung once, or failed twice, costs no more time.
+A capture that would not fit into the remaining time according to its estimate is skipped. After an
+implementation has hung once or failed twice, its other captures are skipped.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from lstmprof.capture.request import CaptureRequest, refusal, run_name
 
 THERE = "is there already"
 MOST_FAILURES = 2
-#: What a capture that hangs may have, at most: this many times its estimate, and this many seconds.
+#: Time limit of a capture: this many times its estimate, but at least this many seconds.
 PATIENCE, LEAST_LIMIT_S = 4.0, 60.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-    """One capture of the plan; ``skip`` says why it will not be run, None that it will."""
+    """One capture of the plan; ``skip`` is the reason not to run it, or None."""
 
     name: str
     request: CaptureRequest
@@ -33,7 +33,7 @@ class Planned:
 
 @dataclasses.dataclass(frozen=True)
 class Ended:
-    """How a capture ended; ``fault`` in one line, None where it is there."""
+    """How a process ended; ``fault`` is one line, or None if it succeeded."""
 
     took_s: float
     fault: str | None = None
@@ -42,19 +42,22 @@ class Ended:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What came of a planned capture; ``ended`` is None where it was not begun, ``why`` not."""
+    """The outcome of a planned capture.
+
+    If the capture was not begun, ``ended`` is None and ``why`` is the reason.
+    """
 
     planned: Planned
     ended: Ended | None
     why: str = ""
 
 
-#: Runs a request for at most so many seconds.
+#: A function that captures a request within a number of seconds.
 Runner = Callable[[CaptureRequest, float], Ended]
 
 
 def plan(requests: Sequence[CaptureRequest], out: Path) -> list[Planned]:
-    """Every request with the reason why it is not run, if there is one."""
+    """Return a plan of all ``requests``, some with a reason not to run them."""
     return [
         Planned(name, request, refusal(request) or _there(out, name))
         for request in requests
@@ -68,21 +71,21 @@ def _there(out: Path, name: str) -> str | None:
 
 @dataclasses.dataclass
 class Session:
-    """``until_s`` on ``clock`` is when everything must have ended."""
+    """Captures one request after the other with ``run``, until ``clock`` shows ``until_s``."""
 
     run: Runner
     until_s: float
-    limit_s: float  # of one capture, at most
+    limit_s: float  # maximum for one capture
     clock: Callable[[], float] = time.monotonic
     estimates: Estimates = dataclasses.field(default_factory=Estimates)
     faults: Counter[str] = dataclasses.field(default_factory=Counter)
 
     def left_s(self) -> float:
-        """Seconds until then."""
+        """Return the remaining seconds."""
         return self.until_s - self.clock()
 
     def outcomes(self, planned: Sequence[Planned]) -> Iterator[Outcome]:
-        """One of each capture that is not skipped, in the order of the plan, when it ended."""
+        """Run the captures that are not skipped, in order, and yield the outcome of each."""
         for one in planned:
             if one.skip is None:
                 why = self._why_not(one.request)

@@ -1,4 +1,4 @@
-"""What the session found, a line a capture: from its run, or from itself where there is none."""
+"""A table of the session's captures: one line per run, or per raw capture that is not yet a run."""
 
 from __future__ import annotations
 
@@ -12,26 +12,30 @@ from typing import Any
 from benchmarks.gpu import packing, raw_captures
 
 UNKNOWN = "–"
-#: Events of a run whose breakdown is made for the table: it takes seconds a million.
+#: Maximum size in bytes of a run's events for which the table has a breakdown, which takes seconds
+#: per million events.
 MOST_EVENTS_BYTES = 20_000_000
 HEADS = ("step ms", "device ms", "busy", "waits for host", "kernels/step", "n", "MB", "capture")
 
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """One capture; None is unknown: the profile is unread, or the step ran on the CPU."""
+    """One capture in the table.
+
+    A value is None if the profile was not read, or if the step ran on the CPU.
+    """
 
     name: str
     step_ms: float
     device_ms: float | None
     busy_share: float | None
     waits_for_host_share: float | None
-    activities: float | None  # a profiled step's
+    activities: float | None  # device activities per profiled step
     iterations: int
     size_bytes: int
 
     def cells(self) -> tuple[str, ...]:
-        """The texts under ``HEADS``; a run small enough to be a sample has a star."""
+        """Return the texts in the columns ``HEADS``; a star marks a run below ``SAMPLE_BYTES``."""
         sample = "*" if self.size_bytes < packing.SAMPLE_BYTES else ""
         return (
             f"{self.step_ms:.3f}",
@@ -46,7 +50,7 @@ class Line:
 
 
 def lines(out: Path, names: Sequence[str]) -> list[Line]:
-    """One of every capture of ``names`` that is there."""
+    """Return a line for each of ``names`` that exists as a run or raw capture."""
     return [
         _line(out, name, folder)
         for name in names
@@ -56,7 +60,7 @@ def lines(out: Path, names: Sequence[str]) -> list[Line]:
 
 
 def text(rows: Sequence[Line]) -> list[str]:
-    """The lines of a table."""
+    """Return the lines of the table, with a header."""
     cells = [HEADS, *(row.cells() for row in rows)]
     widths = [max(len(row[n]) for row in cells) for n in range(len(HEADS) - 1)]
     return [
@@ -84,7 +88,7 @@ def _timings_of_run(folder: Path) -> dict[str, list[Any]]:
     from lstmprof.runs.run import open_run
 
     timings = open_run(folder).timings()
-    assert timings is not None  # lstmprof captured it
+    assert timings is not None  # every capture has timings
     found: dict[str, list[Any]] = timings.to_pydict()
     return found
 
@@ -94,7 +98,10 @@ def _is_quick(folder: Path) -> bool:
 
 
 def _account(folder: Path) -> tuple[float | None, float | None, float | None]:
-    """(share busy, share waiting for the host, activities of a step); None without a device."""
+    """Return (busy share, share of waits for the host, device activities per step).
+
+    All are None if no device was used.
+    """
     from lstmprof.breakdown import break_down
     from lstmprof.breakdown.mean_step import mean_steps
     from lstmprof.runs.run import open_run
@@ -108,7 +115,7 @@ def _account(folder: Path) -> tuple[float | None, float | None, float | None]:
 
 
 def hardware(out: Path, names: Sequence[str]) -> str:
-    """What the captures ran on, in one line."""
+    """Return the device and the versions of the first existing capture, in one line."""
     for name in names:
         folder = packing.folder_of(out, name)
         if folder is not None:

@@ -1,8 +1,8 @@
-"""What a machine without a network lacks, carried along as wheels.
+"""Download packages as wheels, and unpack them on a machine without internet access.
 
-``python -m benchmarks.gpu.wheels DIR`` downloads them where there is a network, for Linux on x86-64
-and the Python that ``--python`` names, in the versions of requirements.lock. ``unpacked`` lays
-those that the other machine lacks, and no others, where they are imported: a wheel is an archive.
+``python -m benchmarks.gpu.wheels DIR`` downloads the wheels for Linux on x86-64 and the Python that
+``--python`` names, in the versions of requirements.lock. On the other machine, ``unpacked`` unpacks
+those wheels whose packages are not installed there.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from lstmprof.errors import CaptureError
 
 LOCK = Path(__file__).resolve().parents[2] / "requirements.lock"
 
-#: Beyond torch, jax, numpy, pandas, pyarrow, psutil and nvidia-ml-py, which are often there:
-#: what reads profiles, ranges, Flax with what importing it needs, and what runs the tests.
+#: Packages for reading profiles, for NVTX ranges, for Flax, and for the tests. It is assumed that
+#: torch, jax, numpy, pandas, pyarrow, psutil and nvidia-ml-py are installed on the other machine.
 CARRIED = (
     *("isal", "msgspec", "protobuf", "fsspec", "nvtx"),
     *("flax", "msgpack", "PyYAML", "absl-py", "typing_extensions"),
     *("pytest", "hypothesis", "iniconfig", "pluggy", "packaging", "sortedcontainers", "Pygments"),
 )
-#: pip matches the glibc of a manylinux wheel exactly; newer ones than 2.28 are not asked for.
+#: Minor versions of glibc 2 whose manylinux wheels pip may download. pip needs each one named.
 _GLIBCS = (28, 27, 26, 24, 17, 12, 5)
 _PLATFORMS = (
     *(f"manylinux_2_{minor}_x86_64" for minor in _GLIBCS),
@@ -35,22 +35,22 @@ _PLATFORMS = (
 
 
 def pinned(lock: Path = LOCK) -> list[str]:
-    """The requirements of ``CARRIED``, ``name==version`` as in the lock."""
+    """Return the lines ``name==version`` of the file ``lock`` for the packages ``CARRIED``."""
     lines = [line for line in lock.read_text(encoding="utf-8").splitlines() if "==" in line]
     by_name = {_normal(line.partition("==")[0]): line for line in lines}
     return [by_name[_normal(name)] for name in CARRIED]
 
 
 def _normal(name: str) -> str:
-    """A project's name as packaging compares it (PEP 503)."""
+    """Return the name of a package in normalised form (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def download(folder: Path, python: str) -> list[Path]:
-    """Fetch the wheels into ``folder`` with this interpreter's pip.
+    """Download the wheels for version ``python`` into ``folder`` with pip; return their paths.
 
     Raises:
-        CaptureError: pip cannot get one of them.
+        CaptureError: pip cannot download a wheel.
     """
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
     command += ["--disable-pip-version-check", "--only-binary=:all:", "--implementation=cp"]
@@ -64,13 +64,13 @@ def download(folder: Path, python: str) -> list[Path]:
 
 
 def missing(wheels: Path) -> list[Path]:
-    """The wheels in ``wheels`` for this interpreter whose project it has not."""
+    """Return the files in the folder ``wheels`` that fit this Python and are not installed."""
     found = [path for path in sorted(wheels.glob("*.whl")) if _fits(path)]
     return [path for path in found if not _installed(path)]
 
 
 def _fits(wheel: Path) -> bool:
-    """Whether the wheel's tags (…-python-abi-platform.whl) are for any Python 3 or for this one."""
+    """Return whether the tags (…-python-abi-platform.whl) allow this Python, or any Python 3."""
     python, abi, _ = wheel.stem.split("-")[-3:]
     own = "cp{}{}".format(*sys.version_info[:2])
     return abi == "abi3" or bool({own, "py3", own.replace("cp", "py")} & set(python.split(".")))
@@ -85,10 +85,10 @@ def _installed(wheel: Path) -> bool:
 
 
 def unpacked(wheels: Path, place: Path) -> list[str]:
-    """Unpack into ``place`` what is missing here; the names of what was.
+    """Unpack the wheels of missing packages into ``place``; return the names of these packages.
 
     Raises:
-        CaptureError: a file in ``wheels`` is no wheel.
+        CaptureError: a file in ``wheels`` is not a wheel.
     """
     names = []
     for path in missing(wheels):
@@ -102,7 +102,7 @@ def unpacked(wheels: Path, place: Path) -> list[str]:
 
 
 def main() -> int:
-    """Download into a folder what a machine without a network lacks for `make gpu`."""
+    """Download the packages for `make gpu` on a machine without internet access into a folder."""
     parser = argparse.ArgumentParser(prog="benchmarks.gpu.wheels", description=main.__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--python", default="3.12", help="Python of the other machine (3.12).")

@@ -1,9 +1,9 @@
-"""What is worth capturing on a GPU, the most important first.
+"""The captures that are worth running on a GPU, the most important first.
 
-A block is a cross product; a capture that an earlier block asked for is not asked for again. First
-the comparison of the seed study on its smallest network, then what a CPU can never show (casts,
-CUDA graphs, cuDNN without a framework), then the larger networks, FlashRNN's comparison and where
-cuDNN's algorithm changes, then all the rest.
+A block is a cross product of settings; captures of earlier blocks are not repeated. First comes the
+ASR study's comparison on its smallest network, then what a CPU cannot show (casts, CUDA graphs,
+cuDNN without a framework), then larger networks, FlashRNN's comparison, sizes at which cuDNN's
+algorithm changes, and finally all other combinations.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ DEEPBENCH = (
     "deepbench-lstm-h256-b16-t150",
     "deepbench-lstm-h2048-b128-t25",
 )
-#: FlashRNN's (arXiv:2412.07752) network for its comparison with nn.LSTM, one head of 768.
+#: The network of FlashRNN's comparison with nn.LSTM (arXiv:2412.07752): one head of 768 units.
 FLASHRNN = {"hidden": 768, "features": 768, "batch": 16, "time_steps": 1024}
-#: Where ``cudnn_algorithm`` says that PyTorch changes its mind: hidden units, then the batch.
+#: Sizes on both sides of a change of cuDNN's algorithm by PyTorch (``cudnn_algorithm``): first in
+#: hidden units, then in the batch.
 CLIFFS = (
     *({"hidden": h, "batch": 64} for h in (128, 129, 192, 193, 1024, 1152)),
     *({"hidden": 1024, "batch": b} for b in (8, 60, 128, 136)),
@@ -43,16 +44,20 @@ EVERY = (SHORT, DEEPBENCH[0], LONG, CTC, DEEP, *DEEPBENCH[1:])
 PRECISIONS = ("fp32", "amp-fp16", "tf32", "amp-bf16")
 
 PROFILE_STEPS = 3
-#: Cells of a network, unrolled in Python, whose step has a million events: one is profiled.
+#: If a network that is unrolled in Python has more cells than this, a step has about a million
+#: events, and only one step is profiled.
 MANY_CELLS = 4000
-#: Counted iterations: as many as fit in so long.
+#: Timed iterations: as many as fit into this many seconds, and at most this many.
 TIMING_S, MOST_ITERATIONS = 2.0, 1000
 _TINY = {"hidden": 8, "batch": 2, "time_steps": 12}
 
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """A cross product, implementations innermost. ``sizes`` are fields that workloads get."""
+    """A cross product of settings; implementations vary fastest.
+
+    ``sizes`` are values for fields of the workloads.
+    """
 
     workloads: tuple[str, ...]
     precisions: tuple[str, ...]
@@ -85,9 +90,9 @@ BLOCKS = (
 
 
 def requests(device: str, *, tiny: bool = False) -> list[CaptureRequest]:
-    """Every capture that is wished for on ``device``, the most important first.
+    """Return all captures to run on ``device``, the most important first.
 
-    ``tiny`` makes every network small enough for a CPU.
+    With ``tiny``, all networks are small enough for a CPU.
     """
     found: dict[str, CaptureRequest] = {}
     for request in (r for block in BLOCKS for r in _of(block, device, tiny)):
@@ -115,11 +120,11 @@ def _of(block: Block, device: str, tiny: bool) -> Iterator[CaptureRequest]:
 
 
 def profile_steps(implementation: str, workload: Workload) -> int:
-    """Three, but one of a long network unrolled in Python."""
+    """Return the number of steps to profile: 1 for a long network unrolled in Python, else 3."""
     unrolled = implementation in TORCH and implementation not in LAYERS
     return 1 if unrolled and cells(workload) > MANY_CELLS else PROFILE_STEPS
 
 
 def cells(workload: Workload) -> int:
-    """LSTM cells of a step: one a layer, direction and time step."""
+    """Return the number of cells in a step: one per layer, direction and time step."""
     return workload.layers * workload.directions * workload.time_steps

@@ -1,6 +1,7 @@
-"""Small faults planted in the code, each held against its area's own tests: ``make mutants``.
+"""Mutation testing: do the tests notice small faults in the code? ``make mutants``.
 
-tree (a copy of the checkout) → drawing (the mutants) → area (a process that has collected the
-area's tests, and forks) → probing, recording (which tests come to which mutant) → running (these
-tests, with the mutant's code in the place of the function's: ``planting``) → the table.
+A mutant is the code with one small fault. The steps: copy the checkout → draw mutants (``drawing``)
+→ collect the tests of an area of the code (``area``) → record which tests execute which mutant's
+statement (``probing``, ``recording``) → run these tests in a fork that has the mutant's code
+(``planting``, ``running``) → print a table.
 """

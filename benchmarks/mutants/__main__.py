@@ -1,8 +1,8 @@
 """Plant small faults in breakdown, diagnose, formats and runs: ``make mutants``, or
 ``python -m benchmarks.mutants [--number N] [--seed N] [--area AREA] [--again]``.
 
-Results stand in build/mutants/results.json: a mutant that was run is not run again unless its
-module changed, or ``--again`` asks for the survivors.
+Results are stored in build/mutants/results.json. A mutant with a result is run again only if its
+module has changed, or with ``--again`` if no test noticed it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from benchmarks.mutants.drawing import Mutant, drawn
 
 ROOT = Path(__file__).resolve().parents[2]
 PLACE = Place(ROOT / "build" / "mutants")
-#: The folders of an area, whose tests are those of tests/AREA.
+#: Area of the code -> its folders. Its tests are in tests/AREA.
 AREAS = {area: (f"lstmprof/{area}",) for area in ("breakdown", "diagnose", "formats", "runs")}
 OUTCOMES = (running.KILLED, running.TIMEOUT, running.SURVIVED, running.UNTESTED)
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one mutant, of so many ``tests``, and how it reads."""
+    """The outcome of one mutant (killed, survived …), and the number of ``tests`` run on it."""
 
     area: str
     mutant: Mutant
@@ -40,7 +40,7 @@ class Result:
 
     @property
     def words(self) -> str:
-        """In a line."""
+        """Return the result as one line, with the changed line of code."""
         source = (PLACE.tree / self.mutant.path).read_text("utf-8")
         both = zip(source.splitlines(), self.mutant.code(source).splitlines(), strict=False)
         line, mutated = next((pair for pair in both if pair[0] != pair[1]), ("", ""))
@@ -49,17 +49,17 @@ class Result:
 
 
 def main() -> None:
-    """Draw, run and tell."""
+    """Draw mutants, run their tests, print a table and the mutants that no test noticed."""
     options = _options()
     _copy_tree()
     os.chdir(PLACE.tree)
     sys.path.insert(0, str(PLACE.tree))
     os.environ["PYTHONPATH"] = str(PLACE.tree)
     os.environ["LSTMPROF_CACHE"] = str(PLACE.build / "cache")
-    os.environ["OMP_NUM_THREADS"] = "1"  # no threads that a fork would lack
+    os.environ["OMP_NUM_THREADS"] = "1"  # threads would not survive a fork
     running.preload()
     kept, limits = Kept(PLACE.build / "results.json"), Limits(options.dear, options.spend)
-    stderr = os.dup(2)  # an area's process writes its own to a file
+    stderr = os.dup(2)  # the process of an area redirects its own stderr
     results = []
     for name in options.area or AREAS:
         mutants = drawn(PLACE.tree, AREAS[name], options.number // len(AREAS), options.seed)
@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def table(results: list[Result]) -> str:
-    """Outcomes by area, as Markdown."""
+    """Return the number of each outcome per area, as a table in Markdown."""
     rows = ["| area | mutants | " + " | ".join(OUTCOMES) + " | killed or timeout |"]
     rows.append("|" + "---|" * (len(OUTCOMES) + 3))
     for area in (*dict.fromkeys(result.area for result in results), "all"):
@@ -91,22 +91,22 @@ def table(results: list[Result]) -> str:
 
 
 class Kept:
-    """The outcomes so far, and the numbers of tests, by the fault and its module's text."""
+    """A file of outcomes and numbers of tests, by mutant and content of its module."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def of(self, mutant: Mutant) -> tuple[str, int] | None:
-        """What became of it before."""
+        """Return the stored (outcome, number of tests) of ``mutant``, or None."""
         outcome = self._outcomes.get(_key(mutant))
         return None if outcome is None else (outcome[0], outcome[1])
 
     def keep(self, mutant: Mutant, outcome: str, tests: int) -> None:
-        """Write it down at once: the run may be ended at any mutant."""
+        """Store an outcome at once, because the user may stop the run at any mutant."""
         self._write({**self._outcomes, _key(mutant): (outcome, tests)})
 
     def forget(self, mutants: Sequence[Mutant], outcomes: Sequence[str]) -> None:
-        """Have those of ``mutants`` run again that had one of these outcomes."""
+        """Delete the results of those ``mutants`` that have one of ``outcomes``."""
         gone = {_key(mutant) for mutant in mutants if (self.of(mutant) or ("",))[0] in outcomes}
         self._write({key: value for key, value in self._outcomes.items() if key not in gone})
 
@@ -125,7 +125,7 @@ def _key(mutant: Mutant) -> str:
 
 
 def _copy_tree() -> None:
-    """Bring the copy of the checkout up to date: faults are never planted in the checkout."""
+    """Update the copy of the checkout; faults are planted only in this copy."""
     command = ["git", "ls-files", "-z", "-co", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     for name in listed.split("\0"):

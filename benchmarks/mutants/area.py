@@ -1,4 +1,4 @@
-"""The tests of an area, collected once in a process that forks for each test file and mutant."""
+"""Run the tests of an area: one process collects them and forks for each test file and mutant."""
 
 from __future__ import annotations
 
@@ -18,13 +18,17 @@ from benchmarks.mutants.drawing import Mutant
 from benchmarks.mutants.probing import has_functions, is_within_function, probed
 from benchmarks.mutants.recording import Recorded, Tests
 
-#: Seconds of CPU that the tests of a file may take when they are recorded.
+#: Maximum CPU seconds to record all tests of a file.
 _MOST_OF_A_FILE_S = 1800
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds of CPU: of a test that is run at all, and of all tests that one mutant is given."""
+    """Limits in CPU seconds.
+
+    A test that takes more than ``dear_s`` is never run. The tests of one mutant take at most
+    ``spend_s`` in all.
+    """
 
     dear_s: float
     spend_s: float
@@ -32,23 +36,23 @@ class Limits:
 
 @dataclass(frozen=True)
 class Place:
-    """Where the copy of the checkout lies, and what is written beside it."""
+    """The folder ``build``: a copy of the checkout, and the files written by the benchmark."""
 
     build: Path
 
     @property
     def tree(self) -> Path:
-        """The copy."""
+        """Return the folder with the copy of the checkout."""
         return self.build / "tree"
 
     @property
     def failure(self) -> Path:
-        """The name of the test that noticed a mutant."""
+        """Return the file with the name of the first test that failed on a mutant."""
         return self.build / "failed.txt"
 
     @property
     def temporary(self) -> Path:
-        """The folder that tests write to."""
+        """Return the folder for the tests' temporary files."""
         return self.build / "temporary"
 
 
@@ -57,7 +61,7 @@ Tell = Callable[[Mutant, str, int], None]
 
 
 class Area:
-    """A folder of the code: its tests, and the mutants that they are to notice."""
+    """An area of the code: its tests, and the mutants that the tests should notice."""
 
     def __init__(self, name: str, mutants: Sequence[Mutant], place: Place, limits: Limits) -> None:
         self.name, self.mutants = name, mutants
@@ -66,16 +70,19 @@ class Area:
         self._unsound: set[str] = set()
 
     def run(self, todo: Todo, tell: Tell) -> None:
-        """Give every mutant that is ``todo`` to its tests; ``tell`` is given what became of it."""
+        """Run the tests of each mutant for which ``todo`` is True.
+
+        ``tell(mutant, outcome, number of tests)`` is called after each mutant.
+        """
         collected = running.in_fork(lambda: self._collected(todo, tell), 24 * 3600)
         if collected:
             output = self.place.build / "output.txt"
             raise SystemExit(f"the tests of {self.name} cannot be collected or run: see {output}")
-        for mutant in filter(todo, self.mutants):  # of these modules have to be imported anew
+        for mutant in filter(todo, self.mutants):  # mutants outside of functions: import anew
             self.give(mutant, tell, self._run_anew)
 
     def tests(self, mutant: Mutant) -> list[str]:
-        """The tests that a mutant is given."""
+        """Return the names of the tests to run on ``mutant``."""
         files = recording.read(self._kept)
         number = self.mutants.index(mutant)
         source = (self.place.tree / mutant.path).read_text("utf-8")
@@ -89,15 +96,18 @@ class Area:
         return self.place.build / f"{self.name}.tests.json"
 
     def _collected(self, todo: Todo, tell: Tell) -> int:
-        """Collect the tests, record them, and give them the mutants within functions."""
-        warnings.simplefilter("ignore")  # some libraries' of forks
+        """Collect and record the tests, then run them on the mutants within functions.
+
+        Return pytest's exit code.
+        """
+        warnings.simplefilter("ignore")  # libraries warn about forks
         running.write_to(self.place.build / "output.txt")
         options = [*running.OPTIONS, f"--basetemp={self.place.temporary}"]
         loop = _Loop(self, todo, tell)
         return int(pytest.main([*options, f"tests/{self.name}"], plugins=[loop]))
 
     def record(self, session: pytest.Session, functions: planting.Functions) -> None:
-        """Record the test files that changed since they were recorded, or for other mutants."""
+        """Record each test file, unless its record is valid for the same code and mutants."""
         files = recording.read(self._kept)
         code = _digest(sorted((self.place.tree / "lstmprof").rglob("*.py")))
         code += hashlib.sha256(repr([*self.mutants]).encode()).hexdigest()[:8]
@@ -142,7 +152,10 @@ class Area:
         tell: Tell,
         run: Callable[[Mutant | None, Sequence[str]], str],
     ) -> None:
-        """Run a mutant's tests; a test that fails alone without it too does not count."""
+        """Run the tests of ``mutant`` with ``run``, and ``tell`` the outcome.
+
+        If the test that fails also fails without the mutant, exclude the test and try again.
+        """
         while True:
             tests = self.tests(mutant)
             outcome = run(mutant, tests) if tests else running.UNTESTED
@@ -156,7 +169,10 @@ class Area:
         tell(mutant, outcome, len(tests))
 
     def verdict(self, mutant: Mutant | None, tests: Sequence[str], work: Callable[[], int]) -> str:
-        """What ``work`` says of a mutant whose text stands in the tree."""
+        """Write ``mutant`` to the tree; return the outcome of ``work``, which runs ``tests``.
+
+        With ``mutant`` None, the tree is unchanged.
+        """
         self.place.failure.unlink(missing_ok=True)
         cost_s = Tests([*recording.read(self._kept).values()]).cost_s(tests)
         limit_s = running.STARTING_S + 3 * cost_s
@@ -175,7 +191,7 @@ class Area:
 
 
 class _Loop:
-    """pytest's loop over what it has collected."""
+    """A pytest plugin: replaces pytest's loop over the collected tests."""
 
     def __init__(
         self,
@@ -187,7 +203,7 @@ class _Loop:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Record what is not, then run the mutants whose functions can be given their code."""
+        """Record the tests, then run them on the mutants within functions."""
         if session.testsfailed:
             raise session.Interrupted(f"{session.testsfailed} errors during collection")
         self._session = session
@@ -230,7 +246,7 @@ def _refuse_captures() -> None:
 
 
 def _probed_modules(tree: Path, mutants: Sequence[Mutant]) -> dict[Path, planting.Source]:
-    """The modules of mutants, with their probes."""
+    """Return the path of each mutated module -> its code with probes (see ``probing``)."""
     modules = {}
     for path in sorted({mutant.path for mutant in mutants}):
         positions = {n: m.start for n, m in enumerate(mutants) if m.path == path}

@@ -1,8 +1,8 @@
-"""The mutants of an area, drawn from a seed: first a place in the code, then what is done to it.
+"""Draw random mutants of an area: first a position in the code, then one of the faults for it.
 
-What cosmic-ray's operators can do at most places is much of the same (eleven other operators for
-each ``+``), so that a draw of mutants would be one of ``+`` signs: places are drawn instead.
-Left out is what mypy checks and no run: annotations, and whether a class is frozen.
+Positions are drawn, not mutants, because cosmic-ray's operators offer many faults for some
+positions (eleven for each ``+``), which would dominate a draw of mutants. Annotations and arguments
+of ``@dataclass`` are left out, because mypy checks them and no test can.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator
 
-#: The faults that people make, as cosmic-ray names them; ``==`` turned to ``>>`` is none.
+#: Names of those of cosmic-ray's operators that make faults which people make, too.
 OPERATORS = tuple(
     f"core/{name}"
     for name in (
@@ -43,7 +43,8 @@ OPERATORS = tuple(
     )
 )
 
-#: The kinds of nodes, as parso names them, that operators of a name look at; others look at all.
+#: Beginning of an operator's name -> the types of parso nodes at which it can make a fault. Other
+#: operators are tried at all nodes.
 NODES = {
     "NumberReplacer": {"number"},
     "ReplaceComparisonOperator": {"comparison"},
@@ -57,7 +58,10 @@ Position = tuple[int, int]
 
 @dataclass(frozen=True)
 class Mutant:
-    """One fault: the ``occurrence``-th that ``operator`` can make in the file ``path``."""
+    """One fault: the ``occurrence``-th that ``operator`` can make in the file ``path``.
+
+    ``start`` and ``end`` are the (line, column) of the changed code.
+    """
 
     path: str
     operator: str
@@ -67,18 +71,18 @@ class Mutant:
 
     @property
     def line(self) -> int:
-        """Where it is, from 1."""
+        """Return the line number of the fault, from 1."""
         return self.start[0]
 
     def code(self, source: str) -> str:
-        """The file's text with the fault in it."""
+        """Return ``source``, the text of the file, with the fault."""
         mutated = mutate_code(source, get_operator(self.operator)(), self.occurrence)
         assert isinstance(mutated, str)
         return mutated
 
 
 def drawn(tree: Path, folders: tuple[str, ...], number: int, seed: int) -> list[Mutant]:
-    """``number`` mutants of the modules in ``folders``, no two at one place."""
+    """Draw ``number`` mutants of the modules in ``folders``, at different positions."""
     places: dict[tuple[str, Position, Position], list[Mutant]] = {}
     for folder in folders:
         for path in sorted((tree / folder).rglob("*.py")):
@@ -91,7 +95,7 @@ def drawn(tree: Path, folders: tuple[str, ...], number: int, seed: int) -> list[
 
 
 def mutants(path: str, source: str) -> Iterator[Mutant]:
-    """Every mutant of one module."""
+    """Yield every mutant of the module at ``path``, whose text is ``source``."""
     nodes = list(ast_nodes(get_ast(source)))
     module = ast.parse(source)
     unread, sums = list(_unread(module)), list(_sums(module))
@@ -103,7 +107,7 @@ def mutants(path: str, source: str) -> Iterator[Mutant]:
         for occurrence, (start, end) in enumerate(spans):
             if "ExceptionReplacer" in name and not _is_name(source, start, end):
                 continue
-            if "BinaryOperator" in name and not _is_in(start, sums):  # the star of parameters
+            if "BinaryOperator" in name and not _is_in(start, sums):  # the * in a parameter list
                 continue
             if not _is_in(start, unread):
                 yield Mutant(path, name, occurrence, start, end)
@@ -114,7 +118,7 @@ def _is_in(position: Position, spans: list[tuple[Position, Position]]) -> bool:
 
 
 def _sums(module: ast.Module) -> Iterator[tuple[Position, Position]]:
-    """The spans of what has an operator of two sides, types apart (``int | None``)."""
+    """Yield (start, end) of each expression with a binary operator, except ``… | None``."""
     for node in ast.walk(module):
         if isinstance(node, ast.BinOp) and not _is_none(node.right):
             yield _span(node)
@@ -125,7 +129,7 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def _unread(module: ast.Module) -> Iterator[tuple[Position, Position]]:
-    """The spans of annotations and of what ``@dataclass`` and a class's head are given."""
+    """Yield (start, end) of annotations, and of arguments of ``@dataclass`` and class headers."""
     for node in ast.walk(module):
         parts: list[ast.expr | None] = []
         if isinstance(node, ast.arg | ast.AnnAssign):
@@ -141,7 +145,10 @@ def _unread(module: ast.Module) -> Iterator[tuple[Position, Position]]:
 
 
 def _is_name(source: str, start: Position, end: Position) -> bool:
-    """Whether a name stands there: cosmic-ray replaces the dot of a dotted one."""
+    """Return whether the code from ``start`` to ``end`` is a name.
+
+    In a dotted name, cosmic-ray would replace the dot.
+    """
     return source.splitlines()[start[0] - 1][start[1] : end[1]].isidentifier()
 
 

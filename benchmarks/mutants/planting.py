@@ -1,4 +1,4 @@
-"""Other code for the functions of this process: a fork has a mutant without importing anything."""
+"""Replace the code of functions in this process, so that a fork need not import the mutant."""
 
 from __future__ import annotations
 
@@ -12,27 +12,30 @@ from contextlib import suppress
 from pathlib import Path
 from types import CodeType, FunctionType
 
-#: (file, qualified name, first line) of a function's code.
+#: Identifies a function's code: (file, qualified name, first line).
 _Key = tuple[str, str, int]
 Functions = dict[_Key, list[FunctionType]]
 Source = str | ast.Module
 
 
 def functions_of(tree: Path, paths: Sequence[str]) -> Functions:
-    """The functions of the modules ``paths`` of ``tree``, which are imported if they can be."""
+    """Import the modules ``paths`` of ``tree`` and return their functions, by key of the code.
+
+    Modules that cannot be imported are skipped.
+    """
     files = {str(tree / path) for path in paths}
     for path in paths:
         with suppress(ImportError):
             importlib.import_module(".".join(Path(path).with_suffix("").parts))
     functions: Functions = {}
     for each in gc.get_objects():
-        if type(each) is FunctionType and each.__code__.co_filename in files:  # a proxy would look
+        if type(each) is FunctionType and each.__code__.co_filename in files:  # excludes proxies
             functions.setdefault(_key(each.__code__), []).append(each)
     return functions
 
 
 def plant(functions: Functions, path: Path, source: Source) -> None:
-    """Give the functions of the module at ``path`` the code that they have in ``source``."""
+    """Replace the code of the functions of the module at ``path`` by their code in ``source``."""
     codes = [*_function_codes(compile(source, str(path), "exec"))]
     times = Counter(map(_key, codes))
     for code in codes:
@@ -42,7 +45,7 @@ def plant(functions: Functions, path: Path, source: Source) -> None:
 
 
 def _function_codes(code: CodeType) -> Iterator[CodeType]:
-    """The code of each function that lies in no other."""
+    """Yield the code of each function in ``code`` that is not inside another function."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             if constant.co_flags & inspect.CO_OPTIMIZED:

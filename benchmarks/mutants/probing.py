@@ -1,8 +1,8 @@
-"""Which code has to run before a mutant can be noticed, and calls that tell when it does.
+"""Insert probes into a module: calls that report that a test has executed a mutant's code.
 
-A fault within a function is noticed by a test that comes to its statement; one outside of
-functions by a test that runs a function which reads the name that is bound there: where that is
-private, else any function of the module.
+A test can notice a fault within a function if it executes the faulty statement. It can notice a
+fault outside of functions if it calls a function that reads the name bound there; for a public
+name, this is any function of the module.
 """
 
 from __future__ import annotations
@@ -12,22 +12,25 @@ from collections.abc import Iterator, Mapping
 
 Position = tuple[int, int]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-#: The builtin that probed code calls with a mutant's number.
+#: Name of the builtin function that probes call with the mutant's number.
 REACHED = "lstmprof_mutant_is_reached"
 
 
 def is_within_function(source: str, position: Position) -> bool:
-    """Whether the body of a function is there, which can be given other code while it lives."""
+    """Return whether ``position`` is in a function's body, whose code can be replaced in memory."""
     return _function_at(ast.parse(source), position) is not None
 
 
 def has_functions(source: str) -> bool:
-    """Whether a test can be seen to run anything of the module."""
+    """Return whether the module has functions, so that probes can see whether a test uses it."""
     return any(_functions(ast.parse(source)))
 
 
 def probed(source: str, positions: Mapping[int, Position]) -> ast.Module:
-    """The module with a call before each mutant's statement, by the mutants' numbers."""
+    """Return the module with a probe before the statement of each mutant.
+
+    ``positions`` maps a mutant's number to its (line, column).
+    """
     module = ast.parse(source)
     places: list[tuple[list[ast.stmt], ast.stmt, int]] = []
     for number, position in positions.items():
@@ -46,7 +49,7 @@ def probed(source: str, positions: Mapping[int, Position]) -> ast.Module:
 
 
 def _functions(node: ast.AST) -> Iterator[Function]:
-    """Functions that lie in no other."""
+    """Yield the functions in ``node`` that are not inside another function."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, Function):
             yield child
@@ -66,7 +69,7 @@ def _function_at(module: ast.Module, position: Position) -> Function | None:
 
 
 def _innermost(function: Function, position: Position) -> tuple[list[ast.stmt], ast.stmt]:
-    """The least statement around ``position``, and the list that it is in."""
+    """Return the innermost statement at ``position``, after the list that contains it."""
     around = [
         (body, statement)
         for node in ast.walk(function)
@@ -85,13 +88,13 @@ def _bodies(node: ast.AST) -> Iterator[list[ast.stmt]]:
 
 
 def _first(function: Function) -> ast.stmt:
-    """The first statement behind the docstring, or the docstring where it is all."""
+    """Return the first statement after the docstring; the docstring if there is no other."""
     has_docstring = ast.get_docstring(function) is not None and len(function.body) > 1
     return function.body[1 if has_docstring else 0]
 
 
 def _readers(module: ast.Module, position: Position) -> list[Function]:
-    """The functions that what is at ``position``, outside of functions, can matter to."""
+    """Return the functions that the code at ``position``, outside of functions, can affect."""
     functions = [*_functions(module)]
     heads = [f for f in functions if _head(f) <= position < _begin(f.body[0])]
     if heads:
@@ -106,7 +109,7 @@ def _readers(module: ast.Module, position: Position) -> list[Function]:
 
 
 def _bound(statement: ast.stmt) -> set[str]:
-    """The names that a statement outside of functions binds to values; functions are no values."""
+    """Return the names of variables and classes that a module-level statement binds."""
     if isinstance(statement, Function):
         return set()
     if isinstance(statement, ast.ClassDef):
@@ -127,7 +130,7 @@ def _begin(node: ast.stmt) -> Position:
 
 
 def _head(node: ast.stmt) -> Position:
-    """Where it begins, its decorators among it."""
+    """Return the position where ``node`` begins, including its decorators."""
     decorators = getattr(node, "decorator_list", [])
     return min((d.lineno, 0) for d in decorators) if decorators else _begin(node)
 

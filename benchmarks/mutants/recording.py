@@ -1,8 +1,7 @@
-"""Which tests come to which mutant, and what each costs: kept for each test file.
+"""Record which tests execute which mutants' statements, and the CPU time of each test, per file.
 
-A test's mutants are those that it comes to in its own process: what another test computed first and
-a cache kept is not among them, so that a mutant may be said to survive which the whole area would
-kill.
+If a cache holds a value that an earlier test computed, a test does not execute the code again, and
+the record lacks it. So a mutant may be reported to survive that the whole test suite would kill.
 """
 
 from __future__ import annotations
@@ -23,15 +22,16 @@ import pytest
 
 from benchmarks.mutants.probing import REACHED
 
-#: Seconds of CPU up to which tests are run before all that cost more.
+#: Tests below the first limit (CPU seconds) run first, then tests below the second, then others.
 _TIERS_S = (0.1, 1.0)
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """The tests of one file that pass: (seconds of CPU, the mutants that it comes to).
+    """The passing tests of one file: name -> (CPU seconds, numbers of mutants that it executes).
 
-    ``shared`` are those that fixtures come to, which other tests may share.
+    ``shared`` are the mutants that fixtures execute, for all tests of the file. ``digest``
+    identifies the code and mutants of the record.
     """
 
     digest: str
@@ -41,14 +41,15 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Tests:
-    """The tests of one area, as recorded."""
+    """The recorded tests of one area, by file."""
 
     files: Sequence[Recorded]
 
     def of(self, number: int | None, most_s: float, module: str) -> list[str]:
-        """The tests that come to a mutant of ``module``, all for None, up to ``most_s``.
+        """Return the tests that execute mutant ``number`` of ``module``; all tests for None.
 
-        First those of a file that is called like it, then the cheapest.
+        Tests in a file named like the module come first, then the fastest. Together they take at
+        most ``most_s`` CPU seconds.
         """
         costs = {
             test: spent_s
@@ -64,19 +65,19 @@ class Tests:
             chosen.append(test)
 
         def place(test: str) -> tuple[bool, int, str, float]:
-            file = test.partition("::")[0]  # its tests in a row: their fixtures are made once
+            file = test.partition("::")[0]  # tests of a file together share fixtures
             return not _is_own(test, module), _tier(costs[test]), file, costs[test]
 
         return sorted(chosen, key=place)
 
     def cost_s(self, tests: Sequence[str]) -> float:
-        """Seconds of CPU that these took when they were recorded."""
+        """Return the recorded CPU seconds of ``tests``, in total."""
         costs = {test: spent_s for file in self.files for test, (spent_s, _) in file.tests.items()}
         return sum(costs[test] for test in tests)
 
 
 def _is_own(test: str, module: str) -> bool:
-    """Whether the test's file is called like the module, or like a folder of it."""
+    """Return whether the file name of ``test`` contains the name of ``module`` or of its folder."""
     _, _, *folders = Path(module).with_suffix("").parts
     stem = Path(test.partition("::")[0]).stem
     return any(name.strip("_") in stem for name in folders if name != "__init__")
@@ -87,23 +88,23 @@ def _tier(spent_s: float) -> int:
 
 
 def read(kept: Path) -> dict[str, Recorded]:
-    """What was recorded before, by test file."""
+    """Return the stored records in the file ``kept``, by test file."""
     if not kept.exists():
         return {}
     return {name: Recorded(**row) for name, row in json.loads(kept.read_text("utf-8")).items()}
 
 
 def write(kept: Path, files: dict[str, Recorded]) -> None:
-    """Keep what was recorded."""
+    """Store the records ``files`` in the file ``kept``."""
     kept.write_text(json.dumps({name: vars(file) for name, file in files.items()}), "utf-8")
 
 
 def record(
     session: pytest.Session, items: Sequence[pytest.Item], digest: str, dear_s: float
 ) -> Recorded:
-    """Run the tests of one file, whose modules are probed.
+    """Run the tests ``items`` of one file and return their record; modules must have probes.
 
-    A test that starts a capture, or that takes more than ``dear_s`` of CPU, is skipped.
+    A test that starts a capture, or takes more than ``dear_s`` CPU seconds, is skipped.
     """
     recording = _Recording(dear_s)
     setattr(builtins, REACHED, recording.numbers.add)
@@ -114,13 +115,13 @@ def record(
         recording.passed = True
         item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
         spent_s = _cpu_s() - before_s
-        if recording.passed and spent_s <= dear_s:  # processes that it starts are not limited
+        if recording.passed and spent_s <= dear_s:  # the limit does not stop child processes
             recorded.tests[item.nodeid] = (round(spent_s, 4), sorted(recording.numbers))
     return Recorded(digest, recorded.tests, sorted(recording.shared))
 
 
 class _Recording:
-    """The mutants that the test comes to that is run, and whether it passes."""
+    """A pytest plugin: records the mutants that the current test executes, and if it passes."""
 
     def __init__(self, dear_s: float) -> None:
         self.numbers: set[int] = set()
@@ -131,7 +132,7 @@ class _Recording:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self) -> Iterator[None]:
-        """Make its fixtures, which other tests may share."""
+        """Set up the fixtures of a test; count the mutants that they execute for the whole file."""
         self.numbers.clear()
         with self._limit():
             result = yield
@@ -140,17 +141,17 @@ class _Recording:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self) -> Iterator[None]:
-        """Run it."""
+        """Run the test with a limit on its CPU time."""
         with self._limit():
             return (yield)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """See whether it passes in every phase."""
+        """Note whether the test passes in every phase (setup, call, teardown)."""
         self.passed &= report.passed
 
     @contextmanager
     def _limit(self) -> Iterator[None]:
-        """Skip what takes long, when it does."""
+        """Skip the current test when it exceeds the limit on CPU time."""
         signal.setitimer(signal.ITIMER_PROF, self._dear_s)
         try:
             yield
@@ -159,10 +160,10 @@ class _Recording:
 
 
 def skipped(*_: int | FrameType | Any) -> NoReturn:
-    """End the test that is run."""
+    """Skip the current test; a signal handler, and a stand-in for functions."""
     pytest.skip("dear: no mutant is run against it")
 
 
 def _cpu_s() -> float:
-    """Seconds of CPU of this process and of the children it has waited for."""
+    """Return the CPU seconds of this process and of its ended children."""
     return sum(os.times()[:4])

@@ -1,7 +1,7 @@
-"""A mutant's tests, run in a fork of a process that has imported what they need.
+"""Run a mutant's tests in a fork of a process that has already imported what they need.
 
-The fault is written into the tree, so that processes which the tests start have it too, and taken
-out again. The limit is one of CPU time: a busy machine kills no mutant.
+During the tests, the fault is also in the source file, for processes that the tests start. The
+limit is on CPU time, so that a mutant does not count as noticed because the machine is busy.
 """
 
 from __future__ import annotations
@@ -23,39 +23,42 @@ KILLED = "killed"
 SURVIVED = "survived"
 TIMEOUT = "timeout"
 UNTESTED = "no test runs it"
-#: What costs the most to import, none of it mutated.
+#: Modules that take long to import; none of them is mutated.
 PRELOADED = ("_hypothesis_pytestplugin", "hypothesis", "numpy", "pyarrow.compute", "pandas")
 PRELOADED += ("pyarrow.parquet", "duckdb", "msgspec", "rich.console", "click", "jinja2")
-#: pytest's own, where it finds none of the chosen tests: no mutant does that.
+#: pytest's exit code if it finds none of the chosen tests; this is never the effect of a mutant.
 _NO_TESTS = 5
-#: Seconds of CPU beside those of the tests: a process' start and the modules' import.
+#: CPU seconds, beyond the tests, for the start of a process and the import of modules.
 STARTING_S = 20
-#: How much longer than its CPU time a process may take: it waits, and others work too.
+#: Maximum wall time of a process, as a multiple of its limit on CPU time.
 _WAITING = 30
 OPTIONS = ("-q", "-p", "no:cacheprovider", "--tb=line")
-OPTIONS += ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # what is preloaded
+OPTIONS += ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # preloaded modules
 
 
 def preload() -> None:
-    """Import what every mutant's process needs."""
+    """Import the modules that the processes of all mutants need."""
     for name in PRELOADED:
         importlib.import_module(name)
 
 
 @contextmanager
 def planted(path: Path, code: str) -> Iterator[None]:
-    """The module at ``path`` with this ``code``, for as long as the context."""
+    """Within the context, replace the content of the module at ``path`` by ``code``."""
     original, times = path.read_bytes(), path.stat()
     path.write_text(code, "utf-8")
     try:
         yield
     finally:
         path.write_bytes(original)
-        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # its bytecode holds again
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # so its bytecode is valid
 
 
 def outcome(work: Callable[[], int], limit_s: float) -> str:
-    """What becomes of a mutant where ``work``, done in a fork, returns 0 if all tests pass."""
+    """Run ``work`` in a fork; return the outcome of the mutant: killed, survived or timeout.
+
+    ``work`` returns 0 if all tests pass; ``limit_s`` is its limit in CPU seconds.
+    """
     status = in_fork(work, limit_s)
     if status in (None, -signal.SIGXCPU, -signal.SIGKILL):
         return TIMEOUT
@@ -65,7 +68,10 @@ def outcome(work: Callable[[], int], limit_s: float) -> str:
 
 
 def in_fork(work: Callable[[], int], limit_s: float) -> int | None:
-    """The exit status of a fork that does ``work``, −n of signal n; None if it did not end."""
+    """Run ``work`` in a fork; return its exit code, −n for signal n, or None if it had to be ended.
+
+    ``limit_s`` is the limit in CPU seconds.
+    """
     number = os.fork()
     if number == 0:
         _work(work, limit_s)
@@ -77,7 +83,7 @@ def in_fork(work: Callable[[], int], limit_s: float) -> int | None:
             ended, status = os.waitpid(number, os.WNOHANG)
     finally:
         with suppress(ProcessLookupError):
-            os.killpg(number, signal.SIGKILL)  # what it leaves behind
+            os.killpg(number, signal.SIGKILL)  # processes that it started
         if not ended:
             os.waitpid(number, 0)
     return os.waitstatus_to_exitcode(status) if ended else None
@@ -87,7 +93,7 @@ def _work(work: Callable[[], int], limit_s: float) -> None:
     status = 1
     try:
         os.setsid()
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup's children ignore it
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup makes children ignore it
         resource.setrlimit(resource.RLIMIT_CPU, (int(limit_s) + 1, int(limit_s) + 2))
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
         sys.dont_write_bytecode = True
@@ -101,26 +107,26 @@ def _work(work: Callable[[], int], limit_s: float) -> None:
 
 
 class Failure:
-    """Keeps the name of the first test that fails."""
+    """A pytest plugin: writes the name of the first failing test to the file ``path``."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Write it down: this process may be ended at any time."""
+        """Write the name at once, because this process may be killed at any time."""
         if report.failed and not self._path.exists():
             self._path.write_text(report.nodeid, "utf-8")
 
 
 class Choosing:
-    """Runs the tests of a list, in the list's order."""
+    """A pytest plugin: runs only the tests in ``nodes``, in this order."""
 
     def __init__(self, nodes: Sequence[str]) -> None:
         self._places = {node: place for place, node in enumerate(nodes)}
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Drop what the list lacks and sort the rest."""
+        """Remove tests that are not in the list, and sort the others."""
         items[:] = sorted(
             (item for item in items if item.nodeid in self._places),
             key=lambda item: self._places[item.nodeid],
@@ -128,14 +134,17 @@ class Choosing:
 
 
 def collected_and_run(tests: Sequence[str], failure: Path, temporary: Path) -> int:
-    """pytest's exit status, of these tests up to the first that fails."""
+    """Collect and run ``tests`` until one fails; return pytest's exit code.
+
+    The name of the failed test is written to the file ``failure``.
+    """
     files = sorted({test.partition("::")[0] for test in tests})
     options = [*OPTIONS, "-x", f"--basetemp={temporary}"]
     return int(pytest.main([*options, *files], plugins=[Choosing(tests), Failure(failure)]))
 
 
 def write_to(output: Path) -> None:
-    """Send what this process and its children print to a file."""
+    """Redirect stdout and stderr of this process and its children to the file ``output``."""
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
     for stream in (1, 2):
         os.dup2(descriptor, stream)

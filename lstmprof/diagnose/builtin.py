@@ -95,8 +95,7 @@ class Against:
 def against_builtin(
     breakdown: Breakdown, asked: Asked, progress: Progress = lambda line: None
 ) -> Against:
-    """Compare the run of ``breakdown`` with the layer op of its framework; capture the op if
-    needed.
+    """Compare the run of ``breakdown`` with its framework's layer op, captured if needed.
 
     Raises:
         CaptureError: the capture failed.
@@ -154,9 +153,7 @@ def request_of(shape: Shape, implementation: str | None = None) -> CaptureReques
 
 
 def _lacking(row: Implementation, interpreter: Interpreter) -> str | None:
-    """Return why the implementation cannot run now (nothing is installed here), or None if it
-    can.
-    """
+    """Return why the implementation cannot run without installing something, or None."""
     if interpreter.environment is None:
         lacking = lacks(row)
         return lacking and f"{row.name}: {lacking}"
@@ -216,9 +213,7 @@ def _is_installed(info: RunInfo) -> bool:
 
 
 def same_machine(one: RunInfo, other: RunInfo) -> bool:
-    """Return whether both runs used machines of the same kind; False if a run does not record
-    it.
-    """
+    """Return whether both runs used machines of the same kind; False if unknown."""
     facts = [(i.hardware.cpu_model, i.hardware.gpu or _gpu(i)) for i in (one, other)]
     return facts[0][0] is not None and facts[0] == facts[1]
 

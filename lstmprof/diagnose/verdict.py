@@ -6,6 +6,7 @@ then the bottleneck, then the fix.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -26,9 +27,9 @@ from lstmprof.diagnose.certainty.pair import (
 from lstmprof.diagnose.findings import HOST, NAMED_SHARE, Difference, Finding, lengths, wait_of
 from lstmprof.diagnose.findings.because import because, pace
 from lstmprof.diagnose.remedies import Advice, of_most
-from lstmprof.diagnose.script_lines import line_of
 from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.numbers import in_prose, listed, milliseconds, percent
+from lstmprof.runs.fields import ScriptLine
 
 #: The sentence gives the ratio's interval if its ends differ by this factor.
 WIDE = 1.25
@@ -341,3 +342,55 @@ def _cause(fast: StepProfile | None, slow: StepProfile, outcome: Outcome, eviden
     unlike = [d for d in settings.disagreements(fast.info, slow.info) if d.fits]
     is_slower = outcome.cause is not None and outcome.cause.kind == causes.SLOWER
     return f"settings differ: {settings.listing(unlike)}" if unlike and not is_slower else ""
+
+
+#: A line explains a bottleneck if it takes this share of its time. Chosen by hand.
+EXPLAINED_SHARE = 0.5
+#: Time of the host that no op shows. A call that waits for a value is synchronisation, and only
+#: that.
+_HIDDEN_KINDS = (causes.PYTHON, causes.UNRECORDED, causes.INPUT)
+_ASKS = re.compile(r"\.(item|tolist|numpy|cpu)|float|int|bool")
+_SLEEPS = re.compile(r"time\.sleep")
+#: The activity of a call by its name. The first matching row decides.
+_ACTIVITIES = (
+    (_SLEEPS, "sleeps"),
+    (re.compile(r"gc\.collect"), "runs the garbage collector"),
+    (re.compile(r"\.(debug|info|warning|error)|logging\..*|(builtins\.)?print"), "logs"),
+    (re.compile(r"(os|posix|nt)\.(fsync|fdatasync|sync|write)|.*\.(write|flush)"), "writes a file"),
+    (re.compile(r"(io\.)?open|os\.(open|read)|.*\.(read|readline)"), "reads a file"),
+    (re.compile(r".*\.(get|put|wait|acquire|join|recv|select)"), "waits"),
+    (re.compile(r"subprocess\..*|os\.(system|popen)"), "runs another program"),
+    (_ASKS, "asks for values"),
+)
+
+
+def line_of(finding: Finding) -> str:
+    """Return the line that takes most of a run's bottleneck, and what it does; empty if none does.
+
+    Examples: ``train.py:31 sleeps (time.sleep)``, ``train.py:12 runs Python (tokenise)``.
+    """
+    profile = finding.slow
+    for line in profile.info.script_lines or ():
+        ns = (line.share or 0.0) * profile.length_ns
+        if line.call is not None and _SLEEPS.fullmatch(line.call):
+            ns = line.ns or ns  # a busy machine lengthens everything except a sleep
+        if ns >= EXPLAINED_SHARE * finding.delta_ns and _fits(line, finding.kind):
+            return _activity(line)
+    return ""
+
+
+def _fits(line: ScriptLine, kind: str) -> bool:
+    asks = line.call is not None and bool(_ASKS.fullmatch(line.call))
+    return kind == causes.SYNC if asks else kind in _HIDDEN_KINDS
+
+
+def _activity(line: ScriptLine) -> str:
+    """Return the place of the line and its activity."""
+    if line.file is None:
+        return "Python's garbage collector runs"
+    place = f"{line.file}:{line.line}"
+    if line.call is None:
+        return f"{place} runs Python ({line.function})"
+    activities = (words for pattern, words in _ACTIVITIES if pattern.fullmatch(line.call))
+    activity = next(activities, None)
+    return f"{place} {activity} ({line.call})" if activity else f"{place} calls {line.call}"

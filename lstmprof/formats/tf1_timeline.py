@@ -1,4 +1,4 @@
-"""Read the ``timeline.json`` of TensorFlow 1: one ``session.run``, by ``client/timeline.py``.
+"""Read TensorFlow 1's ``timeline.json``: a trace of one ``session.run`` (``client/timeline.py``).
 
 To know when reading the events:
 
@@ -137,7 +137,7 @@ class Device(NamedTuple):
 
     @property
     def is_activities(self) -> bool:
-        """Return whether the process contains activities: a GPU, its streams, or their copies."""
+        """Return whether the process contains activities: a GPU, a stream, or all streams."""
         streams = not self.lane or self.stream is not None or self.holds_all
         return self.is_gpu and streams and not self.is_executor
 
@@ -297,7 +297,7 @@ def _label(op: _Event) -> str | None:
 
 
 def _host_row(op: _Event, device: Device | None) -> Row:
-    """Convert a host event to a row: an op if its process is an executor, else often a call."""
+    """Convert a host event to a row: an op if its process is an executor, else by its name."""
     timed, thread = (op.start_ns, op.dur_ns), (op.pid, op.tid)
     if device and not device.lane:
         return executor_row(device, _label(op) or op.node or op.op, timed, thread)

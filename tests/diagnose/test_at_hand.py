@@ -11,8 +11,7 @@ from diagnose.made import contributor, profile, span
 from report import runs
 
 from lstmprof.breakdown import break_down
-from lstmprof.diagnose.at_hand import worth
-from lstmprof.diagnose.diagnosis import diagnose_all
+from lstmprof.diagnose.diagnosis import diagnose_all, worth
 from lstmprof.diagnose.remedies import Advice
 from lstmprof.diagnose.step_profile import StepProfile
 

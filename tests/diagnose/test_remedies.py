@@ -243,6 +243,12 @@ CASES: dict[str, Case] = {
         800,
         {"ROCm's compiler": run(COMPILING, seen=replace(TORCH, compiled=(Fact("nvrtc", 8, 1),)))},
     ),
+    "capture once": Case(
+        "compile",
+        run(replace(COMPILING, name="cudaStreamBeginCapture"), seen=replace(TORCH, captured=40)),
+        900,
+        {"a capture": run(COMPILING, seen=TORCH)},
+    ),
     "trace once": Case(
         "compile",
         run(COMPILING, seen=replace(TORCH, compiled=(Fact("compile_fx", 800, 2),))),
@@ -872,6 +878,20 @@ CASES: dict[str, Case] = {
             "a wait": run(QUEUED, device=0, seen=TORCH),
             "a known wait": run(
                 QUEUED, device=0, seen=replace(TORCH, queued=(replace(WAIT, within=None),))
+            ),
+        },
+    ),
+    "launch ahead": Case(
+        "queued",
+        run(
+            QUEUED, device=0, seen=replace(TORCH, run_dry=(Fact("cudaStreamSynchronize", 800, 9),))
+        ),
+        800,
+        {
+            "several calls": run(
+                QUEUED,
+                device=0,
+                seen=replace(TORCH, run_dry=(Fact("cudaEventSynchronize", 800, 1),)),
             ),
         },
     ),

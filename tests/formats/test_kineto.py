@@ -375,6 +375,19 @@ def test_a_kernel_of_a_collective_says_what_it_moves(
     }
 
 
+@pytest.mark.parametrize(
+    ("about", "group"),
+    [("mesh_tp", "3 (mesh_tp)"), ("undefined", "3"), (None, "3")],
+)
+def test_a_kernel_of_a_collective_names_its_process_group(
+    tmp_path: Path, about: str | None, group: str
+) -> None:
+    said = {"Process Group Name": "3", "Process Group Description": about}
+    reduce = {"Collective name": "allreduce", **{n: v for n, v in said.items() if v is not None}}
+    (config,) = column(read_events(tmp_path, kernel(0, **OF_CUDA, **reduce)), "launch_config")
+    assert json.loads(config)["process_group"] == group
+
+
 def test_a_kernel_says_what_it_was_launched_with(tmp_path: Path) -> None:
     launch = event("cuda_runtime", "hipLaunchKernel", 9, args={"grid": [2, 1, 1], **OF_CUDA})
     profile = read_events(

@@ -1,8 +1,9 @@
-"""What planted trainers of all frameworks share: plants, how many units of each, and a log.
+"""Common parts of trainers with planted causes, of all frameworks: numbers of calls, and a log.
 
-The log of a worker is a JSON file beside its plan, ``<label>.<n>.log``: the count of each plant and
-for every step whether a profiler recorded it, its wall and CPU time, and the same of each plant by
-a clock around its units: what was planted is known without lstmprof.
+A unit is one call of what is planted; a plant is a cause with its number of units per step. The log
+of a worker, ``<label>.<n>.log`` beside its plan, is JSON: the number of units of each plant, and
+for each step whether a profiler recorded it, its wall and CPU time, and the times of each plant. So
+the size of what was planted is known without lstmprof.
 """
 
 from __future__ import annotations
@@ -26,25 +27,26 @@ from lstmprof.capture.worker.profiling import Ranges
 Unit = Callable[..., Any]
 SPIN_NS = 20_000
 SLEEP_S = 0.0002
-#: A call is timed in so many rows of so many, and the fastest row counts.
+#: Calls per loop and number of loops with which a call is timed; the fastest loop counts.
 CALLS, TIMES = 20, 5
-#: Units in a program whose time, less that of an empty one, says what a unit takes.
+#: Units in a compiled program that measures the time of a unit. The time of an empty program is
+#: subtracted.
 UNITS = 20
-#: Rows and columns of what is computed with; of a product, which costs more an element, fewer. Of
-#: an op on less, of 7 µs, a third is calling it, which is another cause.
+#: Rows and columns of the matrices in planted ops; fewer in matmuls. In ops on smaller matrices (of
+#: 7 µs), the call would take a third of the time, and that is a different cause.
 SIZE, PRODUCT_SIZE = 256, 128
-#: The label of the capture in which nothing is planted; its steps tell how long shares are.
-#: Label of the capture that is over before the others begin, and tells them what a step takes.
+#: Label of the first capture, without plants, which measures the clean step for the others.
 SIZING = "sizing"
-#: First steps of a worker, which count for nothing.
+#: Number of first steps of a worker that the log leaves out.
 FIRST = 3
 
 
 @dataclass(frozen=True)
 class Cause:
-    """What a program or the Python around it can be given of.
+    """A cause that can be planted in a compiled program, or in the Python code around it.
 
-    ``unit`` makes a call of Python; in a program it maps a (size, size) tensor to the next.
+    In a program (``size`` > 0), ``unit`` maps a (size, size) tensor to the next one. In Python,
+    ``unit()`` returns a function that is one unit. ``in_input``: it belongs to the input phase.
     """
 
     name: str
@@ -54,13 +56,13 @@ class Cause:
 
     @property
     def in_program(self) -> bool:
-        """Whether it is of the program."""
+        """Return whether the cause is planted in the compiled program."""
         return self.size > 0
 
 
 @dataclass(frozen=True)
 class Plant:
-    """``count`` units a step of the cause ``name``."""
+    """The cause ``name`` with ``count`` units per step."""
 
     name: str
     unit: Unit
@@ -71,13 +73,13 @@ class Plant:
 
 @dataclass
 class Spent:
-    """Wall and CPU time of the thread that ran it."""
+    """Wall and CPU time of planted calls, on the thread that runs them."""
 
     wall_ns: int = 0
     cpu_ns: int = 0
 
     def add(self, units: int, unit: Unit) -> None:
-        """Run so many, and add what they take."""
+        """Call ``unit`` ``units`` times, and add the time of these calls."""
         wall_ns, cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
         for _ in range(units):
             unit()
@@ -87,7 +89,7 @@ class Spent:
 
 @dataclass
 class Step:
-    """One step as the log has it."""
+    """One step in the log; ``plants`` maps names to (wall, CPU) ns."""
 
     recorded: bool
     wall_ns: int
@@ -97,7 +99,7 @@ class Step:
 
 @dataclass
 class Log:
-    """Of one worker; written when it ends."""
+    """The log of one worker, which is written when the worker ends."""
 
     folder: Path
     label: str
@@ -105,7 +107,7 @@ class Log:
     steps: list[Step] = field(default_factory=list)
 
     def write(self) -> None:
-        """Beside those of earlier rounds."""
+        """Write the log to a new file beside the logs of earlier rounds."""
         number = len(list(self.folder.glob(f"{self.label}.*.log")))
         rows = [[s.recorded, s.wall_ns, s.cpu_ns, s.plants] for s in self.steps[FIRST:]]
         path = self.folder / f"{self.label}.{number}.log"
@@ -113,13 +115,13 @@ class Log:
 
 
 def clean_ns(folder: Path) -> float:
-    """CPU time of a clean step, by the log of the capture before the others."""
+    """Return the CPU time in ns of a clean step, from the log of the first capture."""
     log = json.loads((folder / f"{SIZING}.0.log").read_text())
     return statistics.median(cpu_ns for recorded, _, cpu_ns, _ in log["steps"] if not recorded)
 
 
 def counted_before(folder: Path, label: str) -> dict[str, int] | None:
-    """The counts of the plants of an earlier round; None in the first."""
+    """Return the numbers of units in the first round, by plant; None in the first round itself."""
     path = folder / f"{label}.0.log"
     counts: dict[str, int] | None = (
         json.loads(path.read_text())["counts"] if path.exists() else None
@@ -128,9 +130,9 @@ def counted_before(folder: Path, label: str) -> dict[str, int] | None:
 
 
 class Planted:
-    """A mixin before a loop's Trainer, whose steps do what is planted besides, and are logged.
+    """A mixin for a Trainer: its steps also run what is planted, and are logged.
 
-    Its subclass says what a unit takes and where the units run.
+    Subclasses define the causes, and where the units run.
     """
 
     plan: dict[str, Any]
@@ -145,13 +147,16 @@ class Planted:
         super().__init__(*given)
 
     def plant(self) -> None:
-        """From here on steps do what is planned: as much as in the rounds before."""
+        """Plant what the plan says, from the next step on, with the counts of earlier rounds."""
         before = counted_before(self.folder, self.plan["label"])
         self.plants = [self.planted(n, share, before) for n, share in self.plan["causes"]]
         self.log.counts = {plant.name: plant.count for plant in self.plants}
 
     def planted(self, name: str, share: float, before: dict[str, int] | None) -> Plant:
-        """As many units of the cause as take ``share`` of a clean step, and at least one."""
+        """Return a plant with as many units as take ``share`` of a clean step, at least one.
+
+        ``before`` has the counts of an earlier round, which are used if it is not None.
+        """
         cause = self.cause(name)
         unit = self.unit(cause)
         if before is not None:
@@ -161,19 +166,19 @@ class Planted:
         return Plant(name, unit, count, cause.in_input, cause.in_program)
 
     def cause(self, name: str) -> Any:
-        """The cause of this name."""
+        """Return the cause called ``name``."""
         raise NotImplementedError
 
     def unit(self, cause: Any) -> Unit:
-        """One unit of it; of a program what maps a tensor to the next."""
+        """Return one unit of ``cause``: a function without parameters, or of a tensor."""
         return cause.unit if cause.in_program else cause.unit()  # type: ignore[no-any-return]
 
     def unit_ns(self, cause: Any, unit: Unit) -> float:
-        """What a unit takes."""
+        """Return the time of one unit in ns."""
         return fastest_ns(unit)
 
     def step(self, ranges: Ranges) -> Any:
-        """A step with its plants, logged."""
+        """Run a step with what is planted, and log its times."""
         self.spent = {plant.name: Spent() for plant in self.plants if not plant.in_program}
         wall_ns, cpu_ns = time.perf_counter_ns(), time.process_time_ns()
         outcome = super().step(ranges)  # type: ignore[misc]
@@ -184,7 +189,7 @@ class Planted:
 
     @contextmanager
     def recording(self, folder: str) -> Iterator[Any]:
-        """The profiler, on; the log says so of its steps."""
+        """Run the profiler within the context; the log marks the steps in it as recorded."""
         self.in_session = True
         with super().recording(folder) as session:  # type: ignore[misc]
             yield session
@@ -192,10 +197,10 @@ class Planted:
 
 
 class PlantedPrograms(Planted):
-    """Of trainers whose step is a whole program.
+    """A mixin for trainers whose step is one compiled program (JAX, TensorFlow).
 
-    Python runs in the input phase, or between it and the call of the program; what is in the
-    program is of that which the subclass compiles.
+    Planted Python code runs in the input phase, or between this phase and the call of the program.
+    The subclass plants causes in the program that it compiles.
     """
 
     def step(self, ranges: Ranges) -> Any:
@@ -229,19 +234,19 @@ def sleep() -> None:
 
 
 def thread_wait() -> Unit:
-    """Waits for another thread, which sleeps for ``SLEEP_S``."""
+    """Return a unit that waits for another thread, which sleeps for ``SLEEP_S``."""
     pool = ThreadPoolExecutor(1)
     return lambda: pool.submit(time.sleep, SLEEP_S).result()
 
 
 def input_work() -> Unit:
-    """One piece of NumPy's work on an input."""
+    """Return a unit that computes on inputs with NumPy."""
     raw = np.random.default_rng(0).standard_normal((64, 256)).astype(np.float32)
     return lambda: np.sort(raw, axis=0)
 
 
 def fastest_ns(call: Callable[[], Any], calls: int = CALLS) -> float:
-    """How long one call takes, at best."""
+    """Return the time of ``call`` in ns: the fastest of several loops."""
     call()
     times_ns = []
     for _ in range(TIMES):

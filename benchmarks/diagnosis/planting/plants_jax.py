@@ -1,7 +1,7 @@
-"""Causes of known kind that can be planted in a JAX step, and the trainer they grow in.
+"""Causes of known kind that can be planted in a JAX step, and the trainer that runs them.
 
-Units of the program stand in a loop of its own, each on the result of the one before, so that XLA
-neither fuses nor drops them; nothing of their result is 0 times added to the loss.
+Units in the program are in a separate loop, each on the result of the previous one, so that XLA
+neither fuses nor drops them; 0 times their result is added to the loss.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from planted_steps import (
 
 
 def _cast(x: jax.Array) -> jax.Array:
-    """To integers in a branch, which XLA does not fuse with the way back, and back."""
+    """Cast to integers and back; the branch keeps XLA from fusing the two casts."""
 
     def rounded(x: jax.Array) -> jax.Array:
         return x.astype(jnp.int32)
@@ -63,7 +63,7 @@ BY_NAME = {cause.name: cause for cause in CAUSES}
 
 
 class PlantedJax(PlantedPrograms):
-    """The worker's own trainer, whose steps do what is planted besides."""
+    """The worker's own trainer, whose steps also run what is planted."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -85,8 +85,8 @@ class PlantedJax(PlantedPrograms):
 
 
 def _grown(cause: Cause, count: int, seed: Any) -> jax.Array:
-    """The last of ``count`` units; ``seed`` is known to no compiler."""
-    start = jnp.full((cause.size, cause.size), seed / cause.size / 16)  # bounded as a product
+    """Return the result of ``count`` units; the compiler cannot know the value of ``seed``."""
+    start = jnp.full((cause.size, cause.size), seed / cause.size / 16)  # bounds matmuls
     grown = jax.lax.fori_loop(0, count, lambda _, x: cause.unit(x), start)
     return jax.lax.stop_gradient(grown)
 
@@ -98,5 +98,5 @@ def _unit_ns(cause: Cause) -> float:
 
 
 def planted_trainer(trainer: type, plan: dict[str, Any]) -> type:
-    """``trainer`` with what is planned."""
+    """Return a subclass of ``trainer`` whose steps also run what ``plan`` says."""
     return type("Trainer", (PlantedJax, trainer), {"plan": plan})

@@ -1,8 +1,8 @@
-"""Causes of known kind that can be planted in a TensorFlow step, and the trainer they grow in.
+"""Causes of known kind that can be planted in a TensorFlow step, and the trainer that runs them.
 
-Units of the graph are operators, each on the result of the one before, and the forward pass waits
-for the last, so that none is left out. Grappler, which would join them, is off for the steps with
-and without them. TensorFlow records no operator that it takes for cheap: tensors are large.
+Units in the graph are operators, each on the result of the previous one. The forward pass waits for
+the last one, so that none is dropped. Grappler, which would combine them, is off in all runs.
+Tensors are large, because TensorFlow's profiler does not record cheap operators.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ BY_NAME = {cause.name: cause for cause in CAUSES}
 
 
 class PlantedTensorflow(PlantedPrograms):
-    """The worker's own trainer, whose steps do what is planted besides."""
+    """The worker's own trainer, whose steps also run what is planted."""
 
     def __init__(self, *given: Any) -> None:
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
@@ -75,9 +75,9 @@ class PlantedTensorflow(PlantedPrograms):
 
 
 def _grown(cause: Cause, count: int) -> tf.Tensor:
-    """The last of ``count`` units, in the graph that is being traced."""
-    with tf.init_scope():  # an argument of the graph, which costs nothing and is not folded
-        x = tf.fill((cause.size, cause.size), 0.5 / cause.size)  # bounded as a product
+    """Add ``count`` units to the graph that is being traced; return the last result."""
+    with tf.init_scope():  # outside of the graph: not constant-folded
+        x = tf.fill((cause.size, cause.size), 0.5 / cause.size)  # bounds matmuls
     for _ in range(count):
         x = cause.unit(x)
     return tf.stop_gradient(x)
@@ -92,5 +92,5 @@ def _unit_ns(cause: Cause) -> float:
 
 
 def planted_trainer(trainer: type, plan: dict[str, Any]) -> type:
-    """``trainer`` with what is planned."""
+    """Return a subclass of ``trainer`` whose steps also run what ``plan`` says."""
     return type("Trainer", (PlantedTensorflow, trainer), {"plan": plan})

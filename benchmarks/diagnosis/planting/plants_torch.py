@@ -1,8 +1,8 @@
-"""Causes of known kind that can be planted in a step of torch, and the trainer they grow in.
+"""Causes of known kind that can be planted in a PyTorch step, and the trainer that runs them.
 
-Those of a recurrent module are spread evenly over its calls in a step (every time step where a
-Python loop calls a cell), those of the input are done in its phase. Nothing depends on what they
-compute, and no gradient flows through them. A setting changes no line of the code.
+Units are spread evenly over the calls of recurrent modules in a step (with a Python loop over a
+cell: one call per time step). Units of input causes run in the input phase. Nothing uses their
+results, and no gradient flows through them. A setting changes how the unchanged code runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from planted_steps import (
 
 @dataclass(frozen=True)
 class Site:
-    """What a recurrent module works on: inputs (…, features) and one weight (outputs, features)."""
+    """Tensors of a recurrent module: its inputs (…, features), one weight (outputs, features)."""
 
     inputs: torch.Tensor
     weight: torch.Tensor
@@ -34,7 +34,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Cause:
-    """``unit`` makes one unit of it for a site."""
+    """A cause that can be planted; ``unit(site)`` returns a function that is one unit."""
 
     name: str
     unit: Callable[[Site], Unit]
@@ -48,7 +48,7 @@ def _casts(site: Site) -> Unit:
 
 
 def _tiny_ops(site: Site) -> Unit:
-    one, other = torch.ones(1), torch.ones(1)  # not the number 1: that would be cast in every call
+    one, other = torch.ones(1), torch.ones(1)  # the number 1 would be cast in every call
     return lambda: one.mul_(other)
 
 
@@ -89,18 +89,18 @@ BY_NAME = {cause.name: cause for cause in CAUSES}
 
 
 def _two_threads() -> None:
-    """More than the one CPU that the worker keeps to."""
+    """Let PyTorch use two threads, although the worker runs on one CPU."""
     torch.set_num_threads(2)
 
 
-#: Setting → what a script does that makes it, once its model is built, where no option does.
+#: Setting that no option makes → the function that makes it after the model is built.
 SETTINGS: dict[str, Callable[[], None]] = {"two threads on one CPU": _two_threads}
 
 
 class PlantedTorch(Planted):
-    """The worker's own trainer, whose steps do what is planted besides.
+    """The worker's own trainer, whose steps also run what is planted.
 
-    A step has ``calls`` of recurrent modules: the first one tells how many.
+    ``calls`` is the number of calls of recurrent modules per step, counted in the first step.
     """
 
     module: Any
@@ -138,7 +138,7 @@ class PlantedTorch(Planted):
         return super()._on_device()  # type: ignore[misc]
 
     def _before_call(self, module: Any, arguments: tuple[Any, ...]) -> None:
-        """This call's share of the units."""
+        """Run the units that belong to this call of a recurrent module."""
         before, self.call = self.call, self.call + 1
         if self.site is None:
             weight = getattr(module, "weight_ih", None)
@@ -151,5 +151,5 @@ class PlantedTorch(Planted):
 
 
 def planted_trainer(trainer: type, plan: dict[str, Any]) -> type:
-    """``trainer`` with what is planned."""
+    """Return a subclass of ``trainer`` whose steps also run what ``plan`` says."""
     return type("Trainer", (PlantedTorch, trainer), {"plan": plan})

@@ -1,13 +1,13 @@
-"""What Python runs first in an lstmprof worker whose PYTHONPATH begins with this folder.
+"""Replace the Trainer of an lstmprof worker by one whose steps also run planted causes.
 
-The worker is the shipped one. As soon as it has loaded the loop of its framework, the loop's
-Trainer is replaced by one whose steps also do what is planted. What that is stands in the file
-``<label>.json`` of the folder ``PLANTED``, where the label is that of the capture; a label without
-a file, and every other process, is left alone.
+Python imports this file at the start of any process whose PYTHONPATH contains this folder. When a
+worker has imported the loop of its framework, this file replaces the loop's Trainer. What to plant
+is in the file ``<label>.json`` in the folder that the environment variable ``PLANTED`` names, where
+label is that of the capture. Without such a file, and in other processes, nothing is changed.
 
 The file is ``{"causes": [[name, share of the clean step], …], "setting": name or null,
-"environment": {name: value}}``. An environment is what allocators read before the first line of
-Python, so the worker starts itself once more with it.
+"environment": {name: value}}``. Because memory allocators read the environment before Python runs,
+the worker starts itself again with this environment.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from typing import Any
 
 FOLDER = "PLANTED"
 WORKER, LOOPS = "lstmprof.capture.worker", "lstmprof.capture.worker.loops."
-#: The loop's module → the module with its plants.
+#: Module of a framework's loop → module with the causes for this framework.
 PLANTS = {f"{LOOPS}{name}": f"plants_{name}" for name in ("torch", "tensorflow", "jax")}
 
 
 def asked(argv: list[str]) -> dict[str, Any] | None:
-    """What is to be planted in the process of this command line; None for nothing at all."""
+    """Return the plan for the process with command line ``argv``; None if nothing is planted."""
     if FOLDER not in os.environ or WORKER not in argv:
         return None
     request = json.loads(Path(argv[argv.index(WORKER) + 1]).read_text())
@@ -36,13 +36,13 @@ def asked(argv: list[str]) -> dict[str, Any] | None:
 
 
 class Planter:
-    """A finder that lets the loops be loaded as ever, and then replaces their Trainer."""
+    """An import hook that imports the framework's loop, and then replaces its Trainer."""
 
     def __init__(self, plan: dict[str, Any]) -> None:
         self.plan = plan
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        """The module's own spec, which plants when it has run."""
+        """Return the usual spec of the module ``name``, with the Trainer replaced after import."""
         if name not in PLANTS:
             return None
         sys.meta_path.remove(self)  # type: ignore[arg-type]
@@ -59,7 +59,7 @@ class Planter:
 
 
 def main() -> None:
-    """Plant where this is a worker that has something to be planted."""
+    """Install the import hook if this process is a worker with a plan."""
     plan = asked(sys.orig_argv)
     if plan is None:
         return

@@ -1,4 +1,4 @@
-"""Training steps of JAX with a mistake and with its fix: row of the catalogue → both."""
+"""Pairs of JAX training steps: one with a mistake, one with its fix, by the name of the fix."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ Step = Callable[[], object]
 
 
 def cell(weights: Any, state: Any, x: Any) -> Any:
-    """Return the next state, and the hidden one."""
+    """Run one time step; return the next state (h, c), and h."""
     h, c = state
     i, f, g, o = jnp.split(jnp.concatenate([x, h], 1) @ weights, 4, axis=1)
     c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
@@ -20,7 +20,10 @@ def cell(weights: Any, state: Any, x: Any) -> Any:
 
 
 def training(compile_: Callable[[Any], Any], scan: bool = False) -> Step:
-    """Return one step of training: a Python loop, or ``lax.scan``."""
+    """Return a training step, with a Python loop or ``lax.scan`` over the time steps.
+
+    ``compile_`` is applied to the update function, such as ``jax.jit``.
+    """
     key = jax.random.PRNGKey(0)
     weights = jax.random.normal(key, (FEATURES + HIDDEN, 4 * HIDDEN)) * 0.1
     inputs = jax.random.normal(key, (TIME, BATCH, FEATURES))

@@ -1,4 +1,4 @@
-"""Training steps of TensorFlow with a mistake and with its fix: row of the catalogue → both."""
+"""Pairs of TensorFlow training steps: with a mistake, and with its fix, by the fix's name."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,14 +10,14 @@ Step = Callable[[], object]
 
 
 class ByHand(tf.Module):
-    """An LSTM of separate ops."""
+    """An LSTM written in separate ops."""
 
     def __init__(self) -> None:
         super().__init__()
         self.kernel = tf.Variable(tf.random.normal((FEATURES + HIDDEN, 4 * HIDDEN), stddev=0.1))
 
     def __call__(self, x: Any) -> Any:
-        """Return the last hidden state of (time, batch, features)."""
+        """Return the last hidden state for inputs (time, batch, features)."""
         h = c = tf.zeros((BATCH, HIDDEN))
         for t in range(TIME):
             gates = tf.concat([x[t], h], 1) @ self.kernel
@@ -28,7 +28,7 @@ class ByHand(tf.Module):
 
 
 def training(model: Any, x: Any, **function: Any) -> Step:
-    """Return one step of training in a tf.function with these options, or eager without any."""
+    """Return a training step in a tf.function with the options ``function``; eager without any."""
 
     def step() -> None:
         with tf.GradientTape() as tape:
@@ -44,12 +44,12 @@ def training(model: Any, x: Any, **function: Any) -> Step:
 
 
 def by_hand(**function: Any) -> Step:
-    """Train the hand-written LSTM."""
+    """Return a step that trains the hand-written LSTM."""
     return training(ByHand(), tf.random.normal((TIME, BATCH, FEATURES)), **function)
 
 
 def keras(unroll: bool) -> Step:
-    """Train a Keras LSTM, in a loop or unrolled."""
+    """Return a step that trains a Keras LSTM, with a loop or unrolled over time steps."""
     layer = tf.keras.layers.LSTM(HIDDEN, unroll=unroll)
     x = tf.random.normal((BATCH, TIME, FEATURES))
     layer(x)

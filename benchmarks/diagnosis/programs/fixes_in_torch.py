@@ -1,4 +1,4 @@
-"""Training steps of PyTorch with a mistake and with its fix: row of the catalogue → both."""
+"""Pairs of PyTorch training steps: one with a mistake, one with its fix, by the fix's name."""
 
 import warnings
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ Loss = Callable[[], Any]
 
 
 def training(model: Any, loss: Loss, optimizer: Any = None) -> Step:
-    """Return one step of training."""
+    """Return a training step that minimises ``loss()``; the default optimizer is SGD."""
     optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=1e-3)
 
     def step() -> None:
@@ -25,19 +25,19 @@ def training(model: Any, loss: Loss, optimizer: Any = None) -> Step:
 
 
 def inputs(*shape: int) -> Any:
-    """Return random sequences, (time, batch, features)."""
+    """Return random sequences of ``shape``, by default (time, batch, features)."""
     return torch.randn(*(shape or (TIME, BATCH, FEATURES)))
 
 
 class ByHand(torch.nn.Module):
-    """An LSTM of separate ops."""
+    """An LSTM written in separate ops."""
 
     def __init__(self) -> None:
         super().__init__()
         self.gates = torch.nn.Linear(FEATURES + HIDDEN, 4 * HIDDEN)
 
     def forward(self, x):  # type: ignore[no-untyped-def]
-        """Return all hidden states."""
+        """Return the hidden states of all time steps."""
         h = torch.zeros(x.size(1), self.gates.out_features // 4)
         c = h
         states = []
@@ -50,7 +50,7 @@ class ByHand(torch.nn.Module):
 
 
 def over(model: Any, x: Any) -> Step:
-    """Train ``model``, whose first output is a sequence."""
+    """Return a step that trains ``model`` on ``x``; the loss uses its first output."""
 
     def loss() -> Any:
         out = model(x)
@@ -62,7 +62,10 @@ def over(model: Any, x: Any) -> Step:
 def by_cell(
     cell: Any, x: Any, call: Callable[..., Any] | None = None, watch: Callable[[Any], Any] = id
 ) -> Loss:
-    """Return the loss of a cell over time."""
+    """Return a loss function that runs ``cell`` over the time steps of ``x``.
+
+    ``call`` is called instead of ``cell``, if given; ``watch`` is called on each hidden state.
+    """
     call = call or cell
 
     def loss() -> Any:
@@ -79,18 +82,18 @@ def by_cell(
 
 
 def lstm() -> Any:
-    """Return the layer."""
+    """Return a new nn.LSTM."""
     return torch.nn.LSTM(FEATURES, HIDDEN)
 
 
 def cells(**more: Any) -> Step:
-    """Train an LSTMCell over time."""
+    """Return a step with an LSTMCell in a loop; ``more`` are arguments of ``by_cell``."""
     cell = torch.nn.LSTMCell(FEATURES, HIDDEN)
     return training(cell, by_cell(cell, inputs(), **more))
 
 
 def one_time_step_per_call() -> Step:
-    """Call nn.LSTM once per time step."""
+    """Return a step that calls nn.LSTM once per time step."""
     model, x = lstm(), inputs()
 
     def loss() -> Any:
@@ -104,7 +107,7 @@ def one_time_step_per_call() -> Step:
 
 
 def packed(lengths: Iterable[int] | None) -> Step:
-    """Train on packed sequences, or on padded ones if ``lengths`` is None."""
+    """Return a step with packed sequences of ``lengths``, or, if None, with padded ones."""
     model, x = lstm(), inputs()
     if lengths is None:
         return over(model, x)
@@ -118,7 +121,7 @@ def packed(lengths: Iterable[int] | None) -> Step:
 
 
 def one_by_one() -> Step:
-    """Call the layer for each sequence of the batch."""
+    """Return a step that calls nn.LSTM once per sequence of the batch."""
     model, x = lstm(), inputs()
 
     def loss() -> Any:
@@ -129,7 +132,7 @@ def one_by_one() -> Step:
 
 
 def hooked() -> Step:
-    """Look at every gradient in a hook."""
+    """Return a step with a hook on every hidden state that reads its gradient."""
 
     def look(gradient: Any) -> None:
         size = gradient.abs()
@@ -140,7 +143,7 @@ def hooked() -> Step:
 
 
 def checkpointed() -> Step:
-    """Compute each cell again in the backward pass."""
+    """Return a step with checkpointing, which computes each cell again in the backward pass."""
     cell = torch.nn.LSTMCell(FEATURES, HIDDEN)
 
     def call(x: Any, state: Any) -> Any:
@@ -150,7 +153,7 @@ def checkpointed() -> Step:
 
 
 def anomalous() -> Step:
-    """Search every gradient for NaN."""
+    """Return a step in anomaly mode, which searches every gradient for NaN."""
     step = cells()
 
     def watched() -> None:
@@ -161,19 +164,19 @@ def anomalous() -> Step:
 
 
 def scripted() -> Step:
-    """Run the hand-written LSTM in TorchScript."""
+    """Return a step with the hand-written LSTM in TorchScript."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return over(torch.jit.script(ByHand()), inputs())
 
 
 def compiled() -> Step:
-    """Run the hand-written LSTM under torch.compile."""
+    """Return a step with the hand-written LSTM under torch.compile."""
     return over(torch.compile(ByHand()), inputs(12, BATCH, FEATURES))
 
 
 def indexed(unbind: bool) -> Step:
-    """Take the time steps of a tensor with a gradient one by one, or all at once."""
+    """Return a step that splits its inputs by time step with ``x[t]``, or with ``unbind``."""
     cell, x = torch.nn.LSTMCell(FEATURES, HIDDEN), inputs(100, 64, FEATURES).requires_grad_()
 
     def loss() -> Any:
@@ -186,7 +189,7 @@ def indexed(unbind: bool) -> Step:
 
 
 def layout(batch_first: bool) -> Step:
-    """Run the layer forward, batch first or time first."""
+    """Return a forward pass of nn.LSTM with the batch first or the time first."""
     model = torch.nn.LSTM(512, 2, batch_first=batch_first)
     x = inputs(64, 60, 512) if batch_first else inputs(60, 64, 512)
 
@@ -198,7 +201,7 @@ def layout(batch_first: bool) -> Step:
 
 
 def optimized(**options: Any) -> Step:
-    """Train a deep stack of small layers with Adam."""
+    """Return a step that trains eight small layers with Adam and these ``options``."""
     model, x = torch.nn.LSTM(32, 32, num_layers=8), inputs(10, BATCH, 32)
     adam = torch.optim.Adam(model.parameters(), **options)
     return training(model, lambda: model(x)[0].square().mean(), adam)

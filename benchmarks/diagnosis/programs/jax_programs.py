@@ -1,6 +1,7 @@
-"""Programs in JAX that do something besides, by name: before the layers, in the program.
+"""Additional work for a JAX program, by name: it runs before the layers, in the compiled program.
 
-In a loop of its own, each on the result of the one before: XLA would join them, and drop all.
+It runs in a separate loop, each iteration on the result of the previous one. Otherwise XLA would
+combine the iterations and drop the work.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ TIMES = 10
 
 
 def _cast(x: Any) -> Any:
-    """To integers in a branch, which XLA does not fuse with the way back, and back."""
+    """Cast to integers and back; the branch keeps XLA from fusing the two casts."""
 
     def rounded(x: Any) -> Any:
         return x.astype(jnp.int32)
@@ -27,12 +28,12 @@ def _cast(x: Any) -> Any:
     return jax.lax.cond(x.ravel()[0] > 100, raised, rounded, x).astype(jnp.float32)
 
 
-#: Label → what becomes of the inputs, ``TIMES`` times.
+#: Label → function that is applied to the inputs ``TIMES`` times.
 OF_INPUTS: dict[str, Callable[[Any], Any]] = {"casts": _cast}
 
 
 def change(module: ModuleType, label: str) -> None:
-    """Let ``module`` apply the program ``label`` from here on."""
+    """Change ``module.apply`` (an implementation) so that it does the additional work ``label``."""
     if label not in OF_INPUTS:
         return
     apply: Any = module.apply

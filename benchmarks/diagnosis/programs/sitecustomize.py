@@ -1,7 +1,7 @@
-"""Builds a worker's implementation as the program that its request's label names (``changed``).
+"""Change the implementation that a worker captures to the program that the request's label names.
 
-Python imports this file at its start where its folder is on PYTHONPATH, before the worker has
-imported anything: so what is captured is a program of a user's, by ``lstmprof capture`` as it is.
+Python imports this file at the start of a process if its folder is on PYTHONPATH, before the worker
+imports anything. So an unchanged ``lstmprof capture`` captures a changed program.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pathlib import Path
 from types import ModuleType
 
 WORKER = "lstmprof.capture.worker"
-#: The implementations' folder → the module with the programs of its framework.
+#: Folder of implementations → the module with the programs for this framework.
 PROGRAMS = {"torch": "torch_programs", "tensorflow": "tensorflow_programs", "jax": "jax_programs"}
 _PREFIX = "lstmprof.implementations."
 
 
 class _Rebuilt(importlib.abc.MetaPathFinder):
-    """Finds an implementation's file, and gives it the ``build`` of another program."""
+    """An import hook that changes an implementation after its file is imported."""
 
     def __init__(self, label: str) -> None:
         self.label = label
@@ -30,7 +30,7 @@ class _Rebuilt(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """As the import system asks for it."""
+        """Return the usual spec of an implementation's module, with a change after its import."""
         framework, _, file = fullname.removeprefix(_PREFIX).partition(".")
         if not fullname.startswith(_PREFIX) or not file or framework not in PROGRAMS:
             return None
@@ -48,7 +48,7 @@ class _Rebuilt(importlib.abc.MetaPathFinder):
 
 
 def _label() -> str:
-    """The label of the request that this process was started for; none of another process."""
+    """Return the label of this worker's capture request; empty in other processes."""
     arguments = sys.orig_argv
     if WORKER not in arguments:
         return ""

@@ -1,4 +1,4 @@
-"""A tagger with a scan of LSTM cells in JAX: PLACE jit|eager. It profiles itself."""
+"""A JAX script that trains a tagger and profiles itself. Arguments: FOLDER jit|eager."""
 
 import sys
 
@@ -13,7 +13,7 @@ Weights = dict[str, jax.Array]
 
 
 def cell(weights: Weights, state: tuple[jax.Array, jax.Array], x: jax.Array) -> tuple:
-    """Return the next state, and its output."""
+    """Run one time step; return the next state (h, c) and the output h."""
     h, c = state
     gates = x @ weights["kernel"] + h @ weights["recurrent"] + weights["bias"]
     i, f, g, o = jnp.split(gates, 4, -1)
@@ -23,7 +23,7 @@ def cell(weights: Weights, state: tuple[jax.Array, jax.Array], x: jax.Array) -> 
 
 
 def loss_of(weights: Weights, inputs: jax.Array, tags: jax.Array) -> jax.Array:
-    """Return the mean cross entropy of ``tags``, (time, batch)."""
+    """Return the mean cross entropy for ``tags`` (time, batch)."""
     zeros = jnp.zeros((BATCH, HIDDEN))
     _, outputs = jax.lax.scan(lambda state, x: cell(weights, state, x), (zeros, zeros), inputs)
     scores = jax.nn.log_softmax(outputs @ weights["head"])
@@ -31,7 +31,7 @@ def loss_of(weights: Weights, inputs: jax.Array, tags: jax.Array) -> jax.Array:
 
 
 def main() -> None:
-    """Train for some steps under ``lp.profile``; ``eager`` compiles the parts anew at each step."""
+    """Train for some steps under ``lp.profile``; ``eager`` does not jit-compile the whole step."""
     place, form = sys.argv[1:]
     generator = np.random.default_rng(0)
     shapes = {

@@ -1,4 +1,4 @@
-"""A tagger with a loop of LSTM cells in TensorFlow: PLACE graph|eager. It profiles itself."""
+"""A TensorFlow script that trains a tagger and profiles itself. Arguments: FOLDER graph|eager."""
 
 import sys
 
@@ -11,7 +11,7 @@ TIME, BATCH, INPUTS, HIDDEN, TAGS = 20, 8, 32, 64, 20
 
 
 class Tagger(tf.Module):
-    """An LSTM written by hand and a projection."""
+    """A hand-written LSTM with an output layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class Tagger(tf.Module):
         self.head = _weights(HIDDEN, TAGS)
 
     def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Return (time, batch, tags) of (time, batch, inputs)."""
+        """Return scores (time, batch, tags) for inputs (time, batch, features)."""
         h = c = tf.zeros((BATCH, HIDDEN))
         outputs = []
         for x in tf.unstack(inputs):

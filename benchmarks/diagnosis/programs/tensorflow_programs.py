@@ -1,4 +1,4 @@
-"""Programs in TensorFlow that do something besides, by name: before the layers, in the graph."""
+"""Additional work for a TensorFlow program, by name: it runs before the layers, in the graph."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
-#: So often before the layers: TensorFlow's profiler records no op that it takes for cheap, which a
-#: cast of one time step is.
+#: How often the work is done on all inputs before the layers, not once per time step, because
+#: TensorFlow's profiler does not record cheap ops such as a cast of one time step.
 TIMES = 10
 
 
@@ -17,12 +17,12 @@ def _cast(x: Any) -> Any:
     return tf.cast(tf.cast(x, tf.float64), tf.float32)
 
 
-#: Label → what becomes of the inputs, ``TIMES`` times.
+#: Label → function that is applied to the inputs ``TIMES`` times.
 OF_INPUTS: dict[str, Callable[[Any], Any]] = {"casts": _cast}
 
 
 def change(module: ModuleType, label: str) -> None:
-    """Let ``module`` build the program ``label`` from here on."""
+    """Change ``module.build`` (an implementation) so that networks do the additional work."""
     build: Any = module.build
     if label in OF_INPUTS:
         then = OF_INPUTS[label]

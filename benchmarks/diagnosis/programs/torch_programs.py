@@ -1,6 +1,6 @@
-"""Programs in PyTorch that do something besides, by name: what a user's cell might hold.
+"""Additional work for a PyTorch program, by name, such as users' cells often contain.
 
-All of it is part of the network: gradients flow through what touches the state.
+It is part of the network: gradients flow through the work on the state.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 Tensor = torch.Tensor
-#: An LSTM of one call does so often what a cell does once per time step.
+#: How often nn.LSTM, which is called once per step, does what a cell does once per time step.
 OF_A_LAYER = 10
 
 
@@ -39,7 +39,7 @@ def _fill(h: Tensor) -> Tensor:
     return h
 
 
-#: Label → what becomes of the state (of a layer op: of the inputs) at every call.
+#: Label → function that is applied at every call to a cell's state, or to nn.LSTM's inputs.
 OF_STATE: dict[str, Callable[[Tensor], Tensor]] = {
     "casts": _cast,
     "clones": _clone,
@@ -50,7 +50,7 @@ OF_STATE: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def change(module: ModuleType, label: str) -> None:
-    """Let ``module`` build the program ``label`` from here on."""
+    """Change ``module.build`` (an implementation) so that networks do the additional work."""
     build: Any = module.build
     if label in OF_STATE:
         then = OF_STATE[label]
@@ -61,7 +61,7 @@ def change(module: ModuleType, label: str) -> None:
 
 
 def _doing(network: Any, then: Callable[[Tensor], Tensor]) -> Any:
-    """``network`` that does ``then`` at every call of a cell, or before its layer op."""
+    """Change ``network`` to call ``then`` at every call of a cell, or before its nn.LSTM."""
     if not hasattr(network, "cells"):
         network.lstm.forward = _layer(network.lstm.forward, then)
         return network
@@ -95,12 +95,12 @@ def _at_once(x: Tensor) -> list[Tensor]:
     return list(x.unbind(0))
 
 
-#: Label → how a layer takes its inputs (time, batch, features) apart.
+#: Label → function that splits a layer's inputs (time, batch, features) into time steps.
 OF_STEPS: dict[str, Callable[[Tensor], list[Tensor]]] = {"indexed": _each, "unbound": _at_once}
 
 
 def _taking(network: Any, apart: Callable[[Tensor], list[Tensor]]) -> Any:
-    """``network`` whose layers take ``apart`` what those beneath them have put together."""
+    """Change ``network`` so that layers stack their inputs and split them with ``apart``."""
     run = network._run
 
     def layer(slot: str, steps: list[Tensor], masks: Any) -> Any:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from lstmprof.breakdown.attribution import CALL, LATENCY
 from lstmprof.breakdown.lacks.rules import GPU_UNSEEN
 from lstmprof.diagnose import causes
-from lstmprof.diagnose.findings import Change, Finding, slower_calls
+from lstmprof.diagnose.findings import Change, Finding, reasons
 from lstmprof.diagnose.findings.counts import QUANTITIES, Quantity, Spread, spread_of
 from lstmprof.diagnose.step_profile import Contributor, StepProfile, total_ns
 from lstmprof.diagnose.step_profile.tally import is_kernel_call, noun_of
@@ -108,7 +108,7 @@ class _Items:
 def because(finding: Finding) -> str:
     """Return the evidence for a finding; empty if nothing explains it."""
     if finding.kind == causes.SLOWER and finding.fast is not None:
-        return slower_calls.because(finding.fast, finding.slow)
+        return reasons.because(finding.fast, finding.slow)
     if finding.kind == causes.CAST and may_be_copies(finding.slow):
         return _by_largest(finding)
     slow = _items(finding, finding.slow, finding.slow_ns)
@@ -223,9 +223,7 @@ def _alone(finding: Finding, items: Sequence[_Items]) -> str:
 
 
 def _is_of_one(finding: Finding, ops: _Items) -> bool:
-    """Return whether a few calls of one op take most, so that the number of ops explains
-    nothing.
-    """
+    """Return whether a few calls of one op take most; then the number of ops explains nothing."""
     largest = max(finding.largest, key=lambda c: c.slow_ns, default=None)
     if largest is None or not 0 < largest.slow_count < ops.number / 2:
         return False

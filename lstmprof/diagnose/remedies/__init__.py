@@ -52,6 +52,7 @@ _SITES = {
 TABLE: tuple[Remedy, ...] = (
     starting.PROFILE_LATER,
     starting.WARM_MIOPEN,
+    starting.CAPTURE_ONCE,
     starting.TRACE_ONCE,
     waiting.EVEN_OUT_THE_RANKS,
     waiting.GROUP_BY_LENGTH,
@@ -119,6 +120,7 @@ TABLE: tuple[Remedy, ...] = (
     feeding.PREFETCH,
     feeding.INPUT_BESIDE,
     waiting.EVENT_SOONER,
+    waiting.LAUNCH_AHEAD,
     waiting.LOOK_INSIDE,
     waiting.RECORD_FRAMES,
     work.TF32,

@@ -32,7 +32,7 @@ from lstmprof.diagnose.remedies.rows import (
     series_of_launches,
     times_called,
 )
-from lstmprof.diagnose.seen.cells import ONE_CELL
+from lstmprof.diagnose.seen.recurrent import ONE_CELL
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.annotate.rules.graphs import SCAN
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
@@ -148,9 +148,7 @@ def unrolled_layer(f: Finding) -> Match | None:
 
 
 def loop_asks_host(f: Finding) -> Match | None:
-    """Match a loop of torch (while_loop, scan) whose condition the host reads after each
-    iteration.
-    """
+    """Match a torch loop (while_loop, scan) whose condition the host reads each time."""
     reads = f.slow.seen.read_in_compiled
     if f.slow.device is None or reads < _SERIES:
         return None
@@ -237,8 +235,7 @@ def _cell(profile: StepProfile) -> str:
 
 
 def input_matmuls(f: Finding) -> Match | None:
-    """Match a cell with so many matmuls that those of the inputs, which could run before, are
-    among them.
+    """Match a cell that multiplies its inputs in every time step instead of before the loop.
 
     Only the author of the cell can move them out of it. On a CPU that saves only calls: 2.70 ms
     became 2.29 (torch 2.13, 32 units, batch 8), 64.9 ms became 66.8 (320 units, batch 64).

@@ -105,9 +105,7 @@ def compiled_step(f: Finding) -> Match | None:
 
 
 def unfused(f: Finding) -> Match | None:
-    """Match elementwise kernels of eager PyTorch on a GPU, if most such kernels are not
-    compiled.
-    """
+    """Match elementwise kernels of eager PyTorch on a GPU, if most are not compiled."""
     ns = sum(c.ns for c in f.contributors if c.part == "pointwise")
     number = counted(f.slow, "pointwise")
     if f.slow.device is None or number < SERIES or 2 * ns < f.slow_ns:

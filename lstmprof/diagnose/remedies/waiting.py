@@ -168,6 +168,18 @@ def queued_work(f: Finding) -> Match | None:
     return Match(seen, total(waits), fix, "queued GPU work waits for a function of the host")
 
 
+def run_dry(f: Finding) -> Match | None:
+    """Match blocking calls during which an idle GPU does not begin the work that it has."""
+    calls = f.slow.seen.run_dry
+    times = sum(call.count for call in calls)
+    if times < 2:
+        return None
+    number = number_of(times, "call", "calls")
+    within = f", mostly in {cropped(calls[0].within)}" if calls[0].within else ""
+    seen = f"the GPU begins work late in {number}{each(f.slow)} of {cropped(calls[0].name)}{within}"
+    return Match(seen, total(calls))
+
+
 def allocations(f: Finding) -> Match | None:
     """Match calls that allocate or free in warm steps."""
     calls = f.slow.seen.later_allocs
@@ -206,9 +218,7 @@ def collectives(f: Finding) -> Match | None:
 
 
 def _waits_for_ranks(profile: StepProfile) -> int:
-    """Return the time per step in which the lane waits for other ranks in collectives; 0 if
-    unknown.
-    """
+    """Return the lane's wait for other ranks in collectives per step; 0 if unknown."""
     return profile.straggler.waits_ns(profile.place) if profile.straggler else 0
 
 
@@ -413,6 +423,23 @@ EVENT_SOONER = Remedy(
     example=Example(
         of="a language model that decodes on an AMD GPU",
         seen="resolve_future_token_ids_kernel waits 463.2 ms after hipStreamWaitEvent",
+    ),
+)
+LAUNCH_AHEAD = Remedy(
+    name="launch ahead",
+    cause="the GPU runs out of work each time the host waits for it, and starts the next work late",
+    fix="let the host launch ahead: read or synchronise once, after all launches",
+    condition="An idle GPU begins work late, and meanwhile the host is in a blocking call. That "
+    "happens more than once",
+    kinds=(QUEUE,),
+    first=True,
+    saves="the time in which the GPU has work and does not begin it",
+    decide=run_dry,
+    sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
+    example=Example(
+        of="sparse matrices in PyTorch on an RTX 4090 that starts work late",
+        seen="the GPU begins work late in 20 calls of cudaStreamSynchronize, mostly in "
+        "aten::coalesce",
     ),
 )
 ALLOCATE_ONCE = Remedy(

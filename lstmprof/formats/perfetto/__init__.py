@@ -2,12 +2,12 @@
 
 ::
 
-    packets ─ tracks (places and clocks) ─┐
-    packets ─ slices (begin … end) ───────┴─ events (depending on the writer) ─▶ Profile
+    packets ─ tracks and clocks ────┐
+    packets ─ slices (begin … end) ─┴─ events (depending on the writer) ─▶ Profile
 
-The file is read twice, packet by packet. Its texts, tracks, counters and open slices are in memory.
-Counters are read only from lstmprof's exports; instants are not read. A profile that lstmprof
-exported has its original format: ``kineto``, ``rocprofv3`` …
+The file is read twice, packet by packet. Its texts, tracks, counters and open slices are kept in
+memory. Counters are read only from lstmprof's exports; instants do not become events. The
+``format`` of a profile that lstmprof exported is the original one: ``kineto``, ``rocprofv3`` …
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def read(raw: RawFile) -> Profile:
 
 
 class _Events:
-    """Collects events, nearly sorted by start."""
+    """Collects rows, in chunks that are each sorted by the begins of the slices."""
 
     def __init__(self) -> None:
         self._chunks = Chunks()
@@ -72,7 +72,7 @@ class _Events:
         self.ranks: set[int | None] = set()
 
     def add(self, number: int, row: Row, rank: int | None = None) -> None:
-        """Add ``row``, the slice ``number`` of the trace."""
+        """Add ``row``, made from the slice ``number`` of the trace."""
         self._rows.append((number, rank, row))
         self.ranks.add(rank)
         if len(self._rows) >= CHUNK_ROWS:
@@ -95,8 +95,9 @@ class _Events:
 
 
 class _Counts:
-    """Collects the counters of an exported trace by rank; ``places`` has the places of all
-    tracks.
+    """Collects the counters of a trace that lstmprof exported, by rank.
+
+    ``places`` says for each track to which thread, device or counter it belongs.
     """
 
     def __init__(self, places: Mapping[int, writers.Where]) -> None:
@@ -105,7 +106,7 @@ class _Counts:
         self._tables: dict[int | None, list[pa.Table]] = defaultdict(list)
 
     def add(self, track: int, at_ns: int, value: float) -> None:
-        """Add a value of ``track``, if that is a counter of the profile's own."""
+        """Add a value of ``track`` if this is a counter of the profile, not a derived one."""
         place = self._places.get(track)
         if place is None or abs(at_ns) > rows.MAX_NS:
             return
@@ -117,7 +118,7 @@ class _Counts:
             counts.clear()
 
     def counters(self, origin_ns: int) -> Counters:
-        """Return all counters, with times from ``origin_ns``."""
+        """Return all counters, with times counted from ``origin_ns``."""
         of_all = NO_COUNTERS
         for rank, counts in self._counts.items():
             of_rank = Counters.of([*self._tables[rank], table_of(counts)])
@@ -141,7 +142,7 @@ def _own(raw: RawFile, found: Outline, facts: writers.Facts) -> Profile:
         raise ProfileError(raw.path, "has no event", "export the run again")
     origin_ns = rows.first_ns(columns)
     table = rows.moved(columns, origin_ns)
-    if len(collected.ranks) > 1:  # a table on disk has one rank
+    if len(collected.ranks) > 1:  # a table on disk cannot have several ranks
         table = EventTable(table.arrow)
     return Profile(
         format=facts.format,
@@ -218,7 +219,7 @@ class _Foreign:
         return self._joined(kineto_row(event, *timed), slice_.flows)
 
     def _joined(self, row: Row, flows: tuple[int, ...]) -> Row:
-        """Give ``row`` a correlation from its arrows if it has no other."""
+        """Return ``row``; if it has no correlation id, one is made from its arrows (``flows``)."""
         if row.correlation_id is not None or row.kind not in _JOINED or not flows:
             return row
         known = (self._arrows[flow] for flow in flows if flow in self._arrows)
@@ -258,12 +259,16 @@ class _Foreign:
         return header
 
 
-#: Instants of Kineto's builder, and the key of Kineto's header that each one stands for.
+#: Name of an instant by Kineto's builder -> key of Kineto's header that it stands for. If the key
+#: is empty, the names of the instant's arguments are keys.
 _HEADER = {"trace_metadata": "", "device_properties": "deviceProperties"}
 
 
 def _parsed(name: str, value: Any) -> Any:
-    """Parse JSON inside a text, else return the text; devices stand one after another."""
+    """Return ``value``, an argument of the instant ``name``, parsed if it is JSON text.
+
+    The text with the devices is a list without brackets.
+    """
     if not isinstance(value, str):
         return value
     listed = f"[{value}]" if _HEADER[name] and not value.startswith("[") else value

@@ -1,9 +1,9 @@
 """Iterate over the packets of a Perfetto trace, and define the messages that are read.
 
 A trace is a sequence of packets, each after its length. Some writers compress hundreds of packets
-into one; these are unpacked within the bound of a gzipped file. Messages are built at run time with
-the field numbers of Perfetto's ``protos/perfetto/trace`` (trace_packet.proto, track_event/*.proto,
-interned_data.proto, clock_snapshot.proto); texts are bytes.
+into one; what they unpack to is bounded. Messages are built at run time with the field numbers of
+Perfetto's ``protos/perfetto/trace`` (trace_packet.proto, track_event/*.proto,
+interned_data.proto, clock_snapshot.proto); texts are declared as bytes.
 """
 
 from __future__ import annotations
@@ -14,25 +14,28 @@ from functools import cache
 from typing import Any
 
 from lstmprof.errors import ProfileError
-from lstmprof.formats.raw_file import FREE_BYTES, MAX_RATIO, RawFile
+from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.xplane.schema import Messages, message_class
 
 _WINDOW_BYTES = 2**20
-#: Limit for one packet. Writers end a packet at some kB, and a compressed one at 500 kB.
+#: A file whose packets decompress to more than ``FREE_BYTES`` and more than ``MAX_RATIO`` times its
+#: size is refused as a bomb: reading a MiB takes a second. Exports decompress to 5 to 8 times it.
+FREE_BYTES, MAX_RATIO = 2**21, 50
+#: Largest number of bytes of a packet. Writers end a packet at some kB, a compressed one at 500 kB.
 MOST_PACKET_BYTES = 2**26
-#: ``packet``, the only field of a trace; its value is a length, and that many bytes.
+#: Tag of ``packet``, the only field of a trace. A length and that many bytes follow.
 _TAG = 0x0A
 _MOST_HEAD_BYTES = 11
 _AGAIN = "copy or record the trace again"
-#: Fields of a packet and their wire types (0: a number; 2: a length and that many bytes): time,
-#: sequence, event, interned texts, flags, old descriptors, compressed packets, clock, defaults,
-#: track, first of its sequence. An XSpace's plane has none of these fields.
+#: Number -> wire type (0: a number; 2: a length and that many bytes) of the fields by which packets
+#: are recognised: time, sequence, event, interned texts, flags, old descriptors, compressed
+#: packets, clock, defaults, track, first of its sequence. An XSpace's plane has none of these.
 _OWN_FIELDS = {
     **dict.fromkeys((8, 10, 13, 41, 42, 58, 87), 0),
     **dict.fromkeys((11, 12, 36, 43, 44, 50, 59, 60, 133), 2),
 }
-#: Wire types of the first fields of every packet (perfetto's trace_packet.proto); other protobufs
-#: have other types there.
+#: Number -> wire type of the first fields of a packet (perfetto's trace_packet.proto), which differ
+#: in other protobufs.
 TYPES = {
     **dict.fromkeys((3, 8, 10, 13), 0),
     **dict.fromkeys((1, 2, 4, 5, 6, 7, 9, 11, 12), 2),
@@ -96,7 +99,7 @@ def varint(content: bytes, at: int) -> tuple[int, int]:
 
 
 def packets(raw: RawFile, message: Any) -> Iterator[Any]:
-    """Yield the packets of ``raw`` as ``message``, including compressed ones.
+    """Yield the packets of ``raw``, also compressed ones, parsed as the protobuf class ``message``.
 
     Raises:
         ProfileError: the file is truncated or damaged, or its packets unpack to too many bytes.
@@ -186,7 +189,7 @@ _CLOCKS: Messages = {
         ("unit_multiplier_ns", 4, "uint64"),
     ),
 }
-#: The fields that the first pass reads: places of tracks, and clocks.
+#: The fields that the first pass over the file reads: descriptions of tracks, and clocks.
 _OUTLINE: Messages = {
     "Packet": (
         ("sequence", 10, "uint32"),
@@ -268,11 +271,11 @@ _PACKET: Messages = {
 
 @cache
 def outline() -> Any:
-    """Return the message class of a packet for the first pass: tracks and clocks."""
+    """Return the protobuf class of a packet for the first pass: tracks and clocks."""
     return message_class("perfetto_outline", _OUTLINE, "Packet")
 
 
 @cache
 def packet() -> Any:
-    """Return the message class of a packet for the second pass: events."""
+    """Return the protobuf class of a packet for the second pass: events."""
     return message_class("perfetto", _PACKET, "Packet")

@@ -1,10 +1,10 @@
 """Read the tracks, clocks and slices of a Perfetto trace.
 
 A track's description may come after its events and be repeated; the last description counts. Some
-writers make a track per slice: a track that is only its parent's child is kept as two numbers. A
-packet depends on earlier packets of its sequence: texts have numbers, times are differences, and
-common fields are written once. After lost packets a sequence starts anew where its writer says so;
-events before that point cannot be read, and are counted.
+writers make a track per slice: if a track's description has only a parent, just the numbers of both
+are kept. A packet depends on earlier packets of its sequence: texts have numbers, times are
+differences, and common fields are written once. After lost packets a sequence starts anew at a
+packet that its writer marks; events before this packet cannot be read, and are counted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lstmprof.formats.perfetto import packets
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.xplane.events import text
 
-#: BuiltinClock: the default clock of events, and the clock of dates.
+#: Values of BuiltinClock: the default clock of events, and the clock of dates.
 BOOTTIME, REALTIME = 6, 1
 _DEEPEST_TRACK = 32
 
@@ -44,17 +44,17 @@ class Track:
 
 @dataclass(frozen=True)
 class Outline:
-    """The tracks of a trace, by number, and its clock's start in ns since 1970.
+    """The tracks of a trace by number, and the start of its clock in ns since 1970 (``epoch_ns``).
 
-    ``children`` and ``parents`` are tracks with no further description. ``of_sequence`` is the
-    number of a thread described by its sequence alone.
+    Tracks whose descriptions have only a parent are in ``children``, their parents in ``parents``.
+    A thread that is described without a track has the number ``of_sequence``.
     """
 
     tracks: dict[int, Track]
     children: array[int]
     parents: array[int]
     epoch_ns: int | None
-    clocks: bool  # whether the trace says how any clocks relate
+    clocks: bool  # whether the trace has snapshots of several clocks
 
     @cached_property
     def _sorted(self) -> tuple[Any, Any]:
@@ -63,7 +63,7 @@ class Outline:
         return children[order], np.array(self.parents, np.uint64)[order]
 
     def own(self, number: int) -> int:
-        """Return the track of ``number``, or its parent if it is only a child."""
+        """Return ``number``, or that of the nearest ancestor if the track has only a parent."""
         children, parents = self._sorted
         for _ in range(_DEEPEST_TRACK):
             if number in self.tracks or number < 0:
@@ -75,7 +75,7 @@ class Outline:
         return number
 
     def above(self, number: int) -> Iterator[Track]:
-        """Return the track and its ancestors, inside out."""
+        """Yield the track and its ancestors, the nearest first."""
         for _ in range(_DEEPEST_TRACK):
             number = self.own(number)
             track = self.tracks.get(number)
@@ -91,7 +91,7 @@ def of_sequence(sequence: int) -> int:
 
 
 def outline(raw: RawFile) -> Outline:
-    """Return the outline of ``raw``.
+    """Return the tracks of a trace and the start of its clock, read without decoding slices.
 
     Raises:
         ProfileError: the trace is truncated or damaged.
@@ -145,10 +145,10 @@ def _add(found: Outline, said: Any) -> None:
     found.tracks[said.uuid] = track
 
 
-#: TrackEvent.Type
+#: Values of TrackEvent.Type.
 _BEGIN, _END = 1, 2
 _INSTANT, _COUNTER = 3, 4
-#: TracePacket.SequenceFlags
+#: Values of TracePacket.SequenceFlags.
 _CLEARED, _NEEDS_STATE = 1, 2
 #: Numbers of clocks that belong to a sequence.
 _FIRST_OWN_CLOCK, _LAST_OWN_CLOCK = 64, 127
@@ -163,7 +163,7 @@ IMPOSSIBLE = "their time is invalid"
 
 
 class Slice(NamedTuple):
-    """A slice; ``number`` counts slices by begin; instants have no number."""
+    """A slice or an instant; ``number`` counts slices in the order in which they begin."""
 
     number: int
     track: int
@@ -185,8 +185,9 @@ class _Clock:
     is_incremental: bool = False
 
     def time(self, units: int) -> int:
-        """Convert ``units`` of this clock, absolute or since the last value, to the trace's
-        clock.
+        """Convert ``units`` of this clock to ns of the trace's clock.
+
+        If the clock is incremental, ``units`` count from the time of the last call.
         """
         if self.is_incremental:
             self.ns += units * self.unit_ns
@@ -205,12 +206,12 @@ class _Sequence:
     clocks: dict[int, _Clock] = field(default_factory=dict)
 
     def start(self) -> None:
-        """Reset the state; the writer repeats what is needed."""
+        """Reset the state; the writer repeats the texts and values that it uses."""
         self.is_whole = True
         self.texts, self.track, self.clock = {}, 0, 0
 
     def add(self, packet: Any) -> None:
-        """Apply the state changes of ``packet``."""
+        """Add the numbered texts and default values that ``packet`` defines."""
         if packet.HasField("interned"):
             for kind in ("categories", "names", "keys", "values"):
                 for said in getattr(packet.interned, kind):
@@ -220,15 +221,15 @@ class _Sequence:
             self.clock = packet.defaults.clock_id
 
     def text(self, kind: str, iid: int) -> str:
-        """Return the text that ``iid`` stands for; empty if it is unknown."""
+        """Return the text of this ``kind`` with number ``iid``; empty if it is unknown."""
         return self.texts.get(kind, {}).get(iid, "")
 
 
 class Slices:
     """Reads the slices of ``raw``; ``left_out`` counts omitted slices by reason.
 
-    ``skipped`` tracks are not read; ``flows`` are read on request. ``counted`` is called with each
-    counter's track, time and value.
+    Slices on ``skipped`` tracks are not read; arrows are read only if ``flows`` is True.
+    ``counted`` is called with (track, time in ns, value) for each value of a counter.
     """
 
     def __init__(
@@ -265,7 +266,7 @@ class Slices:
             if packet.HasField("clocks"):
                 self._set_clocks(packet.clocks.clocks, sequence)
                 continue
-            # of every packet, because times may be differences
+            # Called for every packet, because the time of the next one may be a difference.
             at_ns = self._time(packet, sequence)
             ended = packet.HasField("event") and self._event(packet, at_ns, sequence)
             if ended:
@@ -273,7 +274,7 @@ class Slices:
         self.left_out[NO_END] += sum(map(len, self._open.values()))
 
     def _event(self, packet: Any, at_ns: int | None, sequence: _Sequence) -> Slice | None:
-        """Return the slice that ends with this event, or None."""
+        """Return the slice that ends with this event, or None if none does."""
         event = packet.event
         number = event.track_uuid or sequence.track or of_sequence(packet.sequence)
         if event.type == _COUNTER and self._counted and at_ns is not None:
@@ -322,7 +323,7 @@ class Slices:
         return None
 
     def _set_clocks(self, clocks: Any, sequence: _Sequence) -> None:
-        """Set clocks from a snapshot of one instant."""
+        """Set clocks from a snapshot, which has the values of several clocks at one instant."""
         by_id = {clock.clock_id: clock for clock in clocks}
         own = by_id.get(BOOTTIME)
         now_ns = own.timestamp * (own.unit_multiplier_ns or 1) if own is not None else None
@@ -336,7 +337,7 @@ class Slices:
                 self._clocks[number] = _Clock(clock.timestamp, ns, unit_ns)
 
     def _time(self, packet: Any, sequence: _Sequence) -> int | None:
-        """Return a packet's time on the trace's clock in ns, or None."""
+        """Return a packet's time on the trace's clock in ns; None if its clock is unknown."""
         number = packet.clock_id or sequence.clock or BOOTTIME
         units: int = packet.timestamp
         if _FIRST_OWN_CLOCK <= number <= _LAST_OWN_CLOCK:
@@ -355,7 +356,7 @@ class Slices:
 
     @staticmethod
     def _category(event: Any, sequence: _Sequence) -> str:
-        """Return the first category, or an empty text."""
+        """Return the event's first category, or an empty text."""
         if event.category_iids:
             return sequence.text("categories", event.category_iids[0])
         return rows.clean(text(event.categories[0])) if event.categories else ""
@@ -370,12 +371,13 @@ class Slices:
         return said_of
 
 
-#: Instants are kept only for facts about the trace, which writers put at its beginning.
+#: Number of instants that are kept. Only those with facts about the trace are needed, which writers
+#: put at its beginning.
 _MOST_INSTANTS = 1000
 
 
 def _flows(event: Any) -> tuple[int, ...]:
-    """Return the ids of the arrows at a slice."""
+    """Return the ids of the arrows that begin or end at a slice."""
     kinds = (event.flow_ids, event.terminating_flow_ids, event.old_flow_ids)
     return tuple(flow for ids in (*kinds, event.old_terminating_flow_ids) for flow in ids)
 
@@ -395,7 +397,9 @@ def _value(said: Any, sequence: _Sequence, depth: int) -> Any:
     if kind in ("string_value", "legacy_json_value"):
         return rows.clean(text(getattr(said, kind)))
     if kind == "double_value":
-        return json.dumps(said.double_value)  # as the text of a float, as in JSON that is read
+        return json.dumps(
+            said.double_value
+        )  # a float is its text, as in ``raw_file.json_document``
     if depth > _DEEPEST:
         return None
     if said.array_values:

@@ -1,14 +1,15 @@
-"""What a slice of a Perfetto trace is, by the program that wrote it, and lstmprof's own encoding.
+"""Convert slices of a Perfetto trace to rows, depending on the program that wrote the trace.
 
-- ``lstmprof export``: a slice has its kind and columns as arguments. A thread's track has its rank,
-  process and number as JSON in its description, a stream's its rank. Facts about the profile as a
-  whole stand in the description of a track without slices.
-- Kineto's builder (pytorch/kineto, ``PerfettoTraceBuilder``): no categories; the ``args`` of its
-  JSON are one argument, ``metadata``, the inner text of that JSON. A device's process has its
-  number.
-- rocprofv3 (ROCm/rocprofiler-sdk, ``generatePerfetto.cpp``): the categories below; kernels and
-  copies on tracks that name agent and stream.
-- Any other writer with Kineto's categories: by name and arguments, as in Kineto's JSON.
+- ``lstmprof export`` writes the kind and the columns of an event as arguments of its slice. The
+  description of a thread's track is JSON with its rank, process and number; that of a stream has
+  its rank. A track without slices has facts about the whole profile in its description.
+- Kineto's builder (pytorch/kineto, ``PerfettoTraceBuilder``) writes no categories. It writes the
+  ``args`` of Kineto's JSON as one argument ``metadata``, a JSON object without its braces. The
+  process of a device has the device's number.
+- rocprofv3 (ROCm/rocprofiler-sdk, ``generatePerfetto.cpp``) writes the categories below. The names
+  of the tracks with kernels and copies contain agent and stream.
+- Slices of other writers with Kineto's categories are read by name and arguments, like Kineto's
+  JSON.
 """
 
 from __future__ import annotations
@@ -31,14 +32,15 @@ from lstmprof.formats.raw_file import json_value
 from lstmprof.formats.rocprofv3 import COPIES
 from lstmprof.formats.rows import Row
 
-#: The track that describes the profile as a whole.
+#: Name of the track that describes the profile as a whole.
 FACTS_TRACK = "lstmprof"
-#: Names of the tracks with derived data; the name of a ledger continues with its device.
+#: Names of the tracks with derived data; after ``ledger: `` comes the name of a device.
 STEPS, PHASES, CRITICAL_PATH, LEDGER = "steps", "phases", "critical path", "ledger: "
 DERIVED = (STEPS, PHASES, CRITICAL_PATH)
 KIND = "kind"
 LAUNCH_CONFIG = "launch_config"
-#: Columns of the events table that are written as arguments, and the names of the arguments.
+#: Column of the events table -> name of the argument that contains its number. The texts in
+#: ``TEXTS`` are written under the name of their column.
 NUMBERS = {
     "correlation_id": "correlation",
     "external_id": "external id",
@@ -51,11 +53,12 @@ NUMBERS = {
     "step": "step",
 }
 TEXTS = ("shapes", "dtypes", "op_name", LAUNCH_CONFIG, "phase", "family", "rule")
-#: The process of an event that has no thread.
+#: Name of the argument with the process of an event that has no thread.
 PID = "process"
 #: Columns in which negative numbers mean unknown.
 _NATURAL = ("bytes", "sequence_number", "device", "stream")
-#: (column, argument, meaning of a value) of the arguments that are read; ``step`` is derived anew.
+#: (column, argument, function that checks a value) of the arguments that are read; the reader
+#: derives ``step`` again.
 _READ = tuple(
     (column, name, rows.natural if column in _NATURAL else rows.int64)
     for column, name in NUMBERS.items()
@@ -71,7 +74,10 @@ _SPANS = "profiler_spans_ns"
 
 
 class Where(msgspec.Struct, omit_defaults=True):
-    """The owner of a track: ``thread`` is a host thread, ``counter`` the profile's own name."""
+    """The thread, device or counter to which a track belongs.
+
+    ``thread`` is True for a host thread; ``counter`` is the name of a counter of the profile.
+    """
 
     rank: int | None = None
     pid: int | None = None
@@ -84,7 +90,7 @@ class Where(msgspec.Struct, omit_defaults=True):
 
 
 class Facts(msgspec.Struct, omit_defaults=True):
-    """Facts about a whole profile; its times count from ``origin_ns`` before the trace's 0."""
+    """Facts about a whole profile; the trace's 0 is ``origin_ns`` in the times of the profile."""
 
     format: str
     origin_ns: int = 0
@@ -113,13 +119,13 @@ def facts(path: object, description: str) -> Facts:
 
 
 def device_numbers(by_text: Mapping[str, Any]) -> dict[int, Any]:
-    """Return the values of ``by_text`` by device number."""
+    """Return ``by_text`` with its keys converted from texts to device numbers."""
     numbers = {rows.natural(key): value for key, value in by_text.items()}
     return {number: value for number, value in numbers.items() if number is not None}
 
 
 def where(description: str) -> Where:
-    """Parse a track's description; a damaged description gives an empty owner."""
+    """Parse a track's description; a damaged description gives an empty ``Where``."""
     try:
         owner = msgspec.json.decode(description or "{}", type=Where)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -139,12 +145,15 @@ def where(description: str) -> Where:
 
 
 def is_drawn(track: Track) -> bool:
-    """Return whether ``track`` shows derived data: the ledger, the steps or the phases."""
+    """Return whether ``track`` shows data that lstmprof derived, such as the ledger or steps."""
     return track.tid is None and (track.name.startswith(LEDGER) or track.name in DERIVED)
 
 
 def row(slice_: Slice, place: Where) -> Row | None:
-    """Return the row of a slice on a track of ``place``; None if it has no kind."""
+    """Convert a slice of lstmprof's export to a row; None if it is no event of the profile.
+
+    ``place`` is the thread or device to which its track belongs.
+    """
     arguments = slice_.arguments
     kind = arguments.get(KIND)
     if kind not in KINDS:
@@ -164,7 +173,10 @@ def row(slice_: Slice, place: Where) -> Row | None:
 
 
 def metadata(fields: Mapping[str, Any], moved_ns: int, depth: int = 0) -> dict[str, Any]:
-    """Return the metadata fields that profiles have, with spans ``moved_ns`` later."""
+    """Return a profile's metadata without invalid ``fields``.
+
+    The times of the profiler's spans become ``moved_ns`` later.
+    """
     cleaned: dict[str, Any] = {}
     for key, value in fields.items():
         if key == _SPANS:
@@ -198,9 +210,10 @@ def _is_span(value: Any) -> bool:
     )
 
 
-#: The process of a trace that Kineto's builder wrote.
+#: Name of the process in a trace that Kineto's builder wrote.
 KINETO = "Kineto Trace"
-#: Categories of rocprofv3: those that are read, and those that the JSON reader omits, too.
+#: Categories of rocprofv3: those that are read (``ROCPROF``), and those that ``formats.rocprofv3``
+#: omits, too.
 _HIP, _MARKER, _KERNEL, _COPY = "hip_api", "marker_api", "kernel_dispatch", "memory_copy"
 ROCPROF = frozenset((_HIP, _MARKER, _KERNEL, _COPY))
 ROCPROF_UNREAD = frozenset(
@@ -209,7 +222,8 @@ ROCPROF_UNREAD = frozenset(
         *("rocdecode_api", "rocjpeg_api", "openmp"),
     )
 )
-#: The name of an agent; copies are on a thread's track if this version does not record streams.
+#: Beginning of the names of tracks with kernels or copies: the agent (a CPU or GPU), then the
+#: stream or queue. Versions of rocprofv3 that record no streams name a thread instead.
 _AGENT = re.compile(
     r"(?:COMPUTE|COPY to) \D*\[(\d{1,9})\] (?:(?:STREAM|QUEUE) \[(\d{1,18})\]|THREAD )"
 )
@@ -220,7 +234,7 @@ _GPU_PROCESS = re.compile(r"\[GPU \d+\]$")
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a track: a host thread, or a device's stream by its names."""
+    """The host thread, or the agent (rocprofv3's number of a GPU) and stream, of a track."""
 
     pid: int | None
     tid: int | None
@@ -231,7 +245,10 @@ class Place:
 
 
 class Places:
-    """The places of all tracks; ``devices`` are the numbers of rocprofv3's GPUs."""
+    """Finds the thread or GPU to which each track belongs.
+
+    ``devices`` maps rocprofv3's numbers of GPUs (agents) to device numbers.
+    """
 
     def __init__(self, outline: Outline) -> None:
         self._outline = outline
@@ -243,7 +260,7 @@ class Places:
         self.devices = {agent: device for device, agent in enumerate(numbers)}
 
     def of(self, track: int) -> Place:
-        """Return the place of ``track``."""
+        """Return the thread or GPU of the track with this number."""
         if track not in self._known:
             self._known[track] = _place(list(self._outline.above(track)))
         return self._known[track]
@@ -264,10 +281,13 @@ def _place(above: list[Track]) -> Place:
 
 
 def kineto_event(slice_: Slice, place: Place, builder: bool) -> dict[str, Any]:
-    """Make an event of Kineto's JSON; ``builder``: Kineto's own builder wrote it."""
+    """Convert a slice to an event of Kineto's JSON.
+
+    ``builder`` is True if Kineto's own builder wrote the trace.
+    """
     arguments = _unfolded(slice_.arguments) if builder else slice_.arguments
     category = slice_.category or (_category(slice_.name, arguments, place) if builder else "")
-    # the correlation of an op is its own
+    # an op's correlation id is its own id, not that of a launch
     if category == "operator" and "correlation_id" in arguments:
         arguments = {**arguments, "External id": arguments["correlation_id"], "correlation": None}
     event = {"cat": category, "name": slice_.name, "pid": place.pid, "tid": place.tid}
@@ -275,7 +295,7 @@ def kineto_event(slice_: Slice, place: Place, builder: bool) -> dict[str, Any]:
 
 
 def _unfolded(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that Kineto's builder folds into one."""
+    """Return the arguments with those that Kineto's builder wrote into the text ``metadata``."""
     unfolded = {name: value for name, value in arguments.items() if name != "metadata"}
     folded = arguments.get("metadata")
     if isinstance(folded, str):
@@ -290,7 +310,7 @@ def _unfolded(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _category(name: str, arguments: Mapping[str, Any], place: Place) -> str:
-    """Return the category that Kineto's JSON has, inferred from name and arguments."""
+    """Return the category that the slice would have in Kineto's JSON, by name and arguments."""
     if "grid" in arguments or "registers per thread" in arguments:
         return "kernel"
     for beginning, category in (("Memcpy", "gpu_memcpy"), ("Memset", "gpu_memset")):
@@ -310,7 +330,7 @@ def _category(name: str, arguments: Mapping[str, Any], place: Place) -> str:
 
 
 def rocprof_row(slice_: Slice, place: Place, places: Places) -> Row | None:
-    """Return the row of a rocprofv3 slice; None for what its JSON's reader skips too."""
+    """Convert a slice of rocprofv3 to a row; None if ``formats.rocprofv3`` omits such events."""
     arguments, name = slice_.arguments, slice_.name
     timed = (slice_.start_ns, slice_.dur_ns)
     pid = places.only_pid if place.pid is None else place.pid
@@ -346,7 +366,10 @@ def rocprof_row(slice_: Slice, place: Place, places: Places) -> Row | None:
 
 
 def _source(agent: Any, places: Places) -> int | None:
-    """Return a copy's source GPU: by its agent (``Agent-4`` or 4), or the only GPU."""
+    """Return the device that a copy reads from, by its agent (``Agent-4`` or 4).
+
+    If the agent is unknown, return the only GPU, or None if there are several.
+    """
     number = _LAST_NUMBER.search(str(agent)[:_MOST_DIGITS])
     if number and int(number[1]) in places.devices:
         return places.devices[int(number[1])]

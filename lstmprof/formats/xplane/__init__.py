@@ -1,17 +1,18 @@
-"""XPlane: the ``*.xplane.pb`` of TensorFlow's and JAX's profilers.
+"""Read XPlane files (``*.xplane.pb``), which TensorFlow's and JAX's profilers write.
 
-An XSpace holds planes (a device, or all threads of the host), a plane holds lines (a stream, a
-thread), a line holds events. Time = ``line.timestamp_ns`` + ``event.offset_ps`` / 1000, counted
+A file (XSpace) has planes (a device, or all threads of the host). A plane has lines (a stream, a
+thread), and a line has events. Time = ``line.timestamp_ns`` + ``event.offset_ps`` / 1000, counted
 from the ``profile_start_time`` of plane ``Task Environment``. To know when reading the events:
 
-- Only the lines ``Stream #n`` of planes ``/device:GPU:N`` are activities. The others there
-  (``Steps``, ``TensorFlow Ops``, ``XLA Modules``, ``Framework Name Scope``, ``Source code``…) are
-  derived from them and left out. TPU planes have no streams and are left out, with a note.
+- Activities are the events on lines ``Stream #n`` of planes ``/device:GPU:N``. The reader omits the
+  other lines of these planes (``Steps``, ``TensorFlow Ops``, ``XLA Modules``, ``Framework Name
+  Scope``, ``Source code``…), because the profiler derives them from the streams. It also omits the
+  planes of TPUs, which have no streams.
 - A host event's ``tid`` is its line's id: a thread id in old files, a hash in new ones. There is no
-  pid. On AMD the launches have lines of their own (``Host Threads/<tid>``), apart from the same
-  thread's TraceMe line, so that launches and ops meet through ``op_name`` only.
-- Allocations and frees are instants among the host's events, and counters here (``memory``).
-- ``external_id`` is always null; ``op_name`` names the op of an activity directly.
+  pid. On AMD the launches of a thread have a line of their own (``Host Threads/<tid>``), apart from
+  its TraceMe events, so only ``op_name`` joins a launch with its op.
+- Allocations and frees are instants on host lines; they become memory counters (``lines``).
+- ``external_id`` is always null, because ``op_name`` names the op of an activity.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ _STREAM = re.compile(r"Stream #(\d{1,18})")
 _ENVIRONMENT = "Task Environment"
 _PLANE_NAMES = ("/host:", "/device:", _ENVIRONMENT)
 _NOT_THREADS = (HLO_PLANE, "/host:tfstreamz")
-#: Number of events that a file of any size may have. A real event takes 16 bytes or more, 3 if
-#: gzipped.
+#: Number of events that a file of any size may have. A real event takes 16 bytes of a file or more,
+#: 3 of a gzipped one.
 _FREE_EVENTS = 2**20
 _MAX_NOTES = 3
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether ``raw`` is protobuf with planes; a damaged file is recognised by its names."""
+    """Return whether ``raw`` is protobuf with planes, or a damaged file with names of planes."""
     if raw.looks_like_json or raw.part(0, 1) not in schema.FIRST_BYTES:
         return False
     try:
@@ -83,10 +84,10 @@ def read(raw: RawFile) -> Profile:
 
 
 def _check_count(raw: RawFile, outlined: Outline) -> None:
-    """Raise if there are more events than the file's bytes allow: each takes 560 bytes here.
+    """Check the number of events, because reading an event takes 560 bytes of memory.
 
     Raises:
-        ProfileError: there are more.
+        ProfileError: there are more events than in a real profile of the same size.
     """
     count = sum(len(piece) for plane in outlined.pieces for line in plane for piece in line)
     size, each = (raw.length, 12) if raw.packed_bytes is None else (raw.packed_bytes, 2)
@@ -143,7 +144,7 @@ def _profile(raw: RawFile, outlined: Outline) -> Profile:
 def _parts(
     raw: RawFile, planes: list[tuple[str, Any]], pieces: list[list[list[Piece]]]
 ) -> Iterator[Found]:
-    """Yield the events of the lines that are read; check the others for damage only."""
+    """Yield the events of host threads and streams; check other lines for damage only."""
     instructions = hlo_instructions(planes)
     for (name, plane), of_lines in zip(planes, pieces, strict=True):
         gpu = _GPU.match(name)
@@ -172,7 +173,7 @@ def _plain(stats: dict[str, Any]) -> dict[str, Any]:
 
 
 def _facts(stats: dict[str, Any]) -> DeviceFacts:
-    """Return a GPU's facts; ``core_count`` counts multiprocessors."""
+    """Return a GPU's facts from its plane's stats; ``core_count`` counts multiprocessors."""
     return rows.device_facts(
         stats.get("compute_cap_major"), stats.get("compute_cap_minor"), stats.get("core_count")
     )
@@ -193,7 +194,7 @@ def _base_ns(environment: dict[str, Any], origin_ns: int) -> int | None:
 def _accelerators(
     planes: list[tuple[str, Any]], gpus: Mapping[int, Mapping[str, Any]]
 ) -> tuple[str, ...]:
-    """Return the GPUs, by model if recorded, and the TPUs that have a plane."""
+    """Return the names of the GPUs (the model, or ``GPU 0``) and of the TPUs (``TPU 0``)."""
     models = [(n, stats.get("device_type_string")) for n, stats in gpus.items()]
     names = [rows.clean(m) if isinstance(m, str) else f"GPU {n}" for n, m in models]
     tpus = [f"TPU {m[1]}" for name, _ in planes if (m := _TPU.match(name))]

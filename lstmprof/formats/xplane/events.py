@@ -1,20 +1,20 @@
-"""Describe one XPlane event: its kind by its name and stats, its XLA instruction by its module.
+"""Describe one XPlane event: find its kind from its name and stats, and its XLA instruction.
 
-A device's stream lines have activities. A host thread's line has TraceMe events, which only names
-and stats tell apart. TensorFlow 2.21 writes on line ``python`` the user's ``Trace`` (a step has the
+Lines of streams have activities. Lines of host threads have TraceMe events, whose kind only their
+names and stats show. TensorFlow 2.21 writes on line ``python`` the user's ``Trace`` (a step has the
 stat ``step_num``), a ``tf.function`` by its bare name with the stat ``tf_function_call`` (so a
 function called ``step`` is no step), and runtime events (``TFE_Py_Execute``, ``EagerExecute: …``,
-``EagerLocalExecute: MatMul``, ``FunctionRun``); on lines ``tf_Compute/<id>`` the kernels, as
-``<node>:<OpType>``. Only the kernels compute; the others wrap.
+``EagerLocalExecute: MatMul``, ``FunctionRun``). On lines ``tf_Compute/<id>`` it writes the CPU
+kernels, as ``<node>:<OpType>``. Only these compute; the other events contain them.
 
 Plane ``/host:metadata`` has one ``Hlo Proto`` per compiled module (``hlo.proto``,
 ``xla_data.proto`` of openxla/xla, by the field numbers below). An XLA event names its module and
 instruction (``hlo_module``, ``hlo_op``); the instruction's metadata has the path in the user's
 program: ``jit(step)/transpose(jvp(forward))/while/body/dot_general``. Instructions that XLA added
-(copies, loop counters) have none. XLA on a CPU gives every module the program id 0: if two modules
-share a name, the later module's instructions win. An event has no shapes, so the operands of matrix
-products (also library calls and fusions with one) are read from the module, and for other
-instructions those of a tanh, which is as wide as a recurrent layer's units.
+(copies, loop counters) have no path. XLA on a CPU gives every module the program id 0: if two
+modules share a name, the instructions of the later one are used. An event has no shapes, but the
+module has. The reader takes the shapes of the operands of the matmul that an instruction is or
+contains, or else the shape of its tanh, which is as wide as a recurrent layer.
 """
 
 from __future__ import annotations
@@ -52,37 +52,42 @@ _MESSAGES: Messages = {
 }
 #: Values of ``PrimitiveType`` (xla_data.proto) that occur in matmuls.
 _ELEMENTS = {10: "f16", 11: "f32", 12: "f64", 16: "bf16"}
-#: Libraries' products, and cuDNN's recurrent layers (``jax.experimental.rnn``).
+#: Custom calls that multiply matrices: those of libraries, and cuDNN's recurrent layers
+#: (``jax.experimental.rnn``).
 _LIBRARY_CALL = re.compile(rb"gemm|matmul|cudnn_rnn", re.IGNORECASE)
-#: Computations in computations that are looked into.
+#: Depth of nested computations up to which an instruction is searched for a matmul or tanh.
 _DEEPEST = 3
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """``path`` in the user's program; ``operands`` of its product, ``(f32[6,16];f32[16,64])``.
+    """An XLA instruction: its ``path`` in the user's program, and the shapes of its ``operands``.
 
-    Without a product, the operands are its tanh's, ``(f32[6,16])``.
+    The operands are those of its matmul, ``(f32[6,16];f32[16,64])``, or else of its tanh,
+    ``(f32[6,16])``.
     """
 
     path: str | None
     operands: str | None
 
 
-#: An instruction and the computation that it is of.
+#: (instruction, the computation that contains it), both protobuf messages.
 _Placed = tuple[Any, Any]
-#: (module, instruction) -> facts about the instruction
+#: (name of the module, name of the instruction) -> instruction
 Instructions = Mapping[tuple[str, str], Instruction]
 
 
 @cache
 def hlo_proto() -> Any:
-    """Return the message class ``HloProto`` with the fields that are read."""
+    """Return the protobuf class ``HloProto`` with the fields that are read."""
     return message_class("hlo", _MESSAGES, "HloProto")
 
 
 def instructions(content: bytes) -> dict[tuple[str, str], Instruction]:
-    """Return the instructions of one module that have facts; empty if the module cannot be read."""
+    """Return the instructions with a path or operands in the module ``content`` (an HloProto).
+
+    The result is empty if the module cannot be read.
+    """
     from google.protobuf.message import DecodeError
 
     try:
@@ -102,20 +107,21 @@ def instructions(content: bytes) -> dict[tuple[str, str], Instruction]:
 
 
 def _path(op_name: bytes) -> str | None:
-    """Return the path, or None for the name of an argument."""
+    """Return ``op_name`` if it is a path in the user's program, None if it names an argument."""
     return rows.clean(_text(op_name)) if b"/" in op_name else None
 
 
 class _Operands:
-    """The operands of instructions; each computation is searched only once."""
+    """Finds the operands of instructions; each computation is searched only once."""
 
     def __init__(self, computations: Mapping[int, Any]) -> None:
         self._computations = computations
         self._inside: dict[tuple[int, bool], list[_Placed]] = {}
 
     def of(self, instruction: Any, computation: Any) -> str | None:
-        """Return the operands of the first matmul, else of the narrowest tanh, in TensorFlow's
-        notation.
+        """Return the operands of the first matmul in ``instruction``, else of the smallest tanh.
+
+        They are written like TensorFlow's: ``(f32[6,16];f32[16,64])``.
         """
         products = self._found(instruction, computation, _DEEPEST, products=True)
         if products:
@@ -134,7 +140,7 @@ class _Operands:
     def _found(
         self, instruction: Any, computation: Any, depth: int, *, products: bool
     ) -> list[_Placed]:
-        """Return (instruction, its computation) in program order."""
+        """Return the matmuls (if ``products`` is True) or tanhs in ``instruction``, in order."""
         if _is_product(instruction) if products else instruction.opcode == b"tanh":
             return [(instruction, computation)]
         if instruction.opcode not in (b"fusion", b"call") or not depth:
@@ -158,7 +164,7 @@ def _is_product(instruction: Any) -> bool:
 
 
 def _shape(shape: Any) -> str:
-    """Return ``f32[6,16]``; empty for a tuple and for types that no product or tanh has."""
+    """Return a shape such as ``f32[6,16]``; empty for a tuple or a type not in ``_ELEMENTS``."""
     element = _ELEMENTS.get(shape.element_type)
     return f"{element}[{','.join(map(str, shape.dimensions))}]" if element else ""
 
@@ -169,29 +175,30 @@ def _text(content: bytes) -> str:
 
 Stats = Mapping[str, Any]
 
-#: Names of memory events on a host thread's line, and the stats of them that are read (``memory``).
+#: Names of memory events on a host thread's line, and the stats of these events that are read.
 ALLOCATION, FREE = "MemoryAllocation", "MemoryDeallocation"
 ALLOCATOR_NAME, DEVICE_NUMBERS = "allocator_name", ("index_on_host", "device_ordinal")
 MEMORY_STATS = (ALLOCATOR_NAME, *DEVICE_NUMBERS, "bytes_allocated", "allocation_bytes")
-#: Thread-pool bookkeeping and allocator events. They have no duration, or surround work that has
-#: its own events.
+#: Beginnings of names of events that are omitted: thread-pool bookkeeping and allocator events.
+#: They have no duration, or surround work that has its own events.
 _BOOKKEEPING = (
     "ThreadpoolListener::",
     "ExecutorState::Process",
     ALLOCATION,
     FREE,
-    "end: ",  # XLA on a CPU: the end of the instruction of that name
+    "end: ",  # XLA on a CPU: marks the end of the instruction that it names
 )
-#: Marks of memory on a stream's line: they last as long as the memory and occupy nothing.
+#: Stats of events on a stream's line that last as long as a block of memory, while the stream is
+#: not busy.
 _MEMORY_DETAILS = frozenset(("memalloc_details", "memfree_details", "memory_residency_details"))
 _RUNTIME = re.compile(r"(?:cu|cuda|hip)[A-Z]|hsa_")
 _ENCODED = re.compile(r"(.+?)#([^#]*=[^#]*)#", re.DOTALL)
-#: ``regs:32 static_shared:0 dynamic_shared:0 grid:80,1,1 block:128,1,1 occ_pct:100``, and on AMD
-#: ``group_mem`` in place of the first three.
+#: A part of the stat ``kernel_details``: ``regs:32 static_shared:0 dynamic_shared:0 grid:80,1,1
+#: block:128,1,1 occ_pct:100``. On AMD ``group_mem`` replaces the first three.
 _DETAIL = re.compile(r"\b(\w{1,32}):(\d{1,18}(?:[.,]\d{1,18}){0,2})(?=\s|$)", re.ASCII)
 _SIZE = re.compile(r"\bsize:(\d{1,18})\b")
 _INPUT = re.compile(r"(\w*)\[([\d,]*)\]")
-#: XLA's ``tf_op`` of every kernel on AMD.
+#: The stat ``tf_op`` that XLA writes for every kernel on AMD; it names no op.
 _NO_OP = "XlaModule:"
 
 #: The stats that are read; all others are skipped.
@@ -206,7 +213,7 @@ STATS = _MEMORY_DETAILS.union(
 )
 #: Stats whose values are ids, which differ between events.
 IDS = ("correlation_id", "cuda_graph_node_id")
-#: Stats of which only the presence is read.
+#: Stats whose values do not matter, only their presence.
 MARKS = _MEMORY_DETAILS.union(("step_num",))
 HLO_PLANE = "/host:metadata"
 _HLO_PROTO = "Hlo Proto"
@@ -215,8 +222,9 @@ _HLO_PROTO = "Hlo Proto"
 def activity_row(
     name: str, stats: Stats, timed: tuple[int, int], place: tuple[int, int | None]
 ) -> Row | None:
-    """Make a row for stream ``place[1]`` of GPU ``place[0]``; None if it does not occupy the
-    stream.
+    """Convert an event on a stream's line to a row; None if it does not occupy the stream.
+
+    ``timed`` is (start, length) in ns, ``place`` is (GPU, stream).
     """
     kind = activity_kind(name, stats)
     if kind is None:
@@ -239,7 +247,7 @@ def activity_row(
 
 
 def host_row(name: str, stats: Stats, timed: tuple[int, int], tid: int | None) -> Row | None:
-    """Make a row for host thread ``tid``; None for bookkeeping."""
+    """Convert an event of host thread ``tid`` to a row; None if it is bookkeeping."""
     name, encoded = decoded(name)
     stats = {**encoded, **stats}
     kind = host_kind(name, stats)
@@ -287,7 +295,7 @@ def host_kind(name: str, stats: Stats) -> str | None:
 
 
 def decoded(name: str) -> tuple[str, dict[str, str]]:
-    """Split a TraceMe name from its metadata: ``step#step_num=3,_r=1#``."""
+    """Split the text of a TraceMe event, ``step#step_num=3,_r=1#``, into name and metadata."""
     encoded = _ENCODED.fullmatch(name)
     if encoded is None:
         return name, {}
@@ -296,9 +304,9 @@ def decoded(name: str) -> tuple[str, dict[str, str]]:
 
 
 def with_instruction(stats: dict[str, Any], known: Instructions) -> dict[str, Any]:
-    """Add the path (``tf_op``) and operands (``shape``) of the XLA instruction that ``stats`` name.
+    """Return ``stats`` with the path and operands of the XLA instruction that they name.
 
-    Existing stats stay.
+    They are added as ``tf_op`` and ``shape``. Existing stats stay, except AMD's ``XlaModule:``.
     """
     instruction = known.get((str(stats.get("hlo_module")), str(stats.get("hlo_op"))))
     if instruction is None:
@@ -330,14 +338,14 @@ def op_name(stats: Stats) -> str | None:
 
 
 def moved_bytes(stats: Stats) -> int | None:
-    """Return the size of a copy or fill; AMD's tracer writes 0 for unknown."""
+    """Return the bytes of a copy or fill, or None if unknown, for which AMD's tracer writes 0."""
     details = stats.get("memcpy_details", stats.get("memset_details"))
     size = _SIZE.search(details) if isinstance(details, str) else None
     return (int(size[1]) or None) if size else None
 
 
 def launched_with(stats: Stats) -> str | None:
-    """Parse the launch configuration in a kernel's details."""
+    """Return the launch configuration in a kernel's stat ``kernel_details``, or None."""
     written = stats.get("kernel_details")
     said = dict(_DETAIL.findall(written)) if isinstance(written, str) else {}
     parts = [rows.int64(said.get(name)) for name in ("static_shared", "dynamic_shared")]
@@ -380,10 +388,10 @@ def text(content: bytes) -> str:
 
 
 class PlaneTables:
-    """Names and stats of one plane's events, which refer to these by number.
+    """The names and stats to which the events of one plane refer by number.
 
-    ``wanted`` names the stats to read from all events, ``memory_stats`` those to read only from
-    ``memory_events``.
+    ``wanted`` has the stats that are read from all events, and ``memory_stats`` those that are only
+    read from ``memory_events``; all three map numbers to names.
     """
 
     def __init__(self, plane: Any) -> None:
@@ -397,17 +405,17 @@ class PlaneTables:
         self.memory_events = {k: n for k, n in named.items() if n in (ALLOCATION, FREE)}
 
     def described(self, event: Any) -> tuple[str, dict[str, Any]]:
-        """Return the event's name and the requested stats, including those of its kind."""
+        """Return the event's name and its ``wanted`` stats, also those that go with the name."""
         name, shared = self._metadata.get(event.metadata_id, ("", {}))
         return name, {**shared, **self.stats(event.stats)}
 
     def stats(self, stats: Any) -> dict[str, Any]:
-        """Return the requested stats by name."""
+        """Return the values of the ``wanted`` stats by name."""
         named = ((self.wanted.get(stat.metadata_id), stat) for stat in stats)
         return {name: self.value(stat) for name, stat in named if name is not None}
 
     def all_stats(self, stats: Any) -> dict[str, Any]:
-        """Return all stats by name."""
+        """Return the values of all stats by name."""
         return {self._stat_names.get(s.metadata_id, ""): self.value(s) for s in stats}
 
     def stat_name(self, number: int) -> str | None:
@@ -417,7 +425,7 @@ class PlaneTables:
     def value(self, stat: Any) -> Any:
         """Return the value of a stat."""
         field = stat.WhichOneof("value")
-        if field == "ref_value":  # an id in the table of names, used for repeated texts
+        if field == "ref_value":  # the number of a repeated text in the table of names
             return self.stat_name(stat.ref_value)
         if field == "str_value":
             return text(stat.str_value)
@@ -425,7 +433,7 @@ class PlaneTables:
 
 
 def hlo_instructions(planes: list[tuple[str, Any]]) -> Instructions:
-    """Return the instructions of a profile's modules."""
+    """Return the XLA instructions of all modules in the plane ``/host:metadata``."""
     known: dict[tuple[str, str], Instruction] = {}
     for plane in (plane for name, plane in planes if name == HLO_PLANE):
         tables = PlaneTables(plane)

@@ -1,17 +1,17 @@
 """Read the events of an XPlane line as columns of the events table, and its memory counters.
 
-Events repeat: events with the same name and texts are one *kind of event* and differ in times and
-ids only. Array operations find the kinds; ``xplane.events`` describes each kind once. Few events,
-and unusual ones, are described singly.
+Events repeat: events with the same name and texts are one *kind of event*; they differ only in
+times and ids. Array operations find the kinds, and ``xplane.events`` describes each kind once. If
+there are few events, or unusual ones, each event is described by itself.
 
-An allocator of TensorFlow or JAX marks every allocation and free on its thread by an instant
-``MemoryAllocation`` or ``MemoryDeallocation`` with its name, the block's size and the total after
-it. ``GPU_<n>_bfc`` has memory of GPU n; others have the host's (``gpu_host_bfc``: pinned;
-``mklcpu``: blocks of 256 KiB and more only), or their names do not say whose. A TPU's runtime
-writes the device number in place of a name and no size for a free, so single allocations are left
-out; its ``bytes_reserved`` is the stack. Source: ``BFCAllocator::AddTraceMe`` in
-``xla/tsl/framework/bfc_allocator.cc``, ``xla/pjrt/gpu/gpu_helpers.cc``,
-``xprof/convert/xplane_to_memory_profile.cc``.
+An allocator of TensorFlow or JAX marks every allocation and free by an instant on its thread,
+``MemoryAllocation`` or ``MemoryDeallocation``, with the allocator's name, the block's size and the
+total afterwards. The allocator ``GPU_<n>_bfc`` manages memory of GPU n. Others manage host memory
+(``gpu_host_bfc``: pinned memory; ``mklcpu``: only blocks of 256 KiB and more), or their names do
+not show which memory. A TPU's runtime writes a device number instead of a name, and no size for a
+free, so single allocations are omitted; its ``bytes_reserved`` is the stack. Source:
+``BFCAllocator::AddTraceMe`` in ``xla/tsl/framework/bfc_allocator.cc``,
+``xla/pjrt/gpu/gpu_helpers.cc``, ``xprof/convert/xplane_to_memory_profile.cc``.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ _ON_GPU = re.compile(r"GPU_(?:collectivememory_)?(\d{1,9})_bfc", re.ASCII)
 
 @dataclass(frozen=True)
 class _Marks:
-    """Allocations and frees; a negative number means unknown."""
+    """The allocations and frees of a line, one element per event; below 0 means unknown.
+
+    ``allocated`` is the total after the event and ``size`` that of the block, both in bytes.
+    """
 
     time_ns: Ints
     is_free: Flags
@@ -66,7 +69,10 @@ class _Marks:
 
 
 def of_messages(tables: PlaneTables, timed: Iterable[tuple[int, Any]]) -> pa.Table | None:
-    """Return the counters in these events of a host thread with their times, or None."""
+    """Return the memory counters in events of a host thread, or None if there are none.
+
+    ``timed`` has (start in ns, event).
+    """
     found = list(_described(tables, timed))
     if not found:
         return None
@@ -106,7 +112,10 @@ def _natural(value: object) -> int:
 def of_columns(
     tables: PlaneTables, content: bytes, events: Events, time_ns: Ints, is_timed: Flags
 ) -> pa.Table | None:
-    """Like ``of_messages``, for the events in ``content``."""
+    """Return memory counters like ``of_messages``, for events that have been read as columns.
+
+    ``content`` has the texts of the events; ``is_timed`` marks those with a possible time.
+    """
     marked = np.isin(events.metadata_id, list(tables.memory_events))
     hits = np.flatnonzero(marked & is_timed)
     if not len(hits):
@@ -196,10 +205,10 @@ def _device(allocator: str) -> int:
     return int(named[1]) if named else _NONE
 
 
-#: For fewer events, reading by rows is as fast as reading by columns.
+#: For fewer events than this, reading one by one is as fast as reading by columns.
 _FEW_EVENTS = 300
 _PS_PER_NS = 1000
-#: Times beyond are for Python's integers.
+#: Larger times (in ps or ns) may overflow int64, so these events are read one by one.
 _FAR = 2**61
 _TEXTS = ("kind", "name", "op_name", "shapes", "dtypes", "launch_config")
 _NUMBERS = ("tid", "device", "stream", "correlation_id", "graph_node_id", "bytes")
@@ -208,7 +217,10 @@ _ID_COLUMNS = dict(zip(IDS, ("correlation_id", "graph_node_id"), strict=True))
 
 @dataclass(frozen=True)
 class Line:
-    """A line that is read: of host thread ``tid`` or of stream ``place``."""
+    """A line whose events are read: of host thread ``tid``, or of a stream if ``place`` is given.
+
+    Times count from ``start_ns``; ``place`` is (GPU, stream).
+    """
 
     tables: PlaneTables
     instructions: Instructions
@@ -217,8 +229,9 @@ class Line:
     place: tuple[int, int] | None
 
     def row(self, event: Any, timed: tuple[int, int]) -> Row | None:
-        """Return the row of ``event``, which took place at ``timed``, or None if it is
-        bookkeeping.
+        """Convert ``event`` to a row, or to None if it is bookkeeping.
+
+        ``timed`` is (start, length) in ns.
         """
         name, stats = self.tables.described(event)
         stats = with_instruction(stats, self.instructions)
@@ -229,8 +242,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Found:
-    """Columns of events with unshifted times, the number of events without a possible time, and
-    memory counters.
+    """Events of a line as columns (times as in the file), and their memory counters.
+
+    ``untimed`` is the number of events without a possible time, which are omitted.
     """
 
     columns: pa.Table | None
@@ -262,7 +276,7 @@ def check(raw: RawFile, pieces: Iterable[Piece]) -> None:
 
 
 def one_by_one(line: Line, events: Iterable[Any]) -> Iterator[Found]:
-    """Read what ``by_columns`` reads by protobuf messages, some at a time."""
+    """Read events from protobuf messages, some at a time; the result is like ``by_columns``."""
     left = iter(events)
     while some := list(itertools.islice(left, wire.PIECE_EVENTS)):
         timed = [(_interval(line.start_ns, event), event) for event in some]
@@ -275,7 +289,10 @@ def one_by_one(line: Line, events: Iterable[Any]) -> Iterator[Found]:
 
 
 def _interval(line_ns: int, event: Any) -> tuple[int, int] | None:
-    """Return (start, length) in whole ns, each end rounded from exact ps, or None."""
+    """Return (start, length) in whole ns, or None if the event has no possible time.
+
+    Start and end are rounded from exact ps; the length is their difference.
+    """
     if event.WhichOneof("value") == "num_occurrences" or event.duration_ps < 0:
         return None  # a count of events, or damage
     start_ps = line_ns * _PS_PER_NS + event.offset_ps
@@ -333,13 +350,16 @@ def _times(line_ns: int, events: Events) -> tuple[Ints, Ints]:
 
 
 def _ids(stats: Stats, place: Ints, names: list[str]) -> dict[str, tuple[Ints, Ints]]:
-    """Return for each id column the events that have their own id, and the ids."""
+    """Return (numbers of the events that have an id, these ids) for each column of ids.
+
+    ``place`` is the position of each stat's name in ``names``.
+    """
     ids = {}
     for stat, column in _ID_COLUMNS.items():
         hit = np.isin(place, [i for i, name in enumerate(names) if name == stat])
         owner = stats.event[hit]
         if (np.diff(owner) == 0).any():
-            raise OddError  # an event with two values: the last one counts
+            raise OddError  # an event has two values; read one by one, the last one counts
         whole = hit & _is_whole(stats)
         ids[column] = (stats.event[whole], stats.value[whole])
     return ids
@@ -350,7 +370,10 @@ def _is_whole(stats: Stats) -> Any:
 
 
 def _stat_codes(content: bytes, stats: Stats, place: Ints, names: list[str]) -> Ints:
-    """Number the stats so that equal stats have equal numbers, ignoring ids and times."""
+    """Return a number per stat, equal for equal stats; values of ids are ignored.
+
+    ``place`` is the position of each stat's name in ``names``.
+    """
     is_id = np.isin(place, [i for i, name in enumerate(names) if name in IDS])
     is_mark = np.isin(place, [i for i, name in enumerate(names) if name in MARKS])
     is_text = (stats.field == wire.TEXT) | (stats.field == wire.BYTES)
@@ -363,7 +386,7 @@ def _stat_codes(content: bytes, stats: Stats, place: Ints, names: list[str]) -> 
 
 
 def _text_codes(content: bytes, texts: Stats) -> Ints:
-    """Number the texts, equal texts alike."""
+    """Return a number per text, equal for equal texts."""
     if not len(texts.value):
         return texts.value
     # The texts, and the bytes between them, become strings of an array over the file's bytes.
@@ -374,7 +397,10 @@ def _text_codes(content: bytes, texts: Stats) -> Ints:
 
 
 def _kinds(events: Events, stats: Stats, codes: Ints) -> tuple[Ints, Ints]:
-    """Return (each event's kind, each kind's first event), by name and all stats in order."""
+    """Return (number of each event's kind, first event of each kind).
+
+    Events of one kind have the same name and, in the same order, the same stats (``codes``).
+    """
     kinds = _codes(events.metadata_id)
     begins = np.searchsorted(stats.event, stats.event)
     rank = np.arange(len(stats.event)) - begins
@@ -390,7 +416,7 @@ def _kinds(events: Events, stats: Stats, codes: Ints) -> tuple[Ints, Ints]:
 
 
 def _codes(values: Ints) -> Ints:
-    """Number the distinct values from 0 in order of appearance."""
+    """Return a number per value, equal for equal values, from 0 in order of appearance."""
     return _arrow_codes(pa.array(values))
 
 
@@ -400,7 +426,7 @@ def _arrow_codes(values: pa.Array) -> Ints:
 
 
 def _taken(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
-    """Return for each event the columns of its kind's row."""
+    """Return columns with one value per event, from the row in ``described`` for its kind."""
     taken = {}
     for name in _TEXTS:
         texts = pa.array([getattr(row, name) for row in described], pa.string())
@@ -412,7 +438,10 @@ def _taken(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
 
 
 def _replaced(column: pa.Array, kept: Ints, owner: Ints, ids: Ints, events: int) -> pa.Array:
-    """Replace values of the ``kept`` events by ``ids`` of the ``owner`` events; null below 1."""
+    """Return the column of ids with the ``ids`` of the events ``owner`` filled in; null below 1.
+
+    ``kept`` are the numbers of the events of the column; ``events`` is the number of all events.
+    """
     replaced = np.zeros(events, bool)
     value = np.zeros(events, np.int64)
     replaced[owner], value[owner] = True, ids

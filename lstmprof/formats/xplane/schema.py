@@ -1,9 +1,9 @@
-"""The messages of an ``*.xplane.pb``, by the field numbers of ``xplane.proto`` (openxla/xla,
-``tsl/profiler/protobuf/xplane.proto``), built at run time.
+"""Build the protobuf classes of an ``*.xplane.pb`` at run time.
 
-No generated code: that would tie the package to one protobuf version, and TensorFlow, which carries
-its own, is not needed to read its profiles. Texts are declared as bytes, which are the same on the
-wire, because a damaged file's texts need not be UTF-8.
+Field numbers are those of ``tsl/profiler/protobuf/xplane.proto`` in openxla/xla. Generated code
+would tie the package to one protobuf version, and TensorFlow, which contains such code, is not
+needed to read its profiles. Texts are declared as bytes, which are encoded alike, because texts of
+a damaged file may not be UTF-8.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 
 Messages = Mapping[str, tuple[tuple[str, int, str], ...]]
 
-#: Message: its fields as (name, number, type); ``*`` repeats, ``|`` puts it into the oneof.
+#: Message -> (name, number, type) of its fields. ``*`` marks a repeated field, ``|`` one of several
+#: fields of which a message has at most one (protobuf's oneof).
 _MESSAGES: Messages = {
     "XSpace": (
         ("planes", 1, "*XPlane"),
@@ -30,7 +31,7 @@ _MESSAGES: Messages = {
         ("stat_metadata", 5, "*StatEntry"),
         ("stats", 6, "*XStat"),
     ),
-    # A protobuf map is, on the wire, a repeated message of key and value.
+    # A protobuf map is encoded as a repeated message of key and value.
     "EventEntry": (("key", 1, "int64"), ("value", 2, "XEventMetadata")),
     "StatEntry": (("key", 1, "int64"), ("value", 2, "XStatMetadata")),
     "XLine": (
@@ -68,7 +69,7 @@ _MESSAGES: Messages = {
     ),
     "XStatMetadata": (("id", 1, "int64"), ("name", 2, "bytes"), ("description", 3, "bytes")),
 }
-#: google.protobuf.FieldDescriptorProto.Type and Label
+#: Values of google.protobuf.FieldDescriptorProto.Type and Label.
 _TYPES = {"double": 1, "int64": 3, "uint64": 4, "int32": 5, "fixed64": 6, "bool": 8, "bytes": 12}
 _TYPES |= {"uint32": 13}
 _MESSAGE, _OPTIONAL, _REPEATED = 11, 1, 3
@@ -78,13 +79,13 @@ FIRST_BYTES = b"\x0a\x12\x1a\x22"
 
 @cache
 def xspace() -> Any:
-    """Return the message class ``XSpace``."""
+    """Return the protobuf class ``XSpace``."""
     return message_class("xplane", _MESSAGES, "XSpace")
 
 
 @cache
 def message(name: str) -> Any:
-    """Return the message class ``name`` of an XSpace."""
+    """Return the protobuf class of the message ``name``, a part of an XSpace."""
     from google.protobuf import message_factory
 
     messages = xspace().DESCRIPTOR.file.message_types_by_name
@@ -92,7 +93,7 @@ def message(name: str) -> Any:
 
 
 def message_class(name: str, messages: Messages, root: str) -> Any:
-    """Return the class of the message ``root`` of ``messages``, in a separate pool."""
+    """Build protobuf classes of ``messages`` in a package ``name``; return that of ``root``."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     file = descriptor_pb2.FileDescriptorProto(
@@ -128,7 +129,7 @@ def parsed(content: bytes) -> Any:
 
 
 def damage(content: bytes) -> str:
-    """Return where ``content`` stops being an XSpace (a sequence of fields with lengths)."""
+    """Return a sentence that says at which byte ``content`` stops being an XSpace."""
     position = 0
     while position < len(content):
         if content[position] not in FIRST_BYTES:
@@ -148,7 +149,7 @@ def damage(content: bytes) -> str:
 
 
 def _varint(content: bytes, position: int) -> tuple[int, int]:
-    """Return (the position after, the value) of the base-128 number at ``position``."""
+    """Return (position after the number, value) of the base-128 number at ``position``."""
     value = shift = 0
     while position < len(content) and shift < 64:
         value |= (content[position] & 0x7F) << shift

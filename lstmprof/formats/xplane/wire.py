@@ -28,28 +28,30 @@ Bytes = NDArray[Any]  # of uint8
 PIECE_BYTES = 2**22
 PIECE_EVENTS = 2**16
 _WINDOW_BYTES = 2**16
-#: Tags: field number and wire type (2: a length, and that many bytes).
+#: Tags (field number and wire type) of fields of an XSpace, an XPlane and an XLine. All have wire
+#: type 2: a length, and that many bytes.
 _PLANES, _PLANE_NAME, _LINES, _EVENTS = 0x0A, 0x12, 0x1A, 0x22
-#: A tag of two bytes at most and a length of ten.
+#: Largest number of bytes of a tag (2) and the length after it (10).
 _MOST_HEAD_BYTES = 12
 _FIXED_BYTES = {1: 8, 5: 4}
 _MOST_LINE_FIELDS = 1000
 #: Limit for the number of planes, lines and names of a file. A long job has about 100,000.
 _MOST_PARTS = 2**20
-#: The field of an XStat that has its value; 0 if none has.
+#: Numbers of the fields of an XStat, of which one has the value; 0 if none has it.
 NONE, DOUBLE, UINT64, INT64, TEXT, BYTES, REF = 0, 2, 3, 4, 5, 6, 7
 _LENGTH, _FIXED = 2, 1
 #: Tags of an XEvent.
 _METADATA_ID, _OFFSET_PS, _DURATION_PS, _STATS, _OCCURRENCES = 0x08, 0x10, 0x18, 0x22, 0x28
 #: Tags of an XStat, for all types of values.
 _STAT_TAGS = (0x08, 0x11, 0x18, 0x20, 0x2A, 0x32, 0x38)
-#: An event with more fields than this is for the protobuf library.
+#: An event or stat with more fields than this is left to the protobuf library.
 _MOST_FIELDS = 200
 #: Padding, because a decoder may read past the last byte: ten bytes of a number, and one word.
 _PADDING = bytes(32)
 _LAST_BITS = np.uint64(0x8080808080808080)
 _ONE = np.uint64(1)
-#: A number's groups of 7 bits are moved together in three steps: (the mask, by how many bits).
+#: Three steps that move a number's groups of 7 bits together: (mask of the bits that stay, mask of
+#: the bits that move, by how many bits they move).
 _MOVES = tuple(
     (np.uint64(kept), np.uint64(moved), np.uint64(by))
     for kept, moved, by in (
@@ -66,9 +68,10 @@ class OddError(Exception):
 
 @dataclass(frozen=True)
 class Stats:
-    """Stats in file order: their events and the places of their values.
+    """The stats of events in file order, one element per stat; ``event`` is its event's number.
 
-    ``field`` says which value it is; ``value`` is its 64 bits, or where a text begins.
+    ``field`` is the number of the field with the value. ``value`` is its 64 bits, or for a text the
+    position at which it begins; ``length`` is the text's number of bytes.
     """
 
     event: Ints
@@ -84,7 +87,7 @@ class Stats:
 
 @dataclass(frozen=True)
 class Events:
-    """Events in file order; a ``counted`` event is a number of occurrences."""
+    """Events in file order; a ``counted`` event has a number of occurrences instead of a time."""
 
     metadata_id: Ints
     offset_ps: Ints
@@ -95,12 +98,12 @@ class Events:
 
 @dataclass(frozen=True)
 class _Fields:
-    """The next field of each message that has one: message, tag, value and position."""
+    """The next field of each message that has a further one; ``owner`` is the message's number."""
 
     owner: Ints
     tag: Bytes
     value: Ints
-    start: Ints  # start of the value, or of a text or message after its length
+    start: Ints  # position after a number, or that of a text or message after its length
 
 
 def events(content: bytes, starts: Ints, stops: Ints) -> Events:
@@ -143,7 +146,7 @@ def _stats(content: bytes, owner: Ints, starts: Ints, stops: Ints) -> Stats:
 
 
 def _rounds(content: bytes, starts: Ints, stops: Ints, tags: tuple[int, ...]) -> Iterator[_Fields]:
-    """Yield the first field of all messages, then the second of those that have one, and so on."""
+    """Yield the first field of all messages, then the second field of all that have one, etc."""
     padded = content + _PADDING
     octets = np.frombuffer(padded, np.uint8)
     words = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
@@ -167,7 +170,7 @@ def _rounds(content: bytes, starts: Ints, stops: Ints, tags: tuple[int, ...]) ->
 
 
 def _values(octets: Bytes, words: Ints, at: Ints, wire: Bytes) -> tuple[Ints, Ints, Ints]:
-    """Return (value, start, end) by wire type; for texts the value is the length."""
+    """Return (value, start, end) of fields by wire type; the value of a text is its length."""
     value, start = _varints(octets, words, at)
     is_text, is_fixed = wire == _LENGTH, wire == _FIXED
     if is_fixed.any():
@@ -203,10 +206,10 @@ def _varints(octets: Bytes, words: Ints, at: Ints) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True)
 class Piece:
-    """Neighbouring events of a line: the file's bytes from ``start`` to ``stop``.
+    """Consecutive events of a line: the file's bytes from ``start`` to ``stop``.
 
-    ``sizes`` are the bytes of each event with its tag and its length of at most two bytes, or None
-    for a single event of any size. Millions of events so take two bytes each.
+    ``sizes`` has the number of bytes of each event, including its tag and length. It is uint16, so
+    that millions of events need little memory, and None for a single event of any size.
     """
 
     start: int
@@ -217,7 +220,7 @@ class Piece:
         return 1 if self.sizes is None else len(self.sizes)
 
     def bounds(self, content: bytes) -> tuple[Ints, Ints]:
-        """Return where in ``content``, the bytes of the piece, each event begins and ends."""
+        """Return (begins, ends) of the events as positions in ``content``, the piece's bytes."""
         if self.sizes is None:
             _, start = _varint(content, _varint(content, 0)[1])
             return np.array([start]), np.array([len(content)])
@@ -229,14 +232,17 @@ class Piece:
 
 @dataclass(frozen=True)
 class Outline:
-    """``space`` without events; ``pieces`` has them by plane and line."""
+    """An XSpace: the message ``space`` without events, and ``pieces``, the events' bytes.
+
+    ``pieces`` has a list per plane, with a list per line.
+    """
 
     space: Any
     pieces: list[list[list[Piece]]]
 
 
 def outline(raw: RawFile) -> Outline:
-    """Return the outline of the XSpace in ``raw``.
+    """Parse everything except the events of the XSpace in ``raw``, and find the events' bytes.
 
     Raises:
         OddError: the layout is unusual or damaged.
@@ -275,7 +281,7 @@ def plane_names(raw: RawFile) -> list[bytes]:
 
 
 def _counted(raw: RawFile, count: int) -> int:
-    """Return ``count`` plus one; raise for too many parts that are no events."""
+    """Return ``count`` plus one; raise ProfileError for too many planes, lines and names."""
     if count == _MOST_PARTS:
         fault = f"has more than {_MOST_PARTS:,} planes, lines and names"
         raise ProfileError(raw.path, fault, "profile fewer steps")
@@ -283,7 +289,7 @@ def _counted(raw: RawFile, count: int) -> int:
 
 
 def _plane(raw: RawFile, start: int, stop: int) -> tuple[Any, list[list[Piece]]]:
-    """Return a plane without its events, and the pieces of each line."""
+    """Return (plane without its events, pieces of each of its lines)."""
     rest: list[tuple[int, int]] = []
     lines = []
     for tag, field, value, end in _fields(raw, start, stop):
@@ -300,7 +306,7 @@ def _plane(raw: RawFile, start: int, stop: int) -> tuple[Any, list[list[Piece]]]
 
 
 def _line(raw: RawFile, start: int, stop: int) -> tuple[Any, list[Piece]]:
-    """Return a line without its events, and its pieces."""
+    """Return (line without its events, pieces with its events)."""
     rest, pieces = [], []
     at, window, base = start, b"", start
     while at < stop:
@@ -322,7 +328,7 @@ def _line(raw: RawFile, start: int, stop: int) -> tuple[Any, list[Piece]]:
 
 
 def _run_of_events(window: bytes, at: int) -> list[int]:
-    """Return the ends of the consecutive whole events in ``window`` from ``at``."""
+    """Return the ends of the consecutive whole events in ``window`` from position ``at`` on."""
     stops: list[int] = []
     end = len(window) - 4
     while at < end and window[at] == _EVENTS and len(stops) < PIECE_EVENTS:
@@ -341,7 +347,7 @@ def _run_of_events(window: bytes, at: int) -> list[int]:
 
 
 def _fields(raw: RawFile, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield (tag, start, start of the value, end) of each field."""
+    """Yield (tag, start, start of the value, end) of each field, with positions in the file."""
     base, window = start, b""
     while start < stop:
         if start + _MOST_HEAD_BYTES > base + len(window):
@@ -352,7 +358,10 @@ def _fields(raw: RawFile, start: int, stop: int) -> Iterator[tuple[int, int, int
 
 
 def _field(window: bytes, at: int, base: int, stop: int) -> tuple[int, int, int]:
-    """Return (tag, start of the value, end), as places in the file."""
+    """Return (tag, start of the value, end) of the field at ``at``, as positions in the file.
+
+    ``window`` has the file's bytes from ``base`` on; the field must end before ``stop``.
+    """
     tag, value = _varint(window, at)
     wire = tag & 7
     if wire == 2:
