@@ -44,7 +44,7 @@ class Tree:
         self._nodes: dict[tuple[int, str], int] = {}
 
     def beneath(self, node: int, name: str) -> int:
-        """Return the node for the stack ``node`` with the inner frame ``name``; add new nodes."""
+        """Return the node for the stack ``node`` plus the inner frame ``name``; add it if new."""
         key = node, name
         if key not in self._nodes:
             self._nodes[key] = len(self.above)
