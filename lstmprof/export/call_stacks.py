@@ -44,7 +44,7 @@ class Tree:
         self._nodes: dict[tuple[int, str], int] = {}
 
     def beneath(self, node: int, name: str) -> int:
-        """Return the node for the stack ``node`` with the inner frame ``name``; add new nodes."""
+        """Return the node for the stack ``node`` plus the inner frame ``name``; add it if new."""
         key = node, name
         if key not in self._nodes:
             self._nodes[key] = len(self.above)
@@ -219,11 +219,11 @@ def write_pair(
     by: str | None = None,
     force: bool = False,
 ) -> str:
-    """Write the clean steps of two ``lanes`` to ``path``, each also without what both have.
+    """Write the clean steps of two ``lanes`` to ``path``, and how the steps differ.
 
-    A lane is (breakdown, rank, device). The latter profiles show for each stack the time by which
-    it is longer in one step than in the other. Return which of ``STACKS`` was chosen: ``by``, or
-    ops.
+    A lane is (breakdown, rank, device). The file has a profile of each step, and one for each step
+    of the time by which its stacks are longer than those of the other. Return which of ``STACKS``
+    was chosen: ``by``, or ops.
 
     Raises:
         RunError: ``path`` exists and ``force`` is False, or cannot be written.

@@ -53,7 +53,7 @@ from lstmprof.formats.xplane.events import host_kind
 CATEGORY = "lstmprof"
 _STEP = "step"
 
-#: (pid, tid) of a lane in the file -> the lane's thread number in the events table.
+#: (pid, tid) of a lane (a thread of the file, no real one) -> its number in the events table.
 Lanes = dict[tuple[int | None, int | None], int]
 
 
@@ -77,7 +77,7 @@ def _range(event: Mapping[str, Any]) -> Iterator[Row]:
 
 
 def of_one_process(ops: Sequence[Row], pid: int | None) -> tuple[list[Row], Lanes]:
-    """Return ``ops`` with host ops moved into process ``pid``, and each lane's thread number."""
+    """Return (``ops`` with host ops moved into process ``pid``, thread number of each lane)."""
     lanes: Lanes = {}
     moved = []
     for row in ops:

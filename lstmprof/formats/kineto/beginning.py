@@ -54,10 +54,10 @@ _MOST_SAMPLE_BYTES = 2**17
 _SHORT_BYTES = 2**15
 #: Largest number of additional samples that halve ranges.
 _MOST_HALVED = 2**10
-#: Safety factor: between two samples, times may rise this many times as fast as the pace.
+#: Safety factor by which the pace (see ``_OF_PACE``) is multiplied.
 _SAFELY = 4
-#: The pace (rise of times per byte) between two samples is the fastest one between these and the
-#: next samples, in all this many pairs.
+#: Between two samples, times are assumed to rise at most at a certain pace, in ns per byte. It is
+#: measured between this many pairs of samples from there on, of which the fastest counts.
 _OF_PACE = 4
 _BORDER = re.compile(rb"\}\s*+,\s*+(?=\{)")
 _MOST_TRIES = 4
@@ -218,12 +218,12 @@ def _begins_ns(ts_us: float | str | None) -> int | None:
 
 #: Largest share of a file, and largest number of bytes, that are read for its first step.
 MOST_SHARE, _MOST_BYTES = 1 / 32, 2**26
-#: Largest number of samples in which no event could be read, per readable sample.
+#: Largest number of unreadable samples, in which no event could be found, per readable sample.
 _MOST_UNREADABLE = 0.1
 #: Categories of device activities and of the calls that start them.
 _OF_DEVICES = ON_DEVICE | {category for category, kind in KINDS.items() if kind == "runtime"}
-#: The second step marker is searched before the time at which this share of the samples has begun:
-#: first for the smallest share, then for the next. ``Samples.told`` must be True for all of them.
+#: The second step marker is searched in this share of the samples, those with the earliest events;
+#: if it is not there, in the next larger share. ``Samples.told`` must be True for all shares.
 _SHARES = (1 / 512, 1 / 256, 1 / 128, 1 / 64, 1 / 32)
 
 

@@ -217,7 +217,7 @@ def _message(
 
 
 def _group(name: object, about: object) -> str | None:
-    """Return ``1 (mesh_tp)``; without a description ``1``."""
+    """Return a process group as ``1 (mesh_tp)``: its name, and its description if there is one."""
     if not isinstance(name, (str, int)) or name == "":
         return None
     described = isinstance(about, str) and about not in ("", "undefined")

@@ -438,9 +438,10 @@ def _taken(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
 
 
 def _replaced(column: pa.Array, kept: Ints, owner: Ints, ids: Ints, events: int) -> pa.Array:
-    """Return the column of ids with the ``ids`` of the events ``owner`` filled in; null below 1.
+    """Return ``column`` with new values for the events numbered by ``owner``: their ``ids``.
 
-    ``kept`` are the numbers of the events of the column; ``events`` is the number of all events.
+    An id below 1 becomes null. ``kept`` are the numbers of the events that the column has, and
+    ``events`` is the number of all events.
     """
     replaced = np.zeros(events, bool)
     value = np.zeros(events, np.int64)
