@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from pathlib import Path
 
@@ -74,6 +76,18 @@ def test_no_message_takes_long(part: str) -> None:
     begin = time.process_time()
     without_url_secrets(part * 50_000)
     assert time.process_time() - begin < 1
+
+
+def test_the_command_in_run_json_shows_no_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.json").write_bytes(document(op(1)))
+    words = ["ingest", str(tmp_path / "a.json"), "--out", str(tmp_path / "out")]
+    monkeypatch.setattr(sys, "argv", ["lstmprof", *words, "--token", "SECRET"])
+    assert lstmprof(words) == 0
+    text = (tmp_path / "out/a/run.json").read_text()
+    assert "SECRET" not in text
+    assert json.loads(text)["command"].endswith(" --token '***'")
 
 
 def test_the_key_of_a_url_is_nowhere_in_a_run(

@@ -17,14 +17,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from lstmprof.breakdown import Breakdown, break_down
+from lstmprof.breakdown import break_down
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.breakdown.tables.database import literally, quoted, reading
 from lstmprof.errors import LstmprofError, RunError, UsageError
@@ -143,10 +143,9 @@ def _shown(value: Any) -> str:
 
 @contextmanager
 def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Iterator[Answer]:
-    """Run the SELECT ``sql`` over the tables of ``runs``, and yield the answer for use in a
-    context.
+    """Run the SELECT ``sql`` over the tables of ``runs``, and yield the answer for a context.
 
-    ``timeout_s`` limits the time of computing the tables and the query.
+    ``timeout_s`` limits the time until the last row is read.
 
     Raises:
         UsageError: ``sql`` is not a single SELECT, or DuckDB rejects it; the message names the
@@ -168,7 +167,7 @@ def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Ite
     ):
         # a signal during its start would hide the thread from the pool
         thread.submit(bool).result()
-        query = _Query(database, thread, timeout_s, timeout_s)
+        query = _Query(database, thread, timeout_s)
         _lock(database, _add_tables(query, runs, _words(database, sql)), str(spill))
         with _within_memory():
             result = query.waited_for(lambda: database.execute(sql).description)
@@ -219,28 +218,38 @@ def _refused(said: str) -> UsageError:
 
 @dataclass
 class _Query:
-    """A running query in ``thread`` with ``left_s`` seconds left; None is no limit."""
+    """A query whose calls of DuckDB run in ``thread``; ``timeout_s`` of None is no limit."""
 
     database: DuckDBPyConnection
     thread: ThreadPoolExecutor
     timeout_s: float | None
-    left_s: float | None
+    begun_s: float = field(default_factory=time.monotonic)
 
     def waited_for(self, function: Callable[[], _Value]) -> _Value:
-        """Return the result of ``function``; Ctrl-C ends it at once, because DuckDB checks too
-        rarely.
+        """Return the result of ``function``; Ctrl-C ends it at once, unlike DuckDB itself.
+
+        Raises:
+            LstmprofError: the time is over.
         """
-        begin = time.monotonic()
         try:
-            value = self.thread.submit(function).result(self.left_s)
+            return self.thread.submit(function).result(self._left_s())
         except TimeoutError:
             self._stop()
-            raise self._too_long() from None
+            raise LstmprofError(
+                f"the query took longer than --timeout {self.timeout_s:g} seconds",
+                "narrow it with WHERE or LIMIT, or raise --timeout",
+            ) from None
         except BaseException:
             self._stop()
             raise
-        self.spend(time.monotonic() - begin)
-        return value
+
+    def _left_s(self) -> float | None:
+        if self.timeout_s is None:
+            return None
+        left_s = self.begun_s + self.timeout_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        return left_s
 
     def _stop(self) -> None:
         """Interrupt the thread; DuckDB ignores an interrupt before it has begun."""
@@ -257,23 +266,6 @@ class _Query:
         error.
         """
         self.waited_for(lambda: self.database.register(name, table))
-
-    def spend(self, spent_s: float) -> None:
-        """Take ``spent_s`` off the time that is left.
-
-        Raises:
-            LstmprofError: it was more.
-        """
-        if self.left_s is not None:
-            self.left_s -= spent_s
-            if self.left_s < 0:
-                raise self._too_long()
-
-    def _too_long(self) -> LstmprofError:
-        return LstmprofError(
-            f"the query took longer than --timeout {self.timeout_s:g} seconds",
-            "narrow it with WHERE or LIMIT, or raise --timeout",
-        )
 
 
 def _rows(query: _Query) -> Iterator[Sequence[Any]]:
@@ -308,19 +300,12 @@ def _add_tables(query: _Query, runs: Sequence[Run], wanted: set[str]) -> list[Pa
         _add_files(query, files, name, columns)
         paths += [path for _, path in files]
     asked = [name for name in TABLES if name in wanted]
-    breakdowns = [(run.name, _broken_down(query, run, asked)) for run in runs if asked]
+    breakdowns = [(run.name, break_down(run, tables=asked)) for run in runs if asked]
     for name, table in TABLES.items():
         empty = pa.schema([_RUN, *schema(table.columns)]).empty_table()
         parts = [_with_run(run, a.table(name)) for run, a in breakdowns if name in asked]
         query.register(name, pa.concat_tables([empty, *parts]))
     return paths
-
-
-def _broken_down(query: _Query, run: Run, tables: Sequence[str]) -> Breakdown:
-    begin = time.monotonic()
-    breakdown = break_down(run, tables=tables)
-    query.spend(time.monotonic() - begin)
-    return breakdown
 
 
 def _with_run(run: str, table: pa.Table) -> pa.Table:

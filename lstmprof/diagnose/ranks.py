@@ -13,7 +13,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -201,7 +201,8 @@ def straggler_of(breakdown: Breakdown, places: Sequence[Place]) -> Straggler | N
         straggler = replace(straggler, excess=_excess(breakdown, straggler.place, matters_ns))
     of_steps = {row["step"] for row in compared}
     partial = any(row["step"] in of_steps for row in unmatched)
-    sure = straggler.certainty == MEASURED and not _has_groups(breakdown.run.info) and not partial
+    grouped = _has_groups(breakdown.run.info) and not all(r["process_group"] for r in compared)
+    sure = straggler.certainty == MEASURED and not grouped and not partial
     return straggler if sure or not straggler.certainty else replace(straggler, certainty=LIKELY)
 
 
@@ -319,9 +320,7 @@ def _waits_for(rows: _Rows, steps: int) -> tuple[WaitsFor, ...]:
 
 
 def _late_of_steps(rows: _Rows) -> list[Place | None]:
-    """Return for each step the place for which the others wait; None if they wait for each
-    other.
-    """
+    """Return for each step the place for which all others wait, or None."""
     waits: dict[int | None, Counter[Place]] = defaultdict(Counter)
     for row in rows:
         waits[row["step"]][_place(row)] += row["waits_ns"]
@@ -426,20 +425,3 @@ def of_overlap(overlap: Overlap, marked: bool) -> str:
         f" computes during {percent(overlap.share)} of this time, and computes nothing during"
         f" {milliseconds(overlap.exposed_ns)} ms"
     )
-
-
-def lane_to_dict(place: Place, lanes: int) -> dict[str, int | None]:
-    """Return rank and device, and the number of devices, with the fields of the JSON output."""
-    return {"rank": place[0], "device": place[1], "of": lanes}
-
-
-def straggler_to_dict(straggler: Straggler | None) -> dict[str, Any] | None:
-    """Return the straggler with the fields of the JSON output; None if there is none."""
-    return None if straggler is None else asdict(straggler)
-
-
-def overlap_to_dict(overlap: Overlap | None) -> dict[str, Any] | None:
-    """Return the communication with the fields of the JSON output; None if there is none."""
-    if overlap is None:
-        return None
-    return {**asdict(overlap), "overlapped_ns": overlap.overlapped_ns, "share": overlap.share}

@@ -2,7 +2,7 @@
 
 ::
 
-    events, attribution ─▶ perfetto/   *.pftrace   ui.perfetto.dev, trace_processor
-    events, stacks ──────▶ speedscope  *.json      www.speedscope.app
-    events, windows ─▶ kept ─▶ kineto  *.json      the same trace, cut
+    events, attribution ─────▶ perfetto     *.pftrace  ui.perfetto.dev, trace_processor
+    events ──────────────────▶ call_stacks  *.json     www.speedscope.app
+    events, the Kineto file ─▶ trace_cut    *.json     a part of the Kineto file
 """

@@ -1,9 +1,10 @@
-"""The distinct stacks of a run or of its step, and these as a speedscope file.
+"""Find the distinct call stacks of a run or of its step, and write them as a speedscope file.
 
-A stack has frames of one sort (modules, Python frames or ranges) and ops: who called whom on the
-host, and what was launched there. Equal stacks are one node, beneath the node of the stack around
-it. Steps of two runs are compared over one tree, so that equal stacks of both are one node. File
-format: speedscope's file-format-spec.ts (https://www.speedscope.app).
+A stack shows who called whom on the host, and what was launched there. Its frames are ops and, as
+the user chooses, modules, Python frames or ranges. Each distinct stack is a node of a tree; its
+parent is the stack without the innermost frame. Steps of two runs are compared over one tree, so
+that equal stacks of both are one node. File format: speedscope's file-format-spec.ts
+(https://www.speedscope.app).
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from lstmprof.events.table import NONE, EventTable
 from lstmprof.host.scratch import check_file, write_file
 from lstmprof.names import STACKS
 
-#: The node around all others, which is no stack.
+#: The root of a tree, which stands for no stack.
 ROOT = 0
-_SORT_OF = dict(zip(STACKS, SORTS, strict=True))  # modules, python, ops
+_SORT_OF = dict(zip(STACKS, SORTS, strict=True))  # ops -> range, and so on
 
 
 class Tree:
-    """Distinct stacks as nodes: the parent node ``above`` each, and its name."""
+    """Distinct stacks as nodes; ``above`` has each node's parent, ``names`` its innermost frame."""
 
     def __init__(self) -> None:
         self.above = [ROOT]
@@ -43,7 +44,7 @@ class Tree:
         self._nodes: dict[tuple[int, str], int] = {}
 
     def beneath(self, node: int, name: str) -> int:
-        """Return the node for the stack ``node`` with ``name`` on top."""
+        """Return the node for the stack ``node`` plus the inner frame ``name``; add it if new."""
         key = node, name
         if key not in self._nodes:
             self._nodes[key] = len(self.above)
@@ -54,7 +55,10 @@ class Tree:
 
 @dataclass(frozen=True)
 class Stacks:
-    """The nodes of a ``tree`` (``ROOT`` for none) in which ``rows`` of the events spend ``ns``."""
+    """The stack of each event in ``rows``: its ``node`` in ``tree``, and the ``ns`` spent there.
+
+    The node of an event outside of stacks is ``ROOT``.
+    """
 
     tree: Tree
     rows: Ints
@@ -62,7 +66,7 @@ class Stacks:
     ns: Ints
 
     def spent_ns(self) -> Ints:
-        """Return the self time of each node; time outside of stacks is omitted."""
+        """Return the self time of each node in ns; time outside of stacks is omitted."""
         spent = np.zeros(len(self.tree.above), dtype=np.int64)
         np.add.at(spent, self.node, self.ns)
         spent[ROOT] = 0
@@ -71,16 +75,17 @@ class Stacks:
 
 @dataclass(frozen=True)
 class StepStacks:
-    """What each node of ``tree`` takes itself of one step of a lane, in whole ``ns``."""
+    """The self time of each node of ``tree`` in one step of a device or of the host threads."""
 
     tree: Tree
     ns: Ints
 
 
 def step_stacks(breakdown: Breakdown, rank: int | None, device: int | None, by: str) -> StepStacks:
-    """Return the stacks of the clean step of a lane, ``by`` one of ``STACKS``; they sum to it.
+    """Return the stacks of the clean step of a rank's ``device``, or of its host threads if None.
 
-    Idle time of a device is on top of the host's stack for which the device waits.
+    Their times sum to the step. ``by`` is one of ``STACKS``. Idle time of a device is an inner
+    frame of the host's stack for which the device waits.
     """
     events, windows, stretches = breakdown.lane(rank, device)
     host, node = _of_host(events, events.of_rank(rank), _drawn(events, by))
@@ -103,7 +108,7 @@ def step_stacks(breakdown: Breakdown, rank: int | None, device: int | None, by: 
 
 
 def over_one_tree(steps: Sequence[StepStacks]) -> list[StepStacks]:
-    """Return ``steps`` with one tree, in which equal stacks are one node."""
+    """Return ``steps`` with a common tree, in which equal stacks of all steps are one node."""
     tree, places = Tree(), []
     for step in steps:
         place = [ROOT]
@@ -117,30 +122,30 @@ def over_one_tree(steps: Sequence[StepStacks]) -> list[StepStacks]:
 
 
 def recorded(events: EventTable) -> list[str]:
-    """Return which of ``STACKS`` the profile has; ops, which every profile has, are last."""
+    """Return those of ``STACKS`` that the profile has; ops, which every profile has, are last."""
     sorts = set(np.unique(sort_of_frames(events)).tolist())
     frames = [by for by in STACKS[:-1] if SORTS.index(_SORT_OF[by]) in sorts]
     return [*frames, STACKS[-1]]
 
 
 def stacks(events: EventTable, rows: Ints, by: str) -> tuple[Stacks, Stacks]:
-    """Return the stacks of ``rows`` of one rank, ``by`` one of ``STACKS``: of the host, of devices.
+    """Return (host stacks, device stacks) of ``rows``, events of one rank.
 
-    On the host, a stack has the time outside of inner events; on devices, the activities launched
-    there, each under its name.
+    ``by`` is one of ``STACKS``. On the host, events have their self time. On devices, an activity
+    has the stack of its launch, with its own name as the innermost frame.
     """
     host, node = _of_host(events, rows, _drawn(events, by))
     return host, _of_devices(events, rows, host.tree, node)
 
 
 def _drawn(events: EventTable, by: str) -> Flags:
-    """Return which events are frames of the stacks ``by``."""
+    """Return a mask of the events that are frames of the stacks ``by`` (one of ``STACKS``)."""
     drawn = events.is_kind("op") | (sort_of_frames(events) == SORTS.index(_SORT_OF[by]))
     return np.asarray(drawn | events.is_kind("step") if by == STACKS[-1] else drawn, np.bool_)
 
 
 def _names(events: EventTable) -> list[str]:
-    """Return each row's name as a frame; a frame has one name in every step and framework."""
+    """Return each event's name as a frame, without the parts that differ between steps."""
     codes, texts = events.texts("name")
     frames = [VARYING.sub("", text.removeprefix(MODULE)) or text for text in texts]
     steps = events.is_kind("step").tolist()
@@ -151,7 +156,7 @@ def _names(events: EventTable) -> list[str]:
 
 
 def _of_host(events: EventTable, rows: Ints, drawn: Flags) -> tuple[Stacks, Ints]:
-    """Return the host's stacks, and each row's node."""
+    """Return (the host's stacks, node of each event); ``drawn`` marks the events with a frame."""
     parent = events.rows_named("parent_id")
     node = np.zeros(len(events), dtype=np.int64)
     names = _names(events)
@@ -165,7 +170,7 @@ def _of_host(events: EventTable, rows: Ints, drawn: Flags) -> tuple[Stacks, Ints
 
 
 def _of_devices(events: EventTable, rows: Ints, host: Tree, node: Ints) -> Stacks:
-    """Return the devices' stacks, which begin with the host's frames."""
+    """Return the devices' stacks. Each begins with its launch's stack, given by ``node``."""
     asked = asked_by(events)
     names = _names(events)
     tree = Tree()
@@ -179,15 +184,16 @@ def _of_devices(events: EventTable, rows: Ints, host: Tree, node: Ints) -> Stack
     return Stacks(tree, activities, nodes, events.dur_ns[activities])
 
 
-#: Deeper stacks end with a frame that says so, because the file grows with the square of the depth.
+#: Largest number of frames of a stack, and the frame that ends a deeper one. Limited because the
+#: file grows with the square of the depth.
 _MOST_FRAMES, _DEEPER = 256, "(deeper calls)"
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
 def write(breakdown: Breakdown, path: Path, *, by: str | None = None, force: bool = False) -> str:
-    """Write the stacks of ``breakdown`` to ``path``; return by which of ``STACKS`` they are.
+    """Write the stacks of ``breakdown`` to ``path``; return which of ``STACKS`` was chosen.
 
-    Without ``by``, the first one that the profile has is used.
+    Without ``by``, it is the first one that the profile has.
 
     Raises:
         RunError: ``path`` exists and ``force`` is False, or cannot be written.
@@ -213,12 +219,14 @@ def write_pair(
     by: str | None = None,
     force: bool = False,
 ) -> str:
-    """Write the clean steps of two lanes, and what each has more of, to ``path``; return the sort.
+    """Write the clean steps of two ``lanes`` to ``path``, and how the steps differ.
 
-    A lane is a breakdown, a rank and a device. Without ``by`` stacks are of ranges and ops.
+    A lane is (breakdown, rank, device). The file has a profile of each step, and one for each step
+    of the time by which its stacks are longer than those of the other. Return which of ``STACKS``
+    was chosen: ``by``, or ops.
 
     Raises:
-        RunError: ``path`` is there already and ``force`` is not given, or cannot be written.
+        RunError: ``path`` exists and ``force`` is False, or cannot be written.
         UsageError: a profile has no such stacks.
     """
     chosen = by or STACKS[-1]
@@ -244,7 +252,7 @@ def _check(breakdown: Breakdown, by: str) -> None:
 
 
 class _Document:
-    """A speedscope file, profile by profile."""
+    """A speedscope file, to which profiles are added one by one."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -252,7 +260,7 @@ class _Document:
         self._profiles: list[dict[str, Any]] = []
 
     def add(self, name: str, tree: Tree, spent: Ints) -> None:
-        """Add what each node of ``tree`` takes itself, in ns; nothing if none takes time."""
+        """Add a profile with the self time of each node of ``tree`` in ns, unless all are 0."""
         nodes = np.flatnonzero(spent).tolist()
         if not nodes:
             return
@@ -269,7 +277,7 @@ class _Document:
         """Write the file.
 
         Raises:
-            RunError: ``path`` is there already and ``force`` is not given, or cannot be written.
+            RunError: ``path`` exists and ``force`` is False, or cannot be written.
         """
         next_step = "add --force to overwrite it, or choose another file"
         check_file(path, force=force, next_step=next_step)
@@ -287,7 +295,7 @@ class _Document:
 
 
 def _frames(tree: Tree, frames: dict[str, int]) -> list[tuple[int, ...]]:
-    """Return the frames of each node, the outermost first."""
+    """Return each node's frames as numbers, the outermost first; add new names to ``frames``."""
     found: list[tuple[int, ...]] = [()]
     for above, name in zip(tree.above[1:], tree.names[1:], strict=True):
         outer = found[above]

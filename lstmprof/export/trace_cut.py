@@ -3,15 +3,15 @@
 ::
 
     |-- before --|======== span ========|-- after --|
-            [-- launch --]   [kernel]                     what overlaps the span, whole
-                                [launch]    [kernel]      its linked events, both ways
-          [kernel]                        [kernel]  per device, the one before and after
-       value                                        per counter, the last value before
+            [-- launch --]   [kernel]               events that overlap the span, uncut
+                                [launch]  [kernel]  events linked with these
+          [kernel]                        [kernel]  for each device, one before and after
+       value                                        for each counter, the last value before
                                         [marker of the next step]   ends the last step
 
-So the ledger of a step has what it had: the launches of its kernels and the ops around them, since
-when its device was idle, and where the step ended. A Kineto file is read and written in pieces; the
-kept events are copied byte for byte.
+So the cut has all that the ledger of its steps depends on: the launches of kernels and the ops
+around these, since when each device was idle, and where the steps ended. A Kineto file is read and
+written in pieces; the kept events are copied byte for byte.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from lstmprof.host.scratch import writing
 from lstmprof.numbers import listed
 
 _LINKS = ("launch_id", "op_id", "parent_id", "forward_id")
-#: Columns of the events that the cut needs.
+#: Columns of the events table that the cut needs.
 READS = (
     *("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "device", "correlation_id"),
     *(*_LINKS, "step"),
@@ -51,8 +51,10 @@ _MOST_LISTED = 12
 
 @dataclass(frozen=True)
 class Cut:
-    """``rows`` of the events: ``inside`` overlap the span, ``crossing`` cross its edge; others
-    are linked.
+    """The rows of the events to keep: ``inside`` of them overlap the ``span`` (first ns, end).
+
+    ``crossing`` events cross an edge of the span. ``next_steps`` are the numbers of steps of which
+    only the marker is kept, because it ends the step before.
     """
 
     span: tuple[int, int]
@@ -82,11 +84,12 @@ def steps_chosen(windows: Sequence[Window], first: int, last: int) -> list[Windo
 
 
 def kept(events: EventTable, windows: Sequence[Window], span: tuple[int, int] | None) -> Cut:
-    """Return the rows of linked ``events`` to keep for ``windows``, or for all of ``span`` if
-    given.
+    """Return what to keep of ``events`` (with links) for the steps ``windows``.
+
+    If ``span`` (first ns, end) is given, return what to keep for it instead.
 
     Raises:
-        UsageError: nothing ran then.
+        UsageError: no event overlaps the span.
     """
     chosen = () if span else tuple(windows)
     first, until = span or (
@@ -106,7 +109,7 @@ def kept(events: EventTable, windows: Sequence[Window], span: tuple[int, int] | 
 
 
 def last_before(counters: Iterable[pa.Table], at_ns: int) -> frozenset[int]:
-    """Return when each counter got the value that it had at ``at_ns``."""
+    """Return the times in ns of each counter's last value before ``at_ns``."""
     last: dict[Series, int] = {}
     for rows in counters:
         for series, time_ns, _ in by_series(rows):
@@ -117,9 +120,10 @@ def last_before(counters: Iterable[pa.Table], at_ns: int) -> frozenset[int]:
 
 
 def _linked(events: EventTable, rows: Ints) -> Ints:
-    """Return ``rows``, the activities that they launched, and all events linked to these.
+    """Return ``rows``, the activities that they launched, and all events to which these refer.
 
-    Step markers are left out: a marker around a launch would be a step of the cut.
+    An event refers to its launch, op, parent and forward op. Step markers are left out: a marker
+    around a launch would become a step of the cut.
     """
     inside = np.zeros(len(events), dtype=np.bool_)
     inside[rows] = True
@@ -137,7 +141,7 @@ def _linked(events: EventTable, rows: Ints) -> Ints:
 
 
 def _neighbours(events: EventTable, first: int, until: int) -> Ints:
-    """Return for each device the last activity before the span and the first after it."""
+    """Return the rows of each device's last activity before the span, and its first after it."""
     rows = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS) & (events.dur_ns > 0))
     beside: list[int] = []
     if len(rows):
@@ -154,7 +158,7 @@ def _neighbours(events: EventTable, first: int, until: int) -> Ints:
 
 
 def _next_markers(events: EventTable, windows: Sequence[Window]) -> Ints:
-    """Return the markers that end a window without starting another."""
+    """Return the rows of the step markers that begin where a window ends and no other begins."""
     ends = {(w.rank, w.end_ns) for w in windows} - {(w.rank, w.start_ns) for w in windows}
     rows = np.flatnonzero(events.is_kind("step"))
     ranks = events.ints("rank", UNKNOWN)[rows].tolist()
@@ -169,7 +173,7 @@ def _step(events: EventTable, row: int) -> int:
 
 
 PIECE_BYTES = 2**22
-#: Most bytes before and after the events, and of one event.
+#: Largest number of bytes before the events, after them, and of one event.
 _MOST_AROUND = 2**26
 _OPENING = re.compile(rb'"traceEvents"\s*+:\s*+\[\s*+')
 _CLOSING = re.compile(rb"\}\s*+\]")
@@ -192,13 +196,13 @@ class _Event(msgspec.Struct):
 
     @property
     def interval(self) -> tuple[int, int] | None:
-        """Return (start, length) in nanoseconds, like the reader."""
+        """Return (start, length) in ns as ``formats.kineto`` reads them, None if invalid."""
         timed = interval({"ts": _value(self.ts), "dur": _value(self.dur)})
         return None if isinstance(timed, str) else timed
 
     @property
     def is_timed(self) -> bool:
-        """Return whether the reader makes a row of it."""
+        """Return whether ``formats.kineto`` makes a row of the event, if its time is valid."""
         return self.ph == "X" and str(self.cat).lower() != PROFILER_SPAN
 
 
@@ -215,7 +219,7 @@ _decode_events = msgspec.json.Decoder(list[_Event], strict=False).decode
 
 @dataclass(frozen=True)
 class Written:
-    """The number of ``events`` in the cut, and its size."""
+    """How many of the ``events`` in the trace were ``kept``, and the size of the cut."""
 
     kept: int
     events: int
@@ -227,7 +231,7 @@ def write(
 ) -> Written:
     """Write to ``path`` the ``kept`` part of the trace at ``source``, whose events are ``events``.
 
-    ``values_ns``: when counters before the span got their values.
+    ``values_ns`` are the times of counter values before the span that are kept (``last_before``).
 
     Raises:
         ProfileError: ``source`` is not a Kineto trace in the usual layout.
@@ -254,7 +258,7 @@ def write(
 
 
 class _Chosen:
-    """The events to keep, by their times in the file."""
+    """Recognises the events to keep by their times in the file."""
 
     def __init__(self, events: EventTable, kept: Cut, origin_ns: int, values_ns: Set[int]) -> None:
         self._values = {ns + origin_ns for ns in values_ns}
@@ -279,7 +283,7 @@ class _Chosen:
 
 
 def _origin_ns(source: Path) -> int:
-    """Return the start of the first event, from which the run counts times."""
+    """Return the earliest start of an event in ns, from which the run counts times."""
     least: int | None = None
     for part in _parts(source):
         for _, event in part if not isinstance(part, bytes) else ():
@@ -332,7 +336,7 @@ def _of_file(source: Path, file: BinaryIO) -> Iterator[bytes | _Pairs]:
 
 
 def _head(source: Path, file: BinaryIO) -> tuple[bytes, bytes]:
-    """Return the text up to the first event, and the rest of what was read."""
+    """Return (text up to the first event, text after it that has been read already)."""
     text = b""
     while len(text) < _MOST_AROUND:
         read = file.read(PIECE_BYTES)
@@ -353,7 +357,7 @@ def _unusual(source: Path) -> ProfileError:
 
 
 def _pairs(text: bytes) -> _Pairs | None:
-    """Return each event as written and as parsed, or None without whole events."""
+    """Return (JSON text, parsed event) of each event; None if ``text`` is not whole events."""
     listed = b"[" + text + b"]"
     try:
         return list(zip(_decode_raw(listed), _decode_events(listed), strict=True))

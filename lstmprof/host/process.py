@@ -1,6 +1,6 @@
 """Tune the processes of lstmprof itself: the command, and the workers that read profiles for it.
 
-The user's own process keeps its settings: importing lstmprof changes nothing.
+Importing lstmprof changes no setting of the user's own process.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-#: Settings of glibc's mallopt(3), by number: M_TRIM_THRESHOLD and M_MMAP_THRESHOLD, in bytes. glibc
-#: keeps freed memory up to the first, and maps blocks above the second separately.
+#: Number of a setting of glibc's mallopt(3) -> value in bytes. glibc keeps freed memory up to the
+#: first (M_TRIM_THRESHOLD), and maps blocks above the second (M_MMAP_THRESHOLD) separately.
 _KEPT = {-1: 2**26, -3: 2**25}
-#: glibc's defaults, and the environment variables by which a user or dask changes them.
+#: Number of a setting -> (environment variable by which users and dask set it, glibc's default).
 _USUAL = {-1: ("MALLOC_TRIM_THRESHOLD_", 2**17), -3: ("MALLOC_MMAP_THRESHOLD_", 2**17)}
 #: Python searches for cycles after this many new containers. Its default is 700, and every
 #: hundredth search also covers all objects of the imported libraries.
@@ -26,9 +26,9 @@ _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 
 def be_quick() -> None:
-    """Let this process keep freed memory, look for garbage seldom, do without pandas and threads.
+    """Let this process keep freed memory, and rarely search for unreachable cycles of objects.
 
-    These are OpenBLAS's.
+    From then on pandas cannot be imported, and NumPy starts no OpenBLAS threads.
     """
     sys.meta_path[:0] = [_WithoutPandas, _WithoutThreads]
     gc.set_threshold(_LOOKED_AT)
@@ -67,8 +67,7 @@ def _tell_allocator(sizes: dict[int, int], *, give_back: bool = False) -> None:
 
 
 class _WithoutPandas:
-    """An import hook that reports pandas as missing, because pyarrow imports it with the first
-    array.
+    """An import hook that reports pandas as missing; pyarrow imports it with the first array.
 
     Importing pandas takes as long as the rest of a command, and no command shows a data frame.
     """
@@ -83,8 +82,8 @@ class _WithoutPandas:
 class _WithoutThreads:
     """An import hook that loads NumPy with one BLAS thread, because no command multiplies matrices.
 
-    Otherwise OpenBLAS starts one thread per core, and each searches for work for 25 ms of CPU time.
-    A training that this process starts keeps the default.
+    Otherwise OpenBLAS starts one thread per core, and each looks for work during 25 ms of CPU time.
+    Processes that this one starts keep the default.
     """
 
     @staticmethod

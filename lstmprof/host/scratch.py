@@ -1,14 +1,13 @@
-"""Files and folders of work in progress: their names contain the process, so that others can clean
-up.
+"""Create temporary files and folders with names by which other processes can clean up.
 
 ::
 
     <prefix><host>-<boot>-<namespace>-<pid>-<start>-xxxx
 
-A process removes what killed processes left, if it is certain that they have ended: host, boot and
-PID namespace must be its own, and no process with this number and start time may exist. Clocks are
-not used. A process number alone is not enough, because two containers can use the same number.
-Outside Linux, processes cannot be identified, and nothing is removed.
+A process removes the files of killed processes, if it is certain that these have ended: host, boot
+and PID namespace in the file's name must be its own, and no process with this id and start time may
+exist. Clocks are not used. A process id alone is not enough, because two containers can use the
+same id. Outside Linux, processes cannot be identified, and nothing is removed.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ _MOST_DIGITS = 9
 
 
 def own_prefix(prefix: str) -> str:
-    """Return the prefix of the names of this process's files."""
+    """Return ``prefix`` with this process's identity, with which names of its files begin."""
     return f"{prefix}{_place()}{os.getpid()}-{_start_of('self') or ''}-"
 
 
 def left_in(folder: Path, prefix: str) -> list[Path]:
-    """Return the entries of ``folder`` that belong to processes that have ended."""
+    """Return the entries of ``folder`` with this ``prefix`` whose process has ended."""
     place = prefix + _place()
     with suppress(OSError):
         names = [name for name in os.listdir(folder) if name.startswith(place)]
@@ -47,7 +46,7 @@ def left_in(folder: Path, prefix: str) -> list[Path]:
 
 
 def _is_left(name: str) -> bool:
-    pid, start, *_ = [*name.split("-"), ""]  # other names have other parts
+    pid, start, *_ = [*name.split("-"), ""]  # names of other programs may have no "-"
     if not all(_is_number(text) for text in (pid, start)) or not _is_known():
         return False
     try:
@@ -55,7 +54,7 @@ def _is_left(name: str) -> bool:
     except ProcessLookupError:
         return True
     except OSError:
-        pass  # another user's
+        pass  # the process of another user
     return _start_of(pid) not in (None, start)
 
 
@@ -64,12 +63,12 @@ def _is_number(text: str) -> bool:
 
 
 def _place() -> str:
-    """Return host, boot and PID namespace."""
+    """Return the part of a name that identifies the host, its boot and the PID namespace."""
     return f"{socket.gethostname()}-{_boot()}-{_namespace()}-"
 
 
 def _is_known() -> bool:
-    """Return whether this process sees exactly the processes of its own PID namespace."""
+    """Return whether ``/proc`` lists the processes of this process's own PID namespace."""
     with suppress(OSError):
         return bool(_boot()) and os.readlink(str(_PROC / "self")) == str(os.getpid())
     return False
@@ -98,10 +97,11 @@ def _start_of(pid: str) -> str | None:
 
 
 def check_file(path: Path, *, force: bool, next_step: str) -> None:
-    """Raise an error if a file must not be written to ``path``.
+    """Check that a file may be written to ``path``.
 
     Raises:
-        RunError: the file exists and ``force`` is False, or ``path`` is not a plain file.
+        RunError: the file exists and ``force`` is False (the error shows ``next_step``), or
+            ``path`` is not a plain file.
     """
     if path.is_symlink():
         raise RunError(
@@ -114,7 +114,7 @@ def check_file(path: Path, *, force: bool, next_step: str) -> None:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write ``content`` to ``path``, whole or not at all; remove files that killed processes left.
+    """Write ``content`` to ``path``, completely or not at all; remove files of killed processes.
 
     Raises:
         OSError: the file cannot be written.
@@ -136,7 +136,7 @@ def writing(path: Path) -> Iterator[BinaryIO]:
         _unlink(left)
     partial = path.parent / f"{own_prefix(_WRITING)}{os.urandom(4).hex()}"
     try:
-        with partial.open("xb") as out:  # not by tempfile: the mode is for the umask to decide
+        with partial.open("xb") as out:  # not by tempfile, which ignores the umask
             yield out
         partial.replace(path)
     finally:
@@ -152,7 +152,7 @@ def remove(folder: Path) -> None:
     """Remove ``folder`` and its content, even if a signal arrives meanwhile."""
     try:
         shutil.rmtree(folder, ignore_errors=True)
-    except BaseException:  # the signal raises only once
+    except BaseException:  # raised by a signal handler, once only
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
@@ -172,7 +172,7 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def made_temporary_folder() -> Path:
-    """Return a new folder in TMPDIR, which the caller removes; remove what killed processes left.
+    """Return a new folder in TMPDIR, which the caller removes; remove those of killed processes.
 
     Raises:
         LstmprofError: the folder cannot be made.
@@ -191,10 +191,10 @@ def made_temporary_folder() -> Path:
 
 @contextmanager
 def room_in(folder: Path) -> Iterator[None]:
-    """Report a fault of the operating system as a fault of ``folder``, which has temporary files.
+    """Turn an OSError in the context into an error about ``folder``, which has temporary files.
 
     Raises:
-        LstmprofError: the operating system reported a fault.
+        LstmprofError: an OSError was raised in the context.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Standard output and standard error of a command.
+"""Write to standard output and standard error without control characters.
 
 ::
 
@@ -28,7 +28,7 @@ _CONTROL = (
     r"\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 CONTROL = re.compile(_CONTROL)
-_PLAIN = re.compile(rf"(?!\r\n){_CONTROL}")  # CSV ends its lines so
+_PLAIN = re.compile(rf"(?!\r\n){_CONTROL}")  # lines of CSV end with \r\n
 _STYLED = re.compile(rf"(?!\x1b\[[\d;]*m){_CONTROL}")
 
 
@@ -37,7 +37,10 @@ class OutputError(LstmprofError):
 
 
 class Stream:
-    """A file without control characters; a fault raises OutputError, or is ignored if ``quiet``."""
+    """Writes text to ``file``, with a space for each control character that ``pattern`` matches.
+
+    A fault raises OutputError, or BrokenPipeError if the reader has gone; ``quiet`` ignores it.
+    """
 
     def __init__(
         self, file: TextIO, name: str, *, quiet: bool = False, pattern: re.Pattern[str] = _PLAIN
@@ -50,11 +53,11 @@ class Stream:
 
     @property
     def styled(self) -> Stream:
-        """Return a stream for text that contains lstmprof's own colours."""
+        """Return a stream for text that lstmprof coloured, which keeps the codes of colours."""
         return Stream(self._file, self._name, quiet=self._quiet, pattern=_STYLED)
 
     def write(self, text: str) -> int:
-        """Write ``text``, a space for each control character."""
+        """Write ``text`` with a space for each control character."""
         if not isinstance(text, str):
             raise TypeError("a stream takes text")
         self.put(self._pattern.sub(" ", text))
@@ -81,7 +84,7 @@ class Stream:
             self._file.write(text.encode(encoding, "replace").decode(encoding))
 
     def _try(self, action: Callable[[], object]) -> None:
-        """Do ``action``; after a fault do nothing more, and raise the fault again at each call."""
+        """Call ``action``. After a first fault call nothing, but raise the fault again."""
         try:
             if self._fault is None:
                 action()
@@ -117,12 +120,12 @@ def guarded() -> Iterator[None]:
 
 
 def styled(file: TextIO) -> TextIO:
-    """Return ``file`` as a stream for text that contains lstmprof's own colours."""
+    """Return ``file`` as a stream for text that lstmprof coloured."""
     return file.styled if isinstance(file, Stream) else file  # type: ignore[return-value]
 
 
 def write_over(text: str) -> None:
-    """Write ``text`` over the last line of the terminal that standard error is, and stay there."""
+    """Replace the last line on the terminal by ``text``, on standard error, without a line end."""
     line = f"\r{one_line(text)}\x1b[K"
     if isinstance(sys.stderr, Stream):
         sys.stderr.put(line)

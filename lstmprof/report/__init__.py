@@ -23,7 +23,7 @@ from lstmprof.report.model import Group, Report
 from lstmprof.report.runs import RunReport, groups, missing, run_reports
 from lstmprof.report.timeline import timelines
 
-#: Tables to make while the events of a run are in memory.
+#: Tables of a breakdown to compute while the events of the run are in memory.
 TABLES = ("ledger", "kernels", "launch_gaps", "casts", "layers")
 
 
@@ -36,12 +36,12 @@ def report_of(
 ) -> Report:
     """Return the report on ``breakdowns``.
 
-    Runs are compared if they agree in all conditions, except those in ``across``. ``diagnoses``
-    are those of ``diagnose_all``; without them they are made here. ``begins`` is called before
-    each stage that may take long.
+    Runs are compared if they have equal ``names.CONDITIONS``, except those in ``across``.
+    ``diagnoses`` is the result of ``diagnose_all`` for ``breakdowns``; if it is None, it is
+    computed here. ``begins`` is called with a description before each stage that may take long.
 
     Raises:
-        UsageError: ``across`` names no condition.
+        UsageError: a name in ``across`` is not a condition.
         RunError: a file of a run is missing or damaged; no event of any profile has a length.
     """
     measured = [breakdown for breakdown in breakdowns if breakdown.windows]
@@ -81,6 +81,7 @@ def report_of(
         stability=rows.stability(runs),
         kernels=rows.kernels(runs),
         layers=rows.layers(runs),
+        critical_path=rows.critical_path(runs, pairs),
         ranks=rows.ranks(runs),
         rank_parts=rows.rank_parts(runs),
         arrivals=rows.arrivals(runs),
@@ -90,15 +91,15 @@ def report_of(
     return replace(report, missing=tuple(missing(report, runs, empty)))
 
 
-#: A title names all runs up to this number.
+#: A title with more runs than this names only the fastest and the slowest.
 _MOST_NAMED = 4
 
 
 def _title(runs: Sequence[RunReport], comparable: Sequence[Group]) -> str:
-    """Return ``torch-nn-lstm and tf-lstmcell: 1x320-ce-short``.
+    """Return a title such as ``torch-nn-lstm and tf-lstmcell: 1x320-ce-short``.
 
-    For many runs: ``torch-nn-lstm to tf-lstmcell: 12 runs of 1x320-ce-short, 4 others``, the
-    fastest and the slowest of the largest group.
+    For many runs, it names the fastest and the slowest run of the largest group:
+    ``torch-nn-lstm to tf-lstmcell: 12 runs of 1x320-ce-short, 4 others``.
     """
     names = list(dict.fromkeys(run.facts.label for run in runs))
     if len(names) == len(runs) <= _MOST_NAMED:
@@ -114,6 +115,6 @@ def _title(runs: Sequence[RunReport], comparable: Sequence[Group]) -> str:
 
 
 def _of_workload(what: str, between: str, runs: Sequence[RunReport]) -> str:
-    """Return ``what`` and the workload, if all ``runs`` share one."""
+    """Return ``what``, followed by the workload if all ``runs`` have the same one."""
     workloads = list(dict.fromkeys(run.facts.workload for run in runs if run.facts.workload))
     return f"{what}{between}{workloads[0]}" if len(workloads) == 1 else what

@@ -1,4 +1,4 @@
-"""The verdict cards: what the page says first of each run, and what it folds away."""
+"""The verdict cards, with which the page begins: one card per diagnosed run."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from lstmprof.numbers import listed, milliseconds, number_of, with_short_names
 from lstmprof.report.model import Figure, Report
 from lstmprof.report.palette import WHOLE, Part, part_of_kind
 
-#: Cards of a block that are open from the start; the others show their first line.
+#: Number of cards of a block that are unfolded at first; the others show only their first line.
 MOST_OPEN = 4
 
 
 @dataclass(frozen=True)
 class Cause:
-    """A finding in the folded part of a card: ``fixes`` are (text, source)."""
+    """A finding in the folded part of a card; ``fixes`` are pairs (text of the fix, its source)."""
 
     kind: str
     sentence: str
@@ -28,7 +28,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class Place:
-    """A kind of time in "Where", with the part whose colour it has."""
+    """A kind of time in the line "Where" of a card: its colour is that of ``part``."""
 
     kind: str
     part: Part
@@ -37,7 +37,11 @@ class Place:
 
 @dataclass(frozen=True)
 class Card:
-    """One verdict. ``level`` is its CSS class; ``lines`` are (label, text, gain of a fix or "")."""
+    """The card of one verdict.
+
+    ``level`` is the CSS class and ``badge`` the text of the certainty. ``lines`` are triples
+    (label, text, gain of a fix or ""), ``notes`` pairs (label, text).
+    """
 
     subject: str
     place: str
@@ -53,14 +57,17 @@ class Card:
 
     @property
     def folded(self) -> str:
-        """Return the content of the folded part as text: ``5 findings, 2 notes``."""
+        """Return the heading of the folded part: ``5 findings, 2 notes``."""
         counts = ((len(self.causes), "finding"), (len(self.notes), "note"))
         return listed([number_of(n, noun, f"{noun}s") for n, noun in counts if n])
 
 
 @dataclass(frozen=True)
 class Block:
-    """Cards under one heading, beside the figure of their times; ``doubts`` are of all runs."""
+    """Cards under one heading, with the chart ``times`` of the step times beside them.
+
+    ``doubts`` are reasons to doubt the times of any of the runs.
+    """
 
     heading: str
     baseline: str
@@ -70,7 +77,10 @@ class Block:
 
 
 def blocks(report: Report, figures: Sequence[Figure]) -> Iterator[Block]:
-    """Yield a block per group of compared runs, and one of all runs that stand alone."""
+    """Yield one block per group of compared runs, and one block of the runs without a comparison.
+
+    The charts of step times are taken from ``figures``.
+    """
     times = {figure.key: figure for figure in figures}
     compared = [group for group in report.groups if group.baseline is not None]
     for group in compared:
@@ -91,7 +101,10 @@ def blocks(report: Report, figures: Sequence[Figure]) -> Iterator[Block]:
 
 
 def _doubts(diagnoses: Sequence[Diagnosis]) -> tuple[str, ...]:
-    """Return each reason to doubt the times of a run once, with the run's name in front."""
+    """Return the warnings of all diagnoses, each text once.
+
+    If a run is not compared, its label comes before the text.
+    """
     texts = (
         f"{d.slow.label}: {text}" if d.fast is None else text
         for d in diagnoses
@@ -101,7 +114,7 @@ def _doubts(diagnoses: Sequence[Diagnosis]) -> tuple[str, ...]:
 
 
 def _cards(diagnoses: Sequence[Diagnosis]) -> tuple[Card, ...]:
-    """Return the cards, the worst first."""
+    """Return the cards, sorted so that the worst verdict comes first."""
     worst_first = sorted(diagnoses, key=lambda d: badness(d.verdict), reverse=True)
     return tuple(_card(d, is_open=n < MOST_OPEN) for n, d in enumerate(worst_first))
 
@@ -144,7 +157,7 @@ def _card(diagnosis: Diagnosis, *, is_open: bool) -> Card:
 
 
 def _badge(diagnosis: Diagnosis) -> tuple[str, str]:
-    """Return the CSS class and the words of the certainty."""
+    """Return (CSS class, text) of the certainty of a verdict."""
     verdict = diagnosis.verdict
     if verdict.state != "none":
         return verdict.certainty, verdict.certainty
@@ -166,6 +179,9 @@ def _lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str, str]]:
 
 
 def _where(verdict: Verdict) -> Iterator[Place]:
-    """Yield the large kinds of time with their colours, the largest first, and the rest as one."""
+    """Yield the large kinds of time with their colours, the largest first.
+
+    All small kinds together come last, as ``other``.
+    """
     for kind, amount in places(verdict):
         yield Place(kind, WHOLE if kind == "other" else part_of_kind(kind), amount)

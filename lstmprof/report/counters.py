@@ -1,4 +1,7 @@
-"""The counters of a profile in the drawn steps, memory above all: one lane per counter."""
+"""The counters of a profile (mostly memory) in the steps that the timelines draw.
+
+A lane is the row of one counter in a timeline (``model.Lane``).
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.numbers import quantity, shown_name
 from lstmprof.report.model import Lane
 
-#: Lanes per step, memory first.
+#: Number of counters that are drawn per step, memory first.
 MOST_LANES = 8
-#: Longer counters keep the first, the least, the largest and the last value of each of ``PARTS``
-#: equal parts of the step.
+#: If a counter has more than ``MOST_VALUES`` in a step, the step is divided into ``PARTS`` equal
+#: parts, and only the first, least, largest and last value of each part are drawn.
 MOST_VALUES, PARTS = 4_000, 500
 _FIRST = (ALLOCATED, RESERVED, SINCE_BEGIN)
 _LABEL = 120
@@ -30,7 +33,10 @@ _Floats = NDArray[np.float64]
 def lanes(
     read: Callable[[], Iterable[pa.Table]], windows: Sequence[Window]
 ) -> list[tuple[Lane, ...]]:
-    """Return the lanes of each step; ``read`` returns the counters and is called twice."""
+    """Return for each of ``windows`` (steps) the lanes of its counters.
+
+    ``read`` yields the rows of counters.parquet in batches; it is called twice.
+    """
     drawn: list[dict[Series, _Drawn]] = [defaultdict(_Drawn) for _ in windows]
     for series, time_ns, values in levels(read):
         for window, of_window in zip(windows, drawn, strict=True):
@@ -52,7 +58,10 @@ def _add(
 
 @dataclass
 class _Drawn:
-    """The values of one counter in a step; ``before`` is its value before the step or None."""
+    """The values of one counter in a step, with times in ns from the begin of the step.
+
+    ``before`` is the last value before the step, or None.
+    """
 
     before: float | None = None
     at_ns: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -60,7 +69,7 @@ class _Drawn:
     left_out: int = 0
 
     def add(self, at_ns: Ints, values: _Floats, length_ns: int) -> None:
-        """Add later values, counted from the step's begin."""
+        """Append later values; ``at_ns`` are their times, and ``length_ns`` is that of the step."""
         at_ns, values = np.append(self.at_ns, at_ns), np.append(self.values, values)
         if len(at_ns) > MOST_VALUES:
             kept = _telling(at_ns, values, length_ns)
@@ -70,7 +79,10 @@ class _Drawn:
 
 
 def _telling(at_ns: Ints, values: _Floats, length_ns: int) -> Flags:
-    """Return which are the first, the least, the largest or the last of their part of the step."""
+    """Return for each value whether it is the first, least, largest or last of its part of a step.
+
+    The step is divided into ``PARTS`` equal parts.
+    """
     part = at_ns * PARTS // max(length_ns, 1)
     order = np.lexsort((values, part))
     begins = np.append(True, part[1:] != part[:-1])
@@ -97,7 +109,10 @@ def _quantity(value: float, unit: str) -> str:
 
 
 def _lane(series: Series, drawn: _Drawn, several: bool) -> Lane:
-    """Return the lane of ``series``; ``several``: more than one process has such a counter."""
+    """Return the lane of the counter ``series``.
+
+    ``several``: several processes have counters, so the label names the process.
+    """
     where = "host" if series.device is None else f"device {series.device}"
     where += f", {shown_name(series.allocator, _LABEL)}" if series.allocator else ""
     where += f", process {series.pid}" if several and series.pid is not None else ""

@@ -1,4 +1,4 @@
-"""What the charts share: rows as data, axes, colours, captions."""
+"""Functions that several charts use: for data, axes, colours and captions."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from lstmprof.report.palette import HUES, PARTS, WHOLE, Family, Part, families_o
 
 Drawn = alt.Chart | alt.LayerChart | alt.FacetChart
 
-#: The colour of bars that are no part of a step.
+#: The colour of bars that do not stand for a part of the breakdown.
 ACCENT = WHOLE.colour
-#: The edge of a cell.
+#: The colour of the edges of cells in heat maps.
 EDGE = "#868e9c"
-#: From faster to slower than usual. The colours are distinct with red-green blindness, and have a
-#: contrast of 3:1 on light and dark pages. The scale ends at ``MOST_PERCENT``.
+#: Colours of values from ``MOST_PERCENT`` below to ``MOST_PERCENT`` above the usual one. They are
+#: distinct with red-green blindness, and have a contrast of 3:1 on light and dark pages.
 OFF_COLOURS = ("#1f6fc4", "#5f8fc0", "#8f949c", "#c0813c", "#d9730d")
 MOST_PERCENT = 20
-#: From on time to late.
+#: Colours of lateness, from on time to late.
 LATE_COLOURS = OFF_COLOURS[2:]
-#: Pixels of one row of bars.
+#: Height of one row of bars in pixels.
 ROW = 26
-#: Characters of each end of a long label.
+#: A long label is cut in the middle; this many characters remain at each end.
 _END = 18
 
 
 def inline(rows: Rows, columns: Sequence[str] | None = None) -> alt.InlineData:
-    """Return ``columns`` of ``rows``, by default all, as a chart's own data."""
+    """Return ``columns`` of ``rows`` (by default all) as data inside the chart's specification."""
     with debug_mode(False):  # altair would validate each row
         return alt.InlineData(values=shown(rows, columns), name="rows")
 
 
 def shown(rows: Rows, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Return ``columns`` of ``rows`` with texts that are safe to show."""
+    """Return ``columns`` of ``rows`` (by default all), with texts that are safe to show."""
     return [{name: _safe(row[name]) for name in columns or row} for row in rows]
 
 
@@ -47,15 +47,18 @@ def _safe(value: Any) -> Any:
 
 
 def specification(chart: Drawn) -> Spec:
-    """Return ``chart`` as Vega-Lite, without theme and schema address, which the page sets."""
-    spec: Spec = chart.to_dict(validate=False)  # validation would look at each row
+    """Return the Vega-Lite specification of ``chart``, without the theme and the schema's URL.
+
+    The page sets the theme.
+    """
+    spec: Spec = chart.to_dict(validate=False)  # validation would check each row
     spec.pop("config", None)
     spec.pop("$schema", None)
     return spec
 
 
 def label_axis(labels: Sequence[str]) -> alt.Y:
-    """Return an axis with one row per label, in this order."""
+    """Return a vertical axis with one row per label, in this order."""
     order = [shown_name(label) for label in labels]
     return alt.Y("label:N", sort=order, title=None, axis=label_marks())
 
@@ -68,9 +71,10 @@ def cells(
     tooltip: Sequence[alt.Tooltip],
     **calculated: str,
 ) -> Drawn:
-    """Return a row of cells for each ``lane``, a column for each value of ``across``.
+    """Draw a heat map: one row per rank and device, one column per value of ``across``.
 
-    Tooltip and colour may use ``columns`` of ``rows`` and ``calculated``: name → expression.
+    ``rows`` has one entry per cell; its column ``lane`` names the rank and device. ``tooltip`` and
+    ``colour`` may use ``columns`` of ``rows``, and ``calculated`` (name → Vega expression).
     """
     lanes = list(dict.fromkeys(row["lane"] for row in rows))
     values = [{**{name: row[name] for name in columns}, "label": row["lane"]} for row in rows]
@@ -91,7 +95,10 @@ def cells(
 
 
 def label_marks() -> alt.Axis:
-    """Return an axis of names; a long name keeps both ends, as runs may differ at either."""
+    """Return the style of an axis of names, which cuts long names in the middle.
+
+    Both ends remain, because names of runs may differ at either end.
+    """
     cut = f"slice(datum.label, 0, {_END}) + '…' + slice(datum.label, -{_END})"
     return alt.Axis(
         labelExpr=f"length(datum.label) > {2 * _END + 1} ? {cut} : datum.label",
@@ -101,14 +108,17 @@ def label_marks() -> alt.Axis:
 
 
 def part_colour(parts: Iterable[str], field: str = "base:N") -> alt.Color:
-    """Return the colour of a part or family; the legend has ``parts`` only, by family."""
+    """Return the colours of parts of the breakdown, or of families of parts.
+
+    ``field`` is the column with their names. The legend shows only ``parts``, family by family.
+    """
     names = sorted(set(parts), key=order_of)
     scale = alt.Scale(domain=names, range=[(PARTS | HUES)[name].colour for name in names])
     return alt.Color(field, scale=scale, legend=legend_of(names))
 
 
 def legend_of(names: Sequence[str]) -> alt.Legend:
-    """Return the parts ``names`` beneath a chart, family by family."""
+    """Return a legend below the chart that shows the parts ``names``, family by family."""
     words = {p.name: _words(f, p) for f in families_of(names) for p in f.parts}
     words[WHOLE.name] = "parts under 1 %"
     return alt.Legend(
@@ -126,7 +136,7 @@ def _words(family: Family, part: Part) -> str:
 
 
 def off_colour(title: str) -> alt.Color:
-    """Return the colour of ``percent``, the distance from the usual."""
+    """Return the colours of the column ``percent``, a deviation from the usual value."""
     return alt.Color(
         "percent:Q",
         scale=alt.Scale(
@@ -140,17 +150,17 @@ def off_colour(title: str) -> alt.Color:
 
 
 def height(rows: int) -> int:
-    """Return the pixels of ``rows`` rows of bars."""
+    """Return the height of ``rows`` rows of bars in pixels."""
     return ROW * max(rows, 1)
 
 
 def begun(words: str) -> str:
-    """Return ``words`` with a capital letter."""
+    """Return ``words`` with a capital first letter."""
     return words[:1].upper() + words[1:]
 
 
 def ran(runs: Sequence[RunFacts]) -> str:
-    """Return ``AMD EPYC · torch 2.13.0 · 2026-11-21``: device, versions, date."""
+    """Return devices, versions and dates: ``AMD EPYC · torch 2.13.0 · 2026-11-21``."""
     texts = (_joined(runs, "device"), _joined(runs, "versions"), _dates(runs))
     return " · ".join(map(shown_name, texts))
 
@@ -159,7 +169,7 @@ def _joined(runs: Sequence[RunFacts], field: str) -> str:
     texts = dict.fromkeys(getattr(run, field) for run in runs)
     parts = dict.fromkeys(p for text in texts if text for p in text.split(", "))
     pythons = [part for part in parts if part.startswith("python ")]
-    if len(pythons) > 1:  # whose Python each is would not be clear
+    if len(pythons) > 1:  # it would be unclear which run has which Python
         parts = dict.fromkeys(part for part in parts if part not in pythons)
     return ", ".join(parts) or f"{field} unknown"
 
@@ -172,12 +182,12 @@ def _dates(runs: Sequence[RunFacts]) -> str:
 
 
 def unit(runs: Sequence[RunFacts]) -> str:
-    """Return ``ms per step``; without step markers, ``ms``."""
+    """Return the unit ``ms per step``, or ``ms`` if a profile has no step markers."""
     return "ms per step" if all(run.marked for run in runs) else "ms"
 
 
 def span(numbers: Iterable[int | None], noun: str) -> str:
-    """Return ``20 iterations`` or ``3–20 iterations``."""
+    """Return the range of ``numbers`` as text: ``20 iterations`` or ``3–20 iterations``."""
     distinct = sorted({n for n in numbers if n is not None})
     if not distinct:
         return f"number of {noun} unknown"
@@ -188,7 +198,7 @@ def span(numbers: Iterable[int | None], noun: str) -> str:
 
 
 def profiled(runs: Sequence[RunFacts]) -> str:
-    """Return ``mean of 3 profiled steps``; without step markers, the whole profile."""
+    """Return ``mean of 3 profiled steps``; for runs without step markers, ``the whole profile``."""
     marked, whole = [r for r in runs if r.marked], [r.label for r in runs if not r.marked]
     texts = [f"mean of {span((r.steps for r in marked), 'profiled steps')}"] if marked else []
     if whole:

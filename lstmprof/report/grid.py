@@ -1,4 +1,7 @@
-"""A table for a paper: runs by two of their conditions, with a caption about what ran where."""
+"""A table for a paper: the times of runs, with their conditions as rows and columns, and a caption.
+
+The caption names the meaning of the numbers, the machine, versions, rounds and dates.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from lstmprof.implementations import version_numbers
 from lstmprof.numbers import UNKNOWN, count, listed, milliseconds, number_of
 from lstmprof.runs.metadata import RunInfo
 
-#: Entries of run.json's ``versions`` that are no framework.
+#: Packages in the ``versions`` of run.json that the caption leaves out.
 _UNTOLD = ("nvtx", "lstmprof")
 
 
@@ -23,7 +26,7 @@ def _version(info: RunInfo) -> str | None:
     return f"{name} {version}" if version else None
 
 
-#: Conditions for rows and columns, and how to read each from run.json.
+#: Name of a condition for rows and columns → function that reads it from run.json.
 FIELDS: Mapping[str, Callable[[RunInfo], Any]] = {
     "implementation": lambda info: info.implementation,
     "label": lambda info: info.label or None,
@@ -46,9 +49,10 @@ FIELDS: Mapping[str, Callable[[RunInfo], Any]] = {
 
 @dataclass(frozen=True)
 class Value:
-    """A value that cells can show: its text, its numbers by heading, and its words in the caption.
+    """A value that the table can show for a run, such as ``step ± interval``.
 
-    ``text`` and ``parts`` are computed from the timings of a run and its slowdown.
+    ``text`` makes the text for the table, and ``parts`` (heading -> function) the numbers for CSV;
+    both take the timings of a run and its slowdown. ``meaning`` is the text for the caption.
     """
 
     text: Callable[[Timings, float | None], str]
@@ -57,7 +61,7 @@ class Value:
 
 
 def _step(timings: Timings) -> tuple[float, float | None]:
-    """Return the clean step and half of its interval."""
+    """Return the clean step and half the length of its 95 % interval in ns; None if unknown."""
     low, high = timings.step_low_ns, timings.step_high_ns
     return timings.step_ns, None if low is None or high is None else (high - low) / 2
 
@@ -110,7 +114,10 @@ DEFAULT_VALUE = "step ± interval, slowdown"
 
 @dataclass(frozen=True)
 class Cell:
-    """Text and numbers of one run; ``best`` if no comparable run is certainly faster."""
+    """The text of one run, and its numbers by heading.
+
+    ``best`` is True if no comparable run is certainly faster.
+    """
 
     text: str
     numbers: Mapping[str, float | None]
@@ -119,9 +126,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """The table; ``cells`` are by (row, column), and cells without a run are missing.
+    """The table. The keys of ``cells`` are (row index, column index), only for cells with a run.
 
-    ``added`` are the conditions that were added to the rows that the user named.
+    ``corner`` is the header of the column with the names of rows, and ``headings`` are those of the
+    numbers in CSV. ``added`` are the conditions that were added to those that the user chose.
     """
 
     corner: str
@@ -136,14 +144,14 @@ class Grid:
 def grid(
     breakdowns: Sequence[Breakdown], rows: str | None, columns: str, value: str = DEFAULT_VALUE
 ) -> Grid:
-    """Return the table of those of ``breakdowns`` that were timed.
+    """Return the table of the runs in ``breakdowns`` that have timings.
 
-    ``rows`` and ``columns`` are names of ``FIELDS``, ``value`` of ``VALUES``, several with commas;
-    without ``rows`` a row is an implementation. Conditions in which runs of one cell differ are
-    added to the rows.
+    ``rows`` and ``columns`` are names in ``FIELDS``, ``value`` names in ``VALUES``; several names
+    are separated by commas. By default, there is one row per implementation. If several runs fall
+    into one cell, conditions in which they differ are added to ``rows``.
 
     Raises:
-        UsageError: a name is unknown, no run was timed, or two runs differ in no condition.
+        UsageError: a name is unknown, no run has timings, or two runs differ in no condition.
     """
     column_names = _names(columns, "--columns")
     row_names = None if rows is None else _names(rows, "--rows")
@@ -193,10 +201,10 @@ def _names(text: str, option: str) -> tuple[str, ...]:
 
 
 def values_of(text: str) -> list[Value]:
-    """Return the values that ``text`` names.
+    """Return the ``VALUES`` that ``text`` names, separated by commas.
 
     Raises:
-        UsageError: a name is missing or unknown.
+        UsageError: a name is empty or unknown.
     """
     names = [" ".join(p.replace("+-", "±").replace("±", " ± ").split()) for p in text.split(",")]
     for name in names:
@@ -215,9 +223,9 @@ def _key(breakdown: Breakdown, names: Sequence[str]) -> tuple[Any, ...]:
 def _separating(
     breakdowns: Sequence[Breakdown], rows: Sequence[str], columns: Sequence[str], *, sizes: bool
 ) -> tuple[str, ...]:
-    """Return ``rows`` and the conditions that differ between runs of one cell.
+    """Return ``rows``, followed by conditions that separate runs that fall into the same cell.
 
-    ``sizes``: the sizes of a network come before the name of its workload, and never "run".
+    ``sizes``: add the sizes of a network rather than the name of its workload, and never ``run``.
     """
     fields = list(FIELDS)
     if sizes:
@@ -234,23 +242,25 @@ def _separating(
 
 
 def _crowds(breakdowns: Sequence[Breakdown], names: Sequence[str]) -> list[list[Breakdown]]:
-    """Return the runs of each cell that has several."""
+    """Return for each cell with several runs these runs; ``names`` are the conditions of cells."""
     cells: dict[tuple[Any, ...], list[Breakdown]] = {}
     for breakdown in breakdowns:
         cells.setdefault(_key(breakdown, names), []).append(breakdown)
     return [cell for cell in cells.values() if len(cell) > 1]
 
 
-#: Replaces a part of a row's key in which no rows differ.
+#: Replaces a value in a row's key that the row's name need not show.
 _SAME = object()
 
 
 def _differing(
     keys: Sequence[tuple[Any, ...]], first: int, *, fixed: bool
 ) -> list[tuple[Any, ...]]:
-    """Return ``keys`` with ``_SAME`` for a part that all keys with equal ``first`` parts share.
+    """Return the ``keys`` of rows with ``_SAME`` for values that the rows' names need not show.
 
-    An unknown first part is also ``_SAME`` if another part is known, unless it is ``fixed``.
+    The ``first`` values of a key are shown. A later value is not shown if all keys with the same
+    ``first`` values have it. A single first value that is None is not shown either if a later value
+    is known, unless ``fixed`` is True.
     """
     values: dict[tuple[Any, ...], list[set[Any]]] = {}
     for key in keys:
@@ -267,7 +277,10 @@ def _differing(
 
 
 def _ordered(keys: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return each key once: numbers and versions sorted, words in run order, unknown last."""
+    """Return the distinct keys, sorted by their values one after the other.
+
+    Numbers and versions are sorted by size, words by their first occurrence; None comes last.
+    """
     first = {key: place for place, key in reversed(list(enumerate(keys)))}
     words: dict[str, int] = {}
     for key in keys:
@@ -301,7 +314,11 @@ def _shown(key: tuple[Any, ...], names: Sequence[str]) -> str:
 
 
 def _best(breakdowns: Sequence[Breakdown]) -> set[int]:
-    """Return the indices of the fastest of each group and of those that its interval touches."""
+    """Return the indices of the fastest run of each group of comparable runs.
+
+    Also return those of runs whose 95 % interval overlaps the interval of the fastest run. Groups
+    of one run are left out.
+    """
     best: set[int] = set()
     for group in comparable(breakdowns):
         ends = {}
@@ -340,7 +357,10 @@ def _crowded(one: Breakdown, other: Breakdown, asked: Sequence[str]) -> UsageErr
 
 
 def caption(breakdowns: Sequence[Breakdown], values: Sequence[Value], *, bold: bool) -> str:
-    """Return what the numbers mean, and the machine, versions, rounds and date."""
+    """Return the caption: the meaning of the numbers, the machine, versions, rounds and dates.
+
+    ``bold``: the best cells are bold.
+    """
     infos = [b.run.info for b in breakdowns]
     timings = [b.timings for b in breakdowns if b.timings is not None]
     texts = ["; ".join(value.meaning for value in values)]
@@ -361,7 +381,10 @@ def _each(texts: Any) -> str:
 
 
 def _versions(infos: Sequence[RunInfo]) -> str:
-    """Return the versions; if runs differ in one, each set of versions follows its runs."""
+    """Return the versions of packages as text.
+
+    If runs differ in versions, the names of the implementations stand before their versions.
+    """
     runs_of: dict[str, list[str]] = {}
     for info in infos:
         items = (info.versions or {}).items()

@@ -1,4 +1,4 @@
-"""The page of ``lstmprof history``: runs from left to right, a panel per series."""
+"""Make the page of ``lstmprof history``: one panel per series, with the newest run at the right."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from lstmprof.report import drawing
 from lstmprof.report.model import Spec
 from lstmprof.report.page import refuse, save, script_json, vega
 
-#: Pixels of a panel.
+#: Size of a panel in pixels.
 _WIDTH, _HEIGHT = 860, 240
-#: A change to slower and to faster; their shapes differ, too.
+#: Colours of the triangles for a change to slower and to faster; their directions differ, too.
 _SLOWER, _FASTER = "#c8710a", "#0f6b4a"
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
@@ -26,12 +26,15 @@ _POLICY = (
 
 
 def chart(series: Sequence[Series]) -> alt.VConcatChart:
-    """Draw a panel per series: points with intervals, and a triangle where the level changes."""
+    """Draw one panel per series: each run as a point with its 95 % interval.
+
+    A triangle marks a run from which on the step time is longer or shorter.
+    """
     return alt.vconcat(*map(_panel, series))
 
 
 def specification(series: Sequence[Series]) -> Spec:
-    """Return the chart as Vega-Lite."""
+    """Return the Vega-Lite specification of ``chart(series)``."""
     spec: Spec = chart(series).to_dict()
     return spec
 
@@ -68,7 +71,7 @@ def _scale(values: tuple[str, str]) -> alt.Scale:
 
 
 def _labels(series: Series) -> str:
-    """Return Vega's expression for the label under each point."""
+    """Return the Vega expression that gives the label under each point."""
     labels = [shown_name(point.label, 24) for point in series.points]
     return f"{script_json(labels)}[datum.value]"
 
@@ -90,7 +93,7 @@ def _row(place: int, point: Point) -> dict[str, Any]:
 
 
 def page(series: Sequence[Series]) -> str:
-    """Return one HTML file with its chart and tables inside, and nothing outside."""
+    """Return the page as HTML; the chart and tables are inside, and nothing else is loaded."""
     texts = "".join(f"<p>{html.escape(shown_name(of.sentence, 2000))}</p>" for of in series)
     tables = "".join(map(_table, series))
     return (
@@ -124,10 +127,10 @@ def _cells(point: Point) -> list[str]:
 
 
 def write(series: Sequence[Series], path: Path, *, force: bool = False) -> int:
-    """Write the page to ``path``, whole or not at all, and return its size in bytes.
+    """Write the page to ``path``, completely or not at all, and return its size in bytes.
 
     Raises:
-        RunError: ``path`` exists and ``force`` is not given, or it cannot be written.
+        RunError: ``path`` exists and ``force`` is False, or ``path`` cannot be written.
     """
     refuse(path, force=force)
     return save(page(series), path)

@@ -1,7 +1,7 @@
-"""Call stacks as a picture, from the top down: of runs with modules or Python frames, and of pairs.
+"""Make the pictures of call stacks: of runs with modules or Python frames, and of pairs of runs.
 
-In the picture of a pair each stack is as long as in the run in which it takes longer. Boxes of less
-than ``LEAST_SHARE`` of the time are left out.
+Callers are above callees. In the picture of a pair, each box is as long as in the run in which the
+stack takes longer.
 """
 
 from __future__ import annotations
@@ -31,26 +31,30 @@ from lstmprof.report.palette import PARTS
 from lstmprof.report.runs import RunReport
 from lstmprof.report.timeline import part_codes
 
-#: Boxes with a smaller share of all time in a picture are folded.
+#: Callees with a smaller share of the picture's time are joined into one box ("5 smaller callees"),
+#: which is left out if it is too small, too.
 LEAST_SHARE = 0.01
-#: Most nested boxes in a picture, and most events of a run with call stacks.
+#: Most nested boxes in a picture. A run with more events than ``MOST_EVENTS`` has no pictures.
 MOST_DEPTH, MOST_EVENTS = 64, 3_000_000
-#: Pictures of a page, and pairs of runs that have one.
+#: Most pictures of a page, and most pairs of runs that have a picture.
 MOST_ICICLES, MOST_PAIRS = 40, 12
-#: What has a box of its own beside that of what is around it.
+#: Index of the part of the breakdown for boxes that belong to no part.
 _NO_PART = -1
 _NAME = 160
 
 
 def icicles(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> tuple[Icicle, ...]:
-    """Return the pictures of ``pairs``, then of the runs: by modules, by Python frames."""
+    """Return the pictures of ``pairs``, then those of ``runs``.
+
+    The stacks of pairs consist of ops, those of runs of modules or Python frames.
+    """
     drawn = [*_of_pairs(runs, pairs[:MOST_PAIRS])]
     drawn += [picture for run in runs for picture in _of_run(run)]
     return tuple(drawn[:MOST_ICICLES])
 
 
 def _of_pairs(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> Iterator[Icicle]:
-    """Yield the step of the fast and the slow run of each pair over one tree, by ops."""
+    """Yield one picture per pair, with the stacks of one step of both runs by ops."""
     run_of = {run.facts.run: run for run in runs if _events(run)[1] <= MOST_EVENTS}
     names = dict.fromkeys(p.name for pair in pairs for p in (pair.fast, pair.slow))
     steps = {
@@ -77,7 +81,7 @@ def _ms(step: StepStacks) -> str:
 
 
 def _events(run: RunReport) -> tuple[int, int]:
-    """Return how many Python frames, and how many events, a run has."""
+    """Return the number of Python frames, and the number of all events, of a run."""
     every = run.breakdown.recorded
     frames = sum(has.python_frames for has in every)
     return frames, frames + sum(has.ops + has.runtime_calls + has.activities for has in every)
@@ -103,7 +107,7 @@ _BY = {"modules": "module", "python": "Python frame"}
 
 
 def _summed(tree: Tree, own: Ints) -> Ints:
-    """Return what each node takes with all beneath it."""
+    """Return for each node of the tree the sum of ``own`` over the node and all nodes below."""
     total = own.copy()
     for node in range(len(total) - 1, ROOT, -1):
         total[tree.above[node]] += total[node]
@@ -111,9 +115,10 @@ def _summed(tree: Tree, own: Ints) -> Ints:
 
 
 def _icicle(run: str, what: str, tree: Tree, sums: Mapping[str, Ints], part: Ints) -> Icicle | None:
-    """Return the picture of ``tree``; None if its ``total_ns`` is 0.
+    """Return the picture of ``tree``, or None if its total time is 0.
 
-    ``sums`` has the columns of each node. Boxes stand behind their caller, the longest first.
+    ``sums`` are columns with one time per node: ``total_ns`` and others. ``part`` has the part of
+    each node. Boxes come after their caller, the longest callee first.
     """
     total = sums["total_ns"]
     if not total[ROOT]:
@@ -153,7 +158,10 @@ def _icicle(run: str, what: str, tree: Tree, sums: Mapping[str, Ints], part: Int
 
 
 def _parts(events: EventTable, of: Stacks) -> Ints:
-    """Return the index in ``PARTS`` of most of each node's time; frames have none."""
+    """Return for each node the part (index in ``PARTS``) of most of its time, or ``_NO_PART``.
+
+    Python frames and ranges have no part.
+    """
     rows = np.flatnonzero(
         ~events.is_kind("python", "range", "step", "runtime", "overhead")[of.rows]
     )

@@ -1,7 +1,8 @@
-"""The records of a report, and the rows of its charts.
+"""The classes of a report's content.
 
-A row is that of a breakdown table, with ``run``, ``label`` and ``group`` in front. Times are in
-nanoseconds as measured; charts convert units. Unknown is None.
+The rows of charts are dictionaries (column -> value): rows of breakdown tables, with the columns
+``run``, ``label`` and ``group`` in front. Times are in nanoseconds as measured; charts convert
+units. Unknown is None.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnose.step_profile import StepProfile
 
-#: A smaller share of a step or run is neither drawn nor listed.
+#: Parts with a smaller share of a step or run are not drawn or listed one by one.
 LEAST_SHARE = 0.01
 
 #: A row of a table: column → value.
@@ -24,11 +25,12 @@ Spec = dict[str, Any]
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What ran. ``run`` is unique in the report, ``label`` in its ``group``.
+    """Facts about one run. ``run`` is unique in the report, ``label`` in the ``group``.
 
-    ``step_ns`` is the step by which runs are compared. ``lane`` is the diagnosed rank and device in
-    words if the run has several, else empty. ``steps`` counts all profiled ones; without step
-    markers (``marked``) it is 1, the whole profile.
+    ``step_ns`` is the step time by which runs are compared. ``lane`` is the diagnosed rank and
+    device as text, such as ``rank 0``, if the run has several ranks or devices; else it is empty.
+    ``steps`` is the number of profiled steps. If the profile has no step markers, ``marked`` is
+    False, and the whole profile counts as one step.
     """
 
     run: str
@@ -52,7 +54,7 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that are compared with one baseline, or one run alone (``baseline`` None)."""
+    """Runs that are compared with one baseline, or a single run; then ``baseline`` is None."""
 
     number: int
     conditions: str
@@ -63,7 +65,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two runs that can be compared; ``rows`` are (kind, fast_ns, slow_ns)."""
+    """Two runs that can be compared.
+
+    ``rows`` have for each kind of time its ns in both steps: kind, fast_ns, slow_ns.
+    """
 
     fast: StepProfile
     slow: StepProfile
@@ -72,7 +77,11 @@ class Pair:
 
 @dataclass(frozen=True)
 class Track:
-    """A row of a timeline; ``kind`` is account, stream or host."""
+    """A row of a timeline.
+
+    It shows the breakdown of a device (``kind`` account), a stream, or a host thread. Each
+    ``depth`` of nested calls of a host thread has a row of its own.
+    """
 
     label: str
     kind: str
@@ -81,10 +90,10 @@ class Track:
 
 @dataclass(frozen=True)
 class Lane:
-    """A counter in a timeline: each of ``values`` holds from its instant in ``at_ns`` on.
+    """A counter in a timeline, such as memory: each of ``values`` is valid from its ``at_ns`` on.
 
-    Instants count from the begin of the step. ``left_out`` values are not drawn: each part of the
-    step keeps its first, its least, its largest and its last value.
+    ``at_ns`` count from the begin of the step. ``left_out`` is the number of values that are not
+    drawn, because only the first, least, largest and last value of each part of the step are drawn.
     """
 
     label: str
@@ -96,12 +105,14 @@ class Lane:
 
 @dataclass(frozen=True)
 class Timeline:
-    """One step of a run: events as columns of equal length, sorted by track and start.
+    """A timeline of one step; ``columns`` have one entry per event, sorted by track and start.
 
-    ``start_ns`` counts from the begin of the step. ``name`` and ``part`` are indices into ``names``
-    and ``parts``, ``launch`` is the index of the launching event; −1 is none. ``facts`` are columns
-    of the events table: (texts, index of each event's text or −1). ``left_out`` counts the shortest
-    events, which are not drawn. ``which`` says why this step is shown; ``lanes`` are its counters.
+    The columns are ``track`` (index into ``tracks``), ``start_ns`` from the begin of the step,
+    ``dur_ns``, ``name`` and ``part`` (indices into ``names`` and ``parts``), and ``launch`` (index
+    of the launching event); −1 means none. ``facts`` are further columns of the events table as
+    (texts, index of each event's text or −1). ``left_out`` is the number of events that are not
+    drawn: the shortest events, deeply nested calls, and those of threads with few events. ``which``
+    says why this step is shown. ``lanes`` are the counters.
     """
 
     run: str
@@ -120,11 +131,13 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Icicle:
-    """Call stacks of a run or a pair: boxes as columns of equal length, callers before callees.
+    """A picture of the call stacks of a run or a pair of runs, made of boxes.
 
-    ``above`` is the index of the caller, ``name`` and ``part`` are indices into ``names`` and
-    ``parts``; −1 is none. ``what`` says whose time it is, ``said`` sums it up. ``fast`` and
-    ``slow`` name the runs of a pair; its ``total_ns`` takes the longer time of each stack.
+    ``columns`` have one entry per box, callers before callees. ``above`` is the index of the
+    caller's box; ``name`` and ``part`` are indices into ``names`` and ``parts``; −1 means none.
+    ``what`` is text such as ``host time by module``, and ``said`` a sentence with the total time.
+    ``fast`` and ``slow`` name the runs of a pair, whose column ``total_ns`` has the longer of the
+    two runs' times for each stack.
     """
 
     run: str
@@ -140,9 +153,10 @@ class Icicle:
 
 @dataclass(frozen=True)
 class Report:
-    """All of a report; the rows of each chart are under the chart's name, as ``rows`` makes them.
+    """The content of a report; the rows of a chart are in the field with the chart's name.
 
-    ``missing`` has a sentence for each thing that was not measured.
+    The function of this name in ``rows`` describes the columns. ``missing`` has one sentence for
+    each thing that was not measured.
     """
 
     title: str
@@ -164,6 +178,7 @@ class Report:
     stability: Rows = ()
     kernels: Rows = ()
     layers: Rows = ()
+    critical_path: Rows = ()
     ranks: Rows = ()
     rank_parts: Rows = ()
     arrivals: Rows = ()
@@ -172,30 +187,30 @@ class Report:
 
     @property
     def waterfall(self) -> Rows:
-        """Return the rows of the first pair: the largest difference of the largest group."""
+        """Return the rows of the first pair of runs; empty if there is no pair."""
         return self.pairs[0].rows if self.pairs else ()
 
     def facts_of(self, run: str) -> RunFacts:
-        """Return the facts of the run of this name."""
+        """Return the facts about the run with the name ``run``."""
         return next(facts for facts in self.runs if facts.run == run)
 
     def members(self, group: Group) -> list[RunFacts]:
-        """Return the facts of the runs of ``group``."""
+        """Return the facts about the runs of ``group``."""
         return [facts for facts in self.runs if facts.group == group.number]
 
     def facts_in(self, rows: Rows) -> list[RunFacts]:
-        """Return the facts of the runs in ``rows``."""
+        """Return the facts about the runs that have rows in ``rows``."""
         names = {row["run"] for row in rows}
         return [facts for facts in self.runs if facts.run in names]
 
     def by_group(self, rows: Rows) -> Iterator[tuple[Group, list[Row]]]:
-        """Yield each group with its rows, if it has any."""
+        """Yield each group that has rows in ``rows``, and these rows."""
         for group in self.groups:
             if members := [row for row in rows if row["group"] == group.number]:
                 yield group, members
 
     def by_run(self, rows: Rows) -> Iterator[tuple[RunFacts, list[Row]]]:
-        """Yield each run with its rows, if it has any."""
+        """Yield each run that has rows in ``rows``, and these rows."""
         for facts in self.runs:
             if own := [row for row in rows if row["run"] == facts.run]:
                 yield facts, own
@@ -203,11 +218,11 @@ class Report:
 
 @dataclass(frozen=True)
 class Figure:
-    """One chart: its title, what it shows in a sentence, its Vega-Lite specification.
+    """One chart: its title, its main result as a ``sentence``, its Vega-Lite specification.
 
-    ``kind`` names the sort of chart for those who cannot see it. ``caption`` has the unit and n,
-    ``ran`` the device, versions and date; the page states ``ran`` once, for all charts. ``legend``
-    lists the parts whose colours it uses.
+    ``kind`` names the sort of chart for users who cannot see it. ``caption`` has the unit and the
+    number of samples. ``ran`` has the device, versions and date; the page shows it once for all
+    charts. ``legend`` names the parts of the breakdown whose colours the chart uses.
     """
 
     key: str
@@ -226,5 +241,5 @@ class Figure:
 
     @property
     def alt(self) -> str:
-        """Return the kind of chart and its main number as text."""
+        """Return the kind of the chart and its sentence, as text for screen readers."""
         return f"{self.kind}. {self.sentence}"

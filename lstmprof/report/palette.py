@@ -1,8 +1,9 @@
-"""The colour, the name and the meaning of every part of the ledger.
+"""The colour, the name and the meaning of every part of the breakdown.
 
-Each of the eight families has one hue, and its parts are shades of it. Any two shades differ with
-and without red-green blindness; the shades of a family differ in lightness, too. On a light and on
-a dark page every shade has a contrast of 3:1 (WCAG 2.2, 1.4.11). Meanings: docs/ledger.md.
+Each of the eight families of parts has one hue, and its parts are shades of this hue. Any two
+shades differ with and without red-green blindness; the shades of a family differ in lightness, too.
+On a light and on a dark page every shade has a contrast of 3:1 (WCAG 2.2, 1.4.11). Meanings:
+docs/ledger.md.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from lstmprof.numbers import shown_name
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the ledger: ``colour`` on a light page, ``dark`` on a dark one.
+    """A part of the breakdown, such as ``gemm``, with its colours and meaning.
 
-    ``name`` is the part in tables and files; ``shown`` is the part in text and charts.
+    ``colour`` is for light pages, ``dark`` for dark pages. ``name`` is used in tables and files,
+    ``shown`` in text and charts.
     """
 
     name: str
@@ -30,13 +32,13 @@ class Part:
 
     @property
     def shown(self) -> str:
-        """Return the part in the words of text and charts."""
+        """Return the name of the part in text and charts."""
         return PART_WORDS.get(self.name, self.name)
 
 
 @dataclass(frozen=True)
 class Family:
-    """Parts of one hue."""
+    """Related parts of the breakdown, which are shades of one hue."""
 
     name: str
     meaning: str
@@ -195,16 +197,16 @@ OTHERWISE = Family(
         ),
     ),
 )
-#: In the order in which they are stacked: busy before idle.
+#: All families, in the order in which bars stack them: busy before idle.
 FAMILIES = (RECURRENT, PRODUCTS, ELEMENTS, MOVING, COLLECTIVES, OTHERS, BY_HOST, OTHERWISE)
-#: The neutral colour of a bar that is no part: of a whole step, or of the parts that are too small.
+#: Stands for a whole step, or for all small parts together; its colour is neutral.
 WHOLE = Part("step", "#7a8494", "#6b7585", "the whole step")
 PARTS = {part.name: part for family in FAMILIES for part in family.parts} | {WHOLE.name: WHOLE}
 _FAMILY_OF = {part.name: family for family in FAMILIES for part in family.parts}
-#: Each family as one part, in its first shade.
+#: Name of a family → the family as one part, with the colours of its first part.
 HUES = {f.name: Part(f.name, f.parts[0].colour, f.parts[0].dark, f.meaning) for f in FAMILIES}
 UNKNOWN = PARTS["other"]
-#: Kind of a finding → the part with most of its time, whose colour it has.
+#: Kind of time (``diagnose.causes``) → the part with most of this time; charts use its colour.
 _OF_KIND = {
     causes.LAUNCH: "launch call",
     causes.RUNTIME: "runtime",
@@ -234,14 +236,14 @@ _ORDER = {name: place for names in (PARTS, HUES) for place, name in enumerate(na
 
 
 def part_of(state: str, part: str) -> Part:
-    """Return the part whose colour and meaning (state, part) of a ledger has."""
+    """Return the ``Part`` with the colour and meaning of ``state`` and ``part`` in a ledger."""
     if state == "input":
         return PARTS["input"]
     return PARTS.get(part.removeprefix(TAIL), UNKNOWN)
 
 
 def part_of_kind(kind: str) -> Part:
-    """Return the part whose colour a kind of ``diagnose.causes`` has."""
+    """Return the part whose colour charts use for ``kind``, a kind of time (``causes.KINDS``)."""
     return PARTS.get(_OF_KIND.get(kind, ""), UNKNOWN)
 
 
@@ -251,9 +253,9 @@ def family_of(part: Part) -> Family:
 
 
 def families_of(names: Iterable[str]) -> list[Family]:
-    """Return the families of the parts ``names``, each with these parts only, in their order.
+    """Return the families of the parts ``names``, in order, each with only these parts.
 
-    A family that is named itself has its ``HUES`` as its only part.
+    A name may also be that of a family: then the family's entry in ``HUES`` is among its parts.
     """
     wanted = set(names)
     some = [
@@ -264,12 +266,15 @@ def families_of(names: Iterable[str]) -> list[Family]:
 
 
 def order_of(name: str) -> int:
-    """Return the place of a part among parts, or of a family among families: busy before idle."""
+    """Return a sort key of a part or family by its name: busy before idle, unknown names last."""
     return _ORDER.get(name, len(_ORDER))
 
 
 def label_of(state: str, part: str) -> str:
-    """Return what the page calls (state, part) of a ledger: ``Python, at the end of the step``."""
+    """Return the page's name for ``state`` and ``part`` of a ledger.
+
+    For example, ``Python, at the end of the step``.
+    """
     base = part.removeprefix(TAIL)
     words = PARTS[base].shown if base in PARTS else shown_name(base)
     words = f"input: {words}" if state == "input" else words

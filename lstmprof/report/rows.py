@@ -1,4 +1,8 @@
-"""The rows of each chart and table: those of ``breakdown`` and ``diagnose``, run by run."""
+"""Make the rows of each chart and table of a report from the results of breakdown and diagnose.
+
+A row is a dictionary (column -> value). All rows also have the columns ``run``, ``label`` and
+``group``. A rank and device is named by the column ``lane``, such as ``rank 1``.
+"""
 
 from __future__ import annotations
 
@@ -26,26 +30,30 @@ from lstmprof.implementations import version_numbers
 from lstmprof.report.model import LEAST_SHARE, Group, Pair, Row
 from lstmprof.report.runs import RunReport
 
-#: Rows per run on the page; JSON and CSV have all.
+#: Number of rows per run on the page; JSON and CSV have all rows.
 MOST_KERNELS, MOST_GAPS, MOST_CASTS, MOST_LAYERS = 40, 60, 20, 20
-#: Conditions that may differ between the runs of a sweep; those that do are in its labels.
+#: The critical paths of runs with more events are not on the page: ``breakdown`` takes seconds.
+MOST_ON_PATH = 100_000
+#: Conditions that may differ between the runs of the chart of sizes. The names of the chart's rows
+#: show those that do.
 _CONDITIONS = ("precision", "mode", "device_name", "threads", "label")
-#: Cells of the timing series of all runs together, and at least of one run.
+#: Number of cells in the chart of stability for all runs together, and the least for one run.
 ALL_CELLS, LEAST_CELLS = 6_000, 50
-#: A group with more pairs of runs has only those with the baseline.
+#: If a group has more pairs of runs, only the pairs with the baseline are shown.
 MOST_PAIRS = 800
 
 
 def _of(run: RunReport, table: pa.Table, most: int) -> Iterator[Row]:
-    """Return the first ``most`` rows of a table of ``run``."""
+    """Return the first ``most`` rows of ``table``, with ``run``, ``label`` and ``group`` added."""
     return map(run.row, table.slice(0, most).to_pylist())
 
 
 def times(runs: Sequence[RunReport], diagnoses: Sequence[Diagnosis]) -> list[Row]:
-    """Return the step of each run that is compared with another, as its verdict has it.
+    """Return one row per run that is compared with another run, with its step time.
 
-    ``low_ns`` and ``high_ns`` are the 95 % interval, None without a clean step. ``times`` and
-    ``differs`` are of the verdict against the baseline; the baseline has "" and False.
+    ``low_ns`` and ``high_ns`` are the 95 % interval, or None if there is no clean step. ``times``
+    (text such as ``2.01×``) and ``differs`` compare the run with its baseline; for the baseline,
+    they are "" and False. ``iterations`` is the number of timed iterations.
     """
     verdicts = {d.slow.name: d for d in diagnoses if d.fast is not None}
     compared = {name for d in verdicts.values() for name in (d.slow.name, d.fast and d.fast.name)}
@@ -67,9 +75,10 @@ def times(runs: Sequence[RunReport], diagnoses: Sequence[Diagnosis]) -> list[Row
 
 
 def ledger(runs: Iterable[RunReport]) -> list[Row]:
-    """Return ``state``, ``part`` and ``total_ns``, the sum over ``steps``, of the diagnosed lane.
+    """Return one row per part of the breakdown of each run's diagnosed rank and device.
 
-    ``of`` says whether the steps are clean ones.
+    A part is identified by ``state`` and ``part``. ``total_ns`` is the sum over ``steps``. ``of``
+    says whether these are clean steps or profiled steps.
     """
     return [
         run.row(
@@ -87,13 +96,16 @@ def ledger(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def kernels(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the columns of ``breakdown --table kernels``, the longest of each run."""
+    """Return the longest kernels of each run, with the columns of ``breakdown --table kernels``."""
     rows = (row for run in runs for row in _of(run, run.breakdown.kernels, MOST_KERNELS))
     return [row for row in rows if row["share"] is None or row["share"] >= LEAST_SHARE]
 
 
 def launch_gaps(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the kernels of each run on a device, with the gaps before them."""
+    """Return one row per kernel name of each run on a device, without copies.
+
+    The columns are those of ``breakdown --table launch_gaps``.
+    """
     return [
         row
         for run in runs
@@ -108,7 +120,10 @@ def _without_copies(table: pa.Table) -> pa.Table:
 
 
 def casts(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the columns of ``breakdown --table casts``; ``share`` of the run's profiled steps."""
+    """Return the casts of each run, with the columns of ``breakdown --table casts``.
+
+    ``share`` is the share of ``total_ns`` in the time of all profiled steps of the run.
+    """
     rows: list[Row] = []
     for run in runs:
         whole = sum(w.end_ns - w.start_ns for w in run.breakdown.windows)
@@ -118,12 +133,32 @@ def casts(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def layers(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the columns of ``breakdown --table layers``, the first of each run."""
+    """Return the first layers of each run, with the columns of ``breakdown --table layers``."""
     return [row for run in runs for row in _of(run, run.breakdown.table("layers"), MOST_LAYERS)]
 
 
+def critical_path(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> list[Row]:
+    """Return the columns of ``breakdown --table critical_path`` of the diagnosed rank.
+
+    The runs are the first pair that is compared, or the first run. The longest part comes first.
+    """
+    names = {pairs[0].fast.name, pairs[0].slow.name} if pairs else {runs[0].facts.run}
+    rows = [
+        row
+        for run in runs
+        if run.facts.run in names and run.breakdown.run.event_count <= MOST_ON_PATH
+        for row in _of(run, run.breakdown.table("critical_path"), MOST_KERNELS)
+        if row["rank"] == run.profile.place[0] and row["path_share"] >= LEAST_SHARE
+    ]
+    return sorted(rows, key=lambda row: (row["run"], -row["path_ns"], row["part"]))
+
+
 def versions(runs: Sequence[RunReport]) -> list[Row]:
-    """Return the steps of implementations that ran in several versions, ordered by ``place``."""
+    """Return one row per run of an implementation that ran with several versions of a framework.
+
+    ``place`` orders the versions. ``of_first`` is the step time divided by that with the oldest
+    version. ``low_ns`` and ``high_ns`` are the 95 % interval.
+    """
     of_run = {id(run.breakdown): run for run in runs}
     told = [row for group in by_version([run.breakdown for run in runs]) for row in group]
     order = sorted({row.version for row in told}, key=_by_package)
@@ -150,10 +185,11 @@ def _by_package(version: str) -> tuple[str, tuple[int, ...], str]:
 
 
 def sweep(runs: Sequence[RunReport]) -> list[Row]:
-    """Return the steps by size of what ran in several sizes.
+    """Return one row per run of an implementation that ran with several sizes of the network.
 
-    If each implementation ran in one size and the sizes differ, return all. ``conditions`` are
-    those that differ between the runs, besides the sizes; may be empty.
+    The size is ``hidden``, ``batch`` and ``time_steps``. If each implementation ran with one size,
+    but the sizes differ, return all runs. ``conditions`` is text about other conditions that differ
+    between the runs; it may be empty.
     """
     infos = [run.breakdown.run.info for run in runs]
     differing = [name for name in _CONDITIONS if len({getattr(info, name) for info in infos}) > 1]
@@ -174,12 +210,16 @@ def sweep(runs: Sequence[RunReport]) -> list[Row]:
 
 
 def _ran(row: Row) -> tuple[str, str]:
-    """Return what ran, without its size."""
+    """Return the implementation and the conditions of a row of ``sweep``."""
     return row["implementation"], row["conditions"]
 
 
 def roofline(runs: Sequence[RunReport]) -> list[Row]:
-    """Return ``least_ns`` of a step by its device's peaks, ``step_ns``, and their ``share``."""
+    """Return one row per timed run with known peak rates of its device.
+
+    ``least_ns`` is the least time per step at the peak rates, ``step_ns`` the clean step, and
+    ``share`` the first divided by the second.
+    """
     profiles = [run.profile for run in runs]
     timed = [run for run in runs if run.breakdown.timings is not None]
     limits = [(run, roofline_of(run.profile, profiles, None)) for run in timed]
@@ -196,10 +236,12 @@ def roofline(runs: Sequence[RunReport]) -> list[Row]:
 
 
 def stability(runs: Sequence[RunReport]) -> list[Row]:
-    """Return cells of ``iterations`` in a row from ``iteration`` on; warm-up is left out.
+    """Return one row per cell of the chart of stability, without warm-up.
 
-    ``wall_ns`` is their median, ``off_share`` its relative distance from the run's median
-    iteration. ``place`` is the round, and whether that was profiled before; no cell has two places.
+    A cell stands for ``iterations`` consecutive iterations from the number ``iteration`` on.
+    ``wall_ns`` is their median time, and ``off_share`` its relative deviation from the run's median
+    iteration. ``place`` is text that names the round, and whether the iterations ran after its
+    profile; all iterations of a cell have the same ``place``.
     """
     most = max(ALL_CELLS // max(len(runs), 1), LEAST_CELLS)
     rows = []
@@ -219,7 +261,7 @@ def stability(runs: Sequence[RunReport]) -> list[Row]:
 
 
 def _counted(table: pa.Table) -> list[Row]:
-    """Return the iterations after warm-up."""
+    """Return the iterations in ``table`` (timings.parquet) that are not warm-up."""
     rows: list[Row] = table.filter(pc.invert(table.column("warmup"))).to_pylist()
     return rows
 
@@ -230,9 +272,11 @@ def _place(iteration: Row) -> str:
 
 
 def pairs(runs: Sequence[RunReport], groups: Sequence[Group]) -> list[Pair]:
-    """Return every two runs of a group, those with the baseline first, then by difference.
+    """Return all pairs of runs of the same group.
 
-    A group with more than ``MOST_PAIRS`` has only those with the baseline.
+    In each group, pairs with the baseline come first, and pairs with a large difference before
+    pairs with a small one. If a group has more than ``MOST_PAIRS``, return only pairs with the
+    baseline.
     """
     ordered = []
     for group in groups:
@@ -256,7 +300,7 @@ def _pair(first: StepProfile, second: StepProfile) -> Pair:
     return Pair(fast, slow, [dataclasses.asdict(part) for part in waterfall(fast, slow)])
 
 
-#: Ranks and devices of a run that are drawn, and columns of a picture of them.
+#: Most ranks and devices of a run that are drawn, and most columns of a heat map of them.
 MOST_LANES, MOST_COLUMNS = 64, 160
 
 _Place = tuple[int | None, int | None]
@@ -277,12 +321,15 @@ def _order(place: _Place) -> tuple[int, ...]:
 
 
 def _drawn(run: RunReport) -> dict[_Place, str]:
-    """Return the names of the ranks and devices that are drawn, in their order."""
+    """Return the names of the ranks and devices of ``run`` that are drawn, by (rank, device)."""
     return {place: lane_words(*place) for place in _places(run)[:MOST_LANES]}
 
 
 def ranks(runs: Iterable[RunReport]) -> list[Row]:
-    """Return the columns of ``breakdown --table ranks``, the first of each run."""
+    """Return the first ranks of each run, with the columns of ``breakdown --table ranks``.
+
+    Runs with one rank and device are left out, here and in the functions below.
+    """
     return [
         run.row(row)
         for run in several(runs)
@@ -291,7 +338,11 @@ def ranks(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def rank_parts(runs: Iterable[RunReport]) -> list[Row]:
-    """Return ``lane``, ``state``, ``part``, and ``ns`` per mean step."""
+    """Return one row per rank and device and part of the breakdown.
+
+    A part is identified by ``state`` and ``part``. ``ns`` is its time per step, as a mean over all
+    profiled steps.
+    """
     return [
         run.row({"lane": lanes[place], "state": state, "part": part, "ns": total_ns / of.steps})
         for run in several(runs)
@@ -303,11 +354,12 @@ def rank_parts(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def arrivals(runs: Iterable[RunReport]) -> list[Row]:
-    """Return cells of ``collectives`` in a row, from ``collective`` (counted from 1), by ``lane``.
+    """Return one row per rank and device and group of consecutive collectives.
 
-    ``late_ns`` is the mean of how long after the first rank it came, ``last_in`` in how many it was
-    the last. ``step`` and ``name`` are those of the first of them. A run whose collectives are not
-    known to be one another's has none.
+    A group has ``collectives`` collectives, of which ``collective`` is the number of the first one,
+    from 1; ``step`` and ``name`` belong to the first one, too. ``late_ns`` is the mean delay of
+    this rank after the first rank to arrive. ``last_in`` is the number of collectives to which it
+    came last. A run gives no rows if its collectives cannot be matched across ranks.
     """
     rows = []
     for run in several(runs):
@@ -335,16 +387,17 @@ def _is_last(call: Row) -> bool:
 
 
 def _size(count: int) -> int:
-    """Return how many share a cell, so that ``count`` fit into a picture."""
+    """Return how many items one column must stand for, so that ``count`` fit into a heat map."""
     return max(-(-count // MOST_COLUMNS), 1)
 
 
 def rank_work(runs: Iterable[RunReport]) -> list[Row]:
-    """Return cells of ``steps`` in a row from ``step`` on, by ``lane``.
+    """Return one row per rank and device and group of consecutive steps.
 
-    ``work_ns`` is the mean of what a step was busy with anything but a collective, ``off_share``
-    that over the mean of all ranks and devices that have these steps, less 1. A profile without
-    step markers has none, nor have steps in which nobody works.
+    A group has ``steps`` steps, of which ``step`` is the number of the first one. ``work_ns`` is
+    the mean busy time per step without collectives. ``off_share`` is the relative deviation of
+    ``work_ns`` from its mean over all ranks and devices with these steps. A profile without step
+    markers gives no rows; nor do steps in which no rank works.
     """
     rows = []
     for run in several(runs):
@@ -364,7 +417,10 @@ def rank_work(runs: Iterable[RunReport]) -> list[Row]:
 
 
 def _work_of_steps(run: RunReport, lanes: Mapping[_Place, str]) -> Counter[tuple[str, int]]:
-    """Return how long each lane was busy in each marked step, without collectives."""
+    """Return (name of rank and device, step) -> busy time in ns without collectives.
+
+    Only marked steps count, and only ranks and devices in ``lanes``.
+    """
     work: Counter[tuple[str, int]] = Counter()
     for row in _marked(run):
         if (place := (row["rank"], row["device"])) in lanes:
@@ -378,6 +434,9 @@ def _marked(run: RunReport) -> Iterator[Row]:
 
 
 def _mean(work: Mapping[tuple[str, int], int], lane: str, steps: Sequence[int]) -> float | None:
-    """Return the mean work of ``lane`` in those of ``steps`` that it has; None if it has none."""
+    """Return the mean work of ``lane`` (a rank and device) over ``steps``, in ns.
+
+    Steps that the rank does not have are ignored. Return None if it has none of ``steps``.
+    """
     own = [work[lane, step] for step in steps if (lane, step) in work]
     return sum(own) / len(own) if own else None

@@ -1,4 +1,4 @@
-"""The runs of a report: their names and groups, what ran, what was not measured."""
+"""The runs of a report: their names, groups and facts, and what was not measured."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNTOLD = ("nvtx", "numpy", "lstmprof")
 
 @dataclass(frozen=True)
 class RunReport:
-    """One run: what ran, its breakdown, its clean step."""
+    """One run with its facts, its breakdown, and ``profile``, the step by which it is compared."""
 
     facts: RunFacts
     breakdown: Breakdown
@@ -37,7 +37,10 @@ class RunReport:
 
 
 def groups(diagnoses: Sequence[Diagnosis], across: Collection[str] = ()) -> tuple[Group, ...]:
-    """Return the runs in groups of one baseline each, the largest group first."""
+    """Group the diagnosed runs by their baseline; the largest group comes first.
+
+    A run without a comparison is a group of its own. ``conditions`` leave out those in ``across``.
+    """
     members: dict[str, dict[str, StepProfile]] = {}
     for diagnosis in diagnoses:
         base = diagnosis.fast or diagnosis.slow
@@ -57,7 +60,10 @@ def groups(diagnoses: Sequence[Diagnosis], across: Collection[str] = ()) -> tupl
 
 
 def _conditions(group: Sequence[StepProfile], across: Collection[str]) -> str:
-    """Return what all runs of a group share; without a workload, where the runs come from."""
+    """Return the common conditions of a group as text, without those in ``across``.
+
+    If the workload is unknown, the text has the origin of the runs instead.
+    """
     own = {profile.info.source == OWN_CODE for profile in group}
     sources = (("your code", True in own), ("imported profiles", False in own))
     unnamed = " and ".join(source for source, is_there in sources if is_there)
@@ -69,7 +75,7 @@ def _conditions(group: Sequence[StepProfile], across: Collection[str]) -> str:
 def run_reports(
     breakdowns: Sequence[Breakdown], profiles: Sequence[StepProfile], groups: Sequence[Group]
 ) -> list[RunReport]:
-    """Return the runs in their order; ``profiles`` are those of ``breakdowns``."""
+    """Return a ``RunReport`` for each of ``breakdowns``; ``profiles`` has the step of each."""
     short = {p.name: p.info.called for p in profiles}
     label_of, group_of = dict[str, str](), dict[str, int]()
     for group in groups:
@@ -112,14 +118,17 @@ def _versions(info: RunInfo) -> str | None:
 
 
 def _day(info: RunInfo) -> str | None:
-    """Return when an imported profile was recorded, if it says so."""
+    """Return the time at which a profile was recorded (ISO 8601), or None if unknown."""
     if info.base_ns is None or info.base_ns <= 0:
         return None
     return datetime.datetime.fromtimestamp(info.base_ns / 1e9, datetime.UTC).isoformat()
 
 
 def missing(report: Report, runs: Sequence[RunReport], empty: Sequence[str]) -> Iterator[str]:
-    """Yield a sentence for each thing that was not measured; ``empty`` profiles are left out."""
+    """Yield one sentence for each thing that was not measured, or that the report leaves out.
+
+    ``empty`` are the names of runs without an event that has a duration.
+    """
     if empty:
         yield f"Runs without an event that has a duration are left out: {', '.join(empty)}."
     untimed = [run.facts.run for run in runs if run.breakdown.timings is None]

@@ -1,4 +1,4 @@
-"""Steps of each run as timelines: the ledger of each lane, streams, host threads."""
+"""Make the timelines of steps: tracks with the breakdown of each device, streams, host threads."""
 
 from __future__ import annotations
 
@@ -26,33 +26,34 @@ from lstmprof.report.model import Timeline, Track
 from lstmprof.report.palette import PARTS, label_of, part_of
 from lstmprof.report.runs import RunReport
 
-#: Events drawn of one step and of all steps together: those of a page of a few megabytes.
+#: Most events that are drawn for one step, and for all steps together. With these limits, the page
+#: has a few megabytes.
 MOST_EVENTS, ALL_EVENTS = 60_000, 240_000
-#: Host threads and rows of nested calls that are drawn.
+#: Most host threads, and most levels of nested calls, that are drawn.
 MOST_THREADS, MOST_DEPTH = 12, 64
-#: Ranks of a run with a timeline.
+#: Most ranks of a run that have a timeline.
 MOST_RANKS = 8
 #: Columns of the events table that a click on an event shows.
 FACTS = (
     *("op_name", "phase", "shapes", "dtypes", "bytes", "correlation_id", "external_id"),
     *("graph_node_id", "sequence_number", "launch_config"),
 )
-#: The column that has another name and text on the page.
+#: The column that has another name and other texts on the page.
 _LAUNCH, _LAUNCHED = "launch_config", "launched_with"
 _NAME, _FACT = 160, 400
-#: Larger thread numbers are hashes of a profiler, not thread ids.
+#: Larger values of ``tid`` are hashes that a profiler made, not thread ids.
 _MOST_TID = 2**32
-#: TensorFlow ends a thread's name with its number, of 32 bits with a sign.
+#: The thread's number (32 bits, signed) with which TensorFlow ends the name of a thread.
 _NUMBERED = re.compile(r"/-?\d+$")
 _NEITHER = -1
 _COLUMNS = ("track", "start_ns", "dur_ns", "name", "part", "row")
 
 
 def timelines(reports: Sequence[RunReport]) -> tuple[Timeline, ...]:
-    """Return the timelines of the runs, in their order, while there is room for their events.
+    """Return the timelines of the runs, in their order, up to ``ALL_EVENTS`` events.
 
-    Each run gets its step of median length before any run gets another: its longest and shortest
-    steps, and the median steps of its other ranks.
+    Each run gets a timeline of its step of median length first. If there is room, runs get
+    timelines of their longest and shortest steps, and of the median steps of other ranks.
     """
     drawing = _Page()
     wanted = [_wanted(report) for report in reports]
@@ -64,10 +65,11 @@ def timelines(reports: Sequence[RunReport]) -> tuple[Timeline, ...]:
 
 @dataclass
 class _Page:
-    """The timelines drawn so far; ``awaited`` events are reserved for first steps of later runs.
+    """The timelines that were made so far.
 
-    ``growth`` is how many events a drawn step has per event of the profile, as the ledger adds
-    some; timelines drawn so far show it.
+    ``awaited`` is the number of events that are reserved for the first timelines of later runs.
+    ``growth`` is the number of drawn events per event of the profile, as estimated from the
+    timelines so far; it exceeds 1 because the breakdown is drawn, too.
     """
 
     awaited: int = 0
@@ -78,9 +80,9 @@ class _Page:
         self.size = 0
 
     def add(self, report: RunReport, steps: Sequence[_Wanted]) -> None:
-        """Draw those of ``steps`` for which there will be room; read the events once.
+        """Make timelines of those ``steps`` of a run for which there is room.
 
-        The steps of a rank must follow each other.
+        Steps of the same rank must follow each other, so that the rank's events are read once.
         """
         self.awaited -= steps[0].least
         held, run = None, report.facts.run
@@ -104,7 +106,10 @@ class _Page:
             self.growth = max(self.growth, size / max(step.least, 1))
 
     def fitting(self) -> Iterator[Timeline]:
-        """Yield the timelines that fit, in their order; each run's first takes precedence."""
+        """Yield the timelines that fit into ``ALL_EVENTS``, in their order.
+
+        The first timeline of each run has priority over all others.
+        """
         room, chosen = ALL_EVENTS, set()
         for place in sorted(range(len(self.drawn)), key=lambda place: self.drawn[place][0] > 0):
             size = _size(self.drawn[place][1])
@@ -115,13 +120,13 @@ class _Page:
 
 
 def _size(drawn: Timeline) -> int:
-    """Return the number of events and values."""
+    """Return the number of events and of counter values in a timeline."""
     return len(drawn.columns["track"]) + sum(len(lane.values) for lane in drawn.lanes)
 
 
 @dataclass(frozen=True)
 class _Wanted:
-    """A step to draw, and why; at least ``least`` events of it would be drawn."""
+    """A step to draw; ``which`` says why, and at least ``least`` events would be drawn."""
 
     window: Window
     which: str
@@ -142,7 +147,7 @@ def _wanted(report: RunReport) -> list[_Wanted]:
 
 
 def _steps(report: RunReport) -> Iterator[tuple[Window, str]]:
-    """Yield the steps of a run to draw, and why; those of the diagnosed rank first."""
+    """Yield (step window, reason to draw it) for a run; the diagnosed rank comes first."""
     windows = report.breakdown.windows
     own = [w for w in windows if w.rank == report.profile.rank]
     median = median_step(own)
@@ -159,7 +164,10 @@ def _steps(report: RunReport) -> Iterator[tuple[Window, str]]:
 
 
 def spread(steps: Sequence[Window], most: int) -> list[Window]:
-    """Return at most ``most`` steps, in their order: the shortest, the longest, some between."""
+    """Return at most ``most`` of ``steps``, in their order.
+
+    These are the shortest, the longest, and steps of lengths in between.
+    """
     if len(steps) <= most:
         return list(steps)
     by_length = sorted(range(len(steps)), key=lambda n: steps[n].end_ns - steps[n].start_ns)
@@ -175,7 +183,10 @@ def timeline(
     thread_names: Mapping[str, str] = MappingProxyType({}),
     which: str = "",
 ) -> Timeline:
-    """Return the ``most`` longest events of ``window``, clipped; ``thread_names`` are by tid."""
+    """Return a timeline of ``window`` with its ``most`` longest events, clipped to the window.
+
+    ``thread_names`` has tid -> name of the thread. ``which`` says why this step is drawn.
+    """
     drawn = _Drawing(events, window, thread_names)
     drawn.add_ledgers()
     drawn.add_streams()
@@ -209,7 +220,10 @@ def timeline(
 
 
 def _places(rows: Ints, linked: Ints) -> Ints:
-    """Return, for each of ``rows``, the index in ``rows`` of its ``linked`` row; −1 is none."""
+    """Return for each of ``rows`` the position in ``rows`` of the row that it links to, or −1.
+
+    ``linked`` has for each row of the table the row that it links to, or −1.
+    """
     place_of = np.full(len(linked) + 1, _NEITHER)
     real = np.flatnonzero(rows >= 0)
     place_of[rows[real]] = real
@@ -218,7 +232,10 @@ def _places(rows: Ints, linked: Ints) -> Ints:
 
 
 def _fact(events: EventTable, column: str, rows: Ints) -> tuple[tuple[str, ...], list[int]] | None:
-    """Return a ``column``: (texts, index of each row's text or −1); None if all are empty."""
+    """Return (distinct texts, index of the text of each row or −1) of ``column``.
+
+    Return None if no row has a value.
+    """
     of_rows = events.column(column).take(pa.array(np.maximum(rows, 0)))
     known = (rows >= 0) & np.asarray(pc.is_valid(of_rows))
     if not known.any():
@@ -235,7 +252,10 @@ def _fact(events: EventTable, column: str, rows: Ints) -> tuple[tuple[str, ...],
 
 @dataclass
 class _Drawing:
-    """The tracks and events of one window; ``name`` columns index ``names``."""
+    """Collects the tracks and events of one timeline.
+
+    The entries of the column ``name`` are indices into ``names``.
+    """
 
     events: EventTable
     window: Window
@@ -269,7 +289,10 @@ class _Drawing:
         self._add(track, self.start[rows], self.end[rows], self.code[rows], self.part[rows], rows)
 
     def add_ledgers(self) -> None:
-        """Add a track per lane of the ledger: busy by category, idle by cause."""
+        """Add one track per device (or for the CPU) with its breakdown.
+
+        Busy time is shown by category, idle time by cause.
+        """
         places = {name: place for place, name in enumerate(PARTS)}
         lanes = attributed(self.events, [self.window], self.window.rank)
         for device, stretches in lanes.items():
@@ -285,7 +308,7 @@ class _Drawing:
             self._add(track, drawn.start_ns, drawn.end_ns, first + label, colours[label])
 
     def add_streams(self) -> None:
-        """Add a track per stream of each device."""
+        """Add one track per stream of each device."""
         activities = self.rows[self.events.is_kind(*ACTIVITY_KINDS)[self.rows]]
         device, stream = (self.events.ints(c, UNKNOWN)[activities] for c in ("device", "stream"))
         for pair in np.unique(np.stack([device, stream]), axis=1).T.tolist():
@@ -295,7 +318,10 @@ class _Drawing:
             self._add_rows(rows, np.full(len(rows), len(self.tracks) - 1))
 
     def add_threads(self) -> None:
-        """Add a track per host thread and call depth; the step's own thread first."""
+        """Add one track per host thread and call depth; the thread that ran the step comes first.
+
+        The other threads follow by their number of events.
+        """
         thread = thread_ids(self.events)
         on_host = self.rows[thread[self.rows] >= 0]
         numbers, counts = np.unique(thread[on_host], return_counts=True)
@@ -313,17 +339,21 @@ class _Drawing:
             named = self._thread(int(tids[rows[0]]), place)
             self.tracks += [Track(named if d == 0 else "", "host", d) for d in range(deepest + 1)]
             self._add_rows(shallow, first + depth[shallow] - least)
-        self.left_out += sum(-count for count, n in busiest if n in order[MOST_THREADS:])
+        drawn = set(order[:MOST_THREADS])
+        self.left_out += sum(-count for count, number in busiest if number not in drawn)
 
     def _thread(self, tid: int, place: int) -> str:
-        """Return the name of thread ``tid``, which is the ``place``-th that is drawn."""
+        """Return the label of the thread ``tid``; ``place`` is its position among the threads."""
         name = shown_name(_NUMBERED.sub("", self.thread_names.get(str(tid), "")), _NAME)
         number = tid if 0 <= tid < _MOST_TID else place
         return f"thread {number}" + (f", {name}" if name else "")
 
 
 def _joined(stretches: Stretches) -> Stretches:
-    """Return the ``stretches`` of one window by time, with neighbours of equal label joined."""
+    """Return ``stretches`` (labelled time intervals of one window) sorted by time.
+
+    Neighbouring idle intervals with the same label are joined.
+    """
     s = stretches.by_time()
     idle = np.array([state == "idle" for state, _ in s.labels])[s.label]
     first = np.flatnonzero(np.append(True, (np.diff(s.label) != 0) | ~idle[1:])[: len(s.label)])
@@ -333,17 +363,20 @@ def _joined(stretches: Stretches) -> Stretches:
 
 
 def depths(events: EventTable) -> Ints:
-    """Return the call depth of each row within its thread."""
+    """Return the call depth of each event within its thread, from 0."""
     above = events.rows_named("parent_id")
     depth = (above >= 0).astype(np.int64)
-    while (inner := above >= 0).any():  # ``above`` is 1, 2, 4, 8 … calls further out
+    while (inner := above >= 0).any():  # ``above`` is the caller 1, 2, 4, 8 … levels up
         depth[inner] += depth[above[inner]]
         above = np.where(inner, above[above], _NEITHER)
     return depth
 
 
 def part_codes(events: EventTable) -> Ints:
-    """Return the index of each row's part in ``PARTS``; −1 for a step or a range."""
+    """Return for each event the part of the breakdown (index in ``PARTS``); −1 for a step or range.
+
+    An event that computes has its category as its part, another host event the state of the thread.
+    """
     places = {name: place for place, name in enumerate(PARTS)}
     other = places["other"]
     category = events.mapped("category", lambda name: places.get(name, other), other)

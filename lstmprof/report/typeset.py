@@ -1,4 +1,4 @@
-"""A ``Grid`` as LaTeX, Markdown, HTML, and as rows for CSV, with escaped run names."""
+"""Write a ``Grid`` as LaTeX, Markdown, HTML, or rows for CSV; special characters are escaped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lstmprof.errors import one_line
 from lstmprof.numbers import escaped
 from lstmprof.report.grid import Cell, Grid
 
-#: Characters that are special in LaTeX, and how to write them.
+#: Character that is special in LaTeX → how to write it.
 _LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -63,7 +63,7 @@ def _marked(cell: Cell | None) -> str:
 
 
 def page(grid: Grid) -> str:
-    """Return an HTML table to put into a page."""
+    """Return an HTML table, without the HTML of a whole page."""
     heads = "".join(f'<th scope="col">{_html(name)}</th>' for name in [grid.corner, *grid.columns])
     lines = ["<table>", f"<caption>{_html(grid.caption)}</caption>"]
     lines.append(f"<thead><tr>{heads}</tr></thead>")
@@ -85,7 +85,7 @@ def _html_cell(cell: Cell | None) -> str:
 
 
 def rows(grid: Grid) -> tuple[list[str], list[dict[str, Any]]]:
-    """Return columns and rows for CSV: one column per number; a missing cell is None."""
+    """Return (column names, rows) for CSV, with one column per number; a missing cell is None."""
     heads = {
         (column, heading): f"{name} {heading}" if len(grid.columns) > 1 else heading
         for column, name in enumerate(grid.columns)

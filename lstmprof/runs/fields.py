@@ -112,11 +112,11 @@ class Peaks(Record, frozen=True):
 
 
 class ScriptLine(Record, frozen=True):
-    """A line of the user's own code on which sampled steps spent time.
+    """A line or function of the user's code, outside a framework, in which steps spend time.
 
-    ``share`` is the share of the samples, and ``ns`` the time per sampled step. ``call`` is the
-    function of a framework that the line calls, or None. ``file`` is None for the garbage
-    collector.
+    ``share`` is the share of the sampled time, and ``ns`` the time per sampled step. ``call`` is
+    the function that the line calls. If ``call`` is None, the entry is about all of ``function``,
+    which calls no framework. ``file`` is None for the garbage collector.
     """
 
     file: Text = None

@@ -2,7 +2,7 @@
 
 The checks cover the types of columns, nulls, and the ids, durations and links of events; for
 example, no event may be its own ancestor. Events are checked batch by batch, to limit memory. A
-file that claims more rows than its size allows is refused first.
+file that claims more rows or texts than its size allows is refused first.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.narrow import Gathered
 from lstmprof.events.schema import COLUMNS, KINDS, SCHEMA
 from lstmprof.events.table import NONE
+from lstmprof.formats.raw_file import MAX_RATIO
 from lstmprof.runs.metadata import AGAIN
 
 #: Columns of the events table with ids of other events.
@@ -35,6 +36,9 @@ ROW_BYTES = 1
 #: ``ROW_BYTES`` for counters, of which only one batch is in memory at a time (rows of real counters
 #: take 3 bytes or more, evenly repeated rows 0.1).
 COUNTER_BYTES = 0.01
+#: Bytes of texts that a file of any size may have. Beyond it, they may take ``MAX_RATIO`` times the
+#: file's size (in real runs they take twice the file's size at most).
+FREE_TEXT_BYTES = 2**25
 _BATCH_ROWS = 2**18
 _WORDS = [c.name for c in COLUMNS if c.derived and pa.types.is_dictionary(c.type)]
 _MOST_LETTERS = 200
@@ -126,14 +130,20 @@ def check_texts(path: Path, table: pa.Table) -> None:
 
 
 def check_length(path: Path, file: pq.ParquetFile, row_bytes: float = ROW_BYTES) -> None:
-    """Check that ``file`` is large enough for the number of rows that it claims to have.
+    """Check that ``file`` is large enough for the rows and texts that it claims to have.
 
     Raises:
-        RunError: the file claims more rows than its size allows.
+        RunError: the file claims more rows or texts than its size allows.
     """
     rows, length = file.metadata.num_rows, path.stat().st_size
     if rows > FREE_ROWS + length / row_bytes:
         raise RunError(f"{path}: claims {rows} rows in {length} bytes", AGAIN)
+    types = file.schema_arrow.types
+    texts = [number for number, type_ in enumerate(types) if not pa.types.is_primitive(type_)]
+    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+    text_bytes = sum(g.column(n).total_uncompressed_size for g in groups for n in texts)
+    if text_bytes > max(FREE_TEXT_BYTES, MAX_RATIO * length):
+        raise RunError(f"{path}: has {text_bytes} bytes of texts in {length} bytes", AGAIN)
 
 
 def check_counters(path: Path, file: pq.ParquetFile) -> None:

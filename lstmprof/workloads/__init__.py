@@ -24,8 +24,8 @@ from lstmprof.errors import UsageError, unknown_name
 from lstmprof.workloads import corpora
 
 LOSSES = ("ce", "ctc", "mse", "mean")
-OPTIMIZERS = ("adam", "sgd")  # without momentum
-#: Number of gates of each cell, in PyTorch's order: i f g o; r z n; one gate
+OPTIMIZERS = ("adam", "sgd")  # sgd: without momentum
+#: Number of gates of each cell. The order of gates is PyTorch's: i f g o for lstm, r z n for gru.
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 
 
@@ -52,11 +52,11 @@ class Workload:
     features: int
     classes: int
     loss: str
-    labels: Optional[int] = None  # target length of one sequence; CTC only
-    shortest: Optional[int] = None  # least sequence length, the longest being time_steps
+    labels: Optional[int] = None  # length of the target of each sequence; CTC only
+    shortest: Optional[int] = None  # time steps of the shortest sequence; the longest: time_steps
     optimizer: str = "adam"  # one of OPTIMIZERS
     learning_rate: float = 1e-3
-    cell: str = "lstm"  # a key of GATES; gru multiplies by the reset gate after the product
+    cell: str = "lstm"  # a key of GATES; gru multiplies by the reset gate after the matmul
     # without a head, the outputs are those of the last layer, and ``classes`` is their number
     head: bool = True
     each_step: bool = False  # ce and mse at every time step
@@ -75,7 +75,7 @@ class Workload:
         return self.each_step or self.loss in ("ctc", "mean")
 
 
-#: fields an option may override, with the suffix each adds to the name
+#: (field that an option may override, letter before its value in the name of the workload)
 _SUFFIXES = (
     ("layers", "l"),
     ("hidden", "h"),
@@ -213,9 +213,10 @@ def parameter_shapes(w: Workload) -> Dict[str, Tuple[int, ...]]:
 
 
 def reordered(rows: Any, places: Tuple[int, ...]) -> Any:
-    """Return ``rows`` with the gate at ``places[n]`` moved to place n.
+    """Return ``rows`` (weights or biases, gates on the first axis) with gates in another order.
 
-    Call it again to restore the order if ``places`` is its own inverse, as in every framework.
+    Gate n of the result is gate ``places[n]`` of ``rows``. A second call restores the order if
+    ``places`` is its own inverse, as in every framework.
     """
     import numpy as np
 
@@ -224,9 +225,9 @@ def reordered(rows: Any, places: Tuple[int, ...]) -> Any:
 
 
 def weights(w: Workload, seed: int) -> Weights:
-    """Return the initial weights that all implementations share, float32, by ``parameter_shapes``.
+    """Return the initial weights (float32) that all implementations share, by name.
 
-    The values are uniform in ±1/√hidden.
+    Names and shapes are those of ``parameter_shapes``; values are uniform in ±1/√hidden.
     """
     import numpy as np
 

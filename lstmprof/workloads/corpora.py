@@ -1,14 +1,14 @@
 """Read a batch from the user's own copy of a study's data: a text corpus, or Keras's imdb.npz.
 
 A text, for language models (``each_step``), is read as in W. Zaremba's model of the Penn Treebank:
-words are separated by white space, the end of a line is a word, the most frequent words have the
-lowest numbers, and a batch consists of ``batch`` equal stretches of the text. The target is the
-next word. Words beyond the vocabulary share its last number.
+words are separated by white space, the end of a line is a word, and the most frequent words have
+the lowest numbers. The text is split into ``batch`` equal parts; each sequence of a batch is from
+another part. The target is the next word. Words beyond the vocabulary share its last number.
 
 imdb.npz is read as by Keras's ``imdb.load_data``: a review begins with 1, words have numbers from 4
-on, and words beyond the vocabulary are 2. The last ``time_steps`` words count; shorter reviews are
-padded with zeros in front. NumPy stores the reviews as a pickle; a pickle that names anything but
-NumPy's arrays is refused.
+on, and words beyond the vocabulary are 2. A sequence is the last ``time_steps`` words of a review;
+shorter reviews are padded with zeros in front. NumPy stores the reviews as a pickle; a pickle that
+names anything but NumPy's arrays is refused.
 
 Keeps to the standard library, NumPy and Python 3.7, because capture workers import it.
 """
@@ -26,12 +26,15 @@ if TYPE_CHECKING:
     from lstmprof.workloads import Workload
 
 END_OF_LINE = "<eos>"
-#: Keras's ``start_char``, ``oov_char`` and ``index_from``.
+#: Keras's numbers of a review's start and of words beyond the vocabulary, and the number that it
+#: adds to those of words (``start_char``, ``oov_char``, ``index_from``).
 START, BEYOND, FIRST = 1, 2, 3
 
 
 def tokens(w: Workload, seed: int) -> Tuple[Any, Any]:
-    """Return inputs (time, batch) and targets of ``w`` from the file ``w.data``, as int64.
+    """Return (inputs, targets) of ``w`` from the file ``w.data``, as int64.
+
+    Inputs are (time, batch). Targets are (time, batch) of a text, (batch,) of imdb.npz.
 
     Raises:
         UsageError: the file cannot be read, has another format, or has too few tokens.
@@ -82,7 +85,10 @@ def _words(path: str) -> List[str]:
 
 
 def _numbers(words: List[str], vocabulary: int) -> List[int]:
-    """Return the number of each word: its rank by frequency, then by name."""
+    """Return the number of each word: its place in the order of frequency, then of the alphabet.
+
+    Words beyond the vocabulary get its last number, ``vocabulary`` - 1.
+    """
     counts = collections.Counter(words)
     order = sorted(counts, key=lambda word: (-counts[word], word))
     places = {word: min(place, vocabulary - 1) for place, word in enumerate(order)}
@@ -118,7 +124,7 @@ def _review(words: Any, w: Workload) -> List[int]:
 
 
 def _array(path: str, name: str) -> Any:
-    """Return the array ``name`` of an .npz file, which may contain Python lists."""
+    """Return the array ``name`` of an .npz file; its elements may be Python lists."""
     import numpy as np
 
     with zipfile.ZipFile(path) as archive, archive.open(name + ".npy") as file:

@@ -2,14 +2,15 @@
 
 - ``1x320-ce-short`` … : S. Braun, "LSTM Benchmarks for Deep Learning Frameworks"
   (arXiv:1806.01818), tables 1 and 2; inputs N(0, 1), as the paper says.
-- ``deepbench-…``: Baidu's DeepBench, recurrent layers for training and inference (its code's
-  rnn_problems.h). Inputs as wide as the layer, no output layer. DeepBench skips the product with
-  the inputs (cuDNN's SKIP_INPUT), which frameworks cannot: theirs is more work.
-- ``glample-…``: G. Lample's rnn-benchmarks: 30 steps, input = hidden, the last output against a
-  target by mean squared error, SGD 0.01.
+- ``deepbench-…``: Baidu's DeepBench, recurrent layers for training and inference (rnn_problems.h of
+  its code). Inputs are as wide as the layer, and there is no output layer. DeepBench skips the
+  matmul with the inputs (cuDNN's SKIP_INPUT); frameworks cannot skip it, so they compute more.
+- ``glample-…``: G. Lample's rnn-benchmarks: 30 time steps, inputs as wide as the layer, mean
+  squared error of the last output, SGD with learning rate 0.01.
 - ``ptb-…``: W. Zaremba et al. (arXiv:1409.2329), the large language model: embedding, two layers,
-  softmax over the vocabulary at every step, SGD 1.0; without its dropout.
-- ``imdb-gru``: sentiment of 150 tokens by a GRU of 100.
+  softmax over the vocabulary at every time step, SGD with learning rate 1.0. Its dropout is
+  omitted.
+- ``imdb-gru``: classifies the sentiment of reviews of 150 tokens by a GRU with 100 units.
 
 Keeps to the standard library and Python 3.7.
 """
@@ -28,7 +29,7 @@ _ASR = (
     Workload("4x320-ctc-long", 4, 320, True, 32, 1000, 123, 59, "ctc", labels=100, shortest=500),
 )
 
-#: DeepBench: cell -> (hidden, time steps) -> batches, training first and then inference
+#: DeepBench: cell -> (hidden units, time steps) -> batch sizes, training first, then inference.
 _DEEPBENCH = {
     "vanilla": {
         **{(h, 50): (16, 32, 64, 128) for h in (1760, 2048, 2560)},

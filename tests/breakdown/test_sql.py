@@ -102,7 +102,7 @@ class SlowToBegin:
 def test_a_query_that_begins_when_its_time_is_over_already_is_ended_all_the_same() -> None:
     database: Any = SlowToBegin()
     with ThreadPoolExecutor(1) as thread:
-        query = _Query(database, thread, 0.01, 0.01)
+        query = _Query(database, thread, 0.01)
         with pytest.raises(LstmprofError, match=r"took longer than --timeout 0\.01 seconds"):
             query.waited_for(database.query)
         assert database.ended.is_set()

@@ -21,6 +21,7 @@ from events.rows import row, table
 from lstmprof.breakdown import TABLES, break_down
 from lstmprof.breakdown.sql import answer
 from lstmprof.cli import run as lstmprof
+from lstmprof.errors import LstmprofError
 from lstmprof.events.annotate import annotated
 from lstmprof.events.schema import VERSION_KEY
 from lstmprof.runs.metadata import run_info
@@ -305,6 +306,25 @@ def test_the_time_counts_while_rows_are_looked_for(
     sql = "SELECT range FROM range(1000000000000000) WHERE range < 0"
     assert lstmprof(["query", sql, str(runs), "--timeout", "1", "--format", "csv"]) == 1
     assert "took longer than --timeout 1 seconds" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("table", ["kernels", "runs"])
+def test_the_time_counts_while_tables_are_computed(
+    table: str, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert lstmprof(["query", f"FROM {table}", str(runs), "--timeout", "0.000001"]) == 1
+    assert "took longer than --timeout 1e-06 seconds" in capsys.readouterr().err
+
+
+def test_the_time_counts_until_the_last_row_is_read(runs: Path) -> None:
+    sql = "SELECT range FROM range(100000)"
+    with answer(sql, [open_run(runs / "a")], 20) as found:
+        assert len(list(found.rows)) == 100_000
+    with answer(sql, [open_run(runs / "a")], 2) as found:
+        next(found.rows)
+        time.sleep(2)
+        with pytest.raises(LstmprofError, match="took longer than --timeout 2 seconds"):
+            list(found.rows)
 
 
 def test_a_query_of_no_table_of_events_looks_through_none(

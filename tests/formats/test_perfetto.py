@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -362,6 +363,17 @@ def test_compressed_packets_unpack_within_a_bound(
     monkeypatch.setattr(packets, "MAX_RATIO", 1)
     path = written(tmp_path, traces.compressed(traces.rocprofv3()))
     assert refusal(path).startswith("its packets decompress to more than 1 times the file's size")
+
+
+def test_a_few_bytes_that_decompress_to_many_packets_are_refused(tmp_path: Path) -> None:
+    whole = traces.rocprofv3()
+    content = whole.SerializeToString()
+    many = content * (packets.FREE_BYTES // len(content) + 1)
+    bomb = Trace()
+    bomb.packet.add(compressed_packets=zlib.compress(many))
+    path = written(tmp_path, bomb)
+    assert path.stat().st_size < len(many) / packets.MAX_RATIO
+    assert refusal(path).startswith("its packets decompress to more than 50 times the file's size")
 
 
 def test_packets_are_read_across_the_borders_of_windows(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import html
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -23,7 +25,7 @@ from lstmprof.diagnose.findings import lengths
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.links import linked
 from lstmprof.events.annotate.steps import Window, windows
-from lstmprof.events.table import EventTable
+from lstmprof.events.table import EventTable, events_table
 from lstmprof.numbers import with_short_names
 from lstmprof.report import (
     TABLES,
@@ -35,7 +37,7 @@ from lstmprof.report import (
 from lstmprof.report.model import Group, Report, Timeline
 from lstmprof.report.palette import label_of
 from lstmprof.report.runs import groups
-from lstmprof.report.timeline import depths, timeline
+from lstmprof.report.timeline import MOST_THREADS, depths, timeline
 from lstmprof.runs.run import TIMINGS_SCHEMA, write_tables
 
 
@@ -147,6 +149,20 @@ def test_the_longest_events_are_drawn_and_the_others_counted(tmp_path: Path) -> 
     assert len(part.columns["dur_ns"]) == 7
     assert part.left_out == len(whole.columns["dur_ns"]) - 7
     assert min(part.columns["dur_ns"]) >= sorted(whole.columns["dur_ns"])[-7]
+
+
+def test_a_step_of_many_threads_is_drawn_in_linear_time() -> None:
+    count = 30_000
+    threads = np.arange(count)
+    columns = {"kind": ["op"] * count, "name": ["Add"] * count, "pid": [1] * count}
+    times = {"start_ns": threads, "dur_ns": [1] * count}
+    events = annotated(events_table({**columns, **times, "tid": threads}), captured=False)
+    (window,) = windows(events, captured=False)
+    begin = time.process_time()
+    drawn = timeline("one", events, window, 10**6)
+    assert time.process_time() - begin < 2  # one scan of the threads per thread took 4 s
+    assert len([track for track in drawn.tracks if track.kind == "host"]) == MOST_THREADS
+    assert drawn.left_out == count - MOST_THREADS
 
 
 def test_the_page_says_how_many_of_the_ranks_are_drawn(

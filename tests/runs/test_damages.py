@@ -143,6 +143,12 @@ def test_a_text_that_is_no_utf_8_is_refused_and_hides_no_other_run(
     printed = capsys.readouterr()
     assert printed.out.split() == ["run", "good"]
     assert "is not UTF-8" in printed.err
+    out = run.parent / "out.pftrace"
+    for words in (["export", "--perfetto", str(out)], ["cut", "--step", "1", "-o", str(out)]):
+        assert lstmprof([words[0], str(run), *words[1:]]) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f"{EVENTS}: {column} is not UTF-8; capture" in line
+        assert not out.exists()
 
 
 def with_events(run: Path, **columns: Any) -> Run:
@@ -151,6 +157,22 @@ def with_events(run: Path, **columns: Any) -> Run:
     table = events_table(columns).arrow
     pq.write_table(table.replace_schema_metadata(schema.metadata), run / EVENTS)
     return open_run(run)
+
+
+def test_steps_that_no_marker_has_are_diagnosed(run: Path) -> None:
+    odd = with_events(
+        run,
+        kind=["step", "op", "runtime", "kernel"],
+        name=["ProfilerStep#1", "aten::mm", "cudaLaunchKernel", "sgemm"],
+        start_ns=[0, 1, 2, 20],
+        dur_ns=[50, 8, 1, 5],
+        step=[900, 300, 100, 500],
+        pid=[1, 1, 1, None],
+        tid=[1, 1, 1, None],
+        device=[None, None, None, 0],
+        stream=[None, None, None, 7],
+    )
+    assert lstmprof(["diagnose", str(odd.path)]) == 0
 
 
 def test_times_as_far_apart_as_they_may_be_are_broken_down(run: Path) -> None:
@@ -226,6 +248,17 @@ def test_a_file_cannot_hold_more_rows_than_it_has_room_for(
     pq.write_table(events.take(pa.array(np.zeros(100_000, np.int64))), run / EVENTS)
     monkeypatch.setattr(invariants, "FREE_ROWS", 1000)
     with pytest.raises(RunError, match=r"claims 100000 rows in \d+ bytes"):
+        open_run(run).events()
+
+
+def test_a_file_cannot_hold_more_texts_than_it_has_room_for(run: Path) -> None:
+    events = pq.read_table(run / EVENTS)
+    at = events.schema.get_field_index("shapes")
+    texts = pa.array(["[" + "1," * (invariants.FREE_TEXT_BYTES // 2) + "1]"] * len(events))
+    longer = events.set_column(at, events.schema.field(at), texts.dictionary_encode())
+    pq.write_table(longer, run / EVENTS, compression="zstd")
+    assert (run / EVENTS).stat().st_size < 100_000
+    with pytest.raises(RunError, match=rf"{EVENTS}: has \d+ bytes of texts in \d+ bytes; capture"):
         open_run(run).events()
 
 

@@ -62,6 +62,7 @@ def _end_by(error: BaseException) -> NoReturn:
         atexit._run_exitfuncs()  # Python also does this before it kills itself
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
+        raise SystemExit(128 + signal.SIGINT) from None  # the first process of a container lives on
     raise SystemExit(1) from None
 
 
@@ -138,7 +139,8 @@ def placed(step_function: Optional[str]) -> Tuple[Optional[str], Optional[str]]:
 
 
 def mark(tree: ast.AST, name: str) -> int:
-    """Add the decorator to all functions called ``name`` in ``tree``; return how many there are.
+    """Decorate all functions called ``name`` in ``tree`` with ``DECORATOR``; return how many there
+    are.
 
     ``a.b`` is the function ``b`` in the class or function ``a``.
     """

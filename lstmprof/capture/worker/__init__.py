@@ -1,5 +1,7 @@
-"""The worker: the child process of a capture. Standard library, NumPy, framework; Python 3.7
-syntax.
+"""The worker: the child process that times and profiles one implementation.
+
+It needs only the standard library, NumPy and the framework, in Python 3.7 syntax. Its modules, in
+the order in which they are used:
 
 ::
 

@@ -1,9 +1,10 @@
 """The worker's entry: ``python -m lstmprof.capture.worker request.json``, started by supervisor.
 
-Reads the request, takes its CPUs, imports the framework, runs both passes, and writes result.json
-beside the request: ``{"metadata", "timings", "profiles"}`` or ``{"failure"}``. Progress goes, line
-by line, to what was stdout; whatever frameworks print goes to stderr, which is the log. Under
-Nsight Systems, which writes to that stdout too, each line is marked.
+It reads the request, restricts itself to its CPUs, imports the framework, runs both passes, and
+writes result.json beside the request: ``{"metadata", "timings", "profiles"}`` or ``{"failure"}``.
+Progress lines go to the pipe that was stdout; whatever frameworks print goes to stderr, which is
+the log. Under Nsight Systems, which writes to the same pipe, each progress line begins with
+``MARK``.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ Cpus = Optional[List[int]]
 Place = Tuple[str, str]  # device, folder
 
 LOOPS = "lstmprof.capture.worker.loops."
-#: Packages that a worker imports and lstmprof does not install into its interpreter.
+#: Import name -> what to install, for packages that a worker imports and lstmprof does not install
+#: into the worker's interpreter.
 PROVIDED_BY = {
     "numpy": "numpy",
     "torch": "lstmprof[torch]",
@@ -64,22 +66,23 @@ PROVIDED_BY = {
 }
 
 
-#: Optional imports of a framework or Keras that our implementations do not need. They take a fifth
-#: of TensorFlow's import time.
+#: Framework or Keras -> its optional imports that no implementation needs. They take a fifth of
+#: TensorFlow's import time.
 NOT_NEEDED = {"tensorflow": ("pandas", "jax"), "keras": ("pandas",)}
 
 
-#: XLA's flag that turns command buffers off, and the first versions that know it; older versions
-#: abort.
+#: XLA's flag that turns command buffers (CUDA graphs) off, and framework -> (package, its first
+#: version that knows the flag); older versions abort.
 COMMAND_BUFFERS = "--xla_gpu_enable_command_buffer="
 XLA_PACKAGES = {"jax": ("jaxlib", (0, 4, 24)), "tensorflow": ("tensorflow", (2, 16))}
 
 
 def main(arguments: List[str]) -> int:
-    """Run the request in file ``arguments[0]`` for the parent process ``arguments[1]``.
+    """Run the request in the file ``arguments[0]`` for the parent process with the id
+    ``arguments[1]``.
 
-    If ``arguments[2]`` (a lifeline from that process) is given, Nsight Systems is the direct
-    parent.
+    ``arguments[2]`` is given if nsys is the direct parent: the path of the lifeline
+    (``nsys.Lifeline``) of the process that started nsys.
     """
     if len(arguments) > 2:
         host.end_with(arguments[2])
@@ -95,7 +98,9 @@ def main(arguments: List[str]) -> int:
 
 
 def _report_to_stdout(mark: str) -> Report:
-    """Keep stdout for progress alone: descriptor 1 becomes the log, for C libraries too."""
+    """Return a function that writes progress lines to stdout. Everything else that is printed goes
+    to the log, also from C libraries, because descriptor 1 becomes the log.
+    """
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
@@ -143,7 +148,7 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
     if request.file is None:
         _leave_out(request.row)
     loop = loops.loop_of(request.row)
-    gc.freeze()  # imported objects stay, so garbage collection ignores them
+    gc.freeze()  # imported objects are permanent, so garbage collection need not scan them
     _refuse_version(request)
     device = loop.device_of(request.device)
     _refuse_unless_possible(dataclasses.replace(request, device=device))
@@ -170,13 +175,13 @@ def captured(request: CaptureRequest, folder: str, report: Report) -> Dict[str, 
 
 
 def _leave_out(row: Implementation) -> None:
-    """Let imports find nothing of what ``row`` does not need."""
+    """Make imports of packages that ``row`` does not need fail, which saves their import time."""
     for name in (row.framework, row.library):
         sys.modules.update(dict.fromkeys(NOT_NEEDED.get(name or "", ())))  # type: ignore[arg-type]
 
 
 def _held(request: CaptureRequest, device: str, report: Report) -> Optional[bool]:
-    """Return whether the user's file computes the workload; None for rows of the table."""
+    """Return whether the user's file computes the workload; None for built-in implementations."""
     if request.file is None:
         return None
     from lstmprof.capture.worker.held_file import held
@@ -185,7 +190,9 @@ def _held(request: CaptureRequest, device: str, report: Report) -> Optional[bool
 
 
 def _refuse_unless_possible(request: CaptureRequest) -> None:
-    """Raise an error for requests that only the worker can reject: ``auto`` is resolved here."""
+    """Raise an error if the implementation does not support the device, which only the worker knows
+    if it is ``auto``.
+    """
     refused = refusal(request)
     if refused:
         raise CaptureError(
@@ -209,23 +216,24 @@ def run_passes(
     counters: CpuCounters,
     turn: Optional[timing.Turn] = None,
 ) -> TwoPasses:
-    """Run the timing pass and, within it, the profile pass, whose files go to ``place``'s folder.
+    """Run the timing pass and, in its middle, the profile pass.
 
-    Half of the counted iterations come before the profile, and half after it and one uncounted
-    step. All come before if nothing is profiled. If ``turn`` is given, each counted iteration and
-    the profile wait for it.
+    ``place`` is (device, folder of the profile). Half of the timed iterations come before the
+    profile. The other half comes after it and after one more warm-up step; if nothing is profiled,
+    all come before. If ``turn`` is given, it is called to wait for this worker's turn before each
+    timed iteration and before the profile.
     """
     device, folder = place
     os.makedirs(folder)
     ranges = profiling.nvtx_ranges() or profiling.no_ranges
     loop = timing.Loop(functools.partial(trainer.step, ranges), trainer.loss, trainer.device_ns)
-    # the CPUs' energy includes all workers that take turns
+    # the energy of the CPUs would include other workers that take turns, so it is not read
     energy = meters.Meters(device) if turn is None else meters.Meters(device, powercap="")
     counts = meters.StepCounts(ranges)
     first, rest = _shares(request)
     profiled = profiling.Profiled([], [], [], None)
 
-    # a number of steps may take almost no time
+    # the implementation's usual warm-up steps may be too short to raise a GPU's clocks
     is_short = request.warmup is None and device != "cpu"
     warm_up_ns = timing.GPU_WARM_UP_NS if is_short else 0
 
@@ -256,7 +264,7 @@ def run_passes(
 
 
 def _shares(request: CaptureRequest) -> Tuple[timing.Quota, timing.Quota]:
-    """Return the iterations that count before the profile, and after it."""
+    """Return (quota of timed iterations before the profile, quota after it)."""
     most_ns = None if request.timing_s is None else round(request.timing_s * 1e9)
     whole = timing.Quota(request.iterations, most_ns)
     return whole.halves() if request.steps_to_profile else (whole, timing.Quota(0))
@@ -265,7 +273,9 @@ def _shares(request: CaptureRequest) -> Tuple[timing.Quota, timing.Quota]:
 def _sampled(
     trainer: Any, request: CaptureRequest, folder: str, report: Report
 ) -> Optional[sampling.Sampled]:
-    """Run the sampled pass over the steps of the timing pass; return None if none is requested."""
+    """Run the sampled pass, with the same steps as the timing pass; return None if none is
+    requested.
+    """
     if request.sampler is None:
         return None
     report("sampling with " + request.sampler)
@@ -290,12 +300,13 @@ def _take_cpus(request: CaptureRequest) -> Cpus:
 
 
 def _variables(request: CaptureRequest, framework: str) -> Dict[str, str]:
-    """Return environment variables for requested settings that a framework reads when imported."""
+    """Return environment variables for requested settings that a framework reads only at import."""
     asked = {}
     if framework == "tensorflow" and not request.onednn:
         asked["TF_ENABLE_ONEDNN_OPTS"] = "0"
     on_gpu = request.device != "cpu"
-    if framework == "torch" and request.deterministic and on_gpu:  # or its products refuse
+    # otherwise cuBLAS matmuls raise an error
+    if framework == "torch" and request.deterministic and on_gpu:
         asked["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
     if on_gpu and not request.cuda_graph and _makes_command_buffers(request, framework):
         given = os.environ.get("XLA_FLAGS", "")
@@ -307,8 +318,8 @@ def _makes_command_buffers(request: CaptureRequest, framework: str) -> bool:
     """Return whether XLA would replay parts of the step as CUDA graphs, whose kernels have no
     names.
 
-    XLA runs them one by one while a profiler is on, so the profile would differ from the timed
-    step.
+    While a profiler is on, XLA runs such parts kernel by kernel, so the profiled step would differ
+    from the timed one.
     """
     package, since = XLA_PACKAGES.get(framework, ("", ()))
     if not package or (framework == "tensorflow" and not request.xla) or not host.cuda_devices():
@@ -322,20 +333,25 @@ def _makes_command_buffers(request: CaptureRequest, framework: str) -> bool:
 
 
 def _settled_cpus(device: str, threads: Optional[int], cpus: Cpus, given: Sequence[int]) -> Cpus:
-    """Return fewer CPUs if ``auto`` chose a GPU that the framework cannot use."""
+    """Return the worker's CPUs, now that the device is known. A worker that reserved all CPUs for a
+    GPU, and then runs on the CPU, gets one.
+    """
     if device == "cpu" and threads is None:
         return host.take_cpus(1, given)
     return cpus
 
 
 def explained(error: Exception, era: str = "") -> List[str]:
-    """Return fault and next step, one line each; ``era`` is that of the implementation, if any."""
+    """Return [fault, next step], one line each. ``era`` is the implementation's, empty if it has
+    none.
+    """
     if isinstance(error, ModuleNotFoundError) and error.name in PROVIDED_BY:
         remedy = "install {} in that environment".format(PROVIDED_BY[error.name])
         if era:
             remedy = "use --era {} instead of that Python".format(era)
         return ["{} is not installed in {}".format(error.name, sys.executable), remedy]
-    if "No working C++ compiler" in str(error):  # Inductor's InvalidCxxCompiler, wrapped or not
+    # Inductor's InvalidCxxCompiler, perhaps wrapped in another error
+    if "No working C++ compiler" in str(error):
         return [
             "torch.compile found no C++ compiler",
             "install g++, or set CXX to another compiler",
@@ -359,7 +375,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _whole(error: Exception) -> str:
-    """Return all lines of an error, because later lines say what to do."""
+    """Return all lines of an error as one line, because the last lines often say what to do."""
     return " ".join(line.strip() for line in str(error).splitlines() if line.strip())
 
 
@@ -374,7 +390,7 @@ def _is_of_import(error: Exception) -> bool:
 
 
 def _out_of_memory(error: Exception) -> bool:
-    if isinstance(error, MemoryError):  # NumPy's, and that of libraries based on it
+    if isinstance(error, MemoryError):  # raised by NumPy and libraries based on it
         return True
     loaded = [sys.modules.get(LOOPS + framework) for framework in implementations.FRAMEWORKS]
     asked = [getattr(loop, "out_of_memory", None) for loop in loaded]
@@ -382,11 +398,7 @@ def _out_of_memory(error: Exception) -> bool:
 
 
 def process(arguments: List[str]) -> int:
-    """Run ``main`` in a process that collects garbage once, before the passes.
-
-    Frameworks make hundreds of thousands of permanent objects. Python would scan them repeatedly,
-    and again at exit, which takes a third of the CPU time of a short capture.
-    """
+    """Run ``main`` with the garbage collector off, except once before the passes."""
     gc.disable()
     code = main(arguments)
     gc.freeze()

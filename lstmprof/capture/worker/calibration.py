@@ -1,10 +1,11 @@
-"""Measure the cost of recording one event here: loops of trivial calls, profiled and not.
+"""Measure what recording one event costs on this machine: loops of trivial calls, profiled and not.
 
 The profiled loops run at the end of the discarded session, the others after it. Both measure the
-CPU time of their thread, which other processes do not lengthen. The cost of a framework's event is
-measured with a call of a known number of events, else with a range of the profiler, compared with
-the same range without a session. The ranges of a capture are compared with what a timed step has
-there, except NVTX, which is the same in both. A page fault is that of fresh memory, touched once.
+CPU time of their thread, which other processes do not lengthen. The cost of a framework's event
+comes from a call that records a known number of events, or else from a range of the profiler,
+compared with the same range without a session. Ranges of a capture are compared with what a timed
+step has in their place, except NVTX, which is the same in both. The cost of a page fault is
+measured by touching fresh memory once.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.usage import SELF, difference, usage
 
-#: Repeats of each loop (the median counts), and calls per loop: 20 ms with torch.profiler in total.
+#: Repeats of each loop, of which the median counts; calls per loop; and ranges per loop. In total
+#: 20 ms with torch.profiler.
 REPEATS, CALLS, RANGES = 9, 100, 30
-#: The measured range: any range of a step, except the step.
+#: Name of the measured range: any range of a step would do, except ``step``.
 RANGE = "input"
-#: Memory to be touched: 1,000 page faults, less than a millisecond.
+#: Bytes of fresh memory to touch: 1,000 page faults, less than a millisecond.
 FRESH_BYTES = 4 << 20
 
 Call = Callable[[], Any]
@@ -39,10 +41,11 @@ class LoopTimes:
 
 @dataclasses.dataclass(frozen=True)
 class EventParts:
-    """The parts of a call that records one event inside another, in ns.
+    """Where the time of recording lies in a call that records one event inside another, in ns.
 
-    ``before_ns`` is from the outer begin to the inner begin, ``after_ns`` from end to end;
-    ``range_ns`` is the length of an empty range of the capture.
+    ``before_ns`` lasts from the begin of the outer event to the begin of the inner one,
+    ``inside_ns`` is the inner event, and ``after_ns`` lasts from its end to the end of the outer
+    one. ``range_ns`` is the length of an empty range of the capture.
     """
 
     before_ns: float
@@ -52,7 +55,7 @@ class EventParts:
 
 
 def readings(call: Call, ranges: Ranges) -> LoopTimes:
-    """Measure ``call``, and a range of ``ranges``."""
+    """Measure the CPU time of ``call``, and of one range of ``ranges``."""
     return LoopTimes(_each_ns(call, CALLS), _each_ns(range_call(ranges), RANGES))
 
 
@@ -67,7 +70,7 @@ def _each_ns(call: Call, calls: int) -> List[float]:
 
 
 def range_call(ranges: Ranges) -> Call:
-    """Return a call that records one range."""
+    """Return a function that opens and closes one range."""
 
     def call() -> None:
         with ranges(RANGE):
@@ -79,7 +82,10 @@ def range_call(ranges: Ranges) -> Call:
 def facts(
     profiled: LoopTimes, plain: LoopTimes, events: int, places: Optional[EventParts] = None
 ) -> Dict[str, Any]:
-    """Return the costs for run.json in ns; one call recorded ``events`` events."""
+    """Return the costs of recording for run.json, in ns.
+
+    One measured call recorded ``events`` events. ``places`` shows where in a call the cost lies.
+    """
     event_ns, event_error_ns = _difference(profiled.call_ns, plain.call_ns, events)
     range_ns, range_error_ns = _difference(profiled.range_ns, plain.range_ns, 1)
     before_ns, inside_ns, range_inside_ns = _placed(event_ns, range_ns, places)
@@ -98,7 +104,10 @@ def facts(
 def _difference(
     profiled: Sequence[float], plain: Sequence[float], events: int
 ) -> Tuple[Optional[float], Optional[float]]:
-    """Return (ns per event, half of its interquartile range), or None if nothing is longer."""
+    """Return (ns per event, its error), or (None, None) if the profiled loops took no longer.
+
+    The error is half the sum of both interquartile ranges, per event.
+    """
     over = (statistics.median(profiled) - statistics.median(plain)) / events
     if over <= 0:
         return None, None
@@ -114,7 +123,10 @@ def _middle_half(lengths: Sequence[float]) -> float:
 def _placed(
     event_ns: Optional[float], range_ns: Optional[float], places: Optional[EventParts]
 ) -> Tuple[Optional[float], Optional[float], Optional[float]]:
-    """Return (before, inside) of an event and (inside) of a range, as shares of their lengths."""
+    """Return the cost before and inside an event, and inside a range, in ns; None if unknown.
+
+    The cost of an event is divided as the times in ``places`` are.
+    """
     if places is None or event_ns is None:
         return None, None, None
     whole = places.before_ns + places.inside_ns + places.after_ns
@@ -125,7 +137,7 @@ def _placed(
 
 
 def page_fault_ns() -> Optional[float]:
-    """Return the CPU time of touching a fresh page, or None if the kernel does not count faults."""
+    """Return the CPU time of one page fault in ns, or None if the kernel does not count faults."""
     page = mmap.PAGESIZE
     with mmap.mmap(-1, FRESH_BYTES) as memory:
         small = getattr(mmap, "MADV_NOHUGEPAGE", None)

@@ -1,8 +1,8 @@
 """Hardware counters of the CPU: instructions, cycles, cache misses, microcode assists.
 
-Uses Linux's perf_event_open(2) by its number. It counts only this process in user mode, which an
-unprivileged process may do if perf_event_paranoid is 2 or less. Virtual machines often have no
-counters; then ``reason`` says so and every count is None.
+Calls Linux's perf_event_open(2) by its system call number. It counts only this process in user
+mode, which an unprivileged process may do if perf_event_paranoid is 2 or less. Virtual machines
+often have no counters; then ``reason`` says so and every count is None.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import struct
 import sys
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-#: unistd.h
+#: Number of the system call perf_event_open, by machine (unistd.h).
 SYSCALLS = {"x86_64": 298, "aarch64": 241}
-#: perf_event.h: types, the three generic events, read_format and bits of the attributes
+#: From perf_event.h: event types, three generic events, bits of read_format and of the attributes.
 HARDWARE, RAW = 0, 4
 GENERIC = {"cycles": 0, "instructions": 1, "cache_misses": 3}
 ENABLED_AND_RUNNING = 1 | 2
@@ -27,10 +27,10 @@ ATTRIBUTES = struct.Struct("=IIQQQQQIIQ")  # perf_event_attr as of PERF_ATTR_SIZ
 READING = struct.Struct("=QQQ")
 PARANOID = "/proc/sys/kernel/perf_event_paranoid"
 
-#: (models of Intel's family 6, raw event): ASSISTS.FP since Ice Lake; before it FP_ASSIST.ANY, the
-#: cycles with an assist. Source: Linux, tools/perf/pmu-events/arch/x86 (mapfile.csv,
-#: floating-point.json of haswell, broadwell, skylake, icelake, rocketlake, tigerlake,
-#: sapphirerapids)
+#: (models of Intel's family 6, their raw event for floating-point assists). The event is ASSISTS.FP
+#: since Ice Lake; older models have FP_ASSIST.ANY, which counts cycles with an assist. Source:
+#: Linux, tools/perf/pmu-events/arch/x86 (mapfile.csv, floating-point.json of haswell, broadwell,
+#: skylake, icelake, rocketlake, tigerlake, sapphirerapids).
 FP_ASSISTS: Tuple[Tuple[Tuple[int, ...], int], ...] = (
     ((0x6A, 0x6C, 0x7D, 0x7E, 0xA7, 0x8C, 0x8D, 0x8F, 0xCF), 0x02 << 8 | 0xC1),
     (
@@ -41,7 +41,7 @@ FP_ASSISTS: Tuple[Tuple[Tuple[int, ...], int], ...] = (
 
 
 class CpuEvent(NamedTuple):
-    """One event to count."""
+    """One event to count; ``type`` and ``config`` are fields of perf_event_attr."""
 
     name: str
     type: int
@@ -49,7 +49,9 @@ class CpuEvent(NamedTuple):
 
 
 class CpuCounters:
-    """Counters of this thread and of all that it will start; to be made before any is."""
+    """Counters of this thread and of threads that it starts later, so create it before there are
+    any.
+    """
 
     def __init__(self, events: Optional[List[CpuEvent]] = None) -> None:
         self.descriptors: Dict[str, int] = {}
@@ -64,7 +66,7 @@ class CpuCounters:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Count events during the context, which may be entered several times."""
+        """Count events during the context; several contexts add up."""
         began = self._counts()
         yield
         for name, counts in self._counts().items():
@@ -72,21 +74,23 @@ class CpuCounters:
             self.counted[name] = None if more is None or so_far is None else so_far + more
 
     def _counts(self) -> Dict[str, Tuple[int, int, int]]:
-        """Name -> (count, ns enabled, ns really counting) so far."""
+        """Return name -> (count, ns enabled, ns really counting) so far."""
         return {
             name: READING.unpack(os.read(descriptor, READING.size))
             for name, descriptor in self.descriptors.items()
         }
 
     def facts(self) -> Dict[str, Any]:
-        """Return the counts of all readings for run.json."""
+        """Return the counts for run.json, and the ``reason`` why others are missing."""
         facts: Dict[str, Any] = dict(self.counted)
         return facts if self.reason is None else dict(facts, reason=self.reason)
 
 
 def since(began: Tuple[int, int, int], ended: Tuple[int, int, int]) -> Optional[int]:
-    """Return the count between two readings, scaled if the counter was shared; None if it never
-    ran.
+    """Return the count between two readings of ``_counts``; None if the counter never ran.
+
+    If the hardware counted only a part of the time, because events share counters, the count is
+    scaled.
     """
     count, enabled, running = (end - begin for begin, end in zip(began, ended))
     return round(count * enabled / running) if running > 0 else None
@@ -100,14 +104,16 @@ def usual_events() -> List[CpuEvent]:
 
 
 def fp_assists(vendor: str, family: int, model: int) -> Optional[int]:
-    """Return the raw event of a model, or None if it is unknown."""
+    """Return the raw event for floating-point assists of a CPU model, or None if it is unknown."""
     if (vendor, family) != ("GenuineIntel", 6):
         return None
     return next((raw for models, raw in FP_ASSISTS if model in models), None)
 
 
 def _processor() -> Tuple[str, int, int]:
-    """Return vendor, family and model of the first CPU; empty and 0 if unknown."""
+    """Return (vendor, family, model) of the first CPU; an unknown vendor is empty, unknown numbers
+    are 0.
+    """
     told: Dict[str, str] = {}
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:
@@ -122,7 +128,7 @@ def _processor() -> Tuple[str, int, int]:
 
 
 def _opened(event: CpuEvent) -> int:
-    """Return the descriptor of a counter of this thread and its future threads, on any CPU.
+    """Open a counter of this thread and its future threads, on any CPU; return its file descriptor.
 
     Raises:
         OSError: the kernel does not count the event.
@@ -137,7 +143,8 @@ def _opened(event: CpuEvent) -> int:
 
 
 def opened(attributes: bytes, thread: int) -> int:
-    """Return the descriptor of perf_event_open(2) for ``thread`` (0: this one), on any CPU.
+    """Call perf_event_open(2) for ``thread`` (0: the calling one), on any CPU; return the file
+    descriptor.
 
     Raises:
         OSError: the kernel refuses it, or has no such call.

@@ -11,7 +11,8 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from lstmprof.capture.worker.meters import CUDA, NVML
 from lstmprof.errors import CaptureError
 
-#: Framework -> (oldest major version of CUDA that the driver must allow, command), newest first.
+#: Framework -> (major version of CUDA that the driver must allow at least, command to install),
+#: newest first.
 WHEELS = {
     "torch": (
         (13, "pip install torch"),
@@ -30,7 +31,9 @@ _FAULTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Driver:
-    """``cuda`` is the newest CUDA that it runs; ``fault`` is why it shows no GPU."""
+    """What NVIDIA's driver reports. ``cuda`` is the newest CUDA version that it supports; ``fault``
+    is the reason why it shows no GPU, empty if it shows one.
+    """
 
     fault: str = ""
     version: Optional[str] = None
@@ -39,7 +42,9 @@ class Driver:
 
 
 def driver(cuda: str = CUDA, nvml: str = NVML) -> Driver:
-    """Ask the driver of this machine."""
+    """Query NVIDIA's driver on this machine; ``cuda`` and ``nvml`` are the names of its
+    libraries.
+    """
     try:
         library = ctypes.CDLL(cuda)
     except OSError:
@@ -78,8 +83,8 @@ def _name(library: Any, place: int) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class GpuView:
-    """What one framework sees: ``built_for`` is its CUDA version, None if it was built without
-    CUDA.
+    """What one framework reports about GPUs; ``gpus`` is how many it sees. ``built_for`` is the
+    CUDA version for which it was built, None if it was built without CUDA.
     """
 
     framework: str
@@ -90,7 +95,7 @@ class GpuView:
 
 
 def why_no_gpu(seen: GpuView, found: Driver) -> Tuple[str, str]:
-    """Return why the framework sees no GPU, and the next step."""
+    """Return (why the framework sees no GPU, the next step)."""
     name = "{} {}".format(seen.framework, seen.version)
     if not found.gpus:
         return found.fault, "use --device cpu"
@@ -112,10 +117,11 @@ def wheel_for(framework: str, found: Driver) -> str:
 
 
 def chosen(requested: str, ask: Callable[[], GpuView]) -> str:
-    """Return the device to run on, ``cpu`` or ``cuda:N``.
+    """Return the device to run on, ``cpu`` or ``cuda:N``; ``ask`` queries the framework.
 
     Raises:
-        CaptureError: the framework does not see it, or ``auto`` would hide that it sees no GPU.
+        CaptureError: the framework does not see the device, or ``auto`` would hide that the
+            framework sees no GPU.
     """
     if requested == "cpu":
         return requested
@@ -140,7 +146,7 @@ def chosen(requested: str, ask: Callable[[], GpuView]) -> str:
 
 
 def torch_sees() -> GpuView:
-    """Ask torch."""
+    """Return what torch reports about GPUs."""
     import torch
 
     kinds: Any = getattr(getattr(torch, "profiler", None), "supported_activities", set)()
@@ -150,7 +156,7 @@ def torch_sees() -> GpuView:
 
 
 def jax_sees() -> GpuView:
-    """Return what JAX sees; its GPU plugin is a separate package."""
+    """Return what JAX reports about GPUs; JAX's GPU plugin is a separate package."""
     import jax
 
     try:
@@ -175,7 +181,7 @@ def _plugin_of_jax() -> Optional[str]:
 
 
 def tensorflow_sees() -> GpuView:
-    """Ask TensorFlow."""
+    """Return what TensorFlow reports about GPUs."""
     import tensorflow as tf
 
     built: Dict[str, Any] = getattr(tf.sysconfig, "get_build_info", dict)()  # since 2.3
@@ -191,7 +197,7 @@ SEES: Dict[str, Callable[[], GpuView]] = {
 
 
 def main(arguments: List[str]) -> int:
-    """Print what the framework ``arguments[0]`` sees, as the last line."""
+    """Print what the framework ``arguments[0]`` reports about GPUs, as JSON in the last line."""
     print(json.dumps(dataclasses.asdict(SEES[arguments[0]]())))
     return 0
 

@@ -1,8 +1,8 @@
 """Check that a user's file computes its workload, against the float64 reference, before timing.
 
-The check uses a small network of the same form: loss, outputs and gradients of one step. To find
-out which of its parameters holds which shared weight, weights are loaded whose values are their
-numbers, so the file need not say it.
+The check compares loss, outputs and gradients of one step of a small network of the same form. It
+must know which parameter of the file holds which shared weight. To find out, it loads weights whose
+values are their own numbers (1, 2, 3, …), and looks where each number appears.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from lstmprof.capture.worker.users_file import UsersFile
 from lstmprof.errors import CaptureError
 from lstmprof.workloads import Batch, Workload
 
-#: Largest difference relative to the largest element, as in the tests of built-in implementations.
+#: Largest accepted difference, relative to the largest element; the same as in the tests of
+#: built-in implementations.
 TOLERANCE = 1e-4
 SEED = 5
 NO_CLAIM = "has no load(), so its results were not checked against the reference"
@@ -27,10 +28,11 @@ Arrays = Dict[str, Any]
 
 
 def held(file: UsersFile, workload: Workload, device: str, report: Callable[[str], None]) -> bool:
-    """Return whether the file computes ``workload``; False if it does not claim to.
+    """Return whether the file computes ``workload``; False if it does not claim to (has no
+    ``load``).
 
     Raises:
-        CaptureError: the file claims to compute it, and does not.
+        CaptureError: the file claims to compute the workload, but its results differ.
     """
     if not file.claims:
         report("{} {}".format(file.file.file_name, NO_CLAIM))
@@ -54,7 +56,7 @@ def held(file: UsersFile, workload: Workload, device: str, report: Callable[[str
 
 
 def small(workload: Workload) -> Workload:
-    """Return a small network of the same form, whose sizes are all different."""
+    """Return a workload of the same form with small sizes, all of which are different."""
     ctc = workload.loss == "ctc"
     sizes: Dict[str, Any] = {
         "hidden": 8,
@@ -75,7 +77,9 @@ def small(workload: Workload) -> Workload:
 
 
 def differences(file: UsersFile, workload: Workload, device: str) -> Dict[str, float]:
-    """Return the relative errors of one step of ``workload``, by name."""
+    """Return name -> relative error for loss, output and each gradient of one step of
+    ``workload``.
+    """
     places = _places(file, workload)
     weights, batch = workloads.weights(workload, SEED), workloads.batch(workload, SEED)
     right = reference.outcome(workload, weights, batch)
@@ -100,10 +104,11 @@ def _error(value: Any, right: Any) -> float:
 
 
 def _places(file: UsersFile, workload: Workload) -> List[Any]:
-    """Return for each parameter the numbers of the shared elements in it; 0 for others.
+    """Return one array per parameter with the numbers of the shared elements that it holds; 0 for
+    others.
 
-    A number is negative if the element has the opposite sign. The parameters are in order, because
-    Keras may name them differently in every network.
+    A number is negative if the parameter holds the element with the opposite sign. The arrays are
+    in the order of the parameters, because Keras may name parameters differently in every network.
 
     Raises:
         CaptureError: an element is neither a shared weight nor constant.
@@ -125,7 +130,9 @@ def _places(file: UsersFile, workload: Workload) -> List[Any]:
 
 
 def _loaded(file: UsersFile, workload: Workload, factor: int) -> Arrays:
-    """Return the parameters after loading weights whose elements are their numbers, from 1."""
+    """Return the parameters after loading weights whose elements are their numbers from 1, times
+    ``factor``.
+    """
     weights, start = {}, 1
     for name, shape in workloads.parameter_shapes(workload).items():
         size = int(np.prod(shape))
@@ -142,7 +149,9 @@ def _count(workload: Workload) -> int:
 
 
 def _summed(gradients: Arrays, places: List[Any], workload: Workload) -> Arrays:
-    """Return gradients by shared name; an element that occurs twice gets the sum."""
+    """Return gradients by the names of shared weights; if a parameter holds an element twice, both
+    gradients are added.
+    """
     flat = np.zeros(_count(workload) + 1)
     for own, held in zip(gradients.values(), places):
         gradient = np.asarray(own, np.float64) * np.sign(held)

@@ -1,4 +1,4 @@
-"""The worker's place on the host: its parent, its CPUs, its floating-point mode, its hardware."""
+"""The worker and its machine: parent process, CPUs, denormal mode, hardware."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 MXCSR_FLUSH = 0x8040
 MXCSR_WORD = 7  # in glibc's x86_64 fenv_t, after 28 bytes of x87 environment
 
-#: seconds for which CPUs are observed to find idle ones; 20 ticks of 10 ms
+#: Seconds for which CPUs are observed to find idle ones: 20 ticks of 10 ms.
 SAMPLE_S = 0.2
 
 #: Variables that OpenMP, MKL and TensorFlow read once when they are loaded.
@@ -65,9 +65,10 @@ def cuda_devices() -> int:
 
 
 def flush_denormals() -> None:
-    """Make this thread and its future threads treat denormals as zero (x86_64, glibc).
+    """Make this thread, and threads that it starts later, treat denormals as zero (x86_64, glibc).
 
-    On other systems only the framework's switch can do it; ``denormals_flushed`` shows the result.
+    On other systems only the framework's own switch can do it; ``denormals_flushed`` shows the
+    result.
     """
     if not sys.platform.startswith("linux") or platform.machine() != "x86_64":
         return
@@ -82,7 +83,7 @@ def flush_denormals() -> None:
 
 
 def denormals_flushed() -> bool:
-    """Return whether the calling thread flushes denormals, by a test."""
+    """Return whether the calling thread flushes denormals, found out by a multiplication."""
     import numpy as np
 
     denormal = np.full(8, 1, np.int32).view(np.float32)
@@ -90,7 +91,7 @@ def denormals_flushed() -> bool:
 
 
 def hardware() -> Dict[str, Any]:
-    """Return processor and memory of the host; None for unknown facts."""
+    """Return the facts about the host's processor, memory and system; unknown ones are None."""
     return {
         "cpu_model": _field("/proc/cpuinfo", "model name") or platform.processor() or None,
         "cores": os.cpu_count(),
@@ -132,7 +133,9 @@ def last_level_cache_bytes(place: str = "/sys/devices/system/cpu/cpu0/cache") ->
 
 
 def clock_mhz(cpus: List[int]) -> Optional[float]:
-    """Return the current mean clock of ``cpus`` by Linux; None if unknown."""
+    """Return the mean of the current clocks of ``cpus`` in MHz, as Linux reports them; None if
+    unknown.
+    """
     place = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
     khz = [_first_line(place.format(cpu)) for cpu in cpus]
     clocks = [int(text) / 1000 for text in khz if text] or _clocks_of_x86(cpus)
@@ -159,7 +162,7 @@ def load_average() -> Optional[List[float]]:
 
 
 def peak_memory_bytes() -> Optional[int]:
-    """Return the largest resident size so far; None if unknown."""
+    """Return the largest resident memory of this process so far, in bytes; None if unknown."""
     try:
         import resource
     except ImportError:
@@ -178,11 +181,12 @@ def allowed_cpus() -> List[int]:
 def take_cpus(threads: Optional[int], given: Sequence[int] = ()) -> Optional[List[int]]:
     """Restrict this process to ``threads`` CPUs, and set the size of thread pools; None: all CPUs.
 
-    It uses the idlest CPUs, or those in ``given``. Call it before the framework is imported,
-    because threads inherit the affinity. Return the CPUs, or None if the system has no affinity.
+    The CPUs are those in ``given``, else the idlest. Call this before the framework is imported,
+    because threads inherit the affinity. Return the CPUs, or None if the system cannot set an
+    affinity.
 
     Raises:
-        CaptureError: fewer CPUs are allowed.
+        CaptureError: the process may use fewer CPUs than ``threads``.
     """
     allowed = allowed_cpus()
     if threads and threads > len(allowed):
@@ -217,8 +221,8 @@ def cpu_facts() -> Dict[str, Any]:
 
 
 def idlest(allowed: List[int], count: int) -> List[int]:
-    """Return the ``count`` idlest CPUs over SAMPLE_S; of equal ones the last, far from
-    interrupts.
+    """Return the ``count`` CPUs that are idlest during SAMPLE_S. Of equally idle ones, return those
+    with the highest numbers, because interrupts go to the lowest.
     """
     if count == len(allowed):
         return allowed

@@ -1,4 +1,4 @@
-"""The worker's facts for run.json."""
+"""Facts for run.json that the worker knows: request, framework, interpreter, host and passes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from lstmprof.capture.worker.timing import Iteration
 
 @dataclasses.dataclass(frozen=True)
 class TwoPasses:
-    """The results of both passes."""
+    """The results of the timing pass and of the profile pass."""
 
     rows: List[Iteration]
-    cost: Dict[str, Any]  # of ``meters``
+    cost: Dict[str, Any]  # further facts for run.json: energy, counters, settings
     profiled: Profiled
 
 
@@ -67,7 +67,7 @@ def worker_facts(trainer: Any, cpus: Optional[List[int]]) -> Dict[str, Any]:
 
 
 def pass_facts(passes: TwoPasses, request: CaptureRequest) -> Dict[str, Any]:
-    """Return the facts about both passes for run.json; ``loss_fell`` is null in forward mode."""
+    """Return the facts about both passes for run.json; ``loss_fell`` is None in forward mode."""
     first, last = passes.rows[0], passes.rows[-1]
     return {
         **passes.cost,
@@ -87,7 +87,9 @@ def _fell(first: Optional[float], last: Optional[float]) -> Optional[bool]:
 
 
 def _version(package: str) -> Any:
-    """Return the installed version, or None if Python (3.7) or the package does not show it."""
+    """Return the installed version of a package, or None if neither Python (3.7) nor the package
+    shows it.
+    """
     try:
         from importlib import metadata
 

@@ -1,8 +1,10 @@
-"""Measure energy and threads of the timing pass, the state of the GPU, and each profiled step.
+"""Measure energy and threads of the timing pass, the state of the GPU, and counts of profiled
+steps.
 
-Energy is a difference of hardware counters: RAPL's packages through Linux's powercap (on many
-systems only root can read it) and NVML's total energy of a GPU (Volta and later). Unreadable values
-are None, never 0. NVML is called through ctypes, because the worker has no library for it.
+Energy is the difference of two readings of hardware counters: RAPL's for CPU packages, through
+Linux's powercap (on many systems only root can read it), and NVML's total energy of a GPU (Volta
+and later). Unreadable values are None, never 0. NVML is called through ctypes, because the worker
+has no library for it.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from lstmprof.capture.worker.usage import SELF, Counts, ThreadTimes, difference,
 POWERCAP = "/sys/class/powercap"
 NVML, CUDA = "libnvidia-ml.so.1", "libcuda.so.1"
 
-#: nvml.h, nvmlClocksEventReasons: reasons for low clocks, except idleness and the user's limits.
+#: Bits of nvmlClocksEventReasons (nvml.h): reasons for low clocks, except idleness and the user's
+#: limits.
 THROTTLE_REASONS = (
     (0x4, "software power cap"),
     (0x8, "hardware slowdown"),
@@ -28,19 +31,21 @@ THROTTLE_REASONS = (
     (0x40, "hardware thermal slowdown"),
     (0x80, "hardware power brake"),
 )
-#: NVML's function since driver 535, and its older name, which a later NVML may drop.
+#: NVML's function for these reasons: its name since driver 535, and its older name, which a later
+#: NVML may drop.
 CLOCKS_REASONS = (
     "nvmlDeviceGetCurrentClocksEventReasons",
     "nvmlDeviceGetCurrentClocksThrottleReasons",
 )
-#: Shortest reading of a GPU's energy, s: A100 and H100 measure a quarter of the time only.
-#: Source: Z. Yang et al., "Part-time Power Measurements" (arXiv:2312.02741).
+#: Shortest time, in seconds, over which a GPU's energy is reported: A100 and H100 measure their
+#: power only a quarter of the time. Source: Z. Yang et al., "Part-time Power Measurements"
+#: (arXiv:2312.02741).
 LEAST_ENERGY_S = 1.0
 NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 
 
 class Meters:
-    """Meters of the counted iterations: the sums over all contexts of ``reading``."""
+    """Energy and thread times of the timed iterations, summed over all contexts of ``reading``."""
 
     def __init__(
         self,
@@ -72,7 +77,7 @@ class Meters:
         return packages_uj(self.powercap), self.gpu.energy_mj() if self.gpu else None
 
     def facts(self) -> Dict[str, Any]:
-        """Return the facts about the counted iterations for run.json; energy in joules."""
+        """Return the facts about the timed iterations for run.json; energy is in joules."""
         packages = self.packages_uj
         gpu = self.gpu_mj if self.read_s >= LEAST_ENERGY_S else None
         return {
@@ -84,7 +89,7 @@ class Meters:
 
 
 class StepCounts:
-    """Ranges that read process counters in each ``step``."""
+    """Ranges that also count CPU time, context switches and page faults of each ``step``."""
 
     def __init__(self, ranges: Ranges) -> None:
         self.ranges = ranges
@@ -118,7 +123,7 @@ def _sum(total: Optional[int], more: Optional[int]) -> Optional[int]:
 
 
 def _difference(end: Optional[int], begin: Optional[int]) -> Optional[int]:
-    """Return the difference, or None if a counter is unknown or wrapped around."""
+    """Return ``end - begin``, or None if a reading is unknown or the counter wrapped around."""
     if end is None or begin is None or end < begin:
         return None
     return end - begin
@@ -127,7 +132,8 @@ def _difference(end: Optional[int], begin: Optional[int]) -> Optional[int]:
 def packages_uj(powercap: str) -> Optional[int]:
     """Return the energy counter of all CPU packages in µJ, or None if it cannot be read."""
     places = sorted(glob.glob(os.path.join(powercap, "intel-rapl:[0-9]*")))
-    packages = [p for p in places if os.path.basename(p).count(":") == 1]  # not their parts
+    # not the domains inside a package
+    packages = [p for p in places if os.path.basename(p).count(":") == 1]
     readings: List[int] = []
     for place in packages:
         try:
@@ -164,7 +170,8 @@ class NvmlGpu:
         return cls(library, handle) if answered else None
 
     def energy_mj(self) -> Optional[int]:
-        """Return the energy since the driver was loaded, in mJ; None before Volta.
+        """Return the energy that the GPU has used since its driver was loaded, in mJ; None before
+        Volta.
 
         Also None for a MIG instance, because NVML counts the energy of the whole GPU.
         """
@@ -179,8 +186,8 @@ class NvmlGpu:
         return answered and modes[0].value == 1
 
     def load(self) -> Dict[str, Any]:
-        """Return the recent share of time with a running kernel, and the memory used by all
-        processes.
+        """Return the share of the recent past in which a kernel ran, and the GPU memory that all
+        processes use.
         """
         utilisation, memory = (ctypes.c_uint * 2)(), (ctypes.c_ulonglong * 3)()  # total free used
         calls = (

@@ -1,9 +1,11 @@
-"""Measure the peak rates of the device in this process: a large matmul and a large copy.
+"""Measure the device's peak rates in this process: FLOP/s of a large matmul, bytes/s of a large
+copy.
 
-Both come after the passes, with the same threads and the run's precision. The matmul is the
-framework's, by the fastest of its libraries. On a CPU, its size is the one that takes LEAST_NS; on
-a GPU it is 8192. The copy is larger than the last-level cache; bytes read and bytes written both
-count, as in J. McCalpin's STREAM. On a CPU, NumPy copies for every framework, one part per thread.
+Both are measured after the passes, with the same threads and the run's precision. The matmul is the
+framework's; if the framework has several libraries for it, the fastest counts. On a CPU, the size
+of the matmul is the one that takes LEAST_NS; on a GPU it is 8192. The copy is larger than the
+last-level cache; bytes read and bytes written both count, as in J. McCalpin's STREAM. On a CPU,
+NumPy copies for every framework, one part per thread.
 """
 
 from __future__ import annotations
@@ -17,17 +19,17 @@ from lstmprof.capture.worker import host
 from lstmprof.errors import one_line
 
 Clock = Callable[[], int]
-Run = Callable[[int], None]  # runs this many times, and waits for the last
+Run = Callable[[int], None]  # does the work this many times, and waits for the last
 
-#: A measurement takes at least this long, however short one matmul or copy is.
+#: Least duration of one measurement; shorter matmuls or copies are repeated.
 LEAST_NS = 50_000_000
 MOST_TIMES = 64
-#: After this time no further matmul (or copy) begins; there are at least two.
+#: After this time no further matmul (or copy) begins. Each runs at least twice, once to warm up.
 BUDGET_NS = 300_000_000
 CPU_SIZES, GPU_SIZES = (512, 4096), (8192, 8192)
 SIZE_MULTIPLE = 128
-#: Size of a copy in bytes: on a GPU larger than any L2 cache; on a CPU twice its cache, within
-#: these bounds.
+#: Size of the copied buffer in bytes. On a GPU it is larger than any L2 cache; on a CPU it is twice
+#: the last-level cache, within these bounds.
 GPU_BUFFER, LEAST_CPU_BUFFER, LARGEST_CPU_BUFFER = 1 << 30, 1 << 26, 1 << 29
 
 HALVES = {"amp-fp16": "float16", "amp-bf16": "bfloat16"}
@@ -38,9 +40,9 @@ LATER_ROUND = "measured in the first round only"
 def facts(
     request: CaptureRequest, loop: Any, device: str, report: Callable[[str], None]
 ) -> Dict[str, Any]:
-    """Return ``peaks`` for run.json; None with a ``reason`` if they were not measured.
+    """Return ``peaks`` for run.json; values are None with a ``reason`` if they were not measured.
 
-    Later rounds of a run, which have no profile pass, leave them to the first round.
+    Only the first round of a run measures them, and only if it profiles steps.
     """
     if not request.peaks:
         return unmeasured(request.precision, NOT_ASKED)
@@ -51,21 +53,22 @@ def facts(
 
 
 def measured(loop: Any, device: str, precision: str) -> Dict[str, Any]:
-    """Return the peaks; None with a ``reason`` if they cannot be measured.
+    """Return ``peaks`` for run.json; values are None with a ``reason`` if they cannot be measured.
 
-    ``loop`` has a framework's ``product`` (size, device, dtype) and ``copy`` (bytes, device).
+    ``loop`` is a framework's module with ``product(size, device, dtype)`` and ``copy(bytes,
+    device)``.
     """
     if not hasattr(loop, "product"):
         framework = loop.__name__.rpartition(".")[2]
         return unmeasured(precision, "{} has no matmul benchmark".format(framework))
     try:
         return dict(unmeasured(precision, None), **_measured(loop, device, precision))
-    except Exception as error:  # the passes are done: their result must not be lost
+    except Exception as error:  # the passes are done, and their result must not be lost
         return unmeasured(precision, one_line("{}: {}".format(type(error).__name__, error)))
 
 
 def unmeasured(precision: str, reason: Optional[str]) -> Dict[str, Any]:
-    """Return ``peaks`` without values."""
+    """Return ``peaks`` for run.json with the ``reason`` why there are no values."""
     names = ("gemm_flops_per_s", "gemm_size", "copy_bytes_per_s", "copy_bytes")
     return dict(dict.fromkeys(names), precision=precision, reason=reason)
 
@@ -91,13 +94,13 @@ def _measured(loop: Any, device: str, precision: str) -> Dict[str, Any]:
 def best_product(
     product: Callable[[int], Run], sizes: Tuple[int, int], clock: Clock
 ) -> Tuple[int, float]:
-    """Return the size between the ``sizes`` at which one matmul takes LEAST_NS, and its best
-    time.
+    """Return (size, shortest time in ns) of the matmul whose size, between the two ``sizes``, takes
+    LEAST_NS.
     """
     size, most = sizes
     while True:
         run = product(size)
-        run(1)  # the first run compiles, allocates, and searches an algorithm
+        run(1)  # the first run compiles, allocates, and selects an algorithm
         took_ns = _timed(run, 1, clock)
         if took_ns >= LEAST_NS or size >= most:
             return size, best(run, clock)
@@ -106,7 +109,9 @@ def best_product(
 
 
 def best(run: Run, clock: Clock) -> float:
-    """Return the shortest time of a warm run in ns; several runs at a time if one is too short."""
+    """Return the shortest time of one run in ns, after a warm-up; short runs are timed several at
+    once.
+    """
     began_ns, took_ns = clock(), _timed(run, 1, clock)
     times = int(min(MOST_TIMES, max(1, LEAST_NS // max(took_ns, 1))))
     shortest = took_ns if times == 1 else _timed(run, times, clock)
@@ -122,7 +127,9 @@ def _timed(run: Run, times: int, clock: Clock) -> int:
 
 
 def cpu_buffer_bytes() -> int:
-    """Return twice the size of the last-level cache if known, within bounds."""
+    """Return the size of the buffer to copy on a CPU: twice the last-level cache if known, within
+    bounds.
+    """
     cache = host.last_level_cache_bytes() or 0
     return min(max(2 * cache, LEAST_CPU_BUFFER), LARGEST_CPU_BUFFER)
 
@@ -144,7 +151,7 @@ def numpy_copy(buffer: int, device: str = "cpu") -> Run:
 
 
 def numpy_product(size: int, device: str, dtype: str) -> Run:
-    """Return a function that multiplies two matrices with NumPy's BLAS."""
+    """Return a function that multiplies two matrices (size, size) with NumPy's BLAS repeatedly."""
     import numpy as np
 
     left, right = (np.random.RandomState(0).rand(size, size).astype(dtype) for _ in range(2))
@@ -158,7 +165,7 @@ def numpy_product(size: int, device: str, dtype: str) -> Run:
 
 
 def faster(*runs: Run) -> Run:
-    """Return the function whose second run is the shortest."""
+    """Return the fastest of ``runs``, by the time of their second run."""
     took_ns = []
     for run in runs:
         run(1)

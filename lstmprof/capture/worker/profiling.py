@@ -1,10 +1,11 @@
 """The ranges of a step, the discarded session, and the profiler's file.
 
-Ranges are NVTX in both passes, and those of the framework's profiler in the profile pass. ``step``
-contains ``input``, then ``forward`` and ``loss``, then ``backward`` and ``optimizer``, and the
-synchronisation at its end. If a step is one call of a compiled function, it contains ``input`` and
-then ``program``: the call until its result is available. Without an attached tool, a range of an
-NVTX domain costs about 0.1 µs (measured; NVTX loads a tool only at its first call).
+Both passes have NVTX ranges; the profile pass also has ranges of the framework's profiler. The
+range ``step`` contains ``input``, then ``forward`` and ``loss``, then ``backward`` and
+``optimizer``, and the synchronisation at its end. If a step is one call of a compiled function, it
+contains ``input`` and then ``program``: the call until its result is available. If no tool is
+attached, a range of an NVTX domain costs about 0.1 µs (measured; NVTX loads a tool only at its
+first call).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional
 
 NAMES = ("step", "input", "program", "forward", "loss", "backward", "optimizer")
 DOMAIN = "lstmprof"
-#: This variable is set if a tool receives ranges (nvtx3/nvtxDetail/nvtxInit.h).
+#: Environment variable that is set if a tool receives ranges (nvtx3/nvtxDetail/nvtxInit.h).
 TOOL = "NVTX_INJECTION64_PATH"
 #: The folder of the profile, beside the result.
 PROFILE = "profile"
@@ -46,12 +47,12 @@ class DomainRange:
 
 
 def nvtx_ranges() -> Optional[Ranges]:
-    """Return the ranges of both passes, from the package nvtx or torch; None if neither exists."""
+    """Return NVTX ranges from the package nvtx, else from torch; None if neither provides them."""
     return domain_ranges() or _torch_ranges()
 
 
 def domain_ranges() -> Optional[Ranges]:
-    """Return ranges of ``DOMAIN``; None if nvtx is not installed."""
+    """Return NVTX ranges in the domain ``DOMAIN``; None if the package nvtx is not installed."""
     try:
         import nvtx
     except ImportError:
@@ -63,10 +64,11 @@ def domain_ranges() -> Optional[Ranges]:
 
 @functools.lru_cache(maxsize=None)
 def _domain(nvtx: Any) -> Any:
-    """Return the domain, even if nsys tells nvtx 0.2.13 and later that it does not want it.
+    """Return the NVTX domain, even if nvtx (0.2.13 and later) takes it for unwanted.
 
-    Otherwise nvtx returns a dummy without effect: nsys 2022.4 answers so, but records the ranges
-    anyway (seen with 0.2.17). Source: ``Domain.__new__`` of nvtx/_lib/lib.pyx.
+    nsys 2022.4 answers that it does not want the domain, but records its ranges anyway (seen with
+    nvtx 0.2.17). nvtx would then return a dummy without effect. Source: ``Domain.__new__`` of
+    nvtx/_lib/lib.pyx.
     """
     domain = nvtx.get_domain(DOMAIN)
     if type(domain).__name__ != "DummyDomain" or TOOL not in os.environ:
@@ -76,13 +78,15 @@ def _domain(nvtx: Any) -> Any:
         wanted = object.__new__(lib.Domain)
         wanted.handle = lib.DomainHandle(DOMAIN)
         wanted.__init__(DOMAIN)
-    except (AttributeError, TypeError):  # another version is made otherwise
+    except (AttributeError, TypeError):  # another version of nvtx creates domains differently
         return domain
     return wanted
 
 
 def _torch_ranges() -> Optional[Ranges]:
-    """Return torch's ranges, which have no domain; None if torch is not loaded or has no NVTX."""
+    """Return torch's NVTX ranges, which have no domain; None if torch is not imported or has no
+    NVTX.
+    """
     nvtx = getattr(getattr(sys.modules.get("torch"), "cuda", None), "nvtx", None)
     library = getattr(nvtx, "_nvtx", None)
     # torch's placeholder, which only raises errors
@@ -92,7 +96,7 @@ def _torch_ranges() -> Optional[Ranges]:
 
 
 class _TorchRange:
-    """A range by torch's functions."""
+    """An NVTX range that torch's functions begin and end."""
 
     def __init__(self, nvtx: Any, name: str) -> None:
         self._nvtx, self._name = nvtx, name
@@ -105,7 +109,9 @@ class _TorchRange:
 
 
 class _NvtxRanges(Dict[str, DomainRange]):
-    """The ranges of one domain by name: those of a step, and others on first use."""
+    """Name -> range of one domain. The ranges of a step exist from the start, others from their
+    first use.
+    """
 
     def __init__(self, domain: Any) -> None:
         super().__init__({name: DomainRange(domain, name) for name in NAMES})
@@ -122,7 +128,7 @@ def no_ranges(name: str) -> ContextManager[Any]:
 
 
 def both(outer: Ranges, inner: Ranges) -> Ranges:
-    """Return ranges that enter ``outer`` and, inside it, ``inner``."""
+    """Return ranges that open a range of ``outer`` and, inside it, one of ``inner``."""
 
     @contextlib.contextmanager
     def entered(name: str) -> Any:
@@ -133,7 +139,9 @@ def both(outer: Ranges, inner: Ranges) -> Ranges:
 
 
 def first_found(path: str, needles: Sequence[Tuple[str, str]]) -> Optional[str]:
-    """Return the text of the first (needle, text) whose needle is in the file, or None."""
+    """Return the text of the first pair (needle, text) whose needle occurs in the file at ``path``;
+    None if none does.
+    """
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         for needle, words in needles:
             if content.find(needle.encode()) >= 0:
@@ -142,24 +150,24 @@ def first_found(path: str, needles: Sequence[Tuple[str, str]]) -> Optional[str]:
 
 
 def compressed(path: str, place: str) -> str:
-    """Move the file at ``path``, gzipped, to ``place``, which is returned."""
+    """Gzip the file at ``path`` to ``place``, remove the original, and return ``place``."""
     with open(path, "rb") as plain, gzip.open(place, "wb", compresslevel=6) as packed:
         shutil.copyfileobj(plain, packed, 1 << 20)
     os.remove(path)
     return place
 
 
-#: A profiler's first session slows its steps, and so does every session in its first tenths of a
-#: second (seen on CPUs with torch 2.13 and TensorFlow 2.21). So one session of this length is
-#: discarded.
+#: Duration of a profiler session that is discarded. A first session slows its steps, and so do the
+#: first tenths of a second of any session (seen on CPUs with torch 2.13 and TensorFlow 2.21).
 THROWAWAY_NS = 500_000_000
 THROWAWAY_STEPS = 100
 
 
 def throwaway_steps(steps: int, clock: Callable[[], int]) -> Iterator[int]:
-    """Yield the step numbers of the discarded session: at least ``steps``, for THROWAWAY_NS.
+    """Yield the step numbers of the discarded session: at least ``steps``, and more until
+    THROWAWAY_NS.
 
-    At most THROWAWAY_STEPS more than ``steps``, because short steps are warm by then.
+    There are at most THROWAWAY_STEPS more than ``steps``; after so many, short steps are warm, too.
     """
     start_ns = clock()
     for number in range(steps + THROWAWAY_STEPS):
@@ -170,11 +178,13 @@ def throwaway_steps(steps: int, clock: Callable[[], int]) -> Iterator[int]:
 
 @dataclasses.dataclass(frozen=True)
 class Profiled:
-    """The outcome of a profile pass."""
+    """The outcome of a profile pass: wall time and loss of each profiled step, and the profile's
+    files.
+    """
 
     walls_ns: List[int]
     losses: List[float]
     files: List[str]
-    kernels: Optional[str]  # kernels that ran, as text; None if no operator shows it
+    kernels: Optional[str]  # which kernels ran, in words; None if no operator shows it
     recording: Optional[Dict[str, Any]] = None  # cost of recording an event (``calibration``)
-    shapes: Optional[str] = None  # JSON: the inputs of the ops of one step, in order
+    shapes: Optional[str] = None  # JSON file with the inputs of the ops of one step, in order

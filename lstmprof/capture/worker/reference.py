@@ -1,10 +1,12 @@
-"""The networks in float64 NumPy, forward and backward through time, to compare with.
+"""The reference networks: forward and backward pass through time, in float64 NumPy.
 
-The head looks at the last time step of every direction, or at every time step; without one the
-outputs are the last layer's. Sequences of variable length are computed one at a time, cut to their
-length: there is no mask to be wrong. CTC by forward and backward sums over the extended targets, in
-log space: A. Graves et al., "Connectionist temporal classification" (2006), equations 6–16; blank
-0, mean over sequences.
+The head (output layer) sees the last time step of every direction, or every time step. Without a
+head, the outputs are those of the last recurrent layer. Sequences of variable length are computed
+one at a time, cut to their length, so no mask is needed that could be wrong. CTC is computed by
+forward and backward sums over the extended targets, in log space (A. Graves et al., "Connectionist
+temporal classification" (2006), equations 6–16), with blank 0 and the mean over sequences.
+
+The cells, whose gates stand in this order in W, U and b:
 
 ::
 
@@ -16,8 +18,8 @@ log space: A. Graves et al., "Connectionist temporal classification" (2006), equ
            h_t = (1 − z) n + z h_{t−1}
     rnn    h_t = tanh(W x_t + U h_{t−1} + b)
 
-Gates stand in this order in W, U and b. A cell gives, for each step back, the gradients of what W
-and of what U multiplies, and of h and c before the step.
+In the backward pass, a cell returns for each step the gradients of W x + b, of U h, and of h and c
+before the step.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ Array = Any  # of float64
 
 @dataclass(frozen=True)
 class DirectionTrace:
-    """One direction, kept for the backward pass; the first axis is time, in running order."""
+    """One direction of a layer, kept for the backward pass. The first axis is time, in the order in
+    which the direction runs.
+    """
 
     inputs: Array
     steps: List[Tuple[Array, ...]]  # values that the cell keeps for each step
@@ -47,7 +51,9 @@ def sigmoid(x: Array) -> Array:
 
 
 def lstm(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Array, ...]]:
-    """Return the next h and c, and the values that the backward pass needs."""
+    """Return (next h, next c, values that the backward pass needs), given x = W x_t + b and u = U
+    h.
+    """
     i, f, g, o = np.split(x + u, 4, axis=1)
     i, f, g, o = sigmoid(i), sigmoid(f), np.tanh(g), sigmoid(o)
     following = f * c + i * g
@@ -55,7 +61,9 @@ def lstm(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Ar
 
 
 def lstm_back(kept: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, Array, Any, Array]:
-    """Return the gradients of W x + b, of U h, of the direct use of h, and of c."""
+    """Return the gradients of the loss by W x + b, by U h, by h where it is used directly, and by
+    c.
+    """
     i, f, g, o, c, following = kept
     squashed = np.tanh(following)
     d_c = d_c + d_h * o * (1 - squashed**2)
@@ -72,7 +80,7 @@ def lstm_back(kept: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, A
 
 
 def gru(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Array, ...]]:
-    """Compute a GRU like ``lstm``; c is passed through."""
+    """Compute a GRU step, with the arguments and results of ``lstm``; c is returned unchanged."""
     (xr, xz, xn), (ur, uz, un) = np.split(x, 3, axis=1), np.split(u, 3, axis=1)
     r, z = sigmoid(xr + ur), sigmoid(xz + uz)
     n = np.tanh(xn + r * un)
@@ -80,7 +88,7 @@ def gru(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Arr
 
 
 def gru_back(kept: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, Array, Any, Array]:
-    """Compute a GRU like ``lstm_back``."""
+    """Compute the gradients of a GRU step, with the arguments and results of ``lstm_back``."""
     r, z, n, un, h = kept
     d_n = d_h * (1 - z) * (1 - n**2)
     d_z = d_h * (h - n) * z * (1 - z)
@@ -90,13 +98,17 @@ def gru_back(kept: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, Ar
 
 
 def rnn(x: Array, u: Array, h: Array, c: Array) -> Tuple[Array, Array, Tuple[Array, ...]]:
-    """Compute a plain RNN like ``lstm``; c is passed through."""
+    """Compute a step of a plain RNN, with the arguments and results of ``lstm``; c is returned
+    unchanged.
+    """
     h = np.tanh(x + u)
     return h, c, (h,)
 
 
 def rnn_back(kept: Tuple[Array, ...], d_h: Array, d_c: Array) -> Tuple[Array, Array, Any, Array]:
-    """Compute a plain RNN like ``lstm_back``."""
+    """Compute the gradients of a plain RNN step, with the arguments and results of
+    ``lstm_back``.
+    """
     d_raw = d_h * (1 - kept[0] ** 2)
     return d_raw, d_raw, 0.0, d_c
 
@@ -109,7 +121,10 @@ CELLS: Dict[str, Tuple[Callable[..., Any], Callable[..., Any]]] = {
 
 
 def forward(cell: str, w: Dict[str, Array], slot: str, inputs: Array) -> DirectionTrace:
-    """Run the layer's direction ``slot`` over ``inputs`` (time, batch, features)."""
+    """Run one direction of a layer over ``inputs`` (time, batch, features).
+
+    ``slot`` names the direction, such as ``l0_reverse``; ``w`` has all weights by name.
+    """
     h = c = np.zeros((inputs.shape[1], w[f"weight_hh_{slot}"].shape[1]))
     hiddens, steps = [h], []
     for x in inputs:
@@ -128,7 +143,9 @@ def backward(
     d_hiddens: Array,
     gradients: Dict[str, Array],
 ) -> Array:
-    """Set the gradients of the direction's weights; return the gradient of its inputs."""
+    """Write the gradients of the direction's weights to ``gradients``; return the gradient of its
+    inputs.
+    """
     d_x = np.empty((*d_hiddens.shape[:2], w[f"bias_{slot}"].size))
     d_u = np.empty_like(d_x)
     d_h = d_c = np.zeros_like(trace.hiddens[0])
@@ -143,7 +160,7 @@ def backward(
 
 @dataclass(frozen=True)
 class ReferenceStep:
-    """Loss, head outputs, and the gradient of the loss by every weight's shared name."""
+    """Loss, outputs, and the gradient of the loss by each shared weight."""
 
     loss: float
     outputs: Array
@@ -151,7 +168,7 @@ class ReferenceStep:
 
 
 def outcome(workload: Workload, weights: Mapping[str, Any], batch: Batch) -> ReferenceStep:
-    """Return the reference for one step of ``workload``."""
+    """Compute loss, outputs and gradients of one step of ``workload``."""
     w = {name: np.asarray(value, np.float64) for name, value in weights.items()}
     inputs = np.asarray(batch.inputs)
     embedded = w["embedding"][inputs] if workload.vocabulary else inputs.astype(np.float64)
@@ -193,7 +210,7 @@ def _back(
     d_hidden: Array,
     gradients: Dict[str, Array],
 ) -> Array:
-    """Add the gradients of every layer; return the gradient of the inputs."""
+    """Add the gradients of all layers to ``gradients``; return the gradient of the inputs."""
     for layer in reversed(range(workload.layers)):
         found: Dict[str, Array] = {}
         d_hidden = _layer_back(workload.cell, w, layer, layers[layer], d_hidden, found)
@@ -219,7 +236,7 @@ def _forward(
 
 
 def _rows(x: Array) -> Array:
-    """Return (time, batch, features) or (batch, features) as rows of features."""
+    """Reshape (time, batch, features) or (batch, features) to (rows, features)."""
     return x.reshape(-1, x.shape[-1])
 
 
@@ -231,7 +248,9 @@ def _layer_back(
     d_outputs: Array,
     gradients: Dict[str, Array],
 ) -> Array:
-    """Set the layer's gradients; return the gradient of its inputs, in time order."""
+    """Write the gradients of a layer to ``gradients``; return the gradient of its inputs, in time
+    order.
+    """
     parts = np.split(d_outputs, len(traces), axis=2)
     d_inputs = [
         backward(cell, w, f"l{layer}{s}", trace, part[:: -1 if s else 1], gradients)
@@ -275,11 +294,14 @@ def _ctc(outputs: Array, batch: Batch) -> Tuple[float, Array]:
 
 
 def _ctc_one(scores: Array, target: Array) -> Tuple[float, Array]:
-    """Return −log p(target), and the expected share of each class per time step (time, classes)."""
+    """Return −log p(target) of one sequence, and the expected share of each class at each time step
+    (time, classes).
+    """
     spelled = np.zeros(2 * len(target) + 1, np.int64)
     spelled[1::2] = target
     alpha = _path_sums(scores, spelled)
-    beta = _path_sums(scores[::-1], spelled[::-1])[::-1, ::-1]  # both count step t's own score
+    # alpha and beta both contain the score of step t
+    beta = _path_sums(scores[::-1], spelled[::-1])[::-1, ::-1]
     likelihood = np.logaddexp(alpha[-1, -1], alpha[-1, -2])
     share = np.exp(alpha + beta - scores[:, spelled] - likelihood)
     occupancy = np.zeros_like(scores)
@@ -289,7 +311,11 @@ def _ctc_one(scores: Array, target: Array) -> Tuple[float, Array]:
 
 
 def _path_sums(scores: Array, spelled: Array) -> Array:
-    """Return the log of the summed probability of all paths that are at symbol s at time t."""
+    """Return (time, symbols): log of the total probability of all paths that are at symbol s at
+    time t.
+
+    ``spelled`` has the target's symbols with blanks between them; ``scores`` are log probabilities.
+    """
     sums = np.full((len(scores), len(spelled)), -np.inf)
     sums[0, :2] = scores[0, spelled[:2]]
     may_skip = np.zeros(len(spelled), bool)

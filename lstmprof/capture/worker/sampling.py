@@ -1,9 +1,9 @@
-"""The sampled pass: steps without a profiler, while a sampler observes the process from outside.
+"""The sampled pass: steps without a profiler, while another process samples their call stacks.
 
-The sampler is a child of the worker, so that it ends with it, and attaches to its parent. py-spy
-stops the parent for each sample; with linux-perf, the kernel interrupts it. Between two samples,
-neither adds anything to a step, as ranges and hooks would. Stacks are stored as for flame graphs,
-one distinct stack per line: ``thread;outermost;…;innermost count``.
+The sampler is a child of the worker, so that it ends with the worker, and it observes its parent.
+py-spy stops the worker for each sample; with linux-perf, the kernel interrupts it. Between two
+samples, neither adds anything to a step, as ranges and hooks would. Stacks are stored as for flame
+graphs, one distinct stack per line: ``thread;outermost;…;innermost count``.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from typing import IO, Any, Callable, Counter, Dict, Iterable, List, Optional, T
 from lstmprof.capture.request import PERF, PY_SPY, CaptureRequest
 from lstmprof.capture.worker.profiling import compressed
 
-#: linux/prctl.h, PR_SET_PTRACER: the process that may attach if Yama's ptrace_scope is 1.
+#: Option of prctl (linux/prctl.h) that names the process that may attach to this one if Yama's
+#: ptrace_scope is 1.
 PR_SET_PTRACER = 0x59616D61
-#: Samples per second: a prime, so that steps do not synchronise with them.
+#: Samples per second: a prime number, so that sampling does not keep pace with the steps.
 RATE_HZ = 197
-#: Bytes of stack that perf copies for each sample and unwinds later
+#: Bytes of stack that perf copies for each sample, to unwind them later.
 STACK_BYTES = 16384
-#: Additional seconds after which a sampler is stopped, because py-spy first reads the symbols of
-#: every library.
+#: Seconds that a sampler may take longer than requested before it is stopped: py-spy first reads
+#: the symbols of every library.
 PATIENCE_S = 120.0
 
-#: The file in which oneDNN writes the names of its generated code, which has no symbols: one line
-#: each, ``start length name`` in hexadecimal (perf's format).
+#: File in which oneDNN writes the names of its generated code, which has no symbols. Each line is
+#: ``start length name``, with hexadecimal numbers (perf's format).
 JIT_MAP = "/tmp/perf-{}.map"
-NAME_GENERATED_CODE = {"ONEDNN_JIT_PROFILE": "2"}  # oneDNN's documentation: 2 is that file
+NAME_GENERATED_CODE = {"ONEDNN_JIT_PROFILE": "2"}  # 2 means this file (oneDNN's documentation)
 
 STACKS = "samples.txt"
 _ADDRESS = re.compile(r"\b0x([0-9a-f]+) \((?:\?|[^();]*perf-\d+\.map)\)")
@@ -70,7 +71,8 @@ class Sampled:
 
 
 def sampled(step: Callable[[], Any], request: CaptureRequest, folder: str) -> Sampled:
-    """Run ``step`` repeatedly while the sampler of ``request`` observes; stacks go to ``folder``.
+    """Run ``step`` repeatedly while the sampler of ``request`` observes; write the stacks to
+    ``folder``.
 
     The sampler is searched on ``PATH``.
     """
@@ -128,18 +130,21 @@ def _stepped(
 
 
 def _give_back_cpus(pid: int) -> None:
-    """Let process ``pid`` use the CPUs of this process's parent instead of ours."""
-    with contextlib.suppress(OSError):  # it has ended, or lacks permission: then it shares our CPUs
+    """Let process ``pid`` use all CPUs of this process's parent, not only the worker's."""
+    # the sampler has ended, or lacks permission and shares the worker's CPUs
+    with contextlib.suppress(OSError):
         os.sched_setaffinity(pid, os.sched_getaffinity(os.getppid()))
 
 
 def _name_generated_code(stacks: str, map_path: str) -> None:
-    """Name the addresses in the file ``stacks`` that are in the map, which is removed."""
+    """Replace addresses of generated code in the file ``stacks`` by names from the map, and remove
+    the map.
+    """
     try:
         with open(map_path, encoding="utf-8", errors="replace") as lines:
             names = generated(lines)
     except OSError:
-        return  # nothing was generated, or nobody named it
+        return  # no code was generated, or its names were not written
     os.remove(map_path)
     with open(stacks, encoding="utf-8", errors="replace") as file:
         text = _ADDRESS.sub(lambda found: _named(found, names), file.read())
@@ -148,7 +153,7 @@ def _name_generated_code(stacks: str, map_path: str) -> None:
 
 
 def generated(lines: Iterable[str]) -> List[Tuple[int, int, str]]:
-    """Return (start, end, name) of each piece of generated code, by start."""
+    """Return (start, end, name) of each piece of generated code, sorted by start address."""
     pieces = []
     for line in lines:
         start, length, name = line.split(None, 2)
@@ -165,7 +170,7 @@ def _named(address: "re.Match[str]", names: List[Tuple[int, int, str]]) -> str:
 
 
 def _fault(words: str, status: int) -> str:
-    """Return a sampler's failure in one line."""
+    """Return why a sampler failed, in one line; ``words`` is its output."""
     if status == -signal.SIGKILL:
         return "was stopped {:g} s after its time limit".format(PATIENCE_S)
     lines = [line.strip() for line in words.splitlines() if line.strip()]
@@ -182,7 +187,7 @@ def _version(binary: str) -> Optional[str]:
 
 
 def _collapse(binary: str, data: str, place: str) -> None:
-    """Write the stacks of perf's file ``data`` to ``place``."""
+    """Write the stacks in perf's file ``data`` to the file ``place``."""
     fields = ["--no-inline", "--fields", "comm,tid,ip,sym,dso"]
     command = [binary, "script", "--input", data, *fields]
     with subprocess.Popen(
@@ -196,8 +201,9 @@ def _collapse(binary: str, data: str, place: str) -> None:
 
 
 def collapsed(lines: Iterable[str]) -> Counter[str]:
-    """Count stacks from ``perf script``: innermost frame first, an empty line after each.
+    """Count the distinct stacks in the output of ``perf script``.
 
+    ``perf script`` prints each stack with its innermost frame first, and an empty line after it.
     Frames without a symbol are named by their address, as in py-spy.
     """
     counts: Counter[str] = collections.Counter()

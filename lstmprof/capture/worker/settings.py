@@ -1,7 +1,8 @@
-"""Settings that change the speed of steps, read in the process that runs them.
+"""Read the settings that change the speed of steps, in the process that runs the steps.
 
-They are read in the step's own thread after the timing, not copied from the request, because
-imported libraries may change them. The loop's ``settings`` has those that only the framework knows.
+They are read in the thread of the steps, after the timing, because imported libraries may have
+changed what was requested. Settings that only the framework knows come from the profiler's
+``settings``.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ PREFIXES = (
     *("CUDA_", "CUDNN_", "CUBLAS_", "NVIDIA_TF32", "MALLOC_", "MIMALLOC_", "TCMALLOC_"),
     *("LD_PRELOAD", "GLIBC_TUNABLES", "PYTHONMALLOC", "PYTHONDEVMODE", "PYTHON_GIL"),
 )
-#: Variables that a capture sets itself: threads, which run.json has; GPUs, hidden from CPU runs; a
-#: folder that changes every time; and the names of generated code, which change no step.
+#: Variables that a capture sets itself, and that are not recorded: threads, which run.json has
+#: anyway; GPUs, hidden from CPU runs; a folder that changes every time; and the names of generated
+#: code, which change no step.
 OF_THIS_CAPTURE = (
     *THREAD_VARIABLES,
     "CUDA_VISIBLE_DEVICES",
@@ -41,14 +43,17 @@ ALLOCATORS = (("jemalloc", "jemalloc"), ("tcmalloc", "tcmalloc"), ("mimalloc", "
 CGROUPS = "/sys/fs/cgroup"
 HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
 
-#: bits of float32: the smallest normal number, 2⁻¹²⁶, and a denormal, 2⁻¹³³
+#: Bits of float32 numbers: the smallest normal number, 2⁻¹²⁶, and a denormal, 2⁻¹³³.
 SMALLEST_NORMAL, DENORMAL = 1 << 23, 1 << 16
-#: elements that are multiplied to see it, enough for an operator to share them among its threads
+#: Number of denormals that a framework multiplies; enough to be divided among its threads.
 TRIED = 1 << 18
 
 
 def recorded(of_framework: Dict[str, Any]) -> Dict[str, Any]:
-    """Return all settings for run.json; call it in the step's thread."""
+    """Return all settings for run.json; call this in the thread that runs the steps.
+
+    ``of_framework`` are those that only the framework knows.
+    """
     import gc
 
     return dict(
@@ -74,14 +79,18 @@ def _vanishes(bits: int, factor: float) -> bool:
 
 
 def tried() -> Any:
-    """Return denormals that a framework should double: float32 (TRIED,)."""
+    """Return an array of denormals that a framework is to double: float32 (TRIED,)."""
     import numpy as np
 
     return np.full(TRIED, DENORMAL, np.int32).view(np.float32)
 
 
 def denormals(doubled: Any) -> str:
-    """Return what became of the doubled ``tried()``: flushed, kept, or both in places."""
+    """Return what a framework did to denormals: ``kept``, ``flushed``, or ``both`` if its threads
+    differ.
+
+    ``doubled`` is the framework's result for ``tried()``.
+    """
     import numpy as np
 
     kept = np.asarray(doubled).view(np.int32) != 0
@@ -91,7 +100,7 @@ def denormals(doubled: Any) -> str:
 
 
 def environment(variables: Dict[str, str]) -> Dict[str, str]:
-    """Return the ``variables`` that libraries of a step read."""
+    """Return those of the environment ``variables`` that libraries of a step read."""
     return {
         name: variables[name]
         for name in sorted(variables)
@@ -100,13 +109,16 @@ def environment(variables: Dict[str, str]) -> Dict[str, str]:
 
 
 def _traced() -> bool:
-    monitoring: Any = getattr(sys, "monitoring", None)  # since Python 3.12, six tools
+    # since Python 3.12, which has room for six tools
+    monitoring: Any = getattr(sys, "monitoring", None)
     tools = [] if monitoring is None else [monitoring.get_tool(number) for number in range(6)]
     return bool(sys.gettrace() or sys.getprofile() or any(tools))
 
 
 def allocator(files: Optional[List[str]]) -> Optional[str]:
-    """Return whose malloc is among the mapped ``files``; None if they cannot be read."""
+    """Return the name of the malloc in use, from the names of the files mapped into the process;
+    None if these are unknown.
+    """
     if files is None:
         return None
     bases = [os.path.basename(path) for path in files]
@@ -122,15 +134,18 @@ def _mapped_files() -> Optional[List[str]]:
 
 
 def chosen(text: Optional[str]) -> Optional[str]:
-    """Return the word in brackets."""
+    """Return the word in brackets, with which a Linux setting marks the active choice; None without
+    one.
+    """
     word = re.search(r"\[(\w+)\]", text or "")
     return word.group(1) if word else None
 
 
 def cpu_quota(root: str, groups: str) -> Optional[float]:
-    """Return the number of CPUs that the process's cgroups allow; None without a limit.
+    """Return the number of CPUs that the process's cgroups allow; None if there is no limit.
 
-    ``groups`` is /proc/self/cgroup. Sources: cgroup-v2.rst, sched-bwc.rst of Linux.
+    ``root`` is where cgroups are mounted, and ``groups`` is the text of /proc/self/cgroup. Sources:
+    cgroup-v2.rst, sched-bwc.rst of Linux.
     """
     limits: List[float] = []
     for line in groups.splitlines():
@@ -153,7 +168,9 @@ def _upwards(root: str, path: str) -> List[str]:
 
 
 def _limit(place: str) -> List[float]:
-    """Return the limit in one cgroup's folder (version 1 or 2); empty if it has none."""
+    """Return [number of CPUs] allowed by one cgroup's folder (version 1 or 2); empty without a
+    limit.
+    """
     words = (_text(os.path.join(place, "cpu.max")) or "").split()
     if not words:
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")

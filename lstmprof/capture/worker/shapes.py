@@ -1,9 +1,9 @@
-"""The inputs of the ops of one step, for profiles without shapes.
+"""Input shapes of the ops of one step, recorded apart from the profile.
 
 Recording shapes slows a Python loop of small ops (by 35 to 101 % with flops, torch 2.13 on a CPU),
-so the profile is made without. The inputs come from one more step, or from the framework's compiled
-graph, and are joined to the profile's ops by name and order when the profile is read. Source of
-TensorFlow's fusions: grappler/optimizers/remapper.cc.
+so the profile has none. The shapes come from one more step, or from the framework's compiled graph.
+When the profile is read, they are joined to its ops by name and order. Source of TensorFlow's
+fusions: grappler/optimizers/remapper.cc.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 #: Name of an op, shapes of its inputs, their element types.
 OpInputs = Tuple[str, List[Any], List[str]]
-#: The same with the number of the profiled step, whose inputs may differ from other steps.
+#: The same, and the number of the profiled step to which it belongs.
 StepInputs = Tuple[str, List[Any], List[str], int]
-#: The file with inputs, next to a profile.
+#: Name of the file with the inputs.
 FILE = "shapes.json"
 #: Suffix of a node into which TensorFlow's remapper may fuse the matmul before it.
 FUSED = ":_FusedMatMul"
@@ -24,7 +24,9 @@ FUSED_INTO = ("BiasAdd", "Add", "AddV2", "Tanh", "Sigmoid", "Relu", "Elu", "Leak
 
 
 def of_trace(path: str) -> List[OpInputs]:
-    """Return the inputs in torch.profiler's JSON, in the order in which the ops began."""
+    """Return the inputs of the ops in torch.profiler's JSON file ``path``, in the order in which
+    the ops began.
+    """
     with open(path, encoding="utf-8") as file:
         events = json.load(file)["traceEvents"]
     ops = [event for event in events if event.get("cat") == "cpu_op" and "ts" in event]
@@ -39,8 +41,8 @@ def of_trace(path: str) -> List[OpInputs]:
 def of_tensors(
     name: str, tensors: Iterable[Tuple[Optional[Sequence[Optional[int]]], str]]
 ) -> OpInputs:
-    """Return the inputs of an op from (shape, element type) of its tensors; unknown sizes are
-    null.
+    """Return the inputs of the op ``name`` from (shape, element type) of its tensors; a shape with
+    an unknown size becomes empty.
     """
     listed = list(tensors)
     shapes = [[] if shape is None or None in shape else list(shape) for shape, _ in listed]
@@ -48,7 +50,9 @@ def of_tensors(
 
 
 def written(inputs: Iterable[Union[OpInputs, StepInputs]], path: str) -> Optional[str]:
-    """Write ``inputs`` to the file at ``path``; return None if there are none."""
+    """Write ``inputs`` to the file ``path``, and return the path; if there are no inputs, return
+    None.
+    """
     listed = list(inputs)
     if not listed:
         return None
@@ -84,7 +88,8 @@ def nodes_of(graph: Any, seen: Optional[Set[str]] = None) -> Iterator[Any]:
 def _inputs(op: Any, name: str, batch: Optional[int]) -> OpInputs:
     if "while" not in getattr(getattr(op, "graph", None), "name", ""):
         batch = None  # elsewhere a reshape may have joined batch and time
-    inputs = getattr(op, "inputs", ())  # the placeholders of a condition have no such list in 2.8
+    # in TensorFlow 2.8, placeholders of a condition have no such list
+    inputs = getattr(op, "inputs", ())
     tensors = [(_static(each.shape, batch), each.dtype.base_dtype.name) for each in inputs]
     return of_tensors(name, tensors)
 

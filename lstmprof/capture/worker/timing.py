@@ -1,11 +1,11 @@
-"""The timing pass: no profiler, the host clock around steps that end with a synchronisation.
+"""The timing pass: no profiler; the host clock around steps that end with a synchronisation.
 
 Everything except the step (counts, loss values, rows, progress) happens while the clock is stopped.
 A profiled round is timed before and after its profile, so that lasting changes are visible.
 
-Workers that take turns on one CPU see the same machine, whose speed changes within seconds (clocks,
-other work on the core). A worker that asks for a turn gives up its own; the parent
-(``capture.supervisor``) answers with a byte on stdin when all others wait, too.
+Workers may take turns on one CPU, so that all see the same machine while its speed changes within
+seconds (clocks, other work on the core). A worker that asks for a turn ends its current one. The
+parent (``capture.supervisor``) answers with a byte on stdin when all other workers wait, too.
 """
 
 from __future__ import annotations
@@ -24,27 +24,29 @@ from lstmprof.errors import CaptureError
 Clock = Callable[[], int]
 Turn = Callable[[], None]
 
-#: A turn lasts for one iteration, and for as many more as begin within this time. The first of
-#: several does not count, because others have changed the caches.
+#: A turn has one iteration, and further ones that begin within this time. The first of several does
+#: not count, because other workers have changed the caches.
 TURN_NS = 20_000_000
-#: Shortest time between progress lines, because the parent that shows them shares the machine.
+#: Shortest time between progress lines, because showing them takes time on the same machine.
 REPORT_EVERY_NS = 1_000_000_000
 
-#: counted whatever the time that they take: a median needs them
+#: Least number of timed iterations, however long they take: a median needs them.
 LEAST_ITERATIONS = 3
-#: A GPU raises its clocks only under load; chosen by hand.
+#: Least duration of a GPU's warm-up, because a GPU raises its clocks only under load. Chosen by
+#: hand.
 GPU_WARM_UP_NS = 500_000_000
 MOST_WARM_UP = 1000
-#: Most iterations per turn, however short they are.
+#: Largest number of iterations per turn, however short they are.
 MOST_OF_TURN = 100
 
 
 class Iteration(NamedTuple):
-    """One row of timings.parquet. A tuple, because creating it takes a fifth of a frozen
-    dataclass's time.
+    """One row of timings.parquet; a tuple, because a frozen dataclass takes five times as long to
+    create.
 
-    ``after_profile``: the round was profiled before it. ``turn``: see ``shared``. ``waiting`` is
-    recorded only for the user's own code, whose threads may wait for more than a CPU.
+    ``after_profile``: the iteration came after the round's profile. ``turn``: number of the
+    worker's turn (``shared``). ``waiting`` is recorded only for the user's own code, whose threads
+    may wait for more than a CPU.
     """
 
     iteration: int
@@ -60,7 +62,7 @@ class Iteration(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Loop:
-    """What is timed: a step, and how its outcome is read after the clock has stopped."""
+    """What is timed: a step, and functions that read its outcome after the clock has stopped."""
 
     step: Callable[[], Any]
     loss: Callable[[Any], float]
@@ -70,14 +72,16 @@ class Loop:
 
 @dataclasses.dataclass(frozen=True)
 class Quota:
-    """A number of iterations; after ``most_ns`` none begins, but at least ``least`` run."""
+    """A number of iterations. None begins after ``most_ns`` nanoseconds, but at least ``least``
+    run.
+    """
 
     iterations: int
     most_ns: Optional[int] = None
     least: int = LEAST_ITERATIONS
 
     def halves(self) -> Tuple[Quota, Quota]:
-        """Return the iterations before a profile and after it; the first part is never smaller."""
+        """Return (quota before a profile, quota after it); the first is never the smaller one."""
         return (
             Quota(-(-self.iterations // 2), self._half_ns(), -(-self.least // 2)),
             Quota(self.iterations // 2, self._half_ns(), self.least // 2),
@@ -97,9 +101,9 @@ def timed(
     most_ns: Optional[int] = None,
     least: int = LEAST_ITERATIONS,
 ) -> List[Iteration]:
-    """Return one row for each of ``warmup + iterations`` steps, in order.
+    """Run ``warmup + iterations`` steps; return one row for each, in order.
 
-    After ``most_ns`` none begins, but at least ``least`` are counted.
+    None begins after ``most_ns`` nanoseconds, but at least ``least`` iterations are timed.
 
     Raises:
         CaptureError: a loss is not finite.
@@ -129,7 +133,8 @@ def timed(
 def warmed(
     loop: Loop, count: int, least_ns: int, report: Callable[[str], None], clock: Clock
 ) -> List[Iteration]:
-    """Return one row per warm-up step: ``count``, and more until ``least_ns`` after the first.
+    """Run ``count`` warm-up steps, and more until ``least_ns`` nanoseconds after the first step;
+    return one row for each.
 
     Raises:
         CaptureError: a loss is not finite.
@@ -150,11 +155,12 @@ def shared(
     clock: Clock,
     first: int = 0,
 ) -> List[Iteration]:
-    """Return the iterations of ``share``; if ``turn`` is given, call it before each turn.
+    """Run the iterations of ``share``; return their rows. If ``turn`` is given, it is called to
+    wait for each turn.
 
-    A turn is one iteration, and as many more as begin within TURN_NS. The first of several does not
-    count, because others have changed the caches. Turns are numbered from ``first``, equally for
-    all workers that take turns.
+    A turn has one iteration, and further ones that begin within TURN_NS. The first of several does
+    not count, because other workers have changed the caches. Turns are numbered from ``first``,
+    equally for all workers that take turns.
 
     Raises:
         CaptureError: a loss is not finite.
@@ -176,7 +182,7 @@ def shared(
 
 
 def joined(rows: List[Iteration], later: List[Iteration]) -> List[Iteration]:
-    """Return ``rows`` followed by ``later`` rows, which are numbered consecutively."""
+    """Return ``rows`` followed by ``later``; iterations are numbered consecutively."""
     return rows + [row._replace(iteration=len(rows) + row.iteration) for row in later]
 
 
@@ -196,9 +202,10 @@ def refuse_unless_finite(loss: float, number: int) -> None:
 
 @contextlib.contextmanager
 def collector_frozen() -> Iterator[None]:
-    """Remove all live objects from the garbage collector's view, and disable the collector.
+    """Freeze all live objects, so that the garbage collector ignores them, and disable the
+    collector.
 
-    At the end it is enabled again if it was before.
+    At the end the objects are unfrozen, and the collector is enabled again if it was before.
     """
     was_on = gc.isenabled()
     gc.collect()
@@ -213,7 +220,7 @@ def collector_frozen() -> Iterator[None]:
 
 
 def columns(rows: List[Iteration]) -> Dict[str, List[Any]]:
-    """Return the rows as the columns of timings.parquet."""
+    """Return the columns of timings.parquet, by name."""
     names = [name for name in Iteration._fields if name not in ("counts", "waiting")]
     return {
         **{name: [getattr(row, name) for row in rows] for name in names},
@@ -223,7 +230,9 @@ def columns(rows: List[Iteration]) -> Dict[str, List[Any]]:
 
 
 def turn_of(request: CaptureRequest, report: Callable[[str], None]) -> Optional[Turn]:
-    """Return a function that waits for this worker's turn; None if it takes no turns."""
+    """Return a function that waits for this worker's next turn; None if the worker takes no
+    turns.
+    """
     if not request.turn_with:
         return None
 

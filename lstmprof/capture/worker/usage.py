@@ -1,10 +1,10 @@
 """Resource usage of this process, and of each of its threads.
 
-One getrusage(2) returns CPU time, context switches and page faults in 0.7 µs (CPython 3.11, Linux
-6.18), or a quarter more with 8 threads. ``time.process_time_ns`` takes 0.4 µs for CPU time alone;
-its resolution does not matter for steps of 0.1 ms or more. For a thread on another CPU, both know
-the time only up to its last clock tick (1 to 10 ms, depending on the kernel). Time that one
-iteration lacks then belongs to the next one, and sums are right.
+getrusage(2) returns CPU time, context switches and page faults in one call of 0.7 µs (CPython 3.11,
+Linux 6.18), or a quarter more with 8 threads. ``time.process_time_ns`` takes 0.4 µs for CPU time
+alone; its finer resolution does not matter for steps of 0.1 ms or more. Both know the time of a
+thread on another CPU only up to its last clock tick (1 to 10 ms, depending on the kernel). What one
+iteration lacks appears in the next one, so sums are right.
 
 CPU time of a thread comes from its clock (clock_getcpuclockid(3); linux/posix-timers.h has the
 numbers of these clocks), waiting time from schedstat (Documentation/scheduler/sched-stats.rst). A
@@ -26,7 +26,7 @@ except ImportError:  # no Unix
 
 Usage = Any  # a struct_rusage, or None
 _TASKS = "/proc/self/task"
-#: Number of threads in run.json, those with the most CPU time.
+#: Largest number of threads in run.json; those with the most CPU time are recorded.
 MOST_THREADS = 16
 _PER_THREAD_SCHED = 6  # linux/posix-timers.h: CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED
 
@@ -42,10 +42,10 @@ class Counts(NamedTuple):
 
 
 def _unread(_whose: int) -> None:
-    """Return no reading."""
+    """Return None, because this system has no getrusage."""
 
 
-#: ``usage(SELF)`` returns one reading; None on systems other than Unix.
+#: ``usage(SELF)`` returns one reading of getrusage; None on systems other than Unix.
 usage: Callable[[int], Usage] = _unread if resource is None else resource.getrusage
 SELF = 0 if resource is None else resource.RUSAGE_SELF
 
@@ -71,18 +71,19 @@ class Times(NamedTuple):
     """The times of one thread since it began."""
 
     cpu_ns: int
-    waited_ns: Optional[int]  # ready, without a CPU; None if the kernel does not count it
+    # ready to run, but without a CPU; None if the kernel does not count it
+    waited_ns: Optional[int]
 
 
 Readings = Dict[int, Times]  # by thread id
 
 
 class Waiting(NamedTuple):
-    """Running and waiting times of the thread that runs a step, and waits of others; None if
-    unknown.
+    """Running and waiting times during a step; None if unknown.
 
-    ``waited_ns`` is for that thread, ``others_waited_ns`` for all other threads of its process, and
-    ``children_waited_ns`` for processes that ``multiprocessing`` started to load data.
+    ``thread_cpu_ns`` and ``waited_ns`` are for the thread that runs the step, ``others_waited_ns``
+    is for all other threads of its process, and ``children_waited_ns`` for processes that
+    ``multiprocessing`` started to load data. Waiting means: ready to run, but without a CPU.
     """
 
     thread_cpu_ns: Optional[int] = None
@@ -92,14 +93,18 @@ class Waiting(NamedTuple):
 
 
 class ThreadWaits(NamedTuple):
-    """CPU time of the calling thread; waits by folder of a process's threads, then by thread."""
+    """A reading of waiting times: CPU time of the calling thread, and folder -> thread -> time
+    waited.
+
+    Each folder in /proc has the threads of one process.
+    """
 
     cpu_ns: int
     waited_ns: Dict[str, Dict[str, int]]
 
 
 def _this_thread() -> Optional[int]:
-    """Return the system's number of the calling thread; None if /proc does not have it."""
+    """Return the system's id of the calling thread; None if /proc does not show it."""
     try:
         return int(os.path.basename(os.readlink("/proc/thread-self")))
     except (OSError, ValueError):
@@ -107,7 +112,8 @@ def _this_thread() -> Optional[int]:
 
 
 def waits(*, ends: bool = False) -> Optional[ThreadWaits]:
-    """Return how long each thread and each child has waited; None if the kernel does not count it.
+    """Return how long each thread of this process and of its children has waited for a CPU so far;
+    None if the kernel does not count it.
 
     The calling thread is read last, or first if the measured time ``ends`` here, because it may
     lose its CPU while the others are read.
@@ -125,7 +131,9 @@ def waits(*, ends: bool = False) -> Optional[ThreadWaits]:
 
 
 def _waits_in(folder: str) -> Dict[str, int]:
-    """Return how long each thread of one process waited; empty if the process has ended."""
+    """Return thread -> ns waited so far, for the threads in the folder of one process; empty if the
+    process has ended.
+    """
     try:
         names = os.listdir(folder)
     except OSError:
@@ -135,7 +143,9 @@ def _waits_in(folder: str) -> Dict[str, int]:
 
 
 def waiting_between(before: Optional[ThreadWaits], after: Optional[ThreadWaits]) -> Waiting:
-    """Return the difference of two readings by one thread, without threads that ended meanwhile."""
+    """Return the times between two readings by the same thread, without threads that ended
+    meanwhile.
+    """
     if before is None or after is None:
         return Waiting()
     more = {}
@@ -155,7 +165,9 @@ def _children() -> List[str]:
 
 
 def _waited_of(path: str) -> Optional[int]:
-    """Return a thread's wait; None if it has ended, or the kernel counts nothing (0 0 0)."""
+    """Return how long a thread has waited, in ns; None if it has ended, or the kernel counts
+    nothing (0 0 0).
+    """
     try:
         with open(path, encoding="ascii") as line:
             words = line.read().split()
@@ -165,7 +177,7 @@ def _waited_of(path: str) -> Optional[int]:
 
 
 def times() -> Optional[Readings]:
-    """Return the times of every thread; None without /proc."""
+    """Return the times of every thread of this process; None without /proc."""
     try:
         threads = [int(name) for name in os.listdir(_TASKS)]
     except OSError:
@@ -194,7 +206,9 @@ def _text(thread: int, file: str) -> str:
 
 
 def _allowed(status: str) -> Optional[str]:
-    """Return the CPUs that a thread may run on, as 0-1,4."""
+    """Return the CPUs on which a thread may run, such as ``0-1,4``; ``status`` is the text of its
+    /proc file.
+    """
     line = re.search(r"^Cpus_allowed_list:\s*(\S+)", status, re.MULTILINE)
     return line.group(1) if line else None
 
@@ -206,7 +220,9 @@ class ThreadTimes:
         self.sums: Optional[Readings] = {}
 
     def add(self, before: Optional[Readings], after: Optional[Readings]) -> None:
-        """Add what each thread had between two readings, without threads that ended meanwhile."""
+        """Add the times of each thread between two readings, without threads that ended
+        meanwhile.
+        """
         if self.sums is None or before is None or after is None:
             self.sums = None
             return
@@ -219,7 +235,7 @@ class ThreadTimes:
             )
 
     def facts(self) -> Optional[List[Dict[str, Any]]]:
-        """Return ``timing_threads`` of run.json: the threads that ran, longest first."""
+        """Return ``timing_threads`` of run.json: the threads with CPU time, most CPU time first."""
         if self.sums is None:
             return None
         ran = sorted(self.sums.items(), key=lambda entry: -entry[1].cpu_ns)

@@ -1,21 +1,22 @@
-"""A file of the user's as an implementation: loaded, given what it leaves out, its errors placed.
+"""Load a user's file as an implementation, and place its errors in the file.
 
 The file has
 
 ``build(workload)``
-    the network: a ``torch.nn.Module``; of TensorFlow a ``tf.Module`` or a Keras model; of JAX a
-    pair of its parameters, any tree of arrays, and a function of parameters and inputs. Called
-    with inputs, and with the lengths (batch,) for a workload of variable length, it returns the
-    outputs: (batch, classes), or one a time step (``Workload.every_step``)
-``load(network, weights)``, if it likes
-    sets the shared weights (names and layout of ``workloads.parameter_shapes``), of JAX it returns
-    the parameters; a file that has it claims to compute the workload, which ``held_file`` checks
-``TIME_MAJOR``, if it likes
-    whether inputs and outputs of every step are (time, batch, …); by default (batch, time, …)
-``FRAMEWORK``, if it likes
-    torch, tensorflow or jax, where the imports do not tell
+    Returns the network: a ``torch.nn.Module``; for TensorFlow a ``tf.Module`` or a Keras model; for
+    JAX a pair of its parameters, any tree of arrays, and a function of parameters and inputs.
+    The network is called with inputs, and with lengths (batch,) if the workload's length is
+    variable. It returns the outputs: (batch, classes), or one per time step
+    (``Workload.every_step``).
+``load(network, weights)``, optional
+    Sets the shared weights (names and layout of ``workloads.parameter_shapes``); for JAX it returns
+    the parameters. A file with ``load`` claims to compute the workload, which ``held_file`` checks.
+``TIME_MAJOR``, optional
+    Whether inputs and outputs of every step are (time, batch, …); by default (batch, time, …).
+``FRAMEWORK``, optional
+    torch, tensorflow or jax, if the imports do not show it.
 
-No loss, loop, timing or optimizer: those are the same for all.
+Loss, loop, timing and optimizer are the same for all files, so a file has none of these.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from lstmprof.errors import CaptureError, one_line
 from lstmprof.workloads import Workload
 
 Arrays = Dict[str, Any]
-#: Loss, outputs (time-major if every step has one), and gradients by the file's own names.
+#: (loss, outputs, gradients by the file's own names) of one step. Outputs of every time step are
+#: (time, batch, classes).
 Step = Tuple[float, Any, Arrays]
 
 #: Seed for weights that ``build`` initialises itself.
@@ -43,7 +45,10 @@ MEND = "correct the file, and repeat the capture"
 
 
 class UsersFile:
-    """The file, as the loops take an implementation; a framework's own in the module called so."""
+    """A user's file with the interface that loops expect of an implementation.
+
+    Each framework's loop has a subclass ``File``.
+    """
 
     KERNELS = ()
 
@@ -69,14 +74,16 @@ class UsersFile:
         return network
 
     def seed(self) -> None:
-        """Seed the weights that ``build`` draws, equally in every process."""
+        """Seed the framework's generator, so that ``build`` draws the same weights in every
+        process.
+        """
 
     def fault(self, network: Any) -> Optional[str]:
         """Return a fault such as ``a tuple, not …`` if the loop cannot train ``network``."""
         return None
 
     def load(self, network: Any, weights: Mapping[str, Any]) -> None:
-        """Set the shared weights, if the file can."""
+        """Set the shared weights, if the file has ``load``."""
         if self.claims:
             self.module.load(network, weights)
 
@@ -89,11 +96,13 @@ class UsersFile:
         raise NotImplementedError
 
     def first_step(self, network: Any, workload: Workload, batch: Any, device: str) -> Step:
-        """Compute the loop's first step without its optimizer; inputs are in the file's layout."""
+        """Compute the loop's first step without the optimizer; ``batch`` is in the file's
+        layout.
+        """
         raise NotImplementedError
 
     def checked(self, loss_of: Callable[..., Any]) -> Callable[..., Any]:
-        """Return ``loss_of(workload, outputs, …)`` with a check of the shape of outputs."""
+        """Return ``loss_of(workload, outputs, …)``, which also checks the shape of the outputs."""
 
         def of_outputs(workload: Workload, outputs: Any, *others: Any, **named: Any) -> Any:
             self.refuse_unless_shaped(workload, outputs)
@@ -137,7 +146,7 @@ class UsersFile:
 
 
 def implementation_of(request: CaptureRequest) -> Any:
-    """Load the file of the request's row, or the user's file, once."""
+    """Import the module of the built-in implementation, or load the user's file; each only once."""
     if request.file is None:
         return importlib.import_module(request.row.module)
     name = "lstmprof_users_{}_{}".format(request.file.name, request.file.sha256[:8])
@@ -147,10 +156,11 @@ def implementation_of(request: CaptureRequest) -> Any:
 
 
 def _loaded(file: ImplementationFile, name: str) -> Any:
-    """Return the module of a file; it finds modules in its own folder, like a script.
+    """Execute a file and return its module. Like a script, it can import modules from its own
+    folder.
 
     Raises:
-        CaptureError: the file lacks the function, fails, or ends the process.
+        CaptureError: the file has changed, lacks the function, or ends the process when imported.
     """
     with open(file.path, "rb") as content:
         if hashlib.sha256(content.read()).hexdigest() != file.sha256:
@@ -191,7 +201,7 @@ def place(error: BaseException, file: ImplementationFile) -> str:
 
 
 def explained(error: Exception, file: ImplementationFile) -> List[str]:
-    """Return fault, with its place in the file, and next step, one line each."""
+    """Return [fault with its line in the file, next step], one line each."""
     words = next((line for line in str(error).splitlines() if line.strip()), "")
     where = place(error, file)
     if isinstance(error, ModuleNotFoundError) and error.name:

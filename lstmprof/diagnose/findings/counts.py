@@ -65,9 +65,7 @@ class Spread:
 
 
 def spread_of(profile: StepProfile, noun: str) -> Spread | None:
-    """Return the spread of the items of ``noun`` (``tally``); None if there are none, or it is
-    unknown.
-    """
+    """Return the spread of the items of ``noun`` (``tally``); None without known items."""
     row = _row(profile, noun)
     if row is None or not row["count"]:
         return None
@@ -104,9 +102,7 @@ def _ops(profile: StepProfile) -> float | None:
 
 
 def _bytes(table: str) -> Amount:
-    """Return a function for the bytes per step of a table, without memsets; None if a row has
-    no size.
-    """
+    """Return a function for a table's bytes per step without memsets; None if one is unknown."""
 
     def moved_bytes(profile: StepProfile) -> float | None:
         rows = [row for row in profile.rows(table) if row.get("kind") != "memset"]
@@ -117,9 +113,7 @@ def _bytes(table: str) -> Amount:
 
 
 def _asked(profile: StepProfile) -> float:
-    """Return the number of values that the host reads; ``aten::item`` and the op inside it
-    count once.
-    """
+    """Count the values that the host reads; ``aten::item`` and the op inside it count once."""
     outer = [row for row in profile.rows("ops") if row["name"] in ASKS]
     inner = [row for row in outer if row["name"] == "aten::_local_scalar_dense"]
     return _per_step(profile, inner or outer)
@@ -159,7 +153,7 @@ _kernels = _counted("kernel")
 _ALL = (
     Quantity("ops", "ops", "", _ops, "op"),
     Quantity("ops_per_time_step", "ops per time step", "", _each_time_step(_ops)),
-    Quantity("computing_ops", "computing ops", "", _counted("op"), "computing op"),
+    Quantity("computing_ops", "ops that compute", "", _counted("op"), "op that computes"),
     *_lengths("op", "computing op"),
     Quantity("kernels", "kernels", "", _kernels, "kernel"),
     Quantity("kernels_per_time_step", "kernels per time step", "", _each_time_step(_kernels)),

@@ -51,8 +51,7 @@ from lstmprof.diagnose.ranks import (
     straggler_of,
 )
 from lstmprof.diagnose.seen import Seen, seen_in
-from lstmprof.diagnose.step_profile.contributors import contributors
-from lstmprof.diagnose.step_profile.lost_overhead import lost_overhead_ns
+from lstmprof.diagnose.step_profile.contributors import contributors, lost_overhead_ns
 from lstmprof.diagnose.step_profile.tally import tally
 from lstmprof.errors import RunError, UsageError
 from lstmprof.events.annotate.steps import Window
@@ -170,9 +169,7 @@ class StepProfile:
 
     @property
     def runs_on(self) -> str | None:
-        """Return ``cuda`` for a GPU (even if its activity was not recorded), ``cpu``, or None
-        if unknown.
-        """
+        """Return ``cuda`` for a GPU, recorded or not, ``cpu``, or None if unknown."""
         missing = {lack.kind for lack in self.lacks}
         if self.device is not None or NO_GPU in missing:
             return "cuda"

@@ -83,8 +83,9 @@ def _last_of_each(keys: Ints, end_ns: Ints) -> Ints:
 
 
 class Partitions:
-    """Rows of ``width`` int64 columns on disk, divided into numbered files in a new folder
-    ``path``.
+    """Rows of int64 columns on disk, divided into numbered files in the new folder ``path``.
+
+    ``width`` is the number of columns.
     """
 
     def __init__(self, path: Path, width: int) -> None:
@@ -318,7 +319,10 @@ def _numbered_anew(events: StoredEvents, coded: pa.Table) -> EventTable:
 
 
 class _Derived:
-    """The derived columns of each batch in one file per batch; guests are in separate files."""
+    """Stores the derived columns of each batch in a file.
+
+    Those of guests (activities of other batches) are stored separately until ``files`` is called.
+    """
 
     def __init__(self, events: StoredEvents) -> None:
         self._events = events

@@ -7,8 +7,9 @@
     activities ─ counters ───┤
     recorded counters ───────┘
 
-The ledger has a track for each device: stretches by category or by cause, whose lengths sum exactly
-to the ledger's numbers. Events are read in batches, and packets are written immediately.
+The ledger has a track for each device. Its slices are time intervals, named by the category of work
+or the cause of idle time; their lengths sum exactly to the ledger's numbers. Events are read in
+batches, and packets are written immediately.
 """
 
 from __future__ import annotations
@@ -42,9 +43,10 @@ from lstmprof.export.perfetto.trace_tracks import Packets, Tracks
 from lstmprof.host.scratch import check_file, writing
 from lstmprof.runs.run import Run
 
-#: A path of more events takes seconds, and would be kept in memory as a whole. Chosen by hand.
+#: Largest number of events of a run whose critical paths are written: more take seconds, and would
+#: all be in memory. Chosen by hand.
 _MOST_ON_PATH = 300_000
-#: [start, end) of the exported part of a run.
+#: (start, end) in ns of the exported part of a run; the end is not included.
 Span = tuple[int, int]
 
 
@@ -58,13 +60,12 @@ def write(
 ) -> int:
     """Write the run of ``breakdown`` to ``path``, whole or not at all; return its size in bytes.
 
-    If the name ends in ``.gz``, it is compressed. If given, only events that overlap ``span``
-    (complete), and the windows ``of`` the ledger, are written.
+    If the name ends in ``.gz``, the file is compressed. ``of`` are the steps whose ledger is
+    written, by default all. If ``span`` is given, only events that overlap it are written, uncut.
 
     Raises:
         RunError: ``path`` exists and ``force`` is False, or cannot be written; the run's events are
-        missing
-            or damaged.
+            missing or damaged.
     """
     refuse(path, force=force)
     names = dict.fromkeys((*run_slices.READS, *OF_LEDGER))
@@ -80,14 +81,15 @@ def write(
 def write_pair(
     lanes: Sequence[tuple[Breakdown, int | None, int | None]], path: Path, *, force: bool = False
 ) -> int:
-    """Write one clean step of each lane to ``path``, all from instant 0; return its size in bytes.
+    """Write one clean step of each of ``lanes`` to ``path``; return the file's size in bytes.
 
-    A lane is a breakdown, a rank and a device. Its step of median length is shown, by the clock
-    that counts clean time only. Events that began before the step or end after it are cut.
+    A lane is (breakdown, rank, device). The step of median length is written, by the clock that
+    counts clean time only; all steps begin at time 0. Events that begin before the step or end
+    after it are cut.
 
     Raises:
-        RunError: ``path`` is there already and ``force`` is not given, or cannot be written; the
-            events of a run are missing or damaged.
+        RunError: ``path`` exists and ``force`` is False, or cannot be written; the events of a run
+            are missing or damaged.
     """
     refuse(path, force=force)
     try:
@@ -103,7 +105,10 @@ def write_pair(
 def _write_step(
     packets: Packets, breakdown: Breakdown, rank: int | None, device: int | None, first: int
 ) -> int:
-    """Write the step of a lane, its arrows numbered from ``first``; return the next free number."""
+    """Write one step of a device or of the host threads, with arrows numbered from ``first``.
+
+    Return the next free number.
+    """
     events, windows, stretches = breakdown.lane(rank, device)
     window = median_step(windows)
     rows = events.of_rank(rank)
@@ -133,7 +138,7 @@ def _write_step(
 
 
 def refuse(path: Path, *, force: bool) -> None:
-    """Raise an error if no trace may be written to ``path``.
+    """Check that a trace may be written to ``path``.
 
     Raises:
         RunError: the file exists and ``force`` is False, or is not a plain file.
@@ -160,7 +165,7 @@ def _write(
 ) -> None:
     start = packed.values("start_ns")
     counted = (rows["time_ns"][0].as_py() for rows in breakdown.run.counters(["time_ns"]))
-    origin_ns = min(int(start.min(initial=0)), *counted, 0)  # no instant of a trace is negative
+    origin_ns = min(int(start.min(initial=0)), *counted, 0)  # times of a trace are not negative
     info = breakdown.run.info
     if info.base_ns is not None and 0 < info.base_ns + origin_ns < 2**63:
         packets.clocks(0, info.base_ns + origin_ns)
@@ -203,7 +208,7 @@ def _overlaps(batch: Batch, rows: Ints, span: Span) -> Flags:
 
 
 def _main_pids(packed: Packed) -> Mapping[int | None, int | None]:
-    """Return each rank's process with most host events."""
+    """Return the id of each rank's process with most host events, by rank."""
     hosted = np.flatnonzero(packed.known("pid") & ~packed.known("device"))
     ranked = packed.known("rank")[hosted]
     rank, pid = (packed.values(name)[hosted].astype(np.int64) for name in ("rank", "pid"))
@@ -233,7 +238,7 @@ def _add_critical_paths(
     windows: Sequence[Window],
     origin_ns: int,
 ) -> None:
-    """Add the critical path of the median step of each rank; of a larger run none."""
+    """Add the critical path of each rank's median step, unless the run has too many events."""
     if breakdown.run.event_count > _MOST_ON_PATH:
         return
     for rank in dict.fromkeys(window.rank for window in windows):
@@ -261,7 +266,7 @@ def _add_counters(
         for counter in device.counters():
             track = tracks.counter(device.rank, device.device, counter.name, counter.unit)
             at_ns, values = counter.at_ns, counter.values
-            if span is not None:  # from the last change before it
+            if span is not None:  # begin with the last change before ``span``
                 first = max(int(np.searchsorted(at_ns, span[0], side="right")) - 1, 0)
                 until = int(np.searchsorted(at_ns, span[1], side="right"))
                 at_ns = np.clip(at_ns[first:until], *span)
@@ -273,7 +278,10 @@ def _add_counters(
 def _add_recorded(
     packets: Packets, tracks: Tracks, run: Run, origin_ns: int, span: Span | None
 ) -> None:
-    """Add the profile's own counters; within ``span`` from the last value before it."""
+    """Add the counters that the profile contains; if ``span`` is given, only their values in it.
+
+    The last value before ``span`` becomes the value at its start.
+    """
     track_of: dict[Series, int] = {}
     before: dict[Series, float] = {}
 
@@ -297,7 +305,7 @@ def _add_recorded(
 
 @dataclass
 class _Stretch:
-    """A stretch of the ledger that may go on in the next batch."""
+    """A time interval of the ledger with one label, which may go on in the next batch."""
 
     window: Window
     label: Label
@@ -306,9 +314,7 @@ class _Stretch:
     end_ns: int
 
     def goes_on(self, next_: _Stretch) -> bool:
-        """Return whether ``next_`` continues the stretch; idle stretches ignore the host's
-        event.
-        """
+        """Return whether ``next_`` continues this interval: same step, label and busy activity."""
         return self.end_ns == next_.start_ns and (self.window, self.label, self.event) == (
             next_.window,
             next_.label,
@@ -317,7 +323,7 @@ class _Stretch:
 
 
 class _Ledgers:
-    """Writes the attribution of ``windows`` as a track for each device, batch by batch."""
+    """Writes the ledger of the steps ``windows`` as a track for each device, batch by batch."""
 
     def __init__(
         self,
@@ -345,7 +351,7 @@ class _Ledgers:
                 self._tracks.steps(window.rank).add(start, end, f"step {window.step}", "step", rest)
 
     def add(self, batch: Batch) -> None:
-        """Add the windows in ``batch``."""
+        """Add the ledger's intervals of the steps in ``batch``."""
         attribution = Attribution(batch.events)
         for rank, waits in self._waits.items():
             windows = [
@@ -362,7 +368,7 @@ class _Ledgers:
                     self.add_stretch((rank, device), stretch)
 
     def add_stretch(self, lane: tuple[int | None, int | None], stretch: _Stretch) -> None:
-        """The next stretch of a lane."""
+        """Add the next interval of a lane (rank, device), or join it with the one before."""
         before = self._open.get(lane)
         if before and before.goes_on(stretch):
             before.end_ns = stretch.end_ns
@@ -372,7 +378,7 @@ class _Ledgers:
         self._open[lane] = stretch
 
     def close(self) -> None:
-        """Write stretches that are still open."""
+        """Write the intervals that are still open."""
         for lane, stretch in self._open.items():
             self._draw(lane, stretch)
 

@@ -1,7 +1,7 @@
-"""The events of a run as Perfetto slices with arguments and arrows, and its device counters.
+"""Write the events of a run as Perfetto slices, and compute counters of its devices.
 
-Arrows point from launches to activities. Counters are a device's queue, the bandwidth of its copies
-and its busy share over time.
+Slices have arguments and arrows, which point from launches to activities. The counters are the
+length of a device's queue, the bandwidth of its copies and its busy share over time.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from lstmprof.events.threads import nesting_order, thread_ids
 from lstmprof.export.perfetto.trace_tracks import Packets, Track, Tracks, flows
 from lstmprof.formats.perfetto import writers
 
-#: Columns that the slices need.
+#: Columns of the events table that the slices need.
 READS = (
     *("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "launch_id"),
     *("op_id", "category", *writers.NUMBERS, *writers.TEXTS),
 )
 _OP = "op"
-#: What tracks of a device show besides activities.
+#: Kind of a device's events that are no activities -> what the name of their tracks says.
 _BESIDE = {"range": "ranges", "device_sync": "waits"}
 
 
 class Arrows:
-    """The activities that each launch enqueued; activities that begin before their launch have
-    no arrow.
+    """The arrows from launches to the activities that they enqueued.
 
-    The arrow to an activity has the number ``first`` + ``event_id``.
+    An activity that begins before its launch has no arrow. The arrow to an activity has the number
+    ``first`` + the activity's ``event_id``.
     """
 
     def __init__(self, packed: Packed, first: int = 1) -> None:
@@ -48,7 +48,7 @@ class Arrows:
         self._launch, self._activity = launch[order], packed.values("event_id")[order]
 
     def of(self, event_ids: Ints) -> list[list[int]]:
-        """Return the activities that each of these events launched, by ``event_id``."""
+        """Return for each of these events the ids of the activities that it launched."""
         first = np.searchsorted(self._launch, event_ids)
         last = np.searchsorted(self._launch, event_ids, side="right")
         pairs = zip(first.tolist(), last.tolist(), strict=True)
@@ -64,7 +64,7 @@ class RunSlices:
         self._texts: dict[tuple[str, str], bytes] = {}
 
     def add(self, events: EventTable, rows: Ints, event_ids: Ints) -> None:
-        """Add ``rows`` of ``events`` with their ``event_ids`` in the run."""
+        """Add ``rows`` of ``events``; ``event_ids`` are their ids in the run."""
         order = nesting_order(events, rows)
         ids = event_ids[np.searchsorted(rows, order)]
         launch = events.rows_named("launch_id")[order]
@@ -150,7 +150,7 @@ def _texts(events: EventTable, column: str, rows: Ints) -> list[str | None]:
 
 
 class Phases:
-    """The phases of the steps: from the first host event of a phase to the first of another."""
+    """Finds the phases of steps; a phase lasts until the first host event of another phase."""
 
     def __init__(self) -> None:
         self._open: dict[int, tuple[int, int, int, int]] = {}  # rank → step, phase, start, end
@@ -174,7 +174,7 @@ class Phases:
         return ended
 
     def rest(self) -> list[tuple[int | None, int, str, int, int]]:
-        """Return phases that are still open."""
+        """Return (rank, step, phase, start, end) of phases that are still open at the end."""
         return [_phase(of, last, last[3]) for of, last in self._open.items()]
 
 
@@ -185,14 +185,14 @@ def _phase(
     return None if rank == UNKNOWN else rank, step, PHASES[place], start_ns, end_ns
 
 
-#: The busy share is computed for this many equal parts of the time, or for parts of this least
-#: length.
+#: The busy share is computed for this many equal parts of the time, or for fewer parts that have at
+#: least this length.
 PARTS, LEAST_PART_NS = 1000, 10_000
 
 
 @dataclass(frozen=True)
 class CounterSamples:
-    """The values of one counter of a device."""
+    """The values of one counter of a device, each from its time in ``at_ns`` on."""
 
     name: str
     unit: str
@@ -202,7 +202,11 @@ class CounterSamples:
 
 @dataclass(frozen=True)
 class DeviceRows:
-    """The activities of one device; ``returned_ns`` is the return of the launch if ``launched``."""
+    """The activities of one device; arrays have one element per activity.
+
+    ``launched`` marks activities with a known launch; for these, ``returned_ns`` is the time at
+    which the launch returned.
+    """
 
     rank: int | None
     device: int
@@ -213,7 +217,7 @@ class DeviceRows:
     copied_bytes: Ints  # ``NONE``: no copy, or unknown size
 
     def counters(self) -> Iterator[CounterSamples]:
-        """Yield the counters that are known."""
+        """Yield the counters for which the activities have the necessary data."""
         if self.launched.any():
             yield CounterSamples("queue length", "activities", *_queue(self))
         if (self.copied_bytes > 0).any():
@@ -246,7 +250,7 @@ def activities(packed: Packed) -> Iterator[DeviceRows]:
 
 
 def _queue(of: DeviceRows) -> tuple[Ints, Ints]:
-    """Count enqueued activities that have not ended, like the launches table."""
+    """Return (times, number of activities from then on that are enqueued and have not ended)."""
     enqueued = of.returned_ns[of.launched]
     done = np.maximum(of.end_ns[of.launched], enqueued)
     return _summed(enqueued, done, np.ones(len(done), dtype=np.int64))
@@ -257,7 +261,7 @@ _MOST_BYTES_PER_NS = 1e6
 
 
 def _bandwidth(of: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
-    """Return the summed bandwidth of the running copies in GB/s."""
+    """Return (times, summed bandwidth in GB/s of the copies that run from then on)."""
     told = (of.copied_bytes > 0) & (of.end_ns > of.start_ns)
     told &= of.copied_bytes < _MOST_BYTES_PER_NS * (of.end_ns - of.start_ns).astype(np.float64)
     start, end = of.start_ns[told], of.end_ns[told]
@@ -268,7 +272,7 @@ def _bandwidth(of: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
 
 
 def _busy_share(of: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
-    """Return the busy share of each stretch of time in percent."""
+    """Return (begins of equal parts of the time, busy share in percent of each part)."""
     first, last = int(of.start_ns.min()), int(of.end_ns.max())
     length = max(-(-(last - first) // PARTS), LEAST_PART_NS)
     begins = np.arange(first, last, length, dtype=np.int64)
@@ -278,7 +282,10 @@ def _busy_share(of: DeviceRows) -> tuple[Ints, NDArray[np.float64]]:
 
 
 def _summed(start: Ints, end: Ints, amounts: Ints) -> tuple[Ints, Ints]:
-    """Sum the ``amounts`` of what runs, at each instant of change."""
+    """Return (times, sum of the ``amounts`` of the intervals that contain the time).
+
+    The times are those at which the sum changes.
+    """
     at_ns = np.concatenate([start, end])
     change = np.concatenate([amounts, -amounts])
     order = np.argsort(at_ns, kind="stable")

@@ -1,6 +1,6 @@
-"""The tracks of a Perfetto trace, and the packets in which tracks and slices are written.
+"""Write the packets of a Perfetto trace, and create its tracks.
 
-Ranks are processes; their threads, devices, streams and the ledger are tracks.
+A rank is a process of the trace; its threads, devices, streams and ledger are tracks.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from lstmprof.runs.metadata import RunInfo
 _VARINT, _FIXED64, _LENGTH = 0, 1, 2
 _MASK = 2**64 - 1
 _ONE_BYTE = [bytes([value]) for value in range(128)]
-#: TrackEvent.Type
+#: Values of TrackEvent.Type.
 _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
-#: TracePacket.SequenceFlags
+#: Values of TracePacket.SequenceFlags.
 _CLEARED, _NEEDS_STATE = 1, 2
-#: BuiltinClock
+#: Values of BuiltinClock.
 _REALTIME, _BOOTTIME = 1, 6
-#: TrackDescriptor.ChildTracksOrdering
+#: Value of TrackDescriptor.ChildTracksOrdering: child tracks are sorted by their own numbers.
 _EXPLICIT = 3
 
 
 def varint(value: int) -> bytes:
-    """Return ``value`` in groups of 7 bits; negative values as 64 bits."""
+    """Return ``value`` as a protobuf base-128 number; a negative value as 64 bits."""
     if 0 <= value < 128:
         return _ONE_BYTE[value]
     value &= _MASK
@@ -56,22 +56,22 @@ def _tag(field: int, wire: int) -> bytes:
 
 
 def number(field: int, value: int) -> bytes:
-    """Return a field with an integer."""
+    """Return a protobuf field with an integer."""
     return _tag(field, _VARINT) + varint(value)
 
 
 def message(field: int, content: bytes) -> bytes:
-    """Return a field with a message, or bytes."""
+    """Return a protobuf field with a message or bytes."""
     return _tag(field, _LENGTH) + varint(len(content)) + content
 
 
 def text(field: int, value: str) -> bytes:
-    """Return a field with a text."""
+    """Return a protobuf field with a text."""
     return message(field, value.encode("utf-8", "replace"))
 
 
 class _Interned:
-    """Numbered texts of one kind; new ones wait in ``fresh`` for the packet that uses them."""
+    """Gives numbers to texts of one kind; ``fresh`` collects new texts for the next packet."""
 
     def __init__(self, field: int, fresh: list[bytes]) -> None:
         self._field, self._fresh = field, fresh
@@ -86,7 +86,7 @@ class _Interned:
 
 
 class Packets:
-    """The packets of a trace, written to ``file``; a track is named by its number, from 1."""
+    """Writes the packets of a trace to ``file``; methods take and return the numbers of tracks."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -102,7 +102,10 @@ class Packets:
         self._packet(number(13, _CLEARED) + number(87, 1))
 
     def id(self, given: int | None, process: int = 0) -> int:
-        """Return ``given``, or a new number if it is missing or taken in the trace."""
+        """Return ``given`` (a process or thread id), or a new number if it cannot be used.
+
+        It cannot be used if it is None, too large, or used already (a thread: in ``process``).
+        """
         is_one = given is not None and 0 < given < _FIRST_FREE_ID
         if given is None or not is_one or (process, given) in self._ids:
             return next(self._free_ids)
@@ -110,7 +113,7 @@ class Packets:
         return given
 
     def clocks(self, at_ns: int, epoch_ns: int) -> None:
-        """Say that the instant ``at_ns`` of the trace is ``epoch_ns`` since 1970."""
+        """Write that the time ``at_ns`` of the trace is ``epoch_ns`` since 1970."""
         pairs = ((_BOOTTIME, at_ns), (_REALTIME, epoch_ns))
         clocks = [message(1, number(1, clock) + number(2, ns)) for clock, ns in pairs]
         self._packet(number(8, at_ns) + message(6, b"".join(clocks)))
@@ -118,7 +121,7 @@ class Packets:
     def track(
         self, name: str = "", parent: int = 0, *, rank: int | None = None, more: bytes = b""
     ) -> int:
-        """Return a new track; ``rank`` is its order within its parent, ``more`` other fields."""
+        """Return a new track; ``rank`` is its order in its parent, ``more`` are other fields."""
         self._tracks += 1
         content = number(1, self._tracks) + (text(2, name) if name else b"")
         content += number(5, parent) if parent else b""
@@ -127,25 +130,25 @@ class Packets:
         return self._tracks
 
     def process(self, pid: int, name: str, rank: int) -> int:
-        """Return a new track for a process; the tracks in it are sorted by rank."""
+        """Return a new track for a process; ``rank`` is its order among the processes."""
         process = number(1, pid) + text(6, name) + number(3, rank)
         return self.track(more=message(3, process) + number(11, _EXPLICIT))
 
     def thread(self, pid: int, tid: int, name: str, more: bytes = b"") -> int:
-        """Return a new track for a thread of the process ``pid``; ``more``: other fields."""
+        """Return a new track for a thread of the process ``pid``; ``more`` are other fields."""
         thread = number(1, pid) + number(2, tid) + text(5, name)
         return self.track(more=message(4, thread) + more)
 
     def group(self, name: str, parent: int, rank: int) -> int:
-        """Return a new track that contains others, sorted by rank."""
+        """Return a new track that contains tracks; ``rank`` is its order in its parent."""
         return self.track(name, parent, rank=rank, more=number(11, _EXPLICIT))
 
     def counter(self, name: str, unit: str, parent: int, rank: int, more: bytes = b"") -> int:
-        """Return a new track for a counter of this ``unit``; ``more``: other fields."""
+        """Return a new track for a counter with this ``unit``; ``more`` are other fields."""
         return self.track(name, parent, rank=rank, more=message(8, text(6, unit)) + more)
 
     def argument(self, name: str, value: int | float | str) -> bytes:
-        """Return an argument of a slice."""
+        """Return the encoded argument of a slice."""
         key = number(1, self._keys[name])
         if isinstance(value, str):
             return message(4, key + number(17, self._values[value]))
@@ -161,7 +164,7 @@ class Packets:
         category: str,
         rest: bytes = b"",
     ) -> None:
-        """Begin a slice inside the open slice of ``track``; ``rest``: its arguments and flows."""
+        """Begin a slice on ``track``, inside an open one; ``rest`` are its arguments and arrows."""
         key = (track, name, category)
         head = self._heads.get(key)
         if head is None:
@@ -175,7 +178,7 @@ class Packets:
         self._event(at_ns, _END_HEAD + varint(track))
 
     def count(self, track: int, at_ns: int, value: int | float) -> None:
-        """Set the value of a counter from ``at_ns`` on."""
+        """Set the value of the counter ``track`` from ``at_ns`` on."""
         head = number(9, _COUNTER) + number(11, track)
         if isinstance(value, float):
             self._event(at_ns, head + _tag(44, _FIXED64) + struct.pack("<d", value))
@@ -195,12 +198,12 @@ class Packets:
 
 
 def description(value: str) -> bytes:
-    """Return the description of a track."""
+    """Return the encoded description of a track."""
     return text(14, value)
 
 
 def flows(started: Sequence[int] = (), ended: Sequence[int] = ()) -> bytes:
-    """Return arrows by number that start or end at a slice."""
+    """Return the encoded numbers of the arrows that start, and that end, at a slice."""
     return b"".join(
         [_FLOW + struct.pack("<Q", arrow) for arrow in started]
         + [_FLOW_END + struct.pack("<Q", arrow) for arrow in ended]
@@ -213,25 +216,26 @@ _END_HEAD = number(9, _END) + _tag(11, _VARINT)
 _FLOW, _FLOW_END = _tag(47, _FIXED64), _tag(48, _FIXED64)
 
 
-#: Highest number of a process or thread that is written; others are replaced, and appear in names.
+#: Process and thread ids from here on are replaced by numbers from here on; names show the real id.
 _FIRST_FREE_ID = 2**30
-#: Order of the tracks of a process; those of device n follow at ``_DEVICES * (n + 1)``.
+#: Order of the tracks of a process; that of device n is ``_DEVICES * (n + 1)``.
 _STEPS, _PHASES, _LEDGER, _CRITICAL_PATH, _DEVICES = 0, 1, 2, 3, 16
-#: Number of devices whose order is kept.
+#: Largest device number by which the tracks of devices are sorted.
 _MOST_DEVICES = 10_000
 
 
 class Track:
-    """A track with further tracks of its name for overlaps; slices come by start, longer ones
-    first.
+    """A track, with further tracks of the same name for slices that overlap without nesting.
+
+    Slices must be added by start, and the longer one first if two start together.
     """
 
     def __init__(self, packets: Packets, new: Callable[[int], int]) -> None:
         self._packets, self._new = packets, new
-        self._lanes: list[tuple[int, list[int]]] = []  # number, ends of the slices open on it
+        self._lanes: list[tuple[int, list[int]]] = []  # (track, ends of its open slices)
 
     def add(self, start_ns: int, end_ns: int, name: str, category: str, rest: bytes) -> None:
-        """Add a slice [start, end); ``rest``: its arguments and flows."""
+        """Add a slice [start, end); ``rest`` are its encoded arguments and arrows."""
         lane = self._lane(start_ns, end_ns)
         self._packets.begin(lane, start_ns, name, category, rest)
 
@@ -254,9 +258,9 @@ class Track:
 
 
 class Tracks:
-    """The tracks of a run, created on first use; ``main_pids`` are by rank.
+    """The tracks of a run, created on first use; ``main_pids`` has each rank's main process.
 
-    Ranks are named with the run if it is not ``alone`` in the trace.
+    Names of ranks contain the run's name, unless the run is ``alone`` in the trace.
     """
 
     def __init__(
@@ -293,7 +297,7 @@ class Tracks:
         return self._packets.thread(number, self._packets.id(tid, number), name, more)
 
     def stream(self, rank: int | None, device: int | None, stream: int | None, of: str) -> Track:
-        """Return the track of a stream of a device; ``of``: what it shows besides activities."""
+        """Return a track of a device's stream; ``of`` says what it shows if not activities."""
 
         def new(place: int) -> int:
             name = "stream ?" if stream is None else f"stream {stream}"
@@ -322,7 +326,7 @@ class Tracks:
         self._packets.track(FACTS_TRACK, more=description(text))
 
     def ledger(self, rank: int | None, device: int | None) -> Track:
-        """Return the track of the ledger of a device, or of the host's threads."""
+        """Return the track of the ledger of a device; of the host threads if ``device`` is None."""
         name = f"{LEDGER}CPU" if device is None else f"{LEDGER}device {device}"
         return self._of_rank(rank, name, _LEDGER)
 
@@ -331,19 +335,19 @@ class Tracks:
         return self._of_rank(rank, STEPS, _STEPS)
 
     def phases(self, rank: int | None) -> Track:
-        """Return the track of the phases of the steps."""
+        """Return the track of the phases of a rank's steps."""
         return self._of_rank(rank, PHASES, _PHASES)
 
     def critical_path(self, rank: int | None) -> Track:
-        """Return the track of the longest chain of work and waits in one step of ``rank``."""
+        """Return the track of the critical path (longest chain of work and waits) of a step."""
         return self._of_rank(rank, CRITICAL_PATH, _CRITICAL_PATH)
 
     def counter(self, rank: int | None, device: int, name: str, unit: str) -> int:
-        """Return a new counter of a device."""
+        """Return a new track for a counter that lstmprof computed for a device."""
         return self._packets.counter(name, unit, self._device(rank, device), 0)
 
     def recorded(self, series: Series) -> int:
-        """Return a new counter of the profile itself, for a device or a process."""
+        """Return a new track for a counter that the profile contains, of a device or a process."""
         of = f" of {series.allocator}" if series.allocator else ""
         name, unit = shown_name(f"{series.name}{of}"), shown_name(series.unit or "")
         place = Where(
@@ -384,7 +388,7 @@ class Tracks:
         return self._devices[key]
 
     def _process(self, rank: int | None, pid: int | None) -> tuple[int, int]:
-        """Return a process's number in the trace, and its track."""
+        """Return (process id in the trace, track of the process)."""
         key = rank, pid
         if key not in self._processes:
             named = self._name if rank is None else f"{self._of}rank {rank}"
@@ -397,5 +401,5 @@ class Tracks:
 
 
 def _whose(where: Where) -> bytes:
-    """Return a track's JSON description, which the reader parses again."""
+    """Return the encoded description of a track, which ``formats.perfetto`` parses again."""
     return description(msgspec.json.encode(where).decode())

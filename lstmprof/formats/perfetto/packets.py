@@ -1,9 +1,9 @@
 """Iterate over the packets of a Perfetto trace, and define the messages that are read.
 
 A trace is a sequence of packets, each after its length. Some writers compress hundreds of packets
-into one; these may not unpack to more than a gzipped file may (``raw_file``). Messages are built at
-run time with the field numbers of Perfetto's ``protos/perfetto/trace`` (trace_packet.proto,
-track_event/*.proto, interned_data.proto, clock_snapshot.proto); texts are declared as bytes.
+into one; what they unpack to is bounded. Messages are built at run time with the field numbers of
+Perfetto's ``protos/perfetto/trace`` (trace_packet.proto, track_event/*.proto,
+interned_data.proto, clock_snapshot.proto); texts are declared as bytes.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from functools import cache
 from typing import Any
 
 from lstmprof.errors import ProfileError
-from lstmprof.formats.raw_file import FREE_BYTES, MAX_RATIO, RawFile
+from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.xplane.schema import Messages, message_class
 
 _WINDOW_BYTES = 2**20
-#: Limit for one packet. Writers end a packet at some kB, and a compressed one at 500 kB.
+#: A file whose packets decompress to more than ``FREE_BYTES`` and more than ``MAX_RATIO`` times its
+#: size is refused as a bomb: reading a MiB takes a second. Exports decompress to 5 to 8 times it.
+FREE_BYTES, MAX_RATIO = 2**21, 50
+#: Largest number of bytes of a packet. Writers end a packet at some kB, a compressed one at 500 kB.
 MOST_PACKET_BYTES = 2**26
 #: Tag of ``packet``, the only field of a trace. A length and that many bytes follow.
 _TAG = 0x0A

@@ -1,7 +1,7 @@
-"""One chart per file: ``figures(report)`` returns its figures, ``chart(rows)`` draws one.
+"""The charts of a report, one module per sort of chart.
 
-``COLUMNS`` of a file are those that its ``chart`` reads of each row. Each chart can be written to a
-file of its own, too.
+In a module, ``figures(report)`` returns all figures, and ``chart(rows)`` draws one of them;
+``COLUMNS`` are the columns of the rows that ``chart`` reads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lstmprof.errors import RunError
 from lstmprof.host.scratch import check_file, write_file
 from lstmprof.report.model import Figure, Report, Spec
 
-#: The charts in reading order; one module each, imported on use.
+#: The modules of charts, in the order of the page; they are imported on use.
 CHARTS = (
     "times",
     "ledger",
@@ -30,15 +30,15 @@ CHARTS = (
     "roofline",
     "stability",
 )
-#: Pixels of a chart outside the page, and how much finer its PNG is.
+#: Width in pixels of a chart in a file of its own, and the factor by which its PNG is larger.
 WIDTH, SCALE = 860, 2
 _CONFIG = {"view": {"stroke": None}, "axis": {"grid": False}, "background": "white"}
-#: Properties of a Vega-Lite specification that none of its parts may have.
+#: Properties that only a whole Vega-Lite specification may have, not a part of it.
 _OF_WHOLE = ("$schema", "config", "padding", "autosize", "background", "usermeta", "datasets")
 
 
 def figures(report: Report) -> list[Figure]:
-    """Return the figures of ``report``; a chart without rows has none."""
+    """Return the figures of all charts of ``report``; charts without rows are left out."""
     modules = [importlib.import_module(f"{__name__}.{name}") for name in CHARTS]
     return [figure for module in modules for figure in module.figures(report)]
 
@@ -46,10 +46,10 @@ def figures(report: Report) -> list[Figure]:
 def write(
     drawn: Sequence[Figure], folder: Path, format_: str, *, force: bool = False
 ) -> list[Path]:
-    """Write each figure into ``folder`` as ``format_``: png, svg or json.
+    """Write one file per figure into ``folder``; ``format_`` is png, svg or json.
 
     Raises:
-        RunError: a file is there already and ``force`` is not given, or cannot be written.
+        RunError: a file exists and ``force`` is False, or a file cannot be written.
     """
     paths = [folder / f"{figure.key}.{format_}" for figure in drawn]
     for path in paths:
@@ -63,7 +63,7 @@ def write(
 
 
 def alone(figure: Figure) -> Spec:
-    """Return the specification for use outside the page: with width, title, sentence, caption."""
+    """Return a specification for a file of its own, with width, title, sentence and caption."""
     title = {
         "text": figure.title,
         "subtitle": [figure.sentence, figure.caption, figure.ran],
@@ -75,8 +75,9 @@ def alone(figure: Figure) -> Spec:
 def stacked(figures: Sequence[Figure]) -> Spec:
     """Return one specification with the figures below each other.
 
-    Padding, configuration and parameters belong to the whole: Vega-Lite refuses them in a part.
-    The figures' data sets have one name, which Vega-Lite needs to be unique: parts have none.
+    Padding, configuration and parameters are set for all figures together, because Vega-Lite
+    refuses them in a part. The data sets lose their name, which is the same in all figures, because
+    Vega-Lite requires unique names.
     """
     specs = [alone(figure) for figure in figures]
     whole = {key: specs[0][key] for key in _OF_WHOLE if key in specs[0]}

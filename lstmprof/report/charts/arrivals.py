@@ -1,7 +1,7 @@
-"""How late each rank comes to each collective: a row per rank, a column per collective.
+"""Heat map of how late each rank arrives at each collective: one row per rank.
 
-A collective ends on all ranks at once. A rank came as much later as its kernel is shorter than the
-longest; clocks of ranks are not compared.
+A collective ends on all ranks at once, so a rank that arrives later has a shorter kernel. The delay
+is the difference to the longest kernel; the clocks of the ranks are not compared.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ COLUMNS = ("lane", "collective", "collectives", "late_ns", "last_in", "step", "n
 
 
 def figures(report: Report) -> list[Figure]:
-    """Return one figure per run whose ranks have collectives in common."""
+    """Return one figure per run whose collectives can be matched across ranks."""
     return [
         Figure(
             key=f"ranks-late-{place}",
@@ -35,7 +35,10 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Name who comes latest, and in how many collectives it is the last."""
+    """Return a sentence about the rank that arrives latest on average.
+
+    It also has the number of collectives at which this rank arrives last.
+    """
     late, of, last = Counter[str](), Counter[str](), Counter[str]()
     for row in rows:
         late[row["lane"]] += row["late_ns"] * row["collectives"]
@@ -50,7 +53,7 @@ def sentence(rows: Rows) -> str:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw cells by rank and collective, in the order of time."""
+    """Draw one cell per rank and group of collectives, with time from left to right."""
     colour = alt.Color(
         "ms:Q",
         scale=alt.Scale(range=list(drawing.LATE_COLOURS), zero=True, interpolate="rgb"),

@@ -1,4 +1,7 @@
-"""What casts cost each run: the price of mixed precision, by the op that asks for them."""
+"""Bar chart of the time that each run spends on casts, by the op that requests the cast.
+
+Casts are a cost of mixed precision.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ COLUMNS = (
 
 
 def figures(report: Report) -> list[Figure]:
-    """Return one figure, if casts take ``LEAST_SHARE`` of any run."""
+    """Return one figure; none if casts take less than ``LEAST_SHARE`` of every run."""
     rows = drawn(report.casts)
     if not rows:
         return []
@@ -45,7 +48,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def _shares(rows: Rows) -> dict[str, float]:
-    """Return the share of all casts of each run, the largest first."""
+    """Return run -> share of its time in casts, the largest share first."""
     shares: dict[str, float] = {}
     for row in rows:
         shares[row["run"]] = shares.get(row["run"], 0.0) + (row["share"] or 0.0)
@@ -53,13 +56,13 @@ def _shares(rows: Rows) -> dict[str, float]:
 
 
 def drawn(rows: Rows) -> Rows:
-    """Return the rows of runs in which casts take ``LEAST_SHARE``."""
+    """Return the rows of runs in which casts take at least ``LEAST_SHARE`` of the time."""
     shares = _shares(rows)
     return [row for row in rows if shares[row["run"]] >= LEAST_SHARE]
 
 
 def sentence(rows: Rows) -> str:
-    """Name the run that casts most, and the op that asks for most of it."""
+    """Return a sentence about the run with the largest share of casts, and its costliest op."""
     run, share = next(iter(_shares(rows).items()))
     most = max((row for row in rows if row["run"] == run), key=lambda row: row["total_ns"])
     op = f"{most['op'] or 'an unknown op'}" + (f" in {most['within']}" if most["within"] else "")
@@ -67,7 +70,7 @@ def sentence(rows: Rows) -> str:
 
 
 def _pieces(rows: Rows) -> Iterator[Row]:
-    """Yield the pieces of a run's bar; casts under ``LEAST_SHARE`` are one piece."""
+    """Yield the pieces of a run's bar; all casts under ``LEAST_SHARE`` together are one piece."""
     small = [row for row in rows if (row["share"] or 0.0) < LEAST_SHARE]
     for row in rows:
         if row not in small:
@@ -84,9 +87,9 @@ def _piece(rows: Rows, cast: str, within: str) -> Row:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw bars of the share of the step, a piece for each (op, from, to)."""
+    """Draw one bar per run with its share of casts, one piece per op and element types."""
     label_of = {row["run"]: row["label"] for row in rows}
-    # Runs of different groups may share a label: then their names tell them apart.
+    # Runs of different groups may have the same label; then the label is replaced by the name.
     label_of = dict(zip(label_of, labels(list(label_of), list(label_of.values())), strict=True))
     order = [label_of[run] for run in _shares(rows)]
     values = [

@@ -1,7 +1,7 @@
-"""How long each kernel runs, and how long its device waited before it.
+"""Scatter plot of the duration of each kernel, and of the gap (idle time) before the kernel.
 
-Above the line the gap is longer: a faster kernel would save nothing there. Below it, the host has
-time to launch the next kernel.
+Above the line of equal times, the gap is longer than the kernel: a faster kernel would save
+nothing. Below the line, the host has time to launch the next kernel meanwhile.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from lstmprof.report.palette import PARTS, order_of, part_of
 TITLE = "Kernels and launch gaps"
 COLUMNS = ("name", "category", "count", "dur_p50_ns", "gap_p50_ns")
 ABOVE, BELOW = "gap longer than kernel", "kernel hides the next launch"
-#: Pixels.
+#: Height of the chart in pixels.
 HEIGHT = 360
 
 
 def figures(report: Report) -> list[Figure]:
-    """Return one figure per run with a device."""
+    """Return one figure per run that has kernels on a device."""
     group_figures: list[Figure] = []
     for facts, rows in report.by_run(report.launch_gaps):
         kernels = number_of(len(rows), "kernel name", "kernel names")
@@ -47,7 +47,7 @@ def _base(row: Row) -> str:
 
 
 def sentence(rows: Rows) -> str:
-    """Count the launches of kernels that are shorter than the gap before them."""
+    """Return a sentence with the number of launches of kernels that are shorter than their gap."""
     calls = sum(row["count"] for row in rows)
     above = sum(row["count"] for row in rows if row["gap_p50_ns"] > row["dur_p50_ns"])
     if not above:
@@ -59,7 +59,10 @@ def sentence(rows: Rows) -> str:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw a point per kernel, its area the number of calls, and the line of equal times."""
+    """Draw one point per kernel name, and the line on which duration and gap are equal.
+
+    The area of a point shows the number of calls.
+    """
     values = [
         {
             "name": row["name"],
@@ -113,11 +116,14 @@ def chart(rows: Rows) -> drawing.Drawn:
 
 
 def _ticks(longest: float) -> list[float]:
-    """Return 1, 2, 5, 10, … µs up to ``longest``; neither scale has such ticks itself."""
+    """Return the ticks 0.1, 0.2, 0.5, 1, … µs up to at least ``longest``.
+
+    By default, neither axis has such ticks.
+    """
     powers = range(-1, math.ceil(math.log10(max(longest, 1))) + 1)
     return [step * 10.0**power for power in powers for step in (1, 2, 5)]
 
 
 def _between(low: float, high: float, points: int = 24) -> list[float]:
-    """Return points of a line that is straight on logarithmic axes."""
+    """Return ``points`` numbers from ``low`` to ``high``, evenly spaced on a logarithmic axis."""
     return [low * (high / low) ** (i / (points - 1)) for i in range(points)]

@@ -1,4 +1,7 @@
-"""Where the time of a step goes: busy by category, idle by cause, each nanosecond counted once."""
+"""Stacked bars of the parts of a step: busy by category, idle by cause.
+
+Each nanosecond of the step counts once.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,16 @@ from lstmprof.report.palette import PARTS, WHOLE, order_of, part_of
 
 TITLE = "Where the time goes"
 COLUMNS = ("run", "label", "lane", "state", "part", "total_ns", "steps")
-#: Pixels of a letter in a bar, and around its words.
+#: Width of a letter in a bar, and of the space around a text, in pixels.
 _LETTER, _AROUND = 6.3, 8
-#: Pixels of the longest bar outside the page, at least.
+#: Least width of the longest bar in a file of its own, in pixels.
 _PIXELS = 640
-#: Luminance from which on black contrasts more than white (WCAG 2.2).
+#: Luminance of a bar above which black text has more contrast than white text (WCAG 2.2).
 _BLACK_FROM = 0.179
 
 
 def figures(report: Report) -> list[Figure]:
-    """Return one figure per group of runs that can be compared."""
+    """Return one figure per group of comparable runs."""
     group_figures = []
     for group, rows in report.by_group(report.ledger):
         runs = report.members(group)
@@ -48,7 +51,10 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows, *, marked: bool = True) -> str:
-    """Name the largest part of the longest step, with its time and share."""
+    """Return a sentence about the largest part of the longest step: its time and share.
+
+    ``marked``: the profiles have step markers; otherwise the sentence is about whole profiles.
+    """
     drawn = bars(rows)
     longest = max(drawn, key=lambda bar: bar["whole_ms"])
     of_bar = [bar for bar in drawn if bar["label"] == longest["label"]]
@@ -61,7 +67,10 @@ def sentence(rows: Rows, *, marked: bool = True) -> str:
 
 
 def bars(rows: Rows) -> list[Row]:
-    """Return the pieces of each run's bar, in their order; small parts are one piece, the last."""
+    """Return the pieces of the bar of each run, in the order of the bar.
+
+    All parts under ``LEAST_SHARE`` together are the last piece.
+    """
     by_run: dict[str, list[Row]] = {}
     for row in rows:
         by_run.setdefault(row["run"], []).append(row)
@@ -100,7 +109,10 @@ def _pieces(rows: Rows) -> list[Row]:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw stacked bars, the shortest step first; wide pieces bear their name and share."""
+    """Draw one stacked bar per run, the shortest step first.
+
+    Pieces that are wide enough show their name and share.
+    """
     values = bars(rows)
     lengths = {bar["label"]: bar["whole_ms"] for bar in values}
     base = alt.Chart(drawing.inline(values)).encode(
@@ -118,7 +130,7 @@ def chart(rows: Rows) -> drawing.Drawn:
             alt.Tooltip("steps:Q", title="profiled steps"),
         ],
     )
-    # A part of a larger specification has scales of other names: then the data say how wide it is.
+    # In ``charts.stacked``, the scales have other names: then the width is computed from the data.
     longest = max(lengths.values(), default=0.0) or 1.0
     wide = f"({_PIXELS} * (datum.end - datum.start) / {longest})"
     wide = f"((scale('x', datum.end) - scale('x', datum.start)) || {wide})"

@@ -1,4 +1,4 @@
-"""Where the mean step of each rank goes: busy and idle by family."""
+"""Stacked bars of the mean step of each rank: busy and idle time by family of parts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLUMNS = ("lane", "state", "part", "ns")
 
 
 def figures(report: Report) -> list[Figure]:
-    """Return one figure per run of several ranks or devices."""
+    """Return one figure per run with several ranks or devices."""
     return [
         Figure(
             key=f"ranks-parts-{place}",
@@ -33,9 +33,10 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows, diagnosed: str = "") -> str:
-    """Say how long who is ``diagnosed`` works and communicates, then who does so longest.
+    """Return sentences with the ranks that work longest and that communicate longest.
 
-    Communication counts while nothing else runs.
+    If ``diagnosed`` names a rank and device, the first sentence has its times of work and
+    communication. Communication counts only while nothing else runs.
     """
     work, communication = Counter[str](), Counter[str]()
     for row in rows:
@@ -61,7 +62,7 @@ def _longest(what: str, spent: Counter[str]) -> list[str]:
 
 
 def bars(rows: Rows) -> list[Row]:
-    """Return the pieces of each bar; those under ``LEAST_SHARE`` of it are left out."""
+    """Return the pieces of each bar; pieces under ``LEAST_SHARE`` of the bar are left out."""
     spent: Counter[tuple[str, str]] = Counter()
     whole: Counter[str] = Counter()
     for row in rows:
@@ -75,7 +76,7 @@ def bars(rows: Rows) -> list[Row]:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw a stacked bar per rank and device, in their order."""
+    """Draw one stacked bar per rank and device, in their order."""
     lanes = list(dict.fromkeys(row["lane"] for row in rows))
     values = bars(rows)
     drawn = (

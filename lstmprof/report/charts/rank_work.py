@@ -1,4 +1,4 @@
-"""How evenly the work of each step is spread: a row per rank, a column per step."""
+"""Heat map of how evenly the ranks share the work: one row per rank, one column per step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COLUMNS = ("lane", "step", "steps", "work_ns", "off_share")
 
 
 def figures(report: Report) -> list[Figure]:
-    """Return one figure per run of several ranks or devices and several marked steps."""
+    """Return one figure per run with several ranks or devices and several marked steps."""
     return [
         Figure(
             key=f"ranks-work-{place}",
@@ -33,7 +33,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Name the cell that is farthest above the mean of its step."""
+    """Return a sentence about the rank and step with the most work relative to other ranks."""
     most = max(rows, key=lambda row: row["off_share"])
     step = f"step {most['step']}" + (" and the steps after it" if most["steps"] > 1 else "")
     return (
@@ -43,7 +43,7 @@ def sentence(rows: Rows) -> str:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw cells by rank and step."""
+    """Draw one cell per rank and group of steps, coloured by deviation from the mean."""
     tooltip = [
         alt.Tooltip("step:Q"),
         alt.Tooltip("steps:Q", title="steps in this cell"),

@@ -1,4 +1,4 @@
-"""How near each step comes to the least time that the peaks of its device allow."""
+"""Bar chart of the roofline: the least time at the device's peak rates, as a share of the step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COLUMNS = ("run", "label", "least_ns", "step_ns", "share", "gemm_flops_per_s")
 
 
 def figures(report: Report) -> list[Figure]:
-    """Return one figure per group with a run whose peaks were measured."""
+    """Return one figure per group that has a run with measured peak rates of its device."""
     group_figures = []
     for group, rows in report.by_group(report.roofline):
         rows.sort(key=lambda row: -row["share"])
@@ -32,7 +32,10 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Say how near the nearest and the farthest come; ``rows`` are sorted."""
+    """Return a sentence with the largest and the smallest share of the roofline.
+
+    ``rows`` are sorted, the largest share first.
+    """
     best, last = rows[0], rows[-1]
     ends = f"{milliseconds(best['least_ns'])} of {milliseconds(best['step_ns'])} ms"
     nearest = f"{best['label']} reaches {percent(best['share'])} of the roofline ({ends})"
@@ -41,7 +44,7 @@ def sentence(rows: Rows) -> str:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw bars of the share, the nearest first."""
+    """Draw one bar per run with its share of the roofline, in the order of ``rows``."""
     largest = max(100 * row["share"] for row in rows)
     base = (
         alt.Chart(drawing.inline(rows, COLUMNS))

@@ -1,7 +1,8 @@
-"""How evenly iterations run: each compared with the median iteration of its run.
+"""Heat map of the iterations of each run, coloured by their deviation from the median iteration.
 
-A drift changes the colour from left to right, two modes alternate, a preempted iteration is one
-cell, a profile or a new round is a gap. In long runs a cell is the median of several iterations.
+A drift shows as a change of colour from left to right, two modes as alternating colours, and a
+preempted iteration as a single cell. A profile or a new round is a gap. In long runs, a cell is the
+median of several iterations.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ COLUMNS = ("run", "label", "place", "iteration", "iterations", "wall_ns", "off_s
 
 
 def figures(report: Report) -> list[Figure]:
-    """Return one figure per group with timed runs."""
+    """Return one figure per group of comparable runs with timings."""
     group_figures = []
     for group, rows in report.by_group(report.stability):
         runs = report.members(group)
@@ -38,7 +39,10 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Name the run that varies most, by the middle half of its iterations."""
+    """Return a sentence about the run that varies most.
+
+    The measure is the range of the middle half of its iterations.
+    """
     labels = sorted({row["label"] for row in rows})
     label = max(labels, key=lambda label: _middle_half(rows, label))
     most = " varies most" if len(labels) > 1 else ""
@@ -52,7 +56,7 @@ def _middle_half(rows: Rows, label: str) -> float:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw a row of cells per run, in the order of time."""
+    """Draw one row of cells per run, with time from left to right."""
     labels = sorted({row["label"] for row in rows})
     values = [{**row, "off_share": round(row["off_share"], 5)} for row in rows]
     whole: drawing.Drawn = (

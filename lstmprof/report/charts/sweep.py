@@ -1,4 +1,4 @@
-"""Time per step by units, batch and time steps: a heat map."""
+"""Heat map of the time per step by hidden units, batch size and number of time steps."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from lstmprof.report.model import Figure, Report, Row, Rows
 
 TITLE = "Sizes"
 COLUMNS = (*("run", "implementation", "conditions", "hidden", "batch", "time_steps", "step_ns"),)
-#: Place in the scheme of greys from which on white contrasts more than black (WCAG 2.2).
+#: Position in the scale of greys (0 to 1) above which white text has more contrast than black text
+#: (WCAG 2.2).
 _BLACK_UNTIL = 0.64
 
 
 def figures(report: Report) -> list[Figure]:
-    """Return one figure, if the runs differ in size."""
+    """Return one figure; none if all runs have the same sizes."""
     if not report.sweep:
         return []
     n = drawing.span((facts.iterations for facts in report.facts_in(report.sweep)), "iterations")
@@ -32,7 +33,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def _measured(n: str, rows: Rows) -> str:
-    """Return the number of iterations, and what an empty cell means."""
+    """Return text with the number ``n`` of iterations, and the meaning of empty cells if any."""
     down = {(name(row), row["hidden"]) for row in rows}
     across = {(row["batch"], row["time_steps"]) for row in rows}
     cells = {(name(row), row["hidden"], row["batch"], row["time_steps"]) for row in rows}
@@ -41,7 +42,7 @@ def _measured(n: str, rows: Rows) -> str:
 
 
 def sentence(rows: Rows) -> str:
-    """Say which implementation grows least with the size, and which most."""
+    """Return a sentence about the implementations whose times grow most and least with size."""
     steps: dict[str, list[float]] = {}
     for row in rows:
         steps.setdefault(name(row), []).append(row["step_ns"])
@@ -56,12 +57,16 @@ def sentence(rows: Rows) -> str:
 
 
 def name(row: Row) -> str:
-    """Return the implementation of a run, with its conditions if any."""
+    """Return the name of a row of the heat map: the implementation, and its conditions if any."""
     return ", ".join(text for text in (row["implementation"], row["conditions"]) if text)
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw a cell per run: rows by implementation and units, columns by batch and time steps."""
+    """Draw a heat map of the step times.
+
+    There is one row per implementation and number of units, and one column per batch size and
+    number of time steps. If a cell has several runs, it shows their mean.
+    """
     by_row = sorted({(name(row), row["hidden"]) for row in rows})
     by_column = sorted({(row["time_steps"], row["batch"]) for row in rows})
     values = [

@@ -1,4 +1,4 @@
-"""Time per step of runs that are compared, the fastest first: the numbers of their verdicts."""
+"""Bar chart of the time per step of compared runs, with the numbers of the verdicts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from lstmprof.report.model import Figure, Report, Row, Rows
 TITLE = "Time per step"
 COLUMNS = ("run", "label", "step_ns", "low_ns", "high_ns", "times", "iterations")
 
-#: Pixels to the right of the longest label.
+#: Free space to the right of the longest label in pixels.
 _MARGIN = 20
 
 
 def figures(report: Report) -> list[Figure]:
-    """Return one figure per group of runs that are compared."""
+    """Return one figure per group of compared runs, with the fastest run first."""
     group_figures = []
     for group, rows in report.by_group(report.times):
         rows.sort(key=_step_ns)
@@ -42,7 +42,10 @@ def _step_ns(row: Row) -> float:
 
 
 def sentence(rows: Rows) -> str:
-    """Compare the slowest run with the fastest, the baseline; ``rows`` are sorted."""
+    """Return a sentence that compares the slowest run with the fastest run, which is the baseline.
+
+    ``rows`` are sorted by step time.
+    """
     fast, slow = rows[0], rows[-1]
     ends = f"{milliseconds(slow['step_ns'])} and {milliseconds(fast['step_ns'])} ms per step"
     if not slow["differs"]:
@@ -51,7 +54,7 @@ def sentence(rows: Rows) -> str:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw bars with their intervals, labelled with the time and its ratio to the baseline."""
+    """Draw one bar per run with its 95 % interval, its time, and its ratio to the baseline."""
     largest = max(row["high_ns"] or row["step_ns"] for row in rows) / 1e6
     x = alt.X("ms:Q", title="ms per step", scale=alt.Scale(domain=[0, 1.02 * largest], nice=False))
     values = [

@@ -1,4 +1,4 @@
-"""The step of an implementation by version of its framework: a line per implementation."""
+"""Line chart of the step time by version of the framework: one line per implementation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lstmprof.report import drawing
 from lstmprof.report.model import Figure, Report, Row, Rows
 
 TITLE = "Framework versions"
-#: The points of each implementation; colours would mean parts of a step.
+#: Shapes of points, one per implementation. Colours are not used: they stand for parts of a step.
 SHAPES = (
     *("circle", "square", "triangle-up", "diamond"),
     *("cross", "triangle-down", "triangle-right", "triangle-left"),
@@ -23,7 +23,7 @@ COLUMNS = (
 
 
 def figures(report: Report) -> list[Figure]:
-    """Return one figure per group with an implementation in several versions."""
+    """Return one figure per group with an implementation that ran with several versions."""
     return [
         Figure(
             key=f"versions-{group.number}",
@@ -39,7 +39,10 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Name the implementation that changed most from its oldest to its newest version."""
+    """Return a sentence about the implementation that changed most.
+
+    The change is that from its oldest to its newest version.
+    """
     ends = [
         (of[0], of[-1])
         for name in dict.fromkeys(row["implementation"] for row in rows)
@@ -58,7 +61,7 @@ def sentence(rows: Rows) -> str:
 
 
 def _overlap(one: Row, other: Row) -> bool:
-    """Return whether the intervals overlap; unknown ones do not."""
+    """Return whether the 95 % intervals of two runs overlap; False if one is unknown."""
     ends = [(row["low_ns"], row["high_ns"]) for row in (one, other)]
     if any(end is None for pair in ends for end in pair):
         return False
@@ -66,7 +69,11 @@ def _overlap(one: Row, other: Row) -> bool:
 
 
 def _labelled(rows: Rows) -> Iterator[Row]:
-    """Yield ``rows`` with their text; runs of one version share one, from least to most."""
+    """Yield ``rows`` with ``said``, the text beside the point.
+
+    If an implementation has several runs with one version, only the first run has a text: the range
+    of all their step times.
+    """
     places: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         places.setdefault((row["implementation"], row["version"]), []).append(row)
@@ -78,7 +85,7 @@ def _labelled(rows: Rows) -> Iterator[Row]:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw versions from left to right, milliseconds up, a line per implementation."""
+    """Draw one line per implementation, with versions on the x axis and ms on the y axis."""
     order = [row["version"] for row in sorted(rows, key=lambda row: row["place"])]
     base = (
         alt.Chart(drawing.inline(list(_labelled(rows)), (*COLUMNS, "said")))

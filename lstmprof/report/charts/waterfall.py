@@ -1,4 +1,7 @@
-"""The difference between two runs, kind by kind, for a pair chosen on the page."""
+"""Waterfall chart of the difference between two runs, by kind of time.
+
+The user chooses the pair on the page.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ STEP = "step"
 
 
 def figures(report: Report) -> list[Figure]:
-    """Return one figure, of the first pair; the page can show any other of ``report.pairs``."""
+    """Return one figure, with the first pair; on the page, users can choose another pair."""
     if not report.pairs:
         return []
     pair = report.pairs[0]
@@ -48,7 +51,7 @@ def _delta_ns(row: Row) -> int:
 
 
 def sentence(pair: Pair) -> str:
-    """State the difference, and the first of its causes."""
+    """Return a sentence with the difference of the two steps, and its largest cause."""
     fast_ns, slow_ns = _sum(pair.rows, "fast_ns"), _sum(pair.rows, "slow_ns")
     each = " per step" if pair.slow.marked and pair.fast.marked else ""
     ends = (
@@ -71,7 +74,7 @@ def sentence(pair: Pair) -> str:
 
 
 def caption(pair: Pair) -> str:
-    """Return the unit and n."""
+    """Return the unit, and the number of profiled steps of both runs."""
     clean = pair.fast.span is not None and pair.slow.span is not None
     steps = _each([pair.fast.steps, pair.slow.steps])
     what = "clean steps" if clean else "means"
@@ -85,9 +88,10 @@ def _each(numbers: Sequence[int]) -> str:
 
 
 def bars(rows: Rows, fast: str = "faster run", slow: str = "slower run") -> list[Row]:
-    """Return begin and end of each bar, ns: the fast step, what each kind adds, the slow step.
+    """Return the bars with their begin and end in ns.
 
-    Kinds that add less than ``LEAST_SHARE`` of the longer step are left out.
+    They are the step of the fast run, one bar per kind of time with its difference, and the step of
+    the slow run. Kinds with a difference under ``LEAST_SHARE`` of the longer step are left out.
     """
     ends = _sum(rows, "fast_ns"), _sum(rows, "slow_ns")
     least = LEAST_SHARE * max(ends)
@@ -112,7 +116,10 @@ def _bar(order: int, label: str, base: str, start_ns: int, end_ns: int) -> Row:
 def chart(
     rows: Rows, most: int | None = None, fast: str = "faster run", slow: str = "slower run"
 ) -> drawing.Drawn:
-    """Draw each bar from where the one before ended; leave room for ``most`` of them."""
+    """Draw the bars; the bar of each kind of time begins where the bar before ended.
+
+    The chart is high enough for ``most`` bars. ``fast`` and ``slow`` are the names of the runs.
+    """
     drawn = bars(rows, fast, slow)
     base = (
         alt.Chart(drawing.inline(drawn))
@@ -130,10 +137,10 @@ def chart(
             )
         )
     )
-    # The page exchanges the rows: the scale must have every part.
+    # The page may replace the rows by those of another pair, so the scale has all parts.
     scale = alt.Scale(domain=list(PARTS), range=[part.colour for part in PARTS.values()])
     colour = alt.Color("base:N", scale=scale, legend=None)
-    # A bar thinner than a pixel is seen by its outline.
+    # The outline makes a bar visible that is thinner than a pixel.
     boxes = base.mark_bar(height={"band": 0.7}, strokeWidth=1).encode(
         x=alt.X("start:Q", title="ms per step"),
         x2=alt.X2("end:Q"),

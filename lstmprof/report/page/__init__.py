@@ -1,12 +1,12 @@
-"""The page: one HTML file with its charts, tables and scripts inside, and nothing outside.
+"""Make the page of a report: one HTML file that contains all charts, tables and scripts.
 
 ::
 
     cards, figures, rows ─ page.html, page.css, page.js, timeline.js … ─▶ one file
 
-Jinja2 escapes every text; data are JSON in which no ``</script>`` can occur; the policy in the head
-forbids the browser any request. vl-convert takes seconds to bundle Vega: the cache keeps the bundle
-of each version.
+Jinja2 escapes every text. Data are JSON in which ``</script>`` cannot occur. The content security
+policy of the page forbids the browser any request. Because vl-convert takes seconds to bundle Vega,
+the bundle of each version is cached.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ from lstmprof.report.cards import blocks
 from lstmprof.report.charts import figures, waterfall
 from lstmprof.report.drawing import shown
 from lstmprof.report.model import Figure, Icicle, Report, Rows, Timeline
-from lstmprof.report.palette import FAMILIES, PARTS, families_of, order_of
+from lstmprof.report.palette import FAMILIES, PARTS, UNKNOWN, families_of, label_of, order_of
 from lstmprof.runs.directory import cache_folder
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-#: Sections in reading order: (id, heading). The key of a figure begins with the id of its section.
+#: Sections of the page in order: (id, heading). The key of a figure begins with its section's id.
 SECTIONS = (
     ("ledger", "Where the time goes"),
     ("waterfall", "Difference between two runs"),
     ("layers", "Recurrent layers"),
+    ("critical_path", "Critical path"),
     ("timeline", "Timeline of one step"),
     ("stacks", "Call stacks"),
     ("ranks", "Ranks"),
@@ -53,7 +54,7 @@ SECTIONS = (
     ("stability", "Stability over iterations"),
     ("kernels", "Longest kernels and ops"),
 )
-#: Classes of page.css that reserve the room of a chart, so that nothing moves when it is drawn.
+#: Name of a chart → CSS classes that reserve its room, so that nothing moves when it is drawn.
 _ROOM = {
     "times": "tall",
     "ledger": "tall",
@@ -67,9 +68,11 @@ _ROOM = {
     "versions": "tall",
     "sweep": "taller",
 }
+#: Sections that consist of a table.
+_TABLES = ("layers", "critical_path", "ranks", "kernels")
 #: Columns of the table of kernels.
 KERNELS = ("run", "rank", "device", "name", "category", "count", "total_ns", "p50_ns", "share")
-#: With more verdicts only the first block is unfolded.
+#: If there are more verdicts, only the first block of cards is unfolded.
 MOST_VERDICTS = 8
 _HERE = Path(__file__).parent
 
@@ -85,7 +88,7 @@ def _template() -> Template:
 
 
 def page(report: Report) -> str:
-    """Return the HTML of ``report``."""
+    """Return ``report`` as an HTML page."""
     drawn = figures(report)
     return _template().render(
         report=report,
@@ -106,6 +109,8 @@ def page(report: Report) -> str:
         timeline_height=timeline_height(report),
         waits=listed([PARTS[name].shown for name in WAITS_FOR_HOST]),
         lane_words=lane_words,
+        label_of=label_of,
+        part_of=lambda name: PARTS.get(name, UNKNOWN),
         data=script_json(_data(report, drawn)),
         timelines=[packed(timeline) for timeline in report.timelines],
         vega=vega(),
@@ -122,17 +127,17 @@ _SCRIPTS = ("timeline.js", "icicle.js", "tables.js", "page.js")
 
 
 def write(report: Report, path: Path, *, force: bool = False) -> int:
-    """Write the page to ``path``, whole or not at all, and return its size in bytes.
+    """Write the page to ``path``, completely or not at all, and return its size in bytes.
 
     Raises:
-        RunError: ``path`` exists and ``force`` is not given, or it cannot be written.
+        RunError: ``path`` exists and ``force`` is False, or ``path`` cannot be written.
     """
     refuse(path, force=force)
     return save(page(report), path)
 
 
 def save(html: str, path: Path) -> int:
-    """Write ``html`` to ``path``, whole or not at all, and return its size in bytes.
+    """Write ``html`` to ``path``, completely or not at all, and return its size in bytes.
 
     Raises:
         RunError: ``path`` cannot be written.
@@ -149,13 +154,13 @@ def refuse(path: Path, *, force: bool) -> None:
     """Check that the page may be written to ``path``.
 
     Raises:
-        RunError: ``path`` exists and ``force`` is not given, or it is no plain file.
+        RunError: ``path`` exists and ``force`` is False, or ``path`` is no plain file.
     """
     check_file(path, force=force, next_step="add --force to overwrite it, or choose another -o")
 
 
 def vega() -> str:
-    """Return vl-convert's Vega, Vega-Lite and Vega-Embed for the browser, safe in a script."""
+    """Return the JavaScript of Vega, Vega-Lite and Vega-Embed, escaped for a ``<script>``."""
     kept = cache_folder() / f"vega-{importlib.metadata.version('vl-convert-python')}.js"
     try:
         bundle = kept.read_bytes().decode()
@@ -173,7 +178,7 @@ def _bundled_vega() -> str:
 
 
 def _sections(report: Report, drawn: list[Figure]) -> Iterator[dict[str, Any]]:
-    extra = {name: bool(getattr(report, name)) for name in ("layers", "ranks", "kernels")}
+    extra = {name: bool(getattr(report, name)) for name in _TABLES}
     extra |= {"timeline": bool(report.timelines), "stacks": bool(report.icicles)}
     for key, heading in SECTIONS:
         members = [figure for figure in drawn if figure.key.startswith(key)]
@@ -182,14 +187,14 @@ def _sections(report: Report, drawn: list[Figure]) -> Iterator[dict[str, Any]]:
 
 
 def _when(report: Report) -> str:
-    """Return the devices and dates of the runs."""
+    """Return the devices and dates of the runs as text."""
     devices = dict.fromkeys(facts.device for facts in report.runs if facts.device)
     days = sorted({facts.date[:10] for facts in report.runs if facts.date})
     ends = dict.fromkeys([days[0], days[-1]]) if days else {}
     return " · ".join(text for text in (", ".join(devices), " … ".join(ends)) if text)
 
 
-#: What a kind of time includes besides what its words say.
+#: Kind of time → what it includes besides what ``causes.KINDS`` says.
 _INCLUDED = {
     causes.GEMM: "also convolutions, attention and recurrent layer ops",
     causes.MEMORY: "also the loss, the optimizer and random numbers",
@@ -203,13 +208,13 @@ _INCLUDED = {
 
 
 def _kinds() -> list[tuple[str, str]]:
-    """Return the kinds of time and what they mean."""
+    """Return (kind of time, its meaning) for all kinds."""
     meanings = ((kind, words, _INCLUDED.get(kind)) for kind, words in causes.KINDS.items())
     return [(kind, f"{words}; {more}" if more else words) for kind, words, more in meanings]
 
 
 def _data(report: Report, drawn: list[Figure]) -> dict[str, Any]:
-    """Return what the scripts draw from."""
+    """Return the data of the charts and tables for the page's scripts."""
     return {
         "figures": {figure.key: figure.spec for figure in drawn},
         "parts": table(
@@ -235,7 +240,7 @@ def _data(report: Report, drawn: list[Figure]) -> dict[str, Any]:
 
 
 def _undrawn(report: Report) -> Iterator[str]:
-    """Yield a sentence for each run of which not every rank has a timeline."""
+    """Yield one sentence for each run in which some ranks have no timeline."""
     for facts in report.runs:
         drawn = {timeline.rank for timeline in report.timelines if timeline.run == facts.run}
         if len(drawn) < facts.ranks:
@@ -243,19 +248,19 @@ def _undrawn(report: Report) -> Iterator[str]:
 
 
 def _parts_of(drawn: Sequence[Timeline | Icicle]) -> list[str]:
-    """Return the parts that occur in these."""
+    """Return the names of the parts of the breakdown that occur in these pictures, sorted."""
     codes = {(d.parts, code) for d in drawn for code in set(d.columns["part"]) if code >= 0}
     return sorted({parts[code] for parts, code in codes}, key=order_of)
 
 
-#: Pixels of a box of call stacks, as in icicle.js.
+#: Height of a box in a picture of call stacks in pixels, as in icicle.js.
 _BOX = 22
-#: Pixels of a counter, as in timeline.js.
+#: Height of a counter in a timeline in pixels, as in timeline.js.
 _LANE = 36
 
 
 def table(rows: Rows, columns: Sequence[str] | None = None) -> dict[str, Any]:
-    """Return ``rows`` for the scripts, which read them by column name."""
+    """Return {"columns": names, "rows": lists of values} of ``rows``, for the page's scripts."""
     safe = shown(rows, columns)
     names = list(safe[0]) if safe else []
     return {"columns": names, "rows": [[row[name] for name in names] for row in safe]}
@@ -270,7 +275,10 @@ def script_json(value: Any) -> str:
 
 
 def packed(timeline: Timeline) -> dict[str, Any]:
-    """Return a timeline for the page: columns of differences, deflated, in base64."""
+    """Return a timeline for the page's scripts; its content is compressed, in base64.
+
+    Start times are stored as differences from the event before, which compress better.
+    """
     columns = dict(timeline.columns)
     columns["start_ns"] = _differences(columns["start_ns"])
     columns["dur_ns_of"] = columns.pop("dur_ns")
@@ -296,7 +304,7 @@ def packed(timeline: Timeline) -> dict[str, Any]:
 
 
 def _which(timeline: Timeline) -> str:
-    """Return ``rank 1, step 3, median length``: the name of a timeline within its run."""
+    """Return the name of a timeline within its run: ``rank 1, step 3, median length``."""
     rank = None if timeline.rank is None else f"rank {timeline.rank}"
     step = "the whole profile" if timeline.step is None else f"step {timeline.step}"
     why = timeline.which if timeline.step is not None else None
@@ -304,7 +312,7 @@ def _which(timeline: Timeline) -> str:
 
 
 def stacks(icicle: Icicle) -> dict[str, Any]:
-    """Return call stacks for the page."""
+    """Return a picture of call stacks for the page's scripts."""
     names = list(icicle.columns)
     rows = [list(row) for row in zip(*icicle.columns.values(), strict=True)]
     return {
@@ -321,7 +329,7 @@ def stacks(icicle: Icicle) -> dict[str, Any]:
 
 
 def timeline_height(report: Report) -> int:
-    """Return the height of the first timeline, as timeline.js lays it out."""
+    """Return the height in pixels that timeline.js gives the first timeline."""
     first = report.timelines[0] if report.timelines else None
     tracks, lanes = (first.tracks, first.lanes) if first else ((), ())
     heights = {"account": 26, "stream": 18, "host": 13}
@@ -330,7 +338,7 @@ def timeline_height(report: Report) -> int:
 
 
 def stacks_height(report: Report) -> int:
-    """Return the height of the first call stacks, as icicle.js lays them out."""
+    """Return the height in pixels that icicle.js gives the first picture of call stacks."""
     depth: list[int] = []
     for above in report.icicles[0].columns["above"] if report.icicles else ():
         depth.append(depth[above] + 1 if above >= 0 else 1)

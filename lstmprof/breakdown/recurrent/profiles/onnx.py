@@ -40,9 +40,7 @@ _LENGTHS = "int32"
 
 @dataclass(frozen=True)
 class _Node:
-    """The node of a layer; ``network`` has all its directions; ``packed``: it has sequence
-    lengths.
-    """
+    """A layer's node; ``network`` has all its directions; ``packed``: it has sequence lengths."""
 
     row: int
     name: str

@@ -107,8 +107,7 @@ def _gradients(rows: Sequence[int], backward: Sequence[int]) -> list[list[int]]:
 
 
 def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints) -> Iterator[Loop]:
-    """Yield ``scan`` as a loop if its ``products`` show cells, alone or with one matmul
-    ``before`` it.
+    """Yield ``scan`` as a loop if ``products`` show cells, alone or after one matmul ``before``.
 
     ``names`` has a number for the name of each operator in it.
     """

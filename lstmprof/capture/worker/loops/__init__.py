@@ -1,4 +1,4 @@
-"""Common parts of the loops of all frameworks: the implementation, and its profile pass."""
+"""What the loops of all frameworks share: the trainer, and its profile pass."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Trainer(Profiler):
         self.recorder: Profiler = NsysProfiler(self) if request.profiler == NSYS else self
 
     def checked(self, loss_of: Callable[..., Any]) -> Callable[..., Any]:
-        """Return ``loss_of``; for a user's file, refuse outputs of another shape."""
+        """Return ``loss_of``; for a user's file, it also refuses outputs of a wrong shape."""
         if not self.is_users:
             return loss_of
         checking: Callable[..., Any] = self.implementation.checked(loss_of)
@@ -58,18 +58,22 @@ class Trainer(Profiler):
         return outcome
 
     def device_ns(self) -> Optional[int]:
-        """Return the length of the last step by the device's events, or None."""
+        """Return the duration of the last step by the device's events; None if the device has
+        none.
+        """
         return None
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Return pairs (text in the profile, kernels that then ran, as text)."""
+        """Return pairs (text to search in the profile, description of the kernels that ran if it
+        occurs).
+        """
         names: Sequence[Tuple[str, str]] = self.implementation.KERNELS
         return names
 
     def profile(self, ranges: Ranges, steps: int, folder: str) -> Profiled:
-        """Profile ``steps`` steps after a discarded session; the profile is in ``folder``.
+        """Profile ``steps`` steps after a discarded session; the profile is written to ``folder``.
 
-        If an external tool records, the profile exists after this process has ended.
+        If another process records (nsys), the profile is written after this process has ended.
         """
         logs = os.path.join(folder, "logs")
         cost = self._recording_cost(throwaway_steps(steps, time.perf_counter_ns), logs)
@@ -86,15 +90,18 @@ class Trainer(Profiler):
         return Profiled(walls_ns, losses, files, kernels, cost, shapes)
 
     def shapes(self, folder: str) -> Iterable[OpInputs]:
-        """Yield the inputs of the ops of one more step, in order; empty if the framework cannot
+        """Yield the inputs of the ops of one more step, in order; nothing if the framework cannot
         record them.
 
-        They are separate from the profile, because recording them slows a step of many small ops.
+        They are recorded apart from the profile, because recording them slows a step of many small
+        ops.
         """
         return ()
 
     def _recording_cost(self, steps: Iterable[int], folder: str) -> Optional[Dict[str, Any]]:
-        """Run the discarded session; return the cost of recording an event for run.json."""
+        """Run the discarded session with ``steps``; return the cost of recording an event for
+        run.json.
+        """
         profiled: List[calibration.LoopTimes] = []
         trivial = self.recorder.trivial_readings
         self._session(no_ranges, steps, folder, lambda: profiled.append(trivial()))
@@ -107,8 +114,10 @@ class Trainer(Profiler):
         folder: str,
         at_end: Callable[[], None] = lambda: None,
     ) -> Tuple[Any, List[int], List[float]]:
-        """Return a finished session with each step's wall time and loss; ``at_end`` runs at its
-        end.
+        """Record ``steps`` in one session; return (session, wall time of each step in ns, loss of
+        each step).
+
+        ``at_end`` is called before the session ends.
         """
         walls_ns, outcomes = [], []
         with self.recorder.recording(folder) as session:
@@ -125,12 +134,14 @@ class Trainer(Profiler):
 
 
 def torch_needles(kernels: Sequence[Tuple[str, str]]) -> List[Tuple[str, str]]:
-    """Return ``kernels`` of an implementation's row in torch.profiler's notation."""
+    """Return ``needles`` for torch.profiler's JSON from an implementation's ``KERNELS``."""
     return [('"{}"'.format(operator), words) for operator, words in kernels]
 
 
 def loop_of(row: Implementation) -> Any:
-    """Return the module of this folder that runs ``row``; TensorFlow 1's for Keras on it."""
+    """Return the module of this folder that trains ``row``. It is TensorFlow 1's if a Keras row
+    runs on TensorFlow 1.
+    """
     name = row.framework
     if name == "tensorflow" and row.library:
         import tensorflow

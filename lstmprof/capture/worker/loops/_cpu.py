@@ -1,8 +1,9 @@
-"""Common parts of loops whose framework computes only on a CPU.
+"""What loops of frameworks that compute only on a CPU share.
 
-NumPy measures the peaks. The number of threads is set by the environment before the import, or for
-each session or model. ``Readings`` is a trace for frameworks without a timeline: a clock is read
-around their operators. It has torch.profiler's format, which lstmprof's reader and Perfetto know.
+NumPy measures the peaks. The number of threads is set by environment variables before the import,
+or for each session or model. ``Readings`` is a trace for frameworks without a timeline: a clock is
+read around their operators. It has torch.profiler's format, which lstmprof's reader and Perfetto
+know.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ def set_threads(threads: int) -> None:
     """Do nothing: the environment or each session sets the threads."""
 
 
-#: (category in the trace, name, start, end, arguments), of time.perf_counter_ns
+#: (category in the trace, name, start, end, arguments); times are those of time.perf_counter_ns.
 Reading = Tuple[str, str, int, int, Optional[Dict[str, Any]]]
 
 
 class Readings(List[Reading]):
-    """The readings, in the order in which they ended."""
+    """A list of readings, one per operator or range, in the order in which they ended."""
 
     @contextlib.contextmanager
     def range(self, name: str) -> Iterator[None]:
@@ -47,7 +48,9 @@ class Readings(List[Reading]):
         self.append(("user_annotation", name, start_ns, time.perf_counter_ns(), None))
 
     def write(self, path: str) -> None:
-        """Write the trace as JSON, with a date."""
+        """Write the readings as torch.profiler's JSON, with the absolute time at which they
+        began.
+        """
         base_ns = min(reading[2] for reading in self)
         since_epoch_ns = time.time_ns() - time.perf_counter_ns()
         events = [
@@ -67,8 +70,8 @@ class Readings(List[Reading]):
 
 
 class ClockedTrainer(loops.Trainer):
-    """A trainer whose profile pass reads a clock around operators: ``recording`` fills the
-    readings.
+    """A trainer whose profile pass reads a clock around each operator; ``recording`` fills
+    ``readings``.
     """
 
     def __init__(self, request: CaptureRequest) -> None:
@@ -76,11 +79,11 @@ class ClockedTrainer(loops.Trainer):
         self.readings = Readings()
 
     def annotated(self, number: int) -> Ranges:
-        """Return ranges that are readings."""
+        """Return ranges that add readings."""
         return self.readings.range
 
     def written(self, session: Readings, folder: str) -> Tuple[str, str]:
-        """Write the readings as a trace."""
+        """Write the readings to a trace file; return (path, final name of the file)."""
         raw = os.path.join(folder, "trace.json")
         session.write(raw)
         return raw, self.row.framework + ".trace.json"
@@ -96,13 +99,15 @@ class ClockedTrainer(loops.Trainer):
 
 
 def linker_flags(packages: str) -> Optional[str]:
-    """Return linker flags for the OpenBLAS of NumPy in the folder ``packages``; None if impossible.
+    """Return linker flags for the OpenBLAS that NumPy's wheel in the folder ``packages`` contains;
+    None if there is none or it cannot be linked.
 
-    NumPy has already loaded this library, so both share its threads. Since NumPy 1.22 its functions
-    have other names (``sgemm_64_``) and 64-bit sizes, which other code does not expect.
+    NumPy has already loaded this library, so NumPy and the linked code share its threads. Since
+    NumPy 1.22 its functions have other names (``sgemm_64_``) and 64-bit sizes, which other code
+    does not expect.
     """
     place = os.path.join(packages, "numpy.libs")
-    if set(" ,") & set(place):  # such a flag is cut in two there
+    if set(" ,") & set(place):  # the framework would split such a flag
         return None
     for path in sorted(glob.glob(os.path.join(glob.escape(place), "libopenblas*.so"))):
         name = os.path.basename(path)[len("lib") : -len(".so")]

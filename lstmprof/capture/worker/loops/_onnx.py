@@ -1,10 +1,10 @@
-"""Common parts of the loops of engines that run an ONNX graph forward: loss, data, trace.
+"""What the loops of engines that run an ONNX graph (forward only) share: loss, data, trace.
 
-A step is one call of the engine, which returns the loss: the graph contains the loss's nodes, named
-``loss/…``, after those of the network. NumPy arrays need no transfer, so the host's only ranges are
-``step`` and ``program``. The engine's own profiler provides the nodes. They are written like
-torch.profiler's operators with the engine's prefix (``onnxruntime::LSTM``), which lstmprof's reader
-and Perfetto know. ``forward`` and ``loss`` are ranges around the nodes of these names.
+A step is one call of the engine, which returns the loss: after the network's nodes, the graph
+contains nodes of the loss, named ``loss/…``. NumPy arrays need no transfer, so the host's only
+ranges are ``step`` and ``program``. The engine's own profiler provides the nodes' times. They are
+written like torch.profiler's operators with the engine's prefix (``onnxruntime::LSTM``), which
+lstmprof's reader and Perfetto know. ``forward`` and ``loss`` are ranges around these nodes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lstmprof.implementations import onnx
 from lstmprof.workloads import Workload
 
 LOSS = "loss/"
-#: Runs of a profiled engine before the first that counts: they allocate its memory
+#: Runs of a profiled engine before the first one that counts; they allocate the engine's memory.
 SETTLING = 2
 
 RANGE, OP = "user_annotation", "cpu_op"
@@ -43,8 +43,8 @@ class NodeEvent(NamedTuple):
 
 
 def loss_nodes(workload: Workload, graph: onnx.Graph, outputs: str) -> str:
-    """Add the nodes of the mean loss over the batch; return its name. ``targets`` are those of
-    ``data``.
+    """Add nodes of the mean loss over the batch to ``graph``; return the name of the loss. The
+    targets are an input of the graph (``data``).
     """
     if workload.loss == "mean":
         return graph.node("ReduceMean", LOSS + "mean", outputs, keepdims=0)
@@ -59,9 +59,10 @@ def loss_nodes(workload: Workload, graph: onnx.Graph, outputs: str) -> str:
 
 
 def data(workload: Workload, batch: Any) -> Dict[str, Any]:
-    """Return the graph's inputs: ``inputs``, and ``lengths`` and ``targets`` if it uses them.
+    """Return the graph's inputs by name: ``inputs``, and ``lengths`` and ``targets`` if the graph
+    uses them.
 
-    Classes have an additional axis, as GatherElements expects.
+    Targets that are classes have an additional axis, as GatherElements expects.
     """
     dtype = np.int64 if workload.vocabulary else np.float32
     fed = {"inputs": np.ascontiguousarray(batch.inputs, dtype)}
@@ -75,11 +76,9 @@ def data(workload: Workload, batch: Any) -> Dict[str, Any]:
 
 
 class Trainer(loops.Trainer):
-    """One graph with its weights and data.
+    """One graph with its weights and data, run by an engine.
 
-    Each loop implements ``engine(profiled)``, which returns a call that runs the graph on its
-    inputs and returns ``outputs``, and ``nodes(engine)``, which returns what the engine has
-    recorded.
+    Each loop implements ``engine``, ``run`` and ``nodes``.
     """
 
     def __init__(self, request: CaptureRequest, device: str) -> None:
@@ -96,18 +95,18 @@ class Trainer(loops.Trainer):
         self.ranges: List[NodeEvent] = []
 
     def engine(self, profiled: bool) -> Any:
-        """Return the graph, ready to run."""
+        """Return an engine for the graph, whose nodes are recorded if ``profiled``."""
         raise NotImplementedError
 
     def nodes(self, engine: Any) -> Sequence[NodeEvent]:
-        """Return the events that ``engine`` recorded."""
+        """Return one event per node that ``engine`` ran and recorded."""
         raise NotImplementedError
 
     def settled(self, engine: Any) -> None:
         """Prepare the engine before its first recorded run."""
 
     def run(self, engine: Any, names: Sequence[str]) -> List[Any]:
-        """Return the outputs of these names, from one forward pass."""
+        """Run one forward pass; return the outputs with these names."""
         raise NotImplementedError
 
     def step(self, ranges: Ranges) -> Any:
@@ -120,7 +119,7 @@ class Trainer(loops.Trainer):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[List[NodeEvent]]:
-        """Use a profiled engine during the context; at the end, the list has its events."""
+        """Use a profiled engine during the context; at its end, the yielded list has the events."""
         plain, self.running = self.running, self.engine(True)
         for _ in range(SETTLING):
             self.run(self.running, [self.loss_name])
@@ -142,11 +141,11 @@ class Trainer(loops.Trainer):
         self.ranges.append(NodeEvent(RANGE, name, start_ns, time.time_ns(), {}))
 
     def annotated(self, number: int) -> Ranges:
-        """Return ranges that are events."""
+        """Return ranges that become events of the trace."""
         return self._range
 
     def written(self, session: List[NodeEvent], folder: str) -> Tuple[str, str]:
-        """Write the events as a trace."""
+        """Write the events to a trace file; return (path, final name of the file)."""
         raw = os.path.join(folder, "trace.json")
         write(session, raw)
         return raw, self.row.name + ".trace.json"
@@ -159,9 +158,9 @@ class Trainer(loops.Trainer):
 
 
 def phases(nodes: Sequence[NodeEvent], ranges: Sequence[NodeEvent]) -> List[NodeEvent]:
-    """Return ranges around the network's nodes and around the loss's nodes, for each call.
+    """Return the ranges ``forward`` and ``loss`` around the nodes of each call.
 
-    Engines rename and add nodes, so nodes without the loss's prefix belong to the network.
+    Engines rename and add nodes, so every node without the loss's prefix counts as the network's.
     """
     calls = [event for event in ranges if event.name == "program"]
     return [phase for call in calls for phase in _phases([n for n in nodes if _holds(call, n)])]
@@ -183,7 +182,7 @@ def _phases(nodes: Sequence[NodeEvent]) -> List[NodeEvent]:
 
 
 def write(events: Sequence[NodeEvent], path: str) -> None:
-    """Write the trace as JSON, with a date."""
+    """Write ``events`` as torch.profiler's JSON, with the absolute time at which they began."""
     base_ns = min((event.start_ns for event in events), default=0)
     rows = [
         {

@@ -1,13 +1,14 @@
-"""The step loop of Theano and PyTensor, with the names of either library as parameters.
+"""The step loop that Theano and PyTensor share; ``Library`` has the names that differ.
 
 A training step is one compiled function whose updates are the optimizer's. The first step compiles
 what the library's cache (``base_compiledir``) does not contain. The host's only range is ``step``,
-because NumPy arrays need no transfer, and the phases of the merged graph are those of its Scans.
+because NumPy arrays need no transfer, and in the merged graph only the Scans (loops) show a phase.
 
-Both libraries have sums per operator (``profile=True``) but no timeline. Their virtual machine
-calls one thunk per operator, also inside a Scan. The profile pass reads the clock before and after
-each thunk. This needs the virtual machine in Python instead of C (``use_cloop=False``), so the
-compiled function differs from the timed one; the overhead of the profile pass shows the cost.
+Both libraries report sums per operator (``profile=True``) but no timeline. Their virtual machine
+calls one thunk (a function without arguments) per operator, also inside a Scan. The profile pass
+reads the clock before and after each thunk. This needs the virtual machine in Python instead of C
+(``use_cloop=False``), so the compiled function differs from the timed one; the overhead of the
+profile pass shows the cost.
 """
 
 from __future__ import annotations
@@ -38,17 +39,16 @@ class Library(NamedTuple):
     machine: Any  # its VMLinker
     log_softmax: Callable[[Any], Any]  # for (batch, classes), over the classes
     variable: Callable[[str, str, int], Any]  # by name, dtype and number of dimensions
-    mode: Callable[[], Any]  # how the timed function is compiled
-    # the compilation mode with another linker, during the context
+    mode: Callable[[], Any]  # returns the compilation mode of the timed function
+    # context that yields the compilation mode with another linker
     clocked: Callable[[Any], ContextManager[Any]]
 
     def loss_of(
         self, workload: Workload, outputs: Any, targets: Any, time_major: bool = True
     ) -> Any:
-        """Return the mean loss over the batch; outputs are (batch, classes), or 3-d with
-        ``each_step``.
+        """Return the mean loss over the batch; outputs are (batch, classes), or one per time step.
 
-        ``time_major``: outputs of every step are (time, batch, classes), like the targets.
+        ``time_major``: outputs of every time step are (time, batch, classes), like the targets.
         """
         tensor = self.tensor
         if workload.loss == "mean":
@@ -63,7 +63,9 @@ class Library(NamedTuple):
         return -tensor.mean(scores[tensor.arange(targets.shape[0]), targets])
 
     def symbols(self, workload: Workload) -> Tuple[Any, Any, Any]:
-        """Return the symbolic inputs, targets and lengths, like those of ``workloads.Batch``."""
+        """Return symbolic (inputs, targets, lengths), with the types and dimensions of
+        ``workloads.Batch``.
+        """
         tokens = bool(workload.vocabulary)
         inputs = self.variable("inputs", "int64" if tokens else "float32", 2 if tokens else 3)
         dtype = "int64" if workload.loss == "ce" else "float32"
@@ -80,7 +82,7 @@ class Library(NamedTuple):
 
 
 class Trainer(_cpu.ClockedTrainer):
-    """One implementation with its weights, data and optimizer; each loop has ``library``."""
+    """One implementation with its weights, data and optimizer; each loop sets ``library``."""
 
     library: Library
 
@@ -124,7 +126,9 @@ class Trainer(_cpu.ClockedTrainer):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[Readings]:
-        """Use the clocked function during the context, with empty readings."""
+        """Clear the readings; during the context, run the step with a clock around each
+        operator.
+        """
         if self.clocked is None:
             linker = clocked_linker(self.library.machine, self.library.name, self.readings)
             with self.library.clocked(linker) as mode:
@@ -155,7 +159,7 @@ class Sgd:
         self.rate, self.parameters = np.float32(workload.learning_rate), parameters
 
     def updates(self, loss: Any) -> Updates:
-        """Return the updates of one step, like torch.optim.SGD."""
+        """Return the updates of one step, computed like torch.optim.SGD."""
         parameters = list(self.parameters.values())
         gradients = self.library.package.grad(loss, parameters)
         return [(p, p - self.rate * gradient) for p, gradient in zip(parameters, gradients)]
@@ -173,7 +177,7 @@ class Adam:
         self.squares = {name: shared(array) for name, array in zeros.items()}
 
     def updates(self, loss: Any) -> Updates:
-        """Return the updates of one step, like torch.optim.Adam."""
+        """Return the updates of one step, computed like torch.optim.Adam."""
         tensor, count = self.library.tensor, self.count + ONE
         updates = [(self.count, count)]
         gradients = self.library.package.grad(loss, list(self.parameters.values()))
@@ -187,20 +191,19 @@ class Adam:
         return updates
 
 
-#: Matmul operators, whose input shapes are read at their first call.
+#: Matmul operators, whose input shapes are recorded at their first call.
 PRODUCTS = ("Dot22", "Dot22Scalar", "Gemm", "Dot", "BatchedDot")
 
 
 def clocked_linker(machine: Any, library: str, readings: Readings) -> Any:
-    """Return a linker like ``machine`` (``VMLinker`` of ``library``) whose thunks add to
-    ``readings``.
+    """Return a linker like ``machine`` (the ``VMLinker`` of ``library``) whose thunks add readings.
 
-    The class holds the readings, because a library creates further linkers of the class, with other
-    options, for inner graphs such as those of a Scan.
+    The readings belong to the class of the linker, because a library creates further linkers of
+    this class, with other options, for inner graphs such as those of a Scan.
     """
 
     class ClockedLinker(machine):  # type: ignore[misc]
-        """A virtual machine in Python whose thunks add readings."""
+        """A linker for the virtual machine in Python, whose thunks add readings."""
 
         def __init__(self, **options: Any) -> None:
             super().__init__(**dict(options, use_cloop=False))

@@ -1,7 +1,7 @@
 """Options of a PyTorch step: precision, and switches of the process.
 
-Versions without an option raise an error: TF32 exists since PyTorch 1.7, autocast on a CPU since
-1.10.
+If this torch lacks a requested option, an error is raised: TF32 exists since PyTorch 1.7, autocast
+on a CPU since 1.10.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.worker.profilers.torch import fp32_precision
 from lstmprof.errors import CaptureError
 
-#: PyTorch 1.0 has no bfloat16
+#: Precision -> type of autocast. PyTorch 1.0 has no bfloat16.
 AUTOCAST = {"amp-fp16": torch.float16, "amp-bf16": getattr(torch, "bfloat16", None)}
 _ANOTHER = "choose another --precision"
 
 
 def set_tf32(precision: str) -> None:
-    """Allow TF32 if ``precision`` is tf32, else forbid it, including oneDNN's short types.
+    """Allow TF32 if ``precision`` is tf32, else forbid it; always forbid oneDNN's short types.
 
     PyTorch 2.9 has a second set of switches, in which specific ones override general ones. torch
-    and its compiler raise an error when they read a switch on which both sets disagree.
+    and its compiler raise an error when they read a switch on which both sets disagree, so both are
+    set.
 
     Raises:
         CaptureError: this torch has no TF32.
     """
     allowed = precision == "tf32"
-    if hasattr(torch.backends.cuda, "matmul"):  # since 1.7, the first that rounds to TF32
+    if hasattr(torch.backends.cuda, "matmul"):  # since PyTorch 1.7, the first version with TF32
         torch.backends.cuda.matmul.allow_tf32 = allowed
         torch.backends.cudnn.allow_tf32 = allowed
     elif allowed:
@@ -45,7 +46,8 @@ def set_tf32(precision: str) -> None:
 
 
 def autocast(precision: str, device_type: str) -> Callable[[], ContextManager[Any]]:
-    """Return the context of forward and loss.
+    """Return a function that makes the autocast context for forward and loss; without AMP, an empty
+    context.
 
     Raises:
         CaptureError: this torch does not support the type on that device.
@@ -56,7 +58,7 @@ def autocast(precision: str, device_type: str) -> Callable[[], ContextManager[An
     if wanted is None or not hasattr(torch, "autocast"):
         raise _lacks("{} on {}".format(precision, device_type), _ANOTHER)
     context = functools.partial(torch.autocast, device_type, dtype=wanted)
-    with context():  # an older torch only warns, and casts nothing
+    with context():  # an older torch only warns, and does not cast
         unit = torch.ones(1, 1, device=device_type)
         if (unit @ unit).dtype != wanted:
             raise _lacks("{} on {}".format(precision, device_type), _ANOTHER)
@@ -69,7 +71,7 @@ def _lacks(what: str, instead: str = "leave it out") -> CaptureError:
 
 
 def scaler(precision: str, device_type: str) -> Any:
-    """Return the scaler of the gradients, or None if the precision needs none."""
+    """Return the gradient scaler, or None if the precision needs none."""
     if precision != "amp-fp16":
         return None
     if hasattr(getattr(torch, "amp", None), "GradScaler"):

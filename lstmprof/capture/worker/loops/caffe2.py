@@ -1,11 +1,11 @@
 """The step loop for Caffe2, with a clock around its operators.
 
-A step is one call of a net that contains the operators of all phases. Caffe2 has means per operator
-(``BenchmarkNet``, observers) but no timeline. In the profile pass, each operator is its own net;
-Python runs and times them one after the other on the same blobs. So the profiled net differs from
-the timed one; the overhead of the profile pass shows the cost. Work inside an operator, such as the
-time steps of a RecurrentNetwork, is not visible. The trace has torch.profiler's format, which
-lstmprof's reader and Perfetto know.
+A step is one call of a net that contains the operators of all phases. Caffe2 reports means per
+operator (``BenchmarkNet``, observers) but no timeline. So in the profile pass each operator is a
+net of its own, and Python runs and times these nets one after the other on the same blobs (named
+arrays). The profiled nets differ from the timed one; the overhead of the profile pass shows the
+cost. Work inside an operator, such as the time steps of a RecurrentNetwork, is not visible. The
+trace has torch.profiler's format, which lstmprof's reader and Perfetto know.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from lstmprof.capture.worker.loops._cpu import Readings
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.workloads import Workload
 
-#: Caffe2 uses torch's BLAS for matmuls; NumPy's is used to measure the peak.
+#: As in ``_cpu``: Caffe2 runs on the CPU. NumPy measures the peaks, although Caffe2's matmuls use
+#: torch's BLAS.
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 
@@ -46,7 +47,8 @@ class Trainer(_cpu.ClockedTrainer):
         self.implementation.load(self.module, workloads.weights(self.workload, request.seed))
         workspace.CreateNet(self.net)
         self.run: Callable[[], None] = self._run
-        self.operators: List[Tuple[str, str]] = []  # net, name in the trace
+        # (name of the operator's net, its name in the trace)
+        self.operators: List[Tuple[str, str]] = []
 
     def _feed(self) -> None:
         for name, array in self.blobs.items():
@@ -66,7 +68,7 @@ class Trainer(_cpu.ClockedTrainer):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[Readings]:
-        """Run the operators one by one during the context, with empty readings."""
+        """Clear the readings, and run and time the operators one by one during the context."""
         self.operators = self.operators or list(nets_of(self.net))
         self.readings.clear()
         self.run = self._run_one_by_one
@@ -97,12 +99,14 @@ class Trainer(_cpu.ClockedTrainer):
 
 #: The blob of the mean loss.
 LOSS = "loss"
-#: The operator that calls the operators of a phase.
+#: Name in the trace of the operator that contains the operators of a phase.
 NET = "caffe2::Net"
 
 
 def given(workload: Workload, batch: Any) -> Dict[str, Any]:
-    """Return the data of a step as NumPy arrays: ``inputs``, and ``targets`` if there are any."""
+    """Return the data of a step by name, as NumPy arrays: ``inputs``, and ``targets`` if there are
+    any.
+    """
     blobs = {"inputs": np.ascontiguousarray(batch.inputs, np.float32)}
     if workload.loss == "ce":
         blobs["targets"] = batch.targets.astype(np.int32).ravel()
@@ -112,7 +116,9 @@ def given(workload: Workload, batch: Any) -> Dict[str, Any]:
 
 
 def phases(workload: Workload, module: Any, forward_only: bool) -> Iterator[Tuple[str, int, int]]:
-    """Add loss, gradients and updates to the net; each phase, its first operator and its end."""
+    """Add loss, gradients and updates to the net; yield (phase, number of its first operator,
+    number after its last).
+    """
     model, ends = module.model, [0]
 
     def phase(name: str) -> Tuple[str, int, int]:
@@ -131,7 +137,9 @@ def phases(workload: Workload, module: Any, forward_only: bool) -> Iterator[Tupl
 
 
 def nets_of(net: Any) -> Iterator[Tuple[str, str]]:
-    """Yield a net for each operator of ``net``: its name, and the operator's name in the trace."""
+    """Create one net per operator of ``net``; yield (name of the new net, the operator's name in
+    the trace).
+    """
     for number, operator in enumerate(net.Proto().op):
         alone = core.Net("operator_{}".format(number))
         alone.Proto().op.extend([operator])
@@ -140,8 +148,8 @@ def nets_of(net: Any) -> Iterator[Tuple[str, str]]:
 
 
 def loss_of(workload: Workload, net: Any, outputs: Any) -> None:
-    """Add the mean loss over the batch, ``LOSS``; outputs are (batch, classes), or one per time
-    step.
+    """Add the mean loss over the batch to ``net``, as the blob ``LOSS``; outputs are (batch,
+    classes), or one per time step.
     """
     if workload.loss == "mean":
         net.AveragedLoss([outputs], [LOSS])
@@ -151,12 +159,13 @@ def loss_of(workload: Workload, net: Any, outputs: Any) -> None:
         net.SoftmaxWithLoss([flat, "targets"], ["softmax", LOSS])
         return
     targets, _ = net.Reshape(["targets"], ["flat_targets", "old"], shape=[-1, workload.classes])
-    halves = net.SquaredL2Distance([flat, targets], ["halves"])  # ½ Σ over the classes
+    # half the sum of squares over the classes
+    halves = net.SquaredL2Distance([flat, targets], ["halves"])
     net.AveragedLoss([net.Scale([halves], ["squares"], scale=2.0 / workload.classes)], [LOSS])
 
 
 def add_optimizer(workload: Workload, model: Any) -> None:
-    """Add the workload's optimizer over every parameter of ``model``."""
+    """Add the workload's optimizer for every parameter of ``model``."""
     build = optimizer.build_sgd if workload.optimizer == "sgd" else optimizer.build_adam
     build(model, workload.learning_rate)
 

@@ -1,13 +1,14 @@
 """The step loop for Chainer, with a clock around its functions.
 
-Chainer has sums per function (``TimerHook``) but no timeline. It calls a hook before and after each
-function; this hook reads a clock. In the backward pass, the hook surrounds each gradient, which
-mostly calls further functions; these are nested. Updates of the optimizer are not functions, so the
-rule of each parameter is timed, too. Only the hook differs between a profiled and a timed step. The
-trace has torch.profiler's format, which lstmprof's reader and Perfetto know.
+Chainer reports sums per function (``TimerHook``) but no timeline. It calls a hook before and after
+each function; the hook here reads a clock. In the backward pass, the hook surrounds each gradient,
+which mostly calls further functions; these are nested. Updates of the optimizer are not functions,
+so each parameter's update rule is timed, too. Only the hook and these timers differ between a
+profiled and a timed step. The trace has torch.profiler's format, which lstmprof's reader and
+Perfetto know.
 
-On a CPU, Chainer computes with NumPy. Like TensorFlow's, its Adam adds epsilon before the bias of
-the second moment is corrected.
+On a CPU, Chainer computes with NumPy. Its Adam, like TensorFlow's, adds epsilon before it corrects
+the bias of the second moment.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from lstmprof.capture.worker.loops._cpu import Readings
 from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.workloads import Workload
 
-#: Chainer leaves both to NumPy.
+#: As in ``_cpu``: Chainer computes with NumPy here, and NumPy measures the peaks.
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
-#: Matmul functions, whose input shapes are read.
+#: Matmul functions, whose input shapes are recorded.
 PRODUCTS = ("LinearFunction", "LinearGradData", "LinearGradWeight", "MatMul")
 
 
@@ -74,7 +75,9 @@ class Trainer(_cpu.ClockedTrainer):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[Readings]:
-        """Use the hook, and the clock in the rules of all parameters, with empty readings."""
+        """Clear the readings; during the context, time functions by the hook, and update rules by a
+        clock.
+        """
         self.readings.clear()
         rules = [parameter.update_rule for parameter in self.module.params()]
         for rule in rules:
@@ -87,7 +90,7 @@ class Trainer(_cpu.ClockedTrainer):
                 del rule.update_core
 
     def trivial(self) -> Tuple[Callable[[], Any], int]:
-        """Return a view of an array with one element: one function."""
+        """Return (a reshape of an array with one element, 1), because it records one function."""
         one = np.zeros((1,), np.float32)
         return lambda: functions.reshape(one, (1, 1)), 1
 
@@ -101,9 +104,9 @@ class Trainer(_cpu.ClockedTrainer):
 
 
 class ClockedFunctions(chainer.FunctionHook):  # type: ignore[misc]
-    """A hook that adds one reading per forward function, and one around each gradient.
+    """A hook that adds one reading per forward function and one per gradient.
 
-    Old functions compute their gradient themselves (``…Grad``); others call functions
+    Old-style functions compute their gradient themselves (``…Grad``); others call functions for it
     (``…Backward``).
     """
 
@@ -111,14 +114,14 @@ class ClockedFunctions(chainer.FunctionHook):  # type: ignore[misc]
 
     def __init__(self, readings: Readings) -> None:
         self.readings = readings
-        self.starts: List[int] = []  # starts of running functions, outermost first
+        self.starts: List[int] = []  # start times of running functions, outermost first
 
     def forward_preprocess(self, function: Any, in_data: Any) -> None:
         """Read the clock."""
         self.starts.append(time.perf_counter_ns())
 
     def forward_postprocess(self, function: Any, in_data: Any) -> None:
-        """Record the function's time, and for a matmul its shapes."""
+        """Record the time of the function, and the input shapes of a matmul."""
         end_ns, label = time.perf_counter_ns(), function.label
         args: Optional[Dict[str, Any]] = None
         if label in PRODUCTS:

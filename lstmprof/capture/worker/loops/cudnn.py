@@ -1,7 +1,7 @@
 """The step loop for cuDNN without a framework, profiled by torch.profiler if it is installed.
 
 A step copies the data, makes a dozen calls on the default stream, and synchronises the device; CUDA
-events are at both ends. Only the profiler differs between the two passes: torch, which computes
+events mark its begin and end. The two passes differ only in the profiler: torch, which computes
 nothing here, is imported after the timing.
 
 Losses and optimizer are cuDNN's operations on tensors. cuDNN has no automatic differentiation, so a
@@ -9,8 +9,8 @@ loss writes its gradient where the network's backward pass reads it. Tensors hav
 as these operations require. Source: cuDNN's documentation of cudnnReduceTensor, cudnnOpTensor,
 cudnnScaleTensor and cudnnAddTensor.
 
-In the profile, every cuDNN call is an operator (``cudnn::RNNForward`` for cudnnRNNForward), made
-with torch's own recorder (private, since torch 2.1), else with a named range.
+In the profile, every cuDNN call is an operator (``cudnn::RNNForward`` for cudnnRNNForward). It is
+recorded by torch's own recorder (private, since torch 2.1), else by a named range.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def device_of(requested: str) -> str:
     """Return the device: ``cuda:N``, or ``cpu``, which is refused later.
 
     Raises:
-        CaptureError: the driver does not show it.
+        CaptureError: the driver does not show the requested device.
     """
     shown = cuda_devices()
     if requested == "auto":
@@ -112,7 +112,7 @@ class Trainer(loops.Trainer):
         return outcome if isinstance(outcome, float) else outcome.value()
 
     def device_ns(self) -> int:
-        """Return the length of the last step by CUDA events (resolution 0.5 µs)."""
+        """Return the duration of the last step by CUDA events (resolution 0.5 µs)."""
         return self.stopwatch.elapsed_ns()
 
     @contextlib.contextmanager
@@ -152,17 +152,17 @@ class Trainer(loops.Trainer):
         return ranges
 
     def kept(self, outcome: Loss) -> float:
-        """Return the number, because the next step overwrites it."""
+        """Return the loss as a number, because the next step overwrites it on the device."""
         return outcome.value()
 
     def written(self, session: Any, folder: str) -> Tuple[str, str]:
-        """Write torch.profiler's JSON."""
+        """Write torch.profiler's JSON; return (path, final name of the file)."""
         raw = os.path.join(folder, "trace.json")
         session.export_chrome_trace(raw)
         return raw, "cudnn-direct.pt.trace.json"
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Return cuDNN's calls in torch.profiler's notation."""
+        """Return the names of cuDNN's calls as the profile has them."""
         return loops.torch_needles(self.implementation.KERNELS)
 
     def facts(self) -> Dict[str, Any]:
@@ -184,7 +184,9 @@ class Trainer(loops.Trainer):
 
 
 def _refuse_without_profiler() -> None:
-    """Raise an error before timing if torch, which is imported later, cannot profile."""
+    """Raise an error before the timing if torch is not installed, which is imported for the
+    profile.
+    """
     if importlib.util.find_spec("torch") is None:
         raise CaptureError(
             "torch, whose profiler records cuDNN's calls, is not installed in " + sys.executable,
@@ -193,7 +195,9 @@ def _refuse_without_profiler() -> None:
 
 
 class Mean:
-    """The mean of all outputs. All gradients are the same number, which is written once."""
+    """The mean of all outputs as the loss. All gradients are the same number, which is written
+    once.
+    """
 
     def __init__(self, network: Any, training: bool) -> None:
         outputs = network.outputs
@@ -211,15 +215,15 @@ class Mean:
         """Do nothing, because the gradient is already written."""
 
     def value(self) -> float:
-        """Return the last loss, once it is computed."""
+        """Return the loss of the last step, after the device has computed it."""
         return float(self.result.array()[0])
 
 
 class SquaredError:
-    """The mean of (outputs − targets)², over the last time step or all time steps.
+    """The mean of (outputs − targets)² as the loss, over the last time step or all time steps.
 
-    ``enqueue`` writes the difference where ``backward`` scales it to the gradient; the gradients of
-    other time steps stay zero.
+    ``enqueue`` writes outputs − targets into the gradients' buffer, where ``backward`` scales it to
+    the gradient. The gradients of other time steps stay zero.
     """
 
     def __init__(self, network: Any, training: bool, targets: Any) -> None:
@@ -227,7 +231,7 @@ class SquaredError:
         self.upload = self.targets.upload(targets)
         self.result = network.buffer((1,))
         held = network.d_outputs if training else network.buffer(network.outputs.shape)
-        unseen = network.outputs.bytes - self.targets.bytes  # the last time step is at the end
+        unseen = network.outputs.bytes - self.targets.bytes  # bytes before the last time step
         difference, shape = held.address + unseen, self.targets.shape
         self._subtract = subtraction(
             network, network.outputs.address + unseen, self.targets.address, difference, shape
@@ -246,12 +250,12 @@ class SquaredError:
         )
 
     def enqueue(self) -> None:
-        """Enqueue the difference and its norm."""
+        """Enqueue the subtraction and the norm of its result."""
         self._subtract()
         self._reduce()
 
     def value(self) -> float:
-        """Return the last loss, once it is computed."""
+        """Return the loss of the last step, after the device has computed it."""
         norm, count = float(self.result.array()[0]), int(self.targets.size)
         return norm * norm / count
 
@@ -267,7 +271,7 @@ def loss_of(network: Any, training: bool, targets: Any) -> Loss:
 
 
 def sgd(network: Any) -> Call:
-    """Return one step of SGD over all weights: w − rate · gradient."""
+    """Return a call that updates all weights by SGD: w − rate · gradient."""
     described = network.cudnn.tensor(four(network.weights.shape))
     call: Call = network.cudnn.bound(
         "cudnnAddTensor",
@@ -283,7 +287,7 @@ def sgd(network: Any) -> Call:
 
 
 def four(shape: Tuple[int, ...]) -> Tuple[int, ...]:
-    """Return ``shape`` with four dimensions."""
+    """Return ``shape`` with leading ones, so that it has four dimensions."""
     return (1,) * (4 - len(shape)) + shape
 
 
@@ -315,8 +319,8 @@ def subtraction(network: Any, a: int, b: int, into: int, shape: Tuple[int, ...])
 def reduction(
     network: Any, operation: int, a: int, shape: Tuple[int, ...], into: Buffer
 ) -> Tuple[Call, Buffer]:
-    """Return a call that reduces the packed tensor ``a`` to one number ``into``, and its
-    workspace.
+    """Return (a call that reduces the packed tensor at address ``a`` to one number in ``into``, the
+    workspace that it needs).
     """
     cudnn = network.cudnn
     descriptor = cudnn.created("ReduceTensorDescriptor")

@@ -1,20 +1,20 @@
-"""The one step loop for JAX, and JAX's profiler around it.
+"""The step loop for JAX, with JAX's profiler.
 
 A training step is one call of a jitted function that owns the parameters and the optimizer's state
-(both are donated). Its phases are named scopes (``forward``, ``loss``, ``optimizer``; the backward
-pass is what JAX names ``transpose(jvp(…))``), which a profile has in the HLO beside its events. On
-the host only ``step`` and ``input`` are ranges. A step ends when all that it returns is there.
+(both are donated). Its phases are named scopes (``forward``, ``loss``, ``optimizer``; JAX names the
+backward pass ``transpose(jvp(…))``), which a profile has in the HLO beside its events. The host's
+ranges are ``step``, ``input`` and ``program``. A step ends when all its results are available.
 
-XLA on a CPU takes its threads from the affinity it finds when it starts, and from nothing else;
-they flush denormals by themselves.
+On a CPU, the number of XLA's threads follows from the affinity at its start, and from nothing else.
+These threads flush denormals by themselves.
 
-The loss CTC is the sum over all alignments, in log space, as a scan over time; its gradient is the
-scan's. Source: A. Graves et al., "Connectionist temporal classification" (2006), equations 6–8. JAX
-has no CTC of its own: optax's is the same recursion with another treatment of padding.
+The CTC loss is the sum over all alignments, in log space, as a scan over time; JAX differentiates
+this scan. Source: A. Graves et al., "Connectionist temporal classification" (2006), equations 6–8.
+JAX has no CTC of its own; optax has the same recursion with another treatment of padding.
 
-Adam: D. Kingma, J. Ba, "Adam" (2014), algorithm 1. A few lines of our own, because optax, JAX's
-usual optimizers, is another package. The state is a dictionary of arrays, so that one jitted step
-can own it.
+Adam follows D. Kingma, J. Ba, "Adam" (2014), algorithm 1. It is implemented here, because optax,
+the usual library of optimizers, is another package. Its state is a dictionary of arrays, so that
+one jitted step can own it.
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ class Trainer(profilers.JaxProfiler, loops.Trainer):
         self.function = jax.jit(body, donate_argnums=0)
 
     def _data(self, seed: int) -> Tuple[Data, Data]:
-        """Return the inputs of ``apply`` in its layout, and the targets, as 32-bit NumPy arrays."""
+        """Return (inputs and lengths in the layout of ``apply``, targets) as 32-bit NumPy
+        arrays.
+        """
         batch: Any = workloads.batch(self.workload, seed)
         time_major = self.implementation.TIME_MAJOR
         inputs = batch.inputs if time_major else batch.inputs.swapaxes(0, 1)
@@ -120,18 +122,18 @@ class Trainer(profilers.JaxProfiler, loops.Trainer):
         return loss
 
     def threads(self) -> int:
-        """Return the number of XLA's threads, which is that of the worker's CPUs."""
+        """Return the number of XLA's threads, which equals the number of the worker's CPUs."""
         return thread_count()
 
 
 def product(size: int, device: str, dtype: str) -> Run:
-    """Return a function that multiplies two matrices."""
+    """Return a function that multiplies two matrices (size, size) a given number of times."""
     left, right = (jax.random.uniform(jax.random.PRNGKey(n), (size, size)) for n in range(2))
     return _repeated(lambda a, b: a @ b, left, right)
 
 
 def copy(buffer: int, device: str) -> Run:
-    """Return a function that copies ``buffer`` bytes."""
+    """Return a function that copies ``buffer`` bytes a given number of times."""
     return _repeated(lambda a: a.copy(), jnp.ones(buffer, jnp.int8))
 
 
@@ -152,15 +154,15 @@ def out_of_memory(error: BaseException) -> bool:
     return "RESOURCE_EXHAUSTED" in message or "Out of memory" in message
 
 
-#: log 0: finite, because the gradient of logaddexp(-inf, -inf) is no number
+#: Stands for log 0; finite, because the gradient of logaddexp(-inf, -inf) is NaN.
 LOG_ZERO = -1e30
 
 
 def loss_of(workload: Workload, outputs: Any, targets: Tuple[Any, ...], time_major: bool) -> Any:
     """Return the mean loss over the batch.
 
-    ``targets`` are those of ``targets_of``. CTC: blank 0, mean over sequences of the negative
-    log-likelihood.
+    ``targets`` are as ``targets_of`` returns them. CTC has blank 0, and is the mean over sequences
+    of the negative log-likelihood.
     """
     if workload.loss == "mean":
         return jnp.mean(outputs)
@@ -193,14 +195,18 @@ def _log_likelihoods(scores: Any, labels: Any, lengths: Any) -> Any:
 
 
 def _shifted(sums: Any, places: int) -> Any:
-    """Return ``sums`` shifted by ``places`` symbols."""
+    """Return ``sums`` (batch, symbols) shifted by ``places`` symbols; the first ones become log
+    0.
+    """
     return jnp.pad(sums[:, :-places], ((0, 0), (places, 0)), constant_values=LOG_ZERO)
 
 
 def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, ...]:
-    """Return the targets as 32-bit NumPy arrays, with time in the position of the outputs.
+    """Return a tuple of targets as 32-bit NumPy arrays, with the time axis where the outputs have
+    it.
 
-    Classes or values; for CTC labels (batch, labels) and lengths (batch,); for ``mean`` nothing.
+    It has classes or values; for CTC labels (batch, labels) and lengths (batch,); for ``mean``
+    nothing.
     """
     if workload.loss == "mean":
         return ()
@@ -226,7 +232,9 @@ def initial_state(workload: Workload, parameters: Parameters) -> Dict[str, Any]:
 
 
 def updated(workload: Workload, state: Any, gradients: Parameters) -> Dict[str, Any]:
-    """Return the state after one step, like torch.optim.SGD or torch.optim.Adam."""
+    """Return the state after one step of the optimizer, computed like torch.optim.SGD or
+    torch.optim.Adam.
+    """
     if workload.optimizer == "sgd":
         rate, parameters = workload.learning_rate, state["parameters"]
         return {"parameters": {name: parameters[name] - rate * g for name, g in gradients.items()}}
@@ -247,7 +255,9 @@ def _after_adam(workload: Workload, state: Any, gradients: Parameters) -> Dict[s
 
 
 class UsersNetwork:
-    """``leaves`` of the tree of parameters by their paths, and how to put them together again."""
+    """A user's parameters, a tree of arrays, as a flat dict ``leaves`` (path -> array), and the
+    user's function.
+    """
 
     def __init__(self, parameters: Any, function: Any) -> None:
         self.function = function
@@ -259,15 +269,15 @@ class UsersNetwork:
         self.leaves = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in paths}
 
     def tree(self, arrays: Mapping[str, Any]) -> Any:
-        """Return the tree whose leaves are the arrays of their paths."""
+        """Return the tree of parameters that has ``arrays`` (path -> array) as its leaves."""
         return jax.tree_util.tree_unflatten(self.structure, [arrays[name] for name in self.leaves])
 
 
 class File(UsersFile):
-    """The loop calls ``apply``."""
+    """A user's file with JAX, as the loop expects it: ``apply`` is a function of the parameters."""
 
     def fault(self, network: Any) -> Optional[str]:
-        """Return a fault if ``network`` is not a pair."""
+        """Return a fault if ``network`` is not a pair of parameters and function."""
         if isinstance(network, (tuple, list)) and len(network) == 2 and callable(network[1]):
             return None
         return "a {}, not a pair: parameters, and a function of parameters and inputs".format(
@@ -275,7 +285,7 @@ class File(UsersFile):
         )
 
     def build(self, workload: Workload) -> UsersNetwork:
-        """Return the pair in the form that the loop needs."""
+        """Return the pair of parameters and function in the form that the loop needs."""
         return UsersNetwork(*super().build(workload))
 
     def load(self, network: UsersNetwork, weights: Mapping[str, Any]) -> None:

@@ -1,15 +1,15 @@
-"""The step loop for MXNet (Gluon's networks and Module's), with MXNet's own profiler.
+"""The step loop for MXNet (networks of Gluon and of Module), with MXNet's own profiler.
 
-MXNet is asynchronous on a CPU, too: Python passes operators to the engine, which runs them on its
-own threads, and a step ends with a wait for all of them. So the phases are those of passing; the
-name of an operator shows its phase. In a Module, the loss is part of the graph, and so of
-``forward``.
+MXNet is asynchronous, on a CPU too: Python passes operators to the engine, which runs them on its
+own threads, and a step ends with a wait for all of them. So the phases on the host are those of
+passing; an operator's phase follows from its name. In a Module, the loss is part of the graph, and
+so of ``forward``.
 
 The profiler writes one file per session. Only the first file of a process is valid JSON; later
 files are repaired here. A range is a task of the profiler. The engine joins the operators of a
-backward pass (``ImperativeBulk``), and an executor those of a graph; the profiler cannot see
-inside. In a profiled session, nothing is joined, for which a Module is bound again; the overhead of
-the profile pass shows the cost.
+backward pass (``ImperativeBulk``), and an executor joins those of a graph, so that the profiler
+cannot see them. In a profiled session nothing is joined, for which a Module is bound again. The
+overhead of the profile pass shows what that costs.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ from lstmprof.workloads import Workload
 ENGINE = "MXNET_ENGINE_TYPE"
 #: The default engine on a CPU.
 USUAL_ENGINE = "ThreadedEnginePerDevice"
-#: What is recorded; with sums per operator (``aggregate_stats``), the engine joins nothing.
+#: What the profiler records. With ``aggregate_stats``, the engine does not join operators, so each
+#: is recorded by itself.
 RECORDED = ("profile_symbolic", "profile_imperative", "profile_api", "aggregate_stats")
-#: If 0 when a graph is bound, its executor joins nothing.
+#: Environment variables; if they are 0 when a graph is bound, its executor does not join operators.
 BULK = ("MXNET_EXEC_BULK_EXEC_TRAIN", "MXNET_EXEC_BULK_EXEC_INFERENCE")
 _FIRST_COMMA = re.compile(r'("traceEvents"\s*:\s*\[)\s*,')
-#: MXNet copies like NumPy.
+#: NumPy measures the peak rate of copies.
 copy = numpy_copy
 device_of, set_threads = _cpu.device_of, _cpu.set_threads
 
@@ -100,7 +101,7 @@ class Trainer(loops.Trainer):
                 mx.profiler.dump()
 
     def annotated(self, number: int) -> Ranges:
-        """Return tasks of MXNet's profiler."""
+        """Return ranges that are tasks of MXNet's profiler."""
         return self._task
 
     def _task(self, name: str) -> ContextManager[Any]:
@@ -109,7 +110,7 @@ class Trainer(loops.Trainer):
         return self.tasks[name]
 
     def written(self, session: str, folder: str) -> Tuple[str, str]:
-        """Write the profiler's file as valid JSON."""
+        """Repair the profiler's JSON in place; return (path, final name of the file)."""
         with open(session, encoding="utf-8") as file:
             text = file.read()
         with open(session, "w", encoding="utf-8") as file:
@@ -117,7 +118,7 @@ class Trainer(loops.Trainer):
         return session, "mxnet.trace.json"
 
     def settings(self) -> Dict[str, Any]:
-        """Return MXNet's settings, including denormals in its engine."""
+        """Return MXNet's settings, including how its engine treats denormals."""
         doubled = (mx.nd.array(tried()) * 2.0).asnumpy()
         return {
             "onednn": mx.runtime.Features().is_enabled("MKLDNN"),
@@ -134,7 +135,7 @@ class Trainer(loops.Trainer):
 
 
 class TaskRange:
-    """A task of MXNet's profiler, entered again and again."""
+    """A task of MXNet's profiler as a range, which may be entered repeatedly."""
 
     def __init__(self, task: Any) -> None:
         self.task = task
@@ -147,7 +148,7 @@ class TaskRange:
 
 
 class GluonNetwork:
-    """A Block under autograd, with Gluon's Trainer."""
+    """A Block of Gluon under autograd, trained by Gluon's Trainer."""
 
     def __init__(self, file: Any, module: Any, workload: Workload, forward_only: bool) -> None:
         self.workload, self.block, self.time_major = workload, module, file.TIME_MAJOR
@@ -157,7 +158,7 @@ class GluonNetwork:
         self.trainer = mx.gluon.Trainer(parameters, name, options, kvstore=None)
 
     def step(self, ranges: Ranges, arrays: Dict[str, Any]) -> Any:
-        """Pass all phases except ``input`` to the engine; return the loss."""
+        """Pass the operators of all phases except ``input`` to the engine; return the loss."""
         if self.forward_only:
             return self.loss(ranges, arrays)
         with mx.autograd.record():
@@ -169,7 +170,7 @@ class GluonNetwork:
         return loss
 
     def loss(self, ranges: Ranges, arrays: Dict[str, Any]) -> Any:
-        """Return the loss, with the phases ``forward`` and ``loss``."""
+        """Compute the loss in the phases ``forward`` and ``loss``; return it."""
         known = [arrays["lengths"]] if self.workload.variable_length else []
         with ranges("forward"):
             outputs = self.block(arrays["inputs"], *known)
@@ -177,12 +178,12 @@ class GluonNetwork:
             return loss_of(mx.nd, self.workload, outputs, arrays, self.time_major)
 
     def one_by_one(self) -> ContextManager[None]:
-        """Do nothing: recording already prevents joining."""
+        """Do nothing: while the profiler records, operators are not joined anyway."""
         return contextlib.nullcontext()
 
 
 class ModuleNetwork:
-    """A graph that ends in its loss, with Module's executor and optimizer."""
+    """A graph that ends in its loss, run and trained by a Module."""
 
     def __init__(self, file: Any, module: Any, workload: Workload, forward_only: bool) -> None:
         self.forward_only, self.arrays = forward_only, module.arrays
@@ -209,7 +210,7 @@ class ModuleNetwork:
         return module
 
     def step(self, ranges: Ranges, arrays: Dict[str, Any]) -> Any:
-        """Pass all phases except ``input`` to the engine; return the loss."""
+        """Pass the operators of all phases except ``input`` to the engine; return the loss."""
         data = [array for name, array in arrays.items() if name != "targets"]
         labels = [array for name, array in arrays.items() if name == "targets"]
         batch = mx.io.DataBatch(data, labels or None)
@@ -224,7 +225,9 @@ class ModuleNetwork:
 
     @contextlib.contextmanager
     def one_by_one(self) -> Iterator[None]:
-        """Use the other Module during the context; its weights are trained separately."""
+        """Use a second Module during the context, which runs operators one by one. Its weights are
+        copies, which are then trained separately.
+        """
         if self.profiled is None:
             with _variables(dict.fromkeys(BULK, "0")):
                 self.profiled = self._bound(self.module.get_params()[0])
@@ -247,7 +250,9 @@ def _variables(values: Dict[str, str]) -> Iterator[None]:
 
 
 def given(workload: Workload, batch: Any, time_major: bool) -> Dict[str, Any]:
-    """Return the data of a step as NumPy arrays: ``inputs``, and what the loss or layers need."""
+    """Return the data of a step by name, as NumPy arrays: ``inputs``, and ``lengths`` and
+    ``targets`` if they are needed.
+    """
     inputs, targets = batch.inputs, batch.targets
     if not time_major:
         inputs = inputs.swapaxes(0, 1)
@@ -281,12 +286,14 @@ def loss_of(
 
 
 def optimizer_of(workload: Workload) -> Tuple[str, Dict[str, Any]]:
-    """Return MXNet's name of the workload's optimizer, and its options."""
+    """Return (MXNet's name of the workload's optimizer, its options)."""
     return workload.optimizer, {"learning_rate": workload.learning_rate}
 
 
 def product(size: int, device: str, dtype: str) -> Run:
-    """Return a function that multiplies two matrices with MXNet's BLAS or NumPy's."""
+    """Return a function that multiplies two matrices with the faster BLAS of MXNet's and
+    NumPy's.
+    """
     left, right = (mx.nd.ones((size, size), dtype=dtype) for _ in range(2))
 
     def run(times: int) -> None:

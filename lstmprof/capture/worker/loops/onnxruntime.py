@@ -1,8 +1,8 @@
 """The step loop for ONNX Runtime, with its own profiler.
 
-The profiled session differs from the timed one, because ONNX Runtime records a session from its
-beginning or not at all. Its file has whole microseconds on the system clock, for nodes and for the
-events around them; a node under 1 µs has length 0.
+Timed and profiled steps use different sessions, because ONNX Runtime records a session from its
+beginning or not at all. Times in the profile are whole microseconds of the system clock. A node
+that took less than 1 µs has length 0.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.p
 
 
 class Trainer(_onnx.Trainer):
-    """Sessions of one graph."""
+    """One graph with its weights and data, run by ONNX Runtime sessions."""
 
     profiler = "ONNX Runtime's own"
 
     def engine(self, profiled: bool) -> Any:
-        """Return a session."""
+        """Return a session for the graph."""
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = thread_count(), 1
         options.use_deterministic_compute = self.request.deterministic
@@ -44,12 +44,12 @@ class Trainer(_onnx.Trainer):
         return onnxruntime.InferenceSession(self.model, options, providers=[PROVIDER])
 
     def run(self, engine: Any, names: Sequence[str]) -> List[Any]:
-        """Return the outputs of these names, from one forward pass."""
+        """Run one forward pass; return the outputs with these names."""
         outputs: List[Any] = engine.run(list(names), self.fed)
         return outputs
 
     def nodes(self, engine: Any) -> Sequence[NodeEvent]:
-        """Return the nodes of the session's profile, which ends here."""
+        """End the session's profile, and return one event per node in it."""
         start_ns = engine.get_profiling_start_time_ns()
         path = engine.end_profiling()
         with open(path, encoding="utf-8") as file:
@@ -59,7 +59,7 @@ class Trainer(_onnx.Trainer):
         return [event_of(e, start_ns) for e in content if e.get("name", "").endswith(SUFFIX)]
 
     def settings(self) -> Dict[str, Any]:
-        """Return the settings of the sessions."""
+        """Return the settings of the sessions for run.json."""
         return {
             "deterministic": self.request.deterministic,
             "intra_op_threads": thread_count(),
@@ -73,8 +73,8 @@ class Trainer(_onnx.Trainer):
 
 
 def event_of(entry: Dict[str, Any], start_ns: int) -> NodeEvent:
-    """Return a node of a profile that began at ``start_ns``, with types and shapes of its
-    inputs.
+    """Convert ``entry``, a node in a profile that began at ``start_ns``, to an event with the types
+    and shapes of its inputs.
     """
     args = entry["args"]
     inputs = [item for described in args.get("input_type_shape", ()) for item in described.items()]

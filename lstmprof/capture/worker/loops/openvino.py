@@ -1,11 +1,12 @@
-"""The step loop for OpenVINO, with its counters of nodes.
+"""The step loop for OpenVINO, with its performance counters of nodes.
 
-The profiled model is compiled separately, with ``PERF_COUNT``. Its counters have no starts: a
-node's counter is the mean time of its runs so far, in whole microseconds. The time of one run is
-the difference of two means times their numbers of runs, with an error of that many microseconds at
-most; it is read between steps. The nodes are placed one after the other, in OpenVINO's order, from
-the beginning of the call. Their lengths and order are measured; the position of the call's own time
-between them is not. The shapes of a node's inputs are those of the compiled model.
+The profiled model is compiled separately, with ``PERF_COUNT``. Its counters have no start times:
+the counter of a node is the mean time of its runs so far, in whole microseconds. Mean times number
+of runs is the total; the time of one run is the difference of two totals, with an error of that
+many microseconds at most. Counters are read between steps. In the trace, the nodes follow each
+other in OpenVINO's order, from the beginning of the call. Their lengths and order are measured; the
+position of the call's own time between them is not. The shapes of a node's inputs are those of the
+compiled model.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from lstmprof.capture.worker.loops._onnx import OP, NodeEvent
 from lstmprof.capture.worker.shapes import of_tensors
 from lstmprof.errors import CaptureError
 
-# OpenVINO reports its import to its makers from a copy of the process, unless this is missing.
+# OpenVINO forks a process to report its import to its makers, unless this package is missing.
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 openvino = importlib.import_module("openvino")
 
@@ -43,7 +44,7 @@ class Engine(NamedTuple):
 
 
 class Trainer(_onnx.Trainer):
-    """Compiled models of one graph."""
+    """One graph with its weights and data, compiled by OpenVINO."""
 
     profiler = "OpenVINO's counters"
 
@@ -57,7 +58,7 @@ class Trainer(_onnx.Trainer):
         self.counters = NodeCounters()
 
     def engine(self, profiled: bool) -> Engine:
-        """Return the compiled graph."""
+        """Compile the graph; counters are on if ``profiled``."""
         options = {
             "INFERENCE_PRECISION_HINT": self.hint,
             "INFERENCE_NUM_THREADS": thread_count(),
@@ -71,13 +72,13 @@ class Trainer(_onnx.Trainer):
         return Engine(compiled, compiled.create_infer_request(), profiled)
 
     def run(self, engine: Engine, names: Sequence[str]) -> List[Any]:
-        """Return the outputs of these names, from one forward pass."""
+        """Run one forward pass; return the outputs with these names."""
         results = engine.request.infer(self.fed, share_inputs=True, share_outputs=True)
         return [results[engine.compiled.output(name)] for name in names]
 
     def kept(self, outcome: Any) -> float:
-        """Return the number, which the next run overwrites, and read the counters between two
-        steps.
+        """Return the loss as a number, because the next run overwrites it. If counters are on, read
+        them: this is called between two steps.
         """
         calls = [event for event in self.ranges if event.name == "program"]
         if self.running.profiled and calls:
@@ -85,16 +86,18 @@ class Trainer(_onnx.Trainer):
         return float(outcome)
 
     def settled(self, engine: Engine) -> None:
-        """Start counting."""
+        """Note the counters after the first runs, which allocate memory, so that only later runs
+        count.
+        """
         self.counters.inputs = inputs_of(engine.compiled)
         self.counters.begin(engine.request.profiling_info, _onnx.SETTLING)
 
     def nodes(self, engine: Engine) -> Sequence[NodeEvent]:
-        """Return the nodes that were read between the steps."""
+        """Return one event per node and run, made from the counters that ``kept`` read."""
         return self.counters.events
 
     def settings(self) -> Dict[str, Any]:
-        """Return the settings of the compiled models."""
+        """Return the settings of the compiled models for run.json."""
         return {
             "matmul_precision": self.hint,
             "intra_op_threads": thread_count(),
@@ -118,12 +121,12 @@ class NodeCounters:
         self._totals_ns: Dict[str, int] = {}
 
     def begin(self, infos: Sequence[Any], runs: int) -> None:
-        """Take what ``runs`` runs before took as read."""
+        """Note the totals after the first ``runs`` runs, which get no events."""
         self._runs = runs
         self._totals_ns = {info.node_name: runs * mean_ns(info) for info in infos}
 
     def read(self, infos: Sequence[Any], call: NodeEvent) -> None:
-        """Add the nodes of one more run, which took place during ``call``."""
+        """Add the events of one more run, which took place during ``call``."""
         self._runs += 1
         at_ns = call.start_ns
         for info in infos:
@@ -138,13 +141,15 @@ class NodeCounters:
 
 
 def mean_ns(info: Any) -> int:
-    """Return the mean time of a node's runs; 0 if it does not run."""
+    """Return the mean time of a node's runs in ns; 0 if the node does not run."""
     took = info.real_time
     return int(1000 * (took.days * 86_400_000_000 + took.seconds * 1_000_000 + took.microseconds))
 
 
 def inputs_of(compiled: Any) -> Dict[str, Dict[str, Any]]:
-    """Return node → shapes and types of its inputs in torch.profiler's JSON format."""
+    """Return node name -> shapes and types of the node's inputs, in torch.profiler's JSON
+    format.
+    """
     nodes = compiled.get_runtime_model().get_ops()
     return {node.get_friendly_name(): _inputs(node) for node in nodes}
 
@@ -163,7 +168,7 @@ def _static(shape: Any) -> Optional[List[int]]:
 
 
 def event_of(info: Any, start_ns: int, end_ns: int, inputs: Mapping[str, Any]) -> NodeEvent:
-    """Return the event of a node."""
+    """Return the event of a node from OpenVINO's ``info`` about it."""
     facts = {"node": info.node_name, "kernel": info.exec_type, **inputs}
     return NodeEvent(OP, "openvino::" + info.node_type, start_ns, end_ns, facts)
 

@@ -1,8 +1,8 @@
 """The step loop for PyTensor: ``_symbolic`` with PyTensor's names.
 
 It uses PyTensor's C backend (``CVM``, as in Theano), which calls NumPy's BLAS if it finds no other.
-The Numba backend, the default since 3.0, is one machine-code function that no profiler can see
-into; it was as fast.
+The default since 3.0 is the Numba backend. It compiles a step to one machine-code function that no
+profiler can see into, and was as fast.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pytensor.link.vm import VMLinker
 from lstmprof.capture.worker.loops import _cpu, _symbolic
 
 BACKEND = "CVM"
-#: PyTensor leaves both to NumPy.
+#: As in ``_cpu``: PyTensor runs on the CPU, and NumPy measures the peaks.
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
 

@@ -1,16 +1,16 @@
 """The step loop for TensorFlow and Keras, with TensorFlow's profiler.
 
 A training step is one call of a tf.function. Its phases are name scopes of the graph (``forward``,
-``loss``, ``optimizer``; TensorFlow names the backward pass ``gradient_tape/…``). On the host, only
-``step`` and ``input`` are ranges. A step ends when its loss is on the host, which is after all
-other device work. If XLA compiles a step, the profile shows XLA's instructions (a fusion is one
-event) instead of TensorFlow's operators; their phases are those of the operators that they were
-made from. TensorFlow's own threads flush denormals; the main thread, which also runs small
-operators, does so since ``host.flush_denormals``.
+``loss``, ``optimizer``; TensorFlow names the backward pass ``gradient_tape/…``). The host's ranges
+are ``step``, ``input`` and ``program``. A step ends when its loss is on the host, which is after
+all other device work. If XLA compiles a step, the profile shows XLA's instructions (a fusion is one
+event) instead of TensorFlow's operators; their phases are those of the operators from which they
+were made. TensorFlow's own threads flush denormals; the main thread, which also runs small
+operators, does so because of ``host.flush_denormals``.
 
-float16 gradients need a scaled loss to stay above 0. The scale is TensorFlow's DynamicLossScale for
-Keras's policy and for the graph rewrite: initially 2¹⁵, halved when a gradient is not finite (that
-step changes no weight), doubled after 2000 finite ones. Source:
+float16 gradients need a scaled loss, so that small ones do not become 0. The scale is TensorFlow's
+DynamicLossScale, for Keras's policy and for the graph rewrite: initially 2¹⁵, halved when a
+gradient is not finite (that step changes no weight), doubled after 2000 finite steps. Source:
 tensorflow/python/training/experimental/loss_scale.py 2.21.
 """
 
@@ -34,7 +34,8 @@ from lstmprof.errors import CaptureError
 from lstmprof.implementations import tensorflow as layers
 from lstmprof.workloads import Workload
 
-#: for a compiled step; the profile still names the operators that it was made from
+#: Describes the kernels of a step that XLA compiled. The profile still names the original
+#: operators, although XLA fused them.
 XLA = "XLA's fused operators"
 
 
@@ -52,7 +53,9 @@ def device_of(requested: str) -> str:
 
 
 def set_threads(threads: int) -> None:
-    """Set the threads within and between operators; call it before any tensor is made."""
+    """Set the number of threads within and between operators; call this before any tensor
+    exists.
+    """
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
 
@@ -75,7 +78,8 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
         self.scaling = loss_scaling(request.precision)
         self.batch = batch_of(self.workload, request.seed, self.implementation.TIME_MAJOR)
         body = self._forward if self.forward_only else self._train
-        compiled = {"jit_compile": True} if request.xla else {}  # an argument since 2.5
+        # an argument of tf.function since 2.5
+        compiled = {"jit_compile": True} if request.xla else {}
         self.function = tf.function(body, autograph=False, **compiled)
 
     def _forward(self, inputs: tf.Tensor, lengths: Tensors, targets: Tensors) -> tf.Tensor:
@@ -107,14 +111,14 @@ class Trainer(profilers.TensorflowProfiler, loops.Trainer):
         return number
 
     def shapes(self, folder: str) -> Iterator[shapes.OpInputs]:
-        """Yield the inputs from the graph of the compiled step, because the profiler has no
-        shapes (2.21).
+        """Yield the inputs of ops from the graph of the step, because the profiler (2.21) records
+        no shapes.
         """
         batch = tf.nest.map_structure(tf.constant, self.batch)
         return inputs_of(nodes_of(self.function.get_concrete_function(*batch).graph))
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Return the operators of the implementation, unless XLA fused them."""
+        """Return the needles of the implementation; for a step compiled by XLA, only ``XLA``."""
         return [("", XLA)] if self.xla else super().needles()
 
 
@@ -151,26 +155,30 @@ def set_deterministic(seed: int) -> None:
 
 
 def optimizer_of(workload: Workload) -> Any:
-    """Return the workload's optimizer: one fused kernel per variable with a dense gradient."""
+    """Return the workload's optimizer, which runs one fused kernel per variable with a dense
+    gradient.
+    """
     if workload.optimizer == "sgd":
         return tf.compat.v1.train.GradientDescentOptimizer(workload.learning_rate)
     return tf.compat.v1.train.AdamOptimizer(workload.learning_rate)
 
 
 def product(size: int, device: str, dtype: str) -> Run:
-    """Return a function that multiplies two matrices."""
+    """Return a function that multiplies two matrices (size, size) a given number of times."""
     left, right = (tf.cast(tf.random.uniform((size, size)), dtype) for _ in range(2))
     return _read_back(lambda: tf.matmul(left, right))
 
 
 def copy(buffer: int, device: str) -> Run:
-    """Return a function that copies ``buffer`` bytes."""
+    """Return a function that copies ``buffer`` bytes a given number of times."""
     source = tf.ones(buffer // 4)
     return _read_back(lambda: tf.raw_ops.DeepCopy(x=source))
 
 
 def _read_back(work: Callable[[], Any]) -> Run:
-    """Return a function that waits by copying one element to the host, after all earlier work."""
+    """Return a function that repeats ``work``, then waits for it by copying one element to the
+    host.
+    """
 
     def run(times: int) -> None:
         for _ in range(times):
@@ -191,8 +199,9 @@ Tensors = Tuple[Any, ...]
 def loss_of(workload: Workload, outputs: tf.Tensor, targets: Tensors, time_major: bool) -> Any:
     """Return the mean loss over the batch; outputs are (batch, classes), or one per time step.
 
-    ``targets`` are those of ``targets_of``. CTC: blank 0, sparse labels, because with dense labels
-    tf.nn.ctc_loss is slow on a CPU. Computed in float32, like PyTorch's autocast does.
+    ``targets`` are as ``targets_of`` returns them. CTC has blank 0, and sparse labels, because with
+    dense labels tf.nn.ctc_loss is slow on a CPU. The loss is computed in float32, as by PyTorch's
+    autocast.
     """
     outputs = tf.cast(outputs, tf.float32)
     if workload.loss == "mean":
@@ -209,20 +218,24 @@ def loss_of(workload: Workload, outputs: tf.Tensor, targets: Tensors, time_major
 
 
 def _sparse(labels: tf.Tensor) -> tf.SparseTensor:
-    """Return labels without padding for CTC; their places are constants of the graph."""
+    """Return ``labels`` (batch, labels) as a sparse tensor for CTC; its indices are constants of
+    the graph.
+    """
     places = np.argwhere(np.ones(labels.shape, bool))
     return tf.SparseTensor(places, tf.reshape(labels, [-1]), list(labels.shape))
 
 
 def batch_of(workload: Workload, seed: int, time_major: bool) -> Tuple[Any, Tensors, Tensors]:
-    """Return inputs in the implementation's layout, lengths and targets, as NumPy arrays."""
+    """Return (inputs in the implementation's layout, lengths, targets) as NumPy arrays."""
     batch: Any = workloads.batch(workload, seed)
     lengths = (batch.lengths.astype(np.int32),) if workload.variable_length else ()
     return _laid(batch.inputs, time_major), lengths, targets_of(workload, batch, time_major)
 
 
 def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tensors:
-    """Return the targets in the layout of the outputs: classes or values; labels and lengths."""
+    """Return a tuple of targets in the layout of the outputs: classes or values; for CTC labels and
+    lengths.
+    """
     if workload.loss == "ctc":
         return batch.targets.astype(np.int32), batch.lengths.astype(np.int32)
     return (_laid(batch.targets, time_major or not workload.each_step),)
@@ -234,7 +247,7 @@ def _laid(array: Any, time_major: bool) -> Any:
 
 
 class Unscaled:
-    """The unscaled loss, for every precision except float16."""
+    """No loss scaling, for every precision except float16."""
 
     def scaled(self, loss: tf.Tensor) -> tf.Tensor:
         """Return the loss that is differentiated."""
@@ -246,7 +259,9 @@ class Unscaled:
 
 
 class DynamicallyScaled(Unscaled):
-    """The loss times the scale, the gradients divided by it."""
+    """Dynamic loss scaling: the loss is multiplied by a scale, and the gradients are divided by
+    it.
+    """
 
     def __init__(self) -> None:
         self.scale = tf.compat.v1.mixed_precision.DynamicLossScale()
@@ -267,7 +282,9 @@ class DynamicallyScaled(Unscaled):
 
 
 def _values(gradient: Any) -> tf.Tensor:
-    """Return the numbers of a gradient; an embedding's gradient is rows with indices."""
+    """Return the values of a gradient, which is sparse (rows and their indices) for an
+    embedding.
+    """
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
@@ -284,7 +301,9 @@ def loss_scaling(precision: str) -> Unscaled:
 
 
 class File(UsersFile):
-    """Variables by number and name, because names may not be unique."""
+    """A user's file with TensorFlow or Keras; variables have a number in their names, because names
+    may not be unique.
+    """
 
     def seed(self) -> None:
         """Seed TensorFlow's and Keras's generators."""
@@ -315,16 +334,20 @@ class File(UsersFile):
         return network
 
     def parameters(self, network: Any) -> Arrays:
-        """Return number and name → variable; for Keras's, the wrapped variable."""
+        """Return "number name" -> variable; for a variable of Keras, the TensorFlow variable in
+        it.
+        """
         variables = enumerate(network.trainable_variables)
         return {"{} {}".format(n, v.name): _variable(v) for n, v in variables}
 
     def values(self, network: Any) -> Arrays:
-        """Return the variables as NumPy arrays."""
+        """Return "number name" -> NumPy array of each variable."""
         return {name: v.numpy() for name, v in self.parameters(network).items()}
 
     def mixed_precision(self, precision: str) -> None:
-        """Use Keras's policy if the file uses Keras, else TensorFlow's rewrite of graphs."""
+        """Use Keras's mixed-precision policy if the file uses Keras, else TensorFlow's rewrite of
+        graphs.
+        """
         if "keras" in sys.modules:
             from lstmprof.implementations import keras as policies
 
@@ -334,7 +357,7 @@ class File(UsersFile):
 
     def first_step(self, network: Any, workload: Workload, batch: Any, device: str) -> Step:
         """Run the first step as a graph in strict float32, on TensorFlow's default device."""
-        set_tf32(False)  # on by default, and too coarse for the check
+        set_tf32(False)  # TF32 is on by default, and too coarse for the check
         targets = targets_of(workload, batch, self.TIME_MAJOR)
         lengths = (batch.lengths.astype(np.int32),) if workload.variable_length else ()
         own = self.parameters(network)

@@ -1,9 +1,9 @@
-"""The step loop for TensorFlow 1, and for Keras on it: a graph and a session.
+"""The step loop for TensorFlow 1, and for Keras on TensorFlow 1: a graph and a session.
 
-A training step is one ``session.run`` of the loss and the optimizer's update, to which the batch is
-fed. The session copies the batch, so ``program``, the run, is the only range inside ``step``. The
-first step creates the nodes of the loss, the gradients and the optimizer, and the session's first
-run optimises the graph; both are the compile time. The phases are name scopes of the graph
+A training step is one ``session.run`` of the loss and the optimizer's update, with the batch as its
+feed. The session copies the batch, so inside ``step`` the only range is ``program``, around the
+run. The first step adds loss, gradients and optimizer to the graph, and the session's first run
+optimises the graph; both count as compile time. The phases are name scopes of the graph
 (``forward``, ``loss``, ``optimizer``; ``gradients/…`` is the backward pass). TensorFlow's threads
 flush denormals.
 """
@@ -53,7 +53,8 @@ def set_threads(threads: int) -> None:
 
 
 def refuse_unless_possible(request: CaptureRequest) -> None:
-    """Raise an error for requests that Keras cannot do, because it runs on TensorFlow 1 here.
+    """Raise an error if an implementation of Keras, which runs on TensorFlow 1 here, is asked for
+    what TensorFlow 1 cannot do.
 
     Raises:
         CaptureError: TensorFlow 1 cannot do what is requested.
@@ -70,7 +71,9 @@ def refuse_unless_possible(request: CaptureRequest) -> None:
 
 
 class Fed:
-    """The nodes of a network's outputs and loss, and the placeholders that are fed for them."""
+    """A network's nodes for outputs and loss, with placeholders for the batch, and the arrays to
+    feed.
+    """
 
     def __init__(self, module: Any, workload: Workload, time_major: bool, seed: int) -> None:
         batch: Any = workloads.batch(workload, seed)
@@ -103,7 +106,7 @@ class Trainer(profilers.Tensorflow1Profiler, loops.Trainer):
         profilers.Tensorflow1Profiler.__init__(self)
         self.device = device
         self.session = tf.Session(config=profilers.config(device))
-        self.session.__enter__()  # never left: weights are set in it
+        self.session.__enter__()  # never left, because weights are set in this session
         self.module = self.implementation.build(self.workload)
         time_major = self.implementation.TIME_MAJOR
         self.fed = Fed(self.module, self.workload, time_major, request.seed)
@@ -136,12 +139,14 @@ class Trainer(profilers.Tensorflow1Profiler, loops.Trainer):
                 return self.session.run(self.fetches, self.fed.feed, **options)[0]
 
     def shapes(self, folder: str) -> Iterator[shapes.OpInputs]:
-        """Yield the inputs from the graph, because the timeline has none."""
+        """Yield the inputs of ops from the graph, because the timeline has none."""
         return inputs_of(tf.get_default_graph().get_operations())
 
 
 def optimizer_of(workload: Workload) -> Any:
-    """Return the workload's optimizer: one fused kernel per variable with a dense gradient."""
+    """Return the workload's optimizer, which runs one fused kernel per variable with a dense
+    gradient.
+    """
     if workload.optimizer == "sgd":
         return tf.train.GradientDescentOptimizer(workload.learning_rate)
     return tf.train.AdamOptimizer(workload.learning_rate)
@@ -150,7 +155,8 @@ def optimizer_of(workload: Workload) -> Any:
 def loss_of(workload: Workload, outputs: Any, targets: List[Any], time_major: bool) -> Any:
     """Return the mean loss over the batch; outputs are (batch, classes), or one per time step.
 
-    ``targets`` are those of ``targets_of``. CTC's blank is TensorFlow's last class and our first.
+    ``targets`` are as ``targets_of`` returns them. For CTC, TensorFlow expects the blank as the
+    last class; here it is the first.
     """
     if workload.loss == "mean":
         return tf.reduce_mean(outputs)
@@ -166,14 +172,18 @@ def loss_of(workload: Workload, outputs: Any, targets: List[Any], time_major: bo
 
 
 def _sparse(labels: Any) -> Any:
-    """Return labels without padding for CTC; their places are constants of the graph."""
+    """Return ``labels`` (batch, labels) as a sparse tensor for CTC; its indices are constants of
+    the graph.
+    """
     shape = labels.shape.as_list()
     places = np.argwhere(np.ones(shape, bool))
     return tf.SparseTensor(places, tf.reshape(labels, [-1]), shape)
 
 
 def targets_of(workload: Workload, batch: Any, time_major: bool) -> Tuple[Any, ...]:
-    """Return the targets in the layout of the outputs: classes or values; labels and lengths."""
+    """Return a tuple of targets in the layout of the outputs: classes or values; for CTC labels and
+    lengths.
+    """
     if workload.loss == "mean":
         return ()
     if workload.loss == "ctc":
@@ -187,12 +197,12 @@ def _laid(array: Any, time_major: bool) -> Any:
 
 
 def product(size: int, device: str, dtype: str) -> Run:
-    """Return a function that multiplies two matrices."""
+    """Return a function that multiplies two matrices (size, size) a given number of times."""
     return _repeated(device, lambda: tf.matmul(*(_random(size, dtype) for _ in range(2))))
 
 
 def copy(buffer: int, device: str) -> Run:
-    """Return a function that copies ``buffer`` bytes."""
+    """Return a function that copies ``buffer`` bytes a given number of times."""
     count = buffer // 4
 
     def node() -> Any:
@@ -207,7 +217,9 @@ def _random(size: int, dtype: str) -> Any:
 
 
 def _repeated(device: str, node: Any) -> Run:
-    """Return a function that computes the node on the device and waits for it."""
+    """Return a function that computes the graph node made by ``node()`` repeatedly, in a session of
+    its own.
+    """
     graph = tf.Graph()
     session = tf.Session(graph=graph, config=profilers.config(device))
     with graph.as_default():

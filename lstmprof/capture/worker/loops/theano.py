@@ -1,14 +1,14 @@
 """The step loop for Theano: ``_symbolic`` with Theano's names.
 
 Theano compiles each operator of a step with g++ at its first use: 115 modules for one LSTM layer
-and Adam, in 2 min 44 s of CPU time. It keeps them in a folder of lstmprof's cache, so only the
-first capture of its kind takes so long. This time belongs to the first iteration, as in other
-frameworks.
+and Adam, in 2 min 44 s of CPU time. The modules stay in a folder of lstmprof's cache, so later
+captures of the same kind do not compile them again. Compiling belongs to the first iteration, as in
+other frameworks.
 
-Without ``blas.ldflags``, Theano calls NumPy for matmuls, or its own C code, one row after the
-other. If NumPy's wheel contains an OpenBLAS with the usual names (until NumPy 1.21), operators are
-linked to that library, which NumPy has already loaded. ``THEANO_FLAGS`` of the user take
-precedence. Source: theano/configdefaults.py, tensor/blas.py 1.0.5.
+Without ``blas.ldflags``, Theano calls NumPy for matmuls, or its own C code, which computes row by
+row. NumPy's wheels before 1.22 contain an OpenBLAS with the usual function names. If it is there,
+operators are linked to this library, which NumPy has already loaded. ``THEANO_FLAGS`` of the user
+take precedence. Source: theano/configdefaults.py, tensor/blas.py 1.0.5.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lstmprof.capture.worker.loops import _cpu, _symbolic
 from lstmprof.errors import CaptureError
 from lstmprof.runs.directory import cache_folder
 
-#: read once, when Theano is imported
+#: Environment variable that Theano reads once, when it is imported.
 FLAGS = "THEANO_FLAGS"
 device_of, set_threads, product, copy = _cpu.device_of, _cpu.set_threads, _cpu.product, _cpu.copy
 
@@ -57,15 +57,15 @@ def _variable(name: str, dtype: str, dimensions: int) -> Any:
 
 @contextlib.contextmanager
 def _clocked(linker: Any) -> Iterator[None]:
-    """Use ``linker`` in Theano's default mode, because layers of Lasagne and Keras set none for
-    Scans.
+    """Use ``linker`` in Theano's default mode during the context.
 
-    Yield None, which means Theano's default.
+    The default mode is changed, because layers of Lasagne and Keras set no mode for their Scans.
+    Yield None, which means the default mode.
     """
     from theano.compile import mode as modes
 
     before = modes.get_default_mode()
-    # Scan changes the optimizer, which must therefore be a query.
+    # Scan modifies the optimizer, so it must be a query and not a finished optimizer.
     modes.instantiated_default_mode = modes.Mode(linker, before.provided_optimizer)
     try:
         yield
@@ -92,7 +92,7 @@ class Trainer(_symbolic.Trainer):
     library = LIBRARY
 
     def settings(self) -> Dict[str, Any]:
-        """Return whose matmuls its operators call."""
+        """Return which BLAS Theano's matmuls call."""
         if not theano.config.cxx:
             return {"blas": "NumPy's"}
         libraries = [flag[2:] for flag in theano.config.blas.ldflags.split() if flag[:2] == "-l"]

@@ -1,18 +1,19 @@
-"""The one step loop for PyTorch, and torch.profiler around it.
+"""The step loop for PyTorch, with torch.profiler.
 
-The phases of a step are consecutive host ranges; on a GPU ``step`` ends with a synchronisation of
-the device and CUDA events stand at both its ends. A step replayed as a CUDA graph has the phase
-``input`` alone: a single launch does the others (with a gradient scaler, all but ``optimizer``).
+The phases of a step are consecutive host ranges. On a GPU, ``step`` ends with a synchronisation of
+the device, and CUDA events mark its begin and end. A step that is replayed as a CUDA graph has only
+the phase ``input``, because a single launch does the others (with a gradient scaler, all but
+``optimizer``).
 
-Precisions: weights and optimizer state are float32 in all of them. ``fp32`` is strict. ``tf32``
-lets matmuls and cuDNN round their inputs to TF32. ``amp-*`` is torch.autocast around
-forward and loss, for fp16 with torch's gradient scaler, whose first steps may be skipped until its
-scale fits. Source: PyTorch's "Automatic Mixed Precision examples".
+Precisions: weights and optimizer state are always float32. ``fp32`` is strict. ``tf32`` lets
+matmuls and cuDNN round their inputs to TF32. ``amp-*`` is torch.autocast around forward and loss;
+for fp16 it has torch's gradient scaler, which may skip the first steps until its scale fits.
+Source: PyTorch's "Automatic Mixed Precision examples".
 
-A CUDA graph is captured after a warm-up on a side stream, then replayed. What is captured reads
-static input buffers and leaves its loss and gradients in the graph's own memory, so a replay is a
-single launch. Source: PyTorch's "CUDA semantics", section "CUDA Graphs", whole-network capture;
-with a gradient scaler the optimizer stays outside, because the scaler reads back from the device.
+A CUDA graph is captured after a warm-up on a side stream, then replayed by a single launch. It
+reads static input buffers, and leaves loss and gradients in its own memory. Source: PyTorch's "CUDA
+semantics", section "CUDA Graphs", whole-network capture. With a gradient scaler the optimizer stays
+outside the graph, because the scaler reads back from the device.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from lstmprof.capture.worker.profiling import Ranges, no_ranges
 from lstmprof.capture.worker.users_file import SEED, Arrays, Step, UsersFile
 from lstmprof.workloads import Workload
 
-#: PyTorch's documentation warms up for three iterations before it captures a graph
+#: Least number of warm-up iterations before a CUDA graph is captured, as in PyTorch's
+#: documentation.
 GRAPH_WARMUP = 3
 
 
@@ -112,7 +114,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return self._computed(ranges, inputs, targets)
 
     def _on_device(self) -> Tuple[torch.Tensor, torch.Tensor]:
-        """Return inputs and targets on the device; for a captured graph, in the buffers that it
+        """Return inputs and targets on the device; if a graph was captured, in the buffers that it
         reads.
         """
         inputs, targets = torch.from_numpy(self.inputs), torch.from_numpy(self.targets)
@@ -138,7 +140,9 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return loss
 
     def _attach_profiler(self) -> None:
-        """Begin and end a session: a graph that is older than CUPTI may have no kernels in it."""
+        """Begin and end a profiler session, because the kernels of a graph that was captured before
+        CUPTI was loaded may be missing in the profile.
+        """
         profilers.keep_profiler_attached()
         if self.recorder is self and profilers.HAS_KINETO and self.is_profiled:
             with self.recording(""):
@@ -147,7 +151,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
     def _computed(
         self, ranges: Ranges, inputs: torch.Tensor, targets: torch.Tensor
     ) -> torch.Tensor:
-        """Compute everything after ``input``; return the loss."""
+        """Compute all phases after ``input``; return the loss."""
         loss = self._gradients(ranges, inputs, targets)
         if not self.forward_only:
             self._update(ranges)
@@ -171,7 +175,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
             else:
                 self.scaler.step(self.optimizer)
                 self.scaler.update()
-            if self.graphed is None:  # otherwise the graph writes the gradients into their buffers
+            if self.graphed is None:  # a graph overwrites the gradients itself
                 self.optimizer.zero_grad()
 
     def _loss(self, ranges: Ranges, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -186,7 +190,7 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return float(outcome.detach())
 
     def device_ns(self) -> Optional[int]:
-        """Return the length of the last step by CUDA events (resolution 0.5 µs); None on the
+        """Return the duration of the last step by CUDA events (resolution 0.5 µs); None on the
         CPU.
         """
         if self.events is None:
@@ -199,9 +203,10 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return outcome.detach().clone() if self.cuda_graph else outcome
 
     def shapes(self, folder: str) -> List[shapes.OpInputs]:
-        """Return op inputs from a separate session; a replayed graph has no ops.
+        """Return the inputs of ops from a separate session; empty for a CUDA graph, which has no
+        ops.
 
-        A row may add inputs of ops that the profiler does not see: ``op_inputs``.
+        An implementation may add inputs of ops that the profiler does not see (``op_inputs``).
         """
         if self.cuda_graph:
             return []
@@ -211,7 +216,9 @@ class Trainer(profilers.TorchProfiler, loops.Trainer):
         return inputs if told is None else [*inputs, *told(self.module)]
 
     def needles(self) -> Sequence[Tuple[str, str]]:
-        """Return operators in the profiler's notation; old versions have no ``aten::``."""
+        """Return the names of operators as the profile has them; profiles of old versions lack
+        ``aten::``.
+        """
         needles = loops.torch_needles(self.implementation.KERNELS)
         if profilers.HAS_KINETO:
             return needles
@@ -236,9 +243,9 @@ def optimizer_of(
 
 
 def product(size: int, device: str, dtype: str) -> Run:
-    """Return a function that multiplies two matrices with MKL, or with oneDNN, which runs nn.LSTM.
+    """Return a function that multiplies two matrices with the faster of MKL and oneDNN.
 
-    On CPUs of other makers, MKL is half as fast.
+    oneDNN runs nn.LSTM. On CPUs of makers other than Intel, MKL is half as fast.
     """
     left, right = (
         torch.rand(size, size, device=device).to(getattr(torch, dtype)) for _ in range(2)
@@ -246,7 +253,7 @@ def product(size: int, device: str, dtype: str) -> Run:
     output = torch.empty_like(left)
     run = _repeated(lambda: torch.mm(left, right, out=output), device)
     if (device, dtype) != ("cpu", "float32") or not hasattr(torch.backends, "mkldnn"):
-        return run  # PyTorch 1.0 has no tensors of oneDNN's
+        return run  # PyTorch 1.0 has no oneDNN tensors
     if not torch.backends.mkldnn.is_available():
         return run
     packed = left.to_mkldnn(), right.to_mkldnn()
@@ -258,7 +265,7 @@ def product(size: int, device: str, dtype: str) -> Run:
 
 
 def copy(buffer: int, device: str) -> Run:
-    """Return a function that copies ``buffer`` bytes."""
+    """Return a function that copies ``buffer`` bytes a given number of times."""
     source = torch.ones(buffer, dtype=torch.int8, device=device)
     target = torch.empty_like(source)
     return _repeated(lambda: target.copy_(source), device)
@@ -310,7 +317,9 @@ def loss_of(
 
 @contextlib.contextmanager
 def weights_kept(module: torch.nn.Module, optimizer: Any) -> Iterator[None]:
-    """Give ``module`` its weights back at the end, and ``optimizer`` a state of zeros, in place."""
+    """Restore the weights of ``module`` at the end of the context, and set the state of
+    ``optimizer`` to zeros, both in place.
+    """
     kept = [p.detach().clone() for p in module.parameters()]
     yield
     with torch.no_grad():
@@ -343,7 +352,8 @@ class GraphedWork:
                     optimizer.zero_grad(set_to_none=True)
                     work()
             torch.cuda.current_stream().wait_stream(side)
-        optimizer.zero_grad(set_to_none=True)  # gradients are to be made in the graph's memory
+        # so that the graph allocates the gradients in its own memory
+        optimizer.zero_grad(set_to_none=True)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
             self.loss = work()
@@ -355,7 +365,7 @@ class GraphedWork:
 
 
 class File(UsersFile):
-    """Parameters by their own names."""
+    """A user's file with PyTorch; parameters have their names in the module."""
 
     def seed(self) -> None:
         """Seed torch's generators on every device."""

@@ -1,5 +1,7 @@
 """Profilers of the frameworks, and facts about framework and device.
 
+A ``Profiler`` has these methods; the first three are called in this order:
+
 ::
 
     recording ─ annotated ─▶ written        wait, find_device        settings, facts
@@ -27,20 +29,21 @@ class Profiler:
     """The profiler of one framework on one device."""
 
     profiler = ""
-    title = "steps"  # name of its file
-    is_outside = False  # it records from outside, and has no file before the process ends
+    title = "steps"  # name of the profile's file
+    # another process records, and the profile's file appears after this process has ended
+    is_outside = False
     tells_shapes = False  # it can record input shapes of ops with the option ``with_shapes``
     with_shapes = False
 
     @property
     def starts_late(self) -> bool:
-        """Return whether a session may lose its first kernels, so that an unmarked step comes
-        first.
+        """Return whether a session may lose its first kernels; then it begins with a step without
+        ranges.
         """
         return False
 
     def find_device(self) -> None:
-        """Take the device that this process works on by now."""
+        """Find out on which device this process works now."""
 
     def wait(self, outcome: Any = None) -> None:
         """Wait until the device has finished; ``outcome`` is the result of a step."""
@@ -54,40 +57,42 @@ class Profiler:
         raise NotImplementedError
 
     def recording(self, folder: str) -> ContextManager[Any]:
-        """Run the profiler during the context; its own files are in ``folder``."""
+        """Run the profiler during the context; it may write files to ``folder``."""
         raise NotImplementedError
 
     def annotated(self, number: int) -> Ranges:
-        """Return the profiler's own ranges for the step ``number``."""
+        """Return the profiler's own ranges, for step ``number``."""
         raise NotImplementedError
 
     def written(self, session: Any, folder: str) -> Tuple[str, str]:
-        """Write the profile to a file; return it and its final name."""
+        """Write the profile of ``session`` to a file; return (path, final name of the file)."""
         raise NotImplementedError
 
     def trivial(self) -> Optional[Tuple[Callable[[], Any], int]]:
-        """Return a call that computes almost nothing, and its number of events; None if none is
-        known.
+        """Return (a function that computes almost nothing, the number of events that a call
+        records), or None if no such function is known.
         """
         return None
 
     def places(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
-        """Return the cost of recording ``trivial`` by place; None if the profiler does not show
-        it.
+        """Return where the cost of recording lies in a call of ``trivial``; None if the profiler
+        does not show it.
         """
         return None
 
     def trivial_readings(self) -> calibration.LoopTimes:
-        """Measure trivial events; call it at the end of a discarded session."""
+        """Measure trivial calls while they are recorded; call this at the end of a discarded
+        session.
+        """
         annotated = self.annotated(0)
         call, _ = self.trivial() or (calibration.range_call(annotated), 1)
         return calibration.readings(call, both(no_ranges, annotated))
 
     def recording_cost(self, profiled: calibration.LoopTimes) -> Dict[str, Any]:
-        """Return the cost of recording an event for run.json, from ``trivial_readings`` with
-        and without.
+        """Return the cost of recording an event for run.json.
 
-        No NVTX range is written, because another tool would take it for a step.
+        ``profiled`` are the ``trivial_readings`` of a session; this function measures the same
+        without a session. It opens no NVTX range, because another tool would take it for a step.
         """
         trivial = self.trivial()
         call, events = trivial or (calibration.range_call(self.annotated(0)), 1)
@@ -96,25 +101,27 @@ class Profiler:
 
 
 def xplane_in(folder: str) -> Tuple[str, str]:
-    """Return the XPlane file of a session in ``folder``, and its name."""
+    """Return (path, name) of the XPlane file of a session in ``folder``."""
     (raw,) = glob.glob(os.path.join(folder, "plugins", "profile", "*", "*.xplane.pb"))
     return raw, os.path.basename(raw)
 
 
 def keras_version() -> Optional[str]:
-    """Return the version of the Keras of the row, else of the imported Keras."""
+    """Return the version of the Keras that the implementation uses, else of the imported Keras."""
     taken = sys.modules.get("lstmprof.implementations.keras._installed")
     keras = getattr(taken, "keras", None) or sys.modules.get("keras")
     version: Optional[str] = getattr(keras, "__version__", None)
     return version
 
 
-#: Nsight Systems records from the begin of this range to its end.
+#: Name of the range during which Nsight Systems records.
 NSYS_RANGE = "profile"
 
 
 class NsysProfiler(Profiler):
-    """Ranges that Nsight Systems records; all else is ``framework``'s."""
+    """The NVTX ranges that Nsight Systems records; everything else comes from ``framework``'s
+    profiler.
+    """
 
     profiler = "nsys"
     is_outside = True
@@ -148,7 +155,9 @@ class NsysProfiler(Profiler):
 
     @contextlib.contextmanager
     def recording(self, folder: str) -> Iterator[None]:
-        """Open the range that starts the recording; a discarded session has none."""
+        """Open the range during which nsys records, except in the first session, which is
+        discarded.
+        """
         self._sessions += 1
         with (self._ranges if self._sessions > 1 else no_ranges)(NSYS_RANGE):
             yield
@@ -158,11 +167,11 @@ class NsysProfiler(Profiler):
         return no_ranges
 
     def trivial_readings(self) -> calibration.LoopTimes:
-        """Return nothing: the cost of recording is unknown."""
+        """Return empty readings: the cost of recording is unknown."""
         return calibration.LoopTimes([], [])
 
     def recording_cost(self, profiled: calibration.LoopTimes) -> Dict[str, Any]:
-        """Return that the cost is unknown."""
+        """Return an empty dict: the cost is unknown."""
         return {}
 
 
@@ -176,7 +185,8 @@ KERAS = "keras"
 
 
 def framework_of(asked: Optional[str] = None) -> str:
-    """Return ``asked``, else the one imported framework; for Keras its backend.
+    """Return the framework ``asked`` for, else the only imported one; for Keras, return its
+    backend.
 
     Raises:
         UsageError: no framework or several are imported, or ``asked`` is unknown.
@@ -187,7 +197,7 @@ def framework_of(asked: Optional[str] = None) -> str:
         return _checked(asked)
     imported = _imported()
     keras = sys.modules.get(KERAS)
-    # Keras 3, which may have imported other frameworks, too
+    # Keras 3, which may have imported frameworks other than its backend
     if keras is not None and hasattr(keras, "config"):
         return _checked(str(keras.config.backend()))
     if len(imported) == 1:

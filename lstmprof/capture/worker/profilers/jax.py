@@ -19,7 +19,7 @@ from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.settings import denormals, tried
 from lstmprof.implementations.cudnn import _runtime
 
-#: Libraries for JAX, whose layers a step may have.
+#: Libraries on JAX that may provide a step's layers; their versions are recorded.
 LIBRARIES = ("flax", "equinox", "haiku", "keras")
 
 
@@ -36,14 +36,14 @@ class JaxProfiler(Profiler):
         self.device_name = "cuda:0" if on_gpu else self.device.platform
 
     def wait(self, outcome: Any = None) -> None:
-        """Wait for ``outcome``; without it, for all existing arrays.
+        """Wait for ``outcome``; if it is None, wait for all existing arrays.
 
-        JAX cannot wait for a device: a call returns before its work is done, on a CPU, too.
+        JAX cannot wait for a device: on a CPU, too, a call returns before its work is done.
         """
         jax.block_until_ready(jax.live_arrays() if outcome is None else outcome)
 
     def threads(self) -> int:
-        """Return the number of XLA's threads on a CPU, which is that of the allowed CPUs."""
+        """Return the number of XLA's threads on a CPU, which equals the number of allowed CPUs."""
         return len(allowed_cpus())
 
     @contextlib.contextmanager
@@ -60,7 +60,7 @@ class JaxProfiler(Profiler):
         return functools.partial(_trace, number)
 
     def written(self, session: None, folder: str) -> Tuple[str, str]:
-        """Return the XPlane."""
+        """Return (path, name) of the XPlane file."""
         return xplane_in(folder)
 
     def settings(self) -> Dict[str, Any]:
@@ -91,14 +91,18 @@ class JaxProfiler(Profiler):
 
 
 def cuda_version(platform: str) -> Optional[str]:
-    """Return ``12.9`` for a client's platform that ends in ``cuda 12090``; None if it does not."""
+    """Return CUDA's version from the platform's version: ``12.9`` if it ends in ``cuda 12090``;
+    None if it names no CUDA.
+    """
     match = re.search(r"cuda (\d+)", platform)
     number = int(match.group(1)) if match else 0
     return "{}.{}".format(number // 1000, number % 1000 // 10) if number else None
 
 
 def _without_python_calls() -> Dict[str, Any]:
-    """Return options for a trace without Python calls, if this JAX has options."""
+    """Return arguments of ``start_trace`` that turn off the recording of Python calls; empty if
+    this JAX has no options.
+    """
     if not hasattr(jax.profiler, "ProfileOptions"):
         return {}
     options = jax.profiler.ProfileOptions()
@@ -107,7 +111,7 @@ def _without_python_calls() -> Dict[str, Any]:
 
 
 def _trace(step: int, name: str) -> ContextManager[Any]:
-    """Return a range of JAX's profiler; a step has its number."""
+    """Return a range of JAX's profiler; the range ``step`` also has the step's number."""
     if name == "step":
         numbered: ContextManager[Any] = jax.profiler.StepTraceAnnotation(name, step_num=step)
         return numbered

@@ -21,7 +21,7 @@ class TensorflowProfiler(Profiler):
     device = "cpu"
 
     def find_device(self) -> None:
-        """Take the first GPU that TensorFlow uses, else the CPU."""
+        """Choose the first GPU that TensorFlow uses, else the CPU."""
         self.device = "cuda:0" if tf.config.list_logical_devices("GPU") else "cpu"
 
     def wait(self, outcome: Any = None) -> None:
@@ -33,9 +33,9 @@ class TensorflowProfiler(Profiler):
     def recording(self, folder: str) -> Iterator[None]:
         """Run TensorFlow's profiler, which writes an XPlane into ``folder``.
 
-        Measured with 2.21: its first session takes 20 % longer, a second one of equal length 3 %,
-        and 20 % again after a shorter discarded session, because the profiler's buffers grow as
-        they are filled.
+        Measured with 2.21: steps take 20 % longer in the first session, and 3 % longer in a second
+        session of equal length. After a shorter discarded session they take 20 % longer again,
+        because the profiler's buffers grow as they are filled.
         """
         tf.profiler.experimental.start(folder)
         try:
@@ -48,7 +48,7 @@ class TensorflowProfiler(Profiler):
         return functools.partial(_trace, number)
 
     def written(self, session: None, folder: str) -> Tuple[str, str]:
-        """Return the XPlane."""
+        """Return (path, name) of the XPlane file."""
         return xplane_in(folder)
 
     def settings(self) -> Dict[str, Any]:
@@ -56,7 +56,7 @@ class TensorflowProfiler(Profiler):
         show.
         """
         threading, on_cpu = tf.config.threading, self.device == "cpu"
-        eager = tf.executing_eagerly()  # in a graph a tensor has no value
+        eager = tf.executing_eagerly()  # while a graph is built, a tensor has no value
         doubled = (tf.constant(tried()) * 2.0).numpy() if on_cpu and eager else None
         return {
             "deterministic": _told("python.framework.config", "is_op_determinism_enabled"),
@@ -96,14 +96,14 @@ def _told(module: str, function: str) -> Any:
 
 
 def synchronize() -> None:
-    """Wait for the device; before 2.10, copying the loss does it."""
+    """Wait for the device; before TensorFlow 2.10, copying the loss to the host waits instead."""
     wait = getattr(tf.test.experimental, "sync_devices", None)
     if wait is not None:
         wait()
 
 
 def _trace(step: int, name: str) -> ContextManager[Any]:
-    """Return a range of TensorFlow's profiler; ``_r=1`` marks the root of a step."""
+    """Return a range of TensorFlow's profiler; ``_r=1`` marks a step for the profiler."""
     marks = {"step_num": step, "_r": 1} if name == "step" else {}
     trace: ContextManager[Any] = tf.profiler.experimental.Trace(name, **marks)
     return trace

@@ -1,8 +1,8 @@
-"""TensorFlow 1's tracing of session runs, and facts about it and its device.
+"""TensorFlow 1's tracing of session runs, and facts about framework and device.
 
-A traced run (``FULL_TRACE``) returns the times of its nodes, which the framework's ``timeline``
-writes as a Chrome trace, in whole microseconds since 1970. Here the runs of all steps are written
-together, with the ranges of the steps under lstmprof's own category.
+A traced run (``FULL_TRACE``) returns the times of its nodes. TensorFlow's ``timeline`` writes them
+as a Chrome trace, in whole microseconds since 1970. Here the runs of all steps are written to one
+file, with the ranges of the steps under lstmprof's own category.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from lstmprof.capture.worker.profiling import Ranges
 from lstmprof.capture.worker.settings import denormals, tried
 from lstmprof.errors import CaptureError
 
-#: The name of a run's ``framework``, different from TensorFlow 2, which has other functions to
-#: advise.
+#: The value of ``framework`` in run.json; not that of TensorFlow 2, for which lstmprof recommends
+#: other functions.
 FRAMEWORK = "tensorflow1"
-#: Category and process of the ranges among the events that TensorFlow draws.
+#: Category and process name of the ranges, beside the events that TensorFlow writes.
 RANGE, PROCESS = "lstmprof", "lstmprof"
 _DEVICE_NAME = re.compile(r"name: ([^,]+)")
 
 
 class SessionTrace:
-    """The runs and ranges of one session of the profiler."""
+    """The traced runs and the ranges of one profiler session."""
 
     def __init__(self) -> None:
         self.runs: List[Any] = []  # RunMetadata
-        self.ranges: List[Tuple[str, int, int]] = []  # name, start and end, ns since 1970
+        self.ranges: List[Tuple[str, int, int]] = []  # (name, start, end), in ns since 1970
 
     @contextlib.contextmanager
     def range(self, name: str) -> Iterator[None]:
@@ -48,7 +48,7 @@ class SessionTrace:
         self.ranges.append((name, start_ns, time.time_ns()))
 
     def options(self) -> Dict[str, Any]:
-        """Return the options of a traced run."""
+        """Return the arguments of ``Session.run`` that trace a run."""
         metadata = tf.RunMetadata()
         self.runs.append(metadata)
         return {
@@ -66,7 +66,7 @@ class SessionTrace:
             json.dump(document, file)
 
     def _step_stats(self) -> Any:
-        """Return the statistics of all runs as those of one, each device once."""
+        """Return the statistics of all runs joined to one, in which each device occurs once."""
         devices: Dict[str, Any] = {}
         together = step_stats_pb2.StepStats()
         for metadata in self.runs:
@@ -77,8 +77,8 @@ class SessionTrace:
         return together
 
     def _range_events(self, drawn: List[Dict[str, Any]]) -> Iterator[Dict[str, Any]]:
-        """Yield the ranges, extended to whole microseconds; TensorFlow numbers its processes
-        from 0.
+        """Yield the ranges as events, extended to whole microseconds. Their process number follows
+        those that TensorFlow has used in ``drawn``.
         """
         pid = 1 + max((event["pid"] for event in drawn), default=0)
         yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": PROCESS}}
@@ -90,7 +90,7 @@ class SessionTrace:
 
 
 class Tensorflow1Profiler(Profiler):
-    """Traced runs on ``device``."""
+    """TensorFlow 1's tracing on ``device``."""
 
     profiler = "RunMetadata"
     device = "cpu"
@@ -108,20 +108,20 @@ class Tensorflow1Profiler(Profiler):
             self.trace = None
 
     def annotated(self, number: int) -> Ranges:
-        """Return ranges that are recorded next to the runs."""
+        """Return ranges that the session records beside the runs."""
         assert self.trace is not None
         return self.trace.range
 
     def trivial_readings(self) -> calibration.LoopTimes:
-        """Return nothing: the cost of tracing a node is unknown."""
+        """Return empty readings: the cost of tracing a node is unknown."""
         return calibration.LoopTimes([], [])
 
     def recording_cost(self, profiled: calibration.LoopTimes) -> Dict[str, Any]:
-        """Return that the cost is unknown."""
+        """Return an empty dict: the cost is unknown."""
         return {}
 
     def written(self, session: SessionTrace, folder: str) -> Tuple[str, str]:
-        """Write the timeline."""
+        """Write the timeline of the session to a file; return (path, final name)."""
         os.makedirs(folder, exist_ok=True)
         raw = os.path.join(folder, "timeline.json")
         session.write(raw)
@@ -137,7 +137,7 @@ class Tensorflow1Profiler(Profiler):
         }
 
     def _denormals(self) -> Any:
-        """Return how a node that the session runs treats denormals."""
+        """Return how TensorFlow's threads treat denormals, from a node that the session runs."""
         numbers = tried()
         given = tf.placeholder(tf.float32, numbers.shape)
         return denormals(tf.get_default_session().run(given * 2.0, {given: numbers}))
@@ -169,7 +169,9 @@ def _gpu_name() -> Optional[str]:
 
 
 def config(device: str) -> Any:
-    """Return the configuration of a session: the worker's threads, and one GPU or none."""
+    """Return the configuration of a session: as many threads as the worker has, and the GPU
+    ``device`` or none.
+    """
     threads = host.thread_count()
     made = tf.ConfigProto(intra_op_parallelism_threads=threads)
     made.inter_op_parallelism_threads = threads
@@ -181,7 +183,7 @@ def config(device: str) -> Any:
 
 
 def sees_gpu(device: str) -> bool:
-    """Return whether a session on ``cuda:N`` has it."""
+    """Return whether a session that is configured for ``device`` (``cuda:N``) gets this GPU."""
     if not tf.test.is_built_with_cuda():
         return False
     try:

@@ -20,17 +20,17 @@ from lstmprof.capture.worker.profilers import Profiler
 from lstmprof.capture.worker.profiling import Ranges, both, no_ranges
 from lstmprof.capture.worker.settings import denormals, tried
 
-#: Whether this torch has the profiler that Kineto is behind.
+#: Whether this torch has ``torch.profiler``, which records by the library Kineto.
 HAS_KINETO = hasattr(getattr(torch, "profiler", None), "profile")
-#: Kineto's log level, which it reads at its first recording, and the level that suppresses
-#: everything.
+#: Environment variable with Kineto's log level, which Kineto reads at its first recording, and the
+#: level that suppresses everything.
 _LOG_LEVEL, _SILENT = "KINETO_LOG_LEVEL", "6"
-#: The two nested ops of ``item``.
+#: The ops that ``Tensor.item`` records: the first contains the second.
 NESTED = ("aten::item", "aten::_local_scalar_dense")
 
 
 class TorchProfiler(Profiler):
-    """torch.profiler on ``device``, or its predecessor."""
+    """torch.profiler, or its predecessor in an older torch, on ``device``."""
 
     tells_shapes = HAS_KINETO
     profiler = "torch.profiler" if HAS_KINETO else "torch.autograd.profiler"
@@ -38,7 +38,9 @@ class TorchProfiler(Profiler):
 
     @property
     def starts_late(self) -> bool:
-        """Return True on a GPU: seen with torch 2.11 and CUDA 13.0 (pytorch/pytorch#192021)."""
+        """Return True on a GPU, where sessions lost kernels with torch 2.11 and CUDA 13.0
+        (pytorch/pytorch#192021).
+        """
         return bool(self.device.type == "cuda")
 
     def find_device(self) -> None:
@@ -48,7 +50,9 @@ class TorchProfiler(Profiler):
         self.device = torch.device("cuda", number) if on_gpu else torch.device("cpu")
 
     def wait(self, outcome: Any = None) -> None:
-        """Wait for every GPU on which this process has work; a CPU's is done by then."""
+        """Wait for every GPU on which this process has work; on a CPU, work is done when a call
+        returns.
+        """
         if torch.cuda.is_initialized():
             for number in _gpus_in_use():
                 torch.cuda.synchronize(number)
@@ -71,7 +75,9 @@ class TorchProfiler(Profiler):
 
     @contextlib.contextmanager
     def recording_shapes(self, folder: str) -> Iterator[List[shapes.OpInputs]]:
-        """Run a session that is not kept; after it, the list has the inputs of its ops."""
+        """Record a session with shapes, which is discarded; afterwards the list has the inputs of
+        its ops.
+        """
         inputs: List[shapes.OpInputs] = []
         if not HAS_KINETO:
             yield inputs
@@ -86,7 +92,7 @@ class TorchProfiler(Profiler):
         os.remove(raw)
 
     def trivial(self) -> Optional[Tuple[Callable[[], Any], int]]:
-        """Return ``aten::item``, which contains ``aten::_local_scalar_dense``, on the host.
+        """Return ``item`` of a tensor on the host, which records two ops (``NESTED``).
 
         Return None without Kineto, because the events of older versions are unknown.
         """
@@ -95,7 +101,9 @@ class TorchProfiler(Profiler):
         return torch.ones((), dtype=torch.int64, device="cpu").item, 2
 
     def places(self, call: Callable[[], Any]) -> Optional[calibration.EventParts]:
-        """Return the places from a short session; None if it has only whole microseconds."""
+        """Return where the cost lies, from a short session; None if its times are whole
+        microseconds.
+        """
         ranges = both(no_ranges, self.annotated(0))
         with self.recording("") as session:
             for _ in range(calibration.CALLS):
@@ -114,7 +122,7 @@ class TorchProfiler(Profiler):
         return ranges
 
     def written(self, session: Any, folder: str) -> Tuple[str, str]:
-        """Write the profiler's JSON."""
+        """Write the profiler's JSON; return (path, final name of the file)."""
         raw = os.path.join(folder, "trace.json")
         session.export_chrome_trace(raw)
         kind = "pt" if HAS_KINETO else "autograd"
@@ -147,8 +155,9 @@ def _quiet(session: Any) -> Iterator[None]:
     """Enter ``session`` without PyTorch's messages about each session.
 
     PyTorch 2.13 logs lines like ``USDT:… profiler_start`` at a level above errors. If there is a
-    GPU, they stay, because the level that hides them would also hide CUPTI's errors. A level that
-    the user has set stays. PyTorch 2.9 to 2.12 warns that a second cycle would clear the events.
+    GPU, these lines are not suppressed, because the level that hides them would also hide CUPTI's
+    errors. A level that the user has set is not changed. PyTorch 2.9 to 2.12 warn that a second
+    cycle would clear the events.
     """
     kinds = (getattr(torch, name, None) for name in ("cuda", "xpu"))
     with_gpu = any(kind is not None and kind.is_available() for kind in kinds)
@@ -167,7 +176,9 @@ def _quiet(session: Any) -> Iterator[None]:
 
 
 def _gpus_in_use() -> List[int]:
-    """Return GPUs with a context of this process; waiting for others would create one."""
+    """Return the numbers of the GPUs on which this process has a context; waiting for another GPU
+    would create one.
+    """
     has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
     if has_context is None:
         return [torch.cuda.current_device()]
@@ -175,13 +186,13 @@ def _gpus_in_use() -> List[int]:
 
 
 def _graphs_are_alive() -> bool:
-    """Return whether a step may replay a CUDA graph."""
+    """Return whether any CUDA graph exists, which a step may replay."""
     graph = getattr(torch.cuda, "CUDAGraph", None)  # since 1.10
     return graph is not None and any(issubclass(type(made), graph) for made in gc.get_objects())
 
 
 def keep_profiler_attached() -> None:
-    """Keep CUPTI from being torn down between profiler sessions: with CUDA graphs it then crashes.
+    """Keep CUPTI loaded between profiler sessions: with CUDA graphs, a second session would crash.
 
     Source: the workaround in torch/profiler/profiler.py for Inductor's own CUDA graphs.
     """
@@ -190,7 +201,9 @@ def keep_profiler_attached() -> None:
 
 
 def places_of(events: Sequence[Any]) -> Optional[calibration.EventParts]:
-    """Return the cost of recording by place, from calls of ``item`` and empty ranges."""
+    """Return where the cost of recording lies, from the events of ``item`` calls and of empty
+    ranges.
+    """
     named: Dict[str, List[Tuple[float, float]]] = {}
     for event in events:
         span = event.time_range
@@ -214,9 +227,10 @@ MATMUL_PRECISIONS = {"none": "highest", "ieee": "highest", "tf32": "high", "bf16
 
 
 def fp32_precision(*place: str) -> Optional[str]:
-    """Return ``fp32_precision`` of a place in ``torch.backends``; None before PyTorch 2.9.
+    """Return ``fp32_precision`` of a part of ``torch.backends`` (``"cuda", "matmul"``); None before
+    PyTorch 2.9.
 
-    After a script has set one, torch raises an error if older switches are read.
+    After a script has set it, torch raises an error if older switches are read.
     """
     if not hasattr(torch._C, "_get_fp32_precision_getter"):
         return None
@@ -228,7 +242,7 @@ def fp32_precision(*place: str) -> Optional[str]:
 
 
 def settings(device_type: str) -> Dict[str, Any]:
-    """Return torch's current settings, without those that this version does not show."""
+    """Return torch's current settings; those that this version does not show are None."""
     mkldnn = getattr(torch.backends, "mkldnn", None)  # since 1.1
     onednn = getattr(mkldnn, "enabled", None)  # since 1.11
     available = mkldnn is None or mkldnn.is_available()
@@ -252,7 +266,11 @@ def settings(device_type: str) -> Dict[str, Any]:
 
 
 def _matmul_precision(device_type: str) -> Optional[str]:
-    """Return what ``get_float32_matmul_precision`` (since 1.12) would, without its error."""
+    """Return the precision of matmuls in the words of ``get_float32_matmul_precision`` (since
+    1.12).
+
+    That function raises an error after a script has set newer switches, so these are read first.
+    """
     precision = fp32_precision("mkldnn" if device_type == "cpu" else "cuda", "matmul")
     if precision is not None:
         return MATMUL_PRECISIONS.get(precision)
