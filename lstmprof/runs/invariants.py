@@ -35,7 +35,7 @@ ROW_BYTES = 1
 #: ``ROW_BYTES`` for counters, of which only one batch is in memory at a time (rows of real counters
 #: take 3 bytes or more, evenly repeated rows 0.1).
 COUNTER_BYTES = 0.01
-#: Bytes of texts that a file of any size may have. Beyond it, they may take ``TEXT_RATIO`` times the
+#: Bytes of texts that any file may have. Beyond it, they may take ``TEXT_RATIO`` times the
 #: file's size (in real runs they take twice the file's size at most). Chosen by hand.
 FREE_TEXT_BYTES, TEXT_RATIO = 2**25, 200
 _BATCH_ROWS = 2**18
