@@ -104,7 +104,7 @@ def write_captured(
 
 
 def refuse_unless_alike(rounds: Sequence[CaptureResult]) -> None:
-    """Raise CaptureError if rounds ran with other versions or settings, or on another device."""
+    """Raise CaptureError if the rounds differ in versions, settings or device."""
     first, *others = (dict(_facts({n: r.metadata.get(n) for n in ALIKE})) for r in rounds)
     for number, facts in enumerate(others, 2):
         for name in sorted({*first, *facts} - {NOT_ALIKE}):

@@ -203,7 +203,8 @@ def straggler_of(breakdown: Breakdown, places: Sequence[Place]) -> Straggler | N
     of_steps = {row["step"] for row in compared}
     partial = any(row["step"] in of_steps for row in unmatched)
     groups = any(ranks < (size or 0) for ranks in group_sizes(breakdown.run.info))
-    return replace(straggler, certainty=LIKELY) if partial or groups else straggler
+    unsure = partial or (groups and not all(row["process_group"] for row in compared))
+    return replace(straggler, certainty=LIKELY) if unsure else straggler
 
 
 def _excess(breakdown: Breakdown, late: Place, matters_ns: float) -> Excess | None:

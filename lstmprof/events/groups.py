@@ -37,10 +37,9 @@ def own_time(events: EventTable) -> Ints:
 
 
 def inherited(parent: Codes, values: Codes) -> Codes:
-    """Return for each row its value, or if this is ``NONE``, that of the nearest ancestor with a
-    value.
+    """Return for each row its value, or the value of its nearest ancestor that has one.
 
-    ``parent`` has the row of each row's parent, or ``NONE``.
+    ``NONE`` means no value. ``parent`` has the row of each row's parent, or ``NONE``.
     """
     value = values.copy()
     above = parent.copy()

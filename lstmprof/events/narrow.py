@@ -117,8 +117,9 @@ class Packed:
         return self._column(name).known(rows)
 
     def rows_named(self, name: str) -> Ints:
-        """Return for each event the row that its link ``name`` (``parent_id`` …) refers to, or
-        −1.
+        """Return for each event the row that its link ``name`` refers to, or −1.
+
+        A link is a column with ids of events, such as ``parent_id``.
         """
         if self._more:
             return self.values(name).astype(np.int64)

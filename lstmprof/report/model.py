@@ -178,6 +178,7 @@ class Report:
     stability: Rows = ()
     kernels: Rows = ()
     layers: Rows = ()
+    critical_path: Rows = ()
     ranks: Rows = ()
     rank_parts: Rows = ()
     arrivals: Rows = ()

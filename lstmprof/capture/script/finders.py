@@ -135,7 +135,8 @@ def _watched(
 
 
 def _watch_keras(steps: Steps, module: Any) -> None:
-    """Watch train batches; ``module`` has Keras's CallbackList.
+    """Wrap the callbacks at the begin and end of Keras's training batches; ``module`` has
+    CallbackList.
 
     After the last batch of an epoch, the work between epochs follows, not a step.
     """

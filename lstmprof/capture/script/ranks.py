@@ -80,8 +80,8 @@ class Job:
         self.folder = request.parts or _folder(request.place, self.launched)
 
     def rank(self) -> Optional[Rank]:
-        """Return (rank, number of ranks) if this process writes a part; None if it writes the run
-        itself.
+        """Return (rank, number of ranks) if this process writes a part of the run; None if it
+        writes the run itself.
         """
         return rank_of_process() or ((0, 1) if self.child else None)
 
@@ -114,7 +114,7 @@ class Job:
         return [path for path in glob.glob(pattern) if not path.endswith(_NONE)]
 
     def remove(self) -> None:
-        """Remove the parts."""
+        """Remove the folder with the parts of all ranks."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def attachments(

@@ -8,10 +8,10 @@
 
 For two steps, the differences of the kinds sum to that of their ``lengths``; for one step, the
 times sum to its length; both exactly. The kind with the largest saving comes first. If no kind of a
-single run saves ``NAMED_SHARE``, the longest kind comes first. Kinds that one change of form
-removes together (``HOST``) are ranked together by their common saving, so that gains and losses
-within the group cancel. The first sentence, the waterfall, the list, the chart and JSON use this
-order.
+single run saves ``NAMED_SHARE``, the longest kind comes first. Initialisation with that share comes
+before work, because later steps do not have it. Kinds that one change of form removes together
+(``HOST``) are ranked together by their common saving, so that gains and losses within the group
+cancel. The first sentence, the waterfall, the list, the chart and JSON use this order.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ LARGEST = 3
 #: Kinds in which nothing was recorded that could be a cause.
 UNEXPLAINED = (causes.UNRECORDED, causes.UNKNOWN, causes.PROFILER)
 CAUSES = tuple(kind for kind in causes.KINDS if kind not in UNEXPLAINED)
+#: Kinds of work. How much of their time a change would save is usually unknown.
+_WORK = (causes.GEMM, causes.MEMORY, causes.EMBEDDING, causes.CTC)
 #: The group of the kinds in which a device waits for its host.
 HOST = "host"
 
@@ -262,6 +264,9 @@ def findings(
     order = {kind: saving.ns for kind, saving in saved.items()}
     if fast is None and not _is_named(order, slow, whole):
         order = {row.kind: row.slow_ns for row in rows}
+    ranked = _ranked(rows, order, slow)
+    if fast is None:
+        ranked = _initialisation_first(ranked, whole)
     return [
         Finding(
             rank,
@@ -277,8 +282,18 @@ def findings(
             fast=fast,
             contributors=tuple(of_slow[row.kind]),
         )
-        for rank, row in enumerate(_ranked(rows, order, slow), start=1)
+        for rank, row in enumerate(ranked, start=1)
     ]
+
+
+def _initialisation_first(ranked: list[Difference], whole_ns: int) -> list[Difference]:
+    """Move initialisation to the front if only work comes before it, and if its share is named."""
+    place = next((i for i, row in enumerate(ranked) if row.kind == causes.START), 0)
+    start, before = ranked[place : place + 1], ranked[:place]
+    named = sum(row.slow_ns for row in start) >= NAMED_SHARE * whole_ns
+    if not before or not named or any(row.kind not in _WORK for row in before):
+        return ranked
+    return [*start, *before, *ranked[place + 1 :]]
 
 
 def _is_named(saves: Mapping[str, int], slow: StepProfile, whole_ns: int) -> bool:

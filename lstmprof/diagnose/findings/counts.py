@@ -147,7 +147,7 @@ def _lengths(noun: str, text: str) -> tuple[Quantity, ...]:
 
 #: Noun of ``tally`` → the name of its count, and the noun for users: plural, singular.
 _NOUNS = {
-    "op": ("computing_ops", "computing ops", "computing op"),
+    "op": ("computing_ops", "ops that compute", "op that computes"),
     "kernel": ("kernels", "kernels", "kernel"),
     "launch": ("launches", "kernel launches", "kernel launch"),
     "product": ("products", "matmuls", "matmul"),
@@ -161,7 +161,7 @@ _NOUNS = {
 }
 #: Noun of ``tally`` → the noun of its durations.
 _LASTING = {noun: one for noun, (_, _, one) in _NOUNS.items() if noun != "memset"} | {
-    **{"gap": "idle gap of the device", "launch": "launch call"},
+    **{"op": "computing op", "gap": "idle gap of the device", "launch": "launch call"},
     **{"layer": "recurrent layer", "cell": "recurrent cell"},
 }
 _launches = _counted("launch")

@@ -254,7 +254,7 @@ TORCH_COMPILE = Remedy(
 FUSE_ELEMENTWISE = Remedy(
     name="fuse elementwise ops",
     cause="each elementwise op reads its inputs from memory and writes its result there",
-    fix="fuse them with torch.compile: fused ops read and write memory once",
+    fix="fuse elementwise ops with torch.compile: fused ops read and write memory once",
     condition="A GPU runs ten or more elementwise kernels per step, which are half of such work. "
     "None is compiled or traced",
     kinds=(MEMORY,),

@@ -45,6 +45,7 @@ class Seen:
     asked: tuple[Fact, ...] = ()
     read: tuple[Fact, ...] = ()
     queued: tuple[Fact, ...] = ()
+    run_dry: tuple[Fact, ...] = ()
     compiled: tuple[Fact, ...] = ()
     compiled_steps: int = 0
     made_anew: str | None = None
@@ -85,8 +86,15 @@ class Seen:
 
 
 FACTS: tuple[Callable[[Lane], Any], ...] = (
-    *(waits.gaps, waits.asked, waits.read, waits.queued, waits.later_allocs, waits.graph),
-    *(waits.captured, waits.blocking_launches, calls.loading, calls.steps_before, calls.compiled),
+    *(waits.gaps, waits.asked, waits.read, waits.queued, waits.run_dry, waits.later_allocs),
+    *(
+        waits.graph,
+        waits.captured,
+        waits.blocking_launches,
+        calls.loading,
+        calls.steps_before,
+        calls.compiled,
+    ),
     *(calls.compiled_steps, calls.made_anew, calls.programs, calls.eager, calls.called),
     *(work.moved, work.filled, work.shapes, work.slowing, work.half_products, work.dense_tables),
     *(recurrent.weights, recurrent.flattens, recurrent.recast, recurrent.relaid),

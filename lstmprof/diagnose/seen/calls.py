@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from lstmprof.breakdown.attribution import LATENCY
 from lstmprof.diagnose.seen.contexts import compiles
 from lstmprof.diagnose.seen.lane import Fact, Lane, median, upper_median
 from lstmprof.diagnose.seen.waits import UNUSUAL
@@ -154,22 +155,28 @@ def steps_before(lane: Lane) -> int:
 
 def loading(lane: Lane) -> tuple[Fact, ...]:
     """Return the calls that load code or initialise the runtime, by name, the longest first."""
-    facts = [_loading_fact(lane, rows, usual_ns) for rows, usual_ns in _loading_calls(lane)]
+    spent_ns = lane.spent_ns - lane.idle_ns(LATENCY)
+    found = (*_loading_calls(lane), *_first_ops(lane))
+    facts = [_loading_fact(lane, rows, usual_ns, spent_ns) for rows, usual_ns in found]
     return tuple(sorted((f for f in facts if f.ns), key=lambda f: (-f.ns, f.name)))
 
 
 def starting(lane: Lane) -> Flags:
-    """Return for each row whether it is such a call, or is inside one."""
-    calls = np.zeros(len(lane.events), dtype=np.bool_)
-    for rows, _ in _loading_calls(lane):
-        calls[rows] = True
+    """Return for each row whether it is such a call, or is inside such a call of the runtime.
+
+    A first op counts alone: calls inside it are judged by themselves.
+    """
+    calls, ops = (np.zeros(len(lane.events), dtype=np.bool_) for _ in range(2))
+    for found, marks in ((_loading_calls(lane), calls), (_first_ops(lane), ops)):
+        for rows, _ in found:
+            marks[rows] = True
     if calls.any():
         calls = inherited(lane.parent, np.where(calls, np.arange(len(calls)), NONE)) != NONE
-    return calls
+    return np.asarray(calls | ops, np.bool_)
 
 
-def _loading_fact(lane: Lane, rows: Ints, usual_ns: int | None) -> Fact:
-    ns, name = int(lane.spent_ns[rows].sum()), str(lane.text(int(rows[0])))
+def _loading_fact(lane: Lane, rows: Ints, usual_ns: int | None, spent_ns: Ints) -> Fact:
+    ns, name = int(spent_ns[rows].sum()), str(lane.text(int(rows[0])))
     return Fact(name, round(ns / lane.steps), len(rows) / lane.steps, None, usual_ns)
 
 
@@ -190,7 +197,6 @@ def _loading_calls(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
         chosen, usual_ns = _first_long(lane, rows[members], begun, events.dur_ns)
         if len(chosen):
             yield chosen, usual_ns
-    yield from _first_ops(lane)
 
 
 def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:

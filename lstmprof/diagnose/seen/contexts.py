@@ -3,8 +3,8 @@
 Input is prepared in the range ``input`` of lstmprof's own captures, while PyTorch's DataLoader
 returns a batch, in the ops with which TensorFlow takes the next element of a dataset, and in ranges
 and functions with such names. Everything inside a compiler's event is compiling: Python, ops, an
-autotuner's kernels. A loop of the host reads values one by one if only ops that pick values out of
-a tensor run between two reads.
+autotuner's kernels. So is the capture of a stream into a graph. A loop of the host reads values one
+by one if only ops that pick values out of a tensor run between two reads.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from lstmprof.breakdown.attribution import Stretches
+from lstmprof.diagnose.seen.waits import captures
 from lstmprof.events.annotate.calls import NEXT_OP, prepares
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.groups import inherited
-from lstmprof.events.intervals import Covered, Flags, Ints
+from lstmprof.events.intervals import Covered, Flags, Ints, Segments, foremost
 from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import ASKS, thread_ids
 
@@ -121,19 +122,34 @@ class Preparing:
 
 
 class Compiling:
-    """When and in which events a compiler ran."""
+    """When and in which events a compiler ran, or a stream was captured into a graph, by thread.
+
+    Times decide, not parents: a frame that begins inside such an event and ends after it (a
+    generator) is not its child, but runs inside it until it ends.
+    """
 
     def __init__(self, events: EventTable, rank: int | None) -> None:
-        chosen = events.where_name(compiles)
-        chosen &= events.is_kind("range", "op", "python", "runtime") & (thread_ids(events) >= 0)
-        self._around = _around(events, chosen)
-        rows = np.intersect1d(np.flatnonzero(chosen), events.of_rank(rank))
-        self._times = Covered(events.start_ns[rows], events.end_ns[rows])
+        self._events, self._thread = events, thread_ids(events)
+        self._launch = events.rows_named("launch_id")
+        chosen = events.where_name(compiles) & (self._thread >= 0)
+        chosen &= events.is_kind("range", "op", "python", "runtime")
+        begins, captured_ns = captures(events)
+        rows = np.concatenate([np.flatnonzero(chosen), begins])
+        ends_ns = np.concatenate([events.end_ns[chosen], captured_ns])
+        mine = np.isin(rows, events.of_rank(rank))
+        rows, ends_ns = rows[mine], ends_ns[mine]
+        self._times = Covered(events.start_ns[rows], ends_ns)
+        self._of_thread = {
+            number: _innermost(events.start_ns[rows[here]], ends_ns[here], rows[here])
+            for number in np.unique(self._thread[rows]).tolist()
+            for here in [self._thread[rows] == number]
+        }
 
     @property
     def borders_ns(self) -> Ints:
-        """Return when each compilation began or ended."""
-        return np.concatenate(self._times.bounds)
+        """Return when each compilation or capture began or ended."""
+        own = [(s.start_ns, s.end_ns) for s in self._of_thread.values()]
+        return np.concatenate([side for sides in [self._times.bounds, *own] for side in sides])
 
     def holds(self, attributed: Attributed) -> tuple[Flags, Ints]:
         """Return (whether it is compiling, the row to which it is attributed) for each stretch.
@@ -141,11 +157,28 @@ class Compiling:
         Waits of a device are attributed to the compiler's event, its own work to itself. If a
         device waited for a thread of which nothing was recorded, another thread was compiling.
         """
-        around = np.where(attributed.row == NONE, NONE, _at(self._around, attributed.row))
+        around = np.full(len(attributed.row), NONE, dtype=np.int64)
+        known = np.flatnonzero(attributed.row != NONE)
+        if self._of_thread and len(known):
+            row = attributed.row[known]
+            row = np.where(self._launch[row] != NONE, self._launch[row], row)
+            start, end = self._events.start_ns[row], self._events.end_ns[row]
+            at_ns = np.clip(attributed.stretches.start_ns[known], start, np.maximum(end - 1, start))
+            for number, times in self._of_thread.items():
+                here = self._thread[row] == number
+                last = np.searchsorted(times.start_ns, at_ns[here], "right") - 1
+                inside = (last >= 0) & (at_ns[here] < times.end_ns[last])
+                around[known[here]] = np.where(inside, times.owner[last], NONE)
         beneath = around != NONE
         other = attributed.unrecorded() & attributed.inside(self._times)
         own_work = (attributed.device is not None) & ~attributed.idle
         return beneath | other, np.where(beneath & ~own_work, around, attributed.row)
+
+
+def _innermost(start_ns: Ints, end_ns: Ints, rows: Ints) -> Segments:
+    """Return which of ``rows`` began last at each instant at which one of them runs."""
+    segments = foremost(start_ns, end_ns, np.lexsort((-end_ns, start_ns))[::-1])
+    return Segments(segments.start_ns, segments.end_ns, rows[segments.owner])
 
 
 #: Ops that pick a value out of a tensor before the host reads it: views, reductions, and

@@ -143,7 +143,7 @@ def _cut_by_purpose(
     states = np.where(preparing.holds(pieces), INPUT, states)
     compiles, row = compiling.holds(pieces)
     lane = Lane(events, windows, device, stretches)
-    starts = _are(starting(lane), row)
+    starts = _are(starting(lane), row) & (parts != LATENCY)
     parts = np.where(_are(stops_profiler(lane), row), PROFILER, parts)
     reads = reading.holds(pieces)
     return _Pieces(stretches, row, states, parts, overhead, compiles, starts, reads)

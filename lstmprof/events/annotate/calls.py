@@ -94,8 +94,9 @@ class Coverage:
 
 
 class Answers:
-    """Records for each event of a table of ``rows`` events whether it launched 0, 1 or more
-    activities.
+    """Records for each event of a table whether it launched 0, 1 or more activities.
+
+    ``rows`` is the number of events in the table.
     """
 
     def __init__(self, rows: int) -> None:
@@ -122,8 +123,9 @@ class Answers:
         return np.asarray(self._count[rows] > 0, dtype=np.bool_)
 
     def several(self, rows: Ints) -> Flags:
-        """Return for each of ``rows`` whether it launched two or more activities; False for
-        ``NONE``.
+        """Return for each of ``rows`` whether it launched several activities, False for ``NONE``.
+
+        ``rows`` are row numbers of launches.
         """
         return np.asarray((rows != NONE) & (self._count[rows] > 1), dtype=np.bool_)
 

@@ -116,8 +116,9 @@ def launches(events: EventTable) -> Ints:
 
 
 def _first_match(columns: tuple[Ints, ...], among: Ints, rows: Ints) -> Ints:
-    """Return for each of ``rows`` the first of the rows ``among`` with the same values in all
-    ``columns``, or ``NONE``.
+    """Return for each of ``rows`` the first of the rows ``among`` with equal values, or ``NONE``.
+
+    The values in all ``columns`` must be equal.
     """
     if not len(among) or not len(rows):
         return np.full(len(rows), NONE, dtype=np.int64)
