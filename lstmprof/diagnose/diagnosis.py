@@ -16,7 +16,7 @@ from lstmprof.breakdown.timings import Warning, lost_in_words
 from lstmprof.diagnose import sentences, settings
 from lstmprof.diagnose.causes import SLOWER
 from lstmprof.diagnose.certainty import Certainty, Outcome, of_finding, of_run, outcome
-from lstmprof.diagnose.certainty.pair import Ratio
+from lstmprof.diagnose.certainty.pair import Ratio, no_difference
 from lstmprof.diagnose.comparable import comparable_groups, disagreements, refuse_unless_comparable
 from lstmprof.diagnose.document import VERSION
 from lstmprof.diagnose.findings import (
@@ -52,8 +52,6 @@ from lstmprof.numbers import cropped, milliseconds, told_apart
 if TYPE_CHECKING:
     import pandas
 
-
-from lstmprof.diagnose.certainty.pair import no_difference
 
 #: Findings with a smaller share of the whole are left to JSON.
 LEAST_SHARE = 0.01

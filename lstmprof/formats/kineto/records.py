@@ -42,8 +42,8 @@ NO_LAUNCH = 0
 PART_BYTES = 2**18
 _RAW = msgspec.Raw(b"")
 NO_VALUES = msgspec.Raw(b"{}")
-#: The phases (``ph``) of other events than those with a duration, instants and counters. Of these,
-#: Kineto writes ``s f t M``; all are skipped.
+#: The phases (``ph``) of events that are skipped: all except events with a duration, instants and
+#: counters. Kineto writes ``s``, ``f``, ``t`` and ``M``.
 _OTHER_PHASES = "BEIbnePNODMVvRcSTpFsfta"
 
 

@@ -194,7 +194,7 @@ class _Reader:
         return pieces.read(self._label, content, spooled)
 
     def counters(self, content: Iterable[Piece]) -> Counters:
-        """Return the counters of these pieces."""
+        """Return the counter values of the pieces ``content``."""
         found = [piece.counters for piece in content if piece.counters is not None]
         if self._folder:
             paths = [path for path in found if isinstance(path, Path)]
