@@ -33,6 +33,7 @@ from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
 from lstmprof.diagnose.what_ifs import Asked
 from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP, Implementation
+from lstmprof.names import FRAMEWORK_NAMES
 from lstmprof.numbers import count, listed, milliseconds, percent
 from lstmprof.runs.border import LeaveOut, border
 from lstmprof.runs.directory import cache_folder, written_to
@@ -54,10 +55,6 @@ _OPS = {
     "tf1-cudnnlstm": "CudnnLSTM",
     "tf1-lstmblockfusedcell": "LSTMBlockFusedCell",
     "jax-cudnn": "jax.experimental.rnn",
-}
-_CALLED = {
-    **{"torch": "PyTorch", "tensorflow": "TensorFlow", "tensorflow1": "TensorFlow 1"},
-    **{"jax": "JAX", "pytensor": "PyTensor", "theano": "Theano"},
 }
 TABLES = ("ledger", "collectives")
 #: The folder of the cache that keeps these captures.
@@ -130,7 +127,7 @@ def request_of(shape: Shape, implementation: str | None = None) -> CaptureReques
         UsageError: no layer op exists for this network on this machine; the message says why.
     """
     framework = shape.framework or ""
-    called = _CALLED.get(framework, framework or "the unknown framework of the run")
+    called = FRAMEWORK_NAMES.get(framework, framework or "the unknown framework of the run")
     rows = [r for n in LAYER_ROWS.get(framework, ()) if (r := implementations.ROWS.get(n))]
     if not is_here(shape.device):
         raise UsageError("the run used a GPU, which this machine lacks")

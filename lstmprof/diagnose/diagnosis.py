@@ -16,7 +16,7 @@ from lstmprof.breakdown.timings import Warning, lost_in_words
 from lstmprof.diagnose import sentences, settings
 from lstmprof.diagnose.causes import SLOWER
 from lstmprof.diagnose.certainty import Certainty, Outcome, of_finding, of_run, outcome
-from lstmprof.diagnose.certainty.pair import Ratio
+from lstmprof.diagnose.certainty.pair import Ratio, no_difference
 from lstmprof.diagnose.comparable import comparable_groups, disagreements, refuse_unless_comparable
 from lstmprof.diagnose.document import VERSION
 from lstmprof.diagnose.findings import (
@@ -32,6 +32,7 @@ from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.findings.reasons import reason
 from lstmprof.diagnose.findings.savings import Saving, savings
 from lstmprof.diagnose.remedies import Advice, remedies
+from lstmprof.diagnose.remedies.cells import LAYER_IN_ONE_OP
 from lstmprof.diagnose.roofline import (
     Roofline,
     roofline_of,
@@ -45,13 +46,12 @@ from lstmprof.diagnose.verdict import Verdict, verdict_of
 from lstmprof.diagnose.verdict_text import markdown_page, page
 from lstmprof.diagnose.what_ifs import Asked, WhatIf, what_ifs_of
 from lstmprof.events.schema import Column, schema
+from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
 from lstmprof.numbers import cropped, milliseconds, told_apart
 
 if TYPE_CHECKING:
     import pandas
 
-
-from lstmprof.diagnose.certainty.pair import no_difference
 
 #: Findings with a smaller share of the whole are left to JSON.
 LEAST_SHARE = 0.01
@@ -402,7 +402,7 @@ def worth(advice: Advice, slow: StepProfile, beside: Sequence[StepProfile]) -> A
     Return None if such runs are there and none is faster. Return ``advice`` without a gain if there
     is no such run, or if the fastest may be faster by noise alone.
     """
-    others = [p for p in beside if p.implementation == advice.implementation is not None]
+    others = [p for p in beside if _follows(p, advice, slow)]
     if not others:
         return advice
     other = min(others, key=lambda profile: profile.length_ns)
@@ -411,7 +411,22 @@ def worth(advice: Advice, slow: StepProfile, beside: Sequence[StepProfile]) -> A
         return None
     if no_difference(other, slow):
         return advice
-    return replace(advice, measured_ns=other_ns, gain_ns=slow_ns - other_ns)
+    gain_ns = slow_ns - other_ns
+    return replace(advice, measured_ns=other_ns, measured_with=other.label, gain_ns=gain_ns)
+
+
+def _follows(other: StepProfile, advice: Advice, slow: StepProfile) -> bool:
+    """Return whether ``other`` does what ``advice`` says to change in ``slow``.
+
+    A script follows the advice to run a layer as one op if all its recurrent layers are one op
+    each, and those of ``slow`` are cells.
+    """
+    if other.implementation is not None or slow.implementation is not None:
+        return other.implementation == advice.implementation is not None
+    forms, slow_forms = ({row["form"] for row in p.rows("layers")} for p in (other, slow))
+    if other.framework != slow.framework or advice.name != LAYER_IN_ONE_OP.name:
+        return False
+    return forms == {LAYER_OP} and slow_forms <= {LOOP, CELL_OP} and bool(slow_forms)
 
 
 def _alone(profile: StepProfile, breakdown: Breakdown, limit: Roofline | None) -> Diagnosis:

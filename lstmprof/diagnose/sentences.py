@@ -13,12 +13,15 @@ from lstmprof.numbers import listed, milliseconds, percent
 
 def signed_ms(ns: int) -> str:
     """Return a time with its sign: ``+18.1 ms``."""
-    return f"{'+' if ns >= 0 else ''}{milliseconds(ns)} ms"
+    return f"{'+' if ns >= 0 else '−'}{milliseconds(abs(ns))} ms"
 
 
 def of_finding(finding: Finding) -> str:
     """Return one sentence about a finding: its time, its share, and the counts behind it."""
-    share = "" if finding.share is None else f" ({percent(finding.share)})"
+    whole = "the step" if finding.fast is None else "the difference"
+    share = (
+        "" if finding.share is None else f" ({percent(finding.share).replace('-', '−')} of {whole})"
+    )
     amount = milliseconds(finding.slow_ns) + " ms"
     amount = amount if finding.fast is None else signed_ms(finding.delta_ns)
     parts = [_saved(finding)] if finding.saving.by in (REPLAY, ROOFLINE) else []
@@ -49,7 +52,7 @@ def of_roofline(limit: Roofline) -> str:
     if limit.gemm_flops_per_s is None:
         return f"{text}.{_quicker(limit)}"
     reached, peak = (gflops(r) for r in (limit.gemm_flops_per_s, limit.peaks.gemm_flops_per_s))
-    rate = f"matmuls reach {reached} of {peak} GFLOP/s, averaged over the step"
+    rate = f"averaged over the step, matmuls run at {reached} GFLOP/s (peak: {peak})"
     return f"{text}; {rate}.{_quicker(limit)}"
 
 

@@ -38,10 +38,15 @@ _NOT_BY_COUNT = (
     *(causes.INPUT, causes.SYNC, causes.COLLECTIVE, causes.ALLOCATION, causes.RUNTIME),
     *(causes.CPU_OP, causes.COMPILE, causes.START, causes.CTC, causes.QUEUE),
 )
+#: Factor between the ends of the ratio's interval from which on parts of a step are unknown. Chosen
+#: by hand.
+_ROUGH = 10.0
 #: Ratios from here on have no digits behind the point.
 _WHOLE = 100
 #: The bottleneck of a device that waits for its host in several ways.
 WAITS_FOR_HOST = "waiting for the host"
+#: What a sentence calls a kind of time that its name alone does not explain.
+_IN_WORDS = {causes.QUEUE: "waiting although work is queued"}
 #: Other waits belong to the bottleneck if they take this share of the named one. Chosen by hand.
 _OTHER_WAITS = 0.1
 #: Waits outside of ``WAITS_FOR_HOST``. The sentence names each with at least this share of the
@@ -131,6 +136,16 @@ class Verdict:
         return f"{value:,.0f}×" if value >= _WHOLE else f"{value:.2f}×"
 
     @property
+    def rough(self) -> bool:
+        """Return whether the machine was too busy to time the parts of the two steps.
+
+        That is so if the ratio may be 1, and the ends of its interval differ by ``_ROUGH``.
+        """
+        if self.ratio is None or self.ratio.sure:
+            return False
+        return self.ratio.high is None or self.ratio.high >= _ROUGH * self.ratio.low
+
+    @property
     def head(self) -> str:
         """Return the part of ``sentence`` before the colon: the runs and their times."""
         if self.baseline is None or self.ratio is None:
@@ -151,7 +166,7 @@ class Verdict:
         """
         if self.bottleneck is None:
             return "; ".join(part for part in (self.cause, self.words) if part)
-        takes = f"{self.bottleneck} {self.amount}"
+        takes = f"{_IN_WORDS.get(self.bottleneck, self.bottleneck)} {self.amount}"
         takes = f"{takes}: {self.evidence}" if self.evidence else takes
         takes = f"{takes}; then {self.then}" if self.then else takes
         return f"{self.cause}; {takes}" if self.cause else takes
@@ -296,7 +311,7 @@ def _then(findings: Sequence[Finding], named: Sequence[Finding], whole_ns: int) 
         reverse=True,
     )
     texts = [
-        f"{name} takes {percent(ns / whole_ns)} ({milliseconds(ns)} ms)"
+        f"{_IN_WORDS.get(name, name)} takes {percent(ns / whole_ns)} ({milliseconds(ns)} ms)"
         for ns, name in times
         if whole_ns and ns >= _THEN_SHARE * whole_ns
     ]

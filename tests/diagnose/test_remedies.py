@@ -1875,7 +1875,7 @@ def test_what_advice_saves_is_shown_if_it_is_known() -> None:
     (known,) = advice("queued", CASES["event sooner"].slow)
     assert known.text == f"{known.sentence} (saves up to 0.001 ms)"
     assert replace(known, saves_ns=None).text == known.sentence
-    assert replace(known, gain_ns=2_000_000, implementation="jax-scan").gain == (
+    assert replace(known, gain_ns=2_000_000, measured_with="jax-scan").gain == (
         "saves 2.0 ms, measured with jax-scan"
     )
 
@@ -1890,7 +1890,7 @@ def test_advice_is_given_once() -> None:
 def test_json_has_all_of_an_advice() -> None:
     found = alone(CASES["event sooner"].slow).to_dict()["findings"][0]["remedies"]
     keys = {"name", "cause", "fix", "seen", "condition", "framework", "saves_ns", "source"}
-    keys |= {"implementation", "instead", "measured_ns", "gain_ns"}
+    keys |= {"implementation", "instead", "measured_ns", "measured_with", "gain_ns"}
     assert [(set(one), one["saves_ns"], one["framework"]) for one in found] == [(keys, 500, None)]
 
 

@@ -36,7 +36,7 @@ from lstmprof.numbers import milliseconds, percent, quantity
 #: Columns of the events that it is made from.
 _READS = ("event_id", "kind", "start_ns", "dur_ns", "rank", "shapes", "launch_id")
 #: Lacks that mean: the program used a GPU, or may have, and no activity was recorded.
-NO_GPU = ("TPU not read", "no GPU activity", "nothing of the program", GPU_UNSEEN)
+NO_GPU = ("TPU not read", "no GPU activity", "no ops or kernels of the program", GPU_UNSEEN)
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Question:
 
 def is_counted(lack: Lack, part: Part) -> bool:
     """Return whether a lack is a complaint; recorded shapes are useful, so they are none."""
-    return lack.kind != "costly recording" or part.settings != (SHAPES,)
+    return lack.kind != "recording that slows the run" or part.settings != (SHAPES,)
 
 
 def state_of(lack: Lack) -> State:
@@ -291,16 +291,16 @@ def _memory(part: Part) -> Answer:
 _NO_GPU_WORK = "no GPU activity; nothing shows that the program used a GPU"
 _UNKNOWN = "the profiler's overhead per step is unknown; time some steps without the profiler"
 QUESTIONS = (
-    Question("host", ("no host", "calls without ops", RANGES_WITHOUT_OPS), _host),
+    Question("host", ("no host", "no framework ops", RANGES_WITHOUT_OPS), _host),
     Question("GPU activities", (*NO_GPU, "no kernels", "only copies"), _gpu),
-    Question("launches", ("no launches", "activities without a launch"), _launches),
+    Question("launches", ("no launches", "kernels without a launch call"), _launches),
     Question(
         "events lost",
-        ("activities lost at the start", "activities lost at the end", "activities lost"),
+        ("first kernels missing", "last kernels missing", "some kernels missing"),
         _lost,
     ),
     Question("clocks", ("activities that overlap", "separate clocks"), _clocks),
-    Question("profiler overhead", ("costly recording",), _overhead),
+    Question("profiler overhead", ("recording that slows the run",), _overhead),
     Question(
         "steps",
         (

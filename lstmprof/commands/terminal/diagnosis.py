@@ -91,8 +91,8 @@ def show_all(
     _show_warnings(diagnoses, full="warnings" in details)
     if more:
         hidden = [name for name in DETAILS if name not in details]
-        switches = "  ".join(f"--{name}" for name in (*hidden, "open"))
-        terminal.write_line(f"More: {switches}", style="dim")
+        switches = "  ".join(f"--{name}" for name in hidden)
+        terminal.write_line(f"More: {switches}    In a browser: --open", style="dim")
 
 
 def worst_first(diagnoses: Sequence[Diagnosis]) -> list[Diagnosis]:
@@ -108,7 +108,7 @@ def _list(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
     for heading, members in groups.items():
         title = heading if len(groups) > 1 or members[0].fast else ""
         rows = [_row(diagnosis, names) for diagnosis in members]
-        heads = ["run", ">ms per step", ">as long", ">fix saves", "why"]
+        heads = ["run", ">ms per step", ">vs. baseline", ">fix saves", "why"]
         shown = [i for i, head in enumerate(heads) if head == "run" or any(r[i] for r in rows)]
         terminal.write_table(
             title,

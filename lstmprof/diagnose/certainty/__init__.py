@@ -43,7 +43,7 @@ State = Literal["found", "none", "unknown"]
 #: A cause must explain this share of a difference, or of a step. Chosen by hand.
 EXPLAINED_SHARE = 0.5
 #: The reason begins with this text if the profile does not show the cause.
-NOT_EXPLAINED = "not explained by the profile: "
+NOT_EXPLAINED = "the profile does not show why: "
 #: Time without a cause is named if it takes this share of a step.
 SMALL_SHARE = 0.01
 #: Kinds of time that may contain the profiler's own work.
@@ -194,7 +194,7 @@ def of_run(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
     unseen = bool(named) and largest > max(explained.values())
     if not named or unseen or unknown_ns > (1 - EXPLAINED_SHARE) * whole_ns:
         share = percent(unknown_ns / whole_ns) if whole_ns else "all"
-        text = f"{NOT_EXPLAINED}{share} of {whole} has no recorded cause"
+        text = f"{NOT_EXPLAINED}no cause was recorded for {share} of {whole}"
         why = text + _of_what(findings, whole_ns) + _most(findings, "the rest")
         return Outcome("unknown", why, advice=shared_cpus_in_words(profile))
     own = _profilers(named[0])
@@ -240,7 +240,7 @@ def _of_what(findings: Sequence[Finding], whole_ns: int) -> str:
         first = most_of(shares[0][1])
         return f", most of it {first}" if first else ""
     each = listed([_with_most(f, percent(share)) for share, f in shares])
-    return f" in the program: {each}" if shares else ""
+    return f" ({each})" if shares else ""
 
 
 def _with_most(finding: Finding, share: str) -> str:

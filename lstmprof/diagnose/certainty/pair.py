@@ -245,8 +245,11 @@ def layers_explain(finding: Finding | None) -> bool:
 
 def in_words(ratio: Ratio) -> str:
     """Return ``2.80 to 3.40 (95 % interval)``."""
-    high = "any more" if ratio.high is None else f"{ratio.high:.2f}"
-    return f"{ratio.low:.2f} to {high} (95 % interval)"
+    low, high = (
+        None if end is None else f"{end:,.{0 if end >= 100 else 2}f}"
+        for end in (ratio.low, ratio.high)
+    )
+    return f"{low} to {high or 'any more'} (95 % interval)"
 
 
 _DISPATCH = ("idle", "dispatch")

@@ -30,6 +30,8 @@ _BY_COUNT = 0.5
 _MORE = 1.1
 #: A share of a finding above this value is reported as all of it. Chosen by hand.
 _ALL = 0.95
+#: Items with a smaller share of the time of all items are not listed. Chosen by hand.
+_LITTLE = 0.01
 #: Items overlap if their time in the breakdown is a smaller share of the sum of their lengths.
 _ALONE = 0.8
 
@@ -241,7 +243,8 @@ def _against(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -
         none_other = all(i.noun == first.noun for i in fast)
         if none_other and _without(first, there) >= _BY_COUNT * finding.delta_ns:
             here = f"{first.text}{each}{_within(_each_time_step(first), _uneven(first))}"
-            return _beside(here, count(there) if there else "none")
+            baseline = count(there) if there else "none"
+            return _beside(here, f"{baseline}{each if here.endswith(')') else ''}")
     alike = [(i.noun, i.number) for i in slow] == [(i.noun, i.number) for i in fast]
     if alike and len(slow) == 1 and first.one_by_one and fast[0].one_by_one:
         return _same_number(first, fast[0])
@@ -273,7 +276,9 @@ def _same_number(slow: _Items, fast: _Items) -> str:
 
 
 def _taking(items: Sequence[_Items], *, verb: bool = True) -> str:
-    """Return ``52 convolutions take 61.0 ms and 1 matmul 0.040 ms``."""
+    """Return ``52 convolutions take 61.0 ms and 1 matmul 2.3 ms``; omit items of little time."""
+    least_ns = _LITTLE * sum(item.ns for item in items)
+    items = [item for item in items if item.ns >= least_ns]
     texts = [f"{item.text} {milliseconds(item.ns)} ms" for item in items]
     if verb:
         first = items[0]

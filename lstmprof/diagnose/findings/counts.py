@@ -153,7 +153,7 @@ _kernels = _counted("kernel")
 _ALL = (
     Quantity("ops", "ops", "", _ops, "op"),
     Quantity("ops_per_time_step", "ops per time step", "", _each_time_step(_ops)),
-    Quantity("computing_ops", "computing ops", "", _counted("op"), "computing op"),
+    Quantity("computing_ops", "ops that compute", "", _counted("op"), "op that computes"),
     *_lengths("op", "computing op"),
     Quantity("kernels", "kernels", "", _kernels, "kernel"),
     Quantity("kernels_per_time_step", "kernels per time step", "", _each_time_step(_kernels)),

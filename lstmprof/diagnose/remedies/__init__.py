@@ -149,9 +149,9 @@ class Advice:
     such work.
 
     ``implementation`` is the implementation of ``lstmprof list`` to use instead; it is None if the
-    fix is another change. ``measured_ns`` is the step of that implementation in a run that was
-    diagnosed together with this one, and ``gain_ns`` is how much shorter that step is. Both are
-    None if there is no such run.
+    fix is another change. ``measured_with`` is the name of a run that was diagnosed together with
+    this one and has the fix, ``measured_ns`` is its step, and ``gain_ns`` is how much shorter that
+    step is. These are None if there is no such run.
     """
 
     name: str
@@ -165,6 +165,7 @@ class Advice:
     implementation: str | None = None
     instead: str | None = None
     measured_ns: int | None = None
+    measured_with: str | None = None
     gain_ns: int | None = None
 
     def __repr__(self) -> str:
@@ -182,7 +183,7 @@ class Advice:
     def gain(self) -> str:
         """Return how much the fix saves and whether that was measured; empty if unknown."""
         if self.gain_ns is not None:
-            return f"saves {milliseconds(self.gain_ns)} ms, measured with {self.implementation}"
+            return f"saves {milliseconds(self.gain_ns)} ms, measured with {self.measured_with}"
         if self.saves_ns is None:
             return ""
         minus = f", minus the time of {self.instead}" if self.instead else ""

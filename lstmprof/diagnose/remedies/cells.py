@@ -426,9 +426,9 @@ CUDNN_FOR_JAX = Remedy(
     cause="JAX runs the LSTM as a loop over time steps (lax.scan) instead of cuDNN",
     fix="call jax.experimental.rnn.lstm: cuDNN runs the layer in one call (NVIDIA GPUs, not "
     "bfloat16)",
-    condition="A GPU runs a loop with eight or more matmuls per step. Its path names an LSTM, or "
-    "it computes tanh and names no other cell. No op is a cuDNN layer, and no layer is a Keras "
-    "layer",
+    condition="A GPU runs a loop with eight or more matmuls per training step. The names of the "
+    "loop's ops contain LSTM, or the loop computes tanh and they contain no other cell. No op is a "
+    "cuDNN layer, and no layer is a Keras layer",
     kinds=(*HOST, *WORK),
     frameworks=JAX,
     decide=scanned_layer,
@@ -442,8 +442,8 @@ VALUES_IN_LOOP = Remedy(
     name="no value in the loop",
     cause="the loop over time steps reads a value (.item()) in every time step",
     fix="keep the value as a tensor and read it after the loop",
-    condition="The step runs ops of single cells. After half or more of them, an op reads a value "
-    "(aten::item) before the next cell starts",
+    condition="The step calls a cell, such as LSTMCell, once per time step. After half or more of "
+    "these calls, an op reads a value (aten::item) before the next cell starts",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     decide=values_in_loop,
@@ -512,8 +512,8 @@ INPUTS_AT_ONCE = Remedy(
     name="input matmul before the loop",
     cause="the matmul of the inputs runs in every time step",
     fix="multiply the inputs of all time steps in one matmul before the loop",
-    condition="A handwritten cell runs more matmuls per time step than depend on the previous "
-    "time step. On a CPU, dispatch must also take half of the step",
+    condition="In each time step, a handwritten cell runs a matmul that does not depend on the "
+    "previous time step. On a CPU, dispatch must also take half of the step",
     kinds=(GEMM, LAUNCH, DISPATCH),
     decide=input_matmuls,
     sources=("https://arxiv.org/abs/1604.01946",),
@@ -536,7 +536,7 @@ FUSED_CELL = Remedy(
     cause="the cell computes its gates with many small ops",
     fix="use torch.nn.LSTMCell, which computes all gates in one kernel, or torch.compile(cell)",
     condition="A handwritten cell on a GPU runs five or more elementwise ops per time step. On a "
-    "CPU, the faster run must be the compiled cell",
+    "CPU, this is advised only beside a faster run that has the compiled cell",
     kinds=(LAUNCH, MEMORY, DISPATCH),
     frameworks=TORCH,
     decide=separate_gates,
@@ -550,7 +550,7 @@ GATES_TOGETHER = Remedy(
     cause="the loop over time steps runs many small ops: one matmul for each gate",
     fix="keep the weights of all gates in one array: one matmul per time step, then jnp.split",
     condition="A CPU runs a recurrent layer of JAX as a loop with several matmuls per time step, "
-    "each narrower than all gates. Dispatch takes a quarter of the step or more",
+    "each of which computes only some of the gates. Dispatch takes a quarter of the step or more",
     kinds=(DISPATCH,),
     frameworks=JAX,
     decide=gates_apart,

@@ -88,7 +88,7 @@ def kind(category: str, name: str) -> str | None:
 
 
 def femtoseconds(microseconds: object) -> int | None:
-    """Convert a JSON number of microseconds (int, or the text of a float), None if it is none."""
+    """Convert microseconds (an int, or the text of a float) to femtoseconds; None if no number."""
     if isinstance(microseconds, int) and not isinstance(microseconds, bool):
         return microseconds * _FS_PER_US
     if not isinstance(microseconds, str) or len(microseconds) > 64:
@@ -217,7 +217,7 @@ def _message(
 
 
 def _group(name: object, about: object) -> str | None:
-    """Return ``1 (mesh_tp)``; without a description ``1``."""
+    """Return a process group as ``1 (mesh_tp)``: its name, and its description if there is one."""
     if not isinstance(name, (str, int)) or name == "":
         return None
     described = isinstance(about, str) and about not in ("", "undefined")
@@ -299,7 +299,7 @@ def _named(name: str, series: str) -> str:
 
 
 def _number(value: object) -> float | None:
-    """Convert a JSON number (int, or the text of a float), None if it is none or not finite."""
+    """Convert a JSON number (int, or the text of a float) to a float; None if it is not finite."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         return None
     if not _NUMBER.fullmatch(str(value)):
