@@ -1,9 +1,10 @@
 """Capture the sweeps of the kernel study on this machine into analyses/measured/kernel_study.csv.
 
-One LSTM layer in inference, on one thread of a CPU: batch, time steps and hidden size vary one at
-a time around one point. Mixed precision is bf16, because CPUs have no fp16 matmul in PyTorch's or
-TensorFlow's LSTM. ``python -m benchmarks.kernel_sweep`` captures the points that the file lacks and
-adds each as soon as it is done; ``--list`` prints the commands.
+The network is one LSTM layer in inference, on one thread of a CPU. Each sweep varies one of batch,
+time steps and hidden size; the other two keep the values of ``CENTRE``. Mixed precision is bf16,
+because on CPUs PyTorch's and TensorFlow's LSTMs have no fp16 matmul. ``python -m
+benchmarks.kernel_sweep`` captures the points that the file lacks, and adds the rows of each point
+to the file as soon as it is captured. ``--list`` prints the commands.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ import pandas as pd
 import lstmprof as lp
 
 SWEEP = Path(__file__).resolve().parents[1] / "analyses" / "measured" / "kernel_study.csv"
-#: The point that belongs to all three sweeps: batch, time steps, hidden size.
+#: The point that belongs to all three sweeps: (batch, time steps, hidden size).
 CENTRE = (16, 100, 256)
 SWEEPS = {"batch": (1, 64, 256), "time_steps": (10, 1000), "hidden": (128, 512, 1024)}
-#: Runs that take turns with each other: implementations, precisions.
+#: Captures of each point: (implementations, precisions). The runs of one capture alternate.
 TURNS = (
     (("torch-nn-lstm", "keras-lstm"), ("fp32", "amp-bf16")),
     (("keras-lstm-mode1", "keras-lstm-mode2"), ("fp32",)),
@@ -37,14 +38,14 @@ SETTINGS = (
 
 @dataclass(frozen=True)
 class Point:
-    """A size of the sweep; inputs are as wide as the layer."""
+    """A combination of sizes in a sweep; the number of input features equals ``hidden``."""
 
     batch: int
     time_steps: int
     hidden: int
 
     def commands(self, out: str) -> list[list[str]]:
-        """Return the arguments of the captures of this point, one for each of ``TURNS``."""
+        """Return lstmprof's arguments for each of ``TURNS``; runs are saved in ``out``."""
         size = ("--batch", self.batch, "--time-steps", self.time_steps)
         width = ("--hidden", self.hidden, "--features", self.hidden)
         return [
@@ -61,7 +62,7 @@ class Point:
 
 
 def points() -> list[Point]:
-    """Return the centre of the sweeps, then each other size of each sweep."""
+    """Return the centre of the sweeps, then the other points of each sweep."""
     centre = Point(*CENTRE)
     others = [
         Point(**{**vars(centre), size: value})
@@ -72,7 +73,7 @@ def points() -> list[Point]:
 
 
 def row(run: lp.Run) -> dict[str, object]:
-    """Return the line of the file for a run.
+    """Return the row of the CSV file for a run, by column.
 
     Times are of the clean step, in ms; ``ops`` counts the ops of a profiled step.
     """
@@ -104,7 +105,7 @@ def row(run: lp.Run) -> dict[str, object]:
 
 
 def captured(point: Point) -> list[dict[str, object]]:
-    """Return the lines of one point, captured now."""
+    """Capture one point, and return the rows of its runs for the CSV file."""
     lines = []
     for words in point.commands("runs"):
         with tempfile.TemporaryDirectory(prefix="kernel-sweep-") as folder:

@@ -89,7 +89,7 @@ def _grown(cause: Cause, count: int, seed: Any) -> jax.Array:
 
     The compiler cannot know ``seed``, so it cannot replace the calls by a constant.
     """
-    start = jnp.full((cause.size, cause.size), seed / cause.size / 16)  # bounds matmuls
+    start = jnp.full((cause.size, cause.size), seed / cause.size / 16)  # keeps matmuls finite
     grown = jax.lax.fori_loop(0, count, lambda _, x: cause.unit(x), start)
     return jax.lax.stop_gradient(grown)
 

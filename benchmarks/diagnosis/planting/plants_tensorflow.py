@@ -78,7 +78,7 @@ class PlantedTensorflow(PlantedPrograms):
 def _grown(cause: Cause, count: int) -> tf.Tensor:
     """Add ``count`` calls of ``cause`` to the graph under construction; return the last result."""
     with tf.init_scope():  # outside of the graph: not constant-folded
-        x = tf.fill((cause.size, cause.size), 0.5 / cause.size)  # bounds matmuls
+        x = tf.fill((cause.size, cause.size), 0.5 / cause.size)  # keeps matmuls finite
     for _ in range(count):
         x = cause.unit(x)
     return tf.stop_gradient(x)

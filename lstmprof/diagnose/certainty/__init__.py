@@ -194,7 +194,7 @@ def of_run(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
     unseen = bool(named) and largest > max(explained.values())
     if not named or unseen or unknown_ns > (1 - EXPLAINED_SHARE) * whole_ns:
         share = percent(unknown_ns / whole_ns) if whole_ns else "all"
-        text = f"{NOT_EXPLAINED}{share} of {whole} has no cause"
+        text = f"{NOT_EXPLAINED}no cause was recorded for {share} of {whole}"
         why = text + _of_what(findings, whole_ns) + _most(findings, "the rest")
         return Outcome("unknown", why, advice=shared_cpus_in_words(profile))
     own = _profilers(named[0])

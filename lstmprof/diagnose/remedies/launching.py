@@ -238,7 +238,7 @@ XLA = Remedy(
 TORCH_COMPILE = Remedy(
     name="torch.compile",
     cause="many small elementwise kernels are launched one by one",
-    fix="fuse these kernels with torch.compile",
+    fix="fuse small elementwise kernels with torch.compile",
     condition="The GPU waits for launches. At least half of the kernels are elementwise, and none "
     "is compiled",
     kinds=HOST,
