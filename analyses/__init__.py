@@ -65,7 +65,7 @@ PARTS = (
         "IMDB: one GRU in nine frameworks",
         ("imdb_epoch",),
         "imdb_epoch",
-        "Seconds of three epochs: the study's P100 and our CPU",
+        "Time of each framework over that of PyTorch: the study's P100 and our CPU",
     ),
     Part(
         "DeepBench: what a larger batch costs",

@@ -128,7 +128,7 @@ def _in_numbers(claims: Sequence[Claim], numbers: dict[str, str]) -> Iterator[st
 
 
 def _cell(claim: Claim, numbers: dict[str, str]) -> str:
-    ours = f", here {claim.our_number}" if claim.ours else ""
+    ours = f", here {claim.our_number}" if claim.our_number else ""
     return f"{claim.raw} = **{claim.their_number}**{ours}: {_verdict(claim, numbers)}"
 
 

@@ -151,7 +151,7 @@ def _in_words(line: Any, rows: pd.DataFrame, why: dict[str, str]) -> Claim:
         ASR,
         f"{line.over_network}: {line.says} (the text says {line.in_words})",
         over.their_ms.mean() / under.their_ms.mean(),
-        _mean(over.our_ms).over(_mean(under.our_ms)) if captured else None,
+        Measured.mean([*over.our_ms]).over(Measured.mean([*under.our_ms])) if captured else None,
         here=" and ".join(dict.fromkeys([*over.here, *under.here])) if captured else "",
         conditions=", ".join(seen) if captured else "",
         needs=next((need for need in needs if need != "a GPU"), "a GPU"),
@@ -168,13 +168,6 @@ def _command(network: str, *implementations_: str) -> str:
         return asr_program(network, theano[0])
     asked = " ".join(f"--impl {name}" for name in names)
     return f"lstmprof capture {asked} --device cuda --workload {network}"
-
-
-def _mean(own: pd.Series) -> Measured:
-    """Return the mean of steps; its interval is from the mean lower end to the mean upper end."""
-    ends = [[m.low for m in own], [m.high for m in own]]
-    low, high = (None if None in end else sum(end) / len(end) for end in ends)
-    return Measured(sum(m.value for m in own) / len(own), low, high)
 
 
 def _needs(implementation: str) -> str:
@@ -216,7 +209,7 @@ def conclusion(rows: pd.DataFrame) -> str:
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
     """Draw the study's ratios and ours for the captured networks."""
-    shown = rows[rows.ratio.notna()]
+    shown = rows[rows.ratio.notna() & (rows.implementation != BASE)]
     return drawing.pairs(
         shown.system + ", " + shown.network,
         shown.their_ratio,

@@ -109,7 +109,7 @@ def conclusion(rows: pd.DataFrame) -> str:
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
     """Draw the step in each version."""
     labels = rows.implementation + ", " + rows.workload.astype(str) + ", torch " + rows.version
-    return drawing.bars(labels, rows.ms.tolist(), "ms a batch")
+    return drawing.bars(labels, rows.ms.tolist(), "ms per batch")
 
 
 if __name__ == "__main__":

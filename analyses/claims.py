@@ -8,6 +8,7 @@ part of our interval would give the other verdict.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analyses.published import STUDIES, Study, rows as published
@@ -38,6 +39,13 @@ class Measured:
         low, high = (None if end is None else end * factor for end in (self.low, self.high))
         return Measured(self.value * factor, low, high)
 
+    @classmethod
+    def mean(cls, values: Sequence[Measured]) -> Measured:
+        """Return the mean; its interval is from the mean lower end to the mean upper end."""
+        ends = ([v.low for v in values], [v.high for v in values])
+        low, high = (None if None in end else sum(filter(None, end)) / len(values) for end in ends)
+        return cls(sum(v.value for v in values) / len(values), low, high)
+
     def text(self, unit: str = "") -> str:
         """Return the value as text: ``1.23× (1.10–1.38)``."""
         value = number(self.value, unit)
@@ -54,7 +62,8 @@ class Claim:
         says: the study's sentence, or what its number is of.
         theirs: the study's number in ``unit``; None for a sentence without one.
         ours: the same number from our runs; None if no run has it.
-        holds: for a sentence without a number, whether it is true of our runs.
+        holds: for a sentence without a number, whether it is true of our runs; ``likely`` is True
+            if the intervals of the runs would also allow the opposite.
         seen: what our runs show, in words, for a sentence without a number.
         here: which runs ours is from; ``conditions`` are those that differ from the study's.
         needs: what settles the claim if ours is missing, and ``command`` is how.
@@ -69,6 +78,7 @@ class Claim:
     ours: Measured | None = None
     unit: str = "×"
     holds: bool | None = None
+    likely: bool = False
     seen: str = ""
     here: str = ""
     conditions: str = "CPU"
@@ -93,7 +103,7 @@ class Claim:
     def certain(self) -> bool:
         """Return whether every value in our interval gives the same verdict."""
         if self.theirs is None or self.ours is None:
-            return True
+            return not self.likely
         ends = (self.ours.low or self.ours.value, self.ours.high or self.ours.value)
         alike = {_alike(self.theirs, end) for end in ends}
         around = ends[0] < self.theirs < ends[1]

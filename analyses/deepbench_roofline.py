@@ -154,7 +154,9 @@ def conclusion(rows: pd.DataFrame) -> str:
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
     """Draw our share of the fastest matmul by size."""
     shown = rows[rows.peak_share.notna()]
-    return drawing.bars(shown.network, shown.peak_share.tolist(), "of the fastest product's speed")
+    return drawing.bars(
+        shown.network, shown.peak_share.tolist(), "share of the fastest matmul's speed"
+    )
 
 
 if __name__ == "__main__":

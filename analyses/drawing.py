@@ -47,7 +47,7 @@ def bars(labels: Iterable[str], values: Sequence[float], title: str) -> alt.Laye
     rows = pd.DataFrame({"label": [*labels], "number": [*values]})
     y = alt.Y("label:N", sort=rows.label.tolist(), title=None, axis=alt.Axis(labelLimit=360))
     bar = alt.Chart(rows).mark_bar(color=OURS).encode(y=y, x=alt.X("number:Q", title=title))
-    text = bar.mark_text(align="left", dx=6).encode(text=alt.Text("number:Q", format=".3g"))
+    text = bar.mark_text(align="left", dx=6).encode(text=alt.Text("number:Q", format=",.3~r"))
     return _layers(bar, text, rows=len(rows))
 
 

@@ -120,10 +120,12 @@ def conclusion(rows: pd.DataFrame) -> str:
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """Draw the study's seconds on a P100 and ours."""
-    shown = rows[rows.s.notna() & rows.p100_s.notna()]
-    ours = [seconds.value for seconds in shown.s]
-    return drawing.pairs(shown.system, shown.p100_s, ours, "s of three epochs (study: P100)")
+    """Draw the study's time on a P100 over that of PyTorch, and ours."""
+    base = rows[rows.implementation == BASE].iloc[0]
+    shown = rows[rows.s.notna() & rows.p100_s.notna() & (rows.implementation != BASE)]
+    ours = [seconds.value / base.s.value for seconds in shown.s]
+    theirs = shown.p100_s / base.p100_s
+    return drawing.pairs(shown.system, theirs, ours, "times as long as PyTorch (study: P100)")
 
 
 if __name__ == "__main__":

@@ -153,7 +153,7 @@ def conclusion(rows: pd.DataFrame) -> str:
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
     """Draw the words per second of each run."""
     labels = rows.implementation + ", " + rows.workload.astype(str)
-    return drawing.bars(labels, rows.words_per_s.tolist(), "words a second")
+    return drawing.bars(labels, rows.words_per_s.tolist(), "words per second")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from analyses.claims import Measured
+from lstmprof.numbers import percent
+
 FILE = Path(__file__).parent / "measured" / "kernel_study.csv"
 SIZES = ["batch", "time_steps", "hidden"]
 #: An implementation and its precision.
@@ -51,6 +54,24 @@ def ratios(lines: pd.DataFrame, over: Layer, under: Layer, size: str) -> pd.Seri
     return quotient.set_axis(chosen[size].astype(int))
 
 
+def measured(lines: pd.DataFrame, over: Layer, under: Layer) -> list[Measured]:
+    """Return the step of ``over`` divided by that of ``under``, at each size that both have."""
+    both = of(lines, over).merge(of(lines, under), on=SIZES, suffixes=("", "_under"))
+    return [
+        Measured(line.step_ms, line.low_ms, line.high_ms).over(
+            Measured(line.step_ms_under, line.low_ms_under, line.high_ms_under)
+        )
+        for line in both.itertuples()
+    ]
+
+
+def sure(lines: pd.DataFrame, over: Layer, under: Layer, size: str) -> bool:
+    """Return whether no 95 % interval of the ``ratios`` along ``size`` contains 1."""
+    chosen = [along(of(lines, layer), size) for layer in (over, under)]
+    quotients = measured(pd.concat(chosen), over, under)
+    return not any((q.low or q.value) <= 1 <= (q.high or q.value) for q in quotients)
+
+
 def crossovers(ratio: pd.Series) -> list[float]:
     """Return the sizes at which ``ratio`` passes 1, on straight lines between logarithms."""
     pairs = list(ratio.items())
@@ -68,6 +89,10 @@ def text(ratio: pd.Series, size: str) -> str:
 
 
 def machine(lines: pd.DataFrame) -> str:
-    """Return when and where the lines were captured."""
+    """Return when, where and how exactly the lines were captured."""
     parts: Sequence[str] = [*lines.date.unique(), *lines.machine.unique(), *lines.version.unique()]
-    return ", ".join(map(str, parts))
+    below = 1 - (lines.low_ms / lines.step_ms).median()
+    return (
+        f"{', '.join(map(str, parts))}. Other programs used that machine: the 95 % interval of a "
+        f"step reaches {percent(below)} below it in the median"
+    )

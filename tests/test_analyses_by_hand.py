@@ -329,8 +329,8 @@ def test_a_mean_percentage_error_is_over_all_sizes_of_both(made: Made) -> None:
     assert rows.loc[0, "our_mpe"] == pytest.approx(-(0.5 + 1.5) / 2)
     assert rows.sizes.tolist() == [2, 0, 0, 0, 0, 0, 0, 0]
     modes = claim(kernel_study_kernels.claims(rows), "TF mode 0 vs TF mode 1:")
-    assert modes.ours is not None
-    assert (modes.theirs, modes.ours.value) == (pytest.approx(2.822), pytest.approx(2.0))
+    assert modes.theirs == pytest.approx(2.822)
+    assert (modes.verdict, modes.seen[:5]) == ("needs a GPU", "2.00×")
     assert modes.raw == "MPE −1.822"
     direct = claim(kernel_study_kernels.claims(rows), "DeepBench vs PyTorch:")
     assert (direct.theirs, direct.verdict) == (pytest.approx(1.53), "needs a GPU")
@@ -368,27 +368,27 @@ def test_casts_are_of_the_run_in_mixed_precision(made: Made, tmp_path: Path) -> 
 
 #: Batch 16, 100 time steps and 256 units are the centre; ms per step of each layer, ops per step.
 SWEPT = """\
-implementation,precision,batch,time_steps,hidden,step_ms,ops,cast_ms,product_ms
-keras-lstm-mode1,fp32,1,100,256,8,3000,0,4
-keras-lstm-mode2,fp32,1,100,256,10,2000,0,4
-keras-lstm-mode1,fp32,16,100,256,18,3000,0,9
-keras-lstm-mode2,fp32,16,100,256,20,2000,0,10
-keras-lstm-mode1,fp32,256,100,256,60,3000,0,45
-keras-lstm-mode2,fp32,256,100,256,40,2000,0,30
-keras-lstm-mode1,fp32,16,10,256,3,300,0,1
-keras-lstm-mode2,fp32,16,10,256,2,200,0,1
-torch-nn-lstm,fp32,16,10,256,1,10,0,1
-torch-nn-lstm,fp32,16,100,256,10,10,0,9
-torch-nn-lstm,fp32,16,100,512,40,10,0,36
-torch-nn-lstm,amp-bf16,16,10,256,2,20,0.5,1
-torch-nn-lstm,amp-bf16,16,100,256,10,20,2,7
-torch-nn-lstm,amp-bf16,16,100,512,20,20,2,18
-keras-lstm,fp32,16,10,256,5,200,0,1
-keras-lstm,fp32,16,100,256,50,2000,0,10
-keras-lstm,fp32,16,100,512,100,2000,0,40
-keras-lstm,amp-bf16,16,10,256,6,200,1,1
-keras-lstm,amp-bf16,16,100,256,45,2000,4,8
-keras-lstm,amp-bf16,16,100,512,88,2000,4,20
+implementation,precision,batch,time_steps,hidden,step_ms,low_ms,high_ms,ops,cast_ms,product_ms
+keras-lstm-mode1,fp32,1,100,256,8,7.92,8.08,3000,0,4
+keras-lstm-mode2,fp32,1,100,256,10,9.9,10.1,2000,0,4
+keras-lstm-mode1,fp32,16,100,256,18,17.82,18.18,3000,0,9
+keras-lstm-mode2,fp32,16,100,256,20,19.8,20.2,2000,0,10
+keras-lstm-mode1,fp32,256,100,256,60,59.4,60.6,3000,0,45
+keras-lstm-mode2,fp32,256,100,256,40,39.6,40.4,2000,0,30
+keras-lstm-mode1,fp32,16,10,256,3,2.97,3.03,300,0,1
+keras-lstm-mode2,fp32,16,10,256,2,1.98,2.02,200,0,1
+torch-nn-lstm,fp32,16,10,256,1,0.99,1.01,10,0,1
+torch-nn-lstm,fp32,16,100,256,10,9.9,10.1,10,0,9
+torch-nn-lstm,fp32,16,100,512,40,39.6,40.4,10,0,36
+torch-nn-lstm,amp-bf16,16,10,256,2,1.98,2.02,20,0.5,1
+torch-nn-lstm,amp-bf16,16,100,256,10,9.9,10.1,20,2,7
+torch-nn-lstm,amp-bf16,16,100,512,20,19.8,20.2,20,2,18
+keras-lstm,fp32,16,10,256,5,4.95,5.05,200,0,1
+keras-lstm,fp32,16,100,256,50,49.5,50.5,2000,0,10
+keras-lstm,fp32,16,100,512,100,99,101,2000,0,40
+keras-lstm,amp-bf16,16,10,256,6,5.94,6.06,200,1,1
+keras-lstm,amp-bf16,16,100,256,45,44.55,45.45,2000,4,8
+keras-lstm,amp-bf16,16,100,512,88,87.12,88.88,2000,4,20
 """
 
 
@@ -406,8 +406,12 @@ def test_a_sweep_changes_one_size_and_is_compared_at_the_same_sizes(sweep_file: 
     # 8/10, 18/20, 60/40 by batch; 3/2, 18/20 by time steps
     assert modes[0].seen == "mode 1 over mode 2: 0.80× at 1, 0.90× at 16, 1.50× at 256 (batch)"
     assert modes[1].seen == "mode 1 over mode 2: 1.50× at 10, 0.90× at 100 (time steps)"
-    assert [made.kind for made in modes] == ["reproduced", "reproduced"]
-    assert "30 ops per time step and mode 2 20" in modes[0].why
+    assert [made.verdict for made in modes] == ["reproduced", "reproduced"]
+    noisy = SWEPT.replace("20,19.8,20.2", "20,15,25")  # mode 2 at the centre: 18/20 may be above 1
+    sweep_file.write_text(noisy, encoding="utf-8")
+    modes = kernel_study_keras_modes.claims(pd.DataFrame())
+    assert [made.verdict for made in modes] == ["likely reproduced", "likely reproduced"]
+    assert "it runs 30 ops per time step and mode 2 20" in modes[0].why
 
 
 def test_table_2_is_computed_of_the_sweep_as_the_study_does(sweep_file: Path) -> None:
@@ -422,7 +426,9 @@ def test_table_2_is_computed_of_the_sweep_as_the_study_does(sweep_file: Path) ->
     claims = kernel_study_kernels.claims(rows.reset_index())
     by_place = {made.place: made for made in claims}
     # 5/1, 50/10, 100/40
-    assert by_place["claim (e), time"].seen == "keras-lstm takes 2.50 to 5.00 times as long"
+    assert by_place["claim (e), time"].seen == (
+        "keras-lstm takes 2.50 to 5.00 times as long (median 5.00)"
+    )
     assert by_place["claim (e), ops"].seen == "2,000 ops per step and 10 in the median"
     assert by_place["claim (d), batch"].kind == "needs a GPU"
 

@@ -21,7 +21,7 @@ from lstmprof import __version__
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.mean_step import mean_of
 from lstmprof.breakdown.slots import VARYING
-from lstmprof.breakdown.tables.modules import MODULE, SORTS, asked_by, sort_of_frames
+from lstmprof.breakdown.tables.ops import MODULE, SORTS, issued_by, sort_of_frames
 from lstmprof.errors import RunError, UsageError
 from lstmprof.events.groups import Forest, own_time
 from lstmprof.events.intervals import Flags, Ints
@@ -171,7 +171,7 @@ def _of_host(events: EventTable, rows: Ints, drawn: Flags) -> tuple[Stacks, Ints
 
 def _of_devices(events: EventTable, rows: Ints, host: Tree, node: Ints) -> Stacks:
     """Return the devices' stacks. Each begins with its launch's stack, given by ``node``."""
-    asked = asked_by(events)
+    asked = issued_by(events)
     names = _names(events)
     tree = Tree()
     tree.above, tree.names = list(host.above), list(host.names)

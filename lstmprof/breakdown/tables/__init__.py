@@ -23,9 +23,7 @@ from lstmprof.breakdown.tables import (
     launches,
     layers,
     memory,
-    modules,
     ops,
-    ranges,
     ranks,
     steps,
     witness,
@@ -230,13 +228,13 @@ _ALL = (
     TableKind(
         "modules",
         "host and device time of each nn.Module, Python frame and range",
-        modules.COLUMNS,
+        ops.MODULE_COLUMNS,
         (),
         (
             *("rank", "sort", "device_total_ns", "device_self_ns", "host_total_ns"),
             *("host_self_ns", "backward_device_ns", "backward_host_ns", "count", "name"),
         ),
-        make=_of_events(modules.modules),
+        make=_of_events(ops.modules),
         reads=(*_LANES, "parent_id", "launch_id", "op_id", "forward_id"),
     ),
     TableKind(
@@ -342,13 +340,13 @@ _ALL = (
     TableKind(
         "ranges",
         "host time of ranges, phases and steps, and the device time launched in them",
-        ranges.COLUMNS,
+        ops.RANGE_COLUMNS,
         ("-total_ns", "name"),
         (
             *("rank", "total_ns", "self_ns", "device_total_ns", "device_self_ns", "count"),
             *("mean_ns", "kind", "name"),
         ),
-        make=_of_events(ranges.ranges),
+        make=_of_events(ops.ranges),
         reads=(*_TIMED, "device", "parent_id", "launch_id", "op_id"),
     ),
     TableKind(

@@ -2,8 +2,8 @@
 
 ::
 
-    starting  eager  keras  cells  cpu_layers  layers  sequences  launching  waiting  feeding
-        work  modes ─▶ TABLE ─▶ remedies
+    starting  keras  cells  layers  sequences  launching  waiting  feeding  work  modes
+        ─▶ TABLE ─▶ remedies
 
 A row is advised if the profile shows its condition, the row is for the profile's framework, and its
 fix saves enough time. If two runs of one implementation are compared, advice that the fast run
@@ -20,8 +20,6 @@ from lstmprof.diagnose import causes
 from lstmprof.diagnose.findings import Finding, findings, lengths
 from lstmprof.diagnose.remedies import (
     cells,
-    cpu_layers,
-    eager,
     feeding,
     keras,
     launching,
@@ -62,16 +60,16 @@ TABLE: tuple[Remedy, ...] = (
     sequences.PAD,
     sequences.BATCH_SEQUENCES,
     cells.WHOLE_SEQUENCE,
-    cpu_layers.FLOAT32,
-    cpu_layers.FLOAT32_NOT_BFLOAT16,
-    cpu_layers.PROJECT_AFTERWARDS,
-    cpu_layers.LSTM_ON_CPU,
+    sequences.FLOAT32,
+    sequences.FLOAT32_NOT_BFLOAT16,
+    sequences.PROJECT_AFTERWARDS,
+    sequences.LSTM_ON_CPU,
     modes.FLUSH_DENORMALS,
     modes.NO_GRADIENT_HOOKS,
     modes.COMPUTE_ONCE,
     modes.NO_TORCHSCRIPT,
-    eager.JIT_THE_WHOLE,
-    eager.IN_ONE_FUNCTION,
+    starting.JIT_THE_WHOLE,
+    starting.IN_ONE_FUNCTION,
     keras.KERAS_ON_CUDNN,
     cells.FUSE_THE_CELL,
     keras.PAD_AT_THE_END,

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from lstmprof.breakdown.recurrent.network import dtype_named
 from lstmprof.diagnose.seen.lane import Fact, Lane
 from lstmprof.events import DeviceFacts, launch_config
 from lstmprof.events.groups import Groups
@@ -146,11 +147,6 @@ def _is_over(table: list[int], entries: list[Any]) -> bool:
     return table in first and prod(table) >= _MOST_OF_LIST * sum(map(prod, first))
 
 
-#: Element types of 16 bits by the names of profiles.
-_HALF = {
-    **dict.fromkeys(("c10::Half", "half", "float16", "f16"), "float16"),
-    **dict.fromkeys(("c10::BFloat16", "bfloat16", "bf16"), "bfloat16"),
-}
 _Shapes = list[Any]
 
 
@@ -205,8 +201,8 @@ def half_products(lane: Lane) -> tuple[Product, ...]:
 
 def _half(dtypes: str) -> str | None:
     """Return the first element type of an op that has 16 bits, or None."""
-    listed = recorded_inputs(dtypes)
-    return next((_HALF[str(name)] for name in listed if str(name) in _HALF), None)
+    names = (dtype_named(str(name)) for name in recorded_inputs(dtypes))
+    return next((name for name in names if name in ("float16", "bfloat16")), None)
 
 
 def _product(first: int) -> Callable[[_Shapes], tuple[int, ...]]:

@@ -12,7 +12,7 @@ import shared_traces
 from lstmprof.breakdown.ledger import ledger
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.breakdown.tables.casts import casts
-from lstmprof.breakdown.tables.ranges import ranges
+from lstmprof.breakdown.tables.ops import ranges
 from lstmprof.breakdown.tables.steps import steps, streams
 from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.steps import Window, windows
