@@ -223,7 +223,9 @@ def layer_in_words(profile: StepProfile) -> str:
         number = "per_step" if profile.marked else "calls"
         calls = round(sum(r[number] or 1 for r in rows if r["form"] == LAYER_OP), 3)
         return f"{count(calls)} {op} call{'s' if calls > 1 else ''} {each}"
-    return f"a loop of {count(cells)} cells {each}" if cells else ""
+    loops = row["per_step" if profile.marked else "calls"] or 1
+    number = f"{count(loops)} loops" if loops >= 2 else "a loop"
+    return f"{number} of {count(cells)} cells {each}" if cells else ""
 
 
 def layers_explain(finding: Finding | None) -> bool:
