@@ -16,7 +16,7 @@ MINUTES ?= 10
 SAMPLE_RUNS = $(sort $(dir $(shell git ls-files 'traces/*/run.json')))
 WHEELS ?= $(wildcard build/wheels)
 
-.PHONY: help demo test test-all golden fuzz bombs faults damages interrupts bench samples analyses gpu gpu-smoke gpu-tests gpu-questions gpu-rest gpu-wheels docs pictures site sentences mutants core clean
+.PHONY: help demo test test-all golden fuzz bombs faults damages interrupts bench samples sweep analyses gpu gpu-smoke gpu-tests gpu-questions gpu-rest gpu-wheels docs pictures site sentences mutants core clean
 
 help:
 	@echo "make demo   install PyTorch and TensorFlow, capture three LSTMs on a small workload, say where each step goes"
@@ -29,7 +29,8 @@ help:
 	@echo "make damages  damage 310 runs, and give each to five commands"
 	@echo "make interrupts  interrupt each of six commands 100 times"
 	@echo "make bench  what the harness itself costs"
-	@echo "make analyses  write analyses/README.md: what benchmark studies said, beside the samples in traces/"
+	@echo "make analyses  write analyses/README.md and its charts: what benchmark studies said, beside the samples in traces/"
+	@echo "make sweep     capture what analyses/measured/ lacks of the kernel study's sweeps, on an idle machine"
 	@echo "make samples   capture the samples in traces/ anew, on an idle machine"
 	@echo "make gpu    on a machine with a GPU: its tests, then captures for BUDGET=480s into OUT=traces/gpu"
 	@echo "make gpu-smoke, gpu-tests, gpu-questions, gpu-rest  the same in four calls, 30 minutes in all"
@@ -91,8 +92,11 @@ bench: $(INSTALLED)
 samples: $(INSTALLED)
 	$(BIN)/python -m benchmarks.samples $(SAMPLES)
 
+sweep: $(INSTALLED)
+	$(BIN)/python -m benchmarks.kernel_sweep
+
 analyses: $(INSTALLED)
-	$(BIN)/python -m analyses $(SAMPLE_RUNS) > analyses/README.md.partial
+	$(BIN)/python -m analyses $(SAMPLE_RUNS) --charts analyses/charts > analyses/README.md.partial
 	mv analyses/README.md.partial analyses/README.md
 
 # What else: make gpu GPU_FLAGS=--dry-run, or --help.

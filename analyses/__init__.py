@@ -2,33 +2,81 @@
 
 ::
 
-    runs ─ steps ─▶ table ─▶ claims (the study's number, ours, a verdict)
+    runs ─ steps ─▶ table ─▶ claims (the study's number, ours, a verdict) ─▶ conclusion
                           └▶ chart
 
-``python -m analyses.NAME traces/`` prints a question's table and claims and writes its chart;
-``python -m analyses traces/`` prints README.md, the answers to all. The studies' numbers are in
-``published``, each from a text that is named there.
+``python -m analyses.NAME traces/`` prints a question's table, claims and conclusion and writes its
+chart; ``python -m analyses traces/ --charts FOLDER`` prints README.md, the answers to all, and
+writes its charts. The studies' numbers are in ``published``, each from a text that is named there;
+``measured`` has sweeps that are too many to keep as runs.
 """
 
 from __future__ import annotations
 
 import importlib
+from dataclasses import dataclass
 from types import ModuleType
 
-#: The questions in reading order; a file each, with ``table``, ``claims``, ``chart``, ``COMMAND``.
-QUESTIONS = (
-    "asr_spread",
-    "asr_cudnn_on_long",
-    "asr_versions",
-    "glample_compile_time",
-    "deepbench_roofline",
-    "imdb_epoch",
-    "ptb_words_per_second",
-    "kernel_study_kernels",
-    "kernel_study_keras_modes",
-    "kernel_study_launch_share",
-    "amp_cast_price",
+
+@dataclass(frozen=True)
+class Part:
+    """A section of README.md: a study, its questions (a file each), and the one that is drawn.
+
+    ``title`` is the chart's text for those who cannot see it.
+    """
+
+    heading: str
+    questions: tuple[str, ...]
+    drawn: str
+    title: str
+
+
+PARTS = (
+    Part(
+        "The ASR study: eleven LSTMs, up to 7.2 times apart",
+        ("asr_spread", "asr_cudnn_on_long", "asr_versions"),
+        "asr_spread",
+        "Step of each LSTM over that of PyTorch's layer: the study's GPU and our CPU",
+    ),
+    Part(
+        "glample: Theano, Torch and TensorFlow",
+        ("glample_compile_time",),
+        "glample_compile_time",
+        "Time of the first pass by library: the study's and ours",
+    ),
+    Part(
+        "The PTB study: words per second",
+        ("ptb_words_per_second",),
+        "ptb_words_per_second",
+        "Words per second of the language models that we captured",
+    ),
+    Part(
+        "The kernel study: cuDNN inside PyTorch and TensorFlow",
+        (
+            "kernel_study_kernels",
+            "kernel_study_keras_modes",
+            "kernel_study_launch_share",
+            "amp_cast_price",
+        ),
+        "kernel_study_kernels",
+        "Ratios of forward times on our CPU by batch, time steps and hidden size",
+    ),
+    Part(
+        "IMDB: one GRU in nine frameworks",
+        ("imdb_epoch",),
+        "imdb_epoch",
+        "Time of each framework over that of PyTorch: the study's P100 and our CPU",
+    ),
+    Part(
+        "DeepBench: what a larger batch costs",
+        ("deepbench_roofline",),
+        "deepbench_roofline",
+        "Share of the fastest matmul's speed that each layer reaches on our CPU",
+    ),
 )
+#: The questions in reading order; a file each, with ``table``, ``claims``, ``conclusion``,
+#: ``chart`` and ``COMMAND``.
+QUESTIONS = tuple(name for part in PARTS for name in part.questions)
 
 
 def question(name: str) -> ModuleType:

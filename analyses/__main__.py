@@ -2,97 +2,167 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Sequence
-from types import ModuleType
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import lstmprof as lp
-from analyses import QUESTIONS, printing, question, title
-from analyses.claims import Claim
-from analyses.published import STUDIES, Study
+from analyses import PARTS, Part, printing, question, steps, sweep
+from analyses.claims import ALIKE, Claim
+from analyses.published import STUDIES
 from lstmprof.errors import LstmprofError
 
 HEAD = """\
-# What the studies said, and what runs here show
+# What benchmark studies of LSTMs found, and what we see
 
-One question a file. `python -m analyses.NAME traces/` prints its table and claims and draws its
-chart; `make analyses` writes this page from the samples in [traces/](../traces/README.md), and a
-test holds the page to them.
+Why is one LSTM several times slower than another on the same network? Five studies and DeepBench
+measured that it is, on GPUs of 2014 to 2021. Here every number and claim of theirs stands beside
+what our own runs show, with one of three verdicts. Each section begins with the answer.
 
-**How to read it.** The studies measured on GPUs of their time. The samples were measured on one
-thread of a CPU, in fp32, and many have shorter sequences (`-t20`: 20 time steps). A CPU can neither
-confirm nor refute a time that was measured on a GPU, so the tables compare ratios, not times. Each
-ratio is of clean steps: the time of a step that nothing disturbs. The 95 % interval of our ratio is
-in brackets.
+{brief}
 
-- *Reproduced*: over the whole interval the two numbers differ by a quarter at most.
-- *Differs here*: over the whole interval the numbers differ by more. The note under the table says
-  what was measured in the samples that explains the difference: the ops that a layer runs per time
-  step, and the share of a step that is matmuls or dispatch.
-- *Open*: the interval holds numbers of both kinds.
-- *Needs …*: no run on a CPU can answer, or the version or system cannot be installed.
-- *Not captured*: there is no sample; the command under the question captures it.
-"""
-READ = """\
-## What was read
+## Method
 
-| study | text | its machine | what was read of it |
-|---|---|---|---|
-{rows}
+**Runs.** The samples in [traces/](../traces/README.md) were captured by `lstmprof capture` on one
+thread of a CPU, mostly with shorter sequences (`-t20`: 20 time steps); each table of runs there has
+date and machine. {sweep}
+
+**Numbers.** A CPU cannot confirm a time that was measured on a GPU. So we compare ratios: the step
+of one implementation over that of another. Our steps are *clean* steps, the time of a step that
+nothing disturbs; the 95 % interval of a ratio is in brackets.
+
+**Verdicts.** *Reproduced*: the two numbers differ by at most {alike:.0f} %. *Differs here*: they
+differ by more, and the reason that we measured stands below the table. *Likely*: part of our
+interval would give the other verdict. *Needs a GPU*: no run of ours has the number; the command
+with the given number settles it.
+
+**What we expect on a GPU.** An LSTM written as a loop runs n ops in each of T time steps, and each
+op launches at least one kernel. The host needs {launch} µs for a launch (median on an NVIDIA
+H200), so the loop cannot be faster than n·T·{launch} µs, however little it computes. A layer that
+is one call of cuDNN has no such limit. On that GPU a training step with a loop over LSTMCell took
+26.1 ms at 50 time steps, and 2.8 ms with `nn.LSTM`; kernels ran for 1.5 and 0.2 ms of it
+([docs/gpu.md](../docs/gpu.md)). On a CPU nothing is launched, and matmuls fill the step.
 """
 
 
 def page(runs: Sequence[lp.Run]) -> str:
     """Return the text of README.md."""
-    answers = [(question(name), name) for name in QUESTIONS]
-    rows = "\n".join(f"| {s.name} | {_text(s)} | {s.machine} | {s.read} |" for s in STUDIES)
-    sections = [_section(analysis, name, runs) for analysis, name in answers]
-    return "\n".join([HEAD, READ.format(rows=rows), *sections])
+    answers = [(part, _claims(part, runs)) for part in PARTS]
+    lines = sweep.rows()
+    head = HEAD.format(
+        brief="\n".join(_brief(answers)),
+        sweep=f"The sweeps of the kernel study ran on {sweep.machine(lines)}."
+        if len(lines)
+        else "",
+        alike=100 * (ALIKE - 1),
+        launch=steps.LAUNCH_US,
+    )
+    sections = ["\n".join(_section(part, claims, runs)) for part, claims in answers]
+    return "\n".join([head, *sections, *_texts()])
 
 
-def _text(study: Study) -> str:
-    return f"[{study.title}]({study.address})" if study.address else study.title
+def _claims(part: Part, runs: Sequence[lp.Run]) -> list[Claim]:
+    analyses = [question(name) for name in part.questions]
+    return [claim for analysis in analyses for claim in analysis.claims(analysis.table(runs))]
 
 
-def _section(analysis: ModuleType, name: str, runs: Sequence[lp.Run]) -> str:
-    rows = analysis.table(runs)
-    claims: list[Claim] = analysis.claims(rows)
-    told = [claim for claim in claims if claim.ours or claim.needs]
-    lacking = [claim for claim in claims if claim not in told]
-    lines = [f"## {title(analysis)}", "", f"`python -m analyses.{name} traces/`", ""]
-    lines += [*_claims(told), *_reasons(told), *_not_captured(lacking)]
-    if not any(claim.ours or claim.command for claim in claims) and not lacking:
-        lines += [printing.markdown(rows) if len(rows) else "No sample answers it.", ""]
-    return "\n".join([*lines, "```console", f"$ {analysis.COMMAND}", "```", ""])
+def _brief(answers: Sequence[tuple[Part, Sequence[Claim]]]) -> Iterator[str]:
+    kinds = ("reproduced", "differs here", "needs a GPU")
+    yield from (f"| study | claims | {' | '.join(kinds)} |", "|---|---|---|---|---|")
+    for part, claims in answers:
+        found = Counter(claim.kind for claim in claims)
+        numbers = " | ".join(str(found[kind]) for kind in kinds)
+        yield f"| {part.heading.partition(':')[0]} | {len(claims)} | {numbers} |"
 
 
-def _reasons(claims: Sequence[Claim]) -> list[str]:
-    """Return why our numbers differ, each reason once."""
-    reasons = dict.fromkeys(c.why for c in claims if c.why and printing.differs(c))
-    return [*(f"- {why}." for why in reasons), *([""] if reasons else [])]
+def _section(part: Part, claims: Sequence[Claim], runs: Sequence[lp.Run]) -> Iterator[str]:
+    analyses = [question(name) for name in part.questions]
+    said = [f"{analysis.conclusion(analysis.table(runs))}." for analysis in analyses]
+    open_ = [claim for claim in claims if claim.kind == "needs a GPU"]
+    commands = printing.settling(claims)
+    numbers = {command: f" [{number}]" for number, command in enumerate(commands, 1)}
+    yield from (f"## {part.heading}", "", " ".join(said), "")
+    yield from (f"![{part.title}](charts/{part.drawn}.svg)", "")
+    yield from _in_words([claim for claim in claims if not claim.row], numbers)
+    yield from _in_numbers([claim for claim in claims if claim.row], numbers)
+    yield from (f"- {reason.removeprefix('Why: ')}" for reason in printing.reasons(claims))
+    asked = ", ".join(f"`python -m analyses.{name} traces/`" for name in part.questions)
+    yield from ("", f"Each number of ours, with its runs: {asked}", "")
+    if commands:
+        yield from (f"<details><summary>Commands for the {len(open_)} open claims</summary>", "")
+        yield from (f"{number}. `{command}`" for number, command in enumerate(commands, 1))
+        yield from ("", "</details>", "")
 
 
-def _claims(claims: Sequence[Claim]) -> list[str]:
+def _verdict(claim: Claim, numbers: dict[str, str]) -> str:
+    return claim.verdict + (numbers[claim.command] if claim.kind == "needs a GPU" else "")
+
+
+def _in_words(claims: Sequence[Claim], numbers: dict[str, str]) -> Iterator[str]:
     if not claims:
-        return []
-    lines = ["| claim | study | here | of | verdict |", "|---|---|---|---|---|"]
+        return
+    yield from ("| claim | study | here | verdict |", "|---|---|---|---|")
     for claim in claims:
-        cells = (claim.says, claim.their_number, claim.our_number, claim.source, claim.verdict)
-        lines.append("| " + " | ".join(cells) + " |")
-    return [*lines, ""]
+        cells = (claim.says, claim.their_number, claim.our_number, _verdict(claim, numbers))
+        yield "| " + " | ".join(cells) + " |"
+    yield ""
 
 
-def _not_captured(claims: Sequence[Claim]) -> list[str]:
-    if not claims:
-        return []
-    lines = ["| claim | study |", "|---|---|"]
-    lines += [f"| {claim.says} | {claim.their_number} |" for claim in claims]
-    head = f"<details><summary>Not captured: {len(claims)} of the study's numbers</summary>"
-    return [head, "", *lines, "", "</details>", ""]
+def _in_numbers(claims: Sequence[Claim], numbers: dict[str, str]) -> Iterator[str]:
+    """Yield a table per place of the study: its figures, the ratio, ours and the verdict."""
+    for place in dict.fromkeys(claim.place for claim in claims):
+        own = [claim for claim in claims if claim.place == place]
+        columns = [*dict.fromkeys(claim.column for claim in own)]
+        cells = {(c.row, c.column): _cell(c, numbers) for c in own}
+        folded = len(own) > MOST_ROWS
+        if folded:
+            yield from (f"<details><summary>All {len(own)} ratios of the {place}</summary>", "")
+        yield "| | " + " | ".join(columns) + " |"
+        yield "|---" * (len(columns) + 1) + "|"
+        for row in dict.fromkeys(claim.row for claim in own):
+            found = [cells.get((row, column), "") for column in columns]
+            yield f"| {row} | " + " | ".join(found) + " |"
+        yield from (*(["", "</details>"] if folded else []), "")
+
+
+def _cell(claim: Claim, numbers: dict[str, str]) -> str:
+    ours = f", here {claim.our_number}" if claim.our_number else ""
+    return f"{claim.raw} = **{claim.their_number}**{ours}: {_verdict(claim, numbers)}"
+
+
+#: Larger tables are folded.
+MOST_ROWS = 16
+
+
+def _texts() -> Iterator[str]:
+    yield from ("## What was read", "")
+    yield from ("| study | text | its machine | what was read |", "|---|---|---|---|")
+    for study in STUDIES:
+        text = f"[{study.title}]({study.address})" if study.address else study.title
+        yield f"| {study.name} | {text} | {study.machine} | {study.read} |"
+    yield ""
+
+
+def write_charts(runs: Sequence[lp.Run], folder: Path) -> None:
+    """Write the chart of every section to ``folder`` as SVG."""
+    folder.mkdir(exist_ok=True)
+    for part in PARTS:
+        analysis = question(part.drawn)
+        rows = analysis.table(runs)
+        printing.write_chart(analysis.chart, rows, folder / f"{part.drawn}.svg")
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Print README.md of the analyses.")
+    parser.add_argument("runs", nargs="+", help="runs, or folders of runs")
+    parser.add_argument("--charts", type=Path, help="write the charts to this folder")
+    given = parser.parse_args()
     try:
-        print(page(printing.runs_of(sys.argv[1:])), end="")
+        runs = printing.runs_of(given.runs)
+        print(page(runs), end="")
+        if given.charts:
+            write_charts(runs, given.charts)
     except LstmprofError as fault:
         sys.exit(f"analyses: error: {fault}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import altair as alt
@@ -18,10 +19,11 @@ import pandas as pd
 
 import lstmprof as lp
 from analyses import drawing, steps
-from analyses.claims import Claim, Measured
+from analyses.claims import Claim, Measured, quoted
 from analyses.printing import main
-from analyses.published import ASR, rows as published
+from analyses.published import ASR, asr_program, rows as published
 from lstmprof import implementations
+from lstmprof.workloads.studies import named as network_named
 
 COMMAND = (
     "lstmprof capture --impl torch-nn-lstm --impl torch-lstmcell-fused --impl torch-lstmcell-basic "
@@ -37,8 +39,7 @@ SPREAD = {
     "4x320-ce-long": 7.0,
     "4x320-ctc-long": 6.5,
 }
-#: Systems that need cuDNN's own kernels.
-OF_CUDNN = ("tf-cudnnlstm", "keras-lstm (cuDNN)")
+NO_RUN = "No run here answers it"
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
@@ -59,7 +60,9 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
                     "implementation": line.implementation,
                     "their_ms": line.step_ms,
                     "their_ratio": line.step_ms / their_base,
+                    "their_base_ms": their_base,
                     "here": captured.workload.iloc[0] if ours else None,
+                    "conditions": steps.conditions(captured) if ours else None,
                     "our_ms": ours,
                     "ratio": ratio,
                     **_work(captured, line.implementation, named),
@@ -81,29 +84,55 @@ def _step(rows: pd.DataFrame, implementation: str) -> float:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return the slowest divided by the fastest step, and each system divided by PyTorch's
+    """Return the spread of each network, the claims in words, and each system's ratio to PyTorch's
     layer.
     """
     groups = [(str(network), group) for network, group in rows.groupby("network", sort=False)]
-    why = {
-        network: f"{network}: {steps.mechanism(group)}" if group.our_ms.notna().any() else ""
-        for network, group in groups
-    }
+    why = {network: _why(network, group) for network, group in groups}
     spreads = [_spread(network, group, why[network]) for network, group in groups]
     in_words = [_in_words(line, rows, why) for line in published("asr_claims").itertuples()]
-    return [*spreads, *in_words] + [
+    fastest, wrappers = quoted("asr_spread")
+    return [_fastest(fastest, rows), *spreads, *in_words, wrappers] + [
         Claim(
             study=ASR,
             says=f"{row.network}: {row.system} over PyTorch cuDNNLSTM",
             theirs=row.their_ratio,
             ours=row.ratio,
             here=f"{row.implementation}, {row.here}" if row.ratio else "",
-            needs=_needs(row.implementation, row.network),
+            conditions=row.conditions or "",
+            needs=_needs(row.implementation),
             why=why[row.network] if row.ratio else "",
+            command=_command(row.network, BASE, row.implementation),
+            place="table",
+            row=row.system,
+            column=row.network,
+            raw=f"{row.their_ms:g} / {row.their_base_ms:g} ms",
         )
         for row in rows.itertuples()
         if row.implementation != BASE
     ]
+
+
+def _why(network: str, rows: pd.DataFrame) -> str:
+    if not rows.our_ms.notna().any():
+        return ""
+    time_steps = network_named(network).time_steps
+    return f"{network}: {steps.mechanism(rows, time_steps, rows.their_base_ms.iloc[0])}"
+
+
+def _fastest(claim: Claim, rows: pd.DataFrame) -> Claim:
+    """Return the claim that no layer is faster than the library's own, in all captured networks."""
+    ours = rows[rows.ratio.notna() & (rows.implementation != BASE)]
+    if not len(ours):
+        return claim
+    faster = sum(ratio.value < 1 for ratio in ours.ratio)
+    return replace(
+        claim,
+        holds=not faster,
+        seen=f"{faster} of {len(ours)} others are faster than {BASE} (oneDNN on a CPU)",
+        here=", ".join(ours.here.unique()),
+        why="oneDNN takes cuDNN's place on a CPU",
+    )
 
 
 def _in_words(line: Any, rows: pd.DataFrame, why: dict[str, str]) -> Claim:
@@ -115,53 +144,72 @@ def _in_words(line: Any, rows: pd.DataFrame, why: dict[str, str]) -> Claim:
         for network, names in ((line.over_network, line.over), (line.under_network, line.under))
     ]
     (_, over), (_, under) = sides
-    needs = [_needs(name, network) for network, side in sides for name in side.implementation]
+    needs = [_needs(name) for _, side in sides for name in side.implementation]
     captured = over.our_ms.notna().all() and under.our_ms.notna().all()
+    seen = dict.fromkeys([*over.conditions, *under.conditions])
     return Claim(
         ASR,
         f"{line.over_network}: {line.says} (the text says {line.in_words})",
         over.their_ms.mean() / under.their_ms.mean(),
-        _mean(over.our_ms).over(_mean(under.our_ms)) if captured else None,
+        Measured.mean([*over.our_ms]).over(Measured.mean([*under.our_ms])) if captured else None,
         here=" and ".join(dict.fromkeys([*over.here, *under.here])) if captured else "",
-        needs=next(filter(None, needs), ""),
+        conditions=", ".join(seen) if captured else "",
+        needs=next((need for need in needs if need != "a GPU"), "a GPU"),
         why=why[line.over_network] if captured else "",
+        command=_command(line.over_network, *over.implementation, *under.implementation),
     )
 
 
-def _mean(own: pd.Series) -> Measured:
-    """Return the mean of steps; its interval is from the mean lower end to the mean upper end."""
-    ends = [[m.low for m in own], [m.high for m in own]]
-    low, high = (None if None in end else sum(end) / len(end) for end in ends)
-    return Measured(sum(m.value for m in own) / len(own), low, high)
+def _command(network: str, *implementations_: str) -> str:
+    """Return the command that captures ``implementations_`` on a GPU."""
+    names = dict.fromkeys(name.partition(" ")[0] for name in implementations_)
+    theano = [name for name in names if implementations.find(name).framework == "theano"]
+    if theano:
+        return asr_program(network, theano[0])
+    asked = " ".join(f"--impl {name}" for name in names)
+    return f"lstmprof capture {asked} --device cuda --workload {network}"
 
 
-def _needs(implementation: str, network: str) -> str:
-    """Return what an implementation needs on a network that this machine lacks; empty if
-    nothing.
-    """
-    if implementation in OF_CUDNN:
-        return "a GPU"
-    refused = implementations.find(implementation).refusals()
-    return f"a CTC loss: {refused['ctc']}" if "ctc" in network and "ctc" in refused else ""
+def _needs(implementation: str) -> str:
+    """Return what settles a claim about ``implementation`` if it was not captured."""
+    framework = implementations.find(implementation.partition(" ")[0]).framework
+    return "a GPU and Theano for CUDA" if framework == "theano" else "a GPU"
 
 
 def _spread(network: str, rows: pd.DataFrame, why: str) -> Claim:
     captured = rows[rows.our_ms.notna()]
     order = sorted(captured.itertuples(), key=lambda row: row.our_ms.value)
     enough = len(order) > 2
+    slowest = rows.loc[rows.their_ms.idxmax()].implementation
     return Claim(
         ASR,
         f"{network}: the slowest over the fastest",
         SPREAD[network],
         order[-1].our_ms.over(order[0].our_ms) if enough else None,
         here=f"{order[-1].implementation} over {order[0].implementation}" if enough else "",
+        conditions=order[0].conditions if enough else "",
         why=why if enough else "",
+        command=_command(network, BASE, slowest),
+    )
+
+
+def conclusion(rows: pd.DataFrame) -> str:
+    """Return what the study found, what our runs show, and why."""
+    captured = rows[rows.ratio.notna() & (rows.implementation != BASE)]
+    if not len(captured):
+        return NO_RUN
+    ours = [row.ratio.value for row in captured.itertuples()]
+    return (
+        f"The study found cuDNN's layer up to {SPREAD['1x320-ce-long']} times as fast as the "
+        f"slowest LSTM on a GPU. On a CPU we see {min(ours):.2f} to {max(ours):.2f} times the step "
+        f"of PyTorch's own layer, because matmuls, which all LSTMs share, fill the step here, and "
+        "launches, which separate them on a GPU, do not exist"
     )
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
     """Draw the study's ratios and ours for the captured networks."""
-    shown = rows[rows.ratio.notna()]
+    shown = rows[rows.ratio.notna() & (rows.implementation != BASE)]
     return drawing.pairs(
         shown.system + ", " + shown.network,
         shown.their_ratio,

@@ -17,9 +17,9 @@ import pandas as pd
 
 import lstmprof as lp
 from analyses import drawing, steps
-from analyses.claims import Claim, Measured
+from analyses.claims import Claim, Measured, quoted
 from analyses.printing import main
-from analyses.published import ASR, rows as published
+from analyses.published import ASR, asr_program, rows as published
 
 COMMAND = (
     "lstmprof capture --impl torch-nn-lstm --workload 1x320-ce-short --time-steps 20 "
@@ -32,6 +32,7 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
     versions.
     """
     own = steps.table(runs)
+    kernels = {run.name: run.info.kernels_used for run in runs}
     own = own[(own.framework == "torch") & (own["mode"] == "train") & (own["precision"] == "fp32")]
     rows = []
     for (implementation, workload), group in own.groupby(["implementation", "workload"]):
@@ -48,12 +49,12 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
                 "version": row.version,
                 "ms": row.step_ms,
                 "over_newest": _over(steps.measured(row), latest),
+                "kernels": kernels[row.run],
             }
             for _, row in ordered.iterrows()
         ]
-    return pd.DataFrame(
-        rows, columns=["implementation", "workload", "version", "ms", "over_newest"]
-    )
+    columns = ["implementation", "workload", "version", "ms", "over_newest", "kernels"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def _beside(rows: pd.DataFrame) -> pd.DataFrame:
@@ -68,29 +69,47 @@ def _over(one: Measured, latest: Measured) -> Measured:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return the step of the study's oldest version divided by its newest, by system and
-    network.
-    """
+    """Return each older version of the study over its newest, by system and network."""
     made = []
     for (network, system), group in published("asr_versions").groupby(
         ["network", "system"], sort=False
     ):
-        first, last = group.iloc[0], group.iloc[-1]
-        made.append(
+        newest = group.iloc[-1]
+        made += [
             Claim(
                 ASR,
-                f"{network}: {system} of PyTorch {first.version} over {last.version}",
-                first.step_ms / last.step_ms,
-                needs=f"PyTorch {first.version}, which no package index has",
+                f"{network}: {system} of PyTorch {older.version} over {newest.version}",
+                older.step_ms / newest.step_ms,
+                needs=f"a GPU and PyTorch {older.version}, which no package index has",
+                command=asr_program(str(network), older.implementation),
+                place="versions",
+                row=f"{system} of PyTorch {older.version} over {newest.version}",
+                column=str(network),
+                raw=f"{older.step_ms:g} / {newest.step_ms:g} ms",
             )
-        )
-    return made
+            for older in group.iloc[:-1].itertuples()
+        ]
+    return [*made, *quoted("asr_versions")]
+
+
+def conclusion(rows: pd.DataFrame) -> str:
+    """Return what the study found, what our runs show, and why."""
+    found = "The study found PyTorch 0.4.0 up to 2.2 times as fast as older versions"
+    if not len(rows):
+        return f"{found}; no run here is of two versions"
+    oldest, newest = rows.iloc[0], rows.iloc[-1]
+    return (
+        f"{found}. No package index has these versions, so we compare PyTorch {oldest.version} "
+        f"with {newest.version} on a CPU: {oldest.implementation} takes "
+        f"{oldest.over_newest.text('×')} the step in the older version, where {oldest.kernels} "
+        f"computes the layer instead of {newest.kernels}"
+    )
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
     """Draw the step in each version."""
     labels = rows.implementation + ", " + rows.workload.astype(str) + ", torch " + rows.version
-    return drawing.bars(labels, rows.ms.tolist(), "ms a batch")
+    return drawing.bars(labels, rows.ms.tolist(), "ms per batch")
 
 
 if __name__ == "__main__":

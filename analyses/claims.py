@@ -1,18 +1,17 @@
-"""A study's number beside ours, and the verdict: reproduced, differs here, or what is needed.
+"""A study's number beside ours, and the verdict: reproduced, differs here, needs a GPU.
 
-Two numbers agree that differ by no more than a quarter: a study of another machine and of other
-versions cannot be met more closely, and the studies round. Where the interval of ours holds
-numbers that agree and numbers that do not, the claim is open.
+Two numbers agree if they differ by at most a quarter. The studies ran on other machines with other
+versions, and they round, so a closer match would be chance. A verdict is likely, not measured, if
+part of our interval would give the other verdict.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pandas as pd
-
-from analyses.published import KERNELS, Study, rows as published
+from analyses.published import STUDIES, Study, rows as published
 
 #: Two numbers agree whose quotient is at most this.
 ALIKE = 1.25
@@ -40,6 +39,13 @@ class Measured:
         low, high = (None if end is None else end * factor for end in (self.low, self.high))
         return Measured(self.value * factor, low, high)
 
+    @classmethod
+    def mean(cls, values: Sequence[Measured]) -> Measured:
+        """Return the mean; its interval is from the mean lower end to the mean upper end."""
+        ends = ([v.low for v in values], [v.high for v in values])
+        low, high = (None if None in end else sum(filter(None, end)) / len(values) for end in ends)
+        return cls(sum(v.value for v in values) / len(values), low, high)
+
     def text(self, unit: str = "") -> str:
         """Return the value as text: ``1.23× (1.10–1.38)``."""
         value = number(self.value, unit)
@@ -50,10 +56,20 @@ class Measured:
 
 @dataclass(frozen=True)
 class Claim:
-    """``says`` is the study's sentence, ``theirs`` its number in ``unit``, None without one.
+    """A number or a sentence of a study, beside ours.
 
-    ``here`` is what ours is of; ``needs`` is what no run of this machine can have, and ``command``
-    settles it elsewhere; ``why`` is a reason for a difference, from the runs.
+    Attributes:
+        says: the study's sentence, or what its number is of.
+        theirs: the study's number in ``unit``; None for a sentence without one.
+        ours: the same number from our runs; None if no run has it.
+        holds: for a sentence without a number, whether it is true of our runs; ``likely`` is True
+            if the intervals of the runs would also allow the opposite.
+        seen: what our runs show, in words, for a sentence without a number.
+        here: which runs ours is from; ``conditions`` are those that differ from the study's.
+        needs: what settles the claim if ours is missing, and ``command`` is how.
+        why: the measured reason for a difference.
+        place: the part of the study's text; ``row``, ``column`` and ``raw`` (the study's own
+            figures) place the claim in a table of the study.
     """
 
     study: Study
@@ -61,23 +77,45 @@ class Claim:
     theirs: float | None
     ours: Measured | None = None
     unit: str = "×"
+    holds: bool | None = None
+    likely: bool = False
+    seen: str = ""
     here: str = ""
-    needs: str = ""
+    conditions: str = "CPU"
+    needs: str = "a GPU"
     why: str = ""
     command: str = ""
+    place: str = "text"
+    row: str = ""
+    column: str = ""
+    raw: str = ""
+
+    @property
+    def kind(self) -> str:
+        """Return ``reproduced``, ``differs here`` or ``needs a GPU``."""
+        if self.theirs is None or self.ours is None:
+            agrees = self.holds
+        else:
+            agrees = _alike(self.theirs, self.ours.value)
+        return "needs a GPU" if agrees is None else "reproduced" if agrees else "differs here"
+
+    @property
+    def certain(self) -> bool:
+        """Return whether every value in our interval gives the same verdict."""
+        if self.theirs is None or self.ours is None:
+            return not self.likely
+        ends = (self.ours.low or self.ours.value, self.ours.high or self.ours.value)
+        alike = {_alike(self.theirs, end) for end in ends}
+        around = ends[0] < self.theirs < ends[1]
+        return len(alike) == 1 and (alike == {True} or not around)
 
     @property
     def verdict(self) -> str:
-        """Return ``reproduced``, ``differs here``, ``open``, ``needs …`` or ``not captured``."""
-        if self.ours is None or self.theirs is None:
-            return f"needs {self.needs}" if self.needs else "not captured"
-        ends = (self.ours.low or self.ours.value, self.ours.high or self.ours.value)
-        alike = [_alike(self.theirs, end) for end in ends]
-        if all(alike):
-            return "reproduced"
-        if any(alike) or ends[0] < self.theirs < ends[1]:
-            return "open"
-        return "differs here"
+        """Return the verdict in words, such as ``likely differs here (CPU, 20 time steps)``."""
+        if self.kind == "needs a GPU":
+            return f"needs {self.needs}"
+        where = f" ({self.conditions})" if self.kind == "differs here" else ""
+        return ("" if self.certain else "likely ") + self.kind + where
 
     @property
     def their_number(self) -> str:
@@ -85,29 +123,33 @@ class Claim:
         return "" if self.theirs is None else number(self.theirs, self.unit)
 
     @property
-    def source(self) -> str:
-        """Return which runs our number is from, or the command that settles the claim."""
-        return self.here or (f"`{self.command}`" if self.command else "")
-
-    @property
     def our_number(self) -> str:
-        """Return our number as text: ``1.23× (1.10–1.38)``; empty if there is none."""
-        return self.ours.text(self.unit) if self.ours else ""
+        """Return our number or what we saw as text: ``1.23× (1.10–1.38)``; empty if neither."""
+        return self.ours.text(self.unit) if self.ours else self.seen
 
 
 def quoted(question: str) -> list[Claim]:
-    """Return the claims that the kernel study makes in words on ``question``; all need a GPU."""
-    table = published("kernel_study_claims")
+    """Return the claims in words on ``question`` that no table of a study gives.
+
+    A claim about the interface of a library holds, or does not, whatever the machine; ``seen`` is
+    the evidence. The others need a GPU.
+    """
+    table = published("in_words")
+    table = table[table.question == question].astype(object).where(table.notna(), None)
     return [
         Claim(
-            KERNELS,
-            f"({row.claim}) {row.says}",
-            None if pd.isna(row.number) else row.number,
-            unit=row.unit if isinstance(row.unit, str) else "",
-            needs="a GPU",
-            command=row.command,
+            next(study for study in STUDIES if study.name == row.study),
+            row.says,
+            row.number,
+            unit=row.unit or "",
+            holds=None if row.holds is None else row.holds == "yes",
+            seen=row.seen or "",
+            conditions="newer versions",
+            needs=row.needs or "a GPU",
+            command=row.command or "",
+            place=row.place,
         )
-        for row in table[table.question == question].itertuples()
+        for row in table.itertuples()
     ]
 
 

@@ -105,8 +105,15 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
                     large.their_ms / small.their_ms,
                     ours,
                     here=f"{IMPLEMENTATION}, {large.network} over {small.network}" if ours else "",
+                    conditions="CPU",
                     needs=_needs(large),
                     why=_why(small, large),
+                    command=f"lstmprof capture --impl {IMPLEMENTATION} --device cuda "
+                    f"--workload {small.network} --{by.replace('_', '-')} {small[by]},{large[by]}",
+                    place="table",
+                    row=f"{cell} of {hidden}, {at}: {grown}",
+                    column="step",
+                    raw=f"{large.their_ms:g} / {small.their_ms:g} ms",
                 )
             )
     return made
@@ -114,23 +121,42 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
 
 def _needs(large: pd.Series) -> str:
     asked = operations(large)
-    return f"a GPU: {asked / 1e12:.0f} TFLOP a step" if asked > MOST_OPERATIONS else ""
+    return f"a GPU: {asked / 1e12:.0f} TFLOP per step" if asked > MOST_OPERATIONS else "a GPU"
 
 
 def _why(small: pd.Series, large: pd.Series) -> str:
     if pd.isna(small.peak_share) or pd.isna(large.peak_share):
         return ""
     return (
-        f"here the small size has {percent(small.peak_share)} of the speed of the fastest product, "
-        f"the large one {percent(large.peak_share)}; on the study's GPU they computed "
+        f"{large.network}: the small size reaches {percent(small.peak_share)} of the speed of the "
+        f"fastest matmul here, the large one {percent(large.peak_share)}; the study's GPU computed "
         f"{small.their_tflops:.2f} and {large.their_tflops:.2f} TFLOP/s forward"
+    )
+
+
+def conclusion(rows: pd.DataFrame) -> str:
+    """Return what the study found, what our runs show, and why."""
+    found = (
+        "DeepBench shows that eight times the batch costs a GPU 1.8 to 3.8 times the step, because "
+        "a small batch leaves most of it idle"
+    )
+    ours = [c.ours.value for c in claims(rows) if c.ours and "batch 128 over 16" in c.says]
+    if not ours:
+        return f"{found}; no run here answers it"
+    share = rows.peak_share.dropna()
+    return (
+        f"{found}. On one CPU thread it costs {min(ours):.1f} to {max(ours):.1f} times, because a "
+        f"small batch already keeps the thread at {percent(share.min())} or more of the speed of "
+        "its fastest matmul"
     )
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
     """Draw our share of the fastest matmul by size."""
     shown = rows[rows.peak_share.notna()]
-    return drawing.bars(shown.network, shown.peak_share.tolist(), "of the fastest product's speed")
+    return drawing.bars(
+        shown.network, shown.peak_share.tolist(), "share of the fastest matmul's speed"
+    )
 
 
 if __name__ == "__main__":

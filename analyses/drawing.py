@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 import altair as alt
 import pandas as pd
 
+from analyses.sweep import crossovers
+
 #: Colours of the study's numbers and of ours; both are visible on white, and in grey.
 STUDY, OURS = "#9aa0a6", "#3b7dd8"
 WIDTH, ROW = 560, 24
@@ -45,8 +47,62 @@ def bars(labels: Iterable[str], values: Sequence[float], title: str) -> alt.Laye
     rows = pd.DataFrame({"label": [*labels], "number": [*values]})
     y = alt.Y("label:N", sort=rows.label.tolist(), title=None, axis=alt.Axis(labelLimit=360))
     bar = alt.Chart(rows).mark_bar(color=OURS).encode(y=y, x=alt.X("number:Q", title=title))
-    text = bar.mark_text(align="left", dx=6).encode(text=alt.Text("number:Q", format=".3g"))
+    text = bar.mark_text(align="left", dx=6).encode(text=alt.Text("number:Q", format=",.3~r"))
     return _layers(bar, text, rows=len(rows))
+
+
+def sweeps(series: dict[str, dict[str, pd.Series]]) -> alt.HConcatChart:
+    """Draw ratios by size, a chart per size, with a ring where a curve passes 1.
+
+    ``series`` has per name and size a ratio whose index is the size.
+    """
+    curves = pd.DataFrame(
+        [
+            {"ratio": name, "size": size, "at": at, "times": times}
+            for name, by_size in series.items()
+            for size, ratio in by_size.items()
+            for at, times in ratio.items()
+        ],
+        columns=["ratio", "size", "at", "times"],
+    )
+    passes = pd.DataFrame(
+        [
+            {"ratio": name, "size": size, "at": at, "times": 1.0}
+            for name, by_size in series.items()
+            for size, ratio in by_size.items()
+            for at in crossovers(ratio)
+        ],
+        columns=["ratio", "size", "at", "times"],
+    )
+    charts = [
+        _sweep(curves[curves["size"] == size], passes[passes["size"] == size], str(size))
+        for size in curves["size"].unique()
+    ]
+    return alt.HConcatChart(
+        hconcat=charts,
+        title="Rings: the ratio passes 1",
+        resolve=alt.Resolve(scale={"y": "shared"}),
+    )
+
+
+def _sweep(curves: pd.DataFrame, passes: pd.DataFrame, size: str) -> alt.LayerChart:
+    x = alt.X(
+        "at:Q",
+        scale=alt.Scale(type="log", nice=False, padding=12),
+        axis=alt.Axis(values=sorted(curves["at"].unique().tolist()), grid=False),
+        title=size.replace("_", " "),
+    )
+    y = alt.Y("times:Q", scale=alt.Scale(type="log", nice=False, padding=8), title="times as long")
+    color = alt.Color(
+        "ratio:N",
+        sort=None,
+        legend=alt.Legend(title=None, orient="bottom", columns=2, labelLimit=300),
+    )
+    line = alt.Chart(curves).mark_line(point=True).encode(x=x, y=y, color=color)
+    ring = alt.Chart(passes).mark_point(size=160, color="black", strokeWidth=1.5)
+    equal = alt.Chart(pd.DataFrame({"times": [1.0]})).mark_rule(strokeDash=[4, 4], color=STUDY)
+    layers = (equal.encode(y="times:Q"), line, ring.encode(x=x, y=y))
+    return alt.LayerChart(layer=layers, width=WIDTH // 3, height=260)
 
 
 def _layers(*charts: alt.Chart, rows: int) -> alt.LayerChart:

@@ -2,22 +2,26 @@
 
 Claim: mode 1 (many small matmuls) is faster than mode 2 (few large ones) for batches of 16 or less
 and from 1000 time steps on (kernel study). Mode 0 is cuDNN on a GPU; on a CPU it is the layer with
-its defaults. Reads the timings and the ledger of forward runs.
+its defaults. Reads the timings and the ledger of forward runs, and the sweeps of
+measured/kernel_study.csv.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 import altair as alt
 import pandas as pd
 
 import lstmprof as lp
-from analyses import drawing, steps
-from analyses.claims import Claim, quoted
+from analyses import drawing, steps, sweep
+from analyses.claims import ALIKE, Claim, quoted
 from analyses.printing import main
+from lstmprof.numbers import percent
 
+MODE1, MODE2 = ("keras-lstm-mode1", "fp32"), ("keras-lstm-mode2", "fp32")
 COMMAND = (
     "lstmprof capture --impl keras-lstm --impl keras-lstm-mode1 --impl keras-lstm-mode2 "
     "--mode forward --workload 1x320-ce-short --time-steps 20"
@@ -57,16 +61,63 @@ def part_share(ledger: pd.DataFrame, chosen: pd.Series) -> float:
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return the study's claims about modes 1 and 2 in words; kernel_study_kernels has its
-    numbers.
-    """
-    return quoted("kernel_study_keras_modes")
+    """Return the study's claims about modes 1 and 2 with what the sweeps on a CPU show."""
+    lines = sweep.rows()
+    by_batch, by_length = quoted("kernel_study_keras_modes")
+    if not len(lines):
+        return [by_batch, by_length]
+    batch, length = (sweep.ratios(lines, MODE1, MODE2, size) for size in ("batch", "time_steps"))
+    few = batch[batch.index <= 16]
+    return [
+        _seen(by_batch, bool((few < 1).all() and batch.iloc[-1] > ALIKE), batch, "batch"),
+        _seen(by_length, bool(length.iloc[0] > 1 > length.iloc[-1]), length, "time_steps"),
+    ]
+
+
+def _seen(claim: Claim, holds: bool, ratio: pd.Series, size: str) -> Claim:
+    return replace(
+        claim,
+        holds=holds,
+        likely=not sweep.sure(sweep.rows(), MODE1, MODE2, size),
+        seen=f"mode 1 over mode 2: {sweep.text(ratio, size)}",
+        here="keras-lstm-mode1, keras-lstm-mode2",
+        conditions="CPU",
+        why=f"mode 1: {_why(sweep.rows())}",
+    )
+
+
+def _why(lines: pd.DataFrame) -> str:
+    """Return what mode 1 and mode 2 run per time step."""
+    one, two = (sweep.of(lines, mode) for mode in (MODE1, MODE2))
+    ops = [(side.ops / side.time_steps).median() for side in (one, two)]
+    products = [(side.product_ms / side.step_ms).median() for side in (one, two)]
+    rest = [((side.step_ms - side.product_ms) / side.ops).median() * 1e3 for side in (one, two)]
+    return (
+        f"it runs {ops[0]:.3g} ops per time step and mode 2 {ops[1]:.3g}; matmuls take "
+        f"{percent(products[0])} and {percent(products[1])} of the step, and all else "
+        f"{rest[0]:.1f} and {rest[1]:.1f} µs per op. A GPU needs a launch for each of these ops"
+    )
+
+
+def conclusion(rows: pd.DataFrame) -> str:
+    """Return what the study found, what our runs show, and why."""
+    found = (
+        "The study found mode 1 (many small matmuls) faster than mode 2 (few large ones) for small "
+        "batches and long sequences"
+    )
+    ratios = [ratio.value for ratio in sweep.measured(sweep.rows(), MODE1, MODE2)]
+    if not ratios:
+        return f"{found}; no run here answers it"
+    return (
+        f"{found}. On a CPU mode 1 takes {min(ratios):.2f} to {max(ratios):.2f} times as long as "
+        f"mode 2 at {len(ratios)} sizes, because {_why(sweep.rows())}"
+    )
 
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
     """Draw the step of each mode."""
     labels = "mode " + rows["mode"].astype(str) + ", " + rows.workload.astype(str)
-    return drawing.bars(labels, rows.ms.tolist(), "ms a batch, forward")
+    return drawing.bars(labels, rows.ms.tolist(), "ms per batch, forward")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """How much longer does one implementation of an LSTM layer take than another, in inference?
 
 Claim: PyTorch takes 1.53 times as long as cuDNN alone, TensorFlow's layer 18.8 times (kernel study,
-Table 2). Reads the timings of forward runs.
+Table 2). Reads the timings of forward runs, and the sweeps of measured/kernel_study.csv.
 
 The study gives mean percentage errors: the mean over its grid of sizes of (first − second) / first.
 One minus this error is the mean of second over first, which is the number compared here.
@@ -11,20 +11,32 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 import altair as alt
 import pandas as pd
 
 import lstmprof as lp
-from analyses import drawing, steps
+from analyses import drawing, steps, sweep
 from analyses.claims import Claim, Measured, quoted
 from analyses.printing import main
 from analyses.published import KERNELS, rows as published
+from lstmprof.numbers import percent
 
 SIZES = (
     "--mode forward --device cuda --workload deepbench-lstm-h512-b16-t25 "
     "--hidden 128,512,1024 --batch 1,16,256 --time-steps 10,100,1000"
 )
+KERAS, TORCH = ("keras-lstm", "fp32"), ("torch-nn-lstm", "fp32")
+#: A ratio above which one of two is "far slower" or has "many more"; the study gives no limit.
+FAR = 2.0
+#: The curves of the chart: over, under.
+COMPARED = {
+    "Keras mode 1 over mode 2": (("keras-lstm-mode1", "fp32"), ("keras-lstm-mode2", "fp32")),
+    "Keras over PyTorch": (KERAS, TORCH),
+    "PyTorch AMP over PyTorch": (("torch-nn-lstm", "amp-bf16"), TORCH),
+    "Keras AMP over Keras": (("keras-lstm", "amp-bf16"), KERAS),
+}
 COMMAND = (
     "lstmprof capture --impl cudnn-direct --impl torch-nn-lstm --impl keras-lstm "
     "--impl keras-lstm-mode1 --impl keras-lstm-mode2 --precision fp32 --precision amp-fp16 "
@@ -33,27 +45,53 @@ COMMAND = (
 
 
 def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
-    """Return one row per comparison of Table 2, with ours over all captured sizes."""
+    """Return one row per comparison of Table 2, with ours over all sizes that both have.
+
+    Ours are of the runs on a GPU, or, without any, of the forward runs and the sweeps on a CPU.
+    """
     own = steps.table(runs)
     own = own[own["mode"] == "forward"]
+    on_gpu = own[own.device != "cpu"]
+    forward = on_gpu if len(on_gpu) else pd.concat([own, sweep.rows().assign(device="cpu")])
     rows = []
     for line in published("kernel_study").to_dict("records"):
         first, second = (
-            own[
-                (own.implementation == line[f"{which}_implementation"])
-                & (own["precision"] == line[f"{which}_precision"])
-            ].drop_duplicates(["workload", "device"], keep="last")
+            forward[
+                (forward.implementation == line[f"{which}_implementation"])
+                & (_kind(forward["precision"]) == line[f"{which}_precision"].partition("-")[0])
+            ].drop_duplicates([*sweep.SIZES, "device"], keep="last")
             for which in ("first", "second")
         )
-        both = first.merge(second, on=["workload", "device"], suffixes=("_first", "_second"))
+        both = first.merge(second, on=[*sweep.SIZES, "device"], suffixes=("_first", "_second"))
         rows.append(
             {
                 **{name: line[name] for name in ("first", "second", "mpe")},
                 "our_mpe": mpe(both.step_ms_first, both.step_ms_second) if len(both) else None,
+                "ratio": _mean_ratio(both) if len(both) else None,
                 "sizes": len(both),
+                "conditions": _conditions(both, line) if len(both) else "",
+                "loop": bool(len(both)) and (both.device == "cpu").all() and _compares_cudnn(line),
             }
         )
     return pd.DataFrame(rows)
+
+
+def _compares_cudnn(line: dict[Hashable, str]) -> bool:
+    """Return whether a row of Table 2 compares mode 0, which is cuDNN on a GPU, with a loop."""
+    return "keras-lstm" in (line["first_implementation"], line["second_implementation"]) and (
+        line["first_implementation"] != line["second_implementation"]
+    )
+
+
+def _kind(precision: pd.Series) -> pd.Series:
+    """Return ``fp32`` or ``amp``: on a CPU mixed precision is bf16, on the study's GPU fp16."""
+    return precision.astype(str).str.split("-").str[0]
+
+
+def _conditions(both: pd.DataFrame, line: dict[Hashable, str]) -> str:
+    device = "CPU" if (both.device == "cpu").all() else "GPU"
+    amp = ", bf16" if "amp" in line["second_precision"] and device == "CPU" else ""
+    return f"{device}{amp}, {len(both)} sizes"
 
 
 def mpe(first: pd.Series, second: pd.Series) -> float:
@@ -61,24 +99,93 @@ def mpe(first: pd.Series, second: pd.Series) -> float:
     return float(((first - second) / first).mean())
 
 
+def _mean_ratio(both: pd.DataFrame) -> Measured:
+    """Return the mean of second over first, from the mean lower to the mean upper end."""
+    ratios = [
+        Measured(row.step_ms_second, row.low_ms_second, row.high_ms_second).over(
+            Measured(row.step_ms_first, row.low_ms_first, row.high_ms_first)
+        )
+        for row in both.itertuples()
+    ]
+    return Measured.mean(ratios)
+
+
 def claims(rows: pd.DataFrame) -> list[Claim]:
     """Return the mean ratio of each comparison, and the study's claims in words."""
     ratios = [
         Claim(
             KERNELS,
-            f"{row['first']} vs {row['second']}: MPE {row.mpe:.3f}".replace("-", "−")
-            + ", so the second's time over the first's is on average",
+            f"{row['first']} vs {row['second']}: the second's time over the first's, on average",
             1 - row.mpe,
-            None if pd.isna(row.our_mpe) else Measured(1 - row.our_mpe),
+            None if row.loop else row.ratio,
+            seen=f"{row.ratio.text('×')}, but mode 0 is no cuDNN on a CPU" if row.loop else "",
             here=f"{row.sizes} sizes" if row.sizes else "",
-            needs="a GPU",
+            conditions=row.conditions,
+            why=_why(line) if row.sizes else "",
             command=_command(line),
+            place="Table 2",
+            row=f"{row['first']} vs {row['second']}",
+            column="second over first",
+            raw=f"MPE {row.mpe:.3f}".replace("-", "−"),
         )
         for (_, row), line in zip(
             rows.iterrows(), published("kernel_study").to_dict("records"), strict=True
         )
     ]
-    return [*ratios, *quoted("kernel_study_kernels")]
+    return [*ratios, *map(_from_sweep, quoted("kernel_study_kernels"))]
+
+
+def _why(line: dict[Hashable, str]) -> str:
+    """Return the measured reason for a difference on a CPU."""
+    lines = sweep.rows()
+    first, second = (
+        sweep.of(
+            lines,
+            (line[f"{which}_implementation"], line[f"{which}_precision"].replace("fp16", "bf16")),
+        )
+        for which in ("first", "second")
+    )
+    if not len(first) or not len(second):
+        return ""
+    if "amp" in line["second_precision"]:
+        share = (second.cast_ms / second.step_ms).median()
+        faster = second.product_ms.sum() / first.product_ms.sum()
+        loop = "; mode 0 is a loop on a CPU, which casts in every time step"
+        return (
+            f"{line['second']}: casts take {percent(share)} of a step in the median, and all "
+            f"matmuls together {faster:.2f}× as long in bf16 as in fp32, on a CPU with bf16 units"
+            f"{loop if line['first_implementation'] == 'keras-lstm' else ''}"
+        )
+    per_step = [(side.ops / side.time_steps).median() for side in (first, second)]
+    return (
+        f"{line['first']} vs {line['second']}: {per_step[0]:.3g} and {per_step[1]:.3g} ops per "
+        "time step in TensorFlow's profile, which omits very short ops"
+    )
+
+
+def _from_sweep(claim: Claim) -> Claim:
+    """Return claim (e) with what the sweep shows; the others compare with cuDNN alone."""
+    lines = sweep.rows()
+    if not claim.place.startswith("claim (e)") or not len(lines):
+        return claim
+    both = sweep.of(lines, KERAS).merge(sweep.of(lines, TORCH), on=sweep.SIZES)
+    ratio = both.step_ms_x / both.step_ms_y
+    ops = (both.ops_x.median(), both.ops_y.median())
+    seen = {
+        "claim (e), time": f"keras-lstm takes {ratio.min():.2f} to {ratio.max():.2f} times as long "
+        f"(median {ratio.median():.2f})",
+        "claim (e), ops": f"{ops[0]:,.0f} ops per step and {ops[1]:,.0f} in the median",
+    }
+    return replace(
+        claim,
+        holds=bool(ratio.median() > FAR if claim.place.endswith("time") else ops[0] > FAR * ops[1]),
+        likely=claim.place.endswith("time")
+        and not all(sweep.sure(lines, KERAS, TORCH, size) for size in sweep.SIZES),
+        seen=seen[claim.place],
+        here=f"keras-lstm and torch-nn-lstm, {len(both)} sizes",
+        conditions=f"CPU, {len(both)} sizes",
+        why="on a CPU Keras runs its loop and PyTorch calls oneDNN once; on a GPU both call cuDNN",
+    )
 
 
 def _command(line: dict[Hashable, str]) -> str:
@@ -91,10 +198,31 @@ def _command(line: dict[Hashable, str]) -> str:
     return " ".join(["lstmprof capture", *asked, SIZES])
 
 
-def chart(rows: pd.DataFrame) -> alt.LayerChart:
-    """Draw the study's mean ratios."""
-    labels = rows["second"] + " over " + rows["first"]
-    return drawing.bars(labels, (1 - rows.mpe).tolist(), "times as long, on average (study)")
+def conclusion(rows: pd.DataFrame) -> str:
+    """Return what the study found, what our runs show, and why."""
+    found = (
+        "The study found that PyTorch takes 1.53 times as long as cuDNN alone and TensorFlow's "
+        "layer 18.8 times, because TensorFlow runs many more ops around the same kernel"
+    )
+    ops = next((c for c in claims(rows) if c.place == "claim (e), ops" and c.seen), None)
+    time = next((c for c in claims(rows) if c.place == "claim (e), time" and c.seen), None)
+    if ops is None or time is None:
+        return f"{found}; no run here answers it"
+    times = time.seen.replace(" (", " as torch-nn-lstm (")
+    return (
+        f"{found}. On a CPU there is no cuDNN. There {times} "
+        f"with {ops.seen}, because Keras loops over the time steps and PyTorch calls oneDNN once"
+    )
+
+
+def chart(rows: pd.DataFrame) -> alt.HConcatChart:
+    """Draw how ratios of the captured sweeps change with each size, and where they pass 1."""
+    lines = sweep.rows()
+    series = {
+        name: {size: sweep.ratios(lines, over, under, size) for size in sweep.SIZES}
+        for name, (over, under) in COMPARED.items()
+    }
+    return drawing.sweeps(series)
 
 
 if __name__ == "__main__":

@@ -71,23 +71,32 @@ def answer(analysis: ModuleType, rows: pd.DataFrame) -> str:
     parts = [title(analysis), plain(rows)]
     if claims:
         parts.append(plain(pd.DataFrame([_cells(claim) for claim in claims])))
-    parts += dict.fromkeys(f"Why: {c.why}." for c in claims if c.why and differs(c))
-    if not len(rows) or (claims and not any(claim.ours for claim in claims)):
+    parts += reasons(claims)
+    if not len(rows) or not any(claim.our_number for claim in claims):
         parts.append(f"Capture what is compared: {analysis.COMMAND}")
+    if commands := settling(claims):
+        parts.append("\n".join(["To settle the rest:", *commands]))
+    parts.append(f"{analysis.conclusion(rows)}.")
     return "\n\n".join(parts) + "\n"
 
 
-def differs(claim: Claim) -> bool:
-    """Return whether our number differs from the study's, or may differ."""
-    return claim.verdict in ("differs here", "open")
+def settling(claims: Sequence[Claim]) -> list[str]:
+    """Return the commands that settle the claims without a number of ours, each once."""
+    return [*dict.fromkeys(claim.command for claim in claims if claim.kind == "needs a GPU")]
+
+
+def reasons(claims: Sequence[Claim]) -> list[str]:
+    """Return why our numbers differ from the studies', each reason once."""
+    differ = [claim for claim in claims if claim.kind == "differs here" and claim.why]
+    return [f"Why: {why}." for why in dict.fromkeys(claim.why for claim in differ)]
 
 
 def _cells(claim: Claim) -> dict[str, str]:
     return {
         "claim": claim.says,
-        "study": claim.their_number,
+        "study": " = ".join(filter(None, (claim.raw, claim.their_number))),
         "here": claim.our_number,
-        "of": claim.source,
+        "of": claim.here,
         "verdict": claim.verdict,
     }
 
@@ -104,10 +113,3 @@ def shown(value: object) -> str:
 def plain(rows: pd.DataFrame) -> str:
     """Return a table for a terminal; empty without rows."""
     return rows.map(shown).to_string(index=False) if len(rows) else "No run here answers it."
-
-
-def markdown(rows: pd.DataFrame) -> str:
-    """Return a table in Markdown."""
-    heads = [str(column).replace("_", " ") for column in rows.columns]
-    lines = [heads, ["---"] * len(heads), *rows.map(shown).to_numpy().tolist()]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -15,9 +15,10 @@ import pandas as pd
 
 import lstmprof as lp
 from analyses import drawing, steps
-from analyses.claims import Claim
+from analyses.claims import Claim, quoted
 from analyses.printing import main
 from analyses.published import PTB, PTB_TEMPLATE, rows as published
+from lstmprof.numbers import percent
 
 COMMAND = (
     "lstmprof capture --impl torch-nn-lstm --workload ptb-large; lstmprof capture "
@@ -36,23 +37,27 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
     own = steps.table(runs)
     own = own[own.words_per_s.notna() & own.workload.astype(str).str.startswith("ptb-")]
     own = own[(own["mode"] == "train") & (own["precision"] == "fp32")]
-    columns = ["implementation", "workload", "hidden", "step_ms", "words_per_s", "us_a_word"]
+    own = own.sort_values(["hidden", "implementation"], ascending=False, kind="stable")
+    named = {run.name: run for run in runs}
+    columns = ["implementation", "workload", "hidden", "step_ms", "words_per_s"]
     rows = [
         {
-            **{name: row[name] for name in columns[:-1]},
+            **{name: row[name] for name in columns},
             "us_a_word": steps.measured(row).times(1e6 / row.words_per_s / row.step_ms),
+            "product_share": steps.work(named[row.run])["product_share"],
         }
         for _, row in own.iterrows()
     ]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=[*columns, "us_a_word", "product_share"])
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
-    """Return the time per word of the large model divided by that of the small one."""
+    """Return the PTB study's claims, and the time per word of the large model over the small."""
     own = {int(r.hidden): r for r in rows.itertuples() if r.implementation == IMPLEMENTATION}
     both = SMALL in own and LARGE in own
     return [
         *_template(rows),
+        *quoted("ptb_words_per_second"),
         Claim(
             PTB,
             "a word of the large model over one of the small",
@@ -62,14 +67,13 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
             if both
             else "",
             why=_why() if both else "",
+            command=COMMAND.replace(f"{IMPLEMENTATION} ", f"{IMPLEMENTATION} --device cuda "),
         ),
     ]
 
 
 def _template(rows: pd.DataFrame) -> list[Claim]:
-    """Return the PTB study's words per second relative to BasicLSTMCell, and the ratios that it
-    quotes.
-    """
+    """Return the PTB study's words per second over those of BasicLSTMCell."""
     theirs = published("ptb")
     large = rows[rows.workload == "ptb-large"].drop_duplicates("implementation", keep="last")
     word = large.set_index("implementation").us_a_word
@@ -78,37 +82,43 @@ def _template(rows: pd.DataFrame) -> list[Claim]:
     for row in theirs.iloc[1:].itertuples():
         both = row.gpus == 1 and {row.implementation, base.implementation} <= {*word.index}
         ours = word[base.implementation].over(word[row.implementation]) if both else None
+        two = "lstmprof run ptb_word_lm.py --model=large --rnn_mode=basic --num_gpus=2"
         made.append(
             Claim(
                 PTB_TEMPLATE,
-                f"{row.system} ({row.words_per_s:,} words per second) over {base.system} "
-                f"({base.words_per_s:,})",
+                f"words per second of {row.system} over those of {base.system}",
                 row.words_per_s / base.words_per_s,
                 ours,
                 here=f"{row.implementation} over {base.implementation}" if both else "",
-                needs=_needs(row.implementation, row.gpus),
-                command="" if row.gpus > 1 else _command(base.implementation, row.implementation),
+                needs="two GPUs" if row.gpus > 1 else "a GPU",
+                why=_mechanism(large, base.implementation, row.implementation) if both else "",
+                command=two if row.gpus > 1 else _command(base.implementation, row.implementation),
+                place="table",
+                row=row.system,
+                column=f"over {base.system}",
+                raw=f"{row.words_per_s:,} / {base.words_per_s:,} words per second",
             )
         )
-    quoted = published("ptb_ratios").itertuples()
-    return [*made, *(Claim(PTB_TEMPLATE, q.says, q.ratio, needs="a GPU") for q in quoted)]
+    return made
 
 
-def _needs(implementation: str, gpus: int) -> str:
-    if gpus > 1:
-        return "two GPUs"
-    return "a GPU" if implementation == "tf-cudnnlstm" else ""
+def _mechanism(large: pd.DataFrame, *implementations: str) -> str:
+    """Return the share of matmuls in the steps that are compared."""
+    shares = large.set_index("implementation").product_share
+    each = " and ".join(f"{percent(shares[name])} ({name})" for name in implementations)
+    return f"matmuls, which both compute, take {each} of the step on one thread of a CPU"
 
 
 def _command(*implementations: str) -> str:
     named = " ".join(f"--impl {name}" for name in implementations)
-    return f"lstmprof capture {named} --workload ptb-large"
+    return f"lstmprof capture {named} --device cuda --workload ptb-large"
 
 
 def _why() -> str:
     more = multiplications(LARGE) / multiplications(SMALL)
     return (
-        f"the products of a word have {more:.0f} times as many multiplications in the large model"
+        f"the matmuls of a word have {more:.0f} times as many multiplications in the large model, "
+        "and fill the step on a CPU; the small model leaves most of a GPU idle"
     )
 
 
@@ -119,10 +129,31 @@ def multiplications(hidden: int) -> int:
     return LAYERS * 4 * hidden * 2 * hidden + hidden * VOCABULARY
 
 
+def conclusion(rows: pd.DataFrame) -> str:
+    """Return what the studies found, what our runs show, and why."""
+    found = (
+        "The study found that cuDNN trains on 2.1 times as many words per second as BasicLSTMCell"
+    )
+    block = next((c for c in claims(rows) if c.row == "LSTMBlockCell" and c.ours), None)
+    word = next(c for c in claims(rows) if c.study is PTB)
+    parts = []
+    if block and block.ours:
+        parts.append(
+            f"LSTMBlockCell trains on {block.ours.text('×')} as many (study: "
+            f"{block.their_number}), because {block.why}"
+        )
+    if word.ours:
+        parts.append(
+            f"a word of the large model takes {word.ours.text('×')} as long as one of the small "
+            f"(on Zaremba's GPU {word.their_number}), because {word.why}"
+        )
+    return f"{found}. " + ("On a CPU " + "; ".join(parts) if parts else "No run here answers it")
+
+
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
     """Draw the words per second of each run."""
     labels = rows.implementation + ", " + rows.workload.astype(str)
-    return drawing.bars(labels, rows.words_per_s.tolist(), "words a second")
+    return drawing.bars(labels, rows.words_per_s.tolist(), "words per second")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,9 @@ from lstmprof.numbers import percent
 
 #: Categories of the ledger that are matmuls, and ops that compute a whole layer.
 PRODUCTS = ("gemm", "rnn")
+#: Host time of one kernel launch in µs: the median cudaLaunchKernel call of a loop over LSTMCell on
+#: an NVIDIA H200 (tests/h200/loop).
+LAUNCH_US = 8.6
 COLUMNS = (
     *("run", "implementation", "framework", "version", "workload", "cell", "layers", "hidden"),
     *("batch", "time_steps", "precision", "mode", "device"),
@@ -114,21 +117,42 @@ def work(run: lp.Run) -> dict[str, float | None]:
     }
 
 
-def mechanism(rows: pd.DataFrame) -> str:
-    """Return a note on captured ``rows`` that have the columns of ``work`` and implementation."""
+def mechanism(rows: pd.DataFrame, time_steps: int, cudnn_ms: float) -> str:
+    """Return why a GPU separates the captured ``rows`` more than a CPU does.
+
+    ``rows`` have the columns of ``work`` and ``implementation``. ``time_steps`` are those of the
+    study, whose cuDNN layer took ``cudnn_ms`` per step.
+    """
     captured = rows[rows.dispatch_share.notna()].drop_duplicates("implementation")
-    ops = captured[captured.ops_per_time_step.notna()]
-    counts = ", ".join(f"{r.implementation} {r.ops_per_time_step:.3g}" for r in ops.itertuples())
-    dispatch, products = (_ends(captured[c]) for c in ("dispatch_share", "product_share"))
-    counted = f"ops per time step in the forward pass: {counts}; " if counts else ""
+    dispatch, products = (ends(captured[c]) for c in ("dispatch_share", "product_share"))
+    shares = (
+        f"here dispatch takes {dispatch} of a step, and matmuls and whole-layer ops, which every "
+        f"implementation needs, take {products}"
+    )
+    counted = captured[captured.ops_per_time_step.notna()].sort_values("ops_per_time_step")
+    if not len(counted):
+        return shares
+    few, many = counted.iloc[0], counted.iloc[-1]
+    launches = many.ops_per_time_step * time_steps
     return (
-        f"{counted}dispatch takes {dispatch} of a step here; matmuls and whole-layer ops, which "
-        f"every implementation has to compute, take {products}. "
-        "On a GPU each of these ops launches at least one kernel"
+        f"{shares}. The forward pass runs {few.ops_per_time_step:.3g} ops per time step "
+        f"({few.implementation}) to {many.ops_per_time_step:.3g} ({many.implementation}). On a GPU "
+        f"every op is at least one launch, {LAUNCH_US} µs each on an NVIDIA H200: the study's "
+        f"{time_steps} time steps then take {many.implementation} at least "
+        f"{launches * LAUNCH_US / 1e3:.3g} ms forward for {launches:,.0f} launches. The study's "
+        f"cuDNN layer took {cudnn_ms:g} ms for the whole training step"
     )
 
 
-def _ends(shares: pd.Series) -> str:
+def conditions(rows: pd.DataFrame) -> str:
+    """Return what differs from a study in captured ``rows``: ``CPU, 20 time steps``."""
+    devices = ["CPU" if device == "cpu" else "GPU" for device in rows.device]
+    lengths = [f"{length} time steps" for length in rows.time_steps]
+    return ", ".join(dict.fromkeys([*devices, *lengths]))
+
+
+def ends(shares: pd.Series) -> str:
+    """Return the least and the greatest share as text, such as ``2 % to 11 %``."""
     return " to ".join(dict.fromkeys(percent(share) for share in (shares.min(), shares.max())))
 
 

@@ -63,7 +63,7 @@ def bare(step: Callable[[Callable[[str], Any]], None]) -> Cost:
 
 
 def beside(session: Session, step: Callable[[Callable[[str], Any]], None]) -> Cost:
-    """Return (wall, CPU) ns per step with a ``session`` that has measured all its steps."""
+    """Return (wall, CPU) ns per step with a ``session`` whose measurements are complete."""
     began = time.perf_counter_ns(), time.process_time_ns()
     for _ in range(STEPS):
         step(session.phase)
@@ -112,9 +112,9 @@ def _each(began: tuple[int, int]) -> Cost:
 
 
 def calls_ns(session: Session) -> float:
-    """Return the CPU time in ns of one ``session.step()`` and two phases, after all is measured.
+    """Return the CPU time in ns of one ``session.step()`` and two phases.
 
-    It is the minimum over ``LOOPS`` loops.
+    The measurements of the session must be complete. The time is a minimum over ``LOOPS`` loops.
     """
 
     def loop_ns() -> float:
@@ -179,9 +179,10 @@ def tell_ratios(pairs: list[tuple[Cost, Cost]], beside_what: str) -> None:
 
 
 def tell(pairs: list[tuple[Cost, Cost]], alone_ns: float, timed_ns: float) -> None:
-    """Print the cost of a session that has measured all its steps.
+    """Print the cost of a session whose measurements are complete.
 
-    ``alone_ns`` is the CPU time of its calls, ``timed_ns`` the wall time of a step that it timed.
+    ``alone_ns`` is the CPU time of its calls per step. ``timed_ns`` is the wall time of a step that
+    the session timed.
 
     Raises:
         SystemExit: the calls take more than 1 % of a step.

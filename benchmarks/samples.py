@@ -117,6 +117,18 @@ GROUPS = {
             *("--time-steps", "20", "--iterations", "15"),
         ),
     ),
+    "ptb-cells": Group(
+        ("tf-basiclstmcell", "tf-lstmblockcell"),
+        ("--workload", "ptb-large", "--iterations", "6", "--warmup", "1"),
+    ),
+    "glample-rnn": Group(
+        ("torch-nn-lstm", "keras-lstm"),
+        ("--workload", "glample-rnn-h128-b*", "--iterations", "15"),
+    ),
+    "glample-rnn-forward": Group(
+        ("torch-nn-lstm", "keras-lstm"),
+        ("--workload", "glample-rnn-h128-b*", "--mode", "forward", "--iterations", "15"),
+    ),
     "ptb-large": Group(
         ("torch-nn-lstm",), ("--workload", "ptb-large", "--iterations", "6", "--warmup", "1")
     ),

@@ -75,6 +75,9 @@ def on_files(files: Files, config: Any) -> Files:
     """Add the pages that are made here."""
     for page in PAGES.values():
         files.append(File.generated(config, page, content=""))
+    for chart in sorted((ROOT / "analyses" / "charts").glob("*.svg")):
+        place = f"analyses/charts/{chart.name}"
+        files.append(File.generated(config, place, abs_src_path=str(chart)))
     files.append(File.generated(config, "commands.md", content=commands()))
     files.append(File.generated(config, "api.md", content=api()))
     return files

@@ -48,10 +48,15 @@ CHANGES = (
 )
 #: Ways to compute the recurrent layers whose step time ``breakdown.replay.changes`` can predict.
 FORMS = ("layer", "compiled")
+#: Frameworks whose name in text differs from their name in run.json.
+FRAMEWORK_NAMES = {
+    **{"torch": "PyTorch", "tensorflow": "TensorFlow", "tensorflow1": "TensorFlow 1"},
+    **{"jax": "JAX", "pytensor": "PyTensor", "theano": "Theano"},
+}
 #: Name of a part of the breakdown in tables and files -> its name in text and charts, if different.
 PART_WORDS = {
     "pointwise": "elementwise",
-    "rnn": "layer op",
+    "rnn": "recurrent layer",
     "gemm": "matmul",
     "conv": "convolution",
     "softmax_loss": "softmax and loss",

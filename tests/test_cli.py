@@ -19,7 +19,7 @@ from in_process import lstmprof
 
 from lstmprof import cli, implementations
 from lstmprof.commands import VERBS, list as list_
-from lstmprof.diagnose.recommend.request import BASE
+from lstmprof.workloads.studies import NAMED
 
 TINY = ["--hidden=4", "--batch=2", "--time-steps=5", "--iterations=3", "--profile-steps=2"]
 TINY += ["--no-peaks", "--rounds=1"]
@@ -181,7 +181,7 @@ def test_recommend_says_which_network_it_takes_the_rest_from(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert cli.run(["recommend", "--help"]) == 0
-    assert f"workload {BASE.name} " in capsys.readouterr().out
+    assert f"workload {NAMED[0].name} " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("verb", VERBS)

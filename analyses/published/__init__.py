@@ -76,9 +76,33 @@ KERNELS = Study(
     "",
     "TITAN V (12 GB)",
     "inference of one LSTM layer, swept over hidden sizes, batches and time steps: Table 2 (mean "
-    "percentage errors) and seven claims in its words. The values behind its figures are not given",
+    "percentage errors) and seven claims in words. The values behind its six figures are not given",
 )
 STUDIES = (ASR, GLAMPLE, DEEPBENCH, IMDB, PTB, PTB_TEMPLATE, KERNELS)
+
+#: Folder of the ASR study's programs by network, and the program by implementation.
+_ASR_FOLDERS = {
+    "1x320-ce-short": "1x320-LSTM",
+    "1x320-ce-long": "1x320-LSTM",
+    "4x320-ce-long": "4x320-LSTM",
+    "4x320-ctc-long": "4x320-LSTM_ctc",
+}
+_ASR_PROGRAMS = {
+    "lasagne-lstm": "lasagne_LSTMLayer",
+    "keras-theano-lstm": "keras-theano_LSTM",
+    "torch-nn-lstm": "pytorch_cudnnLSTM",
+    "torch-lstmcell-fused": "pytorch_LSTMCell-fused",
+    "torch-lstmcell-basic": "pytorch_LSTMCell-basic",
+}
+
+
+def asr_program(network: str, implementation: str) -> str:
+    """Return the command that runs the ASR study's own program, for what lstmprof cannot run."""
+    program = f"{_ASR_FOLDERS[network]}/bench_{_ASR_PROGRAMS[implementation]}.py"
+    return (
+        "git clone https://github.com/stefbraun/rnn_benchmarks && cd rnn_benchmarks && "
+        f"PYTHONPATH=. python {program}"
+    )
 
 
 def rows(name: str) -> pd.DataFrame:

@@ -154,8 +154,11 @@ def tutorial(folder: Path, machine: str, number: int) -> Answer:
     return answer("tutorial 1", machine, number, runs, (CAUSE, FIX))
 
 
-def pair(folder: Path, machine: str, framework: str, forms: tuple[str, str]) -> Answer:
-    """Run the tagger program of ``framework`` in two ``forms`` (fast, slow), and diagnose them."""
+def pair(folder: Path, machine: str, framework: str, forms: tuple[str, str], wanted: str) -> Answer:
+    """Run the tagger program of ``framework`` in two ``forms`` (fast, slow), and diagnose them.
+
+    The text must have ``wanted``.
+    """
     runs = [folder / framework / form for form in forms]
     for run, form in zip(runs, forms, strict=True):
         if not (run / "run.json").exists():
@@ -163,7 +166,7 @@ def pair(folder: Path, machine: str, framework: str, forms: tuple[str, str]) -> 
             ran([sys.executable, PROGRAMS / f"tagger_of_{framework}.py", run, form], folder)
             if not (run / "run.json").exists():
                 raise SystemExit(f"{framework}, {form}: no run was written")
-    return answer(framework, machine, 0, runs, ("ops",))
+    return answer(framework, machine, 0, runs, (wanted,))
 
 
 def demo(folder: Path, machine: str) -> list[Answer]:
@@ -237,8 +240,8 @@ def measured(place: Path, machine: str, tries: int, only: Sequence[str]) -> Iter
     for number in range(tries if "tutorial" in only else 0):
         yield tutorial(place, machine, number)
     if "pairs" in only:
-        yield pair(place, machine, "tensorflow", ("graph", "eager"))
-        yield pair(place, machine, "jax", ("jit", "eager"))
+        yield pair(place, machine, "tensorflow", ("graph", "eager"), "tf.function")
+        yield pair(place, machine, "jax", ("jit", "eager"), "jax.jit")
     if "demo" in only:
         yield from demo(place, machine)
     for implementation in IMPLEMENTATIONS if "identical" in only else ():

@@ -35,7 +35,7 @@ QUANTILE = 0.1
 
 @dataclass(frozen=True)
 class Tried:
-    """One fix: the step times before and after it, and what the diagnosis before it says.
+    """One fix: the step times before and after it, and the diagnosis of the step before it.
 
     ``advised`` is the place of the fix in the list of advised fixes, from 1; None if it is not
     there.

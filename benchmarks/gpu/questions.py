@@ -228,7 +228,7 @@ def main() -> int:
 
 
 def answered(name: str, device: str) -> Answer:
-    """Answer one question in its own process; return its answer, or its last line as the fault."""
+    """Answer one question in its own process; return its answer or, as a fault, its last line."""
     command = [sys.executable, "-m", "benchmarks.gpu.questions", "--question", name]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path[1:]])}
     try:

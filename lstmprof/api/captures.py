@@ -16,9 +16,8 @@ from lstmprof.capture.plan import chosen, make_ready, plan
 from lstmprof.capture.request import CaptureRequest
 from lstmprof.capture.rounds import capture_run
 from lstmprof.diagnose.recommend import Recommendation
-from lstmprof.diagnose.recommend.request import request_of
 from lstmprof.diagnose.recommend.sweep import Limits, candidates, recommended
-from lstmprof.diagnose.shapes import shape_of
+from lstmprof.diagnose.shapes import request_of, shape_of
 from lstmprof.errors import unknown_name
 from lstmprof.runs.directory import cache_folder, written_to
 from lstmprof.workloads import Workload
@@ -58,10 +57,11 @@ def capture(
         out: folder in which the run's folder is created.
         name: name of the run; by default ``implementation--workload--precision``, plus the options
             that differ from their defaults.
-        rounds: number of processes, which share the iterations; by default 3.
+        rounds: number of processes, which run one after another and share the iterations; by
+            default 3.
         force: replace a run of the same name.
         packages: packages to install into an environment for the processes, such as
-            ``["torch==2.4.1"]``; packages that these versions need are added.
+            ``["torch==2.4.1"]``; their dependencies are installed, too.
         era: name of a tested set of old packages (``lstmprof list eras``), such as
             ``"torch-1.4.0"``.
         progress: function that is called with each line of progress.
@@ -70,8 +70,8 @@ def capture(
 
     Raises:
         UsageError: a name or an option is not valid, or the implementation does not support it.
-        CaptureError: a process failed, hung, ran out of memory or refused the workload; no run is
-            written.
+        CaptureError: a process failed, hung, ran out of memory or does not support the workload; no
+            run is written.
         RunError: the run exists and ``force`` is False.
     """
     network = named(workload) if isinstance(workload, str) else workload
@@ -117,9 +117,9 @@ def recommend(
 ) -> Recommendation:
     """Measure implementations of a network on this machine, and rank them by speed.
 
-    Describe the network by ``like`` or by sizes. Every implementation runs for one round; the
-    fastest then run for three more rounds. Measured runs are kept: a repeated call does not measure
-    again.
+    Describe the network by ``like`` or by sizes. Every implementation is timed in one
+    process (a round); the fastest then run for three more rounds. Measured runs are kept: a
+    repeated call does not measure again.
 
     Args:
         like: a run or its path; its network, device, precision and mode are used.
@@ -129,12 +129,13 @@ def recommend(
         mode: ``"train"`` or ``"forward"``.
         threads: number of CPU threads.
         quick: stop after the first round.
-        minutes: time limit; no capture starts later.
+        minutes: no measurement starts after this time; one that is running finishes.
         out: folder for the runs; by default a folder in lstmprof's cache.
         force: measure again even if the runs exist.
         progress: function that is called with each line of progress.
         sizes: fields of ``Workload``: ``hidden=512``, ``batch=32``, ``time_steps=100`` …; fields
-            that are not given have the values of the workload 1x320-ce-short.
+            that are not given have the values of the workload 1x320-ce-short (one layer of 320
+            units).
 
     Raises:
         UsageError: no network is described, both ``like`` and sizes are given, a name is not valid,

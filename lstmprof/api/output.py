@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class PaperTable:
-    """A table for a paper that arranges runs by their conditions; ``lp.table`` returns it.
+    """A table for a paper; ``lp.table`` returns it.
 
-    ``repr`` is the table in Markdown. ``grid`` has the cells and the caption.
+    Rows and columns are conditions of the runs (implementation, workload, precision …). ``repr``
+    is the table in Markdown. ``grid`` has the cells and the caption.
     """
 
     grid: Grid
@@ -48,9 +49,10 @@ class PaperTable:
         return typeset.page(self.grid)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return a DataFrame with one row per table row and one column per number.
+        """Return a DataFrame with one row per table row.
 
-        A number is missing if no run belongs to the cell.
+        A table column whose cells have several numbers, such as ``12.3 ± 0.4``, becomes several
+        columns. A number is missing if no run belongs to the cell.
         """
         import pandas
 
@@ -71,16 +73,17 @@ def table(
     columns: str | Sequence[str] = "workload",
     value: str | Sequence[str] = DEFAULT_VALUE,
 ) -> PaperTable:
-    """Return a table for a paper: one cell per run, arranged by conditions of the runs.
+    """Return a table for a paper, one cell per run.
 
-    The fastest of comparable runs is bold. A run is bold, too, if its 95 % interval overlaps the
-    interval of the fastest run. Runs without timings are skipped.
+    Rows and columns are conditions of the runs (implementation, workload, precision …). Among
+    runs of the same network and device, the fastest is bold. A run is bold, too, if its 95 %
+    interval overlaps the interval of the fastest run. Runs without timings are skipped.
 
     Args:
         runs: runs or paths.
         rows: conditions that distinguish the rows, such as ``"implementation"`` or
             ``["implementation", "hidden"]``; by default the implementation. If several runs fall
-            into one cell, the conditions in which these runs differ are added.
+            into one cell, the rows are split by the conditions in which these runs differ.
         columns: conditions that distinguish the columns.
         value: content of a cell: ``"step ± interval"``, ``"step"``, ``"median"``, ``"mean ± std"``,
             ``"slowdown"``, ``"samples/s"`` or ``"first step"``; several are joined by commas.
@@ -146,7 +149,7 @@ class Charts:
     """Functions that draw the charts of a report with Altair: ``lp.charts.ledger("traces/")``.
 
     ``dir(lp.charts)`` lists the charts. Each function takes ``runs`` (runs or paths) and ``across``
-    (conditions in which compared runs may differ), as ``lp.report`` does.
+    (conditions in which compared runs may differ, such as ``["threads"]``), as ``lp.report`` does.
     """
 
     def __dir__(self) -> list[str]:

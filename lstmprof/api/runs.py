@@ -48,8 +48,9 @@ FILES = {"events": EVENTS, "iterations": ITERATIONS, "samples": SAMPLES, "counte
 class Run:
     """A captured run, or a profile that another tool recorded; ``lp.read`` returns it.
 
-    ``step_range`` is a regular expression: every host range with a matching name is a step. If it
-    is None, the steps are those that the profile marks.
+    ``step_range`` is a regular expression: every annotation on the CPU (``record_function``, NVTX
+    range) whose name matches is a step. If it is None, the profile's own step markers are used,
+    such as ``ProfilerStep#3``.
     """
 
     def __init__(self, stored: StoredRun, step_range: str | None = None) -> None:
@@ -77,7 +78,9 @@ class Run:
     @functools.cached_property
     @in_python
     def breakdown(self) -> Breakdown:
-        """Return the breakdown of the run's steps: tables, timings and the clean step.
+        """Return where the time of the run's steps goes: by kernel, op and kind of time.
+
+        It also has the timings without a profiler, and the clean step (see ``step_ms``).
 
         Raises:
             RunError: a file of the run is missing or damaged.
@@ -90,7 +93,10 @@ class Run:
     @functools.cached_property
     @in_python
     def step_profile(self) -> StepProfile:
-        """Return the step that ``lp.diagnose`` analyses by default, with its parts.
+        """Return the step that ``lp.diagnose`` explains, split into busy and idle parts.
+
+        This is the clean step (see ``step_ms``) of the rank and device that ``lp.diagnose`` chooses
+        by default.
 
         Raises:
             RunError: the profile has no events, or a file of the run is missing or damaged.
@@ -102,9 +108,9 @@ class Run:
     def step_ms(self) -> float | None:
         """Return the length of the clean step in ms, or None if the profile has no step markers.
 
-        The clean step is the time that a step takes if nothing disturbs it (docs/ledger.md). If the
-        profile has too few steps or too many events for a clean step, return the mean profiled
-        step.
+        The clean step is the time that a step takes without disturbances by other processes and
+        without profiler overhead (docs/ledger.md). If the profile has too few steps to estimate it,
+        or too many events, return the mean of the profiled steps, which includes both.
 
         Raises:
             RunError: the profile has no events, or a file of the run is missing or damaged.
@@ -183,12 +189,13 @@ class Run:
                 ``"python"``, ``"dispatch"``, ``"backward-copies"``, ``"zero-fills"`` or
                 ``"slice-backward"``.
             gemm_at_roofline: shorten every matmul to the least time that the device allows.
-            form: run the recurrent layers as one op each (``"layer"``) or compiled
-                (``"compiled"``).
+            form: run each recurrent layer as one fused op, like ``nn.LSTM`` (``"layer"``), or by a
+                compiler (``"compiled"``).
 
         Raises:
             UsageError: not exactly one change is given, a name is not valid, or the run lacks the
-                data for the change (peak rates, matmuls or the workload).
+                data for the change (the device's peak rates, the matmuls' shapes, or the network's
+                sizes).
             RunError: the profile has no events, or a file of the run is missing or damaged.
         """
         if (without is not None) + gemm_at_roofline + (form is not None) != 1:
@@ -248,7 +255,8 @@ def read(target: Target, *, step_range: str | None = None) -> Run:
     Args:
         target: path or URL of a run's folder, a raw profile, a folder with one profile per rank, or
             a tar archive.
-        step_range: regular expression; every host range with a matching name is a step.
+        step_range: regular expression; every annotation on the CPU (``record_function``,
+            NVTX range) whose name matches is a step.
 
     Raises:
         ProfileError: ``target`` does not exist, or it cannot be read as a profile.
@@ -270,11 +278,12 @@ def read_all(*targets: Target | Iterable[Target], step_range: str | None = None)
 
     Args:
         targets: paths and URLs, or lists of paths and URLs; a folder stands for all its runs.
-        step_range: regular expression; every host range with a matching name is a step.
+        step_range: regular expression; every annotation on the CPU (``record_function``,
+            NVTX range) whose name matches is a step.
 
     Raises:
-        ProfileError: no target can be read, and the first target is not a profile.
-        RunError: no target can be read, and the first target is a damaged run.
+        ProfileError: no target can be read; the first target is not a profile.
+        RunError: no target can be read; the first target is a damaged run.
         UsageError: no target is given, or a target is neither a path nor a URL.
     """
     words = [word for target in targets for word in _words(target)]
@@ -300,8 +309,8 @@ def _words(target: Any) -> list[Target]:
 def ingest(target: Target, out: Target = "traces", *, force: bool = False) -> list[Run]:
     """Read the raw profiles at ``target``, write each as a run, and return the runs.
 
-    Profiles of several ranks of one job become one run. If ``out`` already has the run of an
-    unchanged profile, that run is returned.
+    Profiles of several ranks of one job become one run. A profile that has not changed
+    since it was written to ``out`` is not read again; its run is returned.
 
     Args:
         target: path or URL of a profile, a folder of profiles or a tar archive.
@@ -334,7 +343,10 @@ def runs_of(given: Runs) -> list[Run]:
 
 
 def step_profiles_of(given: Runs) -> list[StepProfile]:
-    """Return the step profile of each run; ``"baseline:NAME"`` means the runs of a baseline."""
+    """Return ``Run.step_profile`` of each run.
+
+    ``"baseline:NAME"`` stands for the runs that ``lstmprof compare --save-baseline NAME`` saved.
+    """
     if isinstance(given, str):
         given = cache.place_of(given)
     return [run.step_profile for run in runs_of(given)]

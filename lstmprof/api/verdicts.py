@@ -57,7 +57,7 @@ class Diagnoses(tuple[Diagnosis, ...]):
     __slots__ = ()
 
     def table(self) -> Table:
-        """Return the verdicts as a ``Table`` with one row per diagnosis."""
+        """Return a ``Table`` with one row per diagnosis."""
         rows = []
         for verdict in (diagnosis.verdict for diagnosis in self):
             fix = verdict.fixes[0] if verdict.fixes else None
@@ -80,7 +80,7 @@ class Diagnoses(tuple[Diagnosis, ...]):
         return Table("verdicts", pa.Table.from_pylist(rows, schema(VERDICTS)), VERDICTS)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return the verdicts as a DataFrame with one row per diagnosis."""
+        """Return a DataFrame with one row per diagnosis."""
         return self.table().to_pandas()
 
     def __repr__(self) -> str:
@@ -156,14 +156,14 @@ def diagnose(
 
     - ``diagnose(run)`` returns a ``Diagnosis`` that says what takes the time of the run's step.
     - ``diagnose(a, b)`` returns a ``Diagnosis`` that says why the slower run is slower.
-    - ``diagnose("traces/")`` and ``diagnose([a, b, c])`` return ``Diagnoses``, worst first. Each
-      run except the fastest is compared with the fastest comparable run. A run without a comparable
-      run is diagnosed on its own. A path that leads to a single diagnosis returns that
+    - ``diagnose("traces/")`` and ``diagnose([a, b, c])`` return ``Diagnoses``, the largest ratio
+      first. Each run except the fastest is compared with the fastest comparable run. A run without
+      a comparable run is diagnosed on its own. If there is only one diagnosis, it is returned as a
       ``Diagnosis``.
 
     Args:
-        runs: runs or paths. Single runs that are given as separate arguments are always compared,
-            so their conditions must agree.
+        runs: runs or paths. ``diagnose(a, b)`` always compares a and b, so their conditions must
+            agree; ``diagnose([a, b])`` diagnoses each on its own if they are not comparable.
         across: conditions in which compared runs may differ, such as ``["threads"]``.
         rank: rank to diagnose; by default the rank that the other ranks wait for in collectives, or
             the first rank if there is no such rank.
@@ -248,7 +248,7 @@ def gate(base: Runs, new: Runs, fail_if: str = FAIL_IF, *, across: Collection[st
 
 @in_python
 def history(runs: Runs) -> Table:
-    """Return a table that shows how the step of each implementation changed over time.
+    """Return a table that shows how the step time of each implementation changed over time.
 
     The table has one row per run. The runs of one implementation follow each other, oldest first.
     docs/history.md describes the columns.
@@ -261,11 +261,11 @@ def history(runs: Runs) -> Table:
 
 @in_python
 def check(runs: Runs) -> Document:
-    """Check whether profiles are complete and undisturbed, and return the results.
+    """Check whether profiles are complete and not distorted by other load or by recording.
 
     ``runs`` of the result has one entry per run, with a ``state`` (``"ok"``, ``"warn"`` or
-    ``"fail"``), one row per check, and ``record_with``: the recipes of docs/recording.md that
-    record what is missing. ``to_pandas()`` returns all rows as a DataFrame.
+    ``"fail"``), one row per check, and ``record_with``: the sections of docs/recording.md that
+    say how to record what is missing. ``to_pandas()`` returns all rows as a DataFrame.
 
     Raises:
         RunError: a file of a run is missing or damaged.

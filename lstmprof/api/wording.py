@@ -77,7 +77,7 @@ def _argument(part: re.Match[str]) -> str:
 
 
 def in_python(function: Callable[_Given, _Returned]) -> Callable[_Given, _Returned]:
-    """Return ``function`` with errors that name API arguments instead of command-line options."""
+    """Wrap ``function`` so that its errors name API arguments (``force=True``), not ``--force``."""
 
     @functools.wraps(function)
     def call(*given: _Given.args, **named: _Given.kwargs) -> _Returned:

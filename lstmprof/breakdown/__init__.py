@@ -23,7 +23,13 @@ from lstmprof.breakdown.clean_step import LEAST_STEPS, MOST_EVENTS, CleanLane, M
 from lstmprof.breakdown.lacks import Lack, lacks_of
 from lstmprof.breakdown.mean_step import MeanStep, mean_steps
 from lstmprof.breakdown.tables import TABLES, Source, TableKind, table_of
-from lstmprof.breakdown.timings import COLUMNS as STATISTICS, Timings, slowdowns, timings
+from lstmprof.breakdown.timings import (
+    COLUMNS as STATISTICS,
+    Iterations,
+    Timings,
+    slowdowns,
+    timings,
+)
 from lstmprof.errors import RunError
 from lstmprof.events.annotate import MEASURED
 from lstmprof.events.annotate.recorded import Recorded, recorded
@@ -149,7 +155,9 @@ class Breakdown:
         """
         if (rank, device) not in self._clean:
             own = [window for window in self.windows if window.rank == rank]
-            measured = Measured(self.run.info, self.run.timings()) if self._timed else None
+            info = self.run.info
+            iterations = Iterations.of(self.run.timings(), info) if self._timed else None
+            measured = Measured(info, iterations) if self._timed else None
             self._clean[rank, device] = clean_lane(self.of_rank(rank), own, device, measured)
         return self._clean[rank, device]
 

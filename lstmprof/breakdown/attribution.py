@@ -180,6 +180,25 @@ class _Hosts:
             self._segments[thread] = filled(innermost(self.events, rows))
         return self._segments[thread]
 
+    def blocked(
+        self, thread: Ints, start: Ints, end: Ints
+    ) -> Iterator[tuple[Ints, Flags, Ints, Ints]]:
+        """Yield (place, whether its ``thread`` was in a blocking call, start, end).
+
+        The yielded times fill each [start, end).
+        """
+        for number in np.unique(thread).tolist():
+            places = np.flatnonzero(thread == number)
+            segments = self.segments(number)
+            waits = np.append(self.state, NONE)[segments.owner] == STATES.index("sync")
+            waits &= segments.owner != NONE
+            calls = filled(
+                Segments(segments.start_ns[waits], segments.end_ns[waits], segments.owner[waits])
+            )
+            shared = overlaps(calls, start[places], end[places])
+            inside = calls.owner[shared.segment] != NONE
+            yield places[shared.interval], inside, shared.start_ns, shared.end_ns
+
     def state_labels(self, row: Ints) -> Ints:
         """Return the label of time in which each ``row``, or no event, is innermost."""
         if not len(self.state):
@@ -239,10 +258,15 @@ def _idle(hosts: _Hosts, at: _Instants, lane: Lane, waits: Waits) -> Iterator[_C
     begins[linked] = borders[0]
     yield from _of_threads(hosts, window, thread, tail, start, begins)
     borders.append(end[linked])
-    holders = (issued, issued, lane.row[following[linked]])
-    for place, cause in enumerate((CALL, LATENCY, QUEUED)):
+    called, returned, late, begun = borders
+    work = lane.row[following[linked]]
+    for cause, row, first, last in ((CALL, issued, called, returned), (QUEUED, work, late, begun)):
         label = np.full(len(linked), hosts.idle(cause), dtype=np.int64)
-        yield window[linked], holders[place], label, borders[place], borders[place + 1]
+        yield window[linked], row, label, first, last
+    for place, blocked, first, last in hosts.blocked(thread[linked], returned, late):
+        label = np.where(blocked, hosts.idle(QUEUED), hosts.idle(LATENCY))
+        row = np.where(blocked, work[place], issued[place])
+        yield window[linked][place], row, label, first, last
 
 
 def _of_threads(

@@ -13,8 +13,8 @@ longer. A step that is still longer is scaled down to the timed iterations. On a
 timed iterations are longer than the clean step; then an event costs ``USUAL_TIMES`` the loop. If
 the timed steps waited for a CPU most of the time, the shortest of them counts instead of a
 percentile. A clean step is never longer than the timed steps without their waits for a CPU, if
-these waits are due to other programs (``undelayed_ns``): an op of many milliseconds is interrupted
-in every step, so it has no undisturbed time.
+these waits are due to other programs (``undelayed_ns`` of ``timings``): an op of many milliseconds
+is interrupted in every step, so it has no undisturbed time.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from lstmprof.breakdown.attribution import Stretches, attributed
 from lstmprof.breakdown.mean_step import MeanStep, Recording, in_reading_order
@@ -43,7 +41,7 @@ from lstmprof.breakdown.slot_times import (
     Span,
     spans_of,
 )
-from lstmprof.breakdown.timings import QUANTILE, cpu_share, timed_ns, undelayed_ns
+from lstmprof.breakdown.timings import QUANTILE, Iterations
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Ints
 from lstmprof.events.table import EventTable
@@ -164,10 +162,10 @@ class _Clock:
 
 @dataclass(frozen=True)
 class Measured:
-    """Facts about a run that lstmprof measured: run.json and the rows of timings.parquet."""
+    """Facts about a run that lstmprof measured: run.json and the timed iterations, if any."""
 
     info: RunInfo
-    timings: pa.Table | None
+    iterations: Iterations | None
 
 
 def clean_lane(
@@ -183,20 +181,23 @@ def clean_lane(
     rank, count = windows[0].rank, len(windows)
     stretches = attributed(events, windows, rank)[device].by_time()
     slots = SlotTimes(events, windows, stretches, device is not None)
+    iterations = None if measured is None else measured.iterations
     quantile = QUANTILE_FOREIGN if measured is None else QUANTILE
     times = slots.means() if count < LEAST_STEPS else slots.undisturbed(quantile)
-    beyond = slots.beyond(_longest_ns(measured))
+    beyond = slots.beyond(float(iterations.wall_ns.max() if iterations else 0) or math.inf)
     times = np.where(beyond, 0.0, times)
     usual_ns = float(times @ slots.share)
     off, recording, disturbance = np.zeros(len(times)), None, Disturbance()
     rounds: Sequence[int] | None = None
     if measured is not None:
         cost = _Cost(slots, measured.info, device is not None)
-        share = cpu_share(measured.timings, measured.info)
+        timed, most = None, None
+        share = iterations.cpu_share if iterations else None
         starved = share is not None and share < STARVED and not slots.vary
         usual = 0.5 if slots.vary else 0.0 if starved else QUANTILE
-        timed = timed_ns(measured.timings, usual, slots.of_some_steps_ns(times))
-        most = undelayed_ns(measured.timings, measured.info)
+        if iterations:
+            timed = iterations.quantile_ns(usual, slots.of_some_steps_ns(times))
+            most = iterations.undelayed_ns
         off, recording = cost.off(times, timed, most, only_bound=starved)
         rounds = measured.info.profiled_rounds
         disturbance = _disturbance(measured, share, timed, float((times - off) @ slots.share))
@@ -231,34 +232,25 @@ def clean_lane(
     )
 
 
-def _longest_ns(measured: Measured | None) -> float:
-    """Return the longest timed iteration; infinite if none was timed."""
-    if measured is None or measured.timings is None:
-        return math.inf
-    counted = measured.timings.filter(pc.invert(measured.timings.column("warmup")))
-    return float(pc.max(counted.column("wall_ns")).as_py() or math.inf)
-
-
 def _disturbance(
     measured: Measured, share: float | None, timed: float | None, clean_ns: float
 ) -> Disturbance:
-    """Return what the timed iterations show about CPU contention; the thread had a CPU for
-    ``share``.
+    """Return what the timed iterations show about CPU contention; ``share``: their share of a CPU.
 
     If a run lacks CPUs for some of its time, it shares cores and caches in the rest, and its
     threads wait for each other: with two threads, an op that both compute takes up to twice as
     long.
     """
-    table, info = measured.timings, measured.info
+    iterations, info = measured.iterations, measured.info
     threads = info.threads or len(info.affinity or (0,))
     threaded = info.device == "cpu" and threads > 1
     between = BETWEEN_THREADED if threaded else BETWEEN_PROCESSES
-    if table is None or timed is None:
+    if iterations is None or timed is None:
         return Disturbance(between=between)
     down = 0.0 if share is None else (1 - share) * (math.log(max(threads, 1)) + SHARED_CORE)
     if clean_ns < 0.99 * timed:  # on a busy machine the timed iterations bound nothing
         return Disturbance(down, between=between)
-    median = timed_ns(table, 0.5) or timed
+    median = iterations.quantile_ns(0.5) or timed
     return Disturbance(down, max(math.log(median / timed), 0.0), between)
 
 
@@ -283,9 +275,7 @@ class _Cost:
         return np.asarray(sums / np.maximum(self._slots.present, 1))
 
     def _shortest(self, times: Floats) -> float:
-        """Return the time of the shortest tenth of the recorded events, an upper bound for
-        recording.
-        """
+        """Return the time of the shortest tenth of the events; recording takes no longer."""
         events = np.flatnonzero(self._of_events >= 0.5)
         if not len(events):
             return math.inf

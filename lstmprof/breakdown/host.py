@@ -92,8 +92,7 @@ def innermost_of_each(events: EventTable, rows: Ints, thread: Ints) -> Segments:
 
 
 def merged_lanes(events: EventTable, rank: int | None, computes: Flags, state: Ints) -> Segments:
-    """Return the row that owns each instant of ``rank``'s host, without instants that have no
-    event.
+    """Return the row that owns each instant of ``rank``'s host; instants without an event are gone.
 
     ``computes`` and ``state`` have one entry per row (``computing``, ``threads.state_codes``).
     """

@@ -26,9 +26,7 @@ _GPU = re.compile(
 
 
 def waits_for_host_ns(parts: Iterable[tuple[str, int]]) -> int:
-    """Return the time in which a device waits for its host, including tails, of (part, ns)
-    pairs.
-    """
+    """Return the time of (part, ns) pairs in which a device waits for its host, with tails."""
     return sum(ns for part, ns in parts if part.removeprefix(TAIL) in WAITS_FOR_HOST)
 
 
@@ -38,9 +36,7 @@ def device_word(name: str) -> str:
 
 
 def lane_words(rank: int | None, device: int | None) -> str:
-    """Return the name of a lane in text: ``device 0 of rank 3``, ``CPU of rank 3``, ``device
-    0``.
-    """
+    """Return a lane's name in text: ``device 0 of rank 3``, ``CPU of rank 3``, ``device 0``."""
     where = "CPU" if device is None else f"device {device}"
     return where if rank is None else f"{where} of rank {rank}"
 

@@ -110,9 +110,7 @@ def _long_in_some(
     step_ns: float,
     quantile: float,
 ) -> list[Rare]:
-    """Return events that are long in some steps and explain most of the difference between
-    steps.
-    """
+    """Return events that are long in some steps and explain most of the steps' difference."""
     differ_ns = sum(max(w.end_ns - w.start_ns - step_ns, 0.0) for w in windows)
     rows = np.flatnonzero(slot != NONE)
     own_ns = own_time(events)[rows]

@@ -86,17 +86,14 @@ class SlotTimes:
 
     @property
     def vary(self) -> bool:
-        """Return whether the steps differ in their number of events, so that their work may
-        differ.
-        """
+        """Return whether the steps' numbers of events differ, so that their work may differ."""
         starts = np.sort(self.events.start_ns)
         ends = [(w.start_ns, w.end_ns) for w in self._windows]
         counts = [int(np.diff(np.searchsorted(starts, np.array(pair)))[0]) for pair in ends]
         return max(counts) > (1 + VARYING_SHARE) * min(counts)
 
     def of_some_steps_ns(self, times: Floats) -> float:
-        """Return the time per mean step of slots that at most half of the steps have; 0 if it
-        is small.
+        """Return the time per mean step of slots in at most half of the steps; 0 if small.
 
         Such slots have events without a partner in other steps, because a profiler omits ops.
         """
@@ -122,8 +119,7 @@ class SlotTimes:
         return np.asarray(sums / np.maximum(self.present, 1))
 
     def undisturbed(self, quantile: float) -> Floats:
-        """Return this quantile of each slot's times, or that of similar slots if every step is
-        disturbed.
+        """Return this quantile of each slot's times, or of similar slots if all are disturbed.
 
         Threads that wait for each other at every op have no undisturbed step on a busy machine. But
         among a hundred ops with the same name and shapes, some are undisturbed.
@@ -192,8 +188,7 @@ class SlotTimes:
         return np.asarray(np.diff(ends, prepend=0.0), dtype=np.int64)
 
     def _cut(self, times: Floats) -> Floats:
-        """Return the time of each cell, limited to one length per slot, so that the mean is
-        ``times``.
+        """Return each cell's time, limited to one length per slot so that the mean is ``times``.
 
         Busy cells take ``times``. If all cells together are too short, they are scaled.
         """

@@ -143,8 +143,7 @@ def _shown(value: Any) -> str:
 
 @contextmanager
 def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Iterator[Answer]:
-    """Run the SELECT ``sql`` over the tables of ``runs``, and yield the answer for use in a
-    context.
+    """Run the SELECT ``sql`` over the tables of ``runs``, and yield the answer for a context.
 
     ``timeout_s`` limits the time until the last row is read.
 
@@ -208,9 +207,9 @@ def _refusals(refusal: type[Exception]) -> Iterator[None]:
         raise _refused(str(fault)) from fault
 
 
-def _refused(said: str) -> UsageError:
+def _refused(message: str) -> UsageError:
     """Return DuckDB's error in one line, with its suggestion and the tables."""
-    fault, *more = said.split("\n\nLINE ")[0].split("\n")
+    fault, *more = message.split("\n\nLINE ")[0].split("\n")
     hint = next((line for line in more if line.startswith(_HINTS)), "").replace(": :", ":")
     if "Table with name" in fault and not any(f'"{name}"' in hint for name in NAMES):
         hint = ""  # a table of DuckDB itself
@@ -227,8 +226,7 @@ class _Query:
     begun_s: float = field(default_factory=time.monotonic)
 
     def waited_for(self, function: Callable[[], _Value]) -> _Value:
-        """Return the result of ``function``; Ctrl-C ends it at once, because DuckDB checks too
-        rarely.
+        """Return the result of ``function``; Ctrl-C ends it at once, unlike DuckDB itself.
 
         Raises:
             LstmprofError: the time is over.

@@ -11,11 +11,11 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from lstmprof.breakdown.slot_times import Span
 from lstmprof.events.annotate import OWN_CODE
@@ -50,8 +50,9 @@ class Warning:
         return f"{self.fault}; {self.remedy}"
 
 
-def warnings(iterations: Iterations, info: RunInfo) -> Iterator[Warning]:
-    """Yield every reason to doubt the ``iterations`` of a run with run.json ``info``."""
+def warnings(iterations: Iterations) -> Iterator[Warning]:
+    """Yield every reason to doubt the ``iterations`` of a run."""
+    info = iterations.info
     governor = info.hardware.cpu_governor
     if governor not in (None, "performance") and info.device == "cpu":
         yield Warning(
@@ -74,8 +75,7 @@ def warnings(iterations: Iterations, info: RunInfo) -> Iterator[Warning]:
 
 
 def _change_of_state(pairs: list[tuple[Ints, Ints]]) -> float | None:
-    """Return by how much steps take longer after the profile; None unless this holds in every
-    round.
+    """Return by how much steps take longer after the profile, if they do so in every round.
 
     The fastest iterations after the profile must be slower than all iterations before. At least
     ``LEAST_ROUNDS`` rounds are required, because in one round the machine may have changed.
@@ -91,155 +91,127 @@ def _change_of_state(pairs: list[tuple[Ints, Ints]]) -> float | None:
     return change if change >= STATE_SHARE else None
 
 
-Bools = NDArray[np.bool_]
-
 #: The quantile of the timed iterations, and of a slot's times, that counts as clean.
 QUANTILE = 0.1
 
 
 @dataclass(frozen=True)
 class Iterations:
-    """The iterations after warm-up, in order; arrays have one entry per iteration.
+    """The timed iterations of a run after warm-up: rows of timings.parquet, and run.json."""
 
-    ``late``: timed after the round's profile.
-    """
+    table: pa.Table
+    info: RunInfo
 
-    round: Ints
-    late: Bools
-    wall_ns: Ints
+    @classmethod
+    def of(cls, timings: pa.Table | None, info: RunInfo) -> Iterations | None:
+        """Return the iterations of ``timings.parquet`` that count; None without any."""
+        if timings is None:
+            return None
+        counted = timings.filter(pc.invert(timings.column("warmup")))
+        return cls(counted, info) if len(counted) else None
 
     def __len__(self) -> int:
-        return len(self.wall_ns)
+        return len(self.table)
+
+    def column(self, name: str) -> Ints | None:
+        """Return a column as int64; None if the table lacks it or it contains a null."""
+        if name not in self.table.column_names or self.table.column(name).null_count:
+            return None
+        values: Ints = self.table.column(name).to_numpy().astype(np.int64)
+        return values
+
+    @cached_property
+    def wall_ns(self) -> Ints:
+        """Return the wall times, in order."""
+        wall_ns = self.column("wall_ns")
+        assert wall_ns is not None
+        return wall_ns
 
     @property
-    def numbers(self) -> list[int]:
-        """Return the numbers of the rounds, in order."""
-        return [int(number) for number in np.unique(self.round)]
-
-    @property
-    def typical_ns(self) -> float:
-        """Return the low percentile of all iterations, which is the time of a hardly disturbed
-        iteration.
-        """
-        return float(np.quantile(self.wall_ns, QUANTILE))
+    def rounds(self) -> Ints:
+        """Return the round of each iteration; 0 if it is unknown."""
+        rounds = self.column("round")
+        return np.zeros(len(self), np.int64) if rounds is None else rounds
 
     def before_and_after(self) -> list[tuple[Ints, Ints]]:
         """Return the wall times before and after the profile, for each round that has both."""
-        some = [
-            (self.wall_ns[mine & ~self.late], self.wall_ns[mine & self.late])
-            for mine in (self.round == number for number in self.numbers)
-        ]
+        late = self.column("after_profile")
+        if late is None:
+            return []
+        by_round = (self.rounds == number for number in np.unique(self.rounds))
+        some = [(self.wall_ns[m & (late == 0)], self.wall_ns[m & (late != 0)]) for m in by_round]
         return [(before, after) for before, after in some if len(before) and len(after)]
 
+    def quantile_ns(self, quantile: float = QUANTILE, of_some_steps_ns: float = 0.0) -> float:
+        """Return this quantile of the wall times; by default that of a hardly disturbed iteration.
 
-def iterations_of(table: pa.Table) -> Iterations:
-    """Return the iterations of ``timings.parquet`` that count."""
-    counted = table.filter(pc.invert(table.column("warmup")))
-    wall_ns = int_column(counted, "wall_ns")
-    assert wall_ns is not None
-    rounds, late = int_column(counted, "round"), int_column(counted, "after_profile")
-    return Iterations(
-        np.zeros(len(wall_ns), np.int64) if rounds is None else rounds,
-        np.zeros(len(wall_ns), bool) if late is None else late.astype(bool),
-        wall_ns,
-    )
+        ``of_some_steps_ns`` is the mean time of what only some profiled steps do. It is added as
+        far as the mean iteration exceeds the quantile, because some timed iterations did it, too.
+        """
+        usual = float(np.quantile(self.wall_ns, quantile))
+        return usual + min(of_some_steps_ns, max(float(self.wall_ns.mean()) - usual, 0.0))
 
+    @property
+    def _one_thread(self) -> bool:
+        """Return whether one thread of a CPU did all the work, so that CPU time is its time.
 
-def int_column(table: pa.Table, name: str) -> Ints | None:
-    """Return a column as int64; None if the table lacks it or it contains a null."""
-    if name not in table.column_names or table.column(name).null_count:
-        return None
-    values: Ints = table.column(name).to_numpy().astype(np.int64)
-    return values
+        False for the user's own code, which may wait for data and have other threads.
+        """
+        info = self.info
+        alone = info.threads == 1 and len(info.affinity or (0,)) == 1
+        return info.device == "cpu" and alone and info.source != OWN_CODE
 
-
-def one_thread(info: RunInfo) -> bool:
-    """Return whether one thread of a CPU did all the work, so that CPU time is the step's time.
-
-    False for the user's own code, which may wait for data and have other threads.
-    """
-    alone = info.threads == 1 and len(info.affinity or (0,)) == 1
-    return info.device == "cpu" and alone and info.source != OWN_CODE
-
-
-def cpu_share(table: pa.Table | None, info: RunInfo) -> float | None:
-    """Return the share of the timed iterations in which their thread did not wait for a CPU, or
-    None.
-    """
-    if table is None:
-        return None
-    counted = table.filter(pc.invert(table.column("warmup")))
-    wall_ns, waits_ns = int_column(counted, "wall_ns"), _waits_ns(counted, info)
-    if wall_ns is None or waits_ns is None or not wall_ns.sum():
-        return None
-    return 1 - float(waits_ns.sum() / wall_ns.sum())
-
-
-def _waits_ns(counted: pa.Table, info: RunInfo) -> Ints | None:
-    """Return how long the thread of each timed iteration waited for a CPU; None if unknown."""
-    wall_ns = int_column(counted, "wall_ns")
-    ran_ns = int_column(counted, "cpu_ns" if one_thread(info) else "thread_cpu_ns")
-    if wall_ns is None or ran_ns is None:
-        return None
-    idle_ns: Ints = np.maximum(wall_ns - ran_ns, 0)
-    if one_thread(info):
-        return idle_ns
-    # A wait between the end of an iteration and the reading of the counter belongs to no iteration.
-    waited_ns = int_column(counted, "waited_ns")
-    return None if waited_ns is None else np.minimum(waited_ns, idle_ns)
-
-
-def undelayed_ns(table: pa.Table | None, info: RunInfo) -> float | None:
-    """Return a low percentile of the timed iterations without their waits for a CPU.
-
-    None if they wait little, or if a wait may be due to the program itself: it blocks, or its other
-    threads or its processes need the CPU.
-    """
-    if table is None or info.device != "cpu":
-        return None
-    counted = table.filter(pc.invert(table.column("warmup")))
-    wall_ns, waits_ns = int_column(counted, "wall_ns"), _waits_ns(counted, info)
-    if wall_ns is None or waits_ns is None or waits_ns.sum() <= LEAST_LOST * wall_ns.sum():
-        return None
-    if one_thread(info):
-        # Only a thread that never blocked was without a CPU in all the time that it did not run.
-        blocked = int_column(counted, "voluntary_switches")
-        if blocked is None or blocked.any():
+    @cached_property
+    def _waits_ns(self) -> Ints | None:
+        """Return how long the thread of each iteration waited for a CPU; None if unknown."""
+        ran_ns = self.column("cpu_ns" if self._one_thread else "thread_cpu_ns")
+        if ran_ns is None:
             return None
-    else:
-        ran_ns, all_ns = (int_column(counted, name) for name in ("thread_cpu_ns", "cpu_ns"))
-        children = pc.sum(counted.column("children_waited_ns")).as_py()
-        beside = math.inf if ran_ns is None or all_ns is None else all_ns.sum() - ran_ns.sum()
-        if children or beside > ALONE_SHARE * wall_ns.sum():
+        idle_ns: Ints = np.maximum(self.wall_ns - ran_ns, 0)
+        if self._one_thread:
+            return idle_ns
+        # A wait between an iteration's end and the reading of the counter is in no iteration.
+        waited_ns = self.column("waited_ns")
+        return None if waited_ns is None else np.minimum(waited_ns, idle_ns)
+
+    @property
+    def cpu_share(self) -> float | None:
+        """Return the share of the time in which the iterations' thread had a CPU, or None."""
+        if self._waits_ns is None or not self.wall_ns.sum():
             return None
-    return float(np.quantile(wall_ns - waits_ns, QUANTILE))
+        return 1 - float(self._waits_ns.sum() / self.wall_ns.sum())
 
+    @property
+    def undelayed_ns(self) -> float | None:
+        """Return a low percentile of the iterations without their waits for a CPU.
 
-def timed_ns(
-    timings: pa.Table | None,
-    quantile: float = QUANTILE,
-    of_some_steps_ns: float = 0.0,
-) -> float | None:
-    """Return this quantile of the timed iterations.
-
-    ``of_some_steps_ns`` is the mean time of what only some profiled steps do. It is added as far as
-    the mean iteration exceeds the quantile, because some timed iterations did it as well.
-    """
-    if timings is None:
-        return None
-    counted = timings.filter(pc.invert(timings.column("warmup")))
-    if not len(counted):
-        return None
-    times = counted.column("wall_ns").to_numpy()
-    usual = float(np.quantile(times, quantile))
-    return usual + min(of_some_steps_ns, max(float(times.mean()) - usual, 0.0))
+        None if they wait little, or if a wait may be due to the program itself: it blocks, or its
+        other threads or its processes need the CPU.
+        """
+        wall_ns, waits_ns = self.wall_ns, self._waits_ns
+        if self.info.device != "cpu" or waits_ns is None:
+            return None
+        if waits_ns.sum() <= LEAST_LOST * wall_ns.sum():
+            return None
+        if self._one_thread:
+            # Only a thread that never blocked was without a CPU whenever it did not run.
+            blocked = self.column("voluntary_switches")
+            if blocked is None or blocked.any():
+                return None
+        else:
+            ran_ns, all_ns = self.column("thread_cpu_ns"), self.column("cpu_ns")
+            children = pc.sum(self.table.column("children_waited_ns")).as_py()
+            beside = math.inf if ran_ns is None or all_ns is None else all_ns.sum() - ran_ns.sum()
+            if children or beside > ALONE_SHARE * wall_ns.sum():
+                return None
+        return float(np.quantile(wall_ns - waits_ns, QUANTILE))
 
 
 _FEW = "the run has no profile of its steps"
 _ENERGY = "energy per step by %s, over the counted iterations of the first round"
 #: Lost time below this share of the step is not mentioned.
 LEAST_LOST = 0.1
-_UNTOLD = "an older lstmprof wrote the run, or the machine does not report this value"
+_UNKNOWN = "an older lstmprof wrote the run, or the machine does not report this value"
 
 COLUMNS = (
     Column.integer("iterations", "number of timed iterations after warm-up"),
@@ -259,9 +231,9 @@ COLUMNS = (
     Column.real(
         "cpu_share",
         "share of the time in which the thread that runs the steps did not wait for a CPU",
-        f"{_UNTOLD}, or the capture has several threads or a device",
+        f"{_UNKNOWN}, or the capture has several threads or a device",
     ),
-    Column.real("preemptions", "number of involuntary context switches per iteration", _UNTOLD),
+    Column.real("preemptions", "number of involuntary context switches per iteration", _UNKNOWN),
     Column.real("typical_ns", "10th percentile of the iterations' wall times"),
     Column.real("median_ns", "median of the iterations' wall times"),
     Column.real("mean_ns", "mean of the iterations' wall times"),
@@ -335,11 +307,11 @@ def timings(table: pa.Table, info: RunInfo, clean: Span | None = None) -> Timing
 
     ``clean`` is the clean step, None if no step was profiled.
     """
-    counted = iterations_of(table)
-    if not len(counted):
+    counted = Iterations.of(table, info)
+    if counted is None:
         return None
-    walls = counted.wall_ns.tolist()
-    step = counted.typical_ns if clean is None else clean.ns
+    walls, preemptions = counted.wall_ns.tolist(), counted.column("preemptions")
+    step = counted.quantile_ns() if clean is None else clean.ns
     median = float(statistics.median(walls))
     batch, words = info.workload.batch, info.workload.words
     profiled = info.profiled_wall_ns
@@ -350,9 +322,9 @@ def timings(table: pa.Table, info: RunInfo, clean: Span | None = None) -> Timing
         step_low_ns=None if clean is None else clean.low_ns,
         step_high_ns=None if clean is None else clean.high_ns,
         lost_ns=median - step if median > step else None,
-        cpu_share=cpu_share(table, info),
-        preemptions=_per_iteration(table, "preemptions"),
-        typical_ns=counted.typical_ns,
+        cpu_share=counted.cpu_share,
+        preemptions=None if preemptions is None else float(preemptions.mean()),
+        typical_ns=counted.quantile_ns(),
         median_ns=median,
         mean_ns=statistics.fmean(walls),
         std_ns=statistics.stdev(walls) if len(walls) > 1 else None,
@@ -361,10 +333,10 @@ def timings(table: pa.Table, info: RunInfo, clean: Span | None = None) -> Timing
         words_per_s=words / step * 1e9 if words and step else None,
         compile_ns=info.compile_ns,
         inflation_share=inflation,
-        cpu_energy_j=_per_step(table, info.timing_cpu_energy_j),
-        gpu_energy_j=_per_step(table, info.timing_gpu_energy_j),
-        rounds=len(counted.numbers),
-        warnings=tuple(warnings(counted, info)),
+        cpu_energy_j=_per_step(counted, info.timing_cpu_energy_j),
+        gpu_energy_j=_per_step(counted, info.timing_gpu_energy_j),
+        rounds=len(np.unique(counted.rounds)),
+        warnings=tuple(warnings(counted)),
     )
 
 
@@ -385,14 +357,9 @@ def lost_in_words(
     return "; ".join([text, *evidence])
 
 
-def _per_iteration(table: pa.Table, column: str) -> float | None:
-    values = int_column(table.filter(pc.invert(table.column("warmup"))), column)
-    return None if values is None else float(values.mean())
-
-
-def _per_step(table: pa.Table, energy_j: float | None) -> float | None:
-    first = table.filter(pc.equal(table.column("round"), 0))
-    steps = pc.sum(pc.invert(first.column("warmup"))).as_py()
+def _per_step(counted: Iterations, energy_j: float | None) -> float | None:
+    """Return the energy per iteration of the first round."""
+    steps = int((counted.rounds == 0).sum())
     return None if energy_j is None or not steps else energy_j / steps
 
 

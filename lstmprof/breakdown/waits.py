@@ -38,8 +38,7 @@ class Lane:
     end_ns: Ints
     row: Ints
     launch: Ints  # row of the launch; ``NONE``: unknown
-    called_ns: Ints  # time of the launch call, if it is known
-    returned_ns: Ints  # when it returned
+    returned_ns: Ints  # when the launch call returned, if it is known
     busy: Segments  # owner: row of events
 
 
@@ -54,8 +53,8 @@ def device_lanes(events: EventTable, rank: int | None) -> Iterator[Lane]:
 
 
 def _lane(events: EventTable, device: int, rows: Ints) -> Lane:
-    starts, ends = events.start_ns, events.end_ns
-    start, end = starts[rows], ends[rows]
+    ends = events.end_ns
+    start, end = events.start_ns[rows], ends[rows]
     correlation = events.ints("correlation_id", np.iinfo(np.int64).max)[rows]
     tie = content_order(events, rows)
     first = np.lexsort(
@@ -67,7 +66,7 @@ def _lane(events: EventTable, device: int, rows: Ints) -> Lane:
     row = rows[order]
     launch = events.rows_named("launch_id")[row]
     owned = Segments(busy.start_ns, busy.end_ns, rows[busy.owner])
-    return Lane(device, start[order], end[order], row, launch, starts[launch], ends[launch], owned)
+    return Lane(device, start[order], end[order], row, launch, ends[launch], owned)
 
 
 def _classes(events: EventTable) -> Ints:
@@ -86,15 +85,14 @@ _NEVER = np.iinfo(np.int64).min
 
 @dataclass(frozen=True)
 class Waits:
-    """When a device was idle before an activity, and the longest time from a launch to its
-    activity.
+    """When a device was idle before an activity, and the longest launch latency.
 
     Both are computed from the whole profile, even if only a part is attributed.
     """
 
     since_ns: Ints  # when the device had fallen idle
     until_ns: Ints  # when the activity began
-    called_ns: Ints  # time of its launch call, or ``until_ns`` if unknown
+    host_until_ns: Ints  # until when a host thread may show why: ``since_ns`` if it was queued
     latency_ns: int
     ends_ns: int  # when the device had done its last activity
 
@@ -129,21 +127,22 @@ class _Gaps:
         after_gap = np.flatnonzero(lane.start_ns > reached[:-1])
         # If several activities begin together, it is unknown which one the gap waits for.
         alone = np.append(lane.start_ns[1:] > lane.start_ns[:-1], True)[after_gap]
-        columns = (reached, lane.start_ns, lane.launch, lane.called_ns, lane.returned_ns)
-        since, until, launch, called, returned = (column[after_gap] for column in columns)
+        columns = (reached, lane.start_ns, lane.launch, lane.returned_ns)
+        since, until, launch, returned = (column[after_gap] for column in columns)
         known = launch != NONE
-        self._parts.append((since, until, np.where(known & alone, called, until)))
+        queued = known & alone & (returned <= since)
+        self._parts.append((since, until, np.where(queued, since, until)))
         # Before its first activity, a device has not become idle: its earlier work is not recorded.
         waited = known & (returned > since) & (since > _NEVER)
         self._latencies_ns.append((until - returned)[waited])
 
     def waits(self) -> Waits:
         """Return the waits of all parts."""
-        since, until, called = (np.concatenate(side) for side in zip(*self._parts, strict=True))
+        since, until, host_until = (np.concatenate(side) for side in zip(*self._parts, strict=True))
         latencies = np.sort(np.concatenate(self._latencies_ns))
         median = int(latencies[(len(latencies) - 1) // 2]) if len(latencies) else 0
         latency_ns = min(max(LATENCIES * median, LEAST_LATENCY_NS), MOST_NS)
-        return Waits(since, until, called, latency_ns, self._reached)
+        return Waits(since, until, host_until, latency_ns, self._reached)
 
 
 def all_waits(packed: Packed, ranks: Sequence[int | None]) -> dict[int | None, dict[int, Waits]]:
@@ -186,11 +185,9 @@ def _packed_lane(packed: Packed, device: int, rows: Ints) -> Lane:
     rows = rows[_few_swapped(packed, rows)]
     start = start_ns[rows].astype(np.int64)
     launch = packed.values("launch_id")[rows]
-    called = start_ns[launch].astype(np.int64)
+    returned = start_ns[launch].astype(np.int64) + dur_ns[launch]
     nobody = Segments(start[:0], start[:0], start[:0])
-    return Lane(
-        device, start, start + dur_ns[rows], rows, launch, called, called + dur_ns[launch], nobody
-    )
+    return Lane(device, start, start + dur_ns[rows], rows, launch, returned, nobody)
 
 
 def asked_about(packed: Packed, windows: Sequence[Window], waits: AllWaits) -> Flags | None:
@@ -230,7 +227,7 @@ def _asked_intervals(windows: Sequence[Window], waits: Iterable[Waits]) -> tuple
         has_end = np.searchsorted(closed, of.since_ns, "right") < np.searchsorted(
             closed, of.until_ns, "right"
         )
-        until = np.where(has_end, of.until_ns, np.minimum(of.called_ns, of.until_ns))
+        until = np.where(has_end, of.until_ns, of.host_until_ns)
         some = until > of.since_ns
         parts.append((np.append(of.since_ns[some], of.ends_ns), np.append(until[some], always)))
     begins, ends = (np.concatenate(side) for side in zip(*parts, strict=True))

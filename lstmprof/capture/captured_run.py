@@ -104,7 +104,7 @@ def write_captured(
 
 
 def refuse_unless_alike(rounds: Sequence[CaptureResult]) -> None:
-    """Raise CaptureError if rounds ran with other versions or settings, or on another device."""
+    """Raise CaptureError if the rounds differ in versions, settings or device."""
     first, *others = (dict(_facts({n: r.metadata.get(n) for n in ALIKE})) for r in rounds)
     for number, facts in enumerate(others, 2):
         for name in sorted({*first, *facts} - {NOT_ALIKE}):
@@ -220,8 +220,8 @@ def _counters(of_rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _of_steps(
     all_metadata: Sequence[Mapping[str, Any]], counts: Sequence[int], name: str
 ) -> list[int] | None:
-    """Return the list ``name`` of all rounds, with one entry per profiled step; None if an entry is
-    unknown.
+    """Join the lists ``name`` of all rounds, which have one entry per profiled step; return None if
+    an entry is unknown.
 
     ``counts`` are the numbers of profiled steps in each round.
     """

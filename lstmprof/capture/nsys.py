@@ -61,7 +61,7 @@ def around(command: Sequence[str], folder: Path) -> list[str]:
             f"--nvtx-capture={NSYS_RANGE}@{DOMAIN}",
             "--capture-range-end=stop",
         ),
-        # the range's name is not a registered string
+        # let nsys find the range although its name is not a registered NVTX string
         *("--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0", "--force-overwrite=true"),
         *(f"--output={folder / REPORT}", *command),
     ]
@@ -91,10 +91,10 @@ def was_measured(folder: Path) -> bool:
 
 
 def export(folder: Path, place: str = ".") -> None:
-    """Export the nsys report in ``folder`` to an SQLite database, and list both files in the
-    result.
+    """Export the nsys report in ``folder`` to an SQLite database, and name both files in
+    result.json.
 
-    Both are gzipped into the subfolder ``place``.
+    Both files are gzipped into the subfolder ``place``.
 
     Raises:
         CaptureError: nothing was recorded, or a tool of Nsight Systems failed.

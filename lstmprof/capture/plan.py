@@ -84,8 +84,9 @@ def matching(
 
 
 def implementation_names(patterns: Sequence[str]) -> list[str]:
-    """Return the names of the built-in implementations that match; an alias stands for its
-    implementation.
+    """Return the names of the built-in implementations that match one of ``patterns``.
+
+    An alias in ``patterns`` stands for its implementation.
     """
     rows = {name: row.name for name, row in implementations.ROWS.items()}
     unknown = implementations.unknown

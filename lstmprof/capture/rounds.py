@@ -163,7 +163,7 @@ def _can_take_turns(requests: Sequence[CaptureRequest]) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _Together:
-    """What a worker that takes turns gets: its seat, the names of all runs in turn, and the shared
+    """What a worker that takes turns gets: its ``Seat``, the names of all runs in turn, the shared
     CPU.
     """
 
@@ -388,7 +388,9 @@ def _labelled(progress: Progress, request: CaptureRequest, rounds: int, number: 
 
 
 class Pace:
-    """The progress of a sweep: how many rounds of each run are left, and how long others took."""
+    """The progress of a sweep: how many rounds of each run are left, and how long finished ones
+    took.
+    """
 
     def __init__(self) -> None:
         self._left: dict[str, int] = {}

@@ -370,7 +370,7 @@ class Turns:
                 stop()
 
     def stop(self) -> None:
-        """Stop all workers, and wake waiting threads."""
+        """Stop all workers, and wake the threads that wait for a turn."""
         with self._changed:
             self._stopped = True
             for stop in self._stops.values():

@@ -188,7 +188,7 @@ class FirstAnswers:
                 options.say(line)
 
     def check(self, breakdowns: Sequence[Breakdown]) -> None:
-        """Print a line for each of ``breakdowns`` whose first step differs from the early one."""
+        """Print a line for each of ``breakdowns`` that contradicts what ``tell`` has printed."""
         if not self._told:
             return
         from lstmprof.breakdown.first_step import holds

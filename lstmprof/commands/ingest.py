@@ -100,7 +100,7 @@ class _ProgressLine:
         self._shown_s: float | None = None
 
     def show(self, text: str) -> None:
-        """Show ``text`` as the progress; outside of terminals only if the last line is old."""
+        """Show ``text`` as the progress; to a file or pipe at most every ``_TOLD_EVERY_S``."""
         if sys.stderr.isatty():
             write_over(text)
         elif self._shown_s is None or time.monotonic() - self._shown_s > _TOLD_EVERY_S:

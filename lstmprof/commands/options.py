@@ -233,8 +233,8 @@ def broken_down(
 ) -> list[Breakdown]:
     """Return the breakdowns of ``runs``, with ``tables`` computed.
 
-    ``look`` is called on each breakdown; it can compute more of it, or collect results. Runs for
-    which this fails are added to ``left_out``.
+    ``look`` is called on each breakdown; it can compute more of the breakdown, or collect results.
+    The errors of runs whose breakdown or ``look`` fails are added to ``left_out``.
 
     Raises:
         LstmprofError: no run can be broken down.

@@ -100,8 +100,8 @@ def command(
       lstmprof recommend --like traces/train --impl mymodel.py:build --impl 'torch-*'
     """
     from lstmprof.capture import plan
-    from lstmprof.diagnose.recommend.request import request_of
     from lstmprof.diagnose.recommend.sweep import Limits, candidates, recommended
+    from lstmprof.diagnose.shapes import request_of
     from lstmprof.runs.directory import cache_folder, written_to
 
     sizes = {name: given.pop(name) for name in workloads.OVERRIDABLE}

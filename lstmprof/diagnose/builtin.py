@@ -33,6 +33,7 @@ from lstmprof.diagnose.step_profile import StepProfile, step_profile_of
 from lstmprof.diagnose.what_ifs import Asked
 from lstmprof.errors import LstmprofError, UsageError
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP, Implementation
+from lstmprof.names import FRAMEWORK_NAMES
 from lstmprof.numbers import count, listed, milliseconds, percent
 from lstmprof.runs.border import LeaveOut, border
 from lstmprof.runs.directory import cache_folder, written_to
@@ -54,10 +55,6 @@ _OPS = {
     "tf1-cudnnlstm": "CudnnLSTM",
     "tf1-lstmblockfusedcell": "LSTMBlockFusedCell",
     "jax-cudnn": "jax.experimental.rnn",
-}
-_CALLED = {
-    **{"torch": "PyTorch", "tensorflow": "TensorFlow", "tensorflow1": "TensorFlow 1"},
-    **{"jax": "JAX", "pytensor": "PyTensor", "theano": "Theano"},
 }
 TABLES = ("ledger", "collectives")
 #: The folder of the cache that keeps these captures.
@@ -98,8 +95,7 @@ class Against:
 def against_builtin(
     breakdown: Breakdown, asked: Asked, progress: Progress = lambda line: None
 ) -> Against:
-    """Compare the run of ``breakdown`` with the layer op of its framework; capture the op if
-    needed.
+    """Compare the run of ``breakdown`` with its framework's layer op, captured if needed.
 
     Raises:
         CaptureError: the capture failed.
@@ -131,7 +127,7 @@ def request_of(shape: Shape, implementation: str | None = None) -> CaptureReques
         UsageError: no layer op exists for this network on this machine; the message says why.
     """
     framework = shape.framework or ""
-    called = _CALLED.get(framework, framework or "the unknown framework of the run")
+    called = FRAMEWORK_NAMES.get(framework, framework or "the unknown framework of the run")
     rows = [r for n in LAYER_ROWS.get(framework, ()) if (r := implementations.ROWS.get(n))]
     if not is_here(shape.device):
         raise UsageError("the run used a GPU, which this machine lacks")
@@ -157,9 +153,7 @@ def request_of(shape: Shape, implementation: str | None = None) -> CaptureReques
 
 
 def _lacking(row: Implementation, interpreter: Interpreter) -> str | None:
-    """Return why the implementation cannot run now (nothing is installed here), or None if it
-    can.
-    """
+    """Return why the implementation cannot run without installing something, or None."""
     if interpreter.environment is None:
         lacking = lacks(row)
         return lacking and f"{row.name}: {lacking}"
@@ -219,9 +213,7 @@ def _is_installed(info: RunInfo) -> bool:
 
 
 def same_machine(one: RunInfo, other: RunInfo) -> bool:
-    """Return whether both runs used machines of the same kind; False if a run does not record
-    it.
-    """
+    """Return whether both runs used machines of the same kind; False if unknown."""
     facts = [(i.hardware.cpu_model, i.hardware.gpu or _gpu(i)) for i in (one, other)]
     return facts[0][0] is not None and facts[0] == facts[1]
 

@@ -47,7 +47,7 @@ KINDS = {
     MEMORY: "elementwise ops and reductions",
     EMBEDDING: "embedding look-ups",
     INPUT: "input",
-    COMPILE: "compilation inside the step",
+    COMPILE: "compilation, or capture of a graph, inside the step",
     START: "initialisation of the GPU's runtime and loading of code",
     ALLOCATION: "memory allocation",
     RANGE: "ranges without recorded ops",

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lstmprof import names
 from lstmprof.errors import UsageError
@@ -14,18 +13,6 @@ from lstmprof.runs.metadata import RunInfo, alike, condition
 
 if TYPE_CHECKING:  # imported for types only, because the breakdown's heading imports this file
     from lstmprof.diagnose.step_profile import StepProfile
-
-
-@dataclass(frozen=True)
-class Disagreement:
-    """One condition that differs; None is unknown."""
-
-    condition: str
-    one: Any
-    other: Any
-
-    def __str__(self) -> str:
-        return f"{self.condition} ({_shown(self.one)} and {_shown(self.other)})"
 
 
 def conditions_in_words(info: RunInfo) -> dict[str, str]:
@@ -46,22 +33,17 @@ def device_in_words(info: RunInfo) -> str | None:
     return info.device_name or ", ".join(dict.fromkeys(info.device_names.values())) or None
 
 
-def _shown(value: Any) -> str:
-    return "unknown" if value is None else str(value)
-
-
-def disagreements(first: StepProfile, second: StepProfile) -> list[Disagreement]:
-    """Return the conditions that differ between two runs."""
-    differences = []
+def disagreements(first: StepProfile, second: StepProfile) -> dict[str, str]:
+    """Return the conditions that differ between two runs: name → ``name (value and value)``."""
+    differences = {}
     for name in names.CONDITIONS:
-        if condition(name, first.info) != condition(name, second.info):
-            shown = [_named(name, profile.info) for profile in (first, second)]
-            differences.append(Disagreement(name, *shown))
+        values = [condition(name, profile.info) for profile in (first, second)]
+        if values[0] != values[1]:
+            if name == "workload":
+                values = [profile.info.workload.name for profile in (first, second)]
+            one, other = ("unknown" if value is None else value for value in values)
+            differences[name] = f"{name} ({one} and {other})"
     return differences
-
-
-def _named(name: str, info: RunInfo) -> Any:
-    return info.workload.name if name == "workload" else condition(name, info)
 
 
 def refuse_unless_comparable(
@@ -72,11 +54,12 @@ def refuse_unless_comparable(
     Raises:
         UsageError: another condition differs, or ``across`` has a name that is not a condition.
     """
-    differ = [d for d in disagreements(first, second) if d.condition not in known(across)]
+    allowed = known(across)
+    differ = {n: text for n, text in disagreements(first, second).items() if n not in allowed}
     if differ:
-        options = " ".join(f"--across {d.condition}" for d in differ)
+        options = " ".join(f"--across {name}" for name in differ)
         raise UsageError(
-            f"{first.name} and {second.name} differ in " + ", ".join(map(str, differ)),
+            f"{first.name} and {second.name} differ in " + ", ".join(differ.values()),
             f"compare them anyway with {options}",
         )
 

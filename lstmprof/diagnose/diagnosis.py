@@ -13,10 +13,10 @@ from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.result import Table
 from lstmprof.breakdown.timings import Warning, lost_in_words
-from lstmprof.diagnose import at_hand, sentences, settings
+from lstmprof.diagnose import sentences, settings
 from lstmprof.diagnose.causes import SLOWER
-from lstmprof.diagnose.certainty import Certainty, Outcome, of_finding, of_run, outcome
-from lstmprof.diagnose.certainty.pair import Ratio
+from lstmprof.diagnose.certainty import Certainty, Outcome, certainty_of, outcome, outcome_of_one
+from lstmprof.diagnose.certainty.pair import Ratio, no_difference
 from lstmprof.diagnose.comparable import comparable_groups, disagreements, refuse_unless_comparable
 from lstmprof.diagnose.document import VERSION
 from lstmprof.diagnose.findings import (
@@ -31,9 +31,8 @@ from lstmprof.diagnose.findings import (
 from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.findings.reasons import reason
 from lstmprof.diagnose.findings.savings import Saving, savings
-from lstmprof.diagnose.pairs import against_fastest
-from lstmprof.diagnose.ranks import lane_to_dict, overlap_to_dict, straggler_to_dict
 from lstmprof.diagnose.remedies import Advice, remedies
+from lstmprof.diagnose.remedies.cells import LAYER_IN_ONE_OP
 from lstmprof.diagnose.roofline import (
     Roofline,
     roofline_of,
@@ -47,10 +46,12 @@ from lstmprof.diagnose.verdict import Verdict, verdict_of
 from lstmprof.diagnose.verdict_text import markdown_page, page
 from lstmprof.diagnose.what_ifs import Asked, WhatIf, what_ifs_of
 from lstmprof.events.schema import Column, schema
+from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
 from lstmprof.numbers import cropped, milliseconds, told_apart
 
 if TYPE_CHECKING:
     import pandas
+
 
 #: Findings with a smaller share of the whole are left to JSON.
 LEAST_SHARE = 0.01
@@ -232,10 +233,11 @@ class Diagnosis:
             "verdict": self.verdict.to_dict(),
             "settings": [_of(d, "setting", "slow", "fast") for d in self.settings],
             "lacks": [{"run": run, **lack.to_dict()} for run, lack in self.lacks],
-            "lane": lane_to_dict(slow.place, slow.lanes),
-            "fast_lane": None if fast is None else lane_to_dict(fast.place, fast.lanes),
-            "straggler": straggler_to_dict(slow.straggler),
-            "overlap": overlap_to_dict(slow.overlap),
+            "lane": {**_of(slow, "rank", "device"), "of": slow.lanes},
+            "fast_lane": fast and {**_of(fast, "rank", "device"), "of": fast.lanes},
+            "straggler": slow.straggler and asdict(slow.straggler),
+            "overlap": slow.overlap
+            and {**asdict(slow.overlap), **_of(slow.overlap, "overlapped_ns", "share")},
             "busy_share": slow.busy_ns / slow.length_ns if slow.device is not None else None,
             "waterfall": [{**asdict(d), "delta_ns": d.delta_ns} for d in self.differences],
             "findings": [_finding(explained) for explained in self.findings],
@@ -377,7 +379,8 @@ def diagnose_all(
     diagnoses: list[Diagnosis] = []
     for group in [profiles] if must_compare else comparable_groups(profiles, across):
         limits = {p.name: roofline_of(p, profiles, asked.peaks) for p in group}
-        pairs = [compare(base, other, across) for base, other in against_fastest(group)]
+        fastest, *others = sorted(group, key=lambda profile: profile.length_ns)
+        pairs = [compare(fastest, other, across) for other in others]
         diagnoses += [
             replace(_with_times_of_advice(d, group), roofline=limits[d.slow.name]) for d in pairs
         ] or [_alone(p, breakdown_of[p.name], limits[p.name]) for p in group]
@@ -388,9 +391,42 @@ def _with_times_of_advice(diagnosis: Diagnosis, beside: Sequence[StepProfile]) -
     """Return ``diagnosis`` with measured gains from the runs ``beside`` it."""
     findings = []
     for explained in diagnosis.findings:
-        told = (at_hand.worth(advice, diagnosis.slow, beside) for advice in explained.remedies)
-        findings.append(replace(explained, remedies=tuple(a for a in told if a is not None)))
+        measured = (worth(advice, diagnosis.slow, beside) for advice in explained.remedies)
+        findings.append(replace(explained, remedies=tuple(a for a in measured if a is not None)))
     return replace(diagnosis, findings=tuple(findings))
+
+
+def worth(advice: Advice, slow: StepProfile, beside: Sequence[StepProfile]) -> Advice | None:
+    """Return ``advice`` with the step of a run ``beside`` that follows it and is surely faster.
+
+    Return None if such runs are there and none is faster. Return ``advice`` without a gain if there
+    is no such run, or if the fastest may be faster by noise alone.
+    """
+    others = [p for p in beside if _follows(p, advice, slow)]
+    if not others:
+        return advice
+    other = min(others, key=lambda profile: profile.length_ns)
+    other_ns, slow_ns = lengths(other, slow)
+    if other_ns >= slow_ns:
+        return None
+    if no_difference(other, slow):
+        return advice
+    gain_ns = slow_ns - other_ns
+    return replace(advice, measured_ns=other_ns, measured_with=other.label, gain_ns=gain_ns)
+
+
+def _follows(other: StepProfile, advice: Advice, slow: StepProfile) -> bool:
+    """Return whether ``other`` does what ``advice`` says to change in ``slow``.
+
+    A script follows the advice to run a layer as one op if all its recurrent layers are one op
+    each, and those of ``slow`` are cells.
+    """
+    if other.implementation is not None or slow.implementation is not None:
+        return other.implementation == advice.implementation is not None
+    forms, slow_forms = ({row["form"] for row in p.rows("layers")} for p in (other, slow))
+    if other.framework != slow.framework or advice.name != LAYER_IN_ONE_OP.name:
+        return False
+    return forms == {LAYER_OP} and slow_forms <= {LOOP, CELL_OP} and bool(slow_forms)
 
 
 def _alone(profile: StepProfile, breakdown: Breakdown, limit: Roofline | None) -> Diagnosis:
@@ -414,12 +450,12 @@ def compare(first: StepProfile, second: StepProfile, across: Collection[str] = (
     ends = lengths(first, second)
     fast, slow = (first, second) if ends[0] <= ends[1] else (second, first)
     differences = findings(fast, slow)
-    told = outcome(fast, slow, differences)
+    result = outcome(fast, slow, differences)
     return Diagnosis(
         fast=fast,
         slow=slow,
-        outcome=told,
-        findings=_explained(differences, told),
+        outcome=result,
+        findings=_explained(differences, result),
         warnings=tuple(_warnings(fast, slow)),
         notes=tuple(_notes(fast, slow)),
     )
@@ -432,30 +468,30 @@ def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Di
     that is not in ``saved``, all its time counts as saved.
     """
     parts = findings(None, profile, saved)
-    told = of_run(profile, parts)
-    explained = _explained(parts, told)
+    result = outcome_of_one(profile, parts)
+    explained = _explained(parts, result)
     return Diagnosis(
         fast=None,
         slow=profile,
-        outcome=told,
+        outcome=result,
         findings=explained,
         warnings=profile.warnings,
         notes=(*_beside(profile), *profile.notes),
     )
 
 
-def _explained(differences: list[Finding], told: Outcome) -> tuple[Explained, ...]:
+def _explained(differences: list[Finding], result: Outcome) -> tuple[Explained, ...]:
     """Return the findings with their sentences and fixes; each fix is listed only once.
 
     A finding gets fixes if it is large enough, its certainty is known and the runs differ.
     """
     explained, given = [], set[str]()
     for finding in differences:
-        certainty = of_finding(finding, differences)
-        worth = told.state != "none" and certainty.level != "unknown"
+        certainty = certainty_of(finding, differences)
+        worth = result.state != "none" and certainty.level != "unknown"
         advice = tuple(a for a in _advice(finding) if worth and a.sentence not in given)
         given |= {a.sentence for a in advice}
-        explained.append(Explained(finding, sentences.of_finding(finding), certainty, advice))
+        explained.append(Explained(finding, sentences.finding_sentence(finding), certainty, advice))
     return tuple(explained)
 
 
@@ -476,7 +512,7 @@ def _warnings(fast: StepProfile, slow: StepProfile) -> list[str]:
 def _notes(fast: StepProfile, slow: StepProfile) -> list[str]:
     notes = [
         *_settings(fast, slow),
-        *(f"the runs differ in {d}" for d in disagreements(fast, slow)),
+        *(f"the runs differ in {text}" for text in disagreements(fast, slow).values()),
     ]
     if not timed(fast, slow):
         notes.append(f"{untimed(fast, slow)}, so profiled times are compared")

@@ -74,7 +74,10 @@ class Fix(_Record, frozen=True):
     ]
     measured_ns: Annotated[
         int | None,
-        _is("step of a diagnosed run that uses implementation; null: there is no such run"),
+        _is("step of the run measured_with; null: there is no such run"),
+    ]
+    measured_with: Annotated[
+        str | None, _is("diagnosed run that has the fix; null: there is no such run")
     ]
     gain_ns: Annotated[int | None, _is("how much shorter that step is; null: there is no such run")]
     source: Annotated[str, _is("address of a page that explains the fix")]

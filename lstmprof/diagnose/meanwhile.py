@@ -66,9 +66,7 @@ def waits_of(calls: Iterable[Mapping[str, Any]], late: tuple[int | None, int | N
 
 
 def meanwhile_of(events: EventTable, stretches: Stretches, waits: Covered) -> Meanwhile | None:
-    """Return what the lane of ``stretches`` did during ``waits``; None if nothing took most of
-    it.
-    """
+    """Return what most of the ``waits`` was spent on by the lane of ``stretches``, or None."""
     stretches = stretches.cut_at(np.concatenate(waits.bounds))
     inside = np.flatnonzero(waits.within(stretches.start_ns, stretches.end_ns) > 0)
     length_ns = (stretches.end_ns - stretches.start_ns)[inside]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.attribution import TAIL
 from lstmprof.breakdown.clean_step import CleanLane
 from lstmprof.breakdown.mean_step import lane_words
-from lstmprof.breakdown.tables.ranks import compared_steps, group_sizes, in_common, of_ranks
+from lstmprof.breakdown.tables.ranks import compared_steps, group_sizes, in_common, rank_records
 from lstmprof.diagnose.meanwhile import Meanwhile
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Covered
@@ -188,21 +188,23 @@ def straggler_of(breakdown: Breakdown, places: Sequence[Place]) -> Straggler | N
     unmatched = [row for row in rows if row["collective"] is None]
     matters_ns = LEAST_SHARE * statistics.mean(w.end_ns - w.start_ns for w in breakdown.windows)
     compared = in_common(rows, matters_ns)
-    known: dict[str, Any] = {
-        "marked": any(window.step is not None for window in breakdown.windows),
-        "world_size": world_size(breakdown.run.info),
-        "unmatched": len(unmatched),
-        "steps": compared_steps(rows, compared, breakdown.windows),
-    }
+    facts = Straggler(
+        UNKNOWN,
+        marked=any(window.step is not None for window in breakdown.windows),
+        world_size=(size := world_size(breakdown.run.info)),
+        unmatched=len(unmatched),
+        steps=compared_steps(rows, compared, breakdown.windows),
+    )
     if not compared:
-        return Straggler(UNKNOWN, _unlike(breakdown, rows), **known)
-    straggler = _judged(compared, matters_ns, known)
+        return replace(facts, reason=_unlike(breakdown, rows))
+    straggler = _judged(compared, matters_ns, facts)
     if straggler.state == FOUND:
         straggler = replace(straggler, excess=_excess(breakdown, straggler.place, matters_ns))
     of_steps = {row["step"] for row in compared}
     partial = any(row["step"] in of_steps for row in unmatched)
-    sure = straggler.certainty == MEASURED and not _has_groups(breakdown.run.info) and not partial
-    return straggler if sure or not straggler.certainty else replace(straggler, certainty=LIKELY)
+    groups = any(ranks < (size or 0) for ranks in group_sizes(breakdown.run.info))
+    unsure = partial or (groups and not all(row["process_group"] for row in compared))
+    return replace(straggler, certainty=LIKELY) if unsure else straggler
 
 
 def _excess(breakdown: Breakdown, late: Place, matters_ns: float) -> Excess | None:
@@ -261,52 +263,42 @@ def _other_number(unmatched: _Rows, rows: _Rows, places: Sequence[Place]) -> str
     )
 
 
-def _judged(rows: _Rows, matters_ns: float, known: dict[str, Any]) -> Straggler:
+def _judged(rows: _Rows, matters_ns: float, facts: Straggler) -> Straggler:
     """Return the straggler of ``rows`` that all ranks have in common."""
-    steps = known["steps"]
-    waiters = _waiters(rows, steps)
-    known |= {
-        "collectives": len({row["collective"] for row in rows}),
-        "waiters": waiters,
-        "waits_for": _waits_for(rows, steps),
-    }
-    longest = max(waiter.waits_ns for waiter in waiters)
-    certainty = MEASURED if known["collectives"] >= CHECKED else LIKELY
-    if longest < matters_ns:
-        reason = f"the longest wait is {milliseconds(longest, 3)} ms{_each(known)}"
-        return Straggler(NONE, reason, certainty, **known)
-    return _latest(rows, waiters, certainty, known)
-
-
-def _latest(
-    rows: _Rows, waiters: Sequence[Waiter], certainty: str, known: dict[str, Any]
-) -> Straggler:
-    late = min(waiters, key=lambda waiter: (waiter.waits_ns, _order(waiter.place)))
-    others = statistics.median(w.waits_ns for w in waiters if w is not late)
-    late_of_steps = _late_of_steps(rows)
-    late_in = late_of_steps.count(late.place)
-    if late.waits_ns > LATE * others or 2 * late_in <= known["steps"]:
-        low, high = (f(w.waits_ns for w in waiters) for f in (min, max))
-        each = f"{milliseconds(low)} to {milliseconds(high)} ms{_each(known)}"
-        lates = set(late_of_steps) - {None}
-        often = len(late_of_steps) - late_of_steps.count(None) >= MOVES * known["steps"]
-        moves = often and len(lates) > 1
-        reason = f"all ranks wait for each other: {each}"
-        if moves:
-            reason = f"the late rank changes from step to step; the ranks wait {each}"
-        return Straggler(NONE, reason, certainty, moves=moves, **known)
-    return Straggler(FOUND, None, certainty, late.rank, late.device, late_in=late_in, **known)
-
-
-def _waiters(rows: _Rows, steps: int) -> tuple[Waiter, ...]:
+    steps = facts.steps
     waits: Counter[Place] = Counter()
     for row in rows:
         waits[_place(row)] += row["waits_ns"]
     last_of = {row["collective"]: (row["last_rank"], row["last_device"]) for row in rows}
     last_in = Counter(last_of.values())
-    return tuple(
+    waiters = [
         Waiter(*place, waits[place] / steps, last_in[place]) for place in sorted(waits, key=_order)
+    ]
+    facts = replace(
+        facts,
+        certainty=MEASURED if len(last_of) >= CHECKED else LIKELY,
+        collectives=len(last_of),
+        waiters=tuple(waiters),
+        waits_for=_waits_for(rows, steps),
     )
+    each = " per step" if facts.marked else ""
+    low, high = (f(waiter.waits_ns for waiter in waiters) for f in (min, max))
+    if high < matters_ns:
+        reason = f"the longest wait is {milliseconds(high, 3)} ms{each}"
+        return replace(facts, state=NONE, reason=reason)
+    late = min(waiters, key=lambda waiter: (waiter.waits_ns, _order(waiter.place)))
+    others = statistics.median(w.waits_ns for w in waiters if w is not late)
+    late_of_steps = _late_of_steps(rows)
+    late_in = late_of_steps.count(late.place)
+    if late.waits_ns <= LATE * others and 2 * late_in > steps:
+        return replace(facts, state=FOUND, rank=late.rank, device=late.device, late_in=late_in)
+    lates = [place for place in late_of_steps if place is not None]
+    moves = len(lates) >= MOVES * steps and len(set(lates)) > 1
+    reason = "all ranks wait for each other:"
+    if moves:
+        reason = "the late rank changes from step to step; the ranks wait"
+    reason += f" {milliseconds(low)} to {milliseconds(high)} ms{each}"
+    return replace(facts, state=NONE, reason=reason, moves=moves)
 
 
 def _waits_for(rows: _Rows, steps: int) -> tuple[WaitsFor, ...]:
@@ -319,9 +311,7 @@ def _waits_for(rows: _Rows, steps: int) -> tuple[WaitsFor, ...]:
 
 
 def _late_of_steps(rows: _Rows) -> list[Place | None]:
-    """Return for each step the place for which the others wait; None if they wait for each
-    other.
-    """
+    """Return for each step the place for which all others wait, or None."""
     waits: dict[int | None, Counter[Place]] = defaultdict(Counter)
     for row in rows:
         waits[row["step"]][_place(row)] += row["waits_ns"]
@@ -340,10 +330,6 @@ def _place(row: dict[str, Any]) -> Place:
 def _order(place: Place) -> tuple[int, int]:
     rank, device = place
     return (-1 if rank is None else rank, -1 if device is None else device)
-
-
-def _each(known: dict[str, Any]) -> str:
-    return " per step" if known["marked"] else ""
 
 
 def overlap_of(
@@ -379,16 +365,11 @@ def overlap_of(
 
 def world_size(info: RunInfo) -> int | None:
     """Return the number of ranks of the job, or None if the profiles do not record it."""
-    sizes = [record.get("world_size") for record in of_ranks(info)]
+    sizes = [record.get("world_size") for record in rank_records(info)]
     return max((size for size in sizes if isinstance(size, int)), default=None)
 
 
-def _has_groups(info: RunInfo) -> bool:
-    """Return whether some process group has at least two ranks, but not all ranks of the job."""
-    return any(size < (world_size(info) or 0) for size in group_sizes(info))
-
-
-def of_straggler(straggler: Straggler) -> str:
+def straggler_sentence(straggler: Straggler) -> str:
     """Return the sentence about ``straggler``, in any of its three states."""
     if straggler.state == UNKNOWN:
         return f"straggler unknown: {straggler.reason}"
@@ -398,11 +379,7 @@ def of_straggler(straggler: Straggler) -> str:
         others += f"; {straggler.unmatched:,} collectives have no counterpart on another rank"
     if straggler.state == NONE:
         return f"no straggler: {straggler.reason}{others}"
-    return _of_late(straggler) + others
-
-
-def _of_late(late: Straggler) -> str:
-    each = " per step" if late.marked else ""
+    late, each = straggler, " per step" if straggler.marked else ""
     own = next(w for w in late.waiters if w.place == late.place)
     longest = max(late.waiters, key=lambda waiter: waiter.waits_ns)
     does = f", which {late.meanwhile.words}" if late.meanwhile else ""
@@ -414,11 +391,11 @@ def _of_late(late: Straggler) -> str:
         f"{likely}straggler: {name}, last to arrive in {own.last_in} of {late.collectives}"
         f" collectives; {other} waits {milliseconds(longest.waits_ns)} ms{each},"
         f" including {milliseconds(for_it)} ms for {name}{does}; {name} itself waits"
-        f" {milliseconds(own.waits_ns)} ms{more}"
+        f" {milliseconds(own.waits_ns)} ms{more}{others}"
     )
 
 
-def of_overlap(overlap: Overlap, marked: bool) -> str:
+def overlap_sentence(overlap: Overlap, marked: bool) -> str:
     """Return the sentence about the overlap of communication and computing."""
     each = " per step" if marked else ""
     return (
@@ -426,20 +403,3 @@ def of_overlap(overlap: Overlap, marked: bool) -> str:
         f" computes during {percent(overlap.share)} of this time, and computes nothing during"
         f" {milliseconds(overlap.exposed_ns)} ms"
     )
-
-
-def lane_to_dict(place: Place, lanes: int) -> dict[str, int | None]:
-    """Return rank and device, and the number of devices, with the fields of the JSON output."""
-    return {"rank": place[0], "device": place[1], "of": lanes}
-
-
-def straggler_to_dict(straggler: Straggler | None) -> dict[str, Any] | None:
-    """Return the straggler with the fields of the JSON output; None if there is none."""
-    return None if straggler is None else asdict(straggler)
-
-
-def overlap_to_dict(overlap: Overlap | None) -> dict[str, Any] | None:
-    """Return the communication with the fields of the JSON output; None if there is none."""
-    if overlap is None:
-        return None
-    return {**asdict(overlap), "overlapped_ns": overlap.overlapped_ns, "share": overlap.share}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lstmprof.breakdown.replay import Error, Prediction
-from lstmprof.diagnose.certainty import of_prediction
+from lstmprof.diagnose.certainty import prediction_certainty
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.findings.because import because
 from lstmprof.diagnose.findings.savings import REPLAY, ROOFLINE
@@ -13,12 +13,15 @@ from lstmprof.numbers import listed, milliseconds, percent
 
 def signed_ms(ns: int) -> str:
     """Return a time with its sign: ``+18.1 ms``."""
-    return f"{'+' if ns >= 0 else ''}{milliseconds(ns)} ms"
+    return f"{'+' if ns >= 0 else '−'}{milliseconds(abs(ns))} ms"
 
 
-def of_finding(finding: Finding) -> str:
+def finding_sentence(finding: Finding) -> str:
     """Return one sentence about a finding: its time, its share, and the counts behind it."""
-    share = "" if finding.share is None else f" ({percent(finding.share)})"
+    whole = "the step" if finding.fast is None else "the difference"
+    share = (
+        "" if finding.share is None else f" ({percent(finding.share).replace('-', '−')} of {whole})"
+    )
     amount = milliseconds(finding.slow_ns) + " ms"
     amount = amount if finding.fast is None else signed_ms(finding.delta_ns)
     parts = [_saved(finding)] if finding.saving.by in (REPLAY, ROOFLINE) else []
@@ -37,7 +40,7 @@ def _saved(finding: Finding) -> str:
     return f"replayed without it, the step is {amount} shorter"
 
 
-def of_roofline(limit: Roofline) -> str:
+def roofline_sentence(limit: Roofline) -> str:
     """Return the least time of the step, the share reached, and the rate of its matmuls."""
     share = (
         f"; the run reaches {percent(limit.share)} of the roofline"
@@ -49,7 +52,7 @@ def of_roofline(limit: Roofline) -> str:
     if limit.gemm_flops_per_s is None:
         return f"{text}.{_quicker(limit)}"
     reached, peak = (gflops(r) for r in (limit.gemm_flops_per_s, limit.peaks.gemm_flops_per_s))
-    rate = f"matmuls reach {reached} of {peak} GFLOP/s, averaged over the step"
+    rate = f"averaged over the step, matmuls run at {reached} GFLOP/s (peak: {peak})"
     return f"{text}; {rate}.{_quicker(limit)}"
 
 
@@ -69,7 +72,7 @@ def gflops(flops_per_s: float) -> str:
     return f"{flops_per_s / 1e9:,.1f}"
 
 
-def _of_forecast(error: Error | None) -> str:
+def _forecast_error(error: Error | None) -> str:
     """Return the known error of a forecast as text."""
     if error is None:
         return "the error of this forecast is unknown"
@@ -80,7 +83,7 @@ def _of_forecast(error: Error | None) -> str:
     )
 
 
-def of_what_if(
+def what_if_sentence(
     name: str, prediction: Prediction, form: str | None = None, error: Error | None = None
 ) -> str:
     """Return the predicted step, the saving, and the part that is then largest.
@@ -95,6 +98,6 @@ def of_what_if(
         state, part, ns = prediction.bottleneck
         text += f"; the largest part is then {state} {part}, {milliseconds(ns)} ms"
     if form is not None:
-        text += f"; {_of_forecast(error)}"
-    doubts = of_prediction(prediction).reasons
+        text += f"; {_forecast_error(error)}"
+    doubts = prediction_certainty(prediction).reasons
     return f"{text}. Uncertain: {listed([*doubts])}." if doubts else f"{text}."

@@ -1,4 +1,4 @@
-"""Find the network that a run computes, so that another implementation can be captured with it.
+"""Find the network that a run computes, or options describe, to capture implementations of it.
 
 run.json describes the whole network of a capture. For other profiles, the layer table describes the
 slowest recurrent layer if shapes were recorded, without the rest of the network.
@@ -6,33 +6,28 @@ slowest recurrent layer if shapes were recorded, without the rest of the network
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lstmprof import workloads
 from lstmprof.breakdown import Breakdown
-from lstmprof.breakdown.tables import TABLES
+from lstmprof.breakdown.recurrent.network import dtype_named
 from lstmprof.capture.own.passes import MOST_FOR_SHAPES
+from lstmprof.capture.request import CaptureRequest, check_device
 from lstmprof.capture.worker.host import cuda_devices
 from lstmprof.diagnose.roofline import workload_of
 from lstmprof.errors import UsageError
 from lstmprof.numbers import listed, percent
 from lstmprof.runs.metadata import RunInfo
 from lstmprof.workloads import GATES, Workload
+from lstmprof.workloads.studies import NAMED
 
 LAYERS = "layers"
 GIVE_SIZES = "give --hidden, --batch and --time-steps"
 RECORD = "record the shapes of inputs (torch.profiler: record_shapes=True)"
 #: Element type of the first layer's input → precision of a capture.
-_PRECISIONS = {
-    "float": "fp32",
-    "float32": "fp32",
-    "c10::half": "amp-fp16",
-    "half": "amp-fp16",
-    "float16": "amp-fp16",
-    "c10::bfloat16": "amp-bf16",
-    "bfloat16": "amp-bf16",
-}
+_PRECISIONS = {"float32": "fp32", "float16": "amp-fp16", "bfloat16": "amp-bf16"}
 _CELLS = {"rnn_tanh": "rnn", **{name: name for name in GATES}}
 
 
@@ -96,8 +91,6 @@ def shape_of(breakdown: Breakdown) -> Shape:
 
 def slowest_layer(breakdown: Breakdown) -> Mapping[str, Any] | None:
     """Return the row of the layer table that takes most of the profile, or None."""
-    if LAYERS not in TABLES:
-        return None
     rows: list[dict[str, Any]] = breakdown.table(LAYERS).to_pylist()
     return max(rows, key=lambda row: call_ns(row) * row["calls"], default=None)
 
@@ -123,7 +116,7 @@ def _of_layer(row: Mapping[str, Any], breakdown: Breakdown) -> Shape:
             )
         raise UsageError(fault, RECORD)
     cell = _CELLS.get(row["cell"])
-    precision = _PRECISIONS.get(row["dtype"].lower())
+    precision = _PRECISIONS.get(dtype_named(row["dtype"]) or "")
     for what, why in (
         (cell is None, f"{row['cell']} cells"),
         (row["projection"] is not None, "a projection"),
@@ -163,3 +156,45 @@ def _device(info: RunInfo) -> str:
 def is_here(device: str) -> bool:
     """Return whether this machine has such a device."""
     return device == "cpu" or bool(cuda_devices())
+
+
+def request_of(
+    shape: Shape | None,
+    sizes: Mapping[str, Any],
+    conditions: Mapping[str, Any],
+    progress: Callable[[str], None],
+) -> CaptureRequest:
+    """Return the request that all candidates share; the implementation in it is a placeholder.
+
+    Args:
+        shape: network and conditions of a run, or None.
+        sizes: fields of ``Workload``; None is not given. The first named network has the others.
+        conditions: device, precision, mode and threads; None is not given.
+        progress: called with a line if the run was on a GPU and this machine has none.
+
+    Raises:
+        UsageError: neither ``shape`` nor a size is given, or both are; or the device is unknown.
+    """
+    sizes = {name: value for name, value in sizes.items() if value is not None}
+    asked: dict[str, Any] = {k: value for k, value in conditions.items() if value is not None}
+    if shape is None and not sizes:
+        raise UsageError(
+            "no network is described", "give --like, or --hidden, --batch and --time-steps"
+        )
+    if shape is not None and sizes:
+        raise UsageError(
+            "--like already sets the sizes of the network", "omit --like, or omit the size options"
+        )
+    if shape is None:
+        network = workloads.with_overrides(NAMED[0], **sizes)
+    else:
+        network = shape.workload
+        names = ("precision", "mode", "device", "threads", "seed")
+        of_run = {name: getattr(shape, name) for name in names}
+        if not is_here(shape.device) and "device" not in asked:
+            progress("the run used a GPU, which this machine lacks; measuring on the CPU")
+            of_run["device"] = "cpu"
+        asked = {**of_run, **asked}
+    request = CaptureRequest("torch-nn-lstm", network, peaks=False, **asked)
+    check_device(request)  # once, not for every candidate
+    return request

@@ -6,6 +6,7 @@ then the bottleneck, then the fix.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from lstmprof.breakdown.now_and_then import Rare
 from lstmprof.breakdown.slot_times import Span
 from lstmprof.diagnose import causes, settings
-from lstmprof.diagnose.certainty import Level, Outcome, State, of_finding
+from lstmprof.diagnose.certainty import Level, Outcome, State, certainty_of
 from lstmprof.diagnose.certainty.pair import (
     Ratio,
     counts_in_words,
@@ -25,10 +26,10 @@ from lstmprof.diagnose.certainty.pair import (
 )
 from lstmprof.diagnose.findings import HOST, NAMED_SHARE, Difference, Finding, lengths, wait_of
 from lstmprof.diagnose.findings.because import because, pace
-from lstmprof.diagnose.remedies import Advice, of_most
-from lstmprof.diagnose.script_lines import line_of
+from lstmprof.diagnose.remedies import Advice, leading_advice
 from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.numbers import in_prose, listed, milliseconds, percent
+from lstmprof.runs.fields import ScriptLine
 
 #: The sentence gives the ratio's interval if its ends differ by this factor.
 WIDE = 1.25
@@ -37,10 +38,15 @@ _NOT_BY_COUNT = (
     *(causes.INPUT, causes.SYNC, causes.COLLECTIVE, causes.ALLOCATION, causes.RUNTIME),
     *(causes.CPU_OP, causes.COMPILE, causes.START, causes.CTC, causes.QUEUE),
 )
+#: Factor between the ends of the ratio's interval from which on parts of a step are unknown. Chosen
+#: by hand.
+_ROUGH = 10.0
 #: Ratios from here on have no digits behind the point.
 _WHOLE = 100
 #: The bottleneck of a device that waits for its host in several ways.
 WAITS_FOR_HOST = "waiting for the host"
+#: What a sentence calls a kind of time that its name alone does not explain.
+_IN_WORDS = {causes.QUEUE: "waiting although work is queued"}
 #: Other waits belong to the bottleneck if they take this share of the named one. Chosen by hand.
 _OTHER_WAITS = 0.1
 #: Waits outside of ``WAITS_FOR_HOST``. The sentence names each with at least this share of the
@@ -130,6 +136,16 @@ class Verdict:
         return f"{value:,.0f}×" if value >= _WHOLE else f"{value:.2f}×"
 
     @property
+    def rough(self) -> bool:
+        """Return whether the machine was too busy to time the parts of the two steps.
+
+        That is so if the ratio may be 1, and the ends of its interval differ by ``_ROUGH``.
+        """
+        if self.ratio is None or self.ratio.sure:
+            return False
+        return self.ratio.high is None or self.ratio.high >= _ROUGH * self.ratio.low
+
+    @property
     def head(self) -> str:
         """Return the part of ``sentence`` before the colon: the runs and their times."""
         if self.baseline is None or self.ratio is None:
@@ -150,7 +166,7 @@ class Verdict:
         """
         if self.bottleneck is None:
             return "; ".join(part for part in (self.cause, self.words) if part)
-        takes = f"{self.bottleneck} {self.amount}"
+        takes = f"{_IN_WORDS.get(self.bottleneck, self.bottleneck)} {self.amount}"
         takes = f"{takes}: {self.evidence}" if self.evidence else takes
         takes = f"{takes}; then {self.then}" if self.then else takes
         return f"{self.cause}; {takes}" if self.cause else takes
@@ -221,7 +237,7 @@ def verdict_of(
     named = outcome.cause
     waits = [f for f in findings if named and wait_of(f.kind) == wait_of(named.kind)]
     evidence = "" if named is None else _evidence(named, slow)
-    mends_cause = of_most(given, whole_ns, named) if outcome.state != "none" else None
+    mends_cause = leading_advice(given, whole_ns, named) if outcome.state != "none" else None
     cause = mends_cause.cause if mends_cause else _cause(fast, slow, outcome, evidence)
     line = "" if named is None or fast is not None else line_of(named)
     if line:
@@ -241,7 +257,7 @@ def verdict_of(
     level: Level = "unknown"
     reasons: tuple[str, ...] = ()
     if named is not None:
-        certainty = of_finding(named, findings)
+        certainty = certainty_of(named, findings)
         level, reasons = certainty.level, certainty.reasons
     elif outcome.equal:
         level = "measured"
@@ -295,7 +311,7 @@ def _then(findings: Sequence[Finding], named: Sequence[Finding], whole_ns: int) 
         reverse=True,
     )
     texts = [
-        f"{name} takes {percent(ns / whole_ns)} ({milliseconds(ns)} ms)"
+        f"{_IN_WORDS.get(name, name)} takes {percent(ns / whole_ns)} ({milliseconds(ns)} ms)"
         for ns, name in times
         if whole_ns and ns >= _THEN_SHARE * whole_ns
     ]
@@ -326,3 +342,55 @@ def _cause(fast: StepProfile | None, slow: StepProfile, outcome: Outcome, eviden
     unlike = [d for d in settings.disagreements(fast.info, slow.info) if d.fits]
     is_slower = outcome.cause is not None and outcome.cause.kind == causes.SLOWER
     return f"settings differ: {settings.listing(unlike)}" if unlike and not is_slower else ""
+
+
+#: A line explains a bottleneck if it takes this share of its time. Chosen by hand.
+EXPLAINED_SHARE = 0.5
+#: Time of the host that no op shows. A call that waits for a value is synchronisation, and only
+#: that.
+_HIDDEN_KINDS = (causes.PYTHON, causes.UNRECORDED, causes.INPUT)
+_ASKS = re.compile(r"\.(item|tolist|numpy|cpu)|float|int|bool")
+_SLEEPS = re.compile(r"time\.sleep")
+#: The activity of a call by its name. The first matching row decides.
+_ACTIVITIES = (
+    (_SLEEPS, "sleeps"),
+    (re.compile(r"gc\.collect"), "runs the garbage collector"),
+    (re.compile(r"\.(debug|info|warning|error)|logging\..*|(builtins\.)?print"), "logs"),
+    (re.compile(r"(os|posix|nt)\.(fsync|fdatasync|sync|write)|.*\.(write|flush)"), "writes a file"),
+    (re.compile(r"(io\.)?open|os\.(open|read)|.*\.(read|readline)"), "reads a file"),
+    (re.compile(r".*\.(get|put|wait|acquire|join|recv|select)"), "waits"),
+    (re.compile(r"subprocess\..*|os\.(system|popen)"), "runs another program"),
+    (_ASKS, "asks for values"),
+)
+
+
+def line_of(finding: Finding) -> str:
+    """Return the line that takes most of a run's bottleneck, and what it does; empty if none does.
+
+    Examples: ``train.py:31 sleeps (time.sleep)``, ``train.py:12 runs Python (tokenise)``.
+    """
+    profile = finding.slow
+    for line in profile.info.script_lines or ():
+        ns = (line.share or 0.0) * profile.length_ns
+        if line.call is not None and _SLEEPS.fullmatch(line.call):
+            ns = line.ns or ns  # a busy machine lengthens everything except a sleep
+        if ns >= EXPLAINED_SHARE * finding.delta_ns and _fits(line, finding.kind):
+            return _activity(line)
+    return ""
+
+
+def _fits(line: ScriptLine, kind: str) -> bool:
+    asks = line.call is not None and bool(_ASKS.fullmatch(line.call))
+    return kind == causes.SYNC if asks else kind in _HIDDEN_KINDS
+
+
+def _activity(line: ScriptLine) -> str:
+    """Return the place of the line and its activity."""
+    if line.file is None:
+        return "Python's garbage collector runs"
+    place = f"{line.file}:{line.line}"
+    if line.call is None:
+        return f"{place} runs Python ({line.function})"
+    activities = (words for pattern, words in _ACTIVITIES if pattern.fullmatch(line.call))
+    activity = next(activities, None)
+    return f"{place} {activity} ({line.call})" if activity else f"{place} calls {line.call}"

@@ -14,13 +14,14 @@ from typing import Protocol
 
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.mean_step import lane_words
-from lstmprof.diagnose.certainty import NOT_EXPLAINED, Outcome
-from lstmprof.diagnose.certainty.pair import EQUAL_SHARE
+from lstmprof.diagnose.certainty import NOT_EXPLAINED, Level, Outcome
+from lstmprof.diagnose.certainty.pair import EQUAL_SHARE, counts_in_words
 from lstmprof.diagnose.findings import ADVISED_SHARE
 from lstmprof.diagnose.remedies import Advice
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.verdict import Verdict
 from lstmprof.errors import one_line
+from lstmprof.names import FRAMEWORK_NAMES
 from lstmprof.numbers import cropped, escaped, listed, milliseconds, percent, with_short_names
 
 #: Most lines of a verdict. Chosen by hand: two verdicts with heading and footer fit into 25 lines.
@@ -31,6 +32,12 @@ WIDTH = 100
 INDENT = 9
 #: Number of fixes, and of kinds of time on one line, that a verdict shows.
 _FIXES, _PLACES = 2, 6
+#: How certain the cause of a verdict is, in words.
+_CERTAINTY: dict[Level, str] = {
+    "measured": "cause found in the profile",
+    "likely": "cause likely",
+    "unknown": "cause unknown",
+}
 #: From this length of the largest time on, milliseconds have one decimal.
 _LONG_NS = 1_000_000
 
@@ -154,9 +161,10 @@ def first_line(diagnosis: Diagnosed) -> str:
     """Return the run, its step, the ratio and the certainty."""
     verdict = diagnosis.verdict
     words = [verdict.subject, verdict.step_ms]
-    words += [f"{verdict.times} as long"] if verdict.baseline is not None else []
+    about = "about " if verdict.rough else ""
+    words += [f"{about}{verdict.times} as long"] if verdict.baseline is not None else []
     words += [lane] if (lane := lane_of(diagnosis.slow)) else []
-    words += [] if verdict.state == "none" else [f"cause {verdict.certainty}"]
+    words += [] if verdict.state == "none" else [_CERTAINTY[verdict.certainty]]
     return "   ".join(words)
 
 
@@ -182,17 +190,33 @@ def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
     different = [fix for fix in verdict.fixes if first_of[fix.fix] is fix]
     for number, fix in enumerate(different[:_FIXES]):
         rank, most = (5, 2) if number else (1, 3)
-        gain = f" ({fix.gain})" if fix.gain else ""
-        yield Line(rank, "Fix" if gain else "Try", fix.fix, gain, most)
-    if where := "   ".join(f"{kind} {amount}" for kind, amount in places(verdict)):
+        gain = f" ({fix.gain})" if fix.gain and not verdict.rough else ""
+        sure = gain and verdict.state == "found"
+        yield Line(rank, "Fix" if sure else "Try", fix.fix, gain, most)
+    if verdict.cause and not different:
+        yield Line(1, "Fix", f"none known{_where(diagnosis.slow)}")
+    where = "   ".join(f"{kind} {amount}" for kind, amount in places(verdict))
+    if verdict.rough and diagnosis.fast is not None:
+        counts = counts_in_words(diagnosis.fast, diagnosis.slow)
+        yield Line(
+            2, "Where", f"not known, because the machine was too busy{counts and '; '}{counts}"
+        )
+    elif where:
         yield Line(2, "Where", f"{where} ms")
-    if verdict.cause and verdict.evidence:
+    if verdict.cause and verdict.evidence and not verdict.rough:
         yield Line(4, "", verdict.evidence)
     if verdict.reasons:
         yield Line(3, "Doubt", listed(list(verdict.reasons)))
     for rare in verdict.now_and_then[:1]:
         often = f"in {rare.steps} of {diagnosis.slow.steps} steps"
         yield Line(6, "Rare", f"{cropped(rare.name)}: {milliseconds(rare.each_ns)} ms {often}")
+
+
+def _where(profile: StepProfile) -> str:
+    """Return `` for PyTorch on a CPU``; empty if framework and device are unknown."""
+    framework = FRAMEWORK_NAMES.get(profile.framework or "")
+    device = {"cpu": "a CPU", "cuda": "a GPU"}.get(profile.runs_on or "")
+    return "".join([f" for {framework}" if framework else "", f" on {device}" if device else ""])
 
 
 def places(verdict: Verdict) -> list[tuple[str, str]]:

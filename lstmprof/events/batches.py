@@ -75,9 +75,10 @@ class Batches:
         return self.about(None)
 
     def about(self, asked: Flags | None) -> Iterator[Batch]:
-        """Yield the batches in order of time, reduced to what the events in ``asked`` need.
+        """Yield the batches in order of time, with only the events that ``asked`` selects.
 
-        ``asked`` is a mask over the events of the run; None means all.
+        ``asked`` is a mask over the events of the run; None selects all. Each batch also has the
+        events that the selected events need.
         """
         lanes, first_rows = _lanes(self._packed), sorts(self._packed).first
         table = _Tables(self._packed, self._names, self._links)
@@ -100,8 +101,9 @@ class Batches:
         return max(int((self._start[p] + self._dur[p]).max()) for p in self._packed.pieces())
 
     def _until(self, row: int) -> int:
-        """Return the end of a batch near ``row``, so that events that begin together stay
-        together.
+        """Return a row near ``row`` at which a batch may end.
+
+        Events that begin together stay in one batch.
         """
         if row >= len(self._start):
             return len(self._start)
@@ -124,8 +126,9 @@ class _Tables:
         self._inside = np.zeros(len(packed), dtype=np.bool_)
 
     def rows(self, own: Ints, beside: Ints) -> Ints:
-        """Return the sorted rows of a batch: ``own``, ``beside``, and all rows that these link to,
-        directly or indirectly.
+        """Return the sorted rows of a batch: ``own``, ``beside``, and all rows that these link to.
+
+        Rows that are linked indirectly count, too.
         """
         self._inside[own] = True
         new = np.unique(beside[~self._inside[beside]])

@@ -75,9 +75,7 @@ READ = pa.schema([field for field in SCHEMA if field.name != "rank"])
 
 
 class Count(NamedTuple):
-    """One value of a counter; ``time_ns`` is a time as the file records it, not since
-    ``base_ns``.
-    """
+    """One value of a counter; ``time_ns`` is the time in the file, not yet since ``base_ns``."""
 
     time_ns: int
     pid: int | None
@@ -171,8 +169,9 @@ class Counters:
 
     @staticmethod
     def in_files(paths: Sequence[Path], folder: Folder) -> Counters:
-        """Return the counters in files of ``folder``, which ``write_sorted`` wrote in the
-        profile's order.
+        """Return the counters in files of ``folder``, which are in the order of the profile.
+
+        ``write_sorted`` has written the files.
         """
         read = SortedFiles(paths, "time_ns")
         return Counters((_OfRank(read, folder),)) if paths else NO_COUNTERS
@@ -185,9 +184,7 @@ class Counters:
         return Counters(self.of_ranks + other.of_ranks)
 
     def shifted(self, by_ns: int, rank: int | None = None) -> Counters:
-        """Return these counters with times ``by_ns`` later and, unless it is None, with
-        ``rank``.
-        """
+        """Return these counters with times ``by_ns`` later, and with ``rank`` unless it is None."""
         moved = (
             replace(
                 of_rank,
@@ -317,7 +314,8 @@ def levels(read: Callable[[], Iterable[pa.Table]]) -> Iterator[Values]:
     """Yield the values of each counter over time, batch by batch.
 
     ``read`` yields the rows of counters.parquet in batches; it is called twice. Single allocations
-    and frees are left out if the total is recorded; otherwise they are replaced by their sum.
+    and frees are left out if the profile records the allocated memory; otherwise they are replaced
+    by their running sum.
     """
     told = {s.place for rows in read() for s, _, _ in by_series(rows) if s.name == ALLOCATED}
     sums: dict[Series, float] = defaultdict(float)

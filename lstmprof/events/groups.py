@@ -37,10 +37,9 @@ def own_time(events: EventTable) -> Ints:
 
 
 def inherited(parent: Codes, values: Codes) -> Codes:
-    """Return for each row its value, or if this is ``NONE``, that of the nearest ancestor with a
-    value.
+    """Return for each row its value, or the value of its nearest ancestor that has one.
 
-    ``parent`` has the row of each row's parent, or ``NONE``.
+    ``NONE`` means no value. ``parent`` has the row of each row's parent, or ``NONE``.
     """
     value = values.copy()
     above = parent.copy()
@@ -56,7 +55,8 @@ def inherited(parent: Codes, values: Codes) -> Codes:
 class Forest:
     """The nesting of rows; ``parent`` has the row of each row's parent, or ``NONE`` for a root.
 
-    ``place`` is each row's number in preorder, ``size`` the number of rows inside, itself included.
+    ``place`` is the number of each row in preorder. ``size`` is the number of rows inside, the row
+    itself included.
     """
 
     def __init__(self, parent: Ints) -> None:
@@ -79,7 +79,7 @@ class Forest:
         return np.asarray(until[self.place + self.size] - until[self.place], dtype=np.int64)
 
     def outermost(self, rows: Ints, code: Ints) -> Flags:
-        """Return for each of ``rows`` whether no other of them with the same code encloses it.
+        """Return for each of ``rows`` whether no other one of ``rows`` with its code encloses it.
 
         ``code`` has one number of 0 or more per row of the forest.
         """
@@ -177,7 +177,7 @@ def heads(events: EventTable, rows: Ints, groups: Groups, columns: Sequence[str]
 
 
 def numbered(*keys: Ints) -> Ints:
-    """Number the distinct combinations of ``keys`` in sorted order; return the number per position.
+    """Return for each position the number of its combination of ``keys``, in sorted order.
 
     The first key is the most significant; ``UNKNOWN`` (null) sorts first.
     """

@@ -221,7 +221,7 @@ class Covered:
 
 
 def running_time(start_ns: Ints, end_ns: Ints, from_ns: Ints, to_ns: Ints) -> Ints:
-    """Return for each [from_ns, to_ns) the time that the intervals [start_ns, end_ns) run in it.
+    """Return for each [from_ns, to_ns) how long the intervals [start_ns, end_ns) run inside it.
 
     Time in which several intervals run counts several times.
     """

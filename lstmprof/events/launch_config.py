@@ -6,7 +6,8 @@
      "dynamic_shared_bytes":4096,"estimated_occupancy":0.31}
 
 A kernel of a collective also has its ``operation``, ``message_bytes`` (the input or the output of
-one rank, whichever is larger, as in NCCL's tests) and ``group_size`` in ranks.
+one rank, whichever is larger, as in NCCL's tests), ``group_size`` in ranks and ``process_group``
+(its name in PyTorch, and a description).
 
 The keys have this order, so that equal configurations are equal texts; unrecorded keys are left
 out. ``grid`` counts blocks and ``block`` threads, by x, y, z. ``registers`` are per thread,
@@ -40,6 +41,8 @@ _MOST_BLOCKS, _MOST_THREADS = 2**31 - 1, 1024
 _MOST_REGISTERS = 1024
 _MOST_BYTES = 2**30
 _MOST_MESSAGE_BYTES, _MOST_RANKS = 2**48, 2**24
+#: Characters of a process group's name. Chosen by hand.
+_MOST_NAME = 100
 _DECIMALS = 6
 
 
@@ -56,6 +59,7 @@ class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     operation: str | None = None
     message_bytes: int | None = None
     group_size: int | None = None
+    process_group: str | None = None
 
     @property
     def words(self) -> str:
@@ -78,13 +82,13 @@ class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
             said.append(f"message of {self.message_bytes:,} B")
         if self.group_size:
             said.append(number_of(self.group_size, "rank", "ranks"))
+        if self.process_group:
+            said.append(f"process group {self.process_group}")
         return ", ".join(said)
 
     @property
     def _parts(self) -> str:
-        """Return the parts of the shared memory, `` (0 B static + 4,096 B dynamic)``, if
-        recorded.
-        """
+        """Return the parts of the shared memory: `` (0 B static + 4,096 B dynamic)``, or ""."""
         total, dynamic = self.shared_bytes, self.dynamic_shared_bytes
         if not total or dynamic is None:
             return ""
@@ -139,7 +143,7 @@ def _believed(
         shared = None
     bytes_ = _whole(shared, _MOST_BYTES)
     asked = None if bytes_ is None else _whole(dynamic, bytes_)
-    operation, moved, ranks = message
+    operation, moved, ranks, group = message
     return LaunchConfig(
         blocks,
         threads,
@@ -151,6 +155,7 @@ def _believed(
         operation_of(operation) if isinstance(operation, str) else None,
         _whole(moved, _MOST_MESSAGE_BYTES),
         _whole(ranks, _MOST_RANKS) or None,
+        group[:_MOST_NAME] or None if isinstance(group, str) else None,
     )
 
 
@@ -167,8 +172,9 @@ OPERATIONS = tuple(dict.fromkeys(operation for _, operation in _OPERATIONS))
 
 
 def operation_of(name: str) -> str | None:
-    """Return the collective operation in the name of a kernel or range, one of OPERATIONS, or
-    None.
+    """Return the collective operation (one of OPERATIONS) in the name of a kernel or range.
+
+    Return None if there is none.
     """
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
     return next((operation for part, operation in _OPERATIONS if part in plain), None)

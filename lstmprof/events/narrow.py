@@ -117,8 +117,9 @@ class Packed:
         return self._column(name).known(rows)
 
     def rows_named(self, name: str) -> Ints:
-        """Return for each event the row that its link ``name`` (``parent_id`` …) refers to, or
-        −1.
+        """Return for each event the row that its link ``name`` refers to, or −1.
+
+        A link is a column with ids of events, such as ``parent_id``.
         """
         if self._more:
             return self.values(name).astype(np.int64)
@@ -281,7 +282,7 @@ class _Numbers:
         self._known: Flags | None = None
 
     def add(self, chunk: pa.Array) -> None:
-        """Take in the next rows."""
+        """Append the next rows of the column."""
         if self._values is None:  # not earlier: a damaged file may declare any size
             self._values = np.empty(self._count, dtype=str(self._type))  # int8, uint32…
         numbers = chunk.cast(self._type)
@@ -295,7 +296,7 @@ class _Numbers:
         self._filled = rows.stop
 
     def whole(self) -> pa.Array:
-        """Return all rows."""
+        """Return the whole column."""
         if self._values is None:
             return pa.nulls(0, self._type)
         values = self._values[: self._filled]
@@ -314,11 +315,11 @@ class _Chunks:
         self._chunks: list[pa.Array] = []
 
     def add(self, chunk: pa.Array) -> None:
-        """Take in the next rows."""
+        """Append the next rows of the column."""
         self._chunks.append(_narrow(chunk, self._type))
 
     def whole(self) -> pa.Array:
-        """Return all rows."""
+        """Return the whole column."""
         return _joined(self._chunks, self._type)
 
 

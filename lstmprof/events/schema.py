@@ -177,7 +177,7 @@ COLUMNS = (
         "launch of a kernel, JSON: grid (blocks) and block (threads) by x, y, z; "
         "registers per thread; shared_bytes per block, dynamic_shared_bytes of "
         "these; estimated_occupancy, theoretical_occupancy (shares); of a collective "
-        "operation, message_bytes, group_size (ranks)",
+        "operation, message_bytes, group_size (ranks), process_group",
         f"{_ABSENT}, or an older lstmprof wrote the run: ingest the profile again",
     ),
     _recorded(

@@ -193,9 +193,10 @@ def _steps(events: Packed) -> Ints:
 
 
 def _of_busiest(of: Sorts) -> Ints:
-    """Return the row of the first op of the thread with the most ops, for each rank, repeated.
+    """Return for each rank the first op of the thread with the most ops.
 
-    Return the same for runtime calls.
+    Also return the first runtime call of the thread with the most runtime calls. Events are given
+    by their rows; each row is repeated ``_MOST`` times.
     """
     busiest = []
     for kind in ("op", "runtime"):

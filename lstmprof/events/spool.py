@@ -69,8 +69,9 @@ class SortedFiles:
         return [*first.tolist(), int(self._ends[1].max()) + 1]
 
     def between(self, first_ns: int, end_ns: int) -> list[pa.RecordBatch]:
-        """Return for each file its rows in [first_ns, end_ns); files without such rows are left
-        out.
+        """Return for each file its rows in [first_ns, end_ns).
+
+        Files that end before or begin after this time are left out.
         """
         first, last = self._ends
         there = np.flatnonzero((first < end_ns) & (last >= first_ns))

@@ -26,7 +26,7 @@ NONE = -1
 #: Arrays of a table with more rows are not cached: an array of ten million rows takes 80 MB.
 KEPT_ROWS = 2**21
 
-#: Columns with few distinct values, including text columns.
+#: Columns with few distinct values, including text columns. Parquet stores them as dictionaries.
 _REPEATED = [
     *("rank", "pid", "tid", "device", "stream", "step"),
     *(field.name for field in SCHEMA if pa.types.is_dictionary(field.type)),
@@ -201,13 +201,14 @@ class EventTable:
         return np.asarray(answers[codes])
 
     def where(self, column: str, predicate: Callable[[str], object]) -> Flags:
-        """Return for each row whether ``predicate`` holds for the text in ``column``; False for
-        null.
+        """Return for each row whether ``predicate`` is true of the text in ``column``.
+
+        It is False for null.
         """
         return self.mapped(column, lambda text: bool(predicate(text)), False, np.bool_)
 
     def where_name(self, predicate: Callable[[str], object]) -> Flags:
-        """Return for each event whether ``predicate`` holds for its name."""
+        """Return for each event whether ``predicate`` is true of its name."""
         return self.where("name", predicate)
 
     def is_one_of(self, column: str, *texts: str) -> Flags:
@@ -220,8 +221,9 @@ class EventTable:
         return self.is_one_of("kind", *kinds)
 
     def write_parquet(self, path: Path, stop: Event | None = None) -> None:
-        """Write the table to the Parquet file ``path``; subclasses may stop early if ``stop`` is
-        set.
+        """Write the table to the Parquet file ``path``.
+
+        Subclasses may stop early if ``stop`` is set.
         """
         with parquet_writer(path) as file:
             file.write_table(self.arrow.cast(SCHEMA))

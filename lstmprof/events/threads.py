@@ -44,9 +44,7 @@ _ALLOC = re.compile(r"Malloc|Free|HostAlloc|^cuMem")
 
 
 def runtime_state(name: str) -> str:
-    """Return the state of a thread in the runtime call ``name``: ``sync``, ``alloc`` or
-    ``runtime``.
-    """
+    """Return the state (``sync``, ``alloc`` or ``runtime``) of a thread in the call ``name``."""
     if _SYNC.search(name):
         return "sync"
     return "alloc" if _ALLOC.search(name) else "runtime"

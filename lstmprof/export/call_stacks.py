@@ -1,9 +1,9 @@
 """Find the distinct call stacks of a run or of its step, and write them as a speedscope file.
 
-A stack shows who called whom on the host, and what was launched there. Its frames are ops and one
-of modules, Python frames or ranges. Each distinct stack is a node of a tree; its parent is the
-stack without the innermost frame. Steps of two runs are compared over one tree, so that equal
-stacks of both are one node. File format: speedscope's file-format-spec.ts
+A stack shows who called whom on the host, and what was launched there. Its frames are ops and, as
+the user chooses, modules, Python frames or ranges. Each distinct stack is a node of a tree; its
+parent is the stack without the innermost frame. Steps of two runs are compared over one tree, so
+that equal stacks of both are one node. File format: speedscope's file-format-spec.ts
 (https://www.speedscope.app).
 """
 
@@ -21,7 +21,7 @@ from lstmprof import __version__
 from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.mean_step import mean_of
 from lstmprof.breakdown.slots import VARYING
-from lstmprof.breakdown.tables.modules import MODULE, SORTS, asked_by, sort_of_frames
+from lstmprof.breakdown.tables.ops import MODULE, SORTS, issued_by, sort_of_frames
 from lstmprof.errors import RunError, UsageError
 from lstmprof.events.groups import Forest, own_time
 from lstmprof.events.intervals import Flags, Ints
@@ -32,7 +32,7 @@ from lstmprof.names import STACKS
 
 #: The root of a tree, which stands for no stack.
 ROOT = 0
-_SORT_OF = dict(zip(STACKS, SORTS, strict=True))  # modules, python, ops (-> range)
+_SORT_OF = dict(zip(STACKS, SORTS, strict=True))  # ops -> range, and so on
 
 
 class Tree:
@@ -44,7 +44,7 @@ class Tree:
         self._nodes: dict[tuple[int, str], int] = {}
 
     def beneath(self, node: int, name: str) -> int:
-        """Return the node for the stack ``node`` with the inner frame ``name``; add new nodes."""
+        """Return the node for the stack ``node`` plus the inner frame ``name``; add it if new."""
         key = node, name
         if key not in self._nodes:
             self._nodes[key] = len(self.above)
@@ -55,7 +55,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Stacks:
-    """Events (``rows``), the ``node`` of each one's stack in ``tree``, and the ``ns`` it spends.
+    """The stack of each event in ``rows``: its ``node`` in ``tree``, and the ``ns`` spent there.
 
     The node of an event outside of stacks is ``ROOT``.
     """
@@ -82,7 +82,7 @@ class StepStacks:
 
 
 def step_stacks(breakdown: Breakdown, rank: int | None, device: int | None, by: str) -> StepStacks:
-    """Return the stacks of the clean step of a device, or of the host threads if it is None.
+    """Return the stacks of the clean step of a rank's ``device``, or of its host threads if None.
 
     Their times sum to the step. ``by`` is one of ``STACKS``. Idle time of a device is an inner
     frame of the host's stack for which the device waits.
@@ -170,8 +170,8 @@ def _of_host(events: EventTable, rows: Ints, drawn: Flags) -> tuple[Stacks, Ints
 
 
 def _of_devices(events: EventTable, rows: Ints, host: Tree, node: Ints) -> Stacks:
-    """Return the devices' stacks; they begin with the host stack, ``node``, of each launch."""
-    asked = asked_by(events)
+    """Return the devices' stacks. Each begins with its launch's stack, given by ``node``."""
+    asked = issued_by(events)
     names = _names(events)
     tree = Tree()
     tree.above, tree.names = list(host.above), list(host.names)
@@ -219,9 +219,11 @@ def write_pair(
     by: str | None = None,
     force: bool = False,
 ) -> str:
-    """Write the clean steps of two ``lanes`` to ``path``, and by how much each stack is longer.
+    """Write the clean steps of two ``lanes`` to ``path``, and how the steps differ.
 
-    A lane is (breakdown, rank, device). Return which of ``STACKS`` was chosen: ``by``, or ops.
+    A lane is (breakdown, rank, device). The file has a profile of each step, and one for each step
+    of the time by which its stacks are longer than those of the other. Return which of ``STACKS``
+    was chosen: ``by``, or ops.
 
     Raises:
         RunError: ``path`` exists and ``force`` is False, or cannot be written.

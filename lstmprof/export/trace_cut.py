@@ -141,7 +141,7 @@ def _linked(events: EventTable, rows: Ints) -> Ints:
 
 
 def _neighbours(events: EventTable, first: int, until: int) -> Ints:
-    """Return the rows of each device's last activity before the span, and first after it."""
+    """Return the rows of each device's last activity before the span, and its first after it."""
     rows = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS) & (events.dur_ns > 0))
     beside: list[int] = []
     if len(rows):

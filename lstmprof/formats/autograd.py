@@ -6,8 +6,8 @@ To know when reading the events:
   ``tid`` is the profiler's own thread number; the backward pass has a different one.
 - Times are microseconds since the session began. The file has no date.
 - In PyTorch 1.0 and 1.4 ops have no ``aten::`` before their name (in 1.8.1 they do), so a range
-  whose name is one lower-case word looks like an op. The reader makes an op of it, unless it is
-  called like a phase, the program or a step.
+  whose name is one lower-case word looks like an op. The reader makes an op of it, unless it has
+  the name of a phase, of a step or of the whole program.
 - In 1.0 and 1.4 names pass a C++ demangler. It turns the op ``t`` into ``unsigned short``, the C++
   type whose mangled name is ``t``.
 - The process ``CUDA functions`` contains no kernels, but one span per op between two CUDA events;

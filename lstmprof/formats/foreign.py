@@ -122,7 +122,7 @@ def trace_events(document: Any) -> list[Any] | None:
 
 
 def consumed(events: list[Any]) -> Iterator[Any]:
-    """Yield each event and remove it from ``events``, which takes most of a reader's memory."""
+    """Yield each event, and remove it from ``events`` to free its memory."""
     events.reverse()
     while events:
         yield events.pop()

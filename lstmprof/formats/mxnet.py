@@ -73,7 +73,7 @@ def read(raw: RawFile) -> Profile:
 
 
 def _paired(events: Iterable[dict[str, Any]]) -> tuple[list[Row], int]:
-    """Return a row per pair of begin and end, and the number of events without a partner."""
+    """Return (a row per pair of begin and end events, number of events without a partner)."""
     intervals: list[Row] = []
     begun: dict[tuple[str, ...], list[int]] = {}
     threads: dict[str, int] = {}

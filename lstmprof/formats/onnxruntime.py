@@ -128,7 +128,7 @@ def _inputs(described: Any) -> tuple[str | None, str | None]:
 
 
 def _nested(intervals: list[Row]) -> list[Row]:
-    """Return the rows by start; those that end shortly after the row around them are shortened."""
+    """Return the rows by start; a row that ends shortly after the row around it is shortened."""
     nested: list[Row] = []
     holders: dict[tuple[int | None, int | None], list[Row]] = {}
     for row in sorted(intervals, key=lambda row: (row.start_ns, -row.dur_ns)):

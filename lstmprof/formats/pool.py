@@ -152,7 +152,8 @@ def _failure(error: Exception) -> bytes:
 
 
 def _read(requests: SimpleQueue[bytes]) -> None:
-    pipe = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)  # a buffer has a lock
+    # Unbuffered, because the lock of a buffer that this thread reads would abort the exit.
+    pipe = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)
     with contextlib.suppress(EOFError):
         while True:
             requests.put(_received(pipe))

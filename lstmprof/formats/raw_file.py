@@ -426,7 +426,7 @@ def _headers(tar: tarfile.TarFile, raw: RawFile) -> Iterator[tarfile.TarInfo]:
             raise tarfile.ReadError(f"negative size at byte {max(last, info.offset)}")
         last = info.offset
         yield info
-        if tar.offset >= raw.length + tarfile.BLOCKSIZE:  # more than the last zeros is missing
+        if tar.offset >= raw.length + tarfile.BLOCKSIZE:  # the member is cut, not only its padding
             if not info.isfile():
                 raise tarfile.ReadError(f"truncated within the member at byte {info.offset}")
             tar.offset = raw.length  # where ``members`` finds the end of the archive

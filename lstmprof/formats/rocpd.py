@@ -94,7 +94,7 @@ class Process:
             yield {**of_event, **read}
 
     def extdata(self, table: str) -> Iterator[list[str | None]]:
-        """Yield ``extdata`` (JSON text or None) of each row's event, as many rows as ``chunks``."""
+        """Yield ``extdata`` (JSON text or None) of each row's event, in portions as ``chunks``."""
         own, events = self._table(table), self._table("event")
         if self._points_to(own, events):
             chunks = self._database.pointed_texts(own, "event_id", events, "extdata")
@@ -178,7 +178,7 @@ _OF_LAUNCH = (*_GRID, *_BLOCK, "group_segment_size")
 
 
 class Events:
-    """Reads the events of ``process``; ``devices`` maps the numbers of nodes to those of GPUs.
+    """Reads the events of ``process``; ``devices`` maps node numbers of GPUs to device numbers.
 
     ``left_out`` counts the events that were omitted so far because they have no name or device.
     """
@@ -227,9 +227,9 @@ class Events:
         return nvtx_ranges({name: values[kept] for name, values in ints.items()}, texts)
 
     def _own(self, name_id: int) -> str | None:
-        """Return the name of a region if it is the text of a range (since 2026), else None.
+        """Return the name of a region if it is the text of a range, None if it names a ROCTx call.
 
-        The name is no text if it is that of the ROCTx call.
+        Since 2026 the name is the text.
         """
         name = self._process.string(name_id)
         return None if name is None or name.startswith("roctx") else name or None
@@ -298,7 +298,7 @@ def _looked_up(keys: Ints, numbers: Mapping[int, int]) -> Ints:
 
 
 def _launch_configs(read: Mapping[str, Ints]) -> pa.DictionaryArray:
-    """Return each kernel's launch configuration; HSA's grid in threads becomes one in blocks."""
+    """Return each kernel's launch configuration; HSA's grid, in threads, is converted to blocks."""
     columns = [read[name] for name in _OF_LAUNCH]
     group = Groups(*columns)
     distinct = zip(*(column[group.first].tolist() for column in columns), strict=True)

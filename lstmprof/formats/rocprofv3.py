@@ -198,7 +198,7 @@ class _Process:
         return _text(names[number]) if number is not None and number < len(names) else ""
 
     def _is_unread(self, record: Mapping[str, Any]) -> bool:
-        """Return whether the record is one to skip: a compiler call, or a marker but no range."""
+        """Return whether the record is omitted: a compiler call, or a marker that is no range."""
         kind, operation = _text(self._kind(record).get("kind")), self._operation(record)
         if kind.startswith("MARKER"):
             return "RANGE" not in kind and "Range" not in operation
@@ -245,7 +245,7 @@ def _correlation(record: Mapping[str, Any]) -> int | None:
 
 
 def _launched_with(info: Mapping[str, Any]) -> str | None:
-    """Return a kernel's launch configuration; HSA's grid in threads becomes one in blocks."""
+    """Return a kernel's launch configuration; HSA's grid, in threads, is converted to blocks."""
     threads, block = (_three(info.get(f"{of}_size")) for of in ("grid", "workgroup"))
     sizes = list(zip(threads or (), block or (), strict=False))
     return launch_config.text(

@@ -75,7 +75,7 @@ class Source:
 
     label: Path | str
     load: Callable[[], RawFile]
-    stamp: str  # another one if the file's content has changed
+    stamp: str  # a text that differs after the file's content has changed
     folder: str = ""
 
     @property
@@ -242,7 +242,7 @@ def _members(archive: Source) -> Iterator[Source]:
 
 
 def _members_or_fault(archive: Source) -> Iterator[Source]:
-    """Yield the members; if the archive is unreadable, one source that raises when loaded."""
+    """Yield the members or, if the archive is unreadable, one source that raises when loaded."""
     try:
         yield from _members(archive)
     except ProfileError as fault:
@@ -389,8 +389,8 @@ def _unreachable(url: str, error: Exception) -> ProfileError:
 def ranks_of(names: Sequence[str], profiles: Sequence[Profile]) -> list[int] | None:
     """Return each profile's rank, or None if the profiles are not ranks of one job.
 
-    Ranks that the profiles contain count before those in the file ``names``. Hosts of TensorFlow's
-    profiler without a rank are numbered in the given order.
+    A rank that a profile contains takes precedence over a number in the file's name. Hosts of
+    TensorFlow's profiler without a rank are numbered in the given order.
     """
     if len({profile.format for profile in profiles}) > 1:
         return None

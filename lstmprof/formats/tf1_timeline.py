@@ -1,4 +1,4 @@
-"""Read the ``timeline.json`` of TensorFlow 1: one ``session.run``, by ``client/timeline.py``.
+"""Read TensorFlow 1's ``timeline.json``: a trace of one ``session.run`` (``client/timeline.py``).
 
 To know when reading the events:
 
@@ -53,7 +53,7 @@ from lstmprof.formats.xplane.events import host_kind
 CATEGORY = "lstmprof"
 _STEP = "step"
 
-#: (pid, tid) of a lane in the file -> the lane's thread number in the events table.
+#: (pid, tid) of a lane (a thread of the file, no real one) -> its number in the events table.
 Lanes = dict[tuple[int | None, int | None], int]
 
 
@@ -77,7 +77,7 @@ def _range(event: Mapping[str, Any]) -> Iterator[Row]:
 
 
 def of_one_process(ops: Sequence[Row], pid: int | None) -> tuple[list[Row], Lanes]:
-    """Return ``ops`` with host ops moved into process ``pid``, and each lane's thread number."""
+    """Return (``ops`` with host ops moved into process ``pid``, thread number of each lane)."""
     lanes: Lanes = {}
     moved = []
     for row in ops:
@@ -137,7 +137,7 @@ class Device(NamedTuple):
 
     @property
     def is_activities(self) -> bool:
-        """Return whether the process contains activities: a GPU, its streams, or their copies."""
+        """Return whether the process contains activities: a GPU, a stream, or all streams."""
         streams = not self.lane or self.stream is not None or self.holds_all
         return self.is_gpu and streams and not self.is_executor
 
@@ -297,7 +297,7 @@ def _label(op: _Event) -> str | None:
 
 
 def _host_row(op: _Event, device: Device | None) -> Row:
-    """Convert a host event to a row: an op if its process is an executor, else often a call."""
+    """Convert a host event to a row: an op if its process is an executor, else by its name."""
     timed, thread = (op.start_ns, op.dur_ns), (op.pid, op.tid)
     if device and not device.lane:
         return executor_row(device, _label(op) or op.node or op.op, timed, thread)

@@ -140,7 +140,7 @@ def _rows(events: Sequence[Any], lines: _Lines, dropped: Counter[str]) -> Iterat
 
 
 def _row(event: dict[str, Any], timed: tuple[int, int], lines: _Lines) -> Row | None:
-    """Convert an event to a row; None if the exporter derived it, or it is of no host or GPU."""
+    """Convert an event to a row; None if it is derived, or belongs to neither a host nor a GPU."""
     pid, tid = rows.int64(event.get("pid")), rows.int64(event.get("tid"))
     name, stats = _described(event)
     device = lines.devices.get(pid)

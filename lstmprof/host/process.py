@@ -13,10 +13,10 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-#: Settings of glibc's mallopt(3), by number: M_TRIM_THRESHOLD and M_MMAP_THRESHOLD, in bytes. glibc
-#: keeps freed memory up to the first, and maps blocks above the second separately.
+#: Number of a setting of glibc's mallopt(3) -> value in bytes. glibc keeps freed memory up to the
+#: first (M_TRIM_THRESHOLD), and maps blocks above the second (M_MMAP_THRESHOLD) separately.
 _KEPT = {-1: 2**26, -3: 2**25}
-#: The same settings: (environment variable by which a user or dask changes it, glibc's default).
+#: Number of a setting -> (environment variable by which users and dask set it, glibc's default).
 _USUAL = {-1: ("MALLOC_TRIM_THRESHOLD_", 2**17), -3: ("MALLOC_MMAP_THRESHOLD_", 2**17)}
 #: Python searches for cycles after this many new containers. Its default is 700, and every
 #: hundredth search also covers all objects of the imported libraries.

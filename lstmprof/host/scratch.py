@@ -32,7 +32,7 @@ _MOST_DIGITS = 9
 
 
 def own_prefix(prefix: str) -> str:
-    """Return the prefix of the names of this process's files."""
+    """Return ``prefix`` with this process's identity, with which names of its files begin."""
     return f"{prefix}{_place()}{os.getpid()}-{_start_of('self') or ''}-"
 
 

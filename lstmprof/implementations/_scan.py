@@ -53,8 +53,9 @@ def _turned(name: str, array: Any) -> Any:
 
 
 def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
-    """Return symbolic outputs: (batch, classes), or, for ``every_step``, (time, batch, classes).
+    """Return symbolic outputs (batch, classes).
 
+    If the loss uses every time step, the outputs are (time, batch, classes).
     ``inputs`` are (time, batch, features), or tokens (time, batch); ``lengths`` are (batch,).
     ``mode`` is the library's compilation mode for the Scans.
     """
@@ -122,5 +123,5 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
+    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     return {name: _turned(name, np.asarray(arrays[name])) for name in module.variables}

@@ -81,6 +81,7 @@ def report_of(
         stability=rows.stability(runs),
         kernels=rows.kernels(runs),
         layers=rows.layers(runs),
+        critical_path=rows.critical_path(runs, pairs),
         ranks=rows.ranks(runs),
         rank_parts=rows.rank_parts(runs),
         arrivals=rows.arrivals(runs),

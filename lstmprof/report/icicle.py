@@ -44,8 +44,9 @@ _NAME = 160
 
 
 def icicles(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> tuple[Icicle, ...]:
-    """Return the pictures of ``pairs`` by ops, then those of ``runs`` by modules and by Python
-    frames.
+    """Return the pictures of ``pairs``, then those of ``runs``.
+
+    The stacks of pairs consist of ops, those of runs of modules or Python frames.
     """
     drawn = [*_of_pairs(runs, pairs[:MOST_PAIRS])]
     drawn += [picture for run in runs for picture in _of_run(run)]

@@ -111,7 +111,8 @@ class Timeline:
     ``dur_ns``, ``name`` and ``part`` (indices into ``names`` and ``parts``), and ``launch`` (index
     of the launching event); −1 means none. ``facts`` are further columns of the events table as
     (texts, index of each event's text or −1). ``left_out`` is the number of events that are not
-    drawn because they are short. ``which`` says why this step is shown. ``lanes`` are the counters.
+    drawn: the shortest events, deeply nested calls, and those of threads with few events. ``which``
+    says why this step is shown. ``lanes`` are the counters.
     """
 
     run: str
@@ -177,6 +178,7 @@ class Report:
     stability: Rows = ()
     kernels: Rows = ()
     layers: Rows = ()
+    critical_path: Rows = ()
     ranks: Rows = ()
     rank_parts: Rows = ()
     arrivals: Rows = ()

@@ -32,6 +32,8 @@ from lstmprof.report.runs import RunReport
 
 #: Number of rows per run on the page; JSON and CSV have all rows.
 MOST_KERNELS, MOST_GAPS, MOST_CASTS, MOST_LAYERS = 40, 60, 20, 20
+#: The critical paths of runs with more events are not on the page: ``breakdown`` takes seconds.
+MOST_ON_PATH = 100_000
 #: Conditions that may differ between the runs of the chart of sizes. The names of the chart's rows
 #: show those that do.
 _CONDITIONS = ("precision", "mode", "device_name", "threads", "label")
@@ -135,6 +137,22 @@ def layers(runs: Iterable[RunReport]) -> list[Row]:
     return [row for run in runs for row in _of(run, run.breakdown.table("layers"), MOST_LAYERS)]
 
 
+def critical_path(runs: Sequence[RunReport], pairs: Sequence[Pair]) -> list[Row]:
+    """Return the columns of ``breakdown --table critical_path`` of the diagnosed rank.
+
+    The runs are the first pair that is compared, or the first run. The longest part comes first.
+    """
+    names = {pairs[0].fast.name, pairs[0].slow.name} if pairs else {runs[0].facts.run}
+    rows = [
+        row
+        for run in runs
+        if run.facts.run in names and run.breakdown.run.event_count <= MOST_ON_PATH
+        for row in _of(run, run.breakdown.table("critical_path"), MOST_KERNELS)
+        if row["rank"] == run.profile.place[0] and row["path_share"] >= LEAST_SHARE
+    ]
+    return sorted(rows, key=lambda row: (row["run"], -row["path_ns"], row["part"]))
+
+
 def versions(runs: Sequence[RunReport]) -> list[Row]:
     """Return one row per run of an implementation that ran with several versions of a framework.
 
@@ -222,8 +240,8 @@ def stability(runs: Sequence[RunReport]) -> list[Row]:
 
     A cell stands for ``iterations`` consecutive iterations from the number ``iteration`` on.
     ``wall_ns`` is their median time, and ``off_share`` its relative deviation from the run's median
-    iteration. ``place`` is text about the round, and whether its profile was before; all iterations
-    of a cell have the same ``place``.
+    iteration. ``place`` is text that names the round, and whether the iterations ran after its
+    profile; all iterations of a cell have the same ``place``.
     """
     most = max(ALL_CELLS // max(len(runs), 1), LEAST_CELLS)
     rows = []

@@ -289,8 +289,9 @@ class _Drawing:
         self._add(track, self.start[rows], self.end[rows], self.code[rows], self.part[rows], rows)
 
     def add_ledgers(self) -> None:
-        """Add one track per device (or the CPU) with its breakdown: busy by category, idle by
-        cause.
+        """Add one track per device (or for the CPU) with its breakdown.
+
+        Busy time is shown by category, idle time by cause.
         """
         places = {name: place for place, name in enumerate(PARTS)}
         lanes = attributed(self.events, [self.window], self.window.rank)

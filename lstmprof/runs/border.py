@@ -57,8 +57,9 @@ def place_of(run: Run) -> Path:
 
 @contextmanager
 def border(place: object) -> Iterator[None]:
-    """Convert all exceptions in the block, which works on the input ``place``, to
-    ``LstmprofError``.
+    """Convert all exceptions of the block to ``LstmprofError``.
+
+    ``place`` is the path or URL of the input that the block works on.
 
     Raises:
         LstmprofError: the input or the machine is at fault.

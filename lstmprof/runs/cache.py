@@ -186,8 +186,9 @@ def _made(group: Sequence[Source], name: str, folder: str, cache: Path) -> Inges
 
 
 def _kept(folder: Path) -> list[Run]:
-    """Return the runs in ``folder`` of the cache; none if a run is damaged, so that all are made
-    again.
+    """Return the runs in ``folder``, a folder of the cache.
+
+    If a run is damaged, return none, so that all are made again.
     """
     try:
         return runs_in(folder) if folder.is_dir() else []

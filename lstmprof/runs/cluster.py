@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 _Made = TypeVar("_Made")
 
-#: Seconds within which a scheduler must answer, and workers must appear.
+#: Seconds within which a scheduler must answer (``_ANSWER_S``), and workers must appear.
 _ANSWER_S = 5
 _WORKERS_S = 30
 

@@ -278,8 +278,9 @@ def _put_for(content: Path, place: Path, replaced: Path) -> None:
 
 
 def sweep(out: Path) -> None:
-    """Remove temporary folders of killed processes in ``out``; restore runs that these were
-    replacing.
+    """Remove the temporary folders of killed processes in ``out``.
+
+    A run that such a process was replacing is restored.
     """
     for partial in left_in(out, PARTIAL):
         for old in (partial / "replaced").glob("*"):

@@ -21,7 +21,6 @@ from lstmprof.events.intervals import Ints
 from lstmprof.events.narrow import Gathered
 from lstmprof.events.schema import COLUMNS, KINDS, SCHEMA
 from lstmprof.events.table import NONE
-from lstmprof.formats.raw_file import MAX_RATIO
 from lstmprof.runs.metadata import AGAIN
 
 #: Columns of the events table with ids of other events.
@@ -36,9 +35,9 @@ ROW_BYTES = 1
 #: ``ROW_BYTES`` for counters, of which only one batch is in memory at a time (rows of real counters
 #: take 3 bytes or more, evenly repeated rows 0.1).
 COUNTER_BYTES = 0.01
-#: Bytes of texts that a file of any size may have. Beyond it, they may take ``MAX_RATIO`` times the
-#: file's size (in real runs they take twice the file's size at most).
-FREE_TEXT_BYTES = 2**25
+#: Bytes of texts that any file may have. Beyond it, they may take ``TEXT_RATIO`` times the
+#: file's size (in real runs they take twice the file's size at most). Chosen by hand.
+FREE_TEXT_BYTES, TEXT_RATIO = 2**25, 200
 _BATCH_ROWS = 2**18
 _WORDS = [c.name for c in COLUMNS if c.derived and pa.types.is_dictionary(c.type)]
 _MOST_LETTERS = 200
@@ -142,7 +141,7 @@ def check_length(path: Path, file: pq.ParquetFile, row_bytes: float = ROW_BYTES)
     texts = [number for number, type_ in enumerate(types) if not pa.types.is_primitive(type_)]
     groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
     text_bytes = sum(g.column(n).total_uncompressed_size for g in groups for n in texts)
-    if text_bytes > max(FREE_TEXT_BYTES, MAX_RATIO * length):
+    if text_bytes > max(FREE_TEXT_BYTES, TEXT_RATIO * length):
         raise RunError(f"{path}: has {text_bytes} bytes of texts in {length} bytes", AGAIN)
 
 

@@ -487,8 +487,9 @@ def decoded(text: bytes, place: object) -> RunInfo:
 
 @contextmanager
 def _run_errors(place: object) -> Iterator[None]:
-    """Convert errors of parsing the run.json at ``place`` to ``RunError``, which names the
-    field.
+    """Convert errors of parsing the run.json at ``place`` to ``RunError``.
+
+    The message names the field.
     """
     try:
         yield

@@ -185,7 +185,7 @@ def _fetch(run: RemoteRun, content: Path) -> None:
 
 
 def _opened(url: str) -> tuple[Any, str]:
-    """Return the fsspec file system of ``url``, with an empty cache, and the path in it."""
+    """Return (fsspec file system, path) of ``url``; listings of folders are not cached."""
     import fsspec
 
     system, path = fsspec.core.url_to_fs(url)

@@ -276,9 +276,7 @@ _DAMAGE = (OSError, ValueError, pa.ArrowException, MemoryError, OverflowError)
 
 
 def _texts(schema: pa.Schema, absent: Sequence[str] = ()) -> list[str]:
-    """Return the text columns in ``schema`` that are not in ``absent``; these are read as
-    dictionaries.
-    """
+    """Return the text columns of ``schema`` that are not in ``absent``, to read as dictionaries."""
     texts = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     return [name for name in texts if name not in absent]
 

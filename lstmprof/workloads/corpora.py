@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from lstmprof.workloads import Workload
 
 END_OF_LINE = "<eos>"
-#: Keras's ``start_char``, ``oov_char`` and ``index_from``.
+#: Keras's numbers of a review's start and of words beyond the vocabulary, and the number that it
+#: adds to those of words (``start_char``, ``oov_char``, ``index_from``).
 START, BEYOND, FIRST = 1, 2, 3
 
 
@@ -86,7 +87,7 @@ def _words(path: str) -> List[str]:
 def _numbers(words: List[str], vocabulary: int) -> List[int]:
     """Return the number of each word: its place in the order of frequency, then of the alphabet.
 
-    Places from ``vocabulary`` on become the last number below.
+    Words beyond the vocabulary get its last number, ``vocabulary`` - 1.
     """
     counts = collections.Counter(words)
     order = sorted(counts, key=lambda word: (-counts[word], word))

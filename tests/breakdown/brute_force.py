@@ -185,6 +185,8 @@ def idle_causes(
     if end(launch) <= fell_idle(mine, ends_gap):
         return [("queued", length)]
     if t >= end(launch):
+        if state(innermost(rows, thread(launch), t)) == "sync":
+            return [("queued", length)]
         latency = min(max(end(launch) + latency_ns - t, 0), length)
         return [("launch latency", latency), ("queued", length - latency)]
     if t >= launch["start_ns"]:

@@ -19,11 +19,12 @@ from lstmprof.breakdown.clean_step import (
     clean_lane,
 )
 from lstmprof.breakdown.slot_times import BETWEEN_THREADED, Z95, Span
+from lstmprof.breakdown.timings import Iterations
 from lstmprof.events.annotate import CAPTURED, OWN_CODE
 from lstmprof.events.annotate.links import linked
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.table import EventTable
-from lstmprof.runs.metadata import run_info
+from lstmprof.runs.metadata import RunInfo, run_info
 from lstmprof.runs.run import TIMINGS_SCHEMA
 
 OPS, OP_NS, GAP_NS = 10, 1000, 100
@@ -62,10 +63,14 @@ def timings(walls_ns: list[int]) -> pa.Table:
     return pa.table(columns).cast(pa.schema([pa.field(f.name, f.type) for f in TIMINGS_SCHEMA]))
 
 
+def measured_run(info: RunInfo, walls: pa.Table) -> Measured:
+    return Measured(info, Iterations.of(walls, info))
+
+
 def measured(walls_ns: list[int], event_ns: float = 10.0) -> Measured:
     recording = {"event_ns": event_ns, "event_inside_ns": event_ns}
     info = run_info({"source": CAPTURED, "device": "cpu", "recording": [recording]})
-    return Measured(info, timings(walls_ns))
+    return measured_run(info, timings(walls_ns))
 
 
 def test_preemptions_of_every_step_are_not_in_the_clean_one() -> None:
@@ -328,7 +333,7 @@ def test_long_ops_that_wait_for_a_cpu_in_every_step_take_what_they_run(
         values = pa.array([steps * STEP_NS] * 20, pa.int64())
         walls = walls.set_column(place, name, values)
     facts = {"source": source, "device": "cpu", "threads": 1, "affinity": [0]}
-    lane = clean_lane(events, windows, None, Measured(run_info(facts), walls))
+    lane = clean_lane(events, windows, None, measured_run(run_info(facts), walls))
     assert lane.span.ns == pytest.approx(times * STEP_NS, rel=0.05)  # recording took the rest
 
 
@@ -364,7 +369,7 @@ def span_of_threads(walls: pa.Table, threads: int) -> Span:
     cpus = [*range(threads)]
     facts = {"source": CAPTURED, "device": "cpu", "threads": threads, "affinity": cpus}
     events, windows = steps_of(lambda step, op: OP_NS)
-    return clean_lane(events, windows, None, Measured(run_info(facts), walls)).span
+    return clean_lane(events, windows, None, measured_run(run_info(facts), walls)).span
 
 
 def test_a_run_without_its_cpus_may_be_shorter_by_its_threads() -> None:
@@ -388,7 +393,7 @@ def test_the_shortest_timed_step_counts_if_the_others_waited_for_a_cpu(
         walls = walls.set_column(place, name, values)
     facts = {"source": CAPTURED, "device": "cpu", "threads": 2, "affinity": [0, 1]}
     events, windows = steps_of(lambda step, op: 12 * OP_NS)
-    lane = clean_lane(events, windows, None, Measured(run_info(facts), walls))
+    lane = clean_lane(events, windows, None, measured_run(run_info(facts), walls))
     assert lane.span.ns == pytest.approx(expected * STEP_NS, rel=0.01)
 
 

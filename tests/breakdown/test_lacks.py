@@ -95,13 +95,13 @@ def test_a_whole_profile_lacks_nothing() -> None:
         ("no GPU activity", [op(0, 9)], {**A100, "profile_format": "xplane"}, True),
         ("no GPU activity", [op(0, 9)], {"source": "capture", "device": "cuda:0"}, True),
         ("TPU not read", [op(0, 9)], {"accelerators": ["TPU 0"]}, True),
-        ("nothing of the program", [launch(0, 1, "cudaGetDeviceCount")], A100, True),
+        ("no ops or kernels of the program", [launch(0, 1, "cudaGetDeviceCount")], A100, True),
         ("GPU unused or not recorded", [op(0, 9)], A100, False),
         ("no kernels", [launch(0, 2), op(0, 9000), COPY], {}, True),
         ("only copies", [launch(0, 1, "cudaMemcpyAsync"), op(0, 9000), COPY], {}, False),
         ("no host", [kernel(0, 9)], {}, True),
         ("no launches", [op(0, 9), kernel(5, 9)], {}, True),
-        ("calls without ops", [launch(0, 1), kernel(5, 9, 1)], {}, False),
+        ("no framework ops", [launch(0, 1), kernel(5, 9, 1)], {}, False),
         ("ranges without ops", [row("range", "train", 0, 9, **HOST)], {}, False),
         ("no step markers", WHOLE[1:4], {}, False),
     ],
@@ -126,7 +126,7 @@ def test_a_gpu_that_was_given_nothing_was_not_used() -> None:
 
 def test_advice_that_is_one_for_host_and_device_is_given_once() -> None:
     rows = [launch(0, 1, "cudaGetDeviceCount")]
-    lack = told(rows, **A100, profile_format="nsys")["nothing of the program"]
+    lack = told(rows, **A100, profile_format="nsys")["no ops or kernels of the program"]
     assert lack.sentence.endswith("; profile with nsys profile --trace=cuda,nvtx")
     assert lack.sentence.count("--trace") == 1
 
@@ -149,9 +149,9 @@ def test_activities_lost_at_the_start_in_between_and_at_the_end() -> None:
     assert (has.kernel_launches, has.lost, has.lost_first, has.lost_last) == (6, 4, 2, 1)
     assert (has.lost_first_ns, has.lost_last_ns) == (30_000, 1000)
     lacks = told([*calls, kernel(32_000, 33_000, 3), kernel(52_000, 53_000, 5)])
-    assert lacks["activities lost at the start"].share == pytest.approx(30 / 91)
-    assert lacks["activities lost at the end"].sentence.startswith("1 of 6 kernel launches has")
-    assert lacks["activities lost"].share == pytest.approx(1 / 6)
+    assert lacks["first kernels missing"].share == pytest.approx(30 / 91)
+    assert lacks["last kernels missing"].sentence.startswith("1 of 6 kernel launches has")
+    assert lacks["some kernels missing"].share == pytest.approx(1 / 6)
 
 
 def test_one_lost_activity_of_thousands_is_not_worth_a_line() -> None:
@@ -189,11 +189,11 @@ def test_a_driver_call_within_a_runtime_call_is_no_launch_of_its_own() -> None:
 
 def test_activities_that_were_launched_before_the_profile_began() -> None:
     early = kernel(0, 5000, 77)
-    said = told([*WHOLE, early])["activities without a launch"]
+    said = told([*WHOLE, early])["kernels without a launch call"]
     assert (said.share, said.blinds) == (pytest.approx(1 / 3), False)
     assert "were launched before the profile begins" in said.sentence
     late = kernel(90_000, 95_000, 77)
-    assert "a trimmed profile" in told([*WHOLE, late])["activities without a launch"].sentence
+    assert "a trimmed profile" in told([*WHOLE, late])["kernels without a launch call"].sentence
 
 
 def test_no_call_launches_the_migrations_of_managed_memory() -> None:
@@ -205,7 +205,7 @@ def test_no_call_launches_the_migrations_of_managed_memory() -> None:
     (has,) = counts([*WHOLE, *moved])
     assert (has.activities, has.migrations, has.unlaunched) == (82, 80, 0)
     early = kernel(0, 5000, 77)
-    said = told([*WHOLE, *moved, early])["activities without a launch"]
+    said = told([*WHOLE, *moved, early])["kernels without a launch call"]
     assert said.sentence.startswith("1 of 3 GPU activities were launched before")
 
 
@@ -238,13 +238,16 @@ def test_activities_that_may_run_at_once_do_not_overlap(second: Row) -> None:
 
 def test_what_the_profiler_recorded_besides_costs_the_host_time() -> None:
     frame = row("python", "forward", 500, 9500, **HOST)
-    assert "Python stacks (1 frames recorded)" in told([*WHOLE, frame])["costly recording"].sentence
+    assert (
+        "Python stacks (1 frames recorded)"
+        in told([*WHOLE, frame])["recording that slows the run"].sentence
+    )
     settings = {"profile_memory": 1, "record_shapes": 1, "with_stack": 0}
-    said = told(WHOLE, profile_metadata=settings)["costly recording"].sentence
+    said = told(WHOLE, profile_metadata=settings)["recording that slows the run"].sentence
     assert said.startswith("recording allocations and input shapes costs")
-    assert "costly recording" not in told(WHOLE, profile_metadata={"with_stack": 0})
+    assert "recording that slows the run" not in told(WHOLE, profile_metadata={"with_stack": 0})
     captured = told(WHOLE, profile_metadata=settings, source="capture", device="cuda:0")
-    assert "costly recording" not in captured, "there its effect is measured"
+    assert "recording that slows the run" not in captured, "there its effect is measured"
 
 
 def test_ops_outside_the_marked_steps_are_none_of_them() -> None:
@@ -325,23 +328,32 @@ def test_named_steps_are_steps(tmp_path: Path) -> None:
 
 #: What the real profiles lack, read from the files themselves; the commonest are left out.
 OF_REAL = {
-    "kineto/cp-a100-zero-kernels.json.gz": ["GPU unused or not recorded", "costly recording"],
-    "kineto/hm-no-kernels.json": ["nothing of the program"],
+    "kineto/cp-a100-zero-kernels.json.gz": [
+        "GPU unused or not recorded",
+        "recording that slows the run",
+    ],
+    "kineto/hm-no-kernels.json": ["no ops or kernels of the program"],
     "kineto/hta-cpu-only.json.gz": ["ranges without ops"],
     "kineto/hta-cupti-counters.json.gz": ["no GPU activity"],
     "kineto/hta-large-int.json.gz": ["no launches"],
-    "kineto/hta-mi250-rocm62.json.gz": ["costly recording", "steps without activities"],
+    "kineto/hta-mi250-rocm62.json.gz": ["recording that slows the run", "steps without activities"],
     "kineto/hta-no-rank.json.gz": ["no GPU activity"],
     "kineto/kineto2021-resnet50-v100-nw0.pt.trace.json.gz": [],
     "kineto/ptbench-a100-memcpy-only.json.gz": ["only copies"],
-    "kineto/tl-mi210-gpu-only.json.gz": ["calls without ops"],
-    "kineto/wd-gpuonly-a4000.json.gz": ["calls without ops"],
-    "kineto/zoology-a100-launch-no-kernel.json.gz": ["no GPU activity", "costly recording"],
+    "kineto/tl-mi210-gpu-only.json.gz": ["no framework ops"],
+    "kineto/wd-gpuonly-a4000.json.gz": ["no framework ops"],
+    "kineto/zoology-a100-launch-no-kernel.json.gz": [
+        "no GPU activity",
+        "recording that slows the run",
+    ],
     "more/kineto/hta-mtia-inference.json.gz": ["no GPU activity", "note"],
-    "more/kineto/hta-negative-queue.json.gz": ["activities without a launch", "costly recording"],
-    "nsys/h100-2gpu-1s.sqlite": ["activities lost at the end", "activities without a launch"],
+    "more/kineto/hta-negative-queue.json.gz": [
+        "kernels without a launch call",
+        "recording that slows the run",
+    ],
+    "nsys/h100-2gpu-1s.sqlite": ["last kernels missing", "kernels without a launch call"],
     "nsys/h200-nvfuser.sqlite": ["ranges without ops"],
-    "nsys/no-cuda-fortran.sqlite": ["only copies", "calls without ops"],
+    "nsys/no-cuda-fortran.sqlite": ["only copies", "no framework ops"],
     "nsys/titanrtx-nvtx-only.sqlite": ["GPU unused or not recorded", "ranges without ops"],
     "tf/cpu-macos-mit.xplane.pb": [],
     "tf/tpu-inference.xplane.pb": ["TPU not read"],

@@ -132,6 +132,22 @@ def test_a_launch_is_never_late_before_100_microseconds() -> None:
     assert found["idle:queued"] == 20_000
 
 
+#          0   2  4        8        14     18  20
+# host     [L1)[L2)   [sync---------)--------
+# device      [k1)~~~~~~~~~~~~~~~~~~~~~~~~[k2)
+def test_a_launch_that_the_host_waits_for_is_queued_and_no_latency() -> None:
+    rows = [
+        row("runtime", "cudaLaunchKernel", 0, 1, **HOST, correlation_id=1),
+        row("kernel", "k", 2, 3, **GPU, correlation_id=1),
+        row("runtime", "cudaLaunchKernel", 3, 4, **HOST, correlation_id=2),
+        row("runtime", "cudaStreamSynchronize", 8, 14, **HOST),
+        row("kernel", "k", 18, 20, **GPU, correlation_id=2),
+    ]
+    found = parts(rows)
+    assert found["idle:launch latency"] == (2 - 1) + (8 - 4) + (18 - 14)
+    assert found["idle:queued"] == 14 - 8
+
+
 #              0  1   2                       150 151 ms
 # host         |--[L1)-------------------------------|
 # device       ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~[k1)      what it did before is not in the profile

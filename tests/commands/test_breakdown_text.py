@@ -57,10 +57,10 @@ def test_a_line_a_device_speaks_of_a_step_where_one_is_marked(
     write_tables(tmp_path / "mine", run_info({"name": "mine", "source": "ingest"}), events)
     assert lstmprof(["breakdown", str(tmp_path / "mine")]) == 0
     lines = capsys.readouterr().out.splitlines()
-    place = next(i for i, line in enumerate(lines) if "goes, in ms" in line)
+    place = next(i for i, line in enumerate(lines) if " in ms (busy" in line)
     heading, heads = lines[place : place + 2]
-    whose, last = ("step", "step") if marked else ("profile's time", "profile")
-    assert heading.startswith(f"mine: where the {whose} goes, in ms")
+    whose, last = ("the step", "step") if marked else ("the profile", "profile")
+    assert heading.startswith(f"mine: time of {whose} in ms")
     assert heads.split()[-1] == last
 
 
@@ -90,7 +90,7 @@ def test_a_profile_without_times_or_kernels_has_no_empty_tables(
     write_tables(tmp_path / "mine", run_info({"name": "mine", "source": "ingest"}), events)
     assert lstmprof(["breakdown", str(tmp_path / "mine")]) == 0
     said = capsys.readouterr().out
-    assert "where the profile's time goes" in said
+    assert "time of the profile" in said
     assert "computing ops" not in said
     assert lstmprof(["breakdown", str(tmp_path / "mine"), "--table", "timings"]) == 0
     assert "no iteration was timed without a profiler" in capsys.readouterr().out
@@ -160,20 +160,20 @@ def test_the_steps_of_several_runs_stand_side_by_side(
     ops_of(tmp_path, "b", "one", {"aten::mm": 4, "aten::tanh": 5})
     ops_of(tmp_path, "c", "one", {"aten::mm": 9})
     assert lstmprof(["breakdown", str(tmp_path / "a")]) == 0
-    assert "a: where the clean step goes" in capsys.readouterr().out
+    assert "a: time of a clean step (undisturbed)" in capsys.readouterr().out
     ops_of(tmp_path, "d", "other", {"aten::mm": 9})
     assert lstmprof(["breakdown", str(tmp_path)]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    at = lines.index(["run", "matmul", "elementwise", "idle", "Python", "step"])
+    at = lines.index(["run", "matmul", "elementwise", "all", "idle", "Python", "step"])
     cells = {line[0]: [float(cell) for cell in line[1:]] for line in lines[at + 1 : at + 4]}
     assert cells == {
         "a": pytest.approx([8, 1, 1, 1, 10], abs=0.01),
         "b": pytest.approx([4, 5, 1, 1, 10], abs=0.01),
         "c": pytest.approx([9, 0, 1, 1, 10], abs=0.01),
     }
-    assert lines.count(["run", "matmul", "idle", "Python", "step"]) == 1
+    assert lines.count(["run", "matmul", "all", "idle", "Python", "step"]) == 1
     assert lstmprof(["breakdown", str(tmp_path), "--top", "3"]) == 0
-    assert "d: where the clean step goes" in capsys.readouterr().out
+    assert "d: time of a clean step (undisturbed)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("ranks", [2, 4])

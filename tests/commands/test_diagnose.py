@@ -133,7 +133,7 @@ def test_the_text_is_a_verdict_whose_waterfall_adds_up(
     text = shown(capsys, runs / "slow", runs / "fast", "--waterfall")
     lines = text.splitlines()
     assert "baseline: fast, 10.0 ms per step" in lines
-    assert "slow   21.0 ms per step   2.10× as long   cause measured" in lines
+    assert "slow   21.0 ms per step   2.10× as long   cause found in the profile" in lines
     (where,) = labelled(text, "Where")
     assert where.split()[:2] == ["elementwise", "+7.0"]
     (total,) = (line.split() for line in lines if line.split()[:1] == ["sum"])
@@ -208,7 +208,7 @@ def test_many_verdicts_are_a_line_each_worst_first_and_a_warning_of_several_once
         write_run(runs, f"ms{ms}", step(("aten::mm", 9), ("aten::tanh", ms - 10)), ms, **hot)
     text = shown(capsys, runs)
     lines = [line.split() for line in text.splitlines()]
-    first = lines.index(["run", "ms", "per", "step", "as", "long", "why"])
+    first = lines.index(["run", "ms", "per", "step", "vs.", "baseline", "why"])
     ordered = ["slow", "ms20", "ms18", "ms16", "ms14", "ms12"]
     assert [line[0] for line in lines[first + 1 : first + 7]] == ordered
     (alone,) = [line for line in lines if line[:1] == ["half"]]
@@ -228,7 +228,7 @@ def test_many_kinds_of_warnings_are_named_in_one_line_and_told_if_asked_for(
     doubtful = {"gpu_throttle_reasons": ["power cap"], "notes": ["one was left out"]}
     run = write_run(tmp_path, "run", [row("op", "aten::mm", 0, 9 * MS, **HOST)], 9, **doubtful)
     (line,) = [line for line in shown(capsys, run).splitlines() if line.startswith("Warning")]
-    kinds = ("no step markers", "notes on reading the file", "clocks")
+    kinds = ("no step markers", "remarks about the file", "clocks")
     assert all(kind in line for kind in kinds)
     text = shown(capsys, run, "--warnings")
     assert len([line for line in text.splitlines() if line.startswith("Warning: ")]) == len(kinds)

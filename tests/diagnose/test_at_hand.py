@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from diagnose.made import contributor, profile, span
 from report import runs
 
 from lstmprof.breakdown import break_down
-from lstmprof.diagnose.at_hand import worth
-from lstmprof.diagnose.diagnosis import diagnose_all
+from lstmprof.diagnose.diagnosis import diagnose_all, worth
 from lstmprof.diagnose.remedies import Advice
 from lstmprof.diagnose.step_profile import StepProfile
 
@@ -73,3 +74,32 @@ def test_a_diagnosis_compares_its_advice_with_the_other_runs(
         if d.slow.implementation == "torch-lstmcell-basic"
     )
     assert ("torch-nn-lstm" in {a.implementation for a in slow.remedies}) is advised
+
+
+def script(name: str, form: str, ms: int) -> StepProfile:
+    """A script of one's own, not one of lstmprof's implementations."""
+    length = ms * MS
+    layers = pa.table({"form": [form]})
+    part = contributor("busy", "gemm", length, "mm")
+    facts = {"framework": "torch", "versions": {"torch": "2.13.0"}}
+    return replace(
+        profile(part, name=name, facts=facts, step_ns=length, span=span(length)),
+        tables={"layers": layers},
+    )
+
+
+@pytest.mark.parametrize(
+    ("form", "ms", "gain"),
+    [("layer op", 20, 30 * MS), ("cell op", 20, None), ("layer op", 60, "not advised")],
+)
+def test_a_script_with_the_layer_op_shows_what_the_layer_op_gains(
+    form: str, ms: int, gain: int | str | None
+) -> None:
+    one_op = replace(ADVICE, name="layer in one op", implementation=None)
+    given = worth(one_op, script("train", "cell op", 50), [script("faster", form, ms)])
+    if gain == "not advised":
+        assert given is None
+    else:
+        assert given is not None
+        measured_with = None if gain is None else "faster"
+        assert (given.gain_ns, given.measured_with) == (gain, measured_with)

@@ -155,6 +155,13 @@ def asleep(frame: str | None) -> Body:
     return (Within("python", frame, 2, (wait,), 1) if frame else wait, *flat())
 
 
+def synchronised(times: int) -> Body:
+    """Twenty products; after the first ``times`` of them the host waits for the stream."""
+    product = op("aten::mm", launched(replace(PRODUCT, ns=9)), category="gemm")
+    waits = op("aten::coalesce", product, Sync("stream", STREAM, 2))
+    return (*([waits] * times), *([product] * (20 - times)))
+
+
 INDUCTOR = "/tmp/torchinductor_me/ab/cabcd.py(77): call"
 
 
@@ -254,6 +261,32 @@ def test_two_long_first_calls_lead_the_verdict(tmp_path: Path) -> None:
     assert verdict.fixes[0].saves_ns == verdict.bottleneck_ns == 9_810 * TICK_NS
 
 
+def test_initialisation_leads_over_work_that_takes_a_little_longer(tmp_path: Path) -> None:
+    products = tuple(launched(replace(PRODUCT, ns=600)) for _ in range(10))
+    for number, (first_ticks, kind) in enumerate(((5_000, "initialisation"), (700, "matmul"))):
+        body = (op("aten::mm", launched(PRODUCT, first_ticks), *products, category="gemm"),)
+        verdict = lp.diagnose(written(tmp_path / f"{number}.pt.trace.json", body)).verdict
+        assert verdict.kind == kind
+
+
+#: A device that begins what it has after 400 µs.
+LATE = replace(MACHINE, latency_ns=400)
+
+
+def test_a_device_that_begins_late_while_the_host_waits_for_it_is_no_launch(tmp_path: Path) -> None:
+    run = profile_of(tmp_path / "1.pt.trace.json", *[synchronised(20)] * STEADY, machine=LATE)
+    verdict = lp.diagnose(run).verdict
+    assert verdict.kind == "queued"
+    assert verdict.fixes[0].name == "launch ahead"
+    late = "the GPU begins work late in 20 calls per step of cudaStreamSynchronize"
+    assert verdict.fixes[0].seen == f"{late}, mostly in aten::coalesce"
+    times = {part.kind: part.slow_ns for part in verdict.where}
+    assert times["queued"] > 20 * 390 * TICK_NS
+    assert times["launch"] < 20 * 20 * TICK_NS
+    ahead = profile_of(tmp_path / "2.pt.trace.json", *[synchronised(0)] * STEADY, machine=LATE)
+    assert "launch ahead" not in advice(ahead)
+
+
 def convolutions(first_ticks: int) -> Body:
     """Convolutions of which the first takes this long on the host; the launches are short."""
     work = launched(Work("kernel", "sm80_xmma_fprop", "conv", 30))
@@ -273,6 +306,15 @@ def test_a_long_first_call_of_an_op_is_initialisation_unless_steps_are_marked(
     assert lp.diagnose(usual).verdict.kind == "dispatch"
     marked = profile_of(tmp_path / "3.pt.trace.json", *[convolutions(7_000)] * STEADY)
     assert lp.diagnose(marked).verdict.kind == "dispatch"
+
+
+def test_latency_of_a_launch_inside_a_long_first_op_is_no_initialisation(tmp_path: Path) -> None:
+    run = written(tmp_path / "profile.pt.trace.json", convolutions(7_000), LATE)
+    verdict = lp.diagnose(run).verdict
+    times = {part.kind: part.slow_ns for part in verdict.where}
+    assert 6_900 * TICK_NS < times["initialisation"] <= 7_001 * TICK_NS
+    assert times["launch"] >= 100 * TICK_NS
+    assert verdict.fixes[0].saves_ns == times["initialisation"]
 
 
 def test_the_wait_with_which_the_profiler_stops_is_no_wait_of_the_program(tmp_path: Path) -> None:

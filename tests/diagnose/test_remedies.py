@@ -243,6 +243,12 @@ CASES: dict[str, Case] = {
         800,
         {"ROCm's compiler": run(COMPILING, seen=replace(TORCH, compiled=(Fact("nvrtc", 8, 1),)))},
     ),
+    "capture once": Case(
+        "compile",
+        run(replace(COMPILING, name="cudaStreamBeginCapture"), seen=replace(TORCH, captured=40)),
+        900,
+        {"a capture": run(COMPILING, seen=TORCH)},
+    ),
     "trace once": Case(
         "compile",
         run(COMPILING, seen=replace(TORCH, compiled=(Fact("compile_fx", 800, 2),))),
@@ -872,6 +878,20 @@ CASES: dict[str, Case] = {
             "a wait": run(QUEUED, device=0, seen=TORCH),
             "a known wait": run(
                 QUEUED, device=0, seen=replace(TORCH, queued=(replace(WAIT, within=None),))
+            ),
+        },
+    ),
+    "launch ahead": Case(
+        "queued",
+        run(
+            QUEUED, device=0, seen=replace(TORCH, run_dry=(Fact("cudaStreamSynchronize", 800, 9),))
+        ),
+        800,
+        {
+            "several calls": run(
+                QUEUED,
+                device=0,
+                seen=replace(TORCH, run_dry=(Fact("cudaEventSynchronize", 800, 1),)),
             ),
         },
     ),
@@ -1855,7 +1875,7 @@ def test_what_advice_saves_is_shown_if_it_is_known() -> None:
     (known,) = advice("queued", CASES["event sooner"].slow)
     assert known.text == f"{known.sentence} (saves up to 0.001 ms)"
     assert replace(known, saves_ns=None).text == known.sentence
-    assert replace(known, gain_ns=2_000_000, implementation="jax-scan").gain == (
+    assert replace(known, gain_ns=2_000_000, measured_with="jax-scan").gain == (
         "saves 2.0 ms, measured with jax-scan"
     )
 
@@ -1870,7 +1890,7 @@ def test_advice_is_given_once() -> None:
 def test_json_has_all_of_an_advice() -> None:
     found = alone(CASES["event sooner"].slow).to_dict()["findings"][0]["remedies"]
     keys = {"name", "cause", "fix", "seen", "condition", "framework", "saves_ns", "source"}
-    keys |= {"implementation", "instead", "measured_ns", "gain_ns"}
+    keys |= {"implementation", "instead", "measured_ns", "measured_with", "gain_ns"}
     assert [(set(one), one["saves_ns"], one["framework"]) for one in found] == [(keys, 500, None)]
 
 

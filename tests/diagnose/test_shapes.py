@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lstmprof.diagnose import shapes
 from lstmprof.diagnose.shapes import shape_of
 from lstmprof.errors import UsageError
 from lstmprof.runs.metadata import run_info
@@ -27,11 +26,6 @@ def breakdown(*rows: dict[str, Any], **facts: Any) -> Any:
     info = run_info({"name": "mine", **facts})
     run = SimpleNamespace(name="mine", info=info)
     return SimpleNamespace(run=run, table=lambda name: pa.Table.from_pylist(list(rows)))
-
-
-@pytest.fixture(autouse=True)
-def _layers_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shapes, "TABLES", {**shapes.TABLES, shapes.LAYERS: None})
 
 
 def test_a_captures_network_is_that_of_its_run_json() -> None:

@@ -22,7 +22,7 @@ from lstmprof.diagnose.document import Document
 from lstmprof.diagnose.remedies import TABLE, Advice
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.verdict import verdict_of
-from lstmprof.diagnose.verdict_text import places, verdict_lines
+from lstmprof.diagnose.verdict_text import first_line, places, verdict_lines
 from lstmprof.runs.run import open_run
 
 MS = 1_000_000
@@ -125,6 +125,18 @@ def test_the_cause_comes_before_the_bottleneck_and_its_counts() -> None:
 def test_the_interval_of_the_ratio_is_shown_if_it_is_wide(error: float, shown: bool) -> None:
     verdict = compare(ran("a", 1, error), ran("b", 12, error)).verdict
     assert ("95 %" in verdict.head) is shown
+
+
+@pytest.mark.parametrize(("error", "rough"), [(0.01, False), (0.95, True)])
+def test_parts_are_not_shown_if_the_machine_was_too_busy_to_time_them(
+    error: float, rough: bool
+) -> None:
+    few, many = ({"ops": table({"name": "mm", "count": n, "host_self_ns": MS})} for n in (1, 50))
+    diagnosis = compare(ran("a", 1, error, tables=few), ran("b", 12, error, tables=many))
+    lines = {line.label: line.text for line in verdict_lines(diagnosis)}
+    assert diagnosis.verdict.rough is rough
+    assert ("Python" not in lines["Where"]) is rough
+    assert ("about" in first_line(diagnosis)) is rough
 
 
 @pytest.mark.parametrize(

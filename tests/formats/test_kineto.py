@@ -288,7 +288,7 @@ def test_missing_halves_are_told(tmp_path: Path) -> None:
     launch = event("cuda_runtime", "cudaLaunchKernel", 1, args={"correlation": 1})
     no_activity = read_events(tmp_path, event("cpu_op", "aten::mm", 0), launch)
     assert (no_activity.notes, next(iter(lacks(no_activity)))) == ((), "no GPU activity")
-    assert "calls without ops" in lacks(read_events(tmp_path, launch, kernel(2)))
+    assert "no framework ops" in lacks(read_events(tmp_path, launch, kernel(2)))
     logged = {"ERROR": ["CUPTI\nfailed", "of no use"]}
     silent = read_events(tmp_path, event("cpu_op", "aten::mm", 0), launch, **logged)
     assert silent.gpu_complaint == "CUPTI failed"
@@ -373,6 +373,19 @@ def test_a_kernel_of_a_collective_says_what_it_moves(
         "operation": "all_gather",
         **message,
     }
+
+
+@pytest.mark.parametrize(
+    ("about", "group"),
+    [("mesh_tp", "3 (mesh_tp)"), ("undefined", "3"), (None, "3")],
+)
+def test_a_kernel_of_a_collective_names_its_process_group(
+    tmp_path: Path, about: str | None, group: str
+) -> None:
+    said = {"Process Group Name": "3", "Process Group Description": about}
+    reduce = {"Collective name": "allreduce", **{n: v for n, v in said.items() if v is not None}}
+    (config,) = column(read_events(tmp_path, kernel(0, **OF_CUDA, **reduce)), "launch_config")
+    assert json.loads(config)["process_group"] == group
 
 
 def test_a_kernel_says_what_it_was_launched_with(tmp_path: Path) -> None:

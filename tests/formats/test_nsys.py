@@ -192,7 +192,7 @@ def test_thirteen_columns_are_enough(tmp_path: Path) -> None:
     )
     assert column(profile, "pid") == [7, None]
     assert (profile.base_ns, profile.device_names, profile.metadata) == (None, {}, {})
-    assert (profile.notes, next(iter(lacks(profile)))) == ((), "calls without ops")
+    assert (profile.notes, next(iter(lacks(profile)))) == ((), "no framework ops")
 
 
 def test_launches_lost_by_trimming_are_counted(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_launches_lost_by_trimming_are_counted(tmp_path: Path) -> None:
             "NVTX_EVENTS": [nvtx(0, 50, "forward")],
         },
     )
-    assert lacks(profile)["activities without a launch"].sentence.startswith("1 of 2 GPU act")
+    assert lacks(profile)["kernels without a launch call"].sentence.startswith("1 of 2 GPU act")
 
 
 def test_copies_memsets_and_waits(tmp_path: Path) -> None:

@@ -77,14 +77,14 @@ def test_two_processes_on_two_gpus_of_an_export_that_lost_half_its_launches() ->
     assert Counter((e["pid"], e["device"]) for e in kernels) == {(111, 0): 1721, (112, 1): 1721}
     waits = [e for e in profile.events.to_pylist() if e["kind"] == "device_sync"]
     assert {(e["pid"], e["device"]) for e in waits} == {(111, 0), (112, 1)}
-    assert lacks(profile)["activities without a launch"].sentence.startswith("2,276 of 4,368 GPU")
+    assert lacks(profile)["kernels without a launch call"].sentence.startswith("2,276 of 4,368 GPU")
 
 
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
         ("nsys/titanrtx-nvtx-only.sqlite", "GPU unused or not recorded"),
-        ("nsys/rtx3080-2kernels.sqlite", "calls without ops"),
+        ("nsys/rtx3080-2kernels.sqlite", "no framework ops"),
     ],
 )
 def test_an_export_without_one_half_says_so(name: str, kind: str) -> None:

@@ -168,7 +168,7 @@ def test_on_one_stream_the_causes_of_idleness_contain_each_other(path: Path) -> 
     if len({row["stream"] for row in rows}) > 1:
         pytest.skip("several streams: HTA counts the idleness of each")
     if any(row["launch_id"] is None for row in rows):
-        pytest.skip("activities without a launch")
+        pytest.skip("kernels without a launch call")
     frame, _ = found.get_idle_time_breakdown(ranks=[0], visualize=False)
     theirs = frame.groupby("idle_category").idle_time.sum() * 1000
     ours = accounts.parts(events, accounts.span(rows))

@@ -256,6 +256,35 @@ def test_vega_is_bundled_once_and_kept(tmp_path: Path, monkeypatch: pytest.Monke
     assert page.vega() == "vega<\\/script>"
 
 
+# host    |==== step ==============================| 100 ns
+#            [L 10 .. 20)                [sync 30 ..... 90)
+# stream                 [sgemm 25 ....... 85)
+def test_the_critical_path_is_a_table(tmp_path: Path) -> None:
+    host = {"pid": 1, "tid": 1}
+    rows = [
+        row("step", "step#0", 0, 100, **host),
+        row("runtime", "cudaLaunchKernel", 10, 20, **host, correlation_id=1),
+        row("kernel", "ampere_sgemm<b>", 25, 85, device=0, stream=7, correlation_id=1),
+        row("runtime", "cudaStreamSynchronize", 30, 90, **host),
+    ]
+    columns = [name for name in SCHEMA.names if name != "event_id"]
+    events = events_table({name: [r[name] for r in rows] for name in columns})
+    with new_run(tmp_path, "one") as folder:
+        write_tables(folder, run_info({"name": "one"}), annotated(events, captured=False))
+    report = report_of([break_down(open_run(tmp_path / "one"), None, TABLES)])
+    assert {(r["part"], r["path_ns"]) for r in report.critical_path} >= {
+        ("gemm", 60),
+        ("launch call", 10),
+        ("launch latency", 5),
+    }
+    assert sum(row["path_ns"] for row in report.critical_path) == 100
+    (table,) = re.findall(r'<table id="path-table"[^>]*>.*?</table>', page.page(report), re.DOTALL)
+    (first,) = re.findall(r"<tbody>\s*<tr>(.*?)</tr>", table, re.DOTALL)
+    assert "matmul" in first
+    assert "60.0 %" in first
+    assert "ampere_sgemm&lt;b&gt;" in first
+
+
 def test_recurrent_layers_are_a_table(tmp_path: Path) -> None:
     state = {"pid": 1, "tid": 1, "dtypes": '["float"]'}
     state["shapes"] = "[[9,6,10],[[1,6,16],[1,6,16]],[[64,10],[64,16],[64],[64]]]"

@@ -288,6 +288,8 @@ class Simulation:
         if next_one.call_end_ns <= _fell_idle(mine, next_one):
             return "queued"
         if t >= next_one.call_end_ns:
+            if self._at(next_one.tid, t)[0] == "sync":
+                return "queued"
             # no machine has a latency near the least λ of 100 µs
             return "launch latency" if t < next_one.call_end_ns + 100_000 else "queued"
         if t >= next_one.call_start_ns:

@@ -170,11 +170,14 @@ class Planted:
         raise NotImplementedError
 
     def unit(self, cause: Any) -> Unit:
-        """Return one unit of ``cause``: a function without parameters, or of a tensor."""
+        """Return a function that is one call of ``cause``.
+
+        It has no parameters; in a compiled program, its parameter is a tensor.
+        """
         return cause.unit if cause.in_program else cause.unit()  # type: ignore[no-any-return]
 
     def unit_ns(self, cause: Any, unit: Unit) -> float:
-        """Return the time of one unit in ns."""
+        """Return the time in ns of ``unit``, one call of what is planted."""
         return fastest_ns(unit)
 
     def step(self, ranges: Ranges) -> Any:

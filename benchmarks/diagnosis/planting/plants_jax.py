@@ -1,7 +1,7 @@
 """Causes of known kind that can be planted in a JAX step, and the trainer that runs them.
 
-Units in the program are in a separate loop, each on the result of the previous one, so that XLA
-neither fuses nor drops them; 0 times their result is added to the loss.
+Planted calls in the compiled program are in a separate loop, each on the result of the previous
+one, so that XLA neither fuses nor drops them; 0 times their result is added to the loss.
 """
 
 from __future__ import annotations
@@ -85,8 +85,11 @@ class PlantedJax(PlantedPrograms):
 
 
 def _grown(cause: Cause, count: int, seed: Any) -> jax.Array:
-    """Return the result of ``count`` units; the compiler cannot know the value of ``seed``."""
-    start = jnp.full((cause.size, cause.size), seed / cause.size / 16)  # bounds matmuls
+    """Return the result of ``count`` calls of ``cause``, computed from the value of ``seed``.
+
+    The compiler cannot know ``seed``, so it cannot replace the calls by a constant.
+    """
+    start = jnp.full((cause.size, cause.size), seed / cause.size / 16)  # keeps matmuls finite
     grown = jax.lax.fori_loop(0, count, lambda _, x: cause.unit(x), start)
     return jax.lax.stop_gradient(grown)
 

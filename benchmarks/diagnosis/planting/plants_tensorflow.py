@@ -1,7 +1,8 @@
 """Causes of known kind that can be planted in a TensorFlow step, and the trainer that runs them.
 
-Units in the graph are operators, each on the result of the previous one. The forward pass waits for
-the last one, so that none is dropped. Grappler, which would combine them, is off in all runs.
+Planted calls in the graph are operators, each on the result of the previous one. The forward pass
+waits for the last one, so that none is dropped. Grappler, which would combine them, is off in all
+runs.
 Tensors are large, because TensorFlow's profiler does not record cheap operators.
 """
 
@@ -75,9 +76,9 @@ class PlantedTensorflow(PlantedPrograms):
 
 
 def _grown(cause: Cause, count: int) -> tf.Tensor:
-    """Add ``count`` units to the graph that is being traced; return the last result."""
+    """Add ``count`` calls of ``cause`` to the graph under construction; return the last result."""
     with tf.init_scope():  # outside of the graph: not constant-folded
-        x = tf.fill((cause.size, cause.size), 0.5 / cause.size)  # bounds matmuls
+        x = tf.fill((cause.size, cause.size), 0.5 / cause.size)  # keeps matmuls finite
     for _ in range(count):
         x = cause.unit(x)
     return tf.stop_gradient(x)

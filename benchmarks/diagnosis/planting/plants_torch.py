@@ -1,8 +1,8 @@
 """Causes of known kind that can be planted in a PyTorch step, and the trainer that runs them.
 
-Units are spread evenly over the calls of recurrent modules in a step (with a Python loop over a
-cell: one call per time step). Units of input causes run in the input phase. Nothing uses their
-results, and no gradient flows through them. A setting changes how the unchanged code runs.
+Planted calls are spread evenly over the calls of recurrent modules in a step (with a Python loop
+over a cell: one call per time step); those of input causes run in the input phase. Nothing uses
+their results, and no gradient flows through them. A setting changes how the unchanged code runs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause that can be planted; ``unit(site)`` returns a function that is one unit."""
+    """A cause that can be planted; ``unit(site)`` returns a function that runs it once."""
 
     name: str
     unit: Callable[[Site], Unit]
@@ -138,7 +138,7 @@ class PlantedTorch(Planted):
         return super()._on_device()  # type: ignore[misc]
 
     def _before_call(self, module: Any, arguments: tuple[Any, ...]) -> None:
-        """Run the units that belong to this call of a recurrent module."""
+        """Run the planted calls that belong to this call of a recurrent module."""
         before, self.call = self.call, self.call + 1
         if self.site is None:
             weight = getattr(module, "weight_ih", None)

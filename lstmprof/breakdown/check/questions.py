@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from lstmprof.breakdown.lacks.rules import (
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.events.annotate import MEASURED
 from lstmprof.events.annotate.recorded import Recorded
-from lstmprof.events.annotate.steps import Window
 from lstmprof.events.annotate.tally import ROUNDED_NS
 from lstmprof.events.counters import ALLOCATED, CHANGE, RESERVED
 from lstmprof.events.groups import Groups
@@ -37,7 +36,7 @@ from lstmprof.numbers import milliseconds, percent, quantity
 #: Columns of the events that it is made from.
 _READS = ("event_id", "kind", "start_ns", "dur_ns", "rank", "shapes", "launch_id")
 #: Lacks that mean: the program used a GPU, or may have, and no activity was recorded.
-NO_GPU = ("TPU not read", "no GPU activity", "nothing of the program", GPU_UNSEEN)
+NO_GPU = ("TPU not read", "no GPU activity", "no ops or kernels of the program", GPU_UNSEEN)
 
 
 @dataclass(frozen=True)
@@ -78,102 +77,58 @@ def parts_of(breakdown: Breakdown) -> list[Part]:
     Raises:
         RunError: the events are missing, damaged or of another schema version.
     """
-    events = _Measured(breakdown.packed(_READS))
-    windows: dict[int | None, list[Window]] = {}
-    for window in breakdown.windows:
-        windows.setdefault(window.rank, []).append(window)
     info, timings = breakdown.run.info, breakdown.timings
     timed = timings is not None and info.source in MEASURED
-    inflation = timings.inflation_share if timings and timed else None
-    counted = _counted(breakdown)
-    return [
-        replace(
-            _part(breakdown, events, windows.get(has.rank, []), has, inflation),
-            allocations=counted[has.rank, CHANGE],
-            memory=any(counted[has.rank, name] for name in (ALLOCATED, RESERVED)),
+    counters = _counter_values(breakdown)
+    events = breakdown.packed(_READS)
+    start_ns, dur_ns = (events.values(name).astype(np.int64) for name in ("start_ns", "dur_ns"))
+    launch = events.rows_named("launch_id")
+    linked = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS) & (launch != NONE))
+    linked = linked[start_ns[launch[linked]] - start_ns[linked] > ROUNDED_NS]
+    shaped = np.flatnonzero(events.is_kind("op") & events.known("shapes"))
+    chosen = (linked, shaped, np.flatnonzero(events.is_kind("overhead")))
+    by_rank = [_by_rank(events, rows) for rows in chosen]
+    parts = []
+    for has in breakdown.recorded:
+        early, with_shapes, overhead = (rows.get(has.rank, linked[:0]) for rows in by_rank)
+        windows = [window for window in breakdown.windows if window.rank == has.rank]
+        begins, ends = [window.start_ns for window in windows], [w.end_ns for w in windows]
+        steps = Covered(np.array(begins, dtype=np.int64), np.array(ends, dtype=np.int64))
+        covered = Covered(start_ns[overhead], start_ns[overhead] + dur_ns[overhead])
+        parts.append(
+            Part(
+                has=has,
+                lacks=breakdown.lacks_of_rank(has.rank),
+                with_shapes=len(with_shapes),
+                early=len(early),
+                early_ns=int((start_ns[launch[early]] - start_ns[early]).max(initial=0)),
+                overheads=len(overhead),
+                overhead_ns=int(covered.within(*steps.bounds).sum()),
+                steps_ns=steps.whole_ns,
+                inflation_share=timings.inflation_share if timings and timed else None,
+                settings=tuple(Recording(has, info).settings),
+                allocations=counters[has.rank, CHANGE],
+                memory=any(counters[has.rank, name] for name in (ALLOCATED, RESERVED)),
+            )
         )
-        for has in breakdown.recorded
-    ]
+    return parts
 
 
-def _counted(breakdown: Breakdown) -> Counter[tuple[int | None, str]]:
+def _counter_values(breakdown: Breakdown) -> Counter[tuple[int | None, str]]:
     """Return the number of values of each counter by rank."""
-    counted: Counter[tuple[int | None, str]] = Counter()
+    numbers: Counter[tuple[int | None, str]] = Counter()
     for batch in breakdown.run.counters(("rank", "name")):
         groups = batch.group_by(["rank", "name"]).aggregate([([], "count_all")])
         for row in groups.to_pylist():
-            counted[row["rank"], row["name"]] += row["count_all"]
-    return counted
+            numbers[row["rank"], row["name"]] += row["count_all"]
+    return numbers
 
 
-class _Measured:
-    """Counts of the events of each rank; one pass over the events of all ranks."""
-
-    def __init__(self, events: Packed) -> None:
-        self._events = events
-        self._start_ns = events.values("start_ns").astype(np.int64)
-        shaped = np.flatnonzero(events.is_kind("op") & events.known("shapes"))
-        self._shaped = self._of_ranks(shaped, shaped)
-        launch = events.rows_named("launch_id")
-        linked = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS) & (launch != NONE))
-        by_ns = self._start_ns[launch[linked]] - self._start_ns[linked]
-        late = by_ns > ROUNDED_NS
-        self._early = self._of_ranks(linked[late], by_ns[late])
-        overhead = np.flatnonzero(events.is_kind("overhead"))
-        self._overhead = self._of_ranks(overhead, overhead)
-
-    def _of_ranks(self, rows: Ints, values: Ints) -> dict[int, Ints]:
-        """Return ``values``, one per row of ``rows``, by rank."""
-        rank = self._events.table(("rank",), rows).ints("rank", UNKNOWN)
-        group = Groups(rank)
-        members = (values[of_rank] for of_rank in group.members())
-        return dict(zip(rank[group.first].tolist(), members, strict=True))
-
-    def with_shapes(self, rank: int | None) -> int:
-        """Return the number of ops of ``rank`` with recorded input shapes."""
-        return len(_of(self._shaped, rank))
-
-    def early_ns(self, rank: int | None) -> Ints:
-        """Return the times by which activities of ``rank`` begin before their launch."""
-        return _of(self._early, rank)
-
-    def overheads(self, rank: int | None) -> tuple[Ints, Ints]:
-        """Return start and end of the profiler's own events of ``rank``."""
-        rows = _of(self._overhead, rank)
-        start = self._start_ns[rows]
-        return start, start + self._events.values("dur_ns")[rows]
-
-
-def _of(by_rank: Mapping[int, Ints], rank: int | None) -> Ints:
-    return by_rank.get(UNKNOWN if rank is None else rank, np.empty(0, dtype=np.int64))
-
-
-def _part(
-    breakdown: Breakdown,
-    events: _Measured,
-    windows: Sequence[Window],
-    has: Recorded,
-    inflation: float | None,
-) -> Part:
-    early, overhead = events.early_ns(has.rank), events.overheads(has.rank)
-    start, end = (
-        np.array(ns, dtype=np.int64)
-        for ns in ([w.start_ns for w in windows], [w.end_ns for w in windows])
-    )
-    covered = Covered(*overhead)
-    steps = Covered(start, end)
-    return Part(
-        has=has,
-        lacks=breakdown.lacks_of_rank(has.rank),
-        with_shapes=events.with_shapes(has.rank),
-        early=len(early),
-        early_ns=int(early.max(initial=0)),
-        overheads=len(overhead[0]),
-        overhead_ns=int(covered.within(*steps.bounds).sum()),
-        steps_ns=steps.whole_ns,
-        inflation_share=inflation,
-        settings=tuple(Recording(has, breakdown.run.info).settings),
-    )
+def _by_rank(events: Packed, rows: Ints) -> dict[int | None, Ints]:
+    rank = events.table(("rank",), rows).ints("rank", UNKNOWN)
+    group = Groups(rank)
+    numbers = (None if n == UNKNOWN else n for n in rank[group.first].tolist())
+    return {n: rows[members] for n, members in zip(numbers, group.members(), strict=True)}
 
 
 #: Above these shares a number is doubtful, and not to be trusted.
@@ -196,10 +151,8 @@ class Question:
 
 
 def is_counted(lack: Lack, part: Part) -> bool:
-    """Return whether a lack is a complaint; recorded shapes alone are not, because they are
-    useful.
-    """
-    return lack.kind != "costly recording" or part.settings != (SHAPES,)
+    """Return whether a lack is a complaint; recorded shapes are useful, so they are none."""
+    return lack.kind != "recording that slows the run" or part.settings != (SHAPES,)
 
 
 def state_of(lack: Lack) -> State:
@@ -242,12 +195,11 @@ def _launches(part: Part) -> Answer:
     if not has.launchable:
         return NOT_RECORDED, "the profile has no GPU activity that needs a launch call"
     linked = f"{has.launchable - has.unlaunched:,} of {has.launchable:,} GPU activities"
-    moved = f"; {_migrations(has.migrations)} need no launch call" if has.migrations else ""
+    moved = ""
+    if has.migrations:
+        number = counted(has.migrations, "migration", "migrations")
+        moved = f"; {number} of managed memory need no launch call"
     return OK, f"{linked} have a launch call in the profile{moved}"
-
-
-def _migrations(number: int) -> str:
-    return counted(number, "migration", "migrations") + " of managed memory"
 
 
 def _lost(part: Part) -> Answer:
@@ -339,16 +291,16 @@ def _memory(part: Part) -> Answer:
 _NO_GPU_WORK = "no GPU activity; nothing shows that the program used a GPU"
 _UNKNOWN = "the profiler's overhead per step is unknown; time some steps without the profiler"
 QUESTIONS = (
-    Question("host", ("no host", "calls without ops", RANGES_WITHOUT_OPS), _host),
+    Question("host", ("no host", "no framework ops", RANGES_WITHOUT_OPS), _host),
     Question("GPU activities", (*NO_GPU, "no kernels", "only copies"), _gpu),
-    Question("launches", ("no launches", "activities without a launch"), _launches),
+    Question("launches", ("no launches", "kernels without a launch call"), _launches),
     Question(
         "events lost",
-        ("activities lost at the start", "activities lost at the end", "activities lost"),
+        ("first kernels missing", "last kernels missing", "some kernels missing"),
         _lost,
     ),
     Question("clocks", ("activities that overlap", "separate clocks"), _clocks),
-    Question("profiler overhead", ("costly recording",), _overhead),
+    Question("profiler overhead", ("recording that slows the run",), _overhead),
     Question(
         "steps",
         (

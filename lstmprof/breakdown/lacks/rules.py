@@ -282,7 +282,7 @@ RULES = (
         blinds=True,
     ),
     Rule(
-        "nothing of the program",
+        "no ops or kernels of the program",
         lambda r: r.silent and not r.used_gpu and r.has.runtime_calls and not r.has.host_events,
         _nothing_of_program,
         hides=_IDLE,
@@ -346,7 +346,7 @@ RULES = (
         blinds=True,
     ),
     Rule(
-        "activities lost at the start",
+        "first kernels missing",
         lambda r: _lost(r.has.lost_first, r.has.lost_first_ns, r),
         lambda r: _lost_sentence(
             r,
@@ -359,7 +359,7 @@ RULES = (
         hides=f"{_IDLE} at the start",
     ),
     Rule(
-        "activities lost at the end",
+        "last kernels missing",
         lambda r: _lost(r.has.lost_last, r.has.lost_last_ns, r),
         lambda r: _lost_sentence(
             r,
@@ -372,7 +372,7 @@ RULES = (
         hides=f"{_IDLE} at the end",
     ),
     Rule(
-        "activities lost",
+        "some kernels missing",
         lambda r: r.has.kernels and is_large(r.lost_between, r.has.kernel_launches),
         lambda r: _lost_sentence(
             r,
@@ -385,7 +385,7 @@ RULES = (
         hides=_IDLE,
     ),
     Rule(
-        "activities without a launch",
+        "kernels without a launch call",
         lambda r: (
             r.has.unlaunched < r.has.launchable and is_large(r.has.unlaunched, r.has.launchable)
         ),
@@ -406,7 +406,7 @@ RULES = (
         hides="durations of overlapping activities",
     ),
     Rule(
-        "calls without ops",
+        "no framework ops",
         lambda r: not r.silent and r.has.runtime_calls and not r.has.host_events,
         lambda r: (
             "no op and no range was recorded, so the ops that launch GPU activities and the host's "
@@ -421,7 +421,7 @@ RULES = (
         hides=_HOST,
     ),
     Rule(
-        "costly recording",
+        "recording that slows the run",
         lambda r: not r.captured and r.settings and r.has.host_events,
         lambda r: (
             f"recording {listed(r.settings)} costs host time per op, so dispatch, Python and waits "

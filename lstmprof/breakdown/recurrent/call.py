@@ -61,37 +61,24 @@ class Spent:
     kernels: int | None
 
 
-def spent(events: EventTable, calls: Sequence[Call]) -> list[Spent]:
-    """Return the times of each of ``calls``."""
-    passes = owners(events, calls)
-    devices, count = bool(events.is_kind(*ACTIVITY_KINDS).any()), len(calls)
-    forward, backward = (of_work(events, owner) if devices else owner for owner in passes)
+def spent(events: EventTable, forward: Ints, backward: Ints, count: int) -> list[Spent]:
+    """Return the times of ``count`` calls, from the calls of each row (``owners``)."""
+    devices = bool(events.is_kind(*ACTIVITY_KINDS).any())
     lengths = [_extents(events, owner, count) for owner in (forward, backward)]
     work = events.is_kind("kernel") if devices else computing(events)
     counts = np.bincount(forward[work & (forward != NONE)], minlength=count).tolist()
     return [
-        Spent(
-            forward_ns=lengths[0][number],
-            backward_ns=lengths[1][number],
-            ops=None if devices else counts[number],
-            kernels=counts[number] if devices else None,
-        )
-        for number in range(count)
+        Spent(forward_ns, backward_ns, None if devices else n, n if devices else None)
+        for forward_ns, backward_ns, n in zip(*lengths, counts, strict=True)
     ]
 
 
-def of_work(events: EventTable, owner: Ints) -> Ints:
-    """Return the call of each device activity: its own ``owner``, else that of its op."""
-    activity, issuer = events.is_kind(*ACTIVITY_KINDS), events.rows_named("op_id")
-    own = np.where(activity, owner, NONE)
-    return np.where(activity & (issuer != NONE) & (own == NONE), owner[issuer], own)
-
-
 def owners(events: EventTable, calls: Sequence[Call]) -> tuple[Ints, Ints]:
-    """Return for each row the number of the call in whose forward, and in whose backward, pass
-    it is.
+    """Return for each row the call in whose forward pass it works, and in whose backward pass.
+
+    If the profile has device activities, only they have a call: their own, else that of their op.
     """
-    parent = events.rows_named("parent_id")
+    parent, issuer = events.rows_named("parent_id"), events.rows_named("op_id")
     forward = np.full(len(events), NONE, dtype=np.int64)
     backward = forward.copy()
     for number, call in enumerate(calls):
@@ -99,9 +86,18 @@ def owners(events: EventTable, calls: Sequence[Call]) -> tuple[Ints, Ints]:
         backward[list(call.backward)] = number
     forward = inherited(parent, forward)
     made = events.rows_named("forward_id")
-    told = (made != NONE) & (backward == NONE)
-    backward = np.where(told, forward[made], backward)
-    return forward, inherited(parent, backward)
+    linked = (made != NONE) & (backward == NONE)
+    backward = inherited(parent, np.where(linked, forward[made], backward))
+    activity = events.is_kind(*ACTIVITY_KINDS)
+    if not activity.any():
+        return forward, backward
+    by_op = activity & (issuer != NONE)
+
+    def of_activities(owner: Ints) -> Ints:
+        own = np.where(activity, owner, NONE)
+        return np.where(by_op & (own == NONE), owner[issuer], own)
+
+    return of_activities(forward), of_activities(backward)
 
 
 def _extents(events: EventTable, owner: Ints, count: int) -> list[int | None]:
@@ -123,7 +119,7 @@ class Loop:
     """``count`` repetitions of the cells ``units``, each of which is one direction of one layer.
 
     ``rows`` are its outermost events, ``backward`` those of its backward pass if links do not show
-    them. ``time_steps_told``: a repetition is certainly one time step. ``batch_varies``: some
+    them. ``time_steps_certain``: a repetition is certainly one time step. ``batch_varies``: some
     sequences end before others. ``reads_after`` is the input width of the first matmul after it.
     ``layer`` is the name of the layer to which it and its reverse direction belong.
     """
@@ -134,7 +130,7 @@ class Loop:
     units: tuple[Network, ...]
     rows: Ints
     backward: Ints
-    time_steps_told: bool
+    time_steps_certain: bool
     batch_varies: bool = False
     reads_after: int | None = None
     library: str | None = None
@@ -181,13 +177,13 @@ def network_of(members: Sequence[Loop]) -> Network:
     """Return the network of one stack; with the number of time steps if it is certain."""
     units = [unit for member in members for unit in member.units]
     whole = _whole(members)
-    told = members[0].time_steps_told or (whole is not None and len(units) > 1)
-    if whole is None or not told:
+    certain = members[0].time_steps_certain or (whole is not None and len(units) > 1)
+    if whole is None or not certain:
         kinds = {unit.cell for unit in units}
         alone = Network(cell=kinds.pop()) if len(kinds) == 1 else Network()
         whole = units[0] if len(set(units)) == 1 else alone
     counts = [member.count * len(member.units) for member in members if member.count]
-    steps = members[0].count if told else None
+    steps = members[0].count if certain else None
     batch = None if any(member.batch_varies for member in members) else whole.batch
     return replace(
         whole,

@@ -25,9 +25,7 @@ _NAMES = (
 
 
 def layer_named(path: str) -> str | None:
-    """Return ``lstm``, ``gru`` or ``rnn`` (any cell) if ``path`` contains the name of such a
-    layer.
-    """
+    """Return ``lstm``, ``gru`` or ``rnn`` (any cell) if ``path`` names such a layer, else None."""
     return next((cell for cell, name in _NAMES if name.search(path)), None)
 
 
@@ -45,9 +43,7 @@ class Op:
 
 
 def cells_of(ops: Sequence[Op]) -> list[list[int]]:
-    """Return the indices of ``ops`` by cell: matmuls and activations up to an LSTM's second
-    tanh.
-    """
+    """Return the indices of ``ops`` by cell; a cell ends with an LSTM's second tanh."""
     cells: list[list[int]] = []
     cell: list[int] = []
     for place, op in enumerate(ops):
@@ -66,8 +62,7 @@ def _is_whole(sorts: Sequence[int]) -> bool:
 
 
 def may_be_cell(ops: Sequence[Op]) -> bool:
-    """Return whether these ops may be a cell of an LSTM or GRU, not a layer of a gated deep
-    network.
+    """Return whether these ops may be an LSTM's or GRU's cell, not a layer of a gated deep network.
 
     If widths are recorded, the matmuls must make three or four gates as wide as the units. A
     highway layer makes two. One sigmoid and one tanh alone may be either.
@@ -153,8 +148,7 @@ def unit_of_products(weights: Sequence[Shape], named: str | None = None) -> Netw
 
 
 def unit_beside_tanh(weights: Sequence[Shape], hidden: int) -> Network:
-    """Return a cell of ``hidden`` units, the width of a tanh's input, from matmuls of x and h
-    or of h.
+    """Return a cell of ``hidden`` units (a tanh's width) from matmuls of x and h, or of h.
 
     Possible are: an LSTM whose x and h are joined in one matmul, or in one per gate; an LSTM or GRU
     whose h is in one matmul of all gates, while the inputs of all time steps were multiplied

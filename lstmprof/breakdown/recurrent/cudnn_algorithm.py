@@ -94,9 +94,7 @@ class Gpu:
 
 
 def gpu_of(facts: DeviceFacts | None) -> Gpu:
-    """Return the GPU that a profile describes; all fields are unknown if it does not describe
-    one.
-    """
+    """Return the GPU that a profile describes; unknown fields are None."""
     if facts is None:
         return Gpu()
     major, _, minor = (facts.compute_capability or "").partition(".")
@@ -106,8 +104,7 @@ def gpu_of(facts: DeviceFacts | None) -> Gpu:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why ``algorithm`` is not requested: ``condition`` is the first unmet condition, a stable
-    name.
+    """Why ``algorithm`` is not requested; ``condition`` is the first unmet one, a stable name.
 
     ``needs`` are sentences about all unmet conditions with their values, the first one first.
     """
@@ -135,9 +132,7 @@ class Choice:
     source: str
 
     def refusal_of(self, algorithm: str) -> Refusal | None:
-        """Return why ``algorithm`` is refused; None if it is requested, undecided or never
-        considered.
-        """
+        """Return why ``algorithm`` is refused; None if requested, undecided or not considered."""
         return next((r for r in self.refusals if r.algorithm == algorithm), None)
 
 
@@ -363,9 +358,7 @@ def _by_torch(call: _Call) -> Choice:
 
 
 def _of_device(gpu: Gpu) -> tuple[_Condition, ...]:
-    """Return the conditions on the GPU's generation; before 7.0, or if unknown, only these
-    count.
-    """
+    """Return the conditions on the GPU; before generation 7.0, or if unknown, only these count."""
     if gpu.major is None or gpu.major < 7:
         return ()
     return _VOLTA if gpu.major == 7 else _AMPERE

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from lstmprof.breakdown.host import computing
-from lstmprof.breakdown.recurrent.call import Call, of_work, owners
+from lstmprof.breakdown.recurrent.call import Call
 from lstmprof.breakdown.recurrent.network import GATES, Network
-from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.groups import Groups
+from lstmprof.events.intervals import Ints
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.runs.fields import Peaks
@@ -156,70 +157,41 @@ def floor_ns(network: Network, peaks: Peaks | None, *, backward: bool = False) -
 
 
 def works(
-    events: EventTable, calls: Sequence[Call], persistent: Sequence[bool]
+    events: EventTable, calls: Sequence[Call], forward: Ints, persistent: Sequence[bool]
 ) -> list[Work | None]:
-    """Return the forward work of each call; None if its cells are unknown."""
-    owner = owners(events, calls)[0]
-    devices = events.is_kind(*ACTIVITY_KINDS)
-    here = devices if devices.any() else computing(events)
-    owner = of_work(events, owner) if devices.any() else owner
+    """Return the forward work of each call; None if its cells are unknown.
+
+    ``forward`` has the call of each row (``call.owners``). On a host only computing ops count.
+    """
+    if not events.is_kind(*ACTIVITY_KINDS).any():
+        forward = np.where(computing(events), forward, NONE)
     gemm = events.is_one_of("category", "gemm") | events.is_one_of("family", "gemm")
     other = events.is_one_of("category", "pointwise") | events.is_one_of("family", "pointwise")
-    sums = [_sums(events, owner, here & which, len(calls)) for which in (gemm, other)]
-    lengths = _lengths(events, owner, here, len(calls))
-    streams = _streams(events, owner, len(calls))
-    return [
-        _work(call, i, sums, lengths, persists, int(streams[i]))
-        for i, (call, persists) in enumerate(zip(calls, persistent, strict=True))
-    ]
-
-
-def _work(
-    call: Call,
-    number: int,
-    sums: list[tuple[Ints, Ints]],
-    lengths: Ints,
-    persistent: bool,
-    streams: int,
-) -> Work | None:
-    network = call.network
-    if network.cells is None or network.layers is None or not call.counted:
-        return None
-    (products, products_ns), (pointwise, pointwise_ns) = sums
-    return Work(
-        cells=network.cells,
-        layers=network.layers,
-        products=int(products[number]),
-        pointwise=int(pointwise[number]),
-        products_ns=int(products_ns[number]),
-        pointwise_ns=int(pointwise_ns[number]),
-        length_ns=int(lengths[number]),
-        streams=streams,
-        persistent=persistent,
+    start, end, dur, stream = (
+        *(events.start_ns, events.end_ns, events.dur_ns),
+        events.ints("stream", UNKNOWN),
     )
-
-
-def _sums(events: EventTable, owner: Ints, which: Flags, count: int) -> tuple[Ints, Ints]:
-    """Return for each call the number and the total time of the rows in ``which``."""
-    rows = np.flatnonzero(which & (owner != NONE))
-    ns = np.zeros(count, dtype=np.int64)
-    np.add.at(ns, owner[rows], events.dur_ns[rows])
-    return np.bincount(owner[rows], minlength=count), ns
-
-
-def _lengths(events: EventTable, owner: Ints, which: Flags, count: int) -> Ints:
-    rows = np.flatnonzero(which & (owner != NONE))
-    start = np.full(count, np.iinfo(np.int64).max)
-    end = np.zeros(count, dtype=np.int64)
-    np.minimum.at(start, owner[rows], events.start_ns[rows])
-    np.maximum.at(end, owner[rows], events.end_ns[rows])
-    return np.asarray(np.maximum(end - start, 0), np.int64)
-
-
-def _streams(events: EventTable, owner: Ints, count: int) -> Ints:
-    """Return for each call the number of streams that it used; 1 on a host."""
-    stream = events.ints("stream", UNKNOWN)
-    rows = np.flatnonzero((owner != NONE) & (stream != UNKNOWN))
-    streams, of = np.unique(stream[rows], return_inverse=True)
-    pairs = np.unique(owner[rows] * max(len(streams), 1) + of) // max(len(streams), 1)
-    return np.asarray(np.maximum(np.bincount(pairs, minlength=count), 1), np.int64)
+    rows = np.flatnonzero(forward != NONE)
+    groups = Groups(forward[rows])
+    members = {int(forward[rows[m[0]]]): rows[m] for m in (groups.members() if len(rows) else ())}
+    found: list[Work | None] = []
+    for number, (call, persists) in enumerate(zip(calls, persistent, strict=True)):
+        network, own = call.network, members.get(number, rows[:0])
+        if network.cells is None or network.layers is None or not call.counted:
+            found.append(None)
+            continue
+        products, pointwise = own[gemm[own]], own[other[own]]
+        found.append(
+            Work(
+                cells=network.cells,
+                layers=network.layers,
+                products=len(products),
+                pointwise=len(pointwise),
+                products_ns=int(dur[products].sum()),
+                pointwise_ns=int(dur[pointwise].sum()),
+                length_ns=int(end[own].max() - start[own].min()) if len(own) else 0,
+                streams=max(len(np.unique(stream[own][stream[own] != UNKNOWN])), 1),
+                persistent=persists,
+            )
+        )
+    return found

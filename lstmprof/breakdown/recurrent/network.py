@@ -59,8 +59,7 @@ class Network:
         return self.layers * self.directions
 
     def flops(self, *, backward: bool) -> int | None:
-        """Return the operations of the matmuls in one forward pass, with ``backward`` in both
-        passes.
+        """Return the matmul operations of one forward pass; with ``backward``, of both passes.
 
         The count is None if a size is unknown, or if it needs more than 63 bits.
 
@@ -137,8 +136,7 @@ def dtype_named(name: str | None) -> str | None:
 
 
 def by_length(network: Network, units: int, length: int | None) -> Network:
-    """Return ``network`` with the cell, layers and directions whose weights have ``length``
-    elements.
+    """Return ``network`` with cell, layers and directions whose weights have ``length`` elements.
 
     ``units`` is layers times directions. Each unit has two matrices per gate and two biases, as in
     cuDNN.

@@ -68,9 +68,7 @@ class StepRows:
         return self.end_ns[rows], self.start_ns[rows]
 
     def calls(self, *wanted: str) -> Ints:
-        """Return rows of the window's runtime calls whose name contains one of ``wanted``, by
-        start.
-        """
+        """Return the window's runtime calls whose name contains one of ``wanted``, by start."""
         named = self.events.where_name(lambda name: any(part in name for part in wanted))
         rows = self.host[(named & self.events.is_kind("runtime"))[self.host]]
         return np.asarray(rows[np.argsort(self.start_ns[rows], kind="stable")], dtype=np.int64)
@@ -193,8 +191,7 @@ class Calls:
         return gone
 
     def slices(self) -> tuple[Flags, Flags]:
-        """Return (rows that vanish with the summed gradients of slices, the ops that made the
-        slices).
+        """Return (rows that vanish with the slices' summed gradients, the ops of the slices).
 
         For each slice, autograd fills a tensor as large as the sliced one and adds it to the sum,
         which is quadratic in the number of slices. The copy of each slice's gradient stays.

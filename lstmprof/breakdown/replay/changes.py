@@ -80,9 +80,7 @@ def without_copies(graph: StepGraph) -> ReplayTimes:
 
 
 def without_backward_copies(graph: StepGraph) -> ReplayTimes:
-    """Remove autograd's copies of gradients: those of ``chunk`` are not joined, none is made
-    contiguous.
-    """
+    """Remove autograd's copies of gradients, which join those of ``chunk`` or change layouts."""
     calls = graph.calls
     copies = calls.of_category("transfer", "layout")
     return _without(graph, calls.without(calls.of_autograd(copies)))
@@ -118,7 +116,7 @@ def _without(graph: StepGraph, gone: Flags) -> ReplayTimes:
         times,
         segment_ns=_without_ways_in(graph, gone),
         gone=_names_any(graph, "event_id", gone | issued, graph.activities),
-        holds=~_flags_in(graph.activities, "told_id", ids),
+        holds=~_flags_in(graph.activities, "wait_call_id", ids),
         waits=~_flags_in(graph.syncs, "event_id", ids),
     )
 
@@ -163,7 +161,7 @@ def without_syncs(graph: StepGraph) -> ReplayTimes:
     launches = _flags(segments, "launches") | _flags_in(segments, "event_id", copies)
     start = segments.column("start_ns").to_numpy()
     last = int(start[launches].max(initial=graph.window.start_ns))
-    waiting |= _among(segments, "state", frozenset({"sync"}))
+    waiting |= _in(segments, "state", "sync")
     asking = _names_any(graph, "call_id", graph.calls.asked())
     free = (waiting | asking) & (start < last) | asking & (not launches.any())
     spent = np.where(free, 0, times.segment_ns)
@@ -171,9 +169,7 @@ def without_syncs(graph: StepGraph) -> ReplayTimes:
 
 
 def without_python(graph: StepGraph) -> ReplayTimes:
-    """Let Python take no time: steps, ranges, frames and the way into ops; the framework keeps
-    its time.
-    """
+    """Let Python (steps, ranges, frames, ways into ops) take no time; the framework keeps its."""
     return _without_state(graph, "python")
 
 
@@ -185,7 +181,7 @@ def without_dispatch(graph: StepGraph) -> ReplayTimes:
 def _without_state(graph: StepGraph, state: str) -> ReplayTimes:
     times, segments = nothing(graph), graph.segments
     idle = segments.column("category").is_null().to_numpy()
-    free = idle & _among(segments, "state", frozenset({state}))
+    free = idle & _in(segments, "state", state)
     return replace(times, segment_ns=np.where(free, 0, times.segment_ns))
 
 
@@ -200,9 +196,9 @@ def faster_gemms(factor: float) -> Change:
 
     def change(graph: StepGraph) -> ReplayTimes:
         times = nothing(graph)
-        gemms = _among(graph.activities, "category", frozenset({"gemm"}))
-        gemms |= _among(graph.activities, "family", frozenset({"gemm"}))
-        on_host = _among(graph.segments, "category", frozenset({"gemm"}))
+        gemms = _in(graph.activities, "category", "gemm")
+        gemms |= _in(graph.activities, "family", "gemm")
+        on_host = _in(graph.segments, "category", "gemm")
         return replace(
             times,
             segment_ns=np.where(on_host, _divided(times.segment_ns, factor), times.segment_ns),
@@ -241,11 +237,6 @@ def _flags(table: pa.Table, column: str) -> Flags:
 
 def _flags_in(table: pa.Table, column: str, event_ids: pa.Array) -> Flags:
     flags = pc.is_in(table.column(column), event_ids, skip_nulls=True)
-    return np.asarray(flags.to_numpy(), dtype=np.bool_)
-
-
-def _among(table: pa.Table, column: str, values: frozenset[str]) -> Flags:
-    flags = pc.is_in(table.column(column), pa.array(sorted(values), pa.string()))
     return np.asarray(flags.to_numpy(), dtype=np.bool_)
 
 

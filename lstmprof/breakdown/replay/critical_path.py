@@ -201,9 +201,7 @@ class _Walk:
         return at, node, part
 
     def _is_earlier(self, node: _Node, than: _Node) -> bool:
-        """Return whether the replay knew ``node`` before it ran ``than``; otherwise the walk
-        would not end.
-        """
+        """Return whether the replay knew ``node`` before ``than``; else the walk would not end."""
         on_device, number, offset_ns = node
         if offset_ns is not None:  # known once the segment before it was
             number = self._before[number]

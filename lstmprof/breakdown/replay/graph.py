@@ -46,9 +46,7 @@ _READ = ["kind", "name", "category", "stream", "start_ns", "dur_ns"]
 
 @dataclass(frozen=True)
 class HostSegments:
-    """One entry per segment, by thread and time; ``row`` and ``waits_for`` are ``NONE`` for
-    none.
-    """
+    """The segments, by thread and time; ``row`` and ``waits_for`` may be ``NONE``."""
 
     thread: Ints
     start_ns: Ints

@@ -50,7 +50,7 @@ ACTIVITIES = schema(
         Column("family", pa.string(), "", "within category rnn", "of another category"),
         PHASE,
         Column("after_id", pa.int64(), "", "activity of another stream it waited for", "none"),
-        Column("told_id", pa.int64(), "", "the call that told its stream to", "none"),
+        Column("wait_call_id", pa.int64(), "", "the call that told its stream to", "none"),
     )
 )
 SYNCS = schema(
@@ -198,9 +198,7 @@ class Streams:
         return places
 
     def enqueued_last(self, device: int, stream: int | None, at_ns: int) -> list[int]:
-        """Return the places of the last activity of each stream, or of one, enqueued before
-        ``at_ns``.
-        """
+        """Return each stream's (or one's) last activity that was enqueued before ``at_ns``."""
         queues = [
             queue
             for (on, number), queue in self._queued.items()

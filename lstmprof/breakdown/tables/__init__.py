@@ -10,28 +10,22 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lstmprof import names
 from lstmprof.breakdown import ledger
-from lstmprof.breakdown.mean_step import MeanStep
 from lstmprof.breakdown.tables import (
     casts,
-    copies,
     critical_path,
     kernels,
-    launch_gaps,
     launches,
     layers,
     memory,
-    modules,
     ops,
-    ranges,
     ranks,
     steps,
-    streams,
     witness,
 )
 from lstmprof.breakdown.tables.database import Database, database
@@ -41,25 +35,9 @@ from lstmprof.events.narrow import Packed, packed
 from lstmprof.events.schema import SCHEMA, Column, schema
 from lstmprof.events.table import EventTable
 from lstmprof.runs.metadata import RunInfo
-from lstmprof.runs.run import Run
 
-
-class Account(Protocol):
-    """The breakdown of a run, for tables that need more than its events."""
-
-    @property
-    def run(self) -> Run:
-        """Return the run, with its samples and counters."""
-
-    @property
-    def windows(self) -> list[Window]:
-        """Return its steps."""
-
-    def steps(self) -> list[MeanStep]:
-        """Return its mean steps with their parts."""
-
-    def packed(self, columns: Sequence[str]) -> Packed:
-        """Return these columns of its events."""
+if TYPE_CHECKING:
+    from lstmprof.breakdown import Breakdown
 
 
 class Source(ExitStack):
@@ -77,7 +55,7 @@ class Source(ExitStack):
         info: RunInfo | None = None,
         *,
         stored: EventTable | Path | None = None,
-        account: Account | None = None,
+        account: Breakdown | None = None,
         made: dict[str, pa.Table] | None = None,
     ) -> None:
         super().__init__()
@@ -172,7 +150,7 @@ def _of_packed(make: Callable[[Packed, list[Window]], pa.Table]) -> Make:
     return lambda source, reads: make(source.packed(reads), source.windows)
 
 
-def _of_account(make: Callable[[Account], pa.Table]) -> Make:
+def _of_account(make: Callable[[Breakdown], pa.Table]) -> Make:
     def made(source: Source, reads: Sequence[str]) -> pa.Table:
         assert source.account is not None  # else ``Source.table`` returns an empty table
         return make(source.account)
@@ -180,7 +158,7 @@ def _of_account(make: Callable[[Account], pa.Table]) -> Make:
     return made
 
 
-def _memory(account: Account) -> pa.Table:
+def _memory(account: Breakdown) -> pa.Table:
     return memory.memory(account.run.counters(), account.packed(memory.READS), account.windows)
 
 
@@ -250,13 +228,13 @@ _ALL = (
     TableKind(
         "modules",
         "host and device time of each nn.Module, Python frame and range",
-        modules.COLUMNS,
+        ops.MODULE_COLUMNS,
         (),
         (
             *("rank", "sort", "device_total_ns", "device_self_ns", "host_total_ns"),
             *("host_self_ns", "backward_device_ns", "backward_host_ns", "count", "name"),
         ),
-        make=_of_events(modules.modules),
+        make=_of_events(ops.modules),
         reads=(*_LANES, "parent_id", "launch_id", "op_id", "forward_id"),
     ),
     TableKind(
@@ -273,10 +251,10 @@ _ALL = (
     TableKind(
         "launch_gaps",
         "duration of each kernel and copy, and the device's idle gap before it",
-        launch_gaps.COLUMNS,
+        launches.GAP_COLUMNS,
         ("-dur_total_ns", "name"),
-        tuple(c.name for c in launch_gaps.COLUMNS),
-        lambda source, reads: source.selected(launch_gaps.SELECT, launch_gaps.COLUMNS),
+        tuple(c.name for c in launches.GAP_COLUMNS),
+        lambda source, reads: source.selected(launches.GAP_SELECT, launches.GAP_COLUMNS),
     ),
     TableKind(
         "casts",
@@ -296,19 +274,19 @@ _ALL = (
     TableKind(
         "copies",
         "time and size of copies (host, devices) and memsets",
-        copies.COLUMNS,
+        casts.COPY_COLUMNS,
         ("-total_ns", "kind", "direction"),
-        tuple(c.name for c in copies.COLUMNS),
-        make=_of_packed(copies.copies),
-        reads=copies.READS,
+        tuple(c.name for c in casts.COPY_COLUMNS),
+        make=_of_packed(casts.copies),
+        reads=casts.COPY_READS,
     ),
     TableKind(
         "streams",
         "activities and busy time of each stream of a device",
-        streams.COLUMNS,
+        steps.STREAM_COLUMNS,
         ("rank", "device", "stream"),
-        tuple(c.name for c in streams.COLUMNS[:-2]),
-        make=_of_events(streams.streams),
+        tuple(c.name for c in steps.STREAM_COLUMNS[:-2]),
+        make=_of_events(steps.streams),
         reads=("kind", "start_ns", "dur_ns", "rank", "device", "stream"),
     ),
     TableKind(
@@ -362,13 +340,13 @@ _ALL = (
     TableKind(
         "ranges",
         "host time of ranges, phases and steps, and the device time launched in them",
-        ranges.COLUMNS,
+        ops.RANGE_COLUMNS,
         ("-total_ns", "name"),
         (
             *("rank", "total_ns", "self_ns", "device_total_ns", "device_self_ns", "count"),
             *("mean_ns", "kind", "name"),
         ),
-        make=_of_events(ranges.ranges),
+        make=_of_events(ops.ranges),
         reads=(*_TIMED, "device", "parent_id", "launch_id", "op_id"),
     ),
     TableKind(

@@ -1,15 +1,17 @@
-"""The cast table: which ops change element types, which is the cost of mixed precision.
+"""The tables of casts and of copies: work that changes element types, and work that moves bytes.
 
-Reads linked and categorised events: activities of category ``cast``; in a rank without activities,
-the ops that cast. PyTorch casts with ``aten::to`` → ``aten::_to_copy`` → ``aten::copy_``: ``op`` is
-the outermost of these, and ``within`` the op that called it. Any other op (TensorFlow's Cast) is
-``op`` itself. Types and shapes are those of ``aten::copy_(to, from)``. Bytes are those read and
-written: elements × (size of from + size of to).
+Reads linked and categorised events. Casts are activities of category ``cast``; in a rank without
+activities, the ops that cast. PyTorch casts with ``aten::to`` → ``aten::_to_copy`` →
+``aten::copy_``: ``op`` is the outermost of these, and ``within`` the op that called it. Another op
+(TensorFlow's Cast) is ``op`` itself. Types and shapes are those of ``aten::copy_(to, from)``. Bytes
+are those read and written: elements × (size of from + size of to). Direction and host memory of a
+copy come from the activity's name, as CUPTI, ROCTracer, Nsight Systems and XLA write it.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -17,12 +19,15 @@ import numpy as np
 import pyarrow as pa
 
 from lstmprof.breakdown.host import computing
+from lstmprof.events.annotate.calls import DIRECTIONS, MEMORIES, direction, host_memory
 from lstmprof.events.annotate.steps import Window, steps_of
 from lstmprof.events.groups import Groups, heads, inherited, own_time, ratio, texts_at, where_known
 from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.launch_config import element_bytes, recorded_inputs
+from lstmprof.events.narrow import Packed
 from lstmprof.events.schema import ACTIVITY_KINDS, DEVICE, PER_STEP, RANK, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
+from lstmprof.runs.invariants import check_sums
 
 _COPY = "aten::copy_"
 _CONVERSIONS = (_COPY, "aten::_to_copy", "aten::to", "aten::type_as")
@@ -124,7 +129,7 @@ def _types(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
     issuer = _issuers(events, rows)
     copies = _copies(events, issuer)
     code = _at(codes, issuer)
-    recorded = [_strings(v) for v in values]
+    recorded = [[str(t) if t else None for t in recorded_inputs(v)] for v in values]
     source = [copied(r)[0] for r in recorded], [(r or [None])[0] for r in recorded]
     target = [copied(r)[1] for r in recorded], [None] * len(recorded)
     return [_chosen(code, copies, *both) for both in (source, target)]
@@ -146,10 +151,6 @@ def _chosen(
         for texts in (of_copy, of_other)
     )
     return np.where(copies, by_copy[code], by_other[code]), distinct
-
-
-def _strings(recorded: str) -> list[str | None]:
-    return [str(t) if t else None for t in recorded_inputs(recorded)]
 
 
 def _moved_bytes(events: EventTable, rows: Ints) -> Ints:
@@ -185,3 +186,64 @@ def _copy_bytes(shapes: str, dtypes: str) -> int:
         return -1
     moved = math.prod(shape) * sum(n for n in each if n)
     return moved if moved < 2**63 else -1
+
+
+COPY_COLUMNS = (
+    RANK,
+    DEVICE,
+    Column.text("kind", "memcpy or memset"),
+    Column.text(
+        "direction",
+        "direction of the copy: " + ", ".join(DIRECTIONS) + " (H host, D device, P peer device)",
+        "it is a memset, or the name does not show it",
+    ),
+    Column.text(
+        "host_memory", "kind of host memory: " + ", ".join(MEMORIES), "the name does not show it"
+    ),
+    Column.integer("count", "number of copies or memsets"),
+    PER_STEP,
+    Column.integer("bytes", "bytes that were copied or set", "a size is unknown"),
+    Column.integer("total_ns", "sum of the durations"),
+    Column.real("bytes_per_s", "bytes divided by total_ns", "bytes is unknown, or total_ns is 0"),
+)
+
+#: Columns of the events that it is made from.
+COPY_READS = ("kind", "name", "dur_ns", "rank", "device", "bytes", "step")
+#: Values in the order in which rows are sorted.
+_KINDS, _WAYS, _MEMORIES = ("memcpy", "memset"), sorted(DIRECTIONS), sorted(MEMORIES)
+
+
+def copies(events: Packed, windows: Sequence[Window]) -> pa.Table:
+    """Return one row per rank, device, kind, direction and host memory, sorted by them.
+
+    Raises:
+        RunError: the times or sizes exceed 64 bits.
+    """
+    of_them = events.table(COPY_READS, np.flatnonzero(events.is_kind(*_KINDS)))
+    rank, device, moved = (of_them.ints(name, UNKNOWN) for name in ("rank", "device", "bytes"))
+    is_set = of_them.is_kind("memset")
+    way = of_them.mapped("name", lambda name: _place(_WAYS, direction(name)), NONE)
+    memory = of_them.mapped("name", lambda name: _place(_MEMORIES, host_memory(name)), NONE)
+    way, is_known = np.where(is_set, NONE, way), moved != UNKNOWN
+    check_sums("copies", of_them.dur_ns, moved[is_known])
+    group = Groups(rank, device, is_set.astype(np.int64), way, memory)
+    head = group.first
+    count, total = group.sizes(), group.sums(of_them.dur_ns)
+    whole, all_known = group.sums(moved, is_known), group.sizes(is_known) == count
+    in_steps = group.sizes(of_them.ints("step", NONE) != NONE)
+    columns = [
+        *(where_known(number[head], number[head] != UNKNOWN) for number in (rank, device)),
+        texts_at(_KINDS, is_set[head].astype(np.int64)),
+        texts_at(_WAYS, way[head]),
+        texts_at(_MEMORIES, memory[head]),
+        pa.array(count),
+        ratio(in_steps, steps_of(rank[head], list(windows))),
+        where_known(whole, all_known),
+        pa.array(total),
+        pa.array(whole * 1e9 / np.maximum(total, 1), mask=~all_known | (total == 0)),
+    ]
+    return pa.Table.from_arrays(columns, schema=schema(COPY_COLUMNS))
+
+
+def _place(texts: Sequence[str], text: str | None) -> int:
+    return NONE if text is None else texts.index(text)

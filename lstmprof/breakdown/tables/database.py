@@ -152,8 +152,7 @@ class Database:
 
 
 def reading(path: Path, columns: pa.Schema) -> str:
-    """Return a SELECT of ``columns`` from the Parquet file ``path``; NULL for columns that it
-    lacks.
+    """Return a SELECT of ``columns`` from the Parquet file ``path``; missing columns are NULL.
 
     Raises:
         RunError: the file is missing, damaged, or of an unsupported schema version.

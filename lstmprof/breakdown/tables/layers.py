@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lstmprof.breakdown.recurrent.call import Call, Spent, of_work, owners, spent
+from lstmprof.breakdown.recurrent.call import Call, Spent, owners, spent
 from lstmprof.breakdown.recurrent.cudnn_algorithm import (
     CUDNN,
     STANDARD,
@@ -190,9 +190,11 @@ def _members(events: EventTable, info: RunInfo) -> Iterator[_Member]:
     from lstmprof.breakdown.recurrent.profiles import recurrent_calls  # many, for this table alone
 
     calls = recurrent_calls(events)
-    passes = passes_of(events, calls, info)
+    forward, backward = owners(events, calls)
+    passes = _passes_of(events, calls, forward, backward, info)
     persistent = [bool(p.forward and set(p.forward.seen) - {STANDARD}) for p in passes]
-    columns = (calls, spent(events, calls), passes, works(events, calls, persistent))
+    times = spent(events, forward, backward, len(calls))
+    columns = (calls, times, passes, works(events, calls, forward, persistent))
     return itertools.starmap(_Member, zip(*columns, strict=True))
 
 
@@ -261,8 +263,7 @@ def _share(
 
 @dataclass(frozen=True)
 class Pass:
-    """The forward or the backward pass of a call: the requested algorithm, and those of its
-    kernels.
+    """One pass of a call: the requested algorithm, and those whose kernels ran.
 
     ``seen`` is empty if the names of the kernels do not show the algorithm.
     """
@@ -301,30 +302,31 @@ def layer_of(call: Call) -> Layer | None:
     )
 
 
-def passes_of(events: EventTable, calls: Sequence[Call], info: RunInfo) -> list[Passes]:
-    """Return the passes of each call."""
+def _passes_of(
+    events: EventTable, calls: Sequence[Call], forward: Ints, backward: Ints, info: RunInfo
+) -> list[Passes]:
+    """Return the passes of each call, from the calls of each row."""
     layers = [layer_of(call) for call in calls]
     if not any(layers):
         return [Passes()] * len(calls)
-    both = zip(owners(events, calls), (True, False), strict=True)
-    forward, backward = (dict(_passes(events, layers, owner, info, way)) for owner, way in both)
-    return [Passes(forward.get(i), backward.get(i)) for i in range(len(calls))]
+    first = dict(_passes(events, layers, forward, info, True))
+    second = dict(_passes(events, layers, backward, info, False))
+    return [Passes(first.get(i), second.get(i)) for i in range(len(calls))]
 
 
 def _passes(
     events: EventTable, layers: Sequence[Layer | None], owner: Ints, info: RunInfo, forward: bool
 ) -> Iterator[tuple[int, Pass]]:
     """Yield (number of the call, its pass) for cuDNN calls with recorded kernels."""
-    of_call = of_work(events, owner)
-    rows = np.flatnonzero(events.is_kind("kernel") & (of_call != NONE))
-    rows = rows[np.argsort(of_call[rows], kind="stable")]
+    rows = np.flatnonzero(events.is_kind("kernel") & (owner != NONE))
+    rows = rows[np.argsort(owner[rows], kind="stable")]
     names, texts = events.texts("name")
     device = events.ints("device", UNKNOWN)
-    for number in np.unique(of_call[rows]).tolist():
+    for number in np.unique(owner[rows]).tolist():
         layer = layers[number]
         if layer is None:
             continue
-        own = rows[slice(*np.searchsorted(of_call[rows], [number, number + 1]))]
+        own = rows[slice(*np.searchsorted(owner[rows], [number, number + 1]))]
         gpu = gpu_of(info.device_facts.get(str(int(device[own[0]]))))
         kernels = [texts[code] for code in np.unique(names[own]).tolist()]
         yield number, Pass(algorithm(layer, gpu, forward), seen_in(kernels))

@@ -207,9 +207,7 @@ class _Place:
         )
 
     def changes(self, parts: _Parts) -> _Floats | None:
-        """Return number and bytes of allocations, then of frees; None if not recorded
-        individually.
-        """
+        """Return number and bytes of allocations, then of frees; None if not recorded."""
         if CHANGE not in self._parts:
             return None
         _, each = self._joined[CHANGE]

@@ -1,25 +1,47 @@
-"""The op table: host time of each framework op, and the device time that it launched.
+"""The tables of ops, ranges and modules: host time, and the device time that they launched.
 
-Reads linked events. On the host, ``total`` is the time in which an op of this name was open; an op
-inside another op of the same name is not added again. ``self`` excludes the events directly inside
-the op. On a device, ``self`` is the duration of the activities that the op itself launched (their
+Reads linked events. ``total`` is the time in which an entry of this name was open; an entry inside
+another one of the same name is not added again. ``self`` excludes what is directly inside. Computed
+with NumPy: in SQL, the recursive sum takes half as long again and a third more memory.
+
+Ops: on a device, ``self`` is the duration of the activities that the op itself launched (their
 ``op_id``), and ``total`` also includes those of ops inside it, each once. So the device self times
 of all ops and the activities without an op sum to the duration of all activities. Overlaps between
 streams are not subtracted.
 
-Computed with NumPy: in SQL, the recursive sum takes half as long again and a third more memory.
+Ranges, phases and steps: an activity belongs to the innermost range that was open on the thread
+that launched it. If that thread had no open range (autograd's threads), the activity belongs to the
+innermost range of its rank that was open at the launch. Step markers count as one name, whatever
+their numbers.
+
+Modules: modules and frames are those that the profiler recorded (``with_modules``, ``with_stack``),
+ranges those of ``record_function`` and NVTX. Each sort nests by itself: the ``self`` of a module
+excludes only modules inside it, not Python frames or ranges. An activity belongs to what was open
+on the thread that launched it. Work of the backward pass belongs to what was open around its
+forward op, and is counted separately.
 """
 
 from __future__ import annotations
+
+import re
 
 import numpy as np
 import pyarrow as pa
 
 from lstmprof.events.annotate.steps import Window, steps_of
-from lstmprof.events.groups import Forest, Groups, heads, own_time, ratio, where_known
-from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.schema import ACTIVITY_KINDS, NO_ACTIVITIES, PER_STEP, RANK, Column, schema
+from lstmprof.events.groups import Forest, Groups, heads, inherited, own_time, ratio, where_known
+from lstmprof.events.intervals import Flags, Ints, foremost
+from lstmprof.events.schema import (
+    ACTIVITY_KINDS,
+    NO_ACTIVITIES,
+    PER_STEP,
+    PHASES,
+    RANK,
+    Column,
+    schema,
+)
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
+from lstmprof.events.threads import thread_ids
 
 COLUMNS = (
     RANK,
@@ -45,42 +67,276 @@ COLUMNS = (
 )
 
 
+class _Grouped:
+    """Rows of the host, grouped by rank and ``code``, with the sums of each group."""
+
+    def __init__(self, events: EventTable, rows: Ints, code: Ints) -> None:
+        rank = events.ints("rank", UNKNOWN)
+        self.events, self.rows, self.groups = events, rows, Groups(rank[rows], code[rows])
+        self._forest = Forest(events.rows_named("parent_id"))
+        self._outer = self._forest.outermost(rows, code)
+        self.rank = rank[rows][self.groups.first]
+        self.on_device = np.isin(self.rank, rank[events.is_kind(*ACTIVITY_KINDS)])
+
+    def heads(self, *names: str) -> list[pa.Array]:
+        """Return these columns of each group's first row."""
+        return heads(self.events, self.rows, self.groups, names)
+
+    def host_total(self) -> pa.Array:
+        """Return the host time of each group; nested rows of one group count once."""
+        return pa.array(self.groups.sums(self.events.dur_ns[self.rows], self._outer))
+
+    def caused(self, values: Ints) -> pa.Array:
+        """Return the sum of ``values`` at the rows of each group; null without activities."""
+        return where_known(self.groups.sums(values[self.rows]), self.on_device)
+
+    def caused_inside(self, values: Ints, known: Flags | None = None) -> pa.Array:
+        """Return the sum of ``values`` at the rows of each group and everything inside them."""
+        sums = self.groups.sums(self._forest.beneath(values)[self.rows], self._outer)
+        return where_known(sums, self.on_device if known is None else known)
+
+
 def ops(events: EventTable, windows: list[Window]) -> pa.Table:
     """Return one row per rank and op name; ``COLUMNS``."""
     rows = np.flatnonzero(events.is_kind("op"))
-    rank, name = events.ints("rank", UNKNOWN), events.texts("name")[0]
-    groups = Groups(rank[rows], name[rows])
-    forest = Forest(events.rows_named("parent_id"))
-    outer = forest.outermost(rows, name)
-    caused_ns, caused_kernels = _caused(events)
-    on_device = np.isin(rank[rows], rank[events.is_kind(*ACTIVITY_KINDS)])[groups.first]
-
-    def summed(values: Ints, where: Flags | None = None) -> Ints:
-        return groups.sums(values[rows], where)
-
-    in_steps = groups.sizes(events.ints("step", -1)[rows] >= 0)
-    return pa.table(
-        [
-            *heads(events, rows, groups, ("rank", "name")),
-            pa.array(groups.sizes()),
-            ratio(in_steps, steps_of(rank[rows][groups.first], windows)),
-            pa.array(summed(events.dur_ns, outer)),
-            pa.array(summed(own_time(events))),
-            where_known(summed(forest.beneath(caused_ns), outer), on_device),
-            where_known(summed(caused_ns), on_device),
-            where_known(summed(forest.beneath(caused_kernels), outer), on_device),
-            where_known(summed(caused_kernels), on_device),
-        ],
-        schema=schema(COLUMNS),
-    )
-
-
-def _caused(events: EventTable) -> tuple[Ints, Ints]:
-    """Return, for each row, nanoseconds and kernels of the activities whose op it is."""
-    op = events.rows_named("op_id")
+    grouped = _Grouped(events, rows, events.texts("name")[0])
+    groups, op = grouped.groups, events.rows_named("op_id")
     activity = events.is_kind(*ACTIVITY_KINDS) & (op != NONE)
     kernel = activity & events.is_kind("kernel")
     spent, kernels = np.zeros(len(events), dtype=np.int64), np.zeros(len(events), dtype=np.int64)
     np.add.at(spent, op[activity], events.dur_ns[activity])
     np.add.at(kernels, op[kernel], 1)
-    return spent, kernels
+    in_steps = groups.sizes(events.ints("step", -1)[rows] >= 0)
+    return pa.table(
+        [
+            *grouped.heads("rank", "name"),
+            pa.array(groups.sizes()),
+            ratio(in_steps, steps_of(grouped.rank, windows)),
+            grouped.host_total(),
+            pa.array(groups.sums(own_time(events)[rows])),
+            grouped.caused_inside(spent),
+            grouped.caused(spent),
+            grouped.caused_inside(kernels),
+            grouped.caused(kernels),
+        ],
+        schema=schema(COLUMNS),
+    )
+
+
+RANGE_KINDS = ("step", "phase", "range")
+_NUMBERED = re.compile(r"#\d+$")
+
+RANGE_COLUMNS = (
+    RANK,
+    Column.text("name", "name of the range; for a step, without its number"),
+    Column.text("kind", "step, phase (" + ", ".join(PHASES) + ") or range"),
+    Column.integer("count", "number of times that the range was entered"),
+    Column.integer("total_ns", "host time in the range, including everything inside it"),
+    Column.real("mean_ns", "mean host time per entry"),
+    Column.integer("self_ns", "host time in the range, without the events inside it"),
+    Column.integer(
+        "device_total_ns",
+        "duration of the activities launched in the range or in a range inside it",
+        NO_ACTIVITIES,
+    ),
+    Column.integer(
+        "device_self_ns",
+        "duration of the activities launched in the range, but not in a range inside it",
+        NO_ACTIVITIES,
+    ),
+)
+RANGE_SCHEMA = schema(RANGE_COLUMNS)
+
+
+def ranges(events: EventTable, windows: list[Window]) -> pa.Table:
+    """Return one row per rank, name and kind; ``RANGE_SCHEMA``."""
+    on_host = events.column("device").is_null().to_numpy()
+    named = events.is_kind("step", "range") & on_host
+    rows = np.flatnonzero(named)
+    name, kind = _names_and_kinds(events)
+    names, name_codes = np.unique(np.array([*name, ""]), return_inverse=True)
+    code = name_codes[events.texts("name")[0]] * len(RANGE_KINDS) + kind
+    grouped = _Grouped(events, rows, code)
+    groups, first = grouped.groups, code[rows][grouped.groups.first]
+    launched = _launched_in(events, named)
+    return pa.table(
+        [
+            *grouped.heads("rank"),
+            pa.array(names[first // len(RANGE_KINDS)].tolist(), pa.string()),
+            pa.array(RANGE_KINDS).take(pa.array(first % len(RANGE_KINDS))),
+            pa.array(groups.sizes()),
+            grouped.host_total(),
+            ratio(groups.sums(events.dur_ns[rows]), groups.sizes()),
+            pa.array(groups.sums(own_time(events)[rows])),
+            grouped.caused_inside(launched),
+            grouped.caused(launched),
+        ],
+        schema=RANGE_SCHEMA,
+    )
+
+
+def _names_and_kinds(events: EventTable) -> tuple[list[str], Ints]:
+    """Return each distinct text without a step's number, and each row's index in RANGE_KINDS."""
+    codes, values = events.texts("name")
+    is_step = events.is_kind("step")
+    marks = np.zeros(len(values) + 1, dtype=np.bool_)
+    marks[codes[is_step]] = True
+    name = [_NUMBERED.sub("", v) if m else v for v, m in zip(values, marks, strict=False)]
+    phase = events.is_one_of("name", *PHASES)
+    return name, np.where(is_step, 0, np.where(phase, 1, 2)).astype(np.int64)
+
+
+def _launched_in(events: EventTable, named: Flags) -> Ints:
+    """Return, for each range, the nanoseconds of the activities that belong to it."""
+    activity = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS))
+    issuer = issued_by(events)[activity]
+    activity, issuer = activity[issuer != NONE], issuer[issuer != NONE]
+    own = np.where(named, np.arange(len(events)), NONE)
+    around = inherited(events.rows_named("parent_id"), own)[issuer]
+    elsewhere = around == NONE
+    around[elsewhere] = _open_ranges(events, named, issuer[elsewhere])
+    spent = np.zeros(len(events), dtype=np.int64)
+    _add(spent, around, events.dur_ns[activity])
+    return spent
+
+
+def _open_ranges(events: EventTable, named: Flags, issuer: Ints) -> Ints:
+    """Return, for each of ``issuer``, the innermost range of its rank that was open then."""
+    rank = events.ints("rank", UNKNOWN)
+    start, dur = events.start_ns, events.dur_ns
+    owner = np.full(len(issuer), NONE, dtype=np.int64)
+    for number in np.unique(rank[issuer]):
+        rows = np.flatnonzero(named & (rank == number))
+        rows = rows[np.lexsort((-dur[rows], start[rows]))]
+        lane = foremost(start[rows], events.end_ns[rows], np.arange(len(rows))[::-1])
+        members = np.flatnonzero(rank[issuer] == number)
+        if len(lane.start_ns):
+            at = start[issuer[members]]
+            place = np.searchsorted(lane.start_ns, at, side="right") - 1
+            open_then = (place >= 0) & (at < lane.end_ns[place])
+            owner[members] = np.where(open_then, rows[lane.owner[place]], NONE)
+    return owner
+
+
+#: Prefix that torch.profiler writes before the name of a module.
+MODULE = "nn.Module: "
+SORTS = ("module", "python", "range")
+_UNLINKED = "the profile links no backward op with its forward op"
+
+MODULE_COLUMNS = (
+    RANK,
+    Column.text(
+        "sort", "kind of entry: module (nn.Module), python (frame with file and line) or range"
+    ),
+    Column.text("name", "name, as the profiler wrote it, without the prefix nn.Module"),
+    Column.integer("count", "number of times that the entry ran"),
+    Column.integer("host_total_ns", "host time in the entry, including everything inside it"),
+    Column.integer(
+        "host_self_ns", "host time in the entry, without entries of the same sort inside it"
+    ),
+    Column.integer(
+        "device_total_ns", "duration of the activities launched in the entry", NO_ACTIVITIES
+    ),
+    Column.integer(
+        "device_self_ns",
+        "duration of the activities launched in the entry, without entries of the same sort",
+        NO_ACTIVITIES,
+    ),
+    Column.integer(
+        "backward_host_ns",
+        "host time of the backward ops whose forward op ran in the entry",
+        _UNLINKED,
+    ),
+    Column.integer(
+        "backward_device_ns",
+        "duration of the activities that these backward ops launched",
+        f"{_UNLINKED}, or {NO_ACTIVITIES}",
+    ),
+)
+MODULE_SCHEMA = schema(MODULE_COLUMNS)
+
+
+def modules(events: EventTable, windows: list[Window]) -> pa.Table:
+    """Return one row per rank, sort and name; ``MODULE_SCHEMA``."""
+    tables = [_of_sort(events, place) for place in range(len(SORTS))]
+    return pa.concat_tables(tables)
+
+
+def sort_of_frames(events: EventTable) -> Ints:
+    """Return each row's index in ``SORTS``, ``NONE`` if it is no frame of the host."""
+    is_module = events.where_name(lambda name: name.startswith(MODULE))
+    frame = np.where(is_module, SORTS.index("module"), SORTS.index("python"))
+    sort = np.where(events.is_kind("python"), frame, NONE)
+    sort = np.where(events.is_kind("range"), SORTS.index("range"), sort)
+    return np.where(thread_ids(events) == NONE, NONE, sort).astype(np.int64)
+
+
+def _of_sort(events: EventTable, sort: int) -> pa.Table:
+    is_frame = sort_of_frames(events) == sort
+    rows, parent = np.flatnonzero(is_frame), events.rows_named("parent_id")
+    grouped = _Grouped(events, rows, events.texts("name")[0])
+    groups, on_device = grouped.groups, grouped.on_device
+    around = inherited(parent, np.where(is_frame, np.arange(len(events)), NONE))
+    launched, backward_host, backward_device = _caused(events, around)
+    ranks = events.ints("rank", UNKNOWN)[events.rows_named("forward_id") != NONE]
+    linked = np.isin(grouped.rank, ranks)
+    rank, name = grouped.heads("rank", "name")
+    names = [(name or "?").removeprefix(MODULE) for name in name.to_pylist()]
+    table = pa.table(
+        [
+            rank,
+            pa.array([SORTS[sort]] * groups.count, pa.string()),
+            pa.array(names, pa.string()),
+            pa.array(groups.sizes()),
+            grouped.host_total(),
+            pa.array(groups.sums(_self_time(events, parent, around, rows))),
+            grouped.caused_inside(launched),
+            grouped.caused(launched),
+            grouped.caused_inside(backward_host, linked),
+            grouped.caused_inside(backward_device, linked & on_device),
+        ],
+        schema=MODULE_SCHEMA,
+    )
+    order = [(name, "descending") for name in ("device_total_ns", "host_total_ns")]
+    return table.sort_by([("rank", "ascending"), *order, ("name", "ascending")])
+
+
+def _self_time(events: EventTable, parent: Ints, around: Ints, rows: Ints) -> Ints:
+    """Return the duration without the frames directly inside, at least 0 (profilers jitter)."""
+    time_ns = events.dur_ns.copy()
+    above = np.where(parent[rows] == NONE, NONE, around[parent[rows]])
+    inner = above != NONE
+    np.subtract.at(time_ns, above[inner], events.dur_ns[rows[inner]])
+    return np.asarray(np.maximum(time_ns[rows], 0), dtype=np.int64)
+
+
+def _caused(events: EventTable, around: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return, for each frame, device time launched in it, host and device time of backward ops."""
+    forward = inherited(events.rows_named("parent_id"), events.rows_named("forward_id"))
+    launched, host, device = (np.zeros(len(events), dtype=np.int64) for _ in range(3))
+    backward = np.flatnonzero(forward != NONE)
+    _add(host, _at(around, forward[backward]), own_time(events)[backward])
+    activity = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS))
+    issuer = issued_by(events)[activity]
+    _add(launched, _at(around, issuer), events.dur_ns[activity])
+    _add(device, _at(around, _at(forward, issuer)), events.dur_ns[activity])
+    return launched, host, device
+
+
+def issued_by(events: EventTable) -> Ints:
+    """Return each row's launch, else the op that issued it, ``NONE`` if both are unknown."""
+    launch, op = events.rows_named("launch_id"), events.rows_named("op_id")
+    return np.where(launch != NONE, launch, op)
+
+
+def _at(values: Ints, rows: Ints) -> Ints:
+    """Return ``values`` at ``rows``; ``NONE`` for rows that are ``NONE``."""
+    known: Flags = rows != NONE
+    result = np.full(len(rows), NONE, dtype=np.int64)
+    result[known] = values[rows[known]]
+    return result
+
+
+def _add(sums: Ints, places: Ints, amounts: Ints) -> None:
+    known = places != NONE
+    np.add.at(sums, places[known], amounts[known])

@@ -8,8 +8,9 @@
 A collective ends on all its ranks at once. So its shortest kernel belongs to the last rank to
 arrive, and other kernels are longer by the wait of their rank. Clocks of ranks differ, so only
 lengths are compared. Kernels of several ranks are one collective if all ranks have equally many
-with that name in a step on that stream; they are matched in order. Streams are matched in the order
-of their numbers if all ranks have equally many. If the kernels are one collective, their ends agree
+with that name in a step on that stream; they are matched in order. If their process group is known,
+this is asked of the ranks of that group only. Streams are matched in the order of their numbers if
+all ranks have equally many. If the kernels are one collective, their ends agree
 once the offset of the clocks is subtracted (``skew_ns``). Bandwidths are defined like those of
 NCCL's tests (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md): the size of the
 message divided by the time without waits; for the bus, multiplied by the number of times that a
@@ -69,6 +70,11 @@ COLLECTIVE_COLUMNS = (
         "group_size",
         "number of ranks of the process group",
         "the profile does not record it, or the job has groups of several sizes",
+    ),
+    Column.text(
+        "process_group",
+        "process group: its name in PyTorch, with its description if it has one",
+        "the profile does not record it (PyTorch 2.4 and later do)",
     ),
     Column.integer(
         "collective", "number of the collective, the same on all of its ranks", _UNSHARED
@@ -149,13 +155,14 @@ def collectives(held: Packed, windows: Sequence[Window], info: RunInfo) -> pa.Ta
     kernels = np.flatnonzero(held.is_kind("kernel"))
     events = held.table(_PER_KERNEL, kernels)
     calls = _calls(events, windows)
-    match = _matches(calls, _alike(events, calls))
+    messages = _messages(held, kernels[calls.row], info)
+    groups = [message.process_group or "" for message in messages]
+    matches = _matches(calls, *_alike(events, calls, groups))
     rank, device = (events.ints(c, UNKNOWN)[calls.row] for c in ("rank", "device"))
-    waits, last, skew, number = _waits(calls, match)
+    waits, last, skew, number = _waits(calls, matches)
     unknown = number == NONE
     dur = calls.end_ns - calls.start_ns
     overlapped = _overlapped(events, calls)
-    messages = _messages(held, kernels[calls.row], info)
     seconds = ((dur - np.where(unknown, 0, waits)) / 1e9).tolist()
     bandwidths = [
         None if m.bytes is None or not s else m.bytes / s
@@ -166,7 +173,7 @@ def collectives(held: Packed, windows: Sequence[Window], info: RunInfo) -> pa.Ta
         *_columns(events, calls.row, ("rank", "device", "step", "stream", "name")),
         *(
             pa.array([getattr(m, c) for m in messages], COLLECTIVE_SCHEMA.field(c).type)
-            for c in ("operation", "bytes", "group_size")
+            for c in ("operation", "bytes", "group_size", "process_group")
         ),
         pa.array(number, mask=unknown),
         pa.array(calls.start_ns),
@@ -190,6 +197,7 @@ class _Message:
     operation: str | None
     bytes: int | None
     group_size: int | None
+    process_group: str | None
 
     def bus(self, bytes_per_s: float) -> float | None:
         """Return the bus bandwidth of an algorithm bandwidth."""
@@ -212,23 +220,23 @@ def _messages(held: Packed, rows: Ints, info: RunInfo) -> list[_Message]:
     alone = Counter(around.tolist())
     known = np.unique(around[around != NONE])
     ranges = held.table(("event_id", "name", "shapes", "dtypes"), known).to_pylist()
-    said = dict(zip(known.tolist(), ranges, strict=True))
+    range_of = dict(zip(known.tolist(), ranges, strict=True))
     group = group_size(info)
     messages = []
     kernels = held.table(("event_id", "name", "launch_config"), rows).to_pylist()
     for kernel, place in zip(kernels, around.tolist(), strict=True):
         config = launch_config.read(kernel["launch_config"] or "") or launch_config.LaunchConfig()
-        inputs = said.get(place, {})
-        is_said = str(inputs.get("name")).startswith("nccl:")
-        operation = config.operation or (operation_of(inputs["name"]) if is_said else None)
+        inputs = range_of.get(place, {})
+        is_recorded = str(inputs.get("name")).startswith("nccl:")
+        operation = config.operation or (operation_of(inputs["name"]) if is_recorded else None)
         operation = operation or operation_of(kernel["name"])
         ranks = config.group_size or group
         moved = config.message_bytes
-        if moved is None and is_said and alone[place] == 1:
+        if moved is None and is_recorded and alone[place] == 1:
             moved = _input_bytes(inputs["shapes"] or "", inputs["dtypes"] or "")
             if operation == "all_gather" and moved is not None:
                 moved = None if ranks is None else moved * ranks
-        messages.append(_Message(operation, moved, ranks))
+        messages.append(_Message(operation, moved, ranks, config.process_group))
     return messages
 
 
@@ -243,7 +251,7 @@ def _input_bytes(shapes: str, dtypes: str) -> int | None:
     return moved if moved < 2**63 else None
 
 
-def of_ranks(info: RunInfo) -> list[dict[str, Any]]:
+def rank_records(info: RunInfo) -> list[dict[str, Any]]:
     """Return what the profile of each rank says of itself."""
     metadata = info.profile_metadata or {}
     by_rank = metadata.get("ranks")
@@ -253,7 +261,7 @@ def of_ranks(info: RunInfo) -> list[dict[str, Any]]:
 
 def group_sizes(info: RunInfo) -> set[int]:
     """Return the sizes of the job's process groups of two ranks or more."""
-    sizes = {size for record in of_ranks(info) for size in record.get("group_sizes") or ()}
+    sizes = {size for record in rank_records(info) for size in record.get("group_sizes") or ()}
     return {size for size in sizes if size > 1}
 
 
@@ -278,8 +286,12 @@ def _calls(events: EventTable, windows: Sequence[Window]) -> _Calls:
     return _Calls(rows, in_step, lane, lanes, events.start_ns[rows], events.end_ns[rows])
 
 
-def _alike(events: EventTable, calls: _Calls) -> Ints:
-    """Return a number for each call, the same for equal step, name and place of the stream."""
+def _alike(events: EventTable, calls: _Calls, groups: Sequence[str]) -> tuple[Ints, Ints]:
+    """Return two numbers for each call: of what it must share with its counterparts, of its group.
+
+    Counterparts have equal step, name, process group and place of the stream. An unknown process
+    group is ``NONE``.
+    """
     stream = events.ints("stream", UNKNOWN)[calls.row]
     place = np.zeros(len(stream), dtype=np.int64)
     of_lane = Groups(calls.lane).members()
@@ -288,33 +300,47 @@ def _alike(events: EventTable, calls: _Calls) -> Ints:
         for members, of in zip(of_lane, streams, strict=True):
             place[members] = np.searchsorted(of, stream[members])
     step = events.ints("step", UNKNOWN)[calls.row]
-    return numbered(step, place, events.texts("name")[0][calls.row])
+    codes = {group: code for code, group in enumerate(dict.fromkeys(filter(None, groups)))}
+    group = np.array([codes.get(name, NONE) for name in groups], dtype=np.int64)
+    return numbered(step, place, group, events.texts("name")[0][calls.row]), group
 
 
-def _matches(calls: _Calls, alike: Ints) -> Ints:
-    """Return the calls of each collective: one row per collective, one column per lane."""
-    matches = [np.empty((0, calls.lanes), dtype=np.int64)]
-    for members in Groups(alike).members() if calls.lanes > 1 else ():
+def _matches(calls: _Calls, alike: Ints, group: Ints) -> list[Ints]:
+    """Return the calls of each collective: one row per collective, one column per lane.
+
+    The collectives of some of the lanes are in an array of their own.
+    """
+    of_lanes: dict[tuple[int, ...], list[Ints]] = {}
+    everywhere = np.arange(calls.lanes)
+    lanes_of = {
+        number: np.unique(calls.lane[group == number]) for number in np.unique(group).tolist()
+    }
+    for members in Groups(alike).members():
         members = members[calls.in_step[members]]
-        counts = np.bincount(calls.lane[members], minlength=calls.lanes)
-        if counts[0] and (counts == counts[0]).all():
+        number = int(group[members[0]]) if len(members) else NONE
+        lanes = everywhere if number == NONE else lanes_of[number]
+        counts = np.bincount(calls.lane[members], minlength=calls.lanes)[lanes]
+        if len(lanes) > 1 and counts[0] and (counts == counts[0]).all():
             by_lane = members[np.argsort(calls.lane[members], kind="stable")]
-            matches.append(by_lane.reshape(calls.lanes, counts[0]).T)
-    together = np.concatenate(matches)
-    return together[np.argsort(together[:, 0])] if calls.lanes else together
+            rows = by_lane.reshape(len(lanes), counts[0]).T
+            of_lanes.setdefault(tuple(lanes.tolist()), []).append(rows)
+    together = [np.concatenate(rows) for rows in of_lanes.values()]
+    return [rows[np.argsort(rows[:, 0])] for rows in together]
 
 
-def _waits(calls: _Calls, match: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+def _waits(calls: _Calls, matches: Sequence[Ints]) -> tuple[Ints, Ints, Ints, Ints]:
     """Return each call's wait, the call of the last to arrive, the skew, and its number."""
-    dur = (calls.end_ns - calls.start_ns)[match]
     waits, last, skew = (np.zeros(len(calls.row), dtype=np.int64) for _ in range(3))
     number = np.full(len(calls.row), NONE, dtype=np.int64)
-    if len(match):
+    numbers = 0
+    for match in matches:
+        dur = (calls.end_ns - calls.start_ns)[match]
         shortest = dur.argmin(axis=1)[:, None]
         waits[match] = dur - np.take_along_axis(dur, shortest, axis=1)
         last[match] = np.take_along_axis(match, shortest, axis=1)
         skew[match] = _skew(calls.end_ns[match])[:, None]
-        number[match] = np.arange(len(match))[:, None]
+        number[match] = numbers + np.arange(len(match))[:, None]
+        numbers += len(match)
     return waits, last, skew, number
 
 
@@ -484,15 +510,17 @@ def in_common(calls: Sequence[dict[str, Any]], least_skew_ns: float = 0.0) -> li
     longest wait or of a mean wait. Return None if most of the waits are in collectives whose ends
     do not agree: then the ranks communicate in groups.
     """
+    of_number = Counter(row["collective"] for row in calls if row["collective"] is not None)
+    lanes = len({_place(row) for row in calls})
     longest: Counter[int] = Counter()
     for row in calls:
-        if (number := row["collective"]) is not None:
+        if of_number[number := row["collective"]] == lanes:
             longest[number] = max(longest[number], row["waits_ns"])
     mean_ns = longest.total() / max(len(longest), 1)
     agree = [
         row
         for row in calls
-        if (number := row["collective"]) is not None
+        if (number := row["collective"]) in longest
         and row["skew_ns"] <= max(least_skew_ns, MOST_SKEW_SHARE * max(longest[number], mean_ns))
     ]
     agreed_ns = sum(longest[number] for number in {row["collective"] for row in agree})

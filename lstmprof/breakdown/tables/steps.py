@@ -1,8 +1,9 @@
-"""The step table: when each step ran on each device, how busy the device was, and what it issued.
+"""The tables of steps and of streams: when each ran, how busy it was, and what it issued.
 
 Reads linked and categorised events. Busy time is defined as in the ledger: on a device, the union
 of its activities inside the window; in a rank without activities, that of the computing ops of its
-host threads. An activity or call belongs to the step in which it was launched.
+host threads. An activity or call belongs to the step in which it was launched. Activities of one
+stream may overlap in a profile; busy time is their union.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pyarrow as pa
 from lstmprof.breakdown.host import computing, merged_lanes
 from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.steps import Window
+from lstmprof.events.groups import Groups, heads, ratio
 from lstmprof.events.intervals import Covered, Flags, Ints, running_time
 from lstmprof.events.schema import ACTIVITY_KINDS, DEVICE, RANK, STEP, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
@@ -142,3 +144,57 @@ def _per_window(events: EventTable, rows: Ints, windows: list[Window]) -> Ints:
 
 def _array(values: list[int | None] | list[int]) -> Ints:
     return np.array(values, dtype=np.int64)
+
+
+STREAM_COLUMNS = (
+    RANK,
+    DEVICE,
+    Column.integer("stream", "number of the device's stream", "the profile does not record it"),
+    Column.integer("activities", "number of kernels, copies and memsets"),
+    Column.integer("kernels", "number of kernels"),
+    Column.integer("busy_ns", "time in which at least one activity ran"),
+    Column.integer("total_ns", "sum of the activities' durations"),
+    Column.real(
+        "window_share",
+        "busy time within steps, divided by the length of all steps",
+        "the rank has no steps",
+    ),
+    Column.integer("first_ns", "start of the first activity, in ns since base_ns of run.json"),
+    Column.integer("last_ns", "end of the last activity, in ns since base_ns of run.json"),
+)
+STREAM_SCHEMA = schema(STREAM_COLUMNS)
+
+
+def streams(events: EventTable, windows: list[Window]) -> pa.Table:
+    """Return one row per rank, device and stream with activities; ``STREAM_SCHEMA``."""
+    rows = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS))
+    keys = [events.ints(c, UNKNOWN)[rows] for c in ("rank", "device", "stream")]
+    groups = Groups(*keys)
+    start, end = events.start_ns[rows], events.end_ns[rows]
+    covered = [Covered(start[members], end[members]) for members in groups.members()]
+    ranks = keys[0][groups.first].tolist()
+    in_windows = np.array(
+        [_in_windows(c, rank, windows) for c, rank in zip(covered, ranks, strict=True)],
+        dtype=np.int64,
+    ).reshape(-1, 2)
+    return pa.table(
+        [
+            *heads(events, rows, groups, ("rank", "device", "stream")),
+            pa.array(groups.sizes()),
+            pa.array(groups.sizes(events.is_kind("kernel")[rows])),
+            pa.array([c.whole_ns for c in covered], pa.int64()),
+            pa.array(groups.sums(end - start)),
+            ratio(in_windows[:, 0], in_windows[:, 1]),
+            pa.array([c.bounds[0][0] for c in covered], pa.int64()),
+            pa.array([c.bounds[1][-1] for c in covered], pa.int64()),
+        ],
+        schema=STREAM_SCHEMA,
+    )
+
+
+def _in_windows(covered: Covered, rank: int, windows: list[Window]) -> tuple[int, int]:
+    """Return the covered time in the windows of ``rank``, and the length of these windows."""
+    rank_windows = [w for w in windows if rank == (UNKNOWN if w.rank is None else w.rank)]
+    start = np.array([w.start_ns for w in rank_windows], dtype=np.int64)
+    end = np.array([w.end_ns for w in rank_windows], dtype=np.int64)
+    return int(covered.within(start, end).sum()), int((end - start).sum())

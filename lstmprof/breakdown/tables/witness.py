@@ -113,9 +113,7 @@ def _ledger_shares(steps: Sequence[MeanStep]) -> dict[str, float]:
 
 
 def _merged(shares: Mapping[str, float], compiled: str) -> dict[str, float]:
-    """Return ``shares`` with the shares of parts that may be compiled code summed as
-    ``compiled``.
-    """
+    """Return ``shares`` with parts that may be compiled code summed as ``compiled``."""
     merged: dict[str, float] = {}
     for name, share in shares.items():
         name = compiled if name in _MAY_BE_COMPILED else name

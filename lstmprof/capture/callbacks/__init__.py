@@ -36,7 +36,7 @@ class TrainingProfile:
 
     def step_end(self, *, follows: bool) -> Metrics:
         """End a step, and begin the next one at once if it ``follows``. Return the metrics of the
-        run once, after it is written, and nothing at other steps.
+        run once, after it is written, and an empty dict at other steps.
         """
         if self.session.measured:
             if self._writing is None and not self.session.is_over:
@@ -65,7 +65,7 @@ class TrainingProfile:
             self._metrics = metrics_of(json.loads(text)[0]) if text else {}
 
     def _new(self) -> Metrics:
-        """Return the metrics on the first call after the run is written, and nothing at other
+        """Return the metrics on the first call after the run is written, and an empty dict at other
         times. If W&B or MLflow has an active run, log them there, too.
         """
         metrics, self._metrics = self._metrics or {}, None
@@ -78,7 +78,8 @@ class TrainingProfile:
 
 
 def metrics_of(diagnosis: Dict[str, Any]) -> Metrics:
-    """Return the step time and the share of each finding as metrics for loggers.
+    """Return metrics for loggers: the step time, and the share of each kind of time (matmul,
+    dispatch …).
 
     ``diagnosis`` is one run's entry in the JSON of ``lstmprof diagnose``.
     """

@@ -54,7 +54,7 @@ class Profile(Callback):  # type: ignore[misc]
         self._log(trainer, self._profile.end())
 
     def on_exception(self, trainer: Any, module: Any, exception: BaseException) -> None:
-        """Write what was measured so far."""
+        """Write the run of the steps that were measured so far."""
         self._log(trainer, self._profile.end(type(exception)))
 
     def _log(self, trainer: Any, metrics: Dict[str, float]) -> None:

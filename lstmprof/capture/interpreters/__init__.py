@@ -1,7 +1,8 @@
 """Choose the Python for an implementation: the user's, the running one, or an environment's.
 
-``here`` reports which implementations this machine can run. This module installs nothing: an
-environment only knows where its interpreter is or will be.
+A ``row`` is an implementation (a row of the built-in table), an ``era`` a set of package versions
+that run together (``eras``). ``here`` reports which implementations this machine can run. This
+module installs nothing: an environment only knows where its interpreter is or will be.
 """
 
 from __future__ import annotations

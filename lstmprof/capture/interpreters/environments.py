@@ -54,9 +54,7 @@ class Python:
 
 
 def this_python() -> Python:
-    """Return the running interpreter; in a virtual environment, the one that it was created
-    from.
-    """
+    """Return the running interpreter; in a virtual environment, the interpreter that created it."""
     return Python("{}.{}".format(*sys.version_info), os.path.realpath(sys.executable))
 
 

@@ -394,7 +394,7 @@ class Session:
             show_verdict(str(self.path), self.writer)
 
     def _result(self, passes: StepPasses) -> Dict[str, Any]:
-        """Return what the child process needs to write the run."""
+        """Return the content of result.json, from which the child process writes the run."""
         profiled = passes.profiled
         assert profiled is not None
         facts = {

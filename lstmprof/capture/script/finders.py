@@ -30,8 +30,8 @@ _KERAS_BATCH = 32
 #: If gradients have not been reset for this many backward passes, each pass counts as one step.
 _MOST_PASSES = 32
 #: Types of TensorFlow 1 ops that update parameters. An op of a type in ``_ASSIGNS`` does, too, if
-#: nodes of ``tf.gradients`` are also beneath. Those nodes alone show nothing, because
-#: ``tf.gradients`` adds some to the forward pass.
+#: it depends on nodes of ``tf.gradients``. Such nodes alone show nothing, because ``tf.gradients``
+#: adds some to the forward pass.
 _UPDATES = re.compile(r"(Resource)?(Sparse)?Apply\w+|AssignSub\w*")
 _ASSIGNS = re.compile(r"Assign(Add|Variable|AddVariable)?(Op)?")
 _OF_GRADIENTS = re.compile(r"(?:^|/)gradients(?:_\d+)?/")
@@ -135,7 +135,8 @@ def _watched(
 
 
 def _watch_keras(steps: Steps, module: Any) -> None:
-    """Watch train batches; ``module`` has Keras's CallbackList.
+    """Wrap the callbacks at the begin and end of Keras's training batches; ``module`` has
+    CallbackList.
 
     After the last batch of an epoch, the work between epochs follows, not a step.
     """
@@ -193,7 +194,9 @@ def _watch_keras_optimizers(
 
 
 def _watch_sessions(steps: Steps, sizes: GraphSizes, module: Any) -> None:
-    """Watch TensorFlow 1's Session in ``module``: a run of a node that trains ends a step."""
+    """Watch TensorFlow 1's Session in ``module``: a run that fetches a node which updates
+    parameters ends a step.
+    """
     run = module.BaseSession.run
     trained_by: Dict[Any, Optional[str]] = {}
 

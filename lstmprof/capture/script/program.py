@@ -139,7 +139,8 @@ def placed(step_function: Optional[str]) -> Tuple[Optional[str], Optional[str]]:
 
 
 def mark(tree: ast.AST, name: str) -> int:
-    """Add the decorator to all functions called ``name`` in ``tree``; return how many there are.
+    """Decorate all functions called ``name`` in ``tree`` with ``DECORATOR``; return how many there
+    are.
 
     ``a.b`` is the function ``b`` in the class or function ``a``.
     """

@@ -47,7 +47,7 @@ Rank = Tuple[int, int]
 
 
 def rank_of(variables: Mapping[str, str]) -> Optional[Rank]:
-    """Return the rank from environment variables; None for a single process."""
+    """Return (rank, number of ranks) from environment variables; None for a single process."""
     for name, size_name in _VARIABLES:
         rank, size = variables.get(name, ""), variables.get(size_name, "")
         if rank.isdigit() and size.isdigit():
@@ -56,7 +56,9 @@ def rank_of(variables: Mapping[str, str]) -> Optional[Rank]:
 
 
 def rank_of_process() -> Optional[Rank]:
-    """Return the rank of this process by torch.distributed, else by its environment."""
+    """Return (rank, number of ranks) of this process from torch.distributed, else from environment
+    variables; None for a single process.
+    """
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         size = distributed.get_world_size()
@@ -78,8 +80,8 @@ class Job:
         self.folder = request.parts or _folder(request.place, self.launched)
 
     def rank(self) -> Optional[Rank]:
-        """Return (rank, number of ranks) if this process writes a part; None if it writes the run
-        itself.
+        """Return (rank, number of ranks) if this process writes a part of the run; None if it
+        writes the run itself.
         """
         return rank_of_process() or ((0, 1) if self.child else None)
 
@@ -112,7 +114,7 @@ class Job:
         return [path for path in glob.glob(pattern) if not path.endswith(_NONE)]
 
     def remove(self) -> None:
-        """Remove the parts."""
+        """Remove the folder with the parts of all ranks."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def attachments(

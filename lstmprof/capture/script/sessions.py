@@ -1,4 +1,4 @@
-"""Create the session of a script for the framework whose steps were seen first."""
+"""Create the session that measures a script, for the framework whose step was seen first."""
 
 from __future__ import annotations
 

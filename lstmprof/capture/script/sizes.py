@@ -93,7 +93,9 @@ class GraphSizes:
 
 
 def _of_layer(call: _LayerCall) -> OpInputs:
-    """Return the inputs of ``aten::lstm`` and its like: data, states, weights."""
+    """Return (op name, shapes, types) of ``aten::lstm`` or a similar op; its inputs are data,
+    states, weights.
+    """
     module, data = call.module, list(call.shape)
     weights = [list(weight.shape) for layer in module.all_weights for weight in layer]
     directions = 2 if module.bidirectional else 1
@@ -115,7 +117,9 @@ def _of_layer(call: _LayerCall) -> OpInputs:
 
 
 def _of_cell(call: _LayerCall) -> OpInputs:
-    """Return the inputs of ``aten::lstm_cell`` and its like: data, state, two weights."""
+    """Return (op name, shapes, types) of ``aten::lstm_cell`` or a similar op; its inputs are data,
+    state, two weights.
+    """
     module, data = call.module, list(call.shape)
     if len(data) == 1:  # a single input, which the op gets as a batch of one
         data.insert(0, 1)

@@ -375,7 +375,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _whole(error: Exception) -> str:
-    """Return all lines of an error, because later lines say what to do."""
+    """Return all lines of an error as one line, because the last lines often say what to do."""
     return " ".join(line.strip() for line in str(error).splitlines() if line.strip())
 
 

@@ -151,7 +151,7 @@ def numpy_copy(buffer: int, device: str = "cpu") -> Run:
 
 
 def numpy_product(size: int, device: str, dtype: str) -> Run:
-    """Return a function that multiplies two matrices with NumPy's BLAS."""
+    """Return a function that multiplies two matrices (size, size) with NumPy's BLAS repeatedly."""
     import numpy as np
 
     left, right = (np.random.RandomState(0).rand(size, size).astype(dtype) for _ in range(2))

@@ -1,10 +1,11 @@
 """The ranges of a step, the discarded session, and the profiler's file.
 
-Ranges are NVTX in both passes, and those of the framework's profiler in the profile pass. ``step``
-contains ``input``, then ``forward`` and ``loss``, then ``backward`` and ``optimizer``, and the
-synchronisation at its end. If a step is one call of a compiled function, it contains ``input`` and
-then ``program``: the call until its result is available. Without an attached tool, a range of an
-NVTX domain costs about 0.1 µs (measured; NVTX loads a tool only at its first call).
+Both passes have NVTX ranges; the profile pass also has ranges of the framework's profiler. The
+range ``step`` contains ``input``, then ``forward`` and ``loss``, then ``backward`` and
+``optimizer``, and the synchronisation at its end. If a step is one call of a compiled function, it
+contains ``input`` and then ``program``: the call until its result is available. If no tool is
+attached, a range of an NVTX domain costs about 0.1 µs (measured; NVTX loads a tool only at its
+first call).
 """
 
 from __future__ import annotations

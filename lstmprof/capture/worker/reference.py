@@ -1,10 +1,12 @@
-"""The networks in float64 NumPy, forward and backward through time, to compare with.
+"""The reference networks: forward and backward pass through time, in float64 NumPy.
 
-The head looks at the last time step of every direction, or at every time step; without one the
-outputs are the last layer's. Sequences of variable length are computed one at a time, cut to their
-length: there is no mask to be wrong. CTC by forward and backward sums over the extended targets, in
-log space: A. Graves et al., "Connectionist temporal classification" (2006), equations 6–16; blank
-0, mean over sequences.
+The head (output layer) sees the last time step of every direction, or every time step. Without a
+head, the outputs are those of the last recurrent layer. Sequences of variable length are computed
+one at a time, cut to their length, so no mask is needed that could be wrong. CTC is computed by
+forward and backward sums over the extended targets, in log space (A. Graves et al., "Connectionist
+temporal classification" (2006), equations 6–16), with blank 0 and the mean over sequences.
+
+The cells, whose gates stand in this order in W, U and b:
 
 ::
 
@@ -16,8 +18,8 @@ log space: A. Graves et al., "Connectionist temporal classification" (2006), equ
            h_t = (1 − z) n + z h_{t−1}
     rnn    h_t = tanh(W x_t + U h_{t−1} + b)
 
-Gates stand in this order in W, U and b. A cell gives, for each step back, the gradients of what W
-and of what U multiplies, and of h and c before the step.
+In the backward pass, a cell returns for each step the gradients of W x + b, of U h, and of h and c
+before the step.
 """
 
 from __future__ import annotations

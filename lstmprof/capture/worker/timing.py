@@ -44,9 +44,9 @@ class Iteration(NamedTuple):
     """One row of timings.parquet; a tuple, because a frozen dataclass takes five times as long to
     create.
 
-    ``after_profile``: the iteration came after the round's profile. ``turn``: its number, see
-    ``shared``. ``waiting`` is recorded only for the user's own code, whose threads may wait for
-    more than a CPU.
+    ``after_profile``: the iteration came after the round's profile. ``turn``: number of the
+    worker's turn (``shared``). ``waiting`` is recorded only for the user's own code, whose threads
+    may wait for more than a CPU.
     """
 
     iteration: int

@@ -81,7 +81,9 @@ def show_end(breakdowns: Sequence[Breakdown]) -> None:
         for doubt in (b.timings.warnings if b.timings else ())
     ]
     warned.show(found, named=len(breakdowns) > 1, see="lstmprof diagnose --warnings")
-    more = "More: --table NAME  --top N  --open    Causes and fixes: lstmprof diagnose"
+    more = (
+        "More: --table NAME  --top N    In a browser: --open    Causes and fixes: lstmprof diagnose"
+    )
     terminal.write_line(more, style="dim")
 
 
@@ -187,8 +189,8 @@ def _heading(breakdown: Breakdown, step: MeanStep) -> str:
     facts += [f"kernels: {info.kernels_used}"] if info.kernels_used else []
     waits = step.waits_for_host_share
     facts += [f"{percent(waits)} waiting for the host"] if waits is not None else []
-    whose = "clean step" if step.clean else "step" if marked else "profile's time"
-    return f"{breakdown.run.name}: where the {whose} goes, " + ", ".join(facts)
+    whose = "a clean step (undisturbed)" if step.clean else "the step" if marked else "the profile"
+    return f"{breakdown.run.name}: time of {whose}, " + ", ".join(facts)
 
 
 def show_side_by_side(breakdowns: list[Breakdown], *, profiled: bool) -> None:
@@ -219,7 +221,7 @@ def _show_group(heading: str, breakdowns: list[Breakdown], profiled: bool) -> No
     ]
     if not lanes:
         return
-    title = lanes_title([step for _, step in lanes]).replace("where", "Where", 1)
+    title = lanes_title([step for _, step in lanes]).replace("time", "Time", 1)
     show_lanes(f"{title}: {heading}" if heading else title, "run", lanes)
 
 
@@ -234,9 +236,9 @@ def lanes_title(steps: Sequence[MeanStep], *, marked: bool = True) -> str:
 
     With ``marked=False`` the profile has no step markers, and the row is the whole profile.
     """
-    clean = "clean " if all(step.clean for step in steps) else ""
-    whose = f"{clean}step" if marked else "profile's time"
-    return f"where the {whose} goes, in ms (busy parts, then causes of idle time)"
+    clean = all(step.clean for step in steps)
+    whose = "a clean step (undisturbed)" if clean else "the step" if marked else "the profile"
+    return f"time of {whose} in ms (busy parts, then all idle time and its causes)"
 
 
 def show_lanes(
@@ -252,7 +254,15 @@ def show_lanes(
     spare = (_OTHER_IDLE, _OTHER_WORK, *idle[::-1], *busy[::-1])
     digits = _column_digits(max(step.mean_ns for step in steps))
     rows = [[label, *_cells(step, busy, idle, digits)] for label, step in lanes]
-    heads = [of, *busy, _OTHER_WORK, "idle", *idle, _OTHER_IDLE, "step" if marked else "profile"]
+    heads = [
+        of,
+        *busy,
+        _OTHER_WORK,
+        "all idle",
+        *idle,
+        _OTHER_IDLE,
+        "step" if marked else "profile",
+    ]
     empty = {name for name in (_OTHER_WORK, _OTHER_IDLE) if _is_empty(rows, heads.index(name))}
     empty |= set() if idle else {_OTHER_IDLE}
     kept = [i for i, name in enumerate(heads) if name not in empty]

@@ -17,7 +17,7 @@ from lstmprof.commands import terminal
 from lstmprof.commands.terminal import evidence, warned
 from lstmprof.commands.terminal.timings import conditions
 from lstmprof.diagnose.diagnosis import Diagnosis, Explained
-from lstmprof.diagnose.sentences import of_roofline
+from lstmprof.diagnose.sentences import roofline_sentence
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.verdict_text import (
     INDENT,
@@ -91,8 +91,8 @@ def show_all(
     _show_warnings(diagnoses, full="warnings" in details)
     if more:
         hidden = [name for name in DETAILS if name not in details]
-        switches = "  ".join(f"--{name}" for name in (*hidden, "open"))
-        terminal.write_line(f"More: {switches}", style="dim")
+        switches = "  ".join(f"--{name}" for name in hidden)
+        terminal.write_line(f"More: {switches}    In a browser: --open", style="dim")
 
 
 def worst_first(diagnoses: Sequence[Diagnosis]) -> list[Diagnosis]:
@@ -108,7 +108,7 @@ def _list(diagnoses: Sequence[Diagnosis], names: _Labels) -> None:
     for heading, members in groups.items():
         title = heading if len(groups) > 1 or members[0].fast else ""
         rows = [_row(diagnosis, names) for diagnosis in members]
-        heads = ["run", ">ms per step", ">as long", ">fix saves", "why"]
+        heads = ["run", ">ms per step", ">vs. baseline", ">fix saves", "why"]
         shown = [i for i, head in enumerate(heads) if head == "run" or any(r[i] for r in rows)]
         terminal.write_table(
             title,
@@ -240,7 +240,7 @@ def _markdown_finding(explained: Explained) -> list[str]:
 def _limits(diagnosis: Diagnosis) -> list[str]:
     """Return sentences: the roofline of the slow run, and the prediction of each what-if."""
     limit = diagnosis.roofline
-    lines = [] if limit is None else [f"roofline: {of_roofline(limit)}"]
+    lines = [] if limit is None else [f"roofline: {roofline_sentence(limit)}"]
     return lines + [what_if.sentence for what_if in diagnosis.what_ifs]
 
 

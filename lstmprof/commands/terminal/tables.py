@@ -56,20 +56,20 @@ def show_kernels(breakdown: Breakdown, top: int) -> None:
     names = breakdown.kernels["name"].to_pylist()
     on_devices = "kernels and copies" if any(map(is_copy, names)) else "kernels"
     on_device = breakdown.kernels["device"].null_count < len(names)
-    what = on_devices if on_device else "self time of computing ops"
+    what = on_devices if on_device else "self time of ops that compute"
     lanes_of = len(_lanes(breakdown.kernels))
     what += f" of {lanes_of} {'devices' if on_device else 'ranks'}" if lanes_of > 1 else ""
     hidden = everywhere.num_rows - len(rows)
-    heads = [">total ms", ">share", ">count", ">per step", ">mean µs", "category", "name"]
+    heads = [">total ms", ">share", ">calls", ">calls per step", ">mean µs", "category", "name"]
     unknown = {heads[i] for i in range(len(heads)) if all(row[i] == UNKNOWN for row in rows)}
-    unknown |= set() if ">per step" in unknown else {">count"}
+    unknown |= set() if ">calls per step" in unknown else {">calls"}
     kept = [i for i, head in enumerate(heads) if head not in unknown]
     terminal.write_table(
         f"{breakdown.run.name}: {what}" + (f" ({hidden} more: --top)" if hidden > 0 else ""),
         [heads[i] for i in kept],
         [[row[i] for i in kept] for row in rows],
         crop="name",
-        spare=(">mean µs", ">per step"),
+        spare=(">mean µs", ">calls per step"),
     )
 
 

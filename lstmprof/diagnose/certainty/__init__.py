@@ -1,9 +1,5 @@
 """The certainty of a comparison of two runs, of a single run, and of each finding.
 
-::
-
-    pair (ratio, structure) ─ short_ops ─▶ certainty
-
 The calls of two runs, and their number, are certain without timing. The ratio of two runs has an
 interval and is measured if the interval excludes 1. A doubt of unknown size lowers the certainty to
 ``likely`` at most.
@@ -20,7 +16,6 @@ from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.lacks.rules import CLOCKS, GPU_UNSEEN
 from lstmprof.breakdown.replay import Prediction
 from lstmprof.diagnose import causes
-from lstmprof.diagnose.certainty import short_ops
 from lstmprof.diagnose.certainty.pair import (
     EQUAL_SHARE,
     Ratio,
@@ -30,6 +25,7 @@ from lstmprof.diagnose.certainty.pair import (
     least_excess_ns,
     ratio_of,
     rough_lengths,
+    short_ops_doubt,
     structure_of,
 )
 from lstmprof.diagnose.findings import UNEXPLAINED, Finding, lengths, timed, untimed
@@ -47,7 +43,7 @@ State = Literal["found", "none", "unknown"]
 #: A cause must explain this share of a difference, or of a step. Chosen by hand.
 EXPLAINED_SHARE = 0.5
 #: The reason begins with this text if the profile does not show the cause.
-NOT_EXPLAINED = "not explained by the profile: "
+NOT_EXPLAINED = "the profile does not show why: "
 #: Time without a cause is named if it takes this share of a step.
 SMALL_SHARE = 0.01
 #: Kinds of time that may contain the profiler's own work.
@@ -68,15 +64,6 @@ class Certainty:
 
     level: Level
     reasons: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Doubt:
-    """A reason why a finding's time may be too long, by ``ns``; ``ns`` is None if unknown."""
-
-    text: str
-    remedy: str
-    ns: float | None
 
 
 @dataclass(frozen=True)
@@ -116,7 +103,7 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
         return Outcome("none", why, differs=False, ratio=ratio)
     if not ratio.sure and (structure.same or structure.fewer or not structure.certain):
         calls = "make the same calls and " if structure.same else ""
-        why = f"{calls}may take equally long: {_lengths(fast, slow)}, {_interval(ratio)}"
+        why = f"{calls}may take equally long: {_lengths(fast, slow)}, ratio {in_words(ratio)}"
         return Outcome("none", why, advice=_more(fast, slow), differs=False, ratio=ratio)
     for label, profile in zip(labels(fast, slow), (fast, slow), strict=True):
         lack = _hidden(profile)
@@ -124,16 +111,16 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
             why = _blind(lack, f" of {in_prose(label)}")
             return Outcome("unknown", why, differs=ratio.sure, ratio=ratio)
     if structure.same:
-        return _of_same_work(fast, slow, findings, ratio, structure)
+        return _outcome_of_same_work(fast, slow, findings, ratio, structure)
     slower = _without_reason(findings)
-    some = (f for f in findings if _is_cause(f) and f is not slower and _told(f, findings))
+    some = (f for f in findings if _is_cause(f) and f is not slower and _is_likely(f, findings))
     cause = next(some, None)
     unexplained = _unexplained_ns(findings) + (slower.delta_ns if slower else 0)
     whole_ns = lengths(fast, slow)[1] - lengths(fast, slow)[0]
     if cause is not None and unexplained <= (1 - EXPLAINED_SHARE) * whole_ns:
         return Outcome("found", cause=cause, differs=ratio.sure, ratio=ratio)
     if not ratio.sure:
-        why = f"may take equally long: {_lengths(fast, slow)}, {_interval(ratio)}"
+        why = f"may take equally long: {_lengths(fast, slow)}, ratio {in_words(ratio)}"
         return Outcome("none", why, advice=_more(fast, slow), differs=False, ratio=ratio)
     why = f"{NOT_EXPLAINED}{_why_not(whole_ns, findings)}"
     if slower is not None and slower.delta_ns > (1 - EXPLAINED_SHARE) * whole_ns:
@@ -142,7 +129,7 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
     return Outcome("unknown", why, advice=again, ratio=ratio)
 
 
-def _of_same_work(
+def _outcome_of_same_work(
     fast: StepProfile,
     slow: StepProfile,
     findings: Sequence[Finding],
@@ -181,12 +168,7 @@ def shared_cpus_in_words(profile: StepProfile) -> str:
 
 
 def _lengths(fast: StepProfile, slow: StepProfile) -> str:
-    here, there = map(milliseconds, reversed(lengths(fast, slow)))
-    return f"{here} and {there} ms"
-
-
-def _interval(ratio: Ratio) -> str:
-    return f"ratio {in_words(ratio)}"
+    return f"{milliseconds(slow.length_ns)} and {milliseconds(fast.length_ns)} ms"
 
 
 def _more(*profiles: StepProfile) -> str:
@@ -194,7 +176,7 @@ def _more(*profiles: StepProfile) -> str:
     return _MORE_OWN if own else _MORE
 
 
-def of_run(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
+def outcome_of_one(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
     """Return which of ``findings`` is the bottleneck of a single run, or why none is."""
     whole_ns = profile.length_ns
     hidden = _hidden(profile)
@@ -212,29 +194,29 @@ def of_run(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
     unseen = bool(named) and largest > max(explained.values())
     if not named or unseen or unknown_ns > (1 - EXPLAINED_SHARE) * whole_ns:
         share = percent(unknown_ns / whole_ns) if whole_ns else "all"
-        text = f"{NOT_EXPLAINED}{share} of {whole} has no recorded cause"
+        text = f"{NOT_EXPLAINED}no cause was recorded for {share} of {whole}"
         why = text + _of_what(findings, whole_ns) + _most(findings, "the rest")
         return Outcome("unknown", why, advice=shared_cpus_in_words(profile))
     own = _profilers(named[0])
-    if own is not None:
-        return Outcome("unknown", f"cause unknown: {own.text}", advice=own.remedy)
-    cause = next((f for f in named if _told(f, findings)), None)
+    if own:
+        advice = "profile more steps, after some unprofiled steps"
+        return Outcome("unknown", f"cause unknown: {own}", advice=advice)
+    cause = next((f for f in named if _is_likely(f, findings)), None)
     if cause is not None:
         return Outcome("found", cause=cause)
-    reasons = listed(list(of_finding(named[0], findings).reasons))
+    reasons = listed(list(certainty_of(named[0], findings).reasons))
     return Outcome("unknown", f"cause unknown: {reasons}", advice=_more(profile))
 
 
-def _profilers(finding: Finding) -> Doubt | None:
-    """Return the doubt that most of a finding is the profiler's own work; None if it is not."""
+def _profilers(finding: Finding) -> str:
+    """Return the doubt that most of a finding is the profiler's own work; empty if it is not."""
     lost_ns, size_ns = finding.slow.lost_overhead_ns, abs(finding.delta_ns)
     if finding.kind not in _BESIDE_OVERHEAD or lost_ns <= EXPLAINED_SHARE * size_ns:
-        return None
-    text = (
+        return ""
+    return (
         f"{milliseconds(min(lost_ns, size_ns))} of the {milliseconds(size_ns)} ms of "
         f"{causes.KINDS[finding.kind]} may be the profiler's own work, whose thread is not recorded"
     )
-    return Doubt(text, "profile more steps, after some unprofiled steps", size_ns)
 
 
 def _hidden(profile: StepProfile) -> Lack | None:
@@ -258,7 +240,7 @@ def _of_what(findings: Sequence[Finding], whole_ns: int) -> str:
         first = most_of(shares[0][1])
         return f", most of it {first}" if first else ""
     each = listed([_with_most(f, percent(share)) for share, f in shares])
-    return f" in the program: {each}" if shares else ""
+    return f" ({each})" if shares else ""
 
 
 def _with_most(finding: Finding, share: str) -> str:
@@ -289,52 +271,43 @@ def _longest_op(profile: StepProfile, findings: Sequence[Finding]) -> str:
     return f"; on the host, {cropped(name)} takes {milliseconds(lengths_ns[name])} of {whole} ms"
 
 
-def of_finding(finding: Finding, findings: Sequence[Finding]) -> Certainty:
+def certainty_of(finding: Finding, findings: Sequence[Finding]) -> Certainty:
     """Return the certainty of ``finding``, one of ``findings``."""
     if finding.kind in UNEXPLAINED:
         return Certainty("unknown", (f"the time is {causes.KINDS[finding.kind]}",))
-    size_ns = abs(finding.delta_ns)
-    some = list(_doubts(finding))
-    large = [d.text for d in some if d.ns is not None and d.ns >= size_ns]
-    if large:
-        return Certainty("unknown", tuple(large))
-    doubtful = [d.text for d in some]
-    return Certainty("likely", tuple(doubtful)) if doubtful else Certainty("measured")
+    own, doubts = _profilers(finding), tuple(_doubts(finding))
+    if own:
+        return Certainty("unknown", (own,))
+    return Certainty("likely", doubts) if doubts else Certainty("measured")
 
 
-def _doubts(finding: Finding) -> Iterator[Doubt]:
+def _doubts(finding: Finding) -> Iterator[str]:
     """Yield other explanations of ``finding`` than the code."""
     fast, slow = finding.fast, finding.slow
     if any(lack.kind == GPU_UNSEEN for lack in slow.lacks):
-        yield Doubt("a GPU may have done unrecorded work", "record the GPU's kernels", None)
+        yield "a GPU may have done unrecorded work"
     if finding.kind in causes.WAITS and any(lack.kind == CLOCKS for lack in slow.lacks):
-        yield Doubt("the clocks of host and device differ", "record fewer steps", None)
+        yield "the clocks of host and device differ"
     others = slow.straggler
     if finding.kind == causes.COLLECTIVE and others is not None and others.state == "unknown":
-        text = f"the share that is waiting for other ranks is unknown: {others.reason}"
-        yield Doubt(text, "give the folder with all ranks", None)
+        yield f"the share that is waiting for other ranks is unknown: {others.reason}"
     if finding.kind == causes.CAST and may_be_copies(slow):
-        yield Doubt("some of these casts may be copies to the GPU", "", None)
-    left_out = short_ops.doubt_of(finding)
-    if left_out is not None:
-        yield Doubt(left_out, "", None)
-    rough = "" if fast is not None else rough_lengths(finding)
-    if rough:
-        yield Doubt(rough, _more(slow), None)
-    if fast is not None:
-        ratio = ratio_of(fast, slow)
-        if not ratio.sure:
-            counts = counts_in_words(fast, slow)
-            text = f"the ratio is uncertain: {in_words(ratio)}"
-            yield Doubt(f"{text}; the counts are certain" if counts else text, "", None)
-        if not timed(fast, slow):
-            yield Doubt(untimed(fast, slow), "capture both", None)
-    own = _profilers(finding)
-    if own is not None:
-        yield own
+        yield "some of these casts may be copies to the GPU"
+    if omitted := short_ops_doubt(finding):
+        yield omitted
+    if fast is None:
+        if rough := rough_lengths(finding):
+            yield rough
+        return
+    ratio = ratio_of(fast, slow)
+    if not ratio.sure:
+        text = f"the ratio is uncertain: {in_words(ratio)}"
+        yield f"{text}; the counts are certain" if counts_in_words(fast, slow) else text
+    if not timed(fast, slow):
+        yield untimed(fast, slow)
 
 
-def of_prediction(prediction: Prediction) -> Certainty:
+def prediction_certainty(prediction: Prediction) -> Certainty:
     """Return how far a prediction can be trusted: by the error of replaying the unchanged step."""
     off_ns = abs(prediction.replayed_ns - prediction.observed_ns)
     off = off_ns / prediction.observed_ns if prediction.observed_ns else 0.0
@@ -359,8 +332,8 @@ def _without_reason(findings: Sequence[Finding]) -> Finding | None:
     return None
 
 
-def _told(finding: Finding, findings: Sequence[Finding]) -> bool:
-    return of_finding(finding, findings).level != "unknown"
+def _is_likely(finding: Finding, findings: Sequence[Finding]) -> bool:
+    return certainty_of(finding, findings).level != "unknown"
 
 
 def _unexplained_ns(findings: Sequence[Finding]) -> int:
@@ -390,6 +363,6 @@ def _why_not(whole_ns: int, findings: Sequence[Finding]) -> str:
         text = "no recorded kind of time is longer"
     else:
         text = (
-            f"{largest.kind} adds most, but {listed(list(of_finding(largest, findings).reasons))}"
+            f"{largest.kind} adds most, but {listed(list(certainty_of(largest, findings).reasons))}"
         )
     return text

@@ -15,10 +15,9 @@ import numpy as np
 
 from lstmprof.breakdown.slot_times import BETWEEN_PROCESSES, Z95, Span
 from lstmprof.diagnose import causes
-from lstmprof.diagnose.certainty import short_ops
-from lstmprof.diagnose.findings import Finding, lengths, slower_calls
+from lstmprof.diagnose.findings import Finding, lengths, reasons
 from lstmprof.diagnose.findings.counts import QUANTITIES
-from lstmprof.diagnose.step_profile import Spent, StepProfile, by_name
+from lstmprof.diagnose.step_profile import Spent, StepProfile, by_name, labels
 from lstmprof.implementations import CELL_OP, LAYER_OP
 from lstmprof.numbers import count, milliseconds
 
@@ -27,7 +26,7 @@ EQUAL_SHARE = 0.02
 #: Steps whose counts differ by a smaller share of all counts do the same work. Chosen by hand: 15
 #: pairs of captures of each of four programs, quiet and loaded, did not differ at all.
 SAME_SHARE = 0.1
-#: The same limit if TensorFlow's executor omits short ops (``short_ops``). Measured: 15 pairs of
+#: The same limit if TensorFlow's executor omits short ops (``leaves_out``). Measured: 15 pairs of
 #: six captures of tf-lstmcell on two loaded cores differed by 11 to 31 %.
 SAME_SHARE_OF_EXECUTOR = 0.4
 #: A count is mentioned if it differs by this factor.
@@ -99,8 +98,7 @@ def _log(above: float, below: float) -> float:
 
 @dataclass(frozen=True)
 class Structure:
-    """The work of two steps by counts: whether it is the ``same``, and the common ``factor`` of
-    times.
+    """The work of two steps by counts: whether it is the ``same``, and the common ``factor``.
 
     ``factor`` is the time per call in the slow run divided by that in the fast run: the median over
     common calls, weighted by time. It is None without common calls. Python between ops is not a
@@ -122,12 +120,12 @@ def structure_of(fast: StepProfile, slow: StepProfile) -> Structure:
     most = sum(max(pair) for pair in pairs)
     apart = sum(abs(a - b) for a, b in pairs)
     on_one_kind = (fast.device is None) == (slow.device is None)
-    leaves_out = any(map(short_ops.leaves_out, (fast, slow)))
-    share = SAME_SHARE_OF_EXECUTOR if leaves_out else SAME_SHARE
+    certain = not any(map(leaves_out, (fast, slow)))
+    share = SAME_SHARE if certain else SAME_SHARE_OF_EXECUTOR
     same = on_one_kind and bool(most) and apart <= share * most
-    factor = _factor(*map(slower_calls.calls, (fast, slow)))
+    factor = _factor(*map(reasons.calls, (fast, slow)))
     fewer = sum(second.values()) < sum(first.values())
-    return Structure(same, factor, not leaves_out, fewer)
+    return Structure(same, factor, certain, fewer)
 
 
 def _counts(profile: StepProfile) -> dict[str, float]:
@@ -212,9 +210,7 @@ def structure_in_words(fast: StepProfile, slow: StepProfile) -> str:
 
 
 def layer_in_words(profile: StepProfile) -> str:
-    """Return ``50 LSTMCell calls per step`` for the slowest recurrent layer; empty if there is
-    none.
-    """
+    """Return ``50 LSTMCell calls per step`` for the slowest recurrent layer; may be empty."""
     rows = profile.rows("layers")
     if not rows:
         return ""
@@ -227,7 +223,9 @@ def layer_in_words(profile: StepProfile) -> str:
         number = "per_step" if profile.marked else "calls"
         calls = round(sum(r[number] or 1 for r in rows if r["form"] == LAYER_OP), 3)
         return f"{count(calls)} {op} call{'s' if calls > 1 else ''} {each}"
-    return f"a loop of {count(cells)} cells {each}" if cells else ""
+    loops = row["per_step" if profile.marked else "calls"] or 1
+    number = f"{count(loops)} loops" if loops >= 2 else "a loop"
+    return f"{number} of {count(cells)} cells {each}" if cells else ""
 
 
 def layers_explain(finding: Finding | None) -> bool:
@@ -249,5 +247,46 @@ def layers_explain(finding: Finding | None) -> bool:
 
 def in_words(ratio: Ratio) -> str:
     """Return ``2.80 to 3.40 (95 % interval)``."""
-    high = "any more" if ratio.high is None else f"{ratio.high:.2f}"
-    return f"{ratio.low:.2f} to {high} (95 % interval)"
+    low, high = (
+        None if end is None else f"{end:,.{0 if end >= 100 else 2}f}"
+        for end in (ratio.low, ratio.high)
+    )
+    return f"{low} to {high or 'any more'} (95 % interval)"
+
+
+_DISPATCH = ("idle", "dispatch")
+#: Events that the profiler records around a graph that TensorFlow's executor runs.
+_EXECUTOR = frozenset(("KernelAndDeviceFunc::Run", "FunctionRun", "SessionRun"))
+_BUSY = (causes.GEMM, causes.MEMORY, causes.COPY, causes.CAST)
+_LEFT_OUT = "TensorFlow omits very short CPU ops from its profile"
+
+
+def short_ops_doubt(finding: Finding) -> str | None:
+    """Return a doubt if ``finding`` may be due to short ops that TensorFlow omits, else None.
+
+    Dispatch of the slow step may contain such ops. Additional work of the slow step may be in the
+    fast step's dispatch, if that dispatch is as long.
+    """
+    fast, slow = finding.fast, finding.slow
+    if finding.kind == causes.DISPATCH and leaves_out(slow):
+        return f"{_LEFT_OUT}; their time appears as dispatch"
+    if finding.kind not in _BUSY or fast is None or not leaves_out(fast):
+        return None
+    dispatch_ns = fast.parts.get(_DISPATCH, 0)
+    if dispatch_ns < finding.delta_ns:
+        return None
+    where = f"its {milliseconds(dispatch_ns)} ms of dispatch"
+    return f"{_LEFT_OUT}; {labels(fast, slow)[0]} may spend some of this time in {where}"
+
+
+def leaves_out(profile: StepProfile) -> bool:
+    """Return whether a profile is of TensorFlow's executor on a CPU, which omits very short ops.
+
+    For each op of a graph the executor keeps a moving mean of its cycles. The profiler stops
+    recording the op if that mean falls below 8,000 (5,000 in older versions): ``KernelStats`` and
+    ``GetTFTraceMeLevel`` in its source. With 2.21 no ``host_tracer_level`` changed that. The time
+    of these ops appears as dispatch.
+    """
+    if profile.device is not None or not profile.parts.get(_DISPATCH):
+        return False
+    return any(contributor.name in _EXECUTOR for contributor in profile.contributors)

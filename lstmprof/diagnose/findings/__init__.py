@@ -2,16 +2,16 @@
 
 ::
 
-    reasons ─ slower_calls ─────┐
+    reasons ────────────────┐
     roofline, replay ─ savings ─┼▶ findings ─▶ because (half a sentence)
     tables ─ counts ────────────┘
 
 For two steps, the differences of the kinds sum to that of their ``lengths``; for one step, the
 times sum to its length; both exactly. The kind with the largest saving comes first. If no kind of a
-single run saves ``NAMED_SHARE``, the longest kind comes first. Kinds that one change of form
-removes together (``HOST``) are ranked together by their common saving, so that gains and losses
-within the group cancel. The first sentence, the waterfall, the list, the chart and JSON use this
-order.
+single run saves ``NAMED_SHARE``, the longest kind comes first. Initialisation with that share comes
+before work, because later steps do not have it. Kinds that one change of form removes together
+(``HOST``) are ranked together by their common saving, so that gains and losses within the group
+cancel. The first sentence, the waterfall, the list, the chart and JSON use this order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lstmprof.diagnose import causes
-from lstmprof.diagnose.findings import slower_calls
+from lstmprof.diagnose.findings import reasons
 from lstmprof.diagnose.findings.counts import EVIDENCE, QUANTITIES
 from lstmprof.diagnose.findings.savings import DIFFERENCE, TAKEN, Saving
 from lstmprof.diagnose.step_profile import (
@@ -44,6 +44,8 @@ LARGEST = 3
 #: Kinds in which nothing was recorded that could be a cause.
 UNEXPLAINED = (causes.UNRECORDED, causes.UNKNOWN, causes.PROFILER)
 CAUSES = tuple(kind for kind in causes.KINDS if kind not in UNEXPLAINED)
+#: Kinds of work. How much of their time a change would save is usually unknown.
+_WORK = (causes.GEMM, causes.MEMORY, causes.EMBEDDING, causes.CTC)
 #: The group of the kinds in which a device waits for its host.
 HOST = "host"
 
@@ -85,7 +87,7 @@ def waterfall(fast: StepProfile, slow: StepProfile) -> list[Difference]:
 
     The differences sum to the difference of the ``lengths``.
     """
-    rows = _times(*_kinds(*slower_calls.marked(fast, slow)))
+    rows = _times(*_kinds(*reasons.marked(fast, slow)))
     return _ranked(rows, {row.kind: row.delta_ns for row in rows}, slow)
 
 
@@ -173,7 +175,7 @@ class Culprit:
 
 
 @dataclass(frozen=True)
-class Held:
+class PartTimes:
     """The time of a finding in one part of the ledger, in both steps, in ns."""
 
     state: str
@@ -202,7 +204,7 @@ class Finding:
     saving: Saving
     changes: tuple[Change, ...]
     largest: tuple[Culprit, ...]
-    parts: tuple[Held, ...]
+    parts: tuple[PartTimes, ...]
     slow: StepProfile
     fast: StepProfile | None
     contributors: tuple[Contributor, ...]
@@ -253,7 +255,7 @@ def findings(
     time.
     """
     if fast is not None:
-        fast, slow = slower_calls.marked(fast, slow)
+        fast, slow = reasons.marked(fast, slow)
     of_fast, of_slow = _kinds(fast, slow)
     rows = _times(of_fast, of_slow)
     by = TAKEN if fast is None else DIFFERENCE
@@ -262,6 +264,9 @@ def findings(
     order = {kind: saving.ns for kind, saving in saved.items()}
     if fast is None and not _is_named(order, slow, whole):
         order = {row.kind: row.slow_ns for row in rows}
+    ranked = _ranked(rows, order, slow)
+    if fast is None:
+        ranked = _initialisation_first(ranked, whole)
     return [
         Finding(
             rank,
@@ -277,8 +282,18 @@ def findings(
             fast=fast,
             contributors=tuple(of_slow[row.kind]),
         )
-        for rank, row in enumerate(_ranked(rows, order, slow), start=1)
+        for rank, row in enumerate(ranked, start=1)
     ]
+
+
+def _initialisation_first(ranked: list[Difference], whole_ns: int) -> list[Difference]:
+    """Move initialisation to the front if only work comes before it, and if its share is named."""
+    place = next((i for i, row in enumerate(ranked) if row.kind == causes.START), 0)
+    start, before = ranked[place : place + 1], ranked[:place]
+    named = sum(row.slow_ns for row in start) >= NAMED_SHARE * whole_ns
+    if not before or not named or any(row.kind not in _WORK for row in before):
+        return ranked
+    return [*start, *before, *ranked[place + 1 :]]
 
 
 def _is_named(saves: Mapping[str, int], slow: StepProfile, whole_ns: int) -> bool:
@@ -289,13 +304,13 @@ def _is_named(saves: Mapping[str, int], slow: StepProfile, whole_ns: int) -> boo
     return max(of_group.values(), default=0) >= NAMED_SHARE * whole_ns
 
 
-def _parts(fast: list[Contributor], slow: list[Contributor]) -> tuple[Held, ...]:
+def _parts(fast: list[Contributor], slow: list[Contributor]) -> tuple[PartTimes, ...]:
     """Return the times of both steps by part of the ledger, largest difference first."""
     times: dict[Part, list[int]] = {}
     for place, some in enumerate((fast, slow)):
         for contributor in some:
             times.setdefault((contributor.state, contributor.part), [0, 0])[place] += contributor.ns
-    rows = [Held(*part, *both) for part, both in times.items()]
+    rows = [PartTimes(*part, *both) for part, both in times.items()]
     return tuple(sorted(rows, key=lambda r: (-abs(r.slow_ns - r.fast_ns), r.state, r.part)))
 
 

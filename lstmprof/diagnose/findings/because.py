@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from lstmprof.breakdown.attribution import CALL, LATENCY
 from lstmprof.breakdown.lacks.rules import GPU_UNSEEN
 from lstmprof.diagnose import causes
-from lstmprof.diagnose.findings import Change, Finding, slower_calls
+from lstmprof.diagnose.findings import Change, Finding, reasons
 from lstmprof.diagnose.findings.counts import QUANTITIES, Quantity, Spread, spread_of
 from lstmprof.diagnose.step_profile import Contributor, StepProfile, total_ns
 from lstmprof.diagnose.step_profile.tally import is_kernel_call, noun_of
@@ -30,6 +30,8 @@ _BY_COUNT = 0.5
 _MORE = 1.1
 #: A share of a finding above this value is reported as all of it. Chosen by hand.
 _ALL = 0.95
+#: Items with a smaller share of the time of all items are not listed. Chosen by hand.
+_LITTLE = 0.01
 #: Items overlap if their time in the breakdown is a smaller share of the sum of their lengths.
 _ALONE = 0.8
 
@@ -106,7 +108,7 @@ class _Items:
 def because(finding: Finding) -> str:
     """Return the evidence for a finding; empty if nothing explains it."""
     if finding.kind == causes.SLOWER and finding.fast is not None:
-        return slower_calls.because(finding.fast, finding.slow)
+        return reasons.because(finding.fast, finding.slow)
     if finding.kind == causes.CAST and may_be_copies(finding.slow):
         return _by_largest(finding)
     slow = _items(finding, finding.slow, finding.slow_ns)
@@ -221,9 +223,7 @@ def _alone(finding: Finding, items: Sequence[_Items]) -> str:
 
 
 def _is_of_one(finding: Finding, ops: _Items) -> bool:
-    """Return whether a few calls of one op take most, so that the number of ops explains
-    nothing.
-    """
+    """Return whether a few calls of one op take most; then the number of ops explains nothing."""
     largest = max(finding.largest, key=lambda c: c.slow_ns, default=None)
     if largest is None or not 0 < largest.slow_count < ops.number / 2:
         return False
@@ -243,7 +243,8 @@ def _against(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -
         none_other = all(i.noun == first.noun for i in fast)
         if none_other and _without(first, there) >= _BY_COUNT * finding.delta_ns:
             here = f"{first.text}{each}{_within(_each_time_step(first), _uneven(first))}"
-            return _beside(here, count(there) if there else "none")
+            baseline = count(there) if there else "none"
+            return _beside(here, f"{baseline}{each if here.endswith(')') else ''}")
     alike = [(i.noun, i.number) for i in slow] == [(i.noun, i.number) for i in fast]
     if alike and len(slow) == 1 and first.one_by_one and fast[0].one_by_one:
         return _same_number(first, fast[0])
@@ -275,7 +276,9 @@ def _same_number(slow: _Items, fast: _Items) -> str:
 
 
 def _taking(items: Sequence[_Items], *, verb: bool = True) -> str:
-    """Return ``52 convolutions take 61.0 ms and 1 matmul 0.040 ms``."""
+    """Return ``52 convolutions take 61.0 ms and 1 matmul 2.3 ms``; omit items of little time."""
+    least_ns = _LITTLE * sum(item.ns for item in items)
+    items = [item for item in items if item.ns >= least_ns]
     texts = [f"{item.text} {milliseconds(item.ns)} ms" for item in items]
     if verb:
         first = items[0]

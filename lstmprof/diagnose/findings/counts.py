@@ -65,9 +65,7 @@ class Spread:
 
 
 def spread_of(profile: StepProfile, noun: str) -> Spread | None:
-    """Return the spread of the items of ``noun`` (``tally``); None if there are none, or it is
-    unknown.
-    """
+    """Return the spread of the items of ``noun`` (``tally``); None without known items."""
     row = _row(profile, noun)
     if row is None or not row["count"]:
         return None
@@ -86,12 +84,9 @@ def _counted(noun: str) -> Amount:
     return each_step
 
 
-def _sum(rows: Rows, column: str) -> int:
-    return sum(row[column] for row in rows)
-
-
 def _per_step(profile: StepProfile, rows: Rows, column: str = "count") -> float:
-    return _sum(rows, column) / profile.steps
+    total: int = sum(row[column] for row in rows)
+    return total / profile.steps
 
 
 def _ratio(amount: float | None, base: float | None) -> float | None:
@@ -104,9 +99,7 @@ def _ops(profile: StepProfile) -> float | None:
 
 
 def _bytes(table: str) -> Amount:
-    """Return a function for the bytes per step of a table, without memsets; None if a row has
-    no size.
-    """
+    """Return a function for a table's bytes per step without memsets; None if one is unknown."""
 
     def moved_bytes(profile: StepProfile) -> float | None:
         rows = [row for row in profile.rows(table) if row.get("kind") != "memset"]
@@ -117,9 +110,7 @@ def _bytes(table: str) -> Amount:
 
 
 def _asked(profile: StepProfile) -> float:
-    """Return the number of values that the host reads; ``aten::item`` and the op inside it
-    count once.
-    """
+    """Count the values that the host reads; ``aten::item`` and the op inside it count once."""
     outer = [row for row in profile.rows("ops") if row["name"] in ASKS]
     inner = [row for row in outer if row["name"] == "aten::_local_scalar_dense"]
     return _per_step(profile, inner or outer)
@@ -154,66 +145,49 @@ def _lengths(noun: str, text: str) -> tuple[Quantity, ...]:
     )
 
 
+#: Noun of ``tally`` → the name of its count, and the noun for users: plural, singular.
+_NOUNS = {
+    "op": ("computing_ops", "ops that compute", "op that computes"),
+    "kernel": ("kernels", "kernels", "kernel"),
+    "launch": ("launches", "kernel launches", "kernel launch"),
+    "product": ("products", "matmuls", "matmul"),
+    "convolution": ("convolutions", "convolutions", "convolution"),
+    "attention": ("attentions", "fused attentions", "fused attention"),
+    "cell": ("cell_ops", "recurrent-cell ops", "recurrent-cell op"),
+    "pointwise": ("pointwise", "elementwise ops and reductions", "elementwise op or reduction"),
+    "embedding": ("embeddings", "embedding look-ups", "embedding look-up"),
+    "copy": ("copies", "copies", "copy"),
+    "memset": ("memsets", "fills of memory", "fill of memory"),
+}
+#: Noun of ``tally`` → the noun of its durations.
+_LASTING = {noun: one for noun, (_, _, one) in _NOUNS.items() if noun != "memset"} | {
+    **{"op": "computing op", "gap": "idle gap of the device", "launch": "launch call"},
+    **{"layer": "recurrent layer", "cell": "recurrent cell"},
+}
 _launches = _counted("launch")
-_kernels = _counted("kernel")
+_PER_TIME_STEP = {"ops": _ops, "kernels": _counted("kernel"), "launches": _launches}
+_KERNEL = "persistent recurrent kernel"
+_WAIT = "for a value or the device"
 _ALL = (
+    *(Quantity(name, text, "", _counted(n), one) for n, (name, text, one) in _NOUNS.items()),
+    *(length for noun, text in _LASTING.items() for length in _lengths(noun, text)),
+    *(
+        Quantity(f"{name}_per_time_step", f"{name} per time step", "", _each_time_step(amount))
+        for name, amount in _PER_TIME_STEP.items()
+    ),
     Quantity("ops", "ops", "", _ops, "op"),
-    Quantity("ops_per_time_step", "ops per time step", "", _each_time_step(_ops)),
-    Quantity("computing_ops", "computing ops", "", _counted("op"), "computing op"),
-    *_lengths("op", "computing op"),
-    Quantity("kernels", "kernels", "", _kernels, "kernel"),
-    Quantity("kernels_per_time_step", "kernels per time step", "", _each_time_step(_kernels)),
-    *_lengths("kernel", "kernel"),
-    *_lengths("gap", "idle gap of the device"),
-    Quantity("launches", "kernel launches", "", _launches, "kernel launch"),
-    Quantity("launches_per_time_step", "launches per time step", "", _each_time_step(_launches)),
     Quantity(
         "launches_per_s",
         "launches per second",
         "1/s",
         lambda c: _ratio(_launches(c), c.length_ns / 1e9),
     ),
-    *_lengths("launch", "launch call"),
-    Quantity("products", "matmuls", "", _counted("product"), "matmul"),
-    *_lengths("product", "matmul"),
-    Quantity("convolutions", "convolutions", "", _counted("convolution"), "convolution"),
-    *_lengths("convolution", "convolution"),
-    Quantity("attentions", "fused attentions", "", _counted("attention"), "fused attention"),
-    *_lengths("attention", "fused attention"),
     Quantity("layer_ops", "recurrent-layer ops", "", _layers(False), "recurrent-layer op"),
-    Quantity(
-        "layer_kernels",
-        "persistent recurrent kernels",
-        "",
-        _layers(True),
-        "persistent recurrent kernel",
-    ),
-    *_lengths("layer", "recurrent layer"),
-    Quantity("cell_ops", "recurrent-cell ops", "", _counted("cell"), "recurrent-cell op"),
-    *_lengths("cell", "recurrent cell"),
-    Quantity(
-        "pointwise",
-        "elementwise ops and reductions",
-        "",
-        _counted("pointwise"),
-        "elementwise op or reduction",
-    ),
-    *_lengths("pointwise", "elementwise op or reduction"),
-    Quantity("embeddings", "embedding look-ups", "", _counted("embedding"), "embedding look-up"),
-    *_lengths("embedding", "embedding look-up"),
+    Quantity("layer_kernels", f"{_KERNEL}s", "", _layers(True), _KERNEL),
     Quantity("casts", "casts", "", lambda c: _per_step(c, c.rows("casts")), "cast"),
     Quantity("cast_bytes", "bytes cast", "bytes", _bytes("casts")),
-    Quantity("copies", "copies", "", _counted("copy"), "copy"),
-    *_lengths("copy", "copy"),
-    Quantity("memsets", "fills of memory", "", _counted("memset"), "fill of memory"),
     Quantity("copied_bytes", "bytes copied", "bytes", _bytes("copies")),
-    Quantity(
-        "syncs",
-        "waits for a value or the device",
-        "",
-        _syncs,
-        "wait for a value or the device",
-    ),
+    Quantity("syncs", f"waits {_WAIT}", "", _syncs, f"wait {_WAIT}"),
 )
 
 #: Name → count or duration.

@@ -48,8 +48,7 @@ class Saving:
 def savings(
     breakdown: Breakdown, profile: StepProfile, limit: Roofline | None
 ) -> dict[str, Saving]:
-    """Return for each kind how much shorter the step would be without it, if that is not all
-    its time.
+    """Return the saving of each kind for which it is not all its time.
 
     Raises:
         RunError: a file of the run is missing or damaged.

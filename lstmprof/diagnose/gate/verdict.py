@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from lstmprof import names
 from lstmprof.diagnose import diagnosis
 from lstmprof.diagnose.certainty.pair import Ratio, ratio_of, span_of
 from lstmprof.diagnose.comparable import refuse_unless_comparable
 from lstmprof.diagnose.findings import lengths
 from lstmprof.diagnose.gate.document import VERSION
 from lstmprof.diagnose.gate.limits import Limit
-from lstmprof.diagnose.gate.pairs import paired
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.errors import UsageError
 from lstmprof.events.annotate import OWN_CODE
 from lstmprof.numbers import count, listed, milliseconds, number_of
+from lstmprof.runs.metadata import condition
 
 State = Literal["pass", "fail", "inconclusive"]
 
@@ -325,3 +327,44 @@ def _limit(judged: Judged) -> dict[str, Any]:
         "high": None if value is None else value.high,
         "state": judged.state,
     }
+
+
+Pair = tuple[StepProfile, StepProfile]
+_Key = Callable[[StepProfile], Hashable]
+
+
+def paired(
+    base: Sequence[StepProfile], new: Sequence[StepProfile], across: Collection[str] = ()
+) -> tuple[list[Pair], list[StepProfile], list[StepProfile]]:
+    """Return the pairs in the order of ``base``, then the base and new runs without a pair.
+
+    Two runs form a pair if they have the same name, else the same implementation and label, else
+    the same implementation. In each case workload, precision, mode, device, threads and seed must
+    agree. A single base run and a single new run always form a pair.
+    """
+    if len(base) == len(new) == 1:
+        return [(base[0], new[0])], [], []
+    pairs: list[Pair] = []
+    left = [list(base), list(new)]
+    for key in _keys(across):
+        counts = [Counter(map(key, side)) for side in left]
+        of_new = {key(profile): profile for profile in left[1]}
+        once = {k for k, uses in counts[0].items() if uses == 1 == counts[1][k]}
+        pairs += [(p, of_new[key(p)]) for p in left[0] if key(p) in once]
+        left = [[p for p in side if key(p) not in once] for side in left]
+    places = {id(profile): place for place, profile in enumerate(base)}
+    return sorted(pairs, key=lambda pair: places[id(pair[0])]), left[0], left[1]
+
+
+def _keys(across: Collection[str]) -> Sequence[_Key]:
+    """Return functions whose results must agree for two runs to form a pair, strictest first."""
+
+    def conditions(profile: StepProfile) -> Hashable:
+        agreeing = (name for name in names.CONDITIONS if name not in across)
+        return tuple(str(condition(name, profile.info)) for name in agreeing)
+
+    return (
+        lambda p: (p.implementation, p.name, conditions(p)),
+        lambda p: (p.implementation or p.name, p.info.label, conditions(p)),
+        lambda p: (p.implementation or p.name, conditions(p)),
+    )

@@ -2,8 +2,8 @@
 
 ::
 
-    starting  eager  keras  cells  cpu_layers  layers  sequences  launching  waiting  feeding
-        work  modes ─▶ TABLE ─▶ remedies
+    starting  keras  cells  layers  sequences  launching  waiting  feeding  work  modes
+        ─▶ TABLE ─▶ remedies
 
 A row is advised if the profile shows its condition, the row is for the profile's framework, and its
 fix saves enough time. If two runs of one implementation are compared, advice that the fast run
@@ -20,8 +20,6 @@ from lstmprof.diagnose import causes
 from lstmprof.diagnose.findings import Finding, findings, lengths
 from lstmprof.diagnose.remedies import (
     cells,
-    cpu_layers,
-    eager,
     feeding,
     keras,
     launching,
@@ -52,6 +50,7 @@ _SITES = {
 TABLE: tuple[Remedy, ...] = (
     starting.PROFILE_LATER,
     starting.WARM_MIOPEN,
+    starting.CAPTURE_ONCE,
     starting.TRACE_ONCE,
     waiting.EVEN_OUT_THE_RANKS,
     waiting.GROUP_BY_LENGTH,
@@ -61,16 +60,16 @@ TABLE: tuple[Remedy, ...] = (
     sequences.PAD,
     sequences.BATCH_SEQUENCES,
     cells.WHOLE_SEQUENCE,
-    cpu_layers.FLOAT32,
-    cpu_layers.FLOAT32_NOT_BFLOAT16,
-    cpu_layers.PROJECT_AFTERWARDS,
-    cpu_layers.LSTM_ON_CPU,
+    sequences.FLOAT32,
+    sequences.FLOAT32_NOT_BFLOAT16,
+    sequences.PROJECT_AFTERWARDS,
+    sequences.LSTM_ON_CPU,
     modes.FLUSH_DENORMALS,
     modes.NO_GRADIENT_HOOKS,
     modes.COMPUTE_ONCE,
     modes.NO_TORCHSCRIPT,
-    eager.JIT_THE_WHOLE,
-    eager.IN_ONE_FUNCTION,
+    starting.JIT_THE_WHOLE,
+    starting.IN_ONE_FUNCTION,
     keras.KERAS_ON_CUDNN,
     cells.FUSE_THE_CELL,
     keras.PAD_AT_THE_END,
@@ -119,6 +118,7 @@ TABLE: tuple[Remedy, ...] = (
     feeding.PREFETCH,
     feeding.INPUT_BESIDE,
     waiting.EVENT_SOONER,
+    waiting.LAUNCH_AHEAD,
     waiting.LOOK_INSIDE,
     waiting.RECORD_FRAMES,
     work.TF32,
@@ -147,9 +147,9 @@ class Advice:
     such work.
 
     ``implementation`` is the implementation of ``lstmprof list`` to use instead; it is None if the
-    fix is another change. ``measured_ns`` is the step of that implementation in a run that was
-    diagnosed together with this one, and ``gain_ns`` is how much shorter that step is. Both are
-    None if there is no such run.
+    fix is another change. ``measured_with`` is the name of a run that was diagnosed together with
+    this one and has the fix, ``measured_ns`` is its step, and ``gain_ns`` is how much shorter that
+    step is. These are None if there is no such run.
     """
 
     name: str
@@ -163,6 +163,7 @@ class Advice:
     implementation: str | None = None
     instead: str | None = None
     measured_ns: int | None = None
+    measured_with: str | None = None
     gain_ns: int | None = None
 
     def __repr__(self) -> str:
@@ -180,7 +181,7 @@ class Advice:
     def gain(self) -> str:
         """Return how much the fix saves and whether that was measured; empty if unknown."""
         if self.gain_ns is not None:
-            return f"saves {milliseconds(self.gain_ns)} ms, measured with {self.implementation}"
+            return f"saves {milliseconds(self.gain_ns)} ms, measured with {self.measured_with}"
         if self.saves_ns is None:
             return ""
         minus = f", minus the time of {self.instead}" if self.instead else ""
@@ -211,7 +212,7 @@ def remedies(finding: Finding) -> tuple[Advice, ...]:
     return tuple(one for one in advice if one is not None)[:MOST]
 
 
-def of_most(advice: Sequence[Advice], whole_ns: int, named: Finding | None) -> Advice | None:
+def leading_advice(advice: Sequence[Advice], whole_ns: int, named: Finding | None) -> Advice | None:
     """Return the advice whose cause becomes the verdict's cause, or None if no advice qualifies.
 
     The fix must address at least half of ``whole_ns``, or an unknown share of it. Rows with

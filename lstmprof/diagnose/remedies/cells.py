@@ -32,7 +32,7 @@ from lstmprof.diagnose.remedies.rows import (
     series_of_launches,
     times_called,
 )
-from lstmprof.diagnose.seen.cells import ONE_CELL
+from lstmprof.diagnose.seen.recurrent import ONE_CELL
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.annotate.rules.graphs import SCAN
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
@@ -148,9 +148,7 @@ def unrolled_layer(f: Finding) -> Match | None:
 
 
 def loop_asks_host(f: Finding) -> Match | None:
-    """Match a loop of torch (while_loop, scan) whose condition the host reads after each
-    iteration.
-    """
+    """Match a torch loop (while_loop, scan) whose condition the host reads each time."""
     reads = f.slow.seen.read_in_compiled
     if f.slow.device is None or reads < _SERIES:
         return None
@@ -237,8 +235,7 @@ def _cell(profile: StepProfile) -> str:
 
 
 def input_matmuls(f: Finding) -> Match | None:
-    """Match a cell with so many matmuls that those of the inputs, which could run before, are
-    among them.
+    """Match a cell that multiplies its inputs in every time step instead of before the loop.
 
     Only the author of the cell can move them out of it. On a CPU that saves only calls: 2.70 ms
     became 2.29 (torch 2.13, 32 units, batch 8), 64.9 ms became 66.8 (320 units, batch 64).
@@ -429,9 +426,9 @@ CUDNN_FOR_JAX = Remedy(
     cause="JAX runs the LSTM as a loop over time steps (lax.scan) instead of cuDNN",
     fix="call jax.experimental.rnn.lstm: cuDNN runs the layer in one call (NVIDIA GPUs, not "
     "bfloat16)",
-    condition="A GPU runs a loop with eight or more matmuls per step. Its path names an LSTM, or "
-    "it computes tanh and names no other cell. No op is a cuDNN layer, and no layer is a Keras "
-    "layer",
+    condition="A GPU runs a loop with eight or more matmuls per training step. The names of the "
+    "loop's ops contain LSTM, or the loop computes tanh and they contain no other cell. No op is a "
+    "cuDNN layer, and no layer is a Keras layer",
     kinds=(*HOST, *WORK),
     frameworks=JAX,
     decide=scanned_layer,
@@ -445,8 +442,8 @@ VALUES_IN_LOOP = Remedy(
     name="no value in the loop",
     cause="the loop over time steps reads a value (.item()) in every time step",
     fix="keep the value as a tensor and read it after the loop",
-    condition="The step runs ops of single cells. After half or more of them, an op reads a value "
-    "(aten::item) before the next cell starts",
+    condition="The step calls a cell, such as LSTMCell, once per time step. After half or more of "
+    "these calls, an op reads a value (aten::item) before the next cell starts",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     decide=values_in_loop,
@@ -515,8 +512,8 @@ INPUTS_AT_ONCE = Remedy(
     name="input matmul before the loop",
     cause="the matmul of the inputs runs in every time step",
     fix="multiply the inputs of all time steps in one matmul before the loop",
-    condition="A handwritten cell runs more matmuls per time step than depend on the previous "
-    "time step. On a CPU, dispatch must also take half of the step",
+    condition="In each time step, a handwritten cell runs a matmul that does not depend on the "
+    "previous time step. On a CPU, dispatch must also take half of the step",
     kinds=(GEMM, LAUNCH, DISPATCH),
     decide=input_matmuls,
     sources=("https://arxiv.org/abs/1604.01946",),
@@ -539,7 +536,7 @@ FUSED_CELL = Remedy(
     cause="the cell computes its gates with many small ops",
     fix="use torch.nn.LSTMCell, which computes all gates in one kernel, or torch.compile(cell)",
     condition="A handwritten cell on a GPU runs five or more elementwise ops per time step. On a "
-    "CPU, the faster run must be the compiled cell",
+    "CPU, this is advised only beside a faster run that has the compiled cell",
     kinds=(LAUNCH, MEMORY, DISPATCH),
     frameworks=TORCH,
     decide=separate_gates,
@@ -553,7 +550,7 @@ GATES_TOGETHER = Remedy(
     cause="the loop over time steps runs many small ops: one matmul for each gate",
     fix="keep the weights of all gates in one array: one matmul per time step, then jnp.split",
     condition="A CPU runs a recurrent layer of JAX as a loop with several matmuls per time step, "
-    "each narrower than all gates. Dispatch takes a quarter of the step or more",
+    "each of which computes only some of the gates. Dispatch takes a quarter of the step or more",
     kinds=(DISPATCH,),
     frameworks=JAX,
     decide=gates_apart,

@@ -140,7 +140,7 @@ def masks_in_the_loop(profile: StepProfile) -> float:
 def masks_seen_going_in(profile: StepProfile) -> bool:
     """Return whether the inputs of a model whose layers run cell by cell are masked.
 
-    TensorFlow omits short ops (``certainty.short_ops``), so the choices by a mask may be missing in
+    TensorFlow omits short ops (``certainty.pair``), so the choices by a mask may be missing in
     the loop.
     """
     if profile.info.padding is None:
@@ -154,9 +154,7 @@ def is_masked(profile: StepProfile) -> bool:
 
 
 def _is_of_a_layer(loop: str, paths: Iterable[str]) -> bool:
-    """Return whether a loop belongs to a recurrent layer, by its name or as an inlined one of
-    Keras 2.
-    """
+    """Return whether a loop is of a recurrent layer, by its name or as inlined by Keras 2."""
     named = _LAYERS_LOOP.search(loop) is not None
     return named or (_INLINED.fullmatch(loop) is not None and _any(_READS, paths))
 

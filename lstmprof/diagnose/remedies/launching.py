@@ -105,9 +105,7 @@ def compiled_step(f: Finding) -> Match | None:
 
 
 def unfused(f: Finding) -> Match | None:
-    """Match elementwise kernels of eager PyTorch on a GPU, if most such kernels are not
-    compiled.
-    """
+    """Match elementwise kernels of eager PyTorch on a GPU, if most are not compiled."""
     ns = sum(c.ns for c in f.contributors if c.part == "pointwise")
     number = counted(f.slow, "pointwise")
     if f.slow.device is None or number < SERIES or 2 * ns < f.slow_ns:
@@ -240,7 +238,7 @@ XLA = Remedy(
 TORCH_COMPILE = Remedy(
     name="torch.compile",
     cause="many small elementwise kernels are launched one by one",
-    fix="fuse these kernels with torch.compile",
+    fix="fuse small elementwise kernels with torch.compile",
     condition="The GPU waits for launches. At least half of the kernels are elementwise, and none "
     "is compiled",
     kinds=HOST,
@@ -256,7 +254,7 @@ TORCH_COMPILE = Remedy(
 FUSE_ELEMENTWISE = Remedy(
     name="fuse elementwise ops",
     cause="each elementwise op reads its inputs from memory and writes its result there",
-    fix="fuse them with torch.compile: fused ops read and write memory once",
+    fix="fuse elementwise ops with torch.compile: fused ops read and write memory once",
     condition="A GPU runs ten or more elementwise kernels per step, which are half of such work. "
     "None is compiled or traced",
     kinds=(MEMORY,),

@@ -179,9 +179,7 @@ def _standard(on: OnCudnn, layer_ns: int) -> Match | None:
 
 
 def _needs(runs: list[Run], hidden: int) -> str:
-    """Return the fewest changes that allow persistent kernels: the large ones, or those for few
-    units.
-    """
+    """Return the fewest changes that allow persistent kernels: large ones, or for few units."""
     large = [r.needs for run in runs if (r := run.asked.refusal_of(STATIC))]
     small = [r.needs for run in runs if (r := run.asked.refusal_of(SMALL_H))]
     ways = [list(needs) for needs in large[:1]]

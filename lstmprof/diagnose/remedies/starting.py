@@ -1,5 +1,7 @@
-"""Causes: work that belongs before the profiled steps, such as runtime start, tracing,
-compilation.
+"""Causes: runtime start, tracing and compilation inside the steps, and operators run one by one.
+
+The names of operators and functions are those that JAX and TensorFlow write into their profiles
+(``seen.calls``).
 """
 
 from __future__ import annotations
@@ -7,23 +9,28 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from lstmprof.diagnose import causes
 from lstmprof.diagnose.causes import COMPILE, START
 from lstmprof.diagnose.findings import Finding
-from lstmprof.diagnose.remedies.eager import compiled_alone, compiled_when, is_compiled_again
 from lstmprof.diagnose.remedies.rows import (
+    HOST,
     JAX,
+    SERIES,
     TENSORFLOW,
     Example,
     Match,
     Remedy,
     from_facts,
     in_ms,
+    is_retraced,
+    often,
+    series_of_launches,
     total,
 )
 from lstmprof.diagnose.seen import RUNTIMES, Fact
-from lstmprof.diagnose.seen.calls import PROGRAM
-from lstmprof.diagnose.seen.loading import loads
-from lstmprof.numbers import cropped, listed, quantity
+from lstmprof.diagnose.seen.calls import EAGER, FUNCTION, PROGRAM, loads
+from lstmprof.diagnose.step_profile import StepProfile, total_ns
+from lstmprof.numbers import cropped, listed, number_of, quantity
 
 _WARM_UP = "run a few warm-up steps before the profiled ones"
 _HOW_NOT_TO_TRACE = {
@@ -82,24 +89,37 @@ def retraces(f: Finding) -> Match | None:
     facts = f.slow.seen.compiled
     if not facts or compiled_alone(f.slow) is not None:
         return None
+    own_ns = f.slow_ns - _captured_ns(f)
     within = next((fact.within for fact in facts if fact.within), None)
     function = PROGRAM.fullmatch(within or "")
     name = function["name"] if function else within
     names = name is not None and f.slow.framework in (*JAX, *TENSORFLOW)
     target = f" for {cropped(name)}" if name is not None and names else ""
-    seen = f"{cropped(facts[0].name)} and similar events{target} take {in_ms(f.slow, f.slow_ns)}"
+    seen = f"{cropped(facts[0].name)} and similar events{target} take {in_ms(f.slow, own_ns)}"
     if not is_compiled_again(f.slow):
         if name is None or not target or not f.slow.marked or f.slow.steps < 2:
-            return Match(seen, f.slow_ns, _WARM_UP)
+            return Match(seen, own_ns, _WARM_UP)
         return Match(
             f"{seen}, all of them in 1 of {f.slow.steps} steps",
-            f.slow_ns,
+            own_ns,
             f"call {cropped(name)} once before the profiled steps",
             f"{cropped(name)} is traced or compiled in 1 of {f.slow.steps} profiled steps",
         )
-    return Match(
-        f"{seen}, {compiled_when(f.slow)}{_shapes(f)}", f.slow_ns, fix=_how_not_to_trace(f)
-    )
+    return Match(f"{seen}, {compiled_when(f.slow)}{_shapes(f)}", own_ns, fix=_how_not_to_trace(f))
+
+
+def captures(f: Finding) -> Match | None:
+    """Match streams that are captured into a graph in the profiled steps."""
+    captured_ns = _captured_ns(f)
+    if not captured_ns:
+        return None
+    number = number_of(round(f.slow.seen.captured * f.slow.steps), "launch", "launches")
+    what = in_ms(f.slow, captured_ns)
+    return Match(f"capturing {number} into a graph takes {what}", captured_ns)
+
+
+def _captured_ns(f: Finding) -> int:
+    return sum(c.ns for c in f.contributors if c.name and "StreamBeginCapture" in c.name)
 
 
 def _how_not_to_trace(f: Finding) -> str:
@@ -172,5 +192,220 @@ TRACE_ONCE = Remedy(
         of="a tf.function of TensorFlow 2.21 that is created in every step, on a CPU",
         seen="tf.function-graph_building and similar events for <lambda> take 1,598.8 ms per step, "
         "in 3 steps",
+    ),
+)
+CAPTURE_ONCE = Remedy(
+    name="capture once",
+    cause="a stream is captured into a GPU graph inside the profiled steps",
+    fix="capture the graph before the profiled steps, and replay it in them",
+    condition="The profiled steps capture a stream into a graph (cudaStreamBeginCapture)",
+    kinds=(COMPILE,),
+    first=True,
+    saves="the time of the captures",
+    decide=captures,
+    sources=(
+        "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
+        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs",
+    ),
+    example=Example(
+        of="a diffusion model that torch.compile records into a graph, on an MI300X",
+        seen="capturing 1,567 launches into a graph takes 538.4 ms",
+    ),
+)
+
+
+#: Programs of JAX's own operators and functions: the primitives of jax.lax, and the functions of
+#: jax.numpy and jax.nn that a recurrent network needs. User programs have other names.
+_OWN = re.compile(
+    r"_?(?:scan|while(?:_loop)?|cond|switch|fori_loop|map|add(?:_any)?|sub(?:tract)?|mul(?:tiply)?"
+    r"|(?:true_)?div(?:ide)?|floor_divide|neg(?:ative)?|abs(?:olute)?|exp2?|expm1|log1?p?|tanh|sqrt"
+    r"|rsqrt|square|power|integer_pow|pow|max(?:imum)?|min(?:imum)?|clip|where|select(?:_n|_and_\w+)?"
+    r"|(?:not_)?equal|less(?:_equal)?|greater(?:_equal)?|eq|ne|lt|le|gt|ge|logical_\w+|bitwise_\w+"
+    r"|and|or|not|xor|shift_\w+|sign|floor|ceil|round|rem(?:ainder)?|isfinite|is_finite|isnan"
+    r"|logistic|sigmoid|relu6?|elu|gelu|silu|softplus|hard_\w+|log_sigmoid|(?:log_)?softmax"
+    r"|logsumexp|one_hot|dot(?:_general)?|matmul|einsum|tensordot|outer|inner|vdot|reduce_\w+|sum"
+    r"|mean|var|std|prod|all|any|arg(?:max|min|sort)|sort|cum\w+|broadcast(?:_in_dim|_to|_arrays)?"
+    r"|reshape|transpose|swapaxes|moveaxis|squeeze|expand_dims|concatenate|stack|unstack|split"
+    r"|array_split|pad|rev|flip|roll|tile|repeat|take(?:_along_axis)?|gather|scatter\w*|slice"
+    r"|dynamic_\w+|convert_element_type|astype|copy(?:_p)?|iota|arange|zeros(?:_like)?|full(?:_like)?"
+    r"|ones(?:_like)?|eye|tri[lu]?|ravel|norm|threefry\w*|random_\w+|uniform|normal|bernoulli|split"
+    r"|fold_in|rng_\w+|stop_gradient|erf\w*|nan_to_num)"
+)
+#: Without step markers, a function that is compiled this often is compiled repeatedly: a warm-up
+#: compiles it once or, with its gradient, twice.
+_AGAIN = 3
+#: Events of TensorFlow when Python calls one operator, including the operator itself.
+_CALLING = re.compile(
+    r"EagerLocalExecute: (?!__).*|EagerExecute|EagerKernelExecute|KernelAndDeviceFunc::Run"
+    r"|TFE_\w+|EagerCopyToDevice|ValidateInputTypeAndPlacement|convert_to_tensor|tf\.constant"
+)
+
+
+def jitted_whole(f: Finding) -> Match | None:
+    """Match a series of small JAX programs, or repeated compilation of such programs."""
+    if f.kind == COMPILE:
+        return _compiled_alone(f)
+    programs = small_programs(f.slow)
+    if not programs or is_retraced(f.slow):
+        return None
+    on_host = f.slow.device is None
+    if on_host and f.kind == causes.DISPATCH and 2 * total(programs) < f.slow_ns:
+        return None
+    saves = _calling_ns(f.slow, programs) if on_host else series_of_launches(f)
+    if saves is None:
+        return None
+    seen = (
+        f"compiled programs such as {_called(programs[0].name)} are called "
+        f"{often(f.slow, _calls(programs))}"
+    )
+    # The program of a step takes longer than all that are called beside it; a helper does not.
+    wholes = [p for p in f.slow.seen.programs if p not in programs and p.ns > total(programs)]
+    if not wholes:
+        return Match(seen, saves)
+    whole = _called(max(wholes, key=lambda p: p.ns).name)
+    return Match(
+        seen,
+        saves,
+        fix=f"move these calls into {whole}, which is compiled already; prepare batches with NumPy",
+        cause=f"the step calls many small JAX programs outside {whole}",
+    )
+
+
+def _compiled_alone(f: Finding) -> Match | None:
+    """Match if most of compiling is for an operator of JAX's own, outside any jit of the user's."""
+    name = compiled_alone(f.slow)
+    if name is None:
+        return None
+    return Match(
+        f"compiling takes {in_ms(f.slow, f.slow_ns)}",
+        f.slow_ns,
+        cause=f"JAX compiles {name} {compiled_when(f.slow)}: it is called outside jax.jit",
+    )
+
+
+def compiled_when(profile: StepProfile) -> str:
+    """Return in how many steps something was compiled, or how often if no step is marked."""
+    if profile.marked:
+        return f"in {profile.seen.compiled_steps} steps"
+    return often(profile, profile.seen.compiled[0].count)
+
+
+def compiled_alone(profile: StepProfile) -> str | None:
+    """Return JAX's own operator that takes most of repeated compilation, or None."""
+    facts = profile.seen.compiled
+    if not facts or not is_compiled_again(profile):
+        return None
+    match = PROGRAM.fullmatch(facts[0].within or "")
+    return match["name"] if match and _OWN.fullmatch(match["name"]) else None
+
+
+def is_compiled_again(profile: StepProfile) -> bool:
+    """Return whether several steps compile; without step markers, one function three times."""
+    facts = profile.seen.compiled
+    if profile.marked:
+        return profile.seen.compiled_steps > 1
+    known = profile.framework in (*JAX, *TENSORFLOW) and facts and facts[0].within is not None
+    return bool(known) and facts[0].count >= _AGAIN
+
+
+def small_programs(profile: StepProfile) -> Sequence[Fact]:
+    """Return JAX's own programs and those called as often; empty if they are few.
+
+    A step that is one program may also call some of JAX's own. Without step markers, ten of them
+    per call of a user program are a series.
+    """
+    programs = profile.seen.programs
+    small = [p for p in programs if _is_own(p.name) or (profile.marked and p.count >= SERIES)]
+    wholes = _calls(programs) - _calls(small)
+    return small if _calls(small) >= SERIES * max(1.0, wholes) else ()
+
+
+def _is_own(program: str) -> bool:
+    match = PROGRAM.fullmatch(program)
+    return match is not None and _OWN.fullmatch(match["name"]) is not None
+
+
+def _calls(facts: Sequence[Fact]) -> float:
+    return sum(fact.count for fact in facts)
+
+
+def _called(name: str) -> str:
+    match = PROGRAM.fullmatch(name) or EAGER.fullmatch(name)
+    return cropped(match["name"] if match else name)
+
+
+def outside_of_a_function(f: Finding) -> Match | None:
+    """Match a series of TensorFlow operators that Python calls one by one."""
+    operators = eager_operators(f.slow)
+    if not operators or is_retraced(f.slow):
+        return None
+    calling = [c for c in f.contributors if c.name and _CALLING.fullmatch(c.name)]
+    if f.kind == causes.DISPATCH and 2 * total_ns(calling) < total_ns(f.contributors):
+        return None
+    return Match(
+        f"eager operators such as {_called(operators[0].name)} run "
+        f"{often(f.slow, _calls(operators))}",
+        _calling_ns(f.slow, operators),
+    )
+
+
+def _calling_ns(profile: StepProfile, called: Sequence[Fact]) -> int:
+    """Return the time of these calls, with the Python before each."""
+    names = {fact.name for fact in called}
+    return total([fact for fact in profile.seen.called if fact.name in names])
+
+
+def eager_operators(profile: StepProfile) -> Sequence[Fact]:
+    """Return the operators that run outside any function; empty if they are few."""
+    eager = profile.seen.eager
+    functions = [fact for fact in eager if FUNCTION.match(fact.name)]
+    operators = [fact for fact in eager if not FUNCTION.match(fact.name)]
+    return operators if _calls(operators) >= SERIES * max(1.0, _calls(functions)) else ()
+
+
+JIT_THE_WHOLE = Remedy(
+    name="jit the whole",
+    cause="JAX calls many small compiled programs instead of one jitted step",
+    fix="put one jax.jit around the whole step, with gradients and optimizer, before the loop",
+    condition="A step runs ten or more compiled programs. Each is a single JAX operator, or runs "
+    "ten or more times. On a GPU, the GPU waits for launches; on a CPU, these calls take half of "
+    "the dispatch time. If the slow part is compilation, most of it is spent on single JAX "
+    "operators, in several steps",
+    kinds=(*HOST, COMPILE),
+    frameworks=JAX,
+    saves="on a GPU, the usual gaps; on a CPU, the calls of these programs and the median "
+    "Python time between two calls; also the time of tracing and compiling",
+    of_several=True,
+    decide=jitted_whole,
+    sources=(
+        "https://docs.jax.dev/en/latest/jit-compilation.html",
+        "https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html",
+    ),
+    example=Example(
+        of="a training step of Flax 0.12 on JAX 0.10 without jax.jit, on a CPU",
+        seen="compiling takes 5,883.8 ms per step",
+        gain="clean step 90.8 → 5.3 ms",
+    ),
+)
+IN_ONE_FUNCTION = Remedy(
+    name="one tf.function",
+    cause="TensorFlow runs the step eagerly, operator by operator",
+    fix="put the whole step, with gradients and optimizer, into one tf.function (Keras: "
+    "run_eagerly=False)",
+    condition="A step runs ten or more eager operators, and ten times as many operators as "
+    "functions. Their calls take half of the dispatch time. Nothing is traced or compiled",
+    kinds=HOST,
+    frameworks=TENSORFLOW,
+    saves="the calls of these operators, and the usual Python time between them",
+    of_several=True,
+    decide=outside_of_a_function,
+    sources=(
+        "https://www.tensorflow.org/guide/function",
+        "https://github.com/tensorflow/tensorflow/issues/50488",
+    ),
+    example=Example(
+        of="a training step of an LSTM cell in operators of TensorFlow 2.21, on a CPU",
+        seen="eager operators such as MatMul run 843 times per step",
+        gain="24.9 → 4.6 ms per step",
     ),
 )

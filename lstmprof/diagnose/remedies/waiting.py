@@ -29,6 +29,7 @@ from lstmprof.diagnose.seen import Fact
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.events.schema import PHASES
 from lstmprof.events.threads import ASKS
+from lstmprof.implementations import LAYER_OP
 from lstmprof.numbers import cropped, listed, number_of
 
 _READ_ONCE = "count or compare whole tensors, and read the result once (.item(), .tolist())"
@@ -39,6 +40,8 @@ _MUCH = 0.2
 _FRAME = re.compile(r"\.py\(\d+\): |^<built-in |^nn\.Module: ")
 _COPIES = re.compile(r"aten::(?:copy_|_to_copy|to)$")
 _WHOLE_DEVICE = re.compile(r"(?:Device|Ctx|Context)Synchronize$")
+#: PyTorch's frames of modules begin with this text.
+_MODULE = "nn.Module: "
 _STEP = re.compile("|".join(("ProfilerStep", "^train$", "^step$", *(f"^{p}$" for p in PHASES))))
 _FREES = re.compile(r"Free|Release")
 #: Ops that fill a new tensor.
@@ -165,6 +168,18 @@ def queued_work(f: Finding) -> Match | None:
     return Match(seen, total(waits), fix, "queued GPU work waits for a function of the host")
 
 
+def run_dry(f: Finding) -> Match | None:
+    """Match blocking calls during which an idle GPU does not begin the work that it has."""
+    calls = f.slow.seen.run_dry
+    times = sum(call.count for call in calls)
+    if times < 2:
+        return None
+    number = number_of(times, "call", "calls")
+    within = f", mostly in {cropped(calls[0].within)}" if calls[0].within else ""
+    seen = f"the GPU begins work late in {number}{each(f.slow)} of {cropped(calls[0].name)}{within}"
+    return Match(seen, total(calls))
+
+
 def allocations(f: Finding) -> Match | None:
     """Match calls that allocate or free in warm steps."""
     calls = f.slow.seen.later_allocs
@@ -203,9 +218,7 @@ def collectives(f: Finding) -> Match | None:
 
 
 def _waits_for_ranks(profile: StepProfile) -> int:
-    """Return the time per step in which the lane waits for other ranks in collectives; 0 if
-    unknown.
-    """
+    """Return the lane's wait for other ranks in collectives per step; 0 if unknown."""
     return profile.straggler.waits_ns(profile.place) if profile.straggler else 0
 
 
@@ -275,9 +288,12 @@ def python_stretches(f: Finding) -> Match | None:
     passed_over = (_STEP, _WAITS, INDUCTOR)
     if not places or any(pattern.search(places[0].name) for pattern in passed_over):
         return None
-    first = places[0]
-    seen = f"'{cropped(first.name)}' takes {in_ms(f.slow, first.delta_ns)} outside any op"
-    return Match(seen, first.delta_ns)
+    first, name = places[0], cropped(places[0].name)
+    if first.name.startswith(_MODULE) and any(r["form"] != LAYER_OP for r in f.slow.rows("layers")):
+        return None  # the Python of the loop over time steps, which other rows are about
+    seen = f"'{name}' takes {in_ms(f.slow, first.delta_ns)} outside any op"
+    fix = f"profile '{name}' with a sampling profiler: py-spy record --native"
+    return Match(seen, first.delta_ns, fix=fix)
 
 
 COMPUTE_ON_THE_DEVICE = Remedy(
@@ -378,7 +394,7 @@ PIN_MEMORY = Remedy(
 KEEP_ON_THE_GPU = Remedy(
     name="keep data on the GPU",
     cause="the GPU waits for copies from and to the host's memory",
-    fix="keep what each step copies on the GPU, or copy it on a second stream while kernels run",
+    fix="leave the data on the GPU, or copy it on a second stream while kernels run",
     condition="Copies between host and GPU take half of the time of all copies or more, in which "
     "no kernel runs. Copies of pageable memory do not count",
     kinds=(COPY,),
@@ -407,6 +423,23 @@ EVENT_SOONER = Remedy(
     example=Example(
         of="a language model that decodes on an AMD GPU",
         seen="resolve_future_token_ids_kernel waits 463.2 ms after hipStreamWaitEvent",
+    ),
+)
+LAUNCH_AHEAD = Remedy(
+    name="launch ahead",
+    cause="the GPU runs out of work each time the host waits for it, and starts the next work late",
+    fix="let the host launch ahead: read or synchronise once, after all launches",
+    condition="An idle GPU begins work late, and meanwhile the host is in a blocking call. That "
+    "happens more than once",
+    kinds=(QUEUE,),
+    first=True,
+    saves="the time in which the GPU has work and does not begin it",
+    decide=run_dry,
+    sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
+    example=Example(
+        of="sparse matrices in PyTorch on an RTX 4090 that starts work late",
+        seen="the GPU begins work late in 20 calls of cudaStreamSynchronize, mostly in "
+        "aten::coalesce",
     ),
 )
 ALLOCATE_ONCE = Remedy(
@@ -478,7 +511,7 @@ OVERLAP_COMMUNICATION = Remedy(
 LOOK_INSIDE = Remedy(
     name="look inside",
     cause="one range or function takes most of the time outside ops",
-    fix="profile that function with a sampling profiler: py-spy record --native",
+    fix="profile it with a sampling profiler: py-spy record --native",
     condition="One range or frame covers most of the Python or range time. It is no step, phase "
     "or wait, and belongs to no framework",
     kinds=(PYTHON, causes.RANGE),

@@ -174,9 +174,7 @@ def _reaches(least: Sequence[Bound], busy_ns: Mapping[str, float]) -> tuple[Reac
 
 
 def workload_of(info: RunInfo) -> Workload | None:
-    """Return the workload in run.json; None for foreign profiles, and if it is incomplete or
-    invalid.
-    """
+    """Return the workload in run.json; None if it is missing, incomplete or invalid."""
     values = {name: value for name, value in asdict(info.workload).items() if value is not None}
     try:
         workload = checked(Workload(**values))

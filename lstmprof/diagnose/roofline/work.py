@@ -208,9 +208,7 @@ def _casts(w: Workload, s: _Sizes) -> Iterator[Cost]:
 
 
 def _optimizer(w: Workload, s: _Sizes) -> Cost:
-    """Return the optimizer's work. Unused embedding rows have no gradient; only Adam changes
-    them, too.
-    """
+    """Return the optimizer's work; of unused embedding rows, only Adam changes any."""
     operations, accesses = OPTIMIZERS[w.optimizer]
     parameters = sum(prod(shape) for shape in parameter_shapes(w).values())
     unused = (w.vocabulary - s.tokens) * w.features if w.vocabulary else 0

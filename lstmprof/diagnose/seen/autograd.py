@@ -13,7 +13,6 @@ import re
 import numpy as np
 
 from lstmprof.diagnose.seen.lane import Fact, Lane
-from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.table import NONE
 
 #: If this many steps in a row each have as many more nodes, it is no coincidence. Chosen by hand.
@@ -43,10 +42,13 @@ def hooked(lane: Lane) -> tuple[Fact, ...]:
     if (lane.here & lane.events.where_name(_DISTRIBUTED.search)).any():
         return ()  # they fetch parameters and reduce gradients by such hooks
     parent, start_ns = lane.parent, lane.events.start_ns
-    wrappers, names = _wrappers(lane), lane.names
+    wrappers, names = lane.events_named(_NODE.match), lane.names
+    codes = {text: code for code, text in enumerate(lane.texts)}
+    # For each name the code of the name without its wrapper.
+    unwrapped = np.array([codes.get(t.removeprefix(_WRAPPER), NONE) for t in lane.texts], np.int64)
     ops = lane.here & lane.events.is_kind("op") & (parent != NONE)
     children = np.flatnonzero(ops & wrappers[parent])
-    is_node = _names_of_nodes(lane)[names[parent[children]]] == names[children]
+    is_node = unwrapped[names[parent[children]]] == names[children]
     nodes = children[is_node]
     begins = np.full(len(parent), NONE, dtype=np.int64)
     begins[parent[nodes]] = start_ns[nodes]
@@ -61,22 +63,22 @@ def hooked(lane: Lane) -> tuple[Fact, ...]:
 
 def recomputed(lane: Lane) -> tuple[Fact, ...]:
     """Return forward ops inside nodes of the backward pass, by name."""
-    forward = lane.here & lane.events.is_kind("op") & lane.events.where_name(_FORWARD.match)
-    inside = lane.inside(_wrappers(lane)) != NONE
-    return lane.spent_in(np.asarray(forward & inside, np.bool_))
+    inside = lane.inside(lane.events_named(_NODE.match)) != NONE
+    return lane.spent_in(lane.events_named(_FORWARD.match) & inside)
 
 
 def growing(lane: Lane) -> tuple[int, int] | None:
-    """Return the backward nodes of the first and last step if each step has as many more.
+    """Return the nodes of the first and the last step's backward pass, if each has as many more.
 
     The forward pass must be the same in each step. Return None otherwise, and for few steps.
     """
     if not lane.marked:
         return None
     in_step = lane.step >= 0
-    nodes = np.unique(lane.step[_wrappers(lane) & in_step], return_counts=True)[1]
+    wrappers = lane.events_named(_NODE.match)
+    nodes = np.unique(lane.step[wrappers & in_step], return_counts=True)[1]
     forward = lane.here & in_step & lane.events.where_name(_FORWARD.match)
-    forward &= lane.inside(_wrappers(lane)) == NONE
+    forward &= lane.inside(wrappers) == NONE
     ops = np.unique(lane.step[forward], return_counts=True)[1]
     if len(nodes) < _GROWING_STEPS or len(nodes) != len(ops) or len(set(ops.tolist())) != 1:
         return None
@@ -88,16 +90,4 @@ def growing(lane: Lane) -> tuple[int, int] | None:
 
 def scripted(lane: Lane) -> tuple[Fact, ...]:
     """Return backward passes of TorchScript graphs."""
-    return lane.spent_in(_wrappers(lane) & lane.events.where_name(_SCRIPTED.match))
-
-
-def _wrappers(lane: Lane) -> Flags:
-    ops = lane.here & lane.events.is_kind("op") & lane.events.where_name(_NODE.match)
-    return np.asarray(ops, np.bool_)
-
-
-def _names_of_nodes(lane: Lane) -> Ints:
-    """Return for each name the code of the name without its wrapper, ``NONE`` if it has none."""
-    codes = {text: code for code, text in enumerate(lane.texts)}
-    inner = (text.removeprefix(_WRAPPER) for text in lane.texts)
-    return np.array([codes.get(name, NONE) for name in inner], dtype=np.int64)
+    return lane.spent_in(lane.events_named(_SCRIPTED.match))

@@ -1,24 +1,30 @@
-"""What Python calls one by one: JAX's compiled programs, TensorFlow's operators and functions.
+"""What Python calls one by one, what compiles, and what initialises a GPU's runtime or loads code.
 
 ``PjitFunction(name)`` is a call of a JAX program, including its own operators (``add``, ``scan``):
 jaxlib's pjit.cc. A call inside another call, or inside tracing, does not count.
 ``EagerLocalExecute: Type`` is an operator that TensorFlow runs outside of a function, or a function
-(``__inference_step_12``): tensorflow/core/common_runtime/eager/execute.cc.
+(``__inference_step_12``): tensorflow/core/common_runtime/eager/execute.cc. A call initialises or
+loads by its name, or because it is the first and long.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 
+from lstmprof.breakdown.attribution import LATENCY
 from lstmprof.diagnose.seen.contexts import compiles
-from lstmprof.diagnose.seen.lane import Fact, Lane, median
+from lstmprof.diagnose.seen.lane import Fact, Lane, median, upper_median
 from lstmprof.diagnose.seen.waits import UNUSUAL
-from lstmprof.events.groups import Groups, inherited
+from lstmprof.events.annotate.calls import is_kernel_launch, is_launch
+from lstmprof.events.groups import Groups, inherited, own_time
 from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.table import NONE
-from lstmprof.events.threads import thread_ids
+from lstmprof.events.schema import ACTIVITY_KINDS
+from lstmprof.events.table import NONE, EventTable
+from lstmprof.events.threads import runtime_state, thread_ids
 
 PROGRAM = re.compile(r"PjitFunction\((?P<name>.+)\)")
 EAGER = re.compile(r"EagerLocalExecute: (?P<name>\w\S*)")
@@ -32,27 +38,33 @@ _NEW = 3
 _FEEDS = re.compile(r"EagerLocalExecute: (?:\w*Dataset\w*|\w*Iterator\w*|_EagerConst)")
 
 
-def compiled(lane: Lane) -> tuple[tuple[Fact, ...], int]:
-    """Return (tracing and compiling, the steps or the separate times with some).
+def compiled(lane: Lane) -> tuple[Fact, ...]:
+    """Return tracing and compiling; ``within`` is the JAX program or TensorFlow function."""
+    rows = _compilations(lane)
+    return lane.by_name(rows, lane.around(rows), lane.events.dur_ns)
 
-    ``within`` is the op that was compiled: a JAX program, or a TensorFlow function.
-    """
+
+def compiled_steps(lane: Lane) -> int:
+    """Return the number of steps with some tracing or compiling; without markers, at most 1."""
+    rows = _compilations(lane)
+    return len(np.unique(lane.step[rows])) if lane.marked else min(len(rows), 1)
+
+
+def _compilations(lane: Lane) -> Ints:
     marks = _compiling(lane)
-    rows = _outermost(lane, marks, marks)
-    steps = len(np.unique(lane.step[rows])) if lane.marked else min(len(rows), 1)
-    return lane.by_name(rows, lane.around(rows), lane.events.dur_ns), steps
+    return _outermost(lane, marks, marks)
 
 
 def programs(lane: Lane) -> tuple[Fact, ...]:
     """Return the JAX programs that Python calls, with the total time of the calls."""
-    calls = lane.here & lane.events.is_kind("op") & lane.events.where_name(PROGRAM.fullmatch)
+    calls = lane.events_named(PROGRAM.fullmatch)
     rows = _outermost(lane, calls, calls | _compiling(lane))
     return lane.by_name(rows, _nothing(rows), lane.events.dur_ns)
 
 
 def eager(lane: Lane) -> tuple[Fact, ...]:
     """Return what TensorFlow executes when Python calls it: operators one by one, and functions."""
-    calls = lane.here & lane.events.is_kind("op") & lane.events.where_name(EAGER.fullmatch)
+    calls = lane.events_named(EAGER.fullmatch)
     rows = np.flatnonzero(calls & ~lane.events.where_name(_FEEDS.fullmatch))
     return lane.by_name(rows, _nothing(rows), lane.events.dur_ns)
 
@@ -63,8 +75,8 @@ def called(lane: Lane) -> tuple[Fact, ...]:
     Python between two calls counts up to ``UNUSUAL`` times its median.
     """
     events = lane.events
-    named = events.where_name(lambda name: bool(PROGRAM.fullmatch(name) or EAGER.fullmatch(name)))
-    calls = lane.here & events.is_kind("op") & named & ~events.where_name(_FEEDS.fullmatch)
+    calls = lane.events_named(PROGRAM.fullmatch) | lane.events_named(EAGER.fullmatch)
+    calls &= ~events.where_name(_FEEDS.fullmatch)
     rows = _outermost(lane, calls, calls | _compiling(lane))
     if not len(rows):
         return ()
@@ -79,8 +91,10 @@ def called(lane: Lane) -> tuple[Fact, ...]:
     if follows.any():
         follows &= between_ns <= UNUSUAL * median(between_ns[follows])
     since = np.append(start[:1], np.where(follows, end[:-1], start[1:]))
-    held = lane.idle_within(("dispatch", "python"), since, end)
-    return lane.by_name(rows, _nothing(rows), _at(rows, held, len(events)))
+    spent_ns = lane.idle_within(("dispatch", "python"), since, end)
+    of_row = np.zeros(len(events), dtype=np.int64)
+    of_row[rows] = spent_ns
+    return lane.by_name(rows, _nothing(rows), of_row)
 
 
 def made_anew(lane: Lane) -> str | None:
@@ -94,17 +108,9 @@ def made_anew(lane: Lane) -> str | None:
     return None
 
 
-def _at(rows: Ints, values: Ints, length: int) -> Ints:
-    """Return an array of ``length`` with ``values`` at ``rows``, else 0."""
-    placed = np.zeros(length, dtype=np.int64)
-    placed[rows] = values
-    return placed
-
-
 def _compiling(lane: Lane) -> Flags:
-    marks = lane.here & lane.events.is_kind("op", "range", "python", "runtime")
-    marks = marks & (lane.events.dur_ns > 0)  # those of the clean step
-    return np.asarray(marks & lane.events.where_name(compiles), np.bool_)
+    named = lane.events_named(compiles, "op", "range", "python", "runtime")
+    return named & (lane.events.dur_ns > 0)  # those of the clean step
 
 
 def _outermost(lane: Lane, chosen: Flags, around: Flags) -> Ints:
@@ -117,3 +123,174 @@ def _outermost(lane: Lane, chosen: Flags, around: Flags) -> Ints:
 
 def _nothing(rows: Ints) -> Ints:
     return np.full(len(rows), NONE, dtype=np.int64)
+
+
+#: The runtime of a GPU by how its functions begin: CUDA's and its driver's, HIP's.
+RUNTIMES = {"CUDA": re.compile(r"cuda[A-Z]|cu[A-Z]"), "HIP": re.compile(r"hip[A-Z]")}
+#: Calls that load code whenever they are made; the last two are names of Nsight Systems.
+_LOADS = re.compile(
+    r"cuInit$|cuModuleLoad|cuLibraryLoad|hipModuleLoad|hipInit$|\w*CtxCreate|\w*PrimaryCtxRetain"
+    r"|Runtime Triggered Module Loading|Lazy Function Loading"
+)
+_UNLOADS = re.compile(r"Unload|Destroy|Finalize")
+#: A call that takes this long has not only been made: a launch call takes 4.8 to 6.6 µs in a
+#: profile of BERT on an H100 (torch.profiler), and this is more than a hundred times that.
+LONG_CALL_NS = 1_000_000
+#: If the first call takes this many times the median of the later ones, it did more than they.
+LONGER = 10
+#: The same of an op that computes on the CPU, which takes longer for larger inputs. Chosen by hand.
+LONGER_ON_CPU = 100
+
+
+def loads(name: str) -> bool:
+    """Return whether each call of this name loads code or initialises the runtime."""
+    return _LOADS.match(name) is not None
+
+
+def steps_before(lane: Lane) -> int:
+    """Return the number of steps before the profile, by the markers, which count from 0 or 1."""
+    numbers = lane.step[lane.rank & (lane.step != NONE)]
+    return max(0, int(numbers.min()) - 1) if len(numbers) else 0
+
+
+def loading(lane: Lane) -> tuple[Fact, ...]:
+    """Return the calls that load code or initialise the runtime, by name, the longest first."""
+    spent_ns = lane.spent_ns - lane.idle_ns(LATENCY)
+    found = (*_loading_calls(lane), *_first_ops(lane))
+    facts = [_loading_fact(lane, rows, usual_ns, spent_ns) for rows, usual_ns in found]
+    return tuple(sorted((f for f in facts if f.ns), key=lambda f: (-f.ns, f.name)))
+
+
+def starting(lane: Lane) -> Flags:
+    """Return for each row whether it is such a call, or is inside such a call of the runtime.
+
+    A first op counts alone: calls inside it are judged by themselves.
+    """
+    calls, ops = (np.zeros(len(lane.events), dtype=np.bool_) for _ in range(2))
+    for found, marks in ((_loading_calls(lane), calls), (_first_ops(lane), ops)):
+        for rows, _ in found:
+            marks[rows] = True
+    if calls.any():
+        calls = inherited(lane.parent, np.where(calls, np.arange(len(calls)), NONE)) != NONE
+    return np.asarray(calls | ops, np.bool_)
+
+
+def _loading_fact(lane: Lane, rows: Ints, usual_ns: int | None, spent_ns: Ints) -> Fact:
+    ns, name = int(spent_ns[rows].sum()), str(lane.text(int(rows[0])))
+    return Fact(name, round(ns / lane.steps), len(rows) / lane.steps, None, usual_ns)
+
+
+def _loading_calls(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
+    """Yield the calls of each name that load or initialise, with the time of later calls.
+
+    Calls that load by their name count, and first calls that take much longer than later ones. For
+    launches, the first of each kernel counts, because it loads the kernel. Other calls before the
+    first kernel also count as first calls, because several may be long (``cudaFree``).
+    """
+    events = lane.events
+    works = lane.rank & events.is_kind("kernel")
+    works = works if works.any() else lane.rank & events.is_kind(*ACTIVITY_KINDS)
+    begun = lane.least_of_each(events.start_ns, np.flatnonzero(works))
+    rows = np.flatnonzero(lane.rank & events.is_kind("runtime"))
+    rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
+    for members in Groups(lane.names[rows]).members() if len(rows) else ():
+        chosen, usual_ns = _first_long(lane, rows[members], begun, events.dur_ns)
+        if len(chosen):
+            yield chosen, usual_ns
+
+
+def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
+    """Yield the first call of each computing op that takes much longer than the later calls do.
+
+    Only in a profile without step markers: nothing else says that a profiled step was warmed up. In
+    one of PyTorch on an RTX 3090 the first ``aten::cudnn_convolution`` takes 74 ms on the host, the
+    later ones 3.3 ms.
+    """
+    longer = LONGER_ON_CPU if lane.device is None else LONGER
+    events = lane.events
+    computes = events.column("category").is_valid().to_numpy()
+    computes &= ~events.is_one_of("category", "other", "collective")
+    rows = np.flatnonzero(lane.rank & events.is_kind("op") & computes)
+    if lane.marked or not len(rows):
+        return
+    rows, own_ns = rows[np.argsort(events.start_ns[rows], kind="stable")], own_time(events)
+    for members in Groups(lane.names[rows]).members():
+        first = rows[members][Groups(lane.turn[rows[members]]).first]
+        others = np.setdiff1d(rows[members], first)
+        if len(others) > len(first):
+            usual_ns = upper_median(own_ns[others])
+            first = first[own_ns[first] >= max(LONG_CALL_NS, longer * usual_ns)]
+            if len(first):
+                yield first, usual_ns
+
+
+def _first_long(lane: Lane, rows: Ints, begun_ns: Ints, dur: Ints) -> tuple[Ints, int | None]:
+    name = str(lane.text(int(rows[0])))
+    of_gpu = any(pattern.match(name) for pattern in RUNTIMES.values())
+    if _UNLOADS.search(name) or not (loads(name) or of_gpu) or runtime_state(name) == "sync":
+        return rows[:0], None
+    early = lane.events.start_ns[rows] < begun_ns[lane.turn[rows]]
+    first = rows if loads(name) else _firsts(lane, rows, name)
+    if not is_launch(name) and not steps_before(lane):
+        first = np.union1d(first, rows[early])
+    others = np.setdiff1d(rows, first)
+    middle = upper_median(dur[others]) if len(others) else None
+    if loads(name):
+        long = np.ones(len(first), dtype=np.bool_)
+    elif middle is not None:
+        long = dur[first] >= max(LONG_CALL_NS, LONGER * middle)
+    else:
+        long = (dur[first] >= LONG_CALL_NS) & (
+            lane.events.start_ns[first] < begun_ns[lane.turn[first]]
+        )
+    return first[long & lane.here[first]], middle
+
+
+def _firsts(lane: Lane, rows: Ints, name: str) -> Ints:
+    """Return the first of ``rows`` in each process; for launches, the first of each kernel."""
+    first = rows[Groups(lane.turn[rows]).first]
+    if not is_kernel_launch(name):
+        return first
+    work = np.flatnonzero(lane.rank & lane.events.is_kind("kernel"))
+    launch = lane.events.rows_named("launch_id")[work]
+    kernel = np.full(len(lane.events), NONE, dtype=np.int64)
+    kernel[launch[launch != NONE]] = lane.names[work][launch != NONE]
+    linked = rows[kernel[rows] != NONE]
+    if not len(linked):
+        return first
+    return np.union1d(first, linked[Groups(lane.turn[linked], kernel[linked]).first])
+
+
+#: Framework → names of ops, ranges or frames that only it uses; then of its kernels.
+_OPS = {
+    "torch": re.compile(r"^(?:aten|c10d|autograd|torch)::|^Torch-Compiled|^ProfilerStep|^torch/"),
+    "jax": re.compile(r"^PjitFunction|^jit_\w+[:(]|^trace_to_jaxpr|^jit\("),
+    "tensorflow": re.compile(
+        r"^[^:\s]*:[A-Z][A-Za-z0-9]+$|^tf\.function|^Eager(?:Local)?Execute|FunctionRun|^SessionRun"
+    ),
+    "pytensor": re.compile(r"^pytensor::"),
+    "theano": re.compile(r"^theano::"),
+    "chainer": re.compile(r"^chainer::"),
+    "caffe2": re.compile(r"^caffe2::"),
+    "mxnet": re.compile(r"^mxnet::"),
+    "onnxruntime": re.compile(r"^onnxruntime::"),
+    "openvino": re.compile(r"^openvino::"),
+}
+_KERNELS = {
+    "torch": re.compile(r"\bat::|\bc10::|at_cuda_detail|THCTensor"),
+    "tensorflow": re.compile(r"tensorflow::"),
+}
+
+
+def framework(events: EventTable) -> str | None:
+    """Return the framework from the names of ops, ranges and frames, else from those of kernels."""
+    for patterns, kinds in ((_OPS, ("op", "step", "range", "python")), (_KERNELS, ("kernel",))):
+        codes, texts = events.texts("name")
+        counts = np.bincount(codes[events.is_kind(*kinds)], minlength=len(texts) + 1)
+        votes: Counter[str] = Counter()
+        for count, text in zip(counts.tolist(), texts, strict=False):
+            if count:
+                votes.update({name: count for name, p in patterns.items() if p.search(text)})
+        if votes:
+            return votes.most_common(1)[0][0]
+    return None

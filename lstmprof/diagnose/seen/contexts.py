@@ -3,8 +3,8 @@
 Input is prepared in the range ``input`` of lstmprof's own captures, while PyTorch's DataLoader
 returns a batch, in the ops with which TensorFlow takes the next element of a dataset, and in ranges
 and functions with such names. Everything inside a compiler's event is compiling: Python, ops, an
-autotuner's kernels. A loop of the host reads values one by one if only ops that pick values out of
-a tensor run between two reads.
+autotuner's kernels. So is the capture of a stream into a graph. A loop of the host reads values one
+by one if only ops that pick values out of a tensor run between two reads.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from lstmprof.breakdown.attribution import Stretches
+from lstmprof.diagnose.seen.waits import captures
 from lstmprof.events.annotate.calls import NEXT_OP, prepares
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.groups import inherited
-from lstmprof.events.intervals import Covered, Flags, Ints
+from lstmprof.events.intervals import Covered, Flags, Ints, Segments, foremost
 from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import ASKS, thread_ids
 
@@ -50,8 +51,7 @@ _OTHERS = re.compile(
 
 
 def compiles(name: str) -> bool:
-    """Return whether an event of this name is a compiler that traces, lowers, generates or
-    tries code.
+    """Return whether an event of this name is a compiler's: tracing, lowering, generating, trying.
 
     Such events count even if every step has them, because a cache lookup ends at once. The name of
     a Python function decides, not its file: ``run`` of ``compile_fx.py`` and ``inner`` of
@@ -63,7 +63,7 @@ def compiles(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Held:
+class Attributed:
     """The stretches of one lane, each with the ``row`` to which it is attributed."""
 
     stretches: Stretches
@@ -100,7 +100,7 @@ class Preparing:
         """Return when each preparation began or ended."""
         return np.concatenate([*self._in_line.bounds, *self._launching.bounds])
 
-    def holds(self, held: Held) -> Flags:
+    def holds(self, attributed: Attributed) -> Flags:
         """Return whether each stretch belongs to the input.
 
         On a host, this is time of the thread that runs the step. A device waits for the input while
@@ -108,45 +108,77 @@ class Preparing:
         recorded, any launching thread counts, or TensorFlow taking the next element on another
         thread. Copies that the preparation launched belong to the input.
         """
-        inside = held.inside(self._in_line)
-        if held.device is None:
-            return inside & self._runs_step(held)
-        beneath = (held.row != NONE) & (_at(self._around, held.row) != NONE)
-        waited = held.unrecorded() & held.inside(self._launching)
-        can_wait = held.idle | held.transfers
+        inside = attributed.inside(self._in_line)
+        if attributed.device is None:
+            return inside & self._runs_step(attributed)
+        beneath = (attributed.row != NONE) & (_at(self._around, attributed.row) != NONE)
+        waited = attributed.unrecorded() & attributed.inside(self._launching)
+        can_wait = attributed.idle | attributed.transfers
         return np.asarray(((inside | beneath) & can_wait) | waited, np.bool_)
 
-    def _runs_step(self, held: Held) -> Flags:
-        own = _at(self._thread, held.row) == self._threads[held.stretches.window]
-        return np.asarray((held.row == NONE) | own, dtype=np.bool_)
+    def _runs_step(self, attributed: Attributed) -> Flags:
+        own = _at(self._thread, attributed.row) == self._threads[attributed.stretches.window]
+        return np.asarray((attributed.row == NONE) | own, dtype=np.bool_)
 
 
 class Compiling:
-    """When and in which events a compiler ran."""
+    """When and in which events a compiler ran, or a stream was captured into a graph, by thread.
+
+    Times decide, not parents: a frame that begins inside such an event and ends after it (a
+    generator) is not its child, but runs inside it until it ends.
+    """
 
     def __init__(self, events: EventTable, rank: int | None) -> None:
-        chosen = events.where_name(compiles)
-        chosen &= events.is_kind("range", "op", "python", "runtime") & (thread_ids(events) >= 0)
-        self._around = _around(events, chosen)
-        rows = np.intersect1d(np.flatnonzero(chosen), events.of_rank(rank))
-        self._times = Covered(events.start_ns[rows], events.end_ns[rows])
+        self._events, self._thread = events, thread_ids(events)
+        self._launch = events.rows_named("launch_id")
+        chosen = events.where_name(compiles) & (self._thread >= 0)
+        chosen &= events.is_kind("range", "op", "python", "runtime")
+        begins, captured_ns = captures(events)
+        rows = np.concatenate([np.flatnonzero(chosen), begins])
+        ends_ns = np.concatenate([events.end_ns[chosen], captured_ns])
+        mine = np.isin(rows, events.of_rank(rank))
+        rows, ends_ns = rows[mine], ends_ns[mine]
+        self._times = Covered(events.start_ns[rows], ends_ns)
+        self._of_thread = {
+            number: _innermost(events.start_ns[rows[here]], ends_ns[here], rows[here])
+            for number in np.unique(self._thread[rows]).tolist()
+            for here in [self._thread[rows] == number]
+        }
 
     @property
     def borders_ns(self) -> Ints:
-        """Return when each compilation began or ended."""
-        return np.concatenate(self._times.bounds)
+        """Return when each compilation or capture began or ended."""
+        own = [(s.start_ns, s.end_ns) for s in self._of_thread.values()]
+        return np.concatenate([side for sides in [self._times.bounds, *own] for side in sides])
 
-    def holds(self, held: Held) -> tuple[Flags, Ints]:
+    def holds(self, attributed: Attributed) -> tuple[Flags, Ints]:
         """Return (whether it is compiling, the row to which it is attributed) for each stretch.
 
         Waits of a device are attributed to the compiler's event, its own work to itself. If a
         device waited for a thread of which nothing was recorded, another thread was compiling.
         """
-        around = np.where(held.row == NONE, NONE, _at(self._around, held.row))
+        around = np.full(len(attributed.row), NONE, dtype=np.int64)
+        known = np.flatnonzero(attributed.row != NONE)
+        if self._of_thread and len(known):
+            row = attributed.row[known]
+            row = np.where(self._launch[row] != NONE, self._launch[row], row)
+            start, end = self._events.start_ns[row], self._events.end_ns[row]
+            at_ns = np.clip(attributed.stretches.start_ns[known], start, np.maximum(end - 1, start))
+            for number, times in self._of_thread.items():
+                here = self._thread[row] == number
+                last = np.searchsorted(times.start_ns, at_ns[here], "right") - 1
+                inside = (last >= 0) & (at_ns[here] < times.end_ns[last])
+                around[known[here]] = np.where(inside, times.owner[last], NONE)
         beneath = around != NONE
-        other = held.unrecorded() & held.inside(self._times)
-        own_work = (held.device is not None) & ~held.idle
-        return beneath | other, np.where(beneath & ~own_work, around, held.row)
+        other = attributed.unrecorded() & attributed.inside(self._times)
+        own_work = (attributed.device is not None) & ~attributed.idle
+        return beneath | other, np.where(beneath & ~own_work, around, attributed.row)
+
+
+def _innermost(start_ns: Ints, end_ns: Ints, rows: Ints) -> Segments:
+    """Return which of ``rows`` began last at each instant at which one of them runs."""
+    segments = foremost(start_ns, end_ns, np.lexsort((-end_ns, start_ns))[::-1])
+    return Segments(segments.start_ns, segments.end_ns, rows[segments.owner])
 
 
 #: Ops that pick a value out of a tensor before the host reads it: views, reductions, and
@@ -181,12 +213,14 @@ class Reading:
         """Return when each loop began or ended."""
         return np.concatenate(self._times.bounds)
 
-    def holds(self, held: Held) -> Flags:
+    def holds(self, attributed: Attributed) -> Flags:
         """Return whether each stretch of a host belongs to such a loop; never for a device."""
-        if held.device is not None:
-            return np.zeros(len(held.row), dtype=np.bool_)
-        own = _at(self._thread, held.row) == self._threads[held.stretches.window]
-        return np.asarray(held.inside(self._times) & (own | (held.row == NONE)), np.bool_)
+        if attributed.device is not None:
+            return np.zeros(len(attributed.row), dtype=np.bool_)
+        own = _at(self._thread, attributed.row) == self._threads[attributed.stretches.window]
+        return np.asarray(
+            attributed.inside(self._times) & (own | (attributed.row == NONE)), np.bool_
+        )
 
 
 def _reading_times(events: EventTable, on_thread: Flags) -> tuple[Ints, Ints]:
@@ -231,9 +265,7 @@ def _outermost_ops(events: EventTable, on_thread: Flags) -> Ints:
 
 
 def _around(events: EventTable, chosen: Flags) -> Ints:
-    """Return for each row the nearest of ``chosen`` around it or its launch, or itself; else
-    ``NONE``.
-    """
+    """Return the nearest of ``chosen`` around each row or its launch, or itself; else ``NONE``."""
     own = np.where(chosen, np.arange(len(events)), NONE)
     if not chosen.any():
         return own

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,31 +61,29 @@ class Lane:
         )
         states = np.array([state for state, _ in stretches.labels], dtype=object)
         busy = states[stretches.label] == "busy"
-        self.held = self._held(np.ones(len(stretches.row), dtype=np.bool_))
-        self.busy = self._held(np.asarray(busy, np.bool_))
+        self.spent_ns = self._sum_ns(np.ones(len(stretches.row), dtype=np.bool_))
+        self.busy = self._sum_ns(np.asarray(busy, np.bool_))
         self.activity = self.here & events.is_kind(*ACTIVITY_KINDS)
         self.names, self.texts = events.texts("name")
         self.parent = events.rows_named("parent_id")
 
     def least_of_each(self, values: Ints, rows: Ints) -> Ints:
-        """Return the least of ``values`` at ``rows`` per process; past all if a process has no
-        row.
-        """
+        """Return the least of ``values`` at ``rows`` per process; past all without such a row."""
         least = np.full(int(self.turn.max(initial=0)) + 1, np.iinfo(np.int64).max)
         np.minimum.at(least, self.turn[rows], values[rows])
         return least
 
-    def _held(self, which: Flags) -> Ints:
-        held = np.zeros(len(self.events), dtype=np.int64)
+    def _sum_ns(self, which: Flags) -> Ints:
+        spent_ns = np.zeros(len(self.events), dtype=np.int64)
         which = which & (self.stretches.row != NONE)
         length = self.stretches.end_ns - self.stretches.start_ns
-        np.add.at(held, self.stretches.row[which], length[which])
-        return held
+        np.add.at(spent_ns, self.stretches.row[which], length[which])
+        return spent_ns
 
-    def held_as(self, part: str) -> Ints:
+    def idle_ns(self, part: str) -> Ints:
         """Return the time of each row in idle stretches of this part."""
         places = [i for i, label in enumerate(self.stretches.labels) if label == ("idle", part)]
-        return self._held(np.isin(self.stretches.label, places))
+        return self._sum_ns(np.isin(self.stretches.label, places))
 
     def idle_within(self, parts: Sequence[str], start_ns: Ints, end_ns: Ints) -> Ints:
         """Return the idle time of ``parts`` in each [start, end)."""
@@ -113,11 +111,14 @@ class Lane:
         kinds = ("op",) if self.device is None else ACTIVITY_KINDS
         return np.asarray(layout & self.events.is_kind(*kinds), np.bool_)
 
-    def calls(self, pattern: re.Pattern[str] | None = None) -> Flags:
-        """Return the runtime calls of this lane, or those whose name matches ``pattern``."""
-        calls = self.here & self.events.is_kind("runtime")
-        found = calls if pattern is None else calls & self.events.where_name(pattern.search)
-        return np.asarray(found, np.bool_)
+    def events_named(self, fits: Callable[[str], object], *kinds: str) -> Flags:
+        """Return the events of these kinds (if none is given: ops) whose name ``fits``."""
+        named = self.events.is_kind(*kinds or ("op",)) & self.events.where_name(fits)
+        return np.asarray(self.here & named, np.bool_)
+
+    def calls(self, pattern: re.Pattern[str] = re.compile("")) -> Flags:
+        """Return the runtime calls of this lane whose name matches ``pattern``."""
+        return self.events_named(pattern.search, "runtime")
 
     def around(self, rows: Ints) -> Ints:
         """Return the op around each of ``rows``, or the op that issued it; ``NONE`` if unknown."""
@@ -129,9 +130,7 @@ class Lane:
         return np.where(issuer != NONE, issuer, by_parent)
 
     def inside(self, roots: Flags) -> Ints:
-        """Return for each row the nearest of ``roots`` that it is, is inside, or was issued by;
-        ``NONE``.
-        """
+        """Return the nearest of ``roots`` that each row is, is inside or was issued by."""
         own = np.where(roots, np.arange(len(roots)), NONE)
         if not roots.any():
             return own
@@ -159,21 +158,21 @@ class Lane:
             root = np.where((root == NONE) & (node != NONE), of_root[node], root)
         rows = np.flatnonzero(outer)
         nothing = np.full(len(rows), NONE, dtype=np.int64)
-        return self.by_name(rows, nothing, _sums(root, self.held))
+        return self.by_name(rows, nothing, _sums(root, self.spent_ns))
 
     def text(self, row: int) -> str | None:
         return None if row == NONE else self.texts[self.names[row]]
 
-    def by_name(self, rows: Ints, within: Ints, held: Ints) -> tuple[Fact, ...]:
+    def by_name(self, rows: Ints, within: Ints, spent_ns: Ints) -> tuple[Fact, ...]:
         """Return ``rows`` by their name and that of the row ``within``, longest first.
 
-        ``held`` is the time of each row of the events.
+        ``spent_ns`` is the time of each row of the events.
         """
         if not len(rows):
             return ()
         outer = np.where(within != NONE, self.names[within], NONE)
         groups = Groups(self.names[rows], outer)
-        ns, sizes = groups.sums(held[rows]), groups.sizes()
+        ns, sizes = groups.sums(spent_ns[rows]), groups.sizes()
         named = [
             Fact(
                 str(self.text(int(rows[first]))),
@@ -186,11 +185,11 @@ class Lane:
         return tuple(sorted(named, key=lambda h: (-h.ns, h.name, h.within or "")))
 
 
-def _sums(root: Ints, held: Ints) -> Ints:
+def _sums(root: Ints, spent_ns: Ints) -> Ints:
     """Return the time of the rows of each root, at the root."""
-    spent = np.zeros(len(held), dtype=np.int64)
-    known = (root != NONE) & (held > 0)
-    np.add.at(spent, root[known], held[known])
+    spent = np.zeros(len(spent_ns), dtype=np.int64)
+    known = (root != NONE) & (spent_ns > 0)
+    np.add.at(spent, root[known], spent_ns[known])
     return spent
 
 

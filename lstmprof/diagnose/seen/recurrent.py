@@ -1,7 +1,15 @@
-"""Inputs and weights of PyTorch's recurrent layers: sequences (packed or one by one) and copies.
+"""Recurrent layers: their sequences, weights, cells, loops and slices.
 
 A layer's op has the shapes of its input and of its first state: (time, batch, features), or batch
 first, and (layers, batch, hidden). For packed sequences, its second input is the batch sizes.
+
+The gradient of ``x[t]`` or ``x[a:b]`` is as large as x: it is filled with zeros, and added to the
+gradients of the other slices. The gradient of a value assigned to ``x[a:b]`` is a copy of x's
+gradient (torch/csrc/autograd/functions/tensor.cpp, CopySlices).
+
+In TensorFlow and JAX, paths name the loop: the node
+``encoder/lstm/while/body/_1/encoder/lstm/while/lstm_cell/MatMul:MatMul``, or the path of an XLA
+instruction ``jit(step)/jvp(lstm)/while/body/lstm_cell/dot_general``.
 """
 
 from __future__ import annotations
@@ -20,7 +28,9 @@ from lstmprof.events.annotate.rules import kernel_rule
 from lstmprof.events.groups import Groups
 from lstmprof.events.intervals import Flags
 from lstmprof.events.launch_config import recorded_inputs
+from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE
+from lstmprof.events.threads import ASKS, thread_ids
 
 _LAYER = re.compile(r"aten::(?:lstm|gru|rnn_tanh|rnn_relu)$")
 #: Library ops for a whole layer.
@@ -31,6 +41,8 @@ _READS_WEIGHTS = re.compile(r"aten::(?:_cudnn_rnn|miopen_rnn|_cudnn_rnn_flatten_
 _READS_SEQUENCES = re.compile(
     r"aten::(?:lstm|gru|rnn_tanh|rnn_relu|(?:mkldnn_rnn_layer|_cudnn_rnn|miopen_rnn)(?:_backward)?)$"
 )
+#: Ops that ask for another layout.
+_RELAYS = ("aten::contiguous", "aten::reshape")
 _FLATTENING = re.compile(r"nn/modules/rnn\.py\(\d+\): flatten_parameters$")
 _MATMUL = re.compile(r"aten::(?:addmm|mm|linear)$")
 #: This many calls per step for one sequence each are a loop over the batch.
@@ -56,7 +68,7 @@ def unrolled(lane: Lane) -> Unrolled | None:
     matmuls are of all time steps at once, or of the backward pass.
     """
     events = lane.events
-    products = _ops(lane, _MATMUL)
+    products = lane.events_named(_MATMUL.match)
     region = compiled_regions(events)
     shapes, texts = events.texts("shapes")
     dtypes, types = events.texts("dtypes")
@@ -93,22 +105,20 @@ def _cell_of(shapes: str) -> str | None:
     return next(fits, None)
 
 
-def layers(lane: Lane) -> Flags:
-    """Return which ops are whole recurrent layers."""
-    return _ops(lane, _LAYER)
-
-
 def packed(lane: Lane) -> tuple[Fact, ...]:
     """Return layers over packed sequences without a library's op; forward and backward."""
     return lane.spent_in(_step_by_step(lane), backward=True)
 
 
 def _step_by_step(lane: Lane) -> Flags:
-    every = layers(lane)
+    every = lane.events_named(_LAYER.match)
     if not every.any():
         return every
-    known = every & lane.events.where("dtypes", _are_known)
-    over_packed = known & lane.events.where("dtypes", _has_sizes)
+    known = every & lane.events.where("dtypes", lambda text: len(recorded_inputs(text)) > 1)
+    # The second input of a layer over packed sequences is their batch sizes.
+    over_packed = known & lane.events.where(
+        "dtypes", lambda text: [str(dtype) for dtype in recorded_inputs(text)][1:2] == ["long int"]
+    )
     if (lane.here & lane.events.is_one_of("name", "aten::_pack_padded_sequence")).any():
         over_packed |= every & ~known
     whole = np.flatnonzero(lane.here & lane.events.where_name(_WHOLE.match))
@@ -120,13 +130,14 @@ def _step_by_step(lane: Lane) -> Flags:
 def one_by_one(lane: Lane) -> tuple[Fact, ...]:
     """Return layers that are called for one sequence of several time steps after the other."""
     codes, texts = lane.events.texts("shapes")
-    rows = np.flatnonzero(layers(lane) & (codes != NONE))
+    rows = np.flatnonzero(lane.events_named(_LAYER.match) & (codes != NONE))
     known = {code: texts[code] for code in np.unique(codes[rows]).tolist()}
     single = [code for code, text in known.items() if _is_one_sequence(text)]
     rows = rows[np.isin(codes[rows], single)]
     if not len(rows):
         return ()
-    weights = {code: _weights(known[code]) for code in single}
+    # The first layer of a stack has weights of other shapes than the others.
+    weights = {code: json.dumps(recorded_inputs(known[code])[2:3]) for code in single}
     kinds = sorted(set(weights.values()))
     of_weights = np.array([kinds.index(weights[code]) for code in codes[rows].tolist()])
     steps = Groups(lane.names[rows], of_weights, lane.step[rows])
@@ -137,15 +148,15 @@ def one_by_one(lane: Lane) -> tuple[Fact, ...]:
 
 def weights(lane: Lane) -> tuple[Fact, ...]:
     """Return copies inside the op of a cuDNN or MIOpen layer, except those for contiguous input."""
-    roots = lane.inside(_ops(lane, _READS_WEIGHTS))
-    for_layout = lane.inside(_asks_for_layout(lane) & (roots != NONE)) != NONE
+    roots = lane.inside(lane.events_named(_READS_WEIGHTS.match))
+    for_layout = lane.inside(lane.events.is_one_of("name", *_RELAYS) & (roots != NONE)) != NONE
     rows = np.flatnonzero(lane.copies & (roots != NONE) & ~for_layout)
     return lane.by_name(rows, roots[rows], lane.busy)
 
 
 def recast(lane: Lane) -> tuple[Fact, ...]:
     """Return casts inside the op of a cuDNN or MIOpen layer: autocast's, of its weights."""
-    roots = lane.inside(_ops(lane, _READS_WEIGHTS))
+    roots = lane.inside(lane.events_named(_READS_WEIGHTS.match))
     issuer = lane.events.rows_named("op_id")
     by_op = lane.events.is_one_of("category", "cast")[issuer] & (issuer != NONE)
     casts = lane.activity & (by_op | lane.events.where_name(_is_cast))
@@ -160,35 +171,18 @@ def _is_cast(kernel: str) -> bool:
 
 def relaid(lane: Lane) -> tuple[Fact, ...]:
     """Return copies into another layout that ops of recurrent layers request, in both passes."""
-    reads = _ops(lane, _READS_SEQUENCES) & ~_step_by_step(lane)
-    asked = _asks_for_layout(lane) & (lane.parent != NONE)
+    reads = lane.events_named(_READS_SEQUENCES.match) & ~_step_by_step(lane)
+    asked = lane.events.is_one_of("name", *_RELAYS) & (lane.parent != NONE)
     asked &= reads[lane.parent]
     rows = np.flatnonzero(lane.copies & (lane.inside(asked) != NONE))
     return lane.by_name(rows, lane.inside(reads)[rows], lane.busy)
 
 
-def _asks_for_layout(lane: Lane) -> Flags:
-    return lane.events.is_one_of("name", "aten::contiguous", "aten::reshape")
-
-
 def flattens(lane: Lane) -> bool:
     """Return whether frames of flatten_parameters were recorded and it flattened nothing."""
-    frames = lane.here & lane.events.is_kind("python") & lane.events.where_name(_FLATTENING.search)
+    frames = lane.events_named(_FLATTENING.search, "python")
     flattened = lane.here & lane.events.is_one_of("name", "aten::_cudnn_rnn_flatten_weight")
     return bool(frames.any() and not flattened.any())
-
-
-def _ops(lane: Lane, pattern: re.Pattern[str]) -> Flags:
-    ops = lane.here & lane.events.is_kind("op") & lane.events.where_name(pattern.match)
-    return np.asarray(ops, np.bool_)
-
-
-def _are_known(dtypes: str) -> bool:
-    return len(recorded_inputs(dtypes)) > 1
-
-
-def _has_sizes(dtypes: str) -> bool:
-    return [str(one) for one in recorded_inputs(dtypes)][1:2] == ["long int"]
 
 
 def _is_one_sequence(shapes: str) -> bool:
@@ -203,6 +197,157 @@ def _is_one_sequence(shapes: str) -> bool:
     return 1 in inputs[:2] and max(inputs[:2]) > 1
 
 
-def _weights(shapes: str) -> str:
-    """Return the shapes of a layer's weights; those of the first layer of a stack differ."""
-    return json.dumps(recorded_inputs(shapes)[2:3])
+_NODES = re.compile(
+    r"autograd::engine::evaluate_function: (?:SliceBackward\d*|torch::autograd::CopySlices)$"
+)
+#: The node of one such backward pass, which makes the gradient and adds it; and the op that makes
+#: it.
+_SELECTED = re.compile(
+    r"autograd::engine::evaluate_function: SelectBackward|aten::select_backward$"
+)
+#: Ops that pack and unpack sequences slice by slice.
+_PACKING = ("aten::_pack_padded_sequence", "aten::_pad_packed_sequence")
+
+
+def indexed(lane: Lane) -> tuple[Fact, ...]:
+    """Return backward passes of indexing with the sums of their results, and their forward ops."""
+    events = lane.events
+    roots = lane.events_named(_SELECTED.match)
+    forward = events.rows_named("forward_id")[lane.inside(roots) != NONE]
+    roots[forward[forward != NONE]] = True
+    return lane.spent_in(roots)
+
+
+def selected(lane: Lane) -> int | None:
+    """Return the largest number of backward passes of indexing into tensors of one shape in a step.
+
+    Return None if no shape was recorded.
+    """
+    events = lane.events
+    codes = events.texts("shapes")[0]
+    rows = np.flatnonzero(
+        lane.here & events.is_kind("op") & events.is_one_of("name", "aten::select_backward")
+    )
+    shaped = rows[codes[rows] != NONE]
+    if len(rows) and not len(shaped):
+        return None
+    rows = shaped
+    sizes = Groups(codes[rows], lane.step[rows]).sizes() if len(rows) else np.zeros(1)
+    return int(sizes.max())
+
+
+def sliced(lane: Lane) -> tuple[Fact, ...]:
+    """Return backward passes of slices (eight or more per step), except PyTorch's own."""
+    nodes = lane.events_named(_NODES.match)
+    forward = lane.events.rows_named("forward_id")
+    own = lane.inside(
+        lane.events_named(_LAYER.match) | (lane.here & lane.events.is_one_of("name", *_PACKING))
+    )
+    of_layer = np.flatnonzero((forward != NONE) & (own != NONE)[forward])
+    nodes[of_layer] = False
+    nodes[lane.parent[of_layer][lane.parent[of_layer] != NONE]] = False
+    few = int(nodes.sum()) < _LOOPED * lane.steps
+    return () if few else lane.spent_in(nodes)
+
+
+_RECURRENT_PATH = re.compile(r"/.*while|while/|(?i:lstm|gru|rnn)")
+_FRAMES = re.compile(r"(?:.*/)?keras/src/(?:layers/rnn|backend/\w+/rnn\.py)")
+
+#: Modules and functions of recurrent networks that have a form for all time steps at once: modules
+#: by PyTorch's profiler, functions of Python, ranges.
+_PARALLEL = re.compile(
+    r"(?:nn\.Module: |.*\.py\(\d+\): )?_?(?i:(?P<family>[msx]lstm|min_?gru|min_?lstm|mamba"
+    r"|selective_scan))\w*"
+)
+#: Ops and kernels that compute all time steps of such a network at once.
+_PARALLEL_KERNELS = re.compile(
+    r"(?i)selective_scan_(?:fwd|bwd|cuda)|chunk_(?:scan|state)|mamba_\w*kernel|mlstm_(?:chunk|par|sig)"
+    r"|flashrnn|forward_scan|warpscan"
+)
+#: This many calls of one op in one module are a loop over time steps. Chosen by hand.
+_LOOPED_OPS = 32
+
+
+def looped_module(lane: Lane) -> tuple[str, int] | None:
+    """Return a module of a parallel network that loops over time, and how often it calls one op.
+
+    None if there is none, or if kernels compute all time steps at once.
+    """
+    events = lane.events
+    named = lane.events_named(_PARALLEL.fullmatch, "python", "range")
+    if not named.any() or (lane.here & events.where_name(_PARALLEL_KERNELS.search)).any():
+        return None
+    module = lane.inside(named)
+    rows = np.flatnonzero(lane.here & events.is_kind("op") & (module != NONE))
+    if not len(rows):
+        return None
+    calls = Groups(module[rows], lane.names[rows])
+    most = int(np.argmax(calls.sizes()))
+    number = int(calls.sizes()[most])
+    name = str(lane.text(int(module[rows[calls.first[most]]])))
+    short = re.sub(r"_\d+$", "", name.rpartition(": ")[2])  # mLSTMCell of nn.Module: mLSTMCell_0
+    return (short, number) if number >= _LOOPED_OPS else None
+
+
+def paths(lane: Lane) -> dict[str, float]:
+    """Return paths with a loop or the name of a recurrent layer, and the runs per step of each."""
+    times: dict[str, float] = {}
+    for column in ("name", "op_name"):
+        codes, texts = lane.events.texts(column)
+        rows = lane.here & (codes != NONE) & lane.events.is_kind("op", *ACTIVITY_KINDS)
+        counts = np.bincount(codes[rows], minlength=len(texts)).tolist()
+        for text, count in zip(texts, counts, strict=True):
+            if count and "/" in text and _RECURRENT_PATH.search(text):
+                times[text] = max(times.get(text, 0.0), count / lane.steps)
+    return times
+
+
+def keras_frames(lane: Lane) -> bool:
+    """Return whether Python functions of Keras's recurrent layers were recorded."""
+    return bool(lane.events_named(_FRAMES.match, "python").any())
+
+
+#: Ops that compute one time step of a cell, in any framework.
+ONE_CELL = re.compile(
+    r"(?:^|:)_?(?:thnn_fused_)?(?:lstm|gru|rnn_(?:tanh|relu))_cell$|\b(?:LSTM|GRU)BlockCell"
+)
+
+
+def peepholes(lane: Lane) -> float:
+    """Count the products per step of a (batch, hidden) matrix and a (hidden,) vector."""
+    events = lane.events
+    products = events.is_one_of("name", "aten::mul", "aten::addcmul")
+    rows = np.flatnonzero(lane.here & products & events.where("shapes", _is_broadcast))
+    return len(rows) / lane.steps
+
+
+def asked_between(lane: Lane) -> float:
+    """Return the cells per step before which their thread read a value since the last cell.
+
+    Values read before the first cell or after the last one, as by an optimizer, do not count.
+    """
+    named = lane.events_named(ONE_CELL.search)
+    cells = np.flatnonzero(named)
+    above = lane.parent[cells]
+    cells = cells[~((above != NONE) & named[above])]
+    ops = lane.here & lane.events.is_kind("op")
+    asks = np.flatnonzero(ops & lane.events.is_one_of("name", *ASKS))
+    rows = np.concatenate([cells, asks])
+    rows = rows[np.lexsort((lane.events.start_ns[rows], thread_ids(lane.events)[rows]))]
+    is_cell = np.isin(rows, cells)
+    asked = np.concatenate([[0], np.cumsum(~is_cell)])[:-1][is_cell]
+    cells = rows[is_cell]
+    threads, steps = thread_ids(lane.events)[cells], lane.step[cells]
+    same = (threads[1:] == threads[:-1]) & (steps[1:] == steps[:-1])
+    return float((same & (np.diff(asked) > 0)).sum()) / lane.steps
+
+
+def _is_broadcast(shapes: str) -> bool:
+    """Return whether two of an op's inputs are a matrix and a vector as long as its rows."""
+    listed = [one for one in recorded_inputs(shapes) if isinstance(one, list)]
+    try:
+        matrices = {one[-1] for one in listed if len(one) == 2 and one[0] != 1}
+        vectors = {one[-1] for one in listed if len(one) == 1 or (len(one) == 2 and one[0] == 1)}
+    except (TypeError, IndexError):
+        return False
+    return bool((matrices & vectors) - {1})

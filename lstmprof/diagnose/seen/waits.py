@@ -11,14 +11,15 @@ from lstmprof.breakdown.attribution import QUEUED
 from lstmprof.diagnose.seen.lane import Fact, Lane, median
 from lstmprof.events.annotate.calls import is_kernel_launch, launch_calls
 from lstmprof.events.groups import Forest
-from lstmprof.events.intervals import Flags, Ints
-from lstmprof.events.table import NONE, UNKNOWN
+from lstmprof.events.intervals import Covered, Flags, Ints
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import ASKS, STATES, state_codes, thread_ids
 
 #: A gap longer than this many medians is not a usual one.
 UNUSUAL = 10
 #: At least this many launches, and this share of them, must block to be a setting. Chosen by hand.
 _LEAST_LAUNCHES, _NEARLY_ALL = 10, 0.95
+_STREAM_WAIT = re.compile(r"Stream.*Wait|Wait.*Stream")
 _EVENT_WAIT = re.compile(r"StreamWait(?:Event|Value)")
 _BEGIN_CAPTURE, _END_CAPTURE = (re.compile(f"Stream{which}Capture") for which in ("Begin", "End"))
 _WHOLE_DEVICE = re.compile(r"(?:Device|Ctx|Context)Synchronize$")
@@ -82,9 +83,9 @@ def blocking_launches(lane: Lane) -> float:
 def asked(lane: Lane) -> tuple[Fact, ...]:
     """Return blocking calls for which the lane waits, by the op, range or frame around them."""
     sync = state_codes(lane.events) == STATES.index("sync")
-    rows = np.flatnonzero(lane.calls() & sync & (lane.held > 0) & ~stops_profiler(lane))
+    rows = np.flatnonzero(lane.calls() & sync & (lane.spent_ns > 0) & ~stops_profiler(lane))
     around = lane.around(rows)
-    return lane.by_name(rows, np.where(around != NONE, around, lane.parent[rows]), lane.held)
+    return lane.by_name(rows, np.where(around != NONE, around, lane.parent[rows]), lane.spent_ns)
 
 
 def read(lane: Lane) -> tuple[Fact, ...]:
@@ -126,17 +127,37 @@ def queued(lane: Lane) -> tuple[Fact, ...]:
 
     ``within`` is that call. If the profiler recorded the stream's wait itself, the record decides.
     """
-    held = lane.held_as(QUEUED)
-    rows = np.flatnonzero(held)
+    spent_ns = lane.idle_ns(QUEUED)
+    rows = np.flatnonzero(spent_ns)
     launch = lane.events.rows_named("launch_id")[rows]
     cause = np.where(launch != NONE, _calls_before(lane, launch), NONE)
-    since = np.full(len(held), np.iinfo(np.int64).max, dtype=np.int64)
+    since = np.full(len(spent_ns), np.iinfo(np.int64).max, dtype=np.int64)
     stretches = lane.stretches
     np.minimum.at(since, stretches.row, stretches.start_ns)
     recorded = _recorded_waits(lane, rows, since[rows])
     cause = np.where(recorded != NONE, recorded, cause)
     known = cause != NONE
-    return lane.by_name(rows[known], cause[known], held)
+    return lane.by_name(rows[known], cause[known], spent_ns)
+
+
+def run_dry(lane: Lane) -> tuple[Fact, ...]:
+    """Return blocking calls in which the host waited for work that an idle device had not begun.
+
+    The device had run out of work before the launch. ``within`` is the op around the call.
+    """
+    of = lane.stretches.by_time()
+    labels = np.array([label == ("idle", QUEUED) for label in of.labels], dtype=np.bool_)
+    idle = np.array([state == "idle" for state, _ in of.labels], dtype=np.bool_)
+    queued = labels[of.label]
+    before = np.maximum.accumulate(np.where(queued, NONE, np.arange(len(queued))))
+    dry = queued & (before != NONE) & idle[of.label[before]] & (of.window[before] == of.window)
+    late = Covered(of.start_ns[dry], of.end_ns[dry])
+    events = lane.events
+    rows = np.flatnonzero(lane.calls() & (state_codes(events) == STATES.index("sync")))
+    waited_ns = np.zeros(len(events), dtype=np.int64)
+    waited_ns[rows] = late.within(events.start_ns[rows], events.end_ns[rows])
+    rows = rows[waited_ns[rows] > 0]
+    return lane.by_name(rows, lane.around(rows), waited_ns)
 
 
 def _calls_before(lane: Lane, launch: Ints) -> Ints:
@@ -160,7 +181,7 @@ def _recorded_waits(lane: Lane, rows: Ints, since_ns: Ints) -> Ints:
     """Return for each activity the recorded wait of its stream that ended while it was queued."""
     events = lane.events
     waits = np.flatnonzero(
-        lane.rank & events.is_kind("device_sync") & events.where_name(_is_stream_wait)
+        lane.rank & events.is_kind("device_sync") & events.where_name(_STREAM_WAIT.search)
     )
     stream = events.ints("stream", UNKNOWN)
     found = np.full(len(rows), NONE, dtype=np.int64)
@@ -172,10 +193,6 @@ def _recorded_waits(lane: Lane, rows: Ints, since_ns: Ints) -> Ints:
         during = (last >= 0) & (events.end_ns[ended[last]] > since_ns[places])
         found[places[during]] = ended[last[during]]
     return found
-
-
-def _is_stream_wait(name: str) -> bool:
-    return "Stream" in name and "Wait" in name
 
 
 def later_allocs(lane: Lane) -> tuple[Fact, ...]:
@@ -192,7 +209,7 @@ def later_allocs(lane: Lane) -> tuple[Fact, ...]:
         begun = np.sort(events.start_ns[lane.activity])
         middle = begun[len(begun) // 2] if len(begun) else np.iinfo(np.int64).max
         rows = rows[events.start_ns[rows] > middle]
-    return lane.by_name(rows, np.full(len(rows), NONE, dtype=np.int64), lane.held)
+    return lane.by_name(rows, np.full(len(rows), NONE, dtype=np.int64), lane.spent_ns)
 
 
 def graph(lane: Lane) -> bool:
@@ -205,19 +222,33 @@ def graph(lane: Lane) -> bool:
 def captured(lane: Lane) -> float:
     """Return launches per step that ran nothing, because their thread was capturing a graph."""
     events, thread = lane.events, thread_ids(lane.events)
-    begins, ends = (np.flatnonzero(lane.calls(call)) for call in (_BEGIN_CAPTURE, _END_CAPTURE))
     calls = launch_calls(events)
     launched = events.rows_named("launch_id")
     calls = calls[lane.here[calls] & ~np.isin(calls, launched)]
     calls = calls[events.where_name(is_kernel_launch)[calls]]
     inside = np.zeros(len(calls), dtype=np.bool_)
-    for begin in begins.tolist():
-        after = ends[
-            (thread[ends] == thread[begin]) & (events.start_ns[ends] > events.start_ns[begin])
-        ]
-        until_ns = events.start_ns[after].min(initial=np.iinfo(np.int64).max)
-        later = (events.start_ns[calls] > events.start_ns[begin]) & (
-            events.start_ns[calls] < until_ns
-        )
+    begins, ends_ns = captures(events)
+    for begin, end_ns in zip(begins.tolist(), ends_ns.tolist(), strict=True):
+        start = events.start_ns[calls]
+        later = (start > events.start_ns[begin]) & (start < end_ns)
         inside |= later & (thread[calls] == thread[begin])
     return int(inside.sum()) / lane.steps
+
+
+def captures(events: EventTable) -> tuple[Ints, Ints]:
+    """Return (row of the call that begins it, end) of each capture of a stream into a graph.
+
+    A capture ends when the thread's next call that ends one returns; if there is none, with the
+    last event.
+    """
+    calls, thread = events.is_kind("runtime"), thread_ids(events)
+    begins, ends = (
+        np.flatnonzero(calls & events.where_name(pattern.search))
+        for pattern in (_BEGIN_CAPTURE, _END_CAPTURE)
+    )
+    until_ns = np.full(len(begins), events.end_ns.max(initial=0), dtype=np.int64)
+    for place, begin in enumerate(begins.tolist()):
+        after = ends[thread[ends] == thread[begin]]
+        after = after[events.start_ns[after] > events.start_ns[begin]]
+        until_ns[place] = events.end_ns[after].min(initial=until_ns[place])
+    return begins, until_ns

@@ -1,17 +1,32 @@
-"""Copies, fills, changing shapes, and embedding tables that are updated completely."""
+"""Copies, fills, changing shapes, embedding tables, and matmuls and kernels that are slow.
+
+Small kernels: a thread block runs on one multiprocessor, so a kernel with fewer blocks leaves the
+other multiprocessors idle. Persistent kernels of recurrent layers do not count, because their
+number of blocks depends on the device, not on the work.
+
+Denormals: if values shrink from time step to time step, they become denormal and then zero. A CPU
+computes with denormal numbers many times slower than with others, including zero, so matmuls of one
+shape are slow at the same place of every step. Other processes, clocks and caches do not slow one
+place of every step so much. If a library computes a whole layer in one op, only its backward pass
+is visibly slow.
+"""
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from lstmprof.breakdown.recurrent.network import dtype_named
 from lstmprof.diagnose.seen.lane import Fact, Lane
+from lstmprof.events import DeviceFacts, launch_config
 from lstmprof.events.groups import Groups
-from lstmprof.events.intervals import Flags
+from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.launch_config import recorded_inputs
 from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE
@@ -38,9 +53,7 @@ class DenseTable:
 
 
 def moved(lane: Lane) -> tuple[Fact, ...]:
-    """Return work that moves elements, by kernel or op; ``within`` is the outermost arranging
-    op.
-    """
+    """Return work that moves elements, ``within`` the outermost op that only arranges."""
     rows = np.flatnonzero(lane.copies)
     within = lane.around(rows)
     arranges = lane.events.is_one_of("name", *_ARRANGING)
@@ -61,7 +74,7 @@ def _beneath(lane: Lane, which: Flags, pattern: re.Pattern[str]) -> tuple[Fact, 
     within = lane.around(rows)
     fits = lane.events.is_kind("op") & lane.events.where_name(pattern.match)
     chosen = (within != NONE) & fits[within]
-    spent = lane.busy if lane.events.is_kind(*ACTIVITY_KINDS)[rows].all() else lane.held
+    spent = lane.busy if lane.events.is_kind(*ACTIVITY_KINDS)[rows].all() else lane.spent_ns
     return lane.by_name(rows[chosen], within[chosen], spent)
 
 
@@ -132,3 +145,214 @@ def _is_over(table: list[int], entries: list[Any]) -> bool:
     if not isinstance(first, list) or not first or not all(map(_is_shape, first)):
         return False
     return table in first and prod(table) >= _MOST_OF_LIST * sum(map(prod, first))
+
+
+_Shapes = list[Any]
+
+
+@dataclass(frozen=True)
+class Product:
+    """Kernels of one name that an op launched: ``ns`` per mean step, ``count`` of them.
+
+    ``sizes`` are rows, inner length and columns; for a recurrent layer its batch, inputs and hidden
+    units. Empty if unknown.
+    """
+
+    kernel: str
+    op: str
+    dtype: str
+    sizes: tuple[int, ...]
+    ns: int
+    count: float
+
+
+def half_products(lane: Lane) -> tuple[Product, ...]:
+    """Return matmuls with 16 bits per element, longest first; empty for a host."""
+    events = lane.events
+    gemm = events.is_one_of("category", "gemm") | events.is_one_of("family", "gemm")
+    rows = np.flatnonzero(lane.activity & events.is_kind("kernel") & gemm)
+    ops = lane.around(rows)
+    rows, ops = rows[ops != NONE], ops[ops != NONE]
+    dtypes, dtype_texts = events.texts("dtypes")
+    shapes, shape_texts = events.texts("shapes")
+    types = np.array([_half(text) is not None for text in dtype_texts] + [False], np.bool_)
+    half = types[dtypes[ops]] & (dtypes[ops] != NONE)
+    rows, ops = rows[half], ops[half]
+    if not len(rows):
+        return ()
+    groups = Groups(lane.names[rows], lane.names[ops], dtypes[ops], shapes[ops])
+    ns, sizes = groups.sums(lane.busy[rows]), groups.sizes()
+    products = []
+    for i, first in enumerate(groups.first.tolist()):
+        op = str(lane.text(int(ops[first])))
+        code = int(shapes[ops[first]])
+        products.append(
+            Product(
+                kernel=str(lane.text(int(rows[first]))),
+                op=op,
+                dtype=str(_half(dtype_texts[int(dtypes[ops[first]])])),
+                sizes=() if code == NONE else _sizes(op, shape_texts[code]),
+                ns=round(int(ns[i]) / lane.steps),
+                count=int(sizes[i]) / lane.steps,
+            )
+        )
+    return tuple(sorted(products, key=lambda p: (-p.ns, p.kernel, p.op, p.sizes)))
+
+
+def _half(dtypes: str) -> str | None:
+    """Return the first element type of an op that has 16 bits, or None."""
+    names = (dtype_named(str(name)) for name in recorded_inputs(dtypes))
+    return next((name for name in names if name in ("float16", "bfloat16")), None)
+
+
+def _product(first: int) -> Callable[[_Shapes], tuple[int, ...]]:
+    """Return the sizes of inputs (…, m, k) and (…, k, n), beginning with the input ``first``."""
+    return lambda s: (s[first][-2], s[first][-1], s[first + 1][-1])
+
+
+#: Sizes by op: PyTorch's matmuls with the inputs of native_functions.yaml, and cuDNN's layer, whose
+#: input is (time, batch, inputs) and whose fifth argument is the state.
+_SIZES: dict[str, Callable[[_Shapes], tuple[int, ...]]] = {
+    **dict.fromkeys(("aten::mm", "aten::bmm", "aten::matmul"), _product(0)),
+    **dict.fromkeys(("aten::addmm", "aten::baddbmm"), _product(1)),
+    "aten::linear": lambda s: (prod(s[0][:-1]), s[0][-1], s[1][0]),
+    "aten::_cudnn_rnn": lambda s: (s[4][-2], s[0][-1], s[4][-1]),
+}
+
+
+def _sizes(op: str, text: str) -> tuple[int, ...]:
+    of_op = _SIZES.get(op)
+    try:
+        sizes = of_op(recorded_inputs(text)) if of_op else ()
+    except (IndexError, TypeError):
+        return ()
+    return sizes if all(isinstance(size, int) for size in sizes) else ()
+
+
+_PERSISTENT = "persistent"
+
+
+@dataclass(frozen=True)
+class Small:
+    """Kernels of one category with ``blocks`` blocks, fewer than ``multiprocessors``.
+
+    ``ns`` is their time in the mean step.
+    """
+
+    category: str
+    blocks: int
+    multiprocessors: int
+    ns: int
+
+
+def small(lane: Lane, facts: Mapping[str, DeviceFacts]) -> tuple[Small, ...]:
+    """Return small kernels by category, fewest blocks first; empty if blocks or device are unknown.
+
+    A kernel counts for the time in which the lane is busy with it.
+    """
+    multiprocessors = (facts.get(str(lane.device)) or DeviceFacts()).multiprocessors
+    if not multiprocessors:
+        return ()
+    events = lane.events
+    configs, written = events.texts("launch_config")
+    categories, names = events.texts("category")
+    blocks = np.array([*map(_blocks, written), 0])[configs]
+    fewer = (blocks > 0) & (blocks < multiprocessors) & (categories != NONE) & (lane.busy > 0)
+    chosen = lane.activity & events.is_kind("kernel") & ~events.is_one_of("family", _PERSISTENT)
+    rows = np.flatnonzero(chosen & fewer)
+    groups = Groups(blocks[rows], categories[rows])
+    first, ns = rows[groups.first], groups.sums(lane.busy[rows])
+    found = [
+        Small(names[categories[row]], int(blocks[row]), multiprocessors, round(spent / lane.steps))
+        for row, spent in zip(first.tolist(), ns.tolist(), strict=True)
+    ]
+    return tuple(sorted(found, key=lambda s: (s.blocks, s.category)))
+
+
+def _blocks(written: str) -> int:
+    """Return a kernel's number of thread blocks, as far as int64 goes; 0 if unknown."""
+    config = launch_config.read(written)
+    blocks = math.prod(config.grid) if config and config.grid else 0
+    return min(blocks, np.iinfo(np.int64).max)
+
+
+#: Number of equal groups into which a step's matmuls of one shape are divided.
+_RUNS = 10
+#: Least number of matmuls per group, so that one disturbed matmul does not change its median.
+_EACH = 5
+#: The slowest group must have this many times the median of the fastest; the authors measured up to
+#: 100.
+SLOWER = 8
+#: A backward pass does twice the work of the forward pass; with denormals it took 15 to 27 times as
+#: long in tests. Forward passes must have this length, because shorter ones may have had the CPU
+#: while the backward pass did not.
+_BACKWARD, _LONG_NS = 8, 10_000_000
+_FORWARD_OP = re.compile(r"aten::mkldnn_rnn_layer$")
+_BACKWARD_OP = re.compile(r"aten::mkldnn_rnn_layer_backward$")
+
+
+@dataclass(frozen=True)
+class Slow:
+    """Calls of one name that take ``fast_ns`` each at some places and ``slow_ns`` at others.
+
+    ``ns`` is the time per mean step that these and similar calls take above the fast ones.
+    ``whole``: backward passes of whole layers, compared with forward passes.
+    """
+
+    name: str
+    ns: int
+    fast_ns: int
+    slow_ns: int
+    whole: bool = False
+
+
+def slowing(lane: Lane) -> Slow | None:
+    """Return the matmuls, or the layer, that lose most time in this way; only on a host."""
+    if lane.device is not None or not lane.marked or lane.steps < 2:
+        return None
+    slow = [*_slow_products(lane), *_slow_layers(lane)]
+    most = max(slow, key=lambda one: one.ns, default=None)
+    return most and replace(most, ns=sum(one.ns for one in slow))
+
+
+def _slow_products(lane: Lane) -> list[Slow]:
+    events = lane.events
+    shapes = events.texts("shapes")[0]
+    works = lane.here & events.is_kind("op") & events.is_one_of("category", "gemm")
+    rows = np.flatnonzero(works & (shapes != NONE) & (lane.step >= 0) & (lane.busy > 0))
+    rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
+    groups = [rows[places] for places in Groups(lane.names[rows], shapes[rows]).members()]
+    return [slow for group in groups if (slow := _slow_at_one_place(lane, group)) is not None]
+
+
+def _slow_at_one_place(lane: Lane, rows: Ints) -> Slow | None:
+    """Return the matmuls of one shape if they are slow at one place of every step, else None."""
+    steps = [rows[places] for places in Groups(lane.step[rows]).members()]
+    if len(steps) < lane.steps or min(map(len, steps)) < _RUNS * _EACH:
+        return None
+    dur = lane.events.dur_ns
+    medians = np.array(
+        [[np.median(dur[run]) for run in np.array_split(step, _RUNS)] for step in steps]
+    )
+    fast, slow = medians.min(axis=1), medians.max(axis=1)
+    place = medians.argmax(axis=1)
+    if (slow < SLOWER * fast).any() or place.max() - place.min() > 1:
+        return None
+    lost = sum(int(np.maximum(dur[s] - f, 0).sum()) for s, f in zip(steps, fast, strict=True))
+    middle = (round(float(np.median(fast))), round(float(np.median(slow))))
+    return Slow(str(lane.text(int(rows[0]))), round(lost / lane.steps), *middle)
+
+
+def _slow_layers(lane: Lane) -> list[Slow]:
+    forward, backward = (
+        lane.events.dur_ns[lane.here & lane.events.where_name(pattern.match)]
+        for pattern in (_FORWARD_OP, _BACKWARD_OP)
+    )
+    if not len(forward) or not len(backward) or forward.min() < _LONG_NS:
+        return []
+    if len(forward) != len(backward) or backward.min() < _BACKWARD * forward.max():
+        return []
+    fast, slow = int(np.median(forward)), int(np.median(backward))
+    lost = int(backward.sum()) - 2 * int(forward.sum())
+    name = _BACKWARD_OP.pattern.rstrip("$")
+    return [Slow(name, round(lost / lane.steps), fast, slow, whole=True)]

@@ -45,14 +45,13 @@ from lstmprof.diagnose.ranks import (
     Overlap,
     Place,
     Straggler,
-    of_overlap,
-    of_straggler,
     overlap_of,
+    overlap_sentence,
     straggler_of,
+    straggler_sentence,
 )
 from lstmprof.diagnose.seen import Seen, seen_in
-from lstmprof.diagnose.step_profile.contributors import contributors
-from lstmprof.diagnose.step_profile.lost_overhead import lost_overhead_ns
+from lstmprof.diagnose.step_profile.contributors import contributors, lost_overhead_ns
 from lstmprof.diagnose.step_profile.tally import tally
 from lstmprof.errors import RunError, UsageError
 from lstmprof.events.annotate.steps import Window
@@ -170,9 +169,7 @@ class StepProfile:
 
     @property
     def runs_on(self) -> str | None:
-        """Return ``cuda`` for a GPU (even if its activity was not recorded), ``cpu``, or None
-        if unknown.
-        """
+        """Return ``cuda`` for a GPU, recorded or not, ``cpu``, or None if unknown."""
         missing = {lack.kind for lack in self.lacks}
         if self.device is not None or NO_GPU in missing:
             return "cuda"
@@ -420,8 +417,8 @@ def _communication(
     """Return which ranks wait for which, and the cost of communication, if they matter."""
     least_ns = LEAST_SHARE * statistics.mean(map(_length_ns, windows))
     matters = overlap if overlap and overlap.communication_ns >= least_ns else None
-    lines = [of_straggler(straggler)] if straggler and (matters or lanes > 1) else []
-    return [*lines, of_overlap(matters, windows[0].step is not None)] if matters else lines
+    lines = [straggler_sentence(straggler)] if straggler and (matters or lanes > 1) else []
+    return [*lines, overlap_sentence(matters, windows[0].step is not None)] if matters else lines
 
 
 def total_ns(contributors: Iterable[Contributor]) -> int:

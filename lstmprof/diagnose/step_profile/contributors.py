@@ -9,6 +9,7 @@ compiles is separate (``seen.contexts``).
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,16 +19,16 @@ from numpy.typing import NDArray
 from lstmprof.breakdown.attribution import LATENCY, TAIL, Stretches, attributed
 from lstmprof.breakdown.host import computing
 from lstmprof.breakdown.recording import recorded
-from lstmprof.diagnose.seen.contexts import INPUT, Compiling, Held, Preparing, Reading
+from lstmprof.diagnose.seen.calls import starting
+from lstmprof.diagnose.seen.contexts import INPUT, Attributed, Compiling, Preparing, Reading
 from lstmprof.diagnose.seen.lane import Lane
-from lstmprof.diagnose.seen.loading import starting
 from lstmprof.diagnose.seen.waits import stops_profiler
 from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.groups import Forest, Groups, inherited, own_time, texts_at
-from lstmprof.events.intervals import Flags, Ints
+from lstmprof.events.intervals import Covered, Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS, Column, schema
-from lstmprof.events.table import NONE, EventTable
+from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import ops_called, thread_ids
 
 #: A computing op that takes no longer has computed next to nothing: its time is that of calling it.
@@ -75,13 +76,12 @@ def contributors(
     device: int | None,
     stretches: Stretches | None = None,
 ) -> pa.Table:
-    """Return one row per contributor of one lane; they sum to the windows, all of ``rank``;
-    ``SCHEMA``.
+    """Return the contributors of one lane, which sum to its windows, all of ``rank``; ``SCHEMA``.
 
     ``stretches`` are those of the lane, if they were computed before.
     """
     stretches = stretches or attributed(events, windows, rank)[device]
-    of = _told_apart(events, windows, rank, device, stretches)
+    of = _cut_by_purpose(events, windows, rank, device, stretches)
     purpose, tiny = _purposes(events)
     label = np.unique(np.stack([of.states, of.parts]), axis=1, return_inverse=True)[1].reshape(-1)
     columns = [events.texts("name")[0], purpose, events.texts("family")[0], tiny.astype(np.int64)]
@@ -110,7 +110,7 @@ def contributors(
 
 
 @dataclass(frozen=True)
-class _ToldApart:
+class _Pieces:
     """Stretches that are cut where their purpose changes, with the purpose of each."""
 
     stretches: Stretches
@@ -123,13 +123,13 @@ class _ToldApart:
     reads: Flags
 
 
-def _told_apart(
+def _cut_by_purpose(
     events: EventTable,
     windows: list[Window],
     rank: int | None,
     device: int | None,
     stretches: Stretches,
-) -> _ToldApart:
+) -> _Pieces:
     """Return the ``stretches`` of the lane, cut at input, compilation and reading loops."""
     preparing, compiling = Preparing(events, windows, rank), Compiling(events, rank)
     reading = Reading(events, windows if device is None else [])
@@ -139,14 +139,14 @@ def _told_apart(
     overhead = called != NONE
     row = np.where(overhead, called, stretches.row)
     states, parts = _labels(stretches)
-    held = Held(stretches, row, device, states == "idle", parts == "transfer")
-    states = np.where(preparing.holds(held), INPUT, states)
-    compiles, row = compiling.holds(held)
+    pieces = Attributed(stretches, row, device, states == "idle", parts == "transfer")
+    states = np.where(preparing.holds(pieces), INPUT, states)
+    compiles, row = compiling.holds(pieces)
     lane = Lane(events, windows, device, stretches)
-    starts = _are(starting(lane), row)
+    starts = _are(starting(lane), row) & (parts != LATENCY)
     parts = np.where(_are(stops_profiler(lane), row), PROFILER, parts)
-    reads = reading.holds(held)
-    return _ToldApart(stretches, row, states, parts, overhead, compiles, starts, reads)
+    reads = reading.holds(pieces)
+    return _Pieces(stretches, row, states, parts, overhead, compiles, starts, reads)
 
 
 def _are(rows: Flags, row: Ints) -> Flags:
@@ -173,9 +173,7 @@ def _labels(stretches: Stretches) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _purposes(events: EventTable) -> tuple[Ints, Flags]:
-    """Return for each row (the category that it serves or ``NONE``, whether its calls are
-    short).
-    """
+    """Return for each row (the category that it serves or ``NONE``, whether it is short)."""
     category, names = events.texts("category")
     parent = events.rows_named("parent_id")
     is_op, computes = events.is_kind("op"), computing(events)
@@ -196,9 +194,8 @@ def _purposes(events: EventTable) -> tuple[Ints, Flags]:
     return serves, np.where(is_op, short_op & (decider != NONE), short_kernel)
 
 
-def _of_calls(events: EventTable, of: _ToldApart, device: int | None) -> tuple[Flags, Flags]:
-    """Return whether each stretch belongs to an op that computes on the CPU, or to an enqueuing
-    call.
+def _of_calls(events: EventTable, of: _Pieces, device: int | None) -> tuple[Flags, Flags]:
+    """Return which stretches are of ops that compute on the CPU, and which of enqueuing calls.
 
     An op computes on the CPU if it should compute, and has neither runtime calls nor device work
     inside.
@@ -228,3 +225,28 @@ def _calls(groups: Groups, row: Ints) -> Ints:
     pairs = np.unique(np.stack([groups.of, row]), axis=1)
     counted = pairs[0][pairs[1] != NONE]
     return np.bincount(counted, minlength=groups.count).astype(np.int64)
+
+
+#: Activities of a host thread between runtime calls, in which the profiler's work is recorded.
+_BETWEEN_CALLS = ("dispatch", "python", "host")
+
+
+def lost_overhead_ns(
+    events: EventTable, windows: Sequence[Window], rank: int | None, stretches: Stretches
+) -> int:
+    """Return the idle time per mean window during profiler overhead, outside of runtime calls.
+
+    Kineto writes CUPTI's overhead without a thread. By definition of the ledger, a device waits for
+    what its host thread does, so idle time during such overhead counts for the op of the host; but
+    the profiler may be the cause.
+    """
+    rows = events.of_rank(rank)
+    lost = events.is_kind("overhead") & (events.ints("tid", UNKNOWN) == UNKNOWN)
+    rows = rows[lost[rows]]
+    if not len(rows) or not windows:
+        return 0
+    waits = [s == "idle" and p.removeprefix(TAIL) in _BETWEEN_CALLS for s, p in stretches.labels]
+    chosen = np.array(waits, dtype=np.bool_)[stretches.label]
+    covered = Covered(events.start_ns[rows], events.end_ns[rows])
+    beside = covered.within(stretches.start_ns[chosen], stretches.end_ns[chosen])
+    return round(int(beside.sum()) / len(windows))

@@ -88,9 +88,7 @@ def _row(noun: str, lengths_ns: Ints) -> dict[str, str | int | None]:
 
 
 def _issued_in(events: EventTable, windows: list[Window], rank: int | None) -> Flags:
-    """Return whether each event belongs to ``rank`` and to a step of ``windows``, if there are
-    steps.
-    """
+    """Return whether each event belongs to ``rank`` and, if steps are marked, to a step."""
     inside = np.zeros(len(events), dtype=np.bool_)
     inside[events.of_rank(rank)] = True
     steps = [window.step for window in windows if window.step is not None]
@@ -238,9 +236,7 @@ def _of_recurrent_kernel(family: str, name: str) -> str | None:
 
 
 def is_kernel_call(name: str) -> bool:
-    """Return whether a call of this name that launched a kernel is a launch: copies may run as
-    kernels.
-    """
+    """Return whether a call that launched a kernel is a launch; copies may run as kernels."""
     return _COPY_CALL.search(name) is None
 
 

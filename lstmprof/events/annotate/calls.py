@@ -79,9 +79,9 @@ def host_memory(name: str) -> str | None:
 class Coverage:
     """Counts of how many activities of a profile are linked to their launches and ops.
 
-    ``launched`` of the ``activities`` have a launch in the profile. ``issued`` of the
-    ``activities`` are linked to the op that caused them, or contain its name. ``unanswered`` of the
-    ``kernel_launches`` (launches of kernels or graphs) have no activity. An activity without a
+    ``launched`` counts activities with a launch in the profile, and ``issued`` activities that are
+    linked to the op that caused them or contain the name of this op. ``unanswered`` counts
+    ``kernel_launches`` (launches of kernels or graphs) without an activity. An activity without a
     launch is normal if the profile has no host events, was trimmed or lost events. A launch without
     an activity is normal if the profiler did not record the kernel.
     """
@@ -94,8 +94,9 @@ class Coverage:
 
 
 class Answers:
-    """Record for each of the ``rows`` events of a table whether it launched 0, 1 or more
-    activities.
+    """Records for each event of a table whether it launched 0, 1 or more activities.
+
+    ``rows`` is the number of events in the table.
     """
 
     def __init__(self, rows: int) -> None:
@@ -122,8 +123,9 @@ class Answers:
         return np.asarray(self._count[rows] > 0, dtype=np.bool_)
 
     def several(self, rows: Ints) -> Flags:
-        """Return for each of ``rows`` whether it launched two or more activities; False for
-        ``NONE``.
+        """Return for each of ``rows`` whether it launched several activities, False for ``NONE``.
+
+        ``rows`` are row numbers of launches.
         """
         return np.asarray((rows != NONE) & (self._count[rows] > 1), dtype=np.bool_)
 

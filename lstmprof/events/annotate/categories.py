@@ -117,8 +117,9 @@ class _Links:
 
 
 def _op_rules(events: EventTable, links: _Links) -> Codes:
-    """Return the number of each op's own rule; ``NONE`` for other events and for ops that only
-    arrange work.
+    """Return the number of each op's own rule.
+
+    It is ``NONE`` for ops that only arrange work, and for other events.
     """
     is_op = events.is_kind("op")
     rule = events.mapped("name", _op_rule, NONE, _RULE, is_op)
@@ -212,9 +213,7 @@ def _library_rules(events: EventTable, op_rules: Codes) -> Codes:
 
 
 def _named_rules(events: EventTable) -> Codes:
-    """Return for each event the rule by ``op_name``, the op that XPlane records with it, or
-    ``NONE``.
-    """
+    """Return for each event the rule by its ``op_name``, which XPlane records, or ``NONE``."""
     return events.mapped("op_name", _named_rule, NONE, _RULE)
 
 

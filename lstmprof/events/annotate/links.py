@@ -82,7 +82,7 @@ def parents(events: EventTable) -> Ints:
     del thread
     previous = np.append(0, np.where(first, 0, np.arange(len(rows), dtype=rows.dtype)))
     previous = small(previous)
-    ends = np.append(np.iinfo(np.int64).max, events.end_ns[rows])  # place 0 encloses all
+    ends = np.append(np.iinfo(np.int64).max, events.end_ns[rows])  # position 0 encloses all
     behind = np.flatnonzero(ends[previous] < ends)
     while len(behind):
         previous[behind] = previous[previous[behind]]
@@ -116,8 +116,9 @@ def launches(events: EventTable) -> Ints:
 
 
 def _first_match(columns: tuple[Ints, ...], among: Ints, rows: Ints) -> Ints:
-    """Return for each of ``rows`` the first row in ``among`` with equal ``columns``, or
-    ``NONE``.
+    """Return for each of ``rows`` the first of the rows ``among`` with equal values, or ``NONE``.
+
+    The values in all ``columns`` must be equal.
     """
     if not len(among) or not len(rows):
         return np.full(len(rows), NONE, dtype=np.int64)

@@ -152,8 +152,9 @@ def _ends(events: EventTable, rows: Ints, markers: Ints, captured: bool) -> list
 
 
 def _numbers(names: list[str]) -> list[int]:
-    """Return the numbers in the markers' names (``ProfilerStep#7``) if all differ, else 0, 1, 2
-    …
+    """Return the numbers in the markers' names (``ProfilerStep#7``), or 0, 1, 2 … if any is absent.
+
+    Also return 0, 1, 2 … if two markers have the same number.
     """
     matches = [_NUMBER.search(name) for name in names]
     numbers = [int(n.group(1)) for n in matches if n]

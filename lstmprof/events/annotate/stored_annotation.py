@@ -83,8 +83,9 @@ def _last_of_each(keys: Ints, end_ns: Ints) -> Ints:
 
 
 class Partitions:
-    """Rows of ``width`` int64 columns on disk, divided into numbered files in a new folder
-    ``path``.
+    """Rows of int64 columns on disk, divided into numbered files in the new folder ``path``.
+
+    ``width`` is the number of columns.
     """
 
     def __init__(self, path: Path, width: int) -> None:

@@ -86,7 +86,7 @@ class _Numbers:
         self._of: dict[tuple[int, ...], int] = {}
 
     def of(self, *keys: Ints) -> Ints:
-        """Return the number of the tuple of ``keys`` at each position."""
+        """Return for each position the number of the tuple that the ``keys`` have there."""
         groups = Groups(*keys)
         things = zip(*(key[groups.first].tolist() for key in keys), strict=True)
         numbers = [self._of.setdefault(thing, len(self._of)) for thing in things]
@@ -151,7 +151,7 @@ class Reading:
 
     @staticmethod
     def _numbered(numbers: _Numbers, events: EventTable, rows: Ints, *columns: str) -> Ints:
-        """Number the events in ``rows`` by rank and these columns; other events get ``NONE``."""
+        """Return numbers of the events in ``rows`` by rank and these columns, else ``NONE``."""
         of = np.full(len(events), NONE, dtype=np.int64)
         of[rows] = numbers.of(*(events.ints(name, UNKNOWN)[rows] for name in ("rank", *columns)))
         return of
@@ -210,10 +210,10 @@ class Tally:
         self._sums[name] = self._sums[name] + counts if name in self._sums else counts
 
     def _launched_before(self, of: Columns, process: Ints, activities: Ints) -> Ints:
-        """Return those ``activities`` without a launch that began before a launched activity.
+        """Return those ``activities`` that have no launch and began before any that has one.
 
-        This is the first activity of their stream that has a launch. Activities without a known
-        stream count as one stream per process.
+        Only activities of the same stream are compared. Activities without a known stream count as
+        one stream per process.
         """
         place, start = of.place[activities], of.start[activities]
         stream = np.where(place == NONE, process[activities], place + self._processes)

@@ -81,9 +81,9 @@ def write(
 def write_pair(
     lanes: Sequence[tuple[Breakdown, int | None, int | None]], path: Path, *, force: bool = False
 ) -> int:
-    """Write one clean step of each lane to ``path``; return the file's size in bytes.
+    """Write one clean step of each of ``lanes`` to ``path``; return the file's size in bytes.
 
-    A lane is (breakdown, rank, device). Its step of median length is written, by the clock that
+    A lane is (breakdown, rank, device). The step of median length is written, by the clock that
     counts clean time only; all steps begin at time 0. Events that begin before the step or end
     after it are cut.
 
@@ -138,7 +138,7 @@ def _write_step(
 
 
 def refuse(path: Path, *, force: bool) -> None:
-    """Raise an error if no trace may be written to ``path``.
+    """Check that a trace may be written to ``path``.
 
     Raises:
         RunError: the file exists and ``force`` is False, or is not a plain file.

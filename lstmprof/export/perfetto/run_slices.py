@@ -174,7 +174,7 @@ class Phases:
         return ended
 
     def rest(self) -> list[tuple[int | None, int, str, int, int]]:
-        """Return phases that are still open."""
+        """Return (rank, step, phase, start, end) of phases that are still open at the end."""
         return [_phase(of, last, last[3]) for of, last in self._open.items()]
 
 

@@ -71,7 +71,7 @@ def text(field: int, value: str) -> bytes:
 
 
 class _Interned:
-    """Numbers texts of one kind; new ones wait in ``fresh`` for the packet that uses them."""
+    """Gives numbers to texts of one kind; ``fresh`` collects new texts for the next packet."""
 
     def __init__(self, field: int, fresh: list[bytes]) -> None:
         self._field, self._fresh = field, fresh
@@ -104,7 +104,7 @@ class Packets:
     def id(self, given: int | None, process: int = 0) -> int:
         """Return ``given`` (a process or thread id), or a new number if it cannot be used.
 
-        It cannot if it is unknown, too large, or used already (a thread: in its ``process``).
+        It cannot be used if it is None, too large, or used already (a thread: in ``process``).
         """
         is_one = given is not None and 0 < given < _FIRST_FREE_ID
         if given is None or not is_one or (process, given) in self._ids:
@@ -130,7 +130,7 @@ class Packets:
         return self._tracks
 
     def process(self, pid: int, name: str, rank: int) -> int:
-        """Return a new track for a process; ``rank`` is its order, and its tracks have theirs."""
+        """Return a new track for a process; ``rank`` is its order among the processes."""
         process = number(1, pid) + text(6, name) + number(3, rank)
         return self.track(more=message(3, process) + number(11, _EXPLICIT))
 
@@ -326,7 +326,7 @@ class Tracks:
         self._packets.track(FACTS_TRACK, more=description(text))
 
     def ledger(self, rank: int | None, device: int | None) -> Track:
-        """Return the track of the ledger of a device, or of the host threads if it is None."""
+        """Return the track of the ledger of a device; of the host threads if ``device`` is None."""
         name = f"{LEDGER}CPU" if device is None else f"{LEDGER}device {device}"
         return self._of_rank(rank, name, _LEDGER)
 

@@ -65,7 +65,7 @@ class Database:
         return [text for chunk in self.text_chunks(table, name) for text in chunk.to_pylist()]
 
     def strings(self, table: str, key: str, value: str) -> dict[int, str]:
-        """Return the texts in column ``value`` by the integers in ``key``; {} without these."""
+        """Return texts (column ``value``) by integers (column ``key``); empty if one is missing."""
         if not {key, value} <= self.columns.get(table, frozenset()):
             return {}
         keys = self.ints(table, key)[key].tolist()
@@ -79,16 +79,18 @@ class Database:
     def pointed_ints(
         self, table: str, key: str, other: str, *names: str
     ) -> Iterator[dict[str, Ints]]:
-        """Yield for each row of ``table`` columns of the row of ``other`` with row number ``key``.
+        """Yield columns ``names`` of the rows of ``other`` to which ``table`` points.
 
-        Rows come in the portions of ``int_chunks``; ``UNKNOWN`` if ``other`` has no such row.
+        Column ``key`` of ``table`` has the number of the row in ``other``. There is a row for each
+        row of ``table``, in the portions of ``int_chunks``; ``UNKNOWN`` if it points to no row.
         """
         return self._int_chunks(self.columns[other], names, self._pointed(table, key, other))
 
     def pointed_texts(self, table: str, key: str, other: str, name: str) -> Iterator[pa.Array]:
-        """Yield a column of texts like ``pointed_ints``, as Arrow arrays like ``text_chunks``.
+        """Yield a column of texts of ``other`` like ``pointed_ints``, as Arrow arrays.
 
-        Each row should be pointed to once, so texts that together exceed the file are an error.
+        If the texts together are longer than the file, it is damaged: each row should be pointed
+        to once.
         """
         exact = f"CASE WHEN typeof({quoted(name)}) = 'text' THEN {quoted(name)} END"
         texts = self._within(f"SELECT {exact} FROM {self._pointed(table, key, other)}")

@@ -164,7 +164,7 @@ def gathered(
     """Collect the events with a possible time; a range without an end lasts until the last event.
 
     ``busy`` are activities, ``calls`` runtime and driver calls, ``ranges`` NVTX ranges. ``others``
-    are waits and overheads; those before the first or after the last of the former are omitted,
+    are waits and overheads; those outside the time of all activities, calls and ranges are omitted,
     because the profiler's own start and end belong to no step. ``last_times`` returns the times of
     ranges and others, and is called only if a range has no end.
     """
@@ -218,7 +218,7 @@ class _Gathering:
     def closed(self, ranges: Batch) -> Batch:
         """Return ``ranges``; a range without an end lasts until the end of the last event.
 
-        If it starts later, its length is 0.
+        The length of a range that starts later is 0.
         """
         start, end = ranges.ints["start_ns"], ranges.ints["end_ns"]
         is_open = end == UNKNOWN

@@ -185,7 +185,10 @@ def nvtx_range(text: str) -> NvtxRange:
 
 @lru_cache(maxsize=65_536)
 def _classified(name: str, has_seq: bool, has_id: bool) -> tuple[str, str]:
-    """Return (kind, name) of a range; ``has_seq`` and ``has_id``: emit_nvtx wrote these numbers."""
+    """Return (kind, name) of an NVTX range.
+
+    ``has_seq`` and ``has_id`` say whether emit_nvtx wrote ``seq`` and ``op_id`` after the name.
+    """
     if _STEP.fullmatch(name):
         return "step", name
     if not (has_seq or _OP.fullmatch(name) or (has_id and _LIBRARY_OP.fullmatch(name))):

@@ -163,7 +163,7 @@ _MAX_COMPLAINTS = 3
 
 
 def recognises(raw: RawFile) -> bool:
-    """Return whether ``raw`` has tables of Nsight Systems, not of nvprof, or is named a report."""
+    """Return whether ``raw`` has tables of Nsight Systems, not of nvprof, or a report's ending."""
     tables = database_tables.names(raw, _KNOWN)
     if any(name in _OWN or name.startswith(_CUPTI) for name in tables):
         return "StringTable" not in tables

@@ -88,7 +88,7 @@ def _placed_once(
 ) -> Devices:
     """Return the devices if each of CUDA's numbers means the same GPU in all processes.
 
-    ``gpus`` maps CUDA's number to Nsight's, by which ``names`` and ``facts`` are sorted.
+    ``gpus`` maps CUDA's number to Nsight's; ``names`` and ``facts`` are by Nsight's number.
     """
     of_gpus = {gpu: number for number, gpu in gpus.items() if number >= 0}
     return Devices(_by_number(gpus, names), _by_number(gpus, facts), {}, of_gpus)
@@ -99,7 +99,7 @@ def _by_number(gpus: Mapping[int, int], of_gpus: Mapping[int, _Of]) -> dict[int,
 
 
 def _ordinals(database: Database) -> dict[int, int]:
-    """Return Nsight's GPU number by CUDA's device number, which is the same if not recorded."""
+    """Return Nsight's GPU number by CUDA's device number; equal if CUDA's is not recorded."""
     if _GPUS not in database.columns:
         return {}
     read = database.ints(_GPUS, "id", "cuDevice")

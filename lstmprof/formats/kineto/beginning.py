@@ -8,12 +8,12 @@
          └─────────────────────────▶ byte
 
 The breakdown of a step needs the events that begin before the step's end. Samples show where in the
-file these are: a sample is a few whole events. Between two samples events may begin before a given
-time if the first sample begins before it, or if a new block may begin between the samples and,
-judged by the pace at which times rise, so early. Such a range of bytes is halved by more samples
-until it is short, and then read. The reader gives up (returns None) if half of the samples do not
-lie where the other half predicts, if it would read more than a small part of the file, or if there
-is no second step marker.
+file these are: a sample is a few whole events. Events between two samples may begin before a given
+time if the first sample begins before it. They may also if a new block begins between the samples;
+the pace at which times rise in the file limits how early. Such a range of bytes is halved by more
+samples until it is short, and then read. The reader gives up (returns None) if half of the samples
+do not lie where the other half predicts, if it would read more than a small part of the file, or if
+there is no second step marker.
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ _MOST_SAMPLE_BYTES = 2**17
 _SHORT_BYTES = 2**15
 #: Largest number of additional samples that halve ranges.
 _MOST_HALVED = 2**10
-#: Safety factor: within a block, times may rise this many times as fast as the block's pace.
+#: Safety factor by which the pace (see ``_OF_PACE``) is multiplied.
 _SAFELY = 4
-#: The pace of a block, in ns per byte, is the fastest between this many pairs of adjacent samples.
+#: Between two samples, times are assumed to rise at most at a certain pace, in ns per byte. It is
+#: measured between this many pairs of samples from there on, of which the fastest counts.
 _OF_PACE = 4
 _BORDER = re.compile(rb"\}\s*+,\s*+(?=\{)")
 _MOST_TRIES = 4
@@ -105,7 +106,7 @@ class Samples:
 
     @property
     def begins_ns(self) -> list[int]:
-        """Return ``Sample.begins_ns`` of the evenly spaced samples, sorted."""
+        """Return the times in ns at which the evenly spaced samples begin, sorted."""
         earliest: list[int] = sorted(self._first[:, 1].tolist())
         return earliest
 
@@ -181,7 +182,7 @@ class Samples:
 
 
 def _may_begin(at: Ints, begins_ns: Ints, until_ns: int) -> Flags:
-    """Return for each two adjacent samples whether events between may begin before ``until_ns``."""
+    """Return a mask of the gaps between samples in which events may begin before ``until_ns``."""
     before, after = begins_ns[:-1], begins_ns[1:]
     length = np.diff(at)
     pace = np.append(np.abs(after - before) / length, np.zeros(_OF_PACE))
@@ -217,12 +218,12 @@ def _begins_ns(ts_us: float | str | None) -> int | None:
 
 #: Largest share of a file, and largest number of bytes, that are read for its first step.
 MOST_SHARE, _MOST_BYTES = 1 / 32, 2**26
-#: Largest number of samples in which no event could be read, per readable sample.
+#: Largest number of unreadable samples, in which no event could be found, per readable sample.
 _MOST_UNREADABLE = 0.1
 #: Categories of device activities and of the calls that start them.
 _OF_DEVICES = ON_DEVICE | {category for category, kind in KINDS.items() if kind == "runtime"}
-#: The second step marker is first searched among the earliest events, then among more: before the
-#: time at which this share of the samples has begun. ``Samples.told`` must be True for all times.
+#: The second step marker is searched in this share of the samples, those with the earliest events;
+#: if it is not there, in the next larger share. ``Samples.told`` must be True for all shares.
 _SHARES = (1 / 512, 1 / 256, 1 / 128, 1 / 64, 1 / 32)
 
 

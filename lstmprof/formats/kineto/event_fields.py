@@ -57,7 +57,7 @@ ON_DEVICE = frozenset(
 LAUNCHED_WITH = (
     *("block", "grid", "registers per thread", "shared memory"),
     *("est. achieved occupancy %", "Collective name", "In msg nelems", "Out msg nelems"),
-    *("dtype", "Group size"),
+    *("dtype", "Group size", "Process Group Name", "Process Group Description"),
 )
 #: Category of the profiler's own spans (pid ``Spans`` or ``Traces``), no events of the program.
 PROFILER_SPAN = "trace"
@@ -88,7 +88,7 @@ def kind(category: str, name: str) -> str | None:
 
 
 def femtoseconds(microseconds: object) -> int | None:
-    """Convert a JSON number of microseconds (int, or the text of a float), None if it is none."""
+    """Convert microseconds (an int, or the text of a float) to femtoseconds; None if no number."""
     if isinstance(microseconds, int) and not isinstance(microseconds, bool):
         return microseconds * _FS_PER_US
     if not isinstance(microseconds, str) or len(microseconds) > 64:
@@ -173,8 +173,9 @@ def launched_with(
 
     If ``registers`` is missing, the arguments are ROCm's. ROCm's grid counts blocks or threads,
     depending on the call that launched the kernel, so the grid is left out. ``collective`` is the
-    name of the collective that the kernel belongs to, and ``message`` its number of elements that
-    go in and that come out, their type, and the number of ranks.
+    name of the collective that the kernel belongs to. ``message`` is its number of elements that go
+    in and that come out, their type, the number of ranks, and the name and the description of the
+    process group.
     """
     if block is None:
         return None
@@ -195,7 +196,13 @@ def launched_with(
 
 
 def _message(
-    collective: str, inputs: object, outputs: object, dtype: object, ranks: object
+    collective: str,
+    inputs: object,
+    outputs: object,
+    dtype: object,
+    ranks: object,
+    group: object,
+    about: object,
 ) -> dict[str, object]:
     """Return the fields that a collective adds to a kernel's launch configuration."""
     elements = [rows.natural(inputs), rows.natural(outputs)]
@@ -205,7 +212,16 @@ def _message(
         "operation": collective,
         "message_bytes": max(n or 0 for n in elements) * (each or 0) if known else None,
         "group_size": rows.int64(ranks),
+        "process_group": _group(group, about),
     }
+
+
+def _group(name: object, about: object) -> str | None:
+    """Return a process group as ``1 (mesh_tp)``: its name, and its description if there is one."""
+    if not isinstance(name, (str, int)) or name == "":
+        return None
+    described = isinstance(about, str) and about not in ("", "undefined")
+    return rows.clean(f"{name} ({about})" if described else str(name))
 
 
 def _thread(event: dict[str, Any]) -> tuple[int | None, int | None]:
@@ -283,7 +299,7 @@ def _named(name: str, series: str) -> str:
 
 
 def _number(value: object) -> float | None:
-    """Convert a JSON number (int, or the text of a float), None if it is none or not finite."""
+    """Convert a JSON number (int, or the text of a float) to a float; None if it is not finite."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         return None
     if not _NUMBER.fullmatch(str(value)):

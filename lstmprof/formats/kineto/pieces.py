@@ -46,7 +46,7 @@ _KERNELS = frozenset(category for category, kind in event_fields.KINDS.items() i
 
 _FS_PER_US, _FS_PER_NS, _NS_PER_US = 10**9, 10**6, 10**3
 _NS_DECIMALS, _MOST_DECIMALS = 3, 9  # of microseconds: down to 1 ns, and to 1 fs
-#: Number of list texts whose parsed form is cached, and the bytes that these texts stay below.
+#: Number of lists whose parsed form is cached, and number of bytes from which on a list is not.
 _REMEMBERED_LISTS, _SHORT_BYTES = 2**14, 2**10
 
 
@@ -150,7 +150,10 @@ def _columns(records: Records) -> Piece:
 
 
 def _counters(records: Records) -> pa.Table | None:
-    """Return the values of counters, or None; if all are memory counters, read them by columns."""
+    """Return the values of counters, or None if there are none.
+
+    They are read by columns if all are memory counters, else one by one.
+    """
     events = records.counters
     if Counter in set(map(type, events)):
         return _one_by_one(events)

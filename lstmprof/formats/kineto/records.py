@@ -42,8 +42,8 @@ NO_LAUNCH = 0
 PART_BYTES = 2**18
 _RAW = msgspec.Raw(b"")
 NO_VALUES = msgspec.Raw(b"{}")
-#: The phases (``ph``) of other events than those with a duration, instants and counters. Of these,
-#: Kineto writes ``s f t M``; all are skipped.
+#: The phases (``ph``) of events that are skipped: all except events with a duration, instants and
+#: counters. Kineto writes ``s``, ``f``, ``t`` and ``M``.
 _OTHER_PHASES = "BEIbnePNODMVvRcSTpFsfta"
 
 
@@ -78,10 +78,12 @@ class _Args(msgspec.Struct, gc=False, frozen=True):
     elements_out: int | str | None = msgspec.field(name="Out msg nelems", default=None)
     dtype: str | None = None
     ranks: int | str | None = msgspec.field(name="Group size", default=None)
+    group: int | str | None = msgspec.field(name="Process Group Name", default=None)
+    about: str | None = msgspec.field(name="Process Group Description", default=None)
 
 
 _NO_ARGS = _Args()
-_NO_LAUNCH = (None,) * 10
+_NO_LAUNCH = (None,) * 12
 _LAUNCH = "launch"
 _Key = TypeVar("_Key")
 
@@ -126,7 +128,7 @@ _LISTS = {"shapes": "shapes_2021", "dtypes": "dtypes_2021"}  # field -> field of
 #: Fields of a kernel's launch configuration, in the order of ``event_fields.launched_with``.
 _LAUNCHED_WITH = (
     *("block", "grid", "registers", "shared", "occupancy"),
-    *("collective", "elements_in", "elements_out", "dtype", "ranks"),
+    *("collective", "elements_in", "elements_out", "dtype", "ranks", "group", "about"),
 )
 #: Number fields of an event that are not among its arguments.
 _OF_EVENTS = ("pid", "tid")
@@ -204,7 +206,7 @@ class Records:
         add[_LAUNCH].append(self._launch_codes([values[name] for name in _LAUNCHED_WITH]))
 
     def _launch_codes(self, said: Sequence[Sequence[Any]]) -> Ints:
-        """Return an event's code of its launch configuration; ``NO_LAUNCH`` without a block.
+        """Return the code of each event's launch configuration; ``NO_LAUNCH`` without a block.
 
         ``said`` has the columns of ``_LAUNCHED_WITH``, the block first.
         """
@@ -223,7 +225,10 @@ class Records:
         return records
 
     def texts(self, field: str) -> tuple[Ints, list[str]]:
-        """Return (each event's code, text of each code) of a text field; codes may be unused."""
+        """Return (each event's code, text of each code) of a text field.
+
+        Some codes may belong to no event.
+        """
         return _whole(self._fields[field])[self._kept], list(self._codes[field])
 
     def ints(self, field: str) -> Ints:
@@ -236,9 +241,9 @@ class Records:
         return np.where(newer == ABSENT, self.ints(older), newer)
 
     def numbers(self, field: str, meaning: Callable[[object], int | None]) -> Ints:
-        """Return each event's number field; ``meaning`` converts values that are not all integers.
+        """Return each event's number field, in which ``meaning`` converts values written as text.
 
-        A missing field is ``ABSENT``; a value of which the ``meaning`` is None is ``NULL``.
+        A missing field is ``ABSENT``; a text for which ``meaning`` returns None is ``NULL``.
         """
         values = _whole([_meant(part, meaning) for part in self._fields[field]])
         return (values if field in _OF_EVENTS else self._spread(values, ABSENT))[self._kept]

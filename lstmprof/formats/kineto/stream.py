@@ -61,7 +61,7 @@ MOST_WORKERS = 4
 #: before the events, and a few MB if these contain the environment variables.
 _MOST_AROUND = 2**26
 _MOST_TRIES = 16
-#: The last border of a piece is first searched in this many bytes at its end.
+#: The border at which a piece ends is first searched in this many bytes, then in the whole piece.
 _END_BYTES = 2**15
 _AHEAD = 2  # pieces per worker that it is reading, or will read next
 _MOST_KEPT = 4  # pieces per worker that are not yet yielded, as an earlier piece is not yet read
@@ -143,7 +143,10 @@ def _unpacked_bytes(file: BinaryIO) -> int:
 
 
 class _Reader:
-    """Reads pieces; ``stack``, when closed, ends the workers and removes files after an error."""
+    """Reads pieces, of a big file in worker processes and with columns on disk.
+
+    Closing ``stack`` ends the workers; after an error it removes the columns.
+    """
 
     def __init__(self, label: Path | str, size_bytes: int, stack: contextlib.ExitStack) -> None:
         self._label = label
@@ -191,7 +194,7 @@ class _Reader:
         return pieces.read(self._label, content, spooled)
 
     def counters(self, content: Iterable[Piece]) -> Counters:
-        """Return the counters of these pieces."""
+        """Return the counter values of the pieces ``content``."""
         found = [piece.counters for piece in content if piece.counters is not None]
         if self._folder:
             paths = [path for path in found if isinstance(path, Path)]
@@ -339,7 +342,7 @@ class _TextsOfPlainFile(_Texts):
 
 
 def _read_events(head: bytes, texts: _Texts, reader: _Reader, total: _Total) -> bytes:
-    """Add all events to ``total``; return the text from the bracket on that closes their array."""
+    """Add all events to ``total``; return the text that begins with the array's last bracket."""
     unread = b""
     for text, read in reader.in_order(texts):
         if unread:

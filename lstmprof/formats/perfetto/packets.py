@@ -18,10 +18,10 @@ from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.xplane.schema import Messages, message_class
 
 _WINDOW_BYTES = 2**20
-#: Packets that decompress to more than ``FREE_BYTES`` and more than ``MAX_RATIO`` times the file's
-#: size are a bomb: reading a MiB takes a second. Exports decompress to 5 to 8 times their size.
+#: A file whose packets decompress to more than ``FREE_BYTES`` and more than ``MAX_RATIO`` times its
+#: size is refused as a bomb: reading a MiB takes a second. Exports decompress to 5 to 8 times it.
 FREE_BYTES, MAX_RATIO = 2**21, 50
-#: Limit for one packet. Writers end a packet at some kB, and a compressed one at 500 kB.
+#: Largest number of bytes of a packet. Writers end a packet at some kB, a compressed one at 500 kB.
 MOST_PACKET_BYTES = 2**26
 #: Tag of ``packet``, the only field of a trace. A length and that many bytes follow.
 _TAG = 0x0A

@@ -24,7 +24,7 @@ from lstmprof.formats.perfetto import packets
 from lstmprof.formats.raw_file import RawFile
 from lstmprof.formats.xplane.events import text
 
-#: BuiltinClock: the default clock of events, and the clock of dates.
+#: Values of BuiltinClock: the default clock of events, and the clock of dates.
 BOOTTIME, REALTIME = 6, 1
 _DEEPEST_TRACK = 32
 
@@ -91,7 +91,7 @@ def of_sequence(sequence: int) -> int:
 
 
 def outline(raw: RawFile) -> Outline:
-    """Return the tracks and the clock's start, read without decoding slices.
+    """Return the tracks of a trace and the start of its clock, read without decoding slices.
 
     Raises:
         ProfileError: the trace is truncated or damaged.
@@ -145,10 +145,10 @@ def _add(found: Outline, said: Any) -> None:
     found.tracks[said.uuid] = track
 
 
-#: TrackEvent.Type
+#: Values of TrackEvent.Type.
 _BEGIN, _END = 1, 2
 _INSTANT, _COUNTER = 3, 4
-#: TracePacket.SequenceFlags
+#: Values of TracePacket.SequenceFlags.
 _CLEARED, _NEEDS_STATE = 1, 2
 #: Numbers of clocks that belong to a sequence.
 _FIRST_OWN_CLOCK, _LAST_OWN_CLOCK = 64, 127
@@ -206,7 +206,7 @@ class _Sequence:
     clocks: dict[int, _Clock] = field(default_factory=dict)
 
     def start(self) -> None:
-        """Reset the state; the writer repeats what is needed."""
+        """Reset the state; the writer repeats the texts and values that it uses."""
         self.is_whole = True
         self.texts, self.track, self.clock = {}, 0, 0
 

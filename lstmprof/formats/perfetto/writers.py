@@ -173,7 +173,10 @@ def row(slice_: Slice, place: Where) -> Row | None:
 
 
 def metadata(fields: Mapping[str, Any], moved_ns: int, depth: int = 0) -> dict[str, Any]:
-    """Return the valid ones of a profile's metadata ``fields``, with spans ``moved_ns`` later."""
+    """Return a profile's metadata without invalid ``fields``.
+
+    The times of the profiler's spans become ``moved_ns`` later.
+    """
     cleaned: dict[str, Any] = {}
     for key, value in fields.items():
         if key == _SPANS:
@@ -231,7 +234,7 @@ _GPU_PROCESS = re.compile(r"\[GPU \d+\]$")
 
 @dataclass(frozen=True)
 class Place:
-    """The host thread, or the agent and stream, to which a track belongs."""
+    """The host thread, or the agent (rocprofv3's number of a GPU) and stream, of a track."""
 
     pid: int | None
     tid: int | None
@@ -242,7 +245,10 @@ class Place:
 
 
 class Places:
-    """The places of all tracks; ``devices`` maps the agents that are GPUs to device numbers."""
+    """Finds the thread or GPU to which each track belongs.
+
+    ``devices`` maps rocprofv3's numbers of GPUs (agents) to device numbers.
+    """
 
     def __init__(self, outline: Outline) -> None:
         self._outline = outline
@@ -254,7 +260,7 @@ class Places:
         self.devices = {agent: device for device, agent in enumerate(numbers)}
 
     def of(self, track: int) -> Place:
-        """Return the place of the track with this number."""
+        """Return the thread or GPU of the track with this number."""
         if track not in self._known:
             self._known[track] = _place(list(self._outline.above(track)))
         return self._known[track]

@@ -12,9 +12,9 @@ Plane ``/host:metadata`` has one ``Hlo Proto`` per compiled module (``hlo.proto`
 instruction (``hlo_module``, ``hlo_op``); the instruction's metadata has the path in the user's
 program: ``jit(step)/transpose(jvp(forward))/while/body/dot_general``. Instructions that XLA added
 (copies, loop counters) have no path. XLA on a CPU gives every module the program id 0: if two
-modules share a name, the instructions of the later one are used. An event has no shapes; the module
-has. Of an instruction that is or contains a matmul, the shapes of the operands are read; of others,
-the shape of a tanh, which is as wide as a recurrent layer.
+modules share a name, the instructions of the later one are used. An event has no shapes, but the
+module has. The reader takes the shapes of the operands of the matmul that an instruction is or
+contains, or else the shape of its tanh, which is as wide as a recurrent layer.
 """
 
 from __future__ import annotations
@@ -295,7 +295,7 @@ def host_kind(name: str, stats: Stats) -> str | None:
 
 
 def decoded(name: str) -> tuple[str, dict[str, str]]:
-    """Split ``step#step_num=3,_r=1#``, as a TraceMe event is called, into name and metadata."""
+    """Split the text of a TraceMe event, ``step#step_num=3,_r=1#``, into name and metadata."""
     encoded = _ENCODED.fullmatch(name)
     if encoded is None:
         return name, {}
@@ -306,7 +306,7 @@ def decoded(name: str) -> tuple[str, dict[str, str]]:
 def with_instruction(stats: dict[str, Any], known: Instructions) -> dict[str, Any]:
     """Return ``stats`` with the path and operands of the XLA instruction that they name.
 
-    They are added as ``tf_op`` and ``shape``, unless these stats exist.
+    They are added as ``tf_op`` and ``shape``. Existing stats stay, except AMD's ``XlaModule:``.
     """
     instruction = known.get((str(stats.get("hlo_module")), str(stats.get("hlo_op"))))
     if instruction is None:
@@ -405,7 +405,7 @@ class PlaneTables:
         self.memory_events = {k: n for k, n in named.items() if n in (ALLOCATION, FREE)}
 
     def described(self, event: Any) -> tuple[str, dict[str, Any]]:
-        """Return the event's name and its ``wanted`` stats, with those that its name implies."""
+        """Return the event's name and its ``wanted`` stats: its own and those of its name."""
         name, shared = self._metadata.get(event.metadata_id, ("", {}))
         return name, {**shared, **self.stats(event.stats)}
 

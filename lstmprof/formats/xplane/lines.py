@@ -10,9 +10,8 @@ total afterwards. The allocator ``GPU_<n>_bfc`` manages memory of GPU n. Others 
 (``gpu_host_bfc``: pinned memory; ``mklcpu``: only blocks of 256 KiB and more), or their names do
 not show which memory. A TPU's runtime writes a device number instead of a name, and no size for a
 free, so single allocations are omitted; its ``bytes_reserved`` is the stack. Source:
-``BFCAllocator::AddTraceMe`` in
-``xla/tsl/framework/bfc_allocator.cc``, ``xla/pjrt/gpu/gpu_helpers.cc``,
-``xprof/convert/xplane_to_memory_profile.cc``.
+``BFCAllocator::AddTraceMe`` in ``xla/tsl/framework/bfc_allocator.cc``,
+``xla/pjrt/gpu/gpu_helpers.cc``, ``xprof/convert/xplane_to_memory_profile.cc``.
 """
 
 from __future__ import annotations
@@ -115,7 +114,7 @@ def of_columns(
 ) -> pa.Table | None:
     """Return memory counters like ``of_messages``, for events that have been read as columns.
 
-    ``content`` has the texts of the events. Only those with ``is_timed`` have a possible time.
+    ``content`` has the texts of the events; ``is_timed`` marks those with a possible time.
     """
     marked = np.isin(events.metadata_id, list(tables.memory_events))
     hits = np.flatnonzero(marked & is_timed)
@@ -351,7 +350,7 @@ def _times(line_ns: int, events: Events) -> tuple[Ints, Ints]:
 
 
 def _ids(stats: Stats, place: Ints, names: list[str]) -> dict[str, tuple[Ints, Ints]]:
-    """Return (events that have an id of their own, these ids) for each column of ids.
+    """Return (numbers of the events that have an id, these ids) for each column of ids.
 
     ``place`` is the position of each stat's name in ``names``.
     """
@@ -427,7 +426,7 @@ def _arrow_codes(values: pa.Array) -> Ints:
 
 
 def _taken(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
-    """Return columns with one value per event: that of the row that describes its kind."""
+    """Return columns with one value per event, from the row in ``described`` for its kind."""
     taken = {}
     for name in _TEXTS:
         texts = pa.array([getattr(row, name) for row in described], pa.string())
@@ -439,10 +438,10 @@ def _taken(described: list[Row], kinds: Ints) -> dict[str, pa.Array]:
 
 
 def _replaced(column: pa.Array, kept: Ints, owner: Ints, ids: Ints, events: int) -> pa.Array:
-    """Return ``column`` with the values of events that have an id of their own replaced by it.
+    """Return ``column`` with new values for the events numbered by ``owner``: their ``ids``.
 
-    ``kept`` are the events of the column, ``owner`` the events with ``ids``; an id below 1 becomes
-    null. ``events`` is the number of all events.
+    An id below 1 becomes null. ``kept`` are the numbers of the events that the column has, and
+    ``events`` is the number of all events.
     """
     replaced = np.zeros(events, bool)
     value = np.zeros(events, np.int64)

@@ -232,7 +232,10 @@ class Piece:
 
 @dataclass(frozen=True)
 class Outline:
-    """The message ``space`` (an XSpace) without events; ``pieces`` of events by plane and line."""
+    """An XSpace: the message ``space`` without events, and ``pieces``, the events' bytes.
+
+    ``pieces`` has a list per plane, with a list per line.
+    """
 
     space: Any
     pieces: list[list[list[Piece]]]
@@ -344,7 +347,7 @@ def _run_of_events(window: bytes, at: int) -> list[int]:
 
 
 def _fields(raw: RawFile, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield (tag, start, start of the value, end) of each field; all are positions in the file."""
+    """Yield (tag, start, start of the value, end) of each field, with positions in the file."""
     base, window = start, b""
     while start < stop:
         if start + _MOST_HEAD_BYTES > base + len(window):

@@ -115,7 +115,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
+    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     return {
         shared: arrays[name] if shared == "head" else reordered(arrays[name], ORDER)
         for name, shared in _shared_names(module).items()

@@ -50,7 +50,7 @@ class Network(ends.Ends):
             )
 
     def forward(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """Return outputs (batch, classes), or, for ``every_step``, (time, batch, classes).
+        """Return outputs (batch, classes); (time, batch, classes) if the loss uses every time step.
 
         ``inputs`` are (time, batch, features), or tokens (time, batch). ``lengths`` (batch,) are
         the sequences' numbers of time steps.
@@ -128,7 +128,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
+    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     shared = {name: arrays[own] for own, name in ends.end_names(module).items()}
     for own, name in _shared_names(module).items():
         shared[name] = _reordered(np.asarray(arrays[own]), TO_SHARED, interleave=False)

@@ -58,7 +58,7 @@ class Network(ends.Ends):
             self.lstm = link(workload.layers, workload.features, workload.hidden, 0.0)
 
     def forward(self, inputs: Any, lengths: Optional[Any] = None) -> Any:
-        """Return outputs (batch, classes), or, for ``every_step``, (batch, time, classes).
+        """Return outputs (batch, classes); (batch, time, classes) if the loss uses every time step.
 
         ``inputs`` are (batch, time, features), or tokens (batch, time). ``lengths`` (batch,) are
         the sequences' numbers of time steps.
@@ -106,7 +106,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
+    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     shared = {name: arrays[own] for own, name in ends.end_names(module).items()}
     for number, slot in enumerate(_slots(module)):
         for kind, letter, first in KINDS:

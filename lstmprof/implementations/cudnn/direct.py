@@ -143,7 +143,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
+    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     shapes = parameter_shapes(module.workload)
     shared = {name: np.empty(shape, np.float32) for name, shape in shapes.items()}
     for place in module.places:

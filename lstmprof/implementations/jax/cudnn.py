@@ -65,7 +65,7 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any = None) -> Any:
-    """Return outputs (batch, classes), or, for ``every_step``, (batch, time, classes).
+    """Return outputs (batch, classes); (batch, time, classes) if the loss uses every time step.
 
     ``inputs`` are (batch, time, features), or tokens (batch, time). ``lengths`` (batch,) are the
     sequences' numbers of time steps.
@@ -104,7 +104,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
+    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     vector, shared, start = np.asarray(arrays["lstm"]), {}, 0
     for name, shape in _parts(module.workload):
         end = start + int(np.prod(shape))

@@ -61,7 +61,7 @@ class Layers(equinox.Module):  # type: ignore[misc]
             self.head = equinox.nn.Linear(width, workload.classes, use_bias=False, key=key)
 
     def __call__(self, inputs: Any, length: Any = None) -> Any:
-        """Return outputs (classes,), or, for ``every_step``, (time, classes), for one sequence.
+        """Return outputs (classes,); (time, classes) if the loss uses every time step.
 
         ``inputs`` are (time, features), or tokens (time,). ``length`` is the number of time steps.
         """
@@ -127,7 +127,7 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Any = None) -> Any:
-    """Return outputs (batch, classes), or, for ``every_step``, (batch, time, classes).
+    """Return outputs (batch, classes); (batch, time, classes) if the loss uses every time step.
 
     ``inputs`` are (batch, time, features), or tokens (batch, time). ``lengths`` (batch,) are the
     sequences' numbers of time steps.
@@ -160,5 +160,5 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
+    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     return {name: np.asarray(arrays[path]) for path, name in _shared_names(module).items()}

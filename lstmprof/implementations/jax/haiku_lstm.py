@@ -88,7 +88,7 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, arrays: Mapping[str, Any], inputs: Any) -> Any:
-    """Return outputs (batch, classes), or, for ``every_step``, (time, batch, classes).
+    """Return outputs (batch, classes); (time, batch, classes) if the loss uses every time step.
 
     ``inputs`` are (time, batch, features), or tokens (time, batch).
     """
@@ -116,9 +116,9 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def _shared(path: str) -> Tuple[str, ...]:
-    """Return the framework-independent names of the parameter at ``path``, which is in a core.
+    """Return the framework-independent names of the core (cell) parameter at ``path``.
 
-    Haiku's one matrix is the weights of the inputs and those of the state.
+    Haiku's matrix has two names, because it contains the weights of the inputs and of the state.
     """
     slot, _, kind = path.split("/")
     if kind == "b":
@@ -127,7 +127,7 @@ def _shared(path: str) -> Tuple[str, ...]:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
+    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     shared: Dict[str, Any] = {}
     for path in module.arrays:
         own = np.asarray(arrays[path])

@@ -51,7 +51,7 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, arrays: Arrays, inputs: Any, lengths: Any = None) -> Any:
-    """Return outputs (batch, classes), or, for ``every_step``, (time, batch, classes).
+    """Return outputs (batch, classes); (time, batch, classes) if the loss uses every time step.
 
     ``inputs`` are (time, batch, features), or tokens (time, batch). ``lengths`` (batch,) are the
     sequences' numbers of time steps.
@@ -105,5 +105,5 @@ def load(module: Network, weights: Arrays) -> None:
 
 
 def canonical(module: Network, arrays: Arrays) -> Dict[str, Any]:
-    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
+    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     return {name: _turned(name, np.asarray(arrays[name])) for name in module.arrays}

@@ -26,7 +26,7 @@ KERNELS = (
 def apply(
     module: Network, arrays: Mapping[str, Any], inputs: Any, lengths: Optional[Any] = None
 ) -> Any:
-    """Return outputs (batch, classes), or, for ``every_step``, (batch, time, classes).
+    """Return outputs (batch, classes); (batch, time, classes) if the loss uses every time step.
 
     ``inputs`` are (batch, time, features), or tokens (batch, time).
     """

@@ -72,6 +72,6 @@ def load(module: Any, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Any, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
+    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     names = {name: shared_name(name) for name in arrays}
     return {shared: np.asarray(arrays[name]) for name, shared in names.items() if shared}

@@ -46,7 +46,7 @@ class Network(ends.Ends):
         )
 
     def forward(self, inputs: Any) -> Any:
-        """Return outputs (batch, classes), or, for ``every_step``, (time, batch, classes).
+        """Return outputs (batch, classes); (time, batch, classes) if the loss uses every time step.
 
         ``inputs`` are (time, batch, features), or tokens (time, batch).
         """

@@ -44,8 +44,9 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, inputs: Any) -> Any:
-    """Return the outputs' symbol: (batch, classes), or, for ``every_step``, (batch, time, classes).
+    """Return the symbol of the outputs (batch, classes).
 
+    If the loss uses every time step, the outputs are (batch, time, classes).
     ``inputs`` is the symbol of features (batch, time, features), or of tokens (batch, time).
     """
     w, steps = module.workload, inputs

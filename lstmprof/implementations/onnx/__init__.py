@@ -75,7 +75,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
+    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     workload, shared = module.workload, {}
     if "embedding" in arrays:
         shared["embedding"] = arrays["embedding"]
@@ -113,9 +113,9 @@ class Graph:
 def forward(module: Network, graph: Graph) -> str:
     """Add the network's nodes to ``graph``; return the name of its output.
 
-    The output is (batch, classes), or, for ``every_step``, (time, batch, classes). The nodes read
-    ``inputs`` (time, batch, features), or tokens (time, batch), and, for variable length,
-    ``lengths`` (batch,).
+    The output is (batch, classes), or (time, batch, classes) if the loss uses every time step. The
+    nodes read ``inputs`` (time, batch, features), or tokens (time, batch), and, for variable
+    length, ``lengths`` (batch,).
     """
     workload = module.workload
     for name, array in module.arrays.items():

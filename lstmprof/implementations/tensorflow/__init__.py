@@ -42,7 +42,7 @@ class Ends(tf.Module):  # type: ignore[misc]
             self.head = tf.Variable(tf.zeros([width, workload.classes]), name="head")
 
     def __call__(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor] = None) -> tf.Tensor:
-        """Return outputs (batch, classes), or, for ``every_step``, (time, batch, classes).
+        """Return outputs (batch, classes); (time, batch, classes) if the loss uses every time step.
 
         ``inputs`` are (time, batch, features), or tokens (time, batch).
         """
@@ -55,7 +55,7 @@ class Ends(tf.Module):  # type: ignore[misc]
         return outputs if self.head is None else tf.tensordot(outputs, self.head, 1)
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Return the last layer's outputs (time, batch, width) for (time, batch, features)."""
+        """Map inputs (time, batch, features) to the last layer's outputs (time, batch, width)."""
         raise NotImplementedError
 
 
@@ -84,7 +84,7 @@ class Direction(tf.Module):  # type: ignore[misc]
         raise NotImplementedError
 
     def run(self, inputs: tf.Tensor, reverse: bool, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Return outputs (time, batch, hidden), in time order, for (time, batch, features)."""
+        """Map inputs (time, batch, features) to outputs (time, batch, hidden), in time order."""
         steps, batch = inputs.shape[0], inputs.shape[1]
         read = tf.TensorArray(tf.float32, steps).unstack(inputs)
         alive = None
@@ -119,7 +119,10 @@ def reversed_in_time(outputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Ten
 
 
 class Network(Ends):
-    """A network whose ``layers`` are lists of ``direction`` objects, one or two per layer."""
+    """A network of LSTM layers; each of ``layers`` is a list of one or two ``Direction`` objects.
+
+    ``direction`` is the subclass of ``Direction`` to use.
+    """
 
     def __init__(self, workload: Workload, direction: Type[Direction]) -> None:
         super().__init__(workload)
@@ -138,7 +141,7 @@ class Network(Ends):
         ]
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Return the last layer's outputs (time, batch, width) for (time, batch, features)."""
+        """Map inputs (time, batch, features) to the last layer's outputs (time, batch, width)."""
         for directions in self.layers:
             outputs = [each.run(inputs, bool(n), lengths) for n, each in enumerate(directions)]
             inputs = outputs[0] if len(outputs) == 1 else tf.concat(outputs, 2)
@@ -187,7 +190,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
+    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     shared = canonical_ends(arrays)
     for each in (each for directions in module.layers for each in directions):
         kernel = reordered(np.asarray(arrays[each.name + "/kernel"]).T, each.GATES)

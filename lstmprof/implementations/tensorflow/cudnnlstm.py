@@ -64,7 +64,7 @@ class Network(Ends):
             yield "", (4 * asked.hidden,)
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Return the last layer's outputs (time, batch, width) for (time, batch, features)."""
+        """Map inputs (time, batch, features) to the last layer's outputs (time, batch, width)."""
         asked, (steps, batch) = self.workload, inputs.shape[:2]
         zeros = tf.zeros([asked.layers * asked.directions, batch, asked.hidden])
         return tf.raw_ops.CudnnRNNV3(
@@ -96,7 +96,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
+    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     shared, start = canonical_ends(arrays), 0
     for name, shape in module.places():
         end = start + int(np.prod(shape))

@@ -36,7 +36,7 @@ class Ends:
         self.head: Any = None
 
     def __call__(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor] = None) -> tf.Tensor:
-        """Return outputs (batch, classes), or, for ``every_step``, (time, batch, classes).
+        """Return outputs (batch, classes); (time, batch, classes) if the loss uses every time step.
 
         ``inputs`` are (time, batch, features), or tokens (time, batch).
         """
@@ -53,7 +53,7 @@ class Ends:
         return outputs
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Return the last layer's outputs (time, batch, width) for (time, batch, features)."""
+        """Map inputs (time, batch, features) to the last layer's outputs (time, batch, width)."""
         raise NotImplementedError
 
     @property
@@ -108,7 +108,7 @@ class Direction:
         return cell, outputs
 
     def run(self, inputs: tf.Tensor, reverse: bool, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Return outputs (time, batch, hidden), in time order, for (time, batch, features)."""
+        """Map inputs (time, batch, features) to outputs (time, batch, hidden), in time order."""
         inputs = reversed_in_time(inputs, lengths) if reverse else inputs
         with tf.variable_scope(self.name):
             cell, outputs = self.unrolled(inputs, lengths)
@@ -117,7 +117,10 @@ class Direction:
 
 
 class Network(Ends):
-    """A network whose ``layers`` are lists of ``direction`` objects, one or two per layer."""
+    """A network of LSTM layers; each of ``layers`` is a list of one or two ``Direction`` objects.
+
+    ``direction`` is the subclass of ``Direction`` to use.
+    """
 
     def __init__(self, workload: Workload, direction: Type[Direction]) -> None:
         super().__init__(workload)
@@ -128,7 +131,7 @@ class Network(Ends):
         ]
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Return the last layer's outputs (time, batch, width) for (time, batch, features)."""
+        """Map inputs (time, batch, features) to the last layer's outputs (time, batch, width)."""
         for directions in self.layers:
             outputs = [each.run(inputs, bool(n), lengths) for n, each in enumerate(directions)]
             inputs = outputs[0] if len(outputs) == 1 else tf.concat(outputs, 2)
@@ -180,7 +183,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
+    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     shared = canonical_ends(arrays)
     for each in module.directions:
         kernel = reordered(np.asarray(arrays[own_name(each.kernel)]).T, each.GATES)

@@ -52,7 +52,7 @@ class Network(Ends):
         return "bidirectional" if self.workload.bidirectional else "unidirectional"
 
     def run(self, inputs: tf.Tensor, lengths: Optional[tf.Tensor]) -> tf.Tensor:
-        """Return the last layer's outputs (time, batch, width) for (time, batch, features)."""
+        """Map inputs (time, batch, features) to the last layer's outputs (time, batch, width)."""
         asked = self.workload
         self.lstm = cudnn_rnn.CudnnLSTM(asked.layers, asked.hidden, direction=self.direction)
         told = {} if lengths is None else {"sequence_lengths": lengths}
@@ -108,7 +108,7 @@ def per_gate(module: Network, weights: Mapping[str, Any]) -> Tuple[List[Any], Li
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
+    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     converted = cudnn_rnn_ops.cudnn_rnn_opaque_params_to_canonical(
         *module.sizes,
         params=tf.constant(arrays[own_name(module.lstm.kernel)]),

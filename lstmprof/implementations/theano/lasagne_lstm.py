@@ -107,8 +107,9 @@ def build(workload: Workload) -> Network:
 
 
 def apply(module: Network, inputs: Any, mode: Any, lengths: Any = None) -> Any:
-    """Return symbolic outputs: (batch, classes), or, for ``every_step``, (batch, time, classes).
+    """Return symbolic outputs (batch, classes).
 
+    If the loss uses every time step, the outputs are (batch, time, classes).
     ``inputs`` are (batch, time, features), or tokens (batch, time); ``lengths`` are (batch,).
     ``mode`` must be Theano's default compilation mode, because Lasagne sets none for its Scans.
     """
@@ -163,7 +164,7 @@ def load(module: Network, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: Network, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
+    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     found = {}
     for shared, parts in _own_names(module).items():
         gates = []

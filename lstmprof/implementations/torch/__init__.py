@@ -51,7 +51,7 @@ class Layers(torch.nn.Module):  # type: ignore[misc]
         self.head = head(workload)
 
     def forward(self, inputs: torch.Tensor, lengths: Optional[torch.Tensor] = None) -> torch.Tensor:
-        """Return outputs (batch, classes), or, for ``every_step``, (time, batch, classes).
+        """Return outputs (batch, classes); (time, batch, classes) if the loss uses every time step.
 
         ``inputs`` are (time, batch, features), or tokens (time, batch). ``lengths`` (batch,), in
         host memory, are the sequences' numbers of time steps.
@@ -152,6 +152,6 @@ def load(module: torch.nn.Module, weights: Mapping[str, Any]) -> None:
 
 
 def canonical(module: torch.nn.Module, arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Convert ``arrays`` (keyed like ``parameters``) to framework-independent names and layout."""
+    """Convert ``arrays`` keyed like ``parameters()`` to framework-independent names and layout."""
     shared = {_names(module)[name]: array for name, array in arrays.items()}
     return {name: array for name, array in shared.items() if name is not None}

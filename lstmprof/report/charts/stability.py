@@ -39,7 +39,10 @@ def figures(report: Report) -> list[Figure]:
 
 
 def sentence(rows: Rows) -> str:
-    """Return a sentence about the run that varies most, and how much its middle half varies."""
+    """Return a sentence about the run that varies most.
+
+    The measure is the range of the middle half of its iterations.
+    """
     labels = sorted({row["label"] for row in rows})
     label = max(labels, key=lambda label: _middle_half(rows, label))
     most = " varies most" if len(labels) > 1 else ""

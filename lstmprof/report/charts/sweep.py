@@ -62,10 +62,10 @@ def name(row: Row) -> str:
 
 
 def chart(rows: Rows) -> drawing.Drawn:
-    """Draw a heat map with a row per implementation and units, and a column per batch and time
-    steps.
+    """Draw a heat map of the step times.
 
-    If a cell has several runs, it shows their mean.
+    There is one row per implementation and number of units, and one column per batch size and
+    number of time steps. If a cell has several runs, it shows their mean.
     """
     by_row = sorted({(name(row), row["hidden"]) for row in rows})
     by_column = sorted({(row["time_steps"], row["batch"]) for row in rows})

@@ -51,7 +51,7 @@ def _delta_ns(row: Row) -> int:
 
 
 def sentence(pair: Pair) -> str:
-    """Return a sentence with the difference of the two steps, and its first cause."""
+    """Return a sentence with the difference of the two steps, and its largest cause."""
     fast_ns, slow_ns = _sum(pair.rows, "fast_ns"), _sum(pair.rows, "slow_ns")
     each = " per step" if pair.slow.marked and pair.fast.marked else ""
     ends = (

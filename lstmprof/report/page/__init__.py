@@ -31,7 +31,7 @@ from lstmprof.report.cards import blocks
 from lstmprof.report.charts import figures, waterfall
 from lstmprof.report.drawing import shown
 from lstmprof.report.model import Figure, Icicle, Report, Rows, Timeline
-from lstmprof.report.palette import FAMILIES, PARTS, families_of, order_of
+from lstmprof.report.palette import FAMILIES, PARTS, UNKNOWN, families_of, label_of, order_of
 from lstmprof.runs.directory import cache_folder
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ SECTIONS = (
     ("ledger", "Where the time goes"),
     ("waterfall", "Difference between two runs"),
     ("layers", "Recurrent layers"),
+    ("critical_path", "Critical path"),
     ("timeline", "Timeline of one step"),
     ("stacks", "Call stacks"),
     ("ranks", "Ranks"),
@@ -67,6 +68,8 @@ _ROOM = {
     "versions": "tall",
     "sweep": "taller",
 }
+#: Sections that consist of a table.
+_TABLES = ("layers", "critical_path", "ranks", "kernels")
 #: Columns of the table of kernels.
 KERNELS = ("run", "rank", "device", "name", "category", "count", "total_ns", "p50_ns", "share")
 #: If there are more verdicts, only the first block of cards is unfolded.
@@ -106,6 +109,8 @@ def page(report: Report) -> str:
         timeline_height=timeline_height(report),
         waits=listed([PARTS[name].shown for name in WAITS_FOR_HOST]),
         lane_words=lane_words,
+        label_of=label_of,
+        part_of=lambda name: PARTS.get(name, UNKNOWN),
         data=script_json(_data(report, drawn)),
         timelines=[packed(timeline) for timeline in report.timelines],
         vega=vega(),
@@ -173,7 +178,7 @@ def _bundled_vega() -> str:
 
 
 def _sections(report: Report, drawn: list[Figure]) -> Iterator[dict[str, Any]]:
-    extra = {name: bool(getattr(report, name)) for name in ("layers", "ranks", "kernels")}
+    extra = {name: bool(getattr(report, name)) for name in _TABLES}
     extra |= {"timeline": bool(report.timelines), "stacks": bool(report.icicles)}
     for key, heading in SECTIONS:
         members = [figure for figure in drawn if figure.key.startswith(key)]

@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 
 from lstmprof.breakdown import break_down
 from lstmprof.breakdown.tables import TABLES
+from lstmprof.breakdown.tables.ranks import in_common
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 from lstmprof.events.schema import SCHEMA
@@ -86,6 +87,34 @@ def test_streams_that_are_numbered_otherwise_match_in_their_order() -> None:
     ]
     found = {(r["rank"], r["stream"]): r["waits_ns"] for r in collectives(rows)}
     assert found == {(0, 20): 7, (0, 24): 5, (1, 28): 0, (1, 30): 0}
+
+
+# all four ranks in group 0, two tensor-parallel groups beside it; each ends at once on its ranks
+# rank 0   [0---)      [tp 1)             rank 2   [0---)   [tp 2---------)
+# rank 1     [0-)  [tp 1----)             rank 3    [0--)           [tp 2-)
+def test_ranks_of_a_process_group_wait_for_each_other_only() -> None:
+    everyone, first, second = (
+        json.dumps({"process_group": group}) for group in ("0 (default_pg)", "1 (tp)", "2 (tp)")
+    )
+    rows = [
+        *(
+            kernel(REDUCE, at, 50, rank, launch_config=everyone)
+            for rank, at in enumerate((0, 20, 0, 5))
+        ),
+        kernel(REDUCE, 90, 100, 0, launch_config=first),
+        kernel(REDUCE, 70, 100, 1, launch_config=first),
+        kernel(REDUCE, 60, 200, 2, launch_config=second),
+        kernel(REDUCE, 150, 200, 3, launch_config=second),
+    ]
+    found = {(r["rank"], r["process_group"]): r for r in collectives(rows)}
+    assert {key: (r["waits_ns"], r["last_rank"]) for key, r in found.items()} == {
+        **{(rank, "0 (default_pg)"): (ns, 1) for rank, ns in enumerate((20, 0, 20, 15))},
+        **{(0, "1 (tp)"): (0, 0), (1, "1 (tp)"): (20, 0)},
+        **{(2, "2 (tp)"): (90, 3), (3, "2 (tp)"): (0, 3)},
+    }
+    assert len({r["collective"] for r in found.values()}) == 3
+    shared = in_common(list(found.values()))
+    assert {r["process_group"] for r in shared} == {"0 (default_pg)"}
 
 
 def test_one_rank_alone_waits_unknown() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from events.rows import row, table
 
-from lstmprof.breakdown.tables.ranges import ranges
+from lstmprof.breakdown.tables.ops import ranges
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 

@@ -12,9 +12,8 @@ import shared_traces
 from lstmprof.breakdown.ledger import ledger
 from lstmprof.breakdown.tables import TABLES
 from lstmprof.breakdown.tables.casts import casts
-from lstmprof.breakdown.tables.ranges import ranges
-from lstmprof.breakdown.tables.steps import steps
-from lstmprof.breakdown.tables.streams import streams
+from lstmprof.breakdown.tables.ops import ranges
+from lstmprof.breakdown.tables.steps import steps, streams
 from lstmprof.events.annotate.calls import launch_calls
 from lstmprof.events.annotate.steps import Window, windows
 from lstmprof.events.schema import ACTIVITY_KINDS

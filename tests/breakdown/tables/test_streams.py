@@ -6,8 +6,7 @@ import numpy as np
 from events.rows import row, table
 from hypothesis import given, strategies as st
 
-from lstmprof.breakdown.tables.steps import steps
-from lstmprof.breakdown.tables.streams import streams
+from lstmprof.breakdown.tables.steps import steps, streams
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 from lstmprof.events.intervals import Covered, running_time

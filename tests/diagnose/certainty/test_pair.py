@@ -145,6 +145,7 @@ def layer(
         ([layer("layer op", "aten::lstm", 1, 1, 50.0)], "50 aten::lstm calls per step"),
         ([layer("layer op", "aten::lstm", 1, 1, None)], "1 aten::lstm call per step"),
         ([layer("loop", None, 20)], "a loop of 20 cells per step"),
+        ([layer("loop", None, 20, 1, 3.0)], "3 loops of 20 cells per step"),
         ([layer("loop", None, None)], ""),
         ([layer("layer op", "aten::lstm", 9), layer("loop", None, 20, 2)], "a loop of 20 cells"),
     ],

@@ -82,8 +82,8 @@ def test_time_won_back_elsewhere_is_negative() -> None:
         ("matmul", -10 * MS),
     ]
     more, less = compare(fast, slow).findings
-    assert more.sentence.startswith("+30.0 ms (150 %)")
-    assert less.sentence.startswith("-10.0 ms (-50 %)")
+    assert more.sentence.startswith("+30.0 ms (150 % of the difference)")
+    assert less.sentence.startswith("−10.0 ms (−50 % of the difference)")
 
 
 def test_the_evidence_for_waits_for_the_host_is_the_pace_of_launches() -> None:

@@ -11,8 +11,7 @@ from hypothesis import given, strategies as st
 from lstmprof.diagnose.diagnosis import compare
 from lstmprof.diagnose.findings import findings, lengths
 from lstmprof.diagnose.findings.because import because
-from lstmprof.diagnose.findings.reasons import reason
-from lstmprof.diagnose.findings.slower_calls import slower_names
+from lstmprof.diagnose.findings.reasons import reason, slower_names
 from lstmprof.diagnose.step_profile import Contributor, StepProfile
 
 MS = 1_000_000

@@ -123,6 +123,46 @@ def test_a_device_waits_for_a_compiler_and_what_it_tries_out_is_compiling() -> N
     assert found["Python"] == 5 + (32 - 20) + (60 - 50)
 
 
+#          0        10        20        30        40        50        60 ns
+# step     |==========================================================|
+# compiler    |5 ------------------ 30|
+# next            |10 ------------------------------ 48|   a generator's frame
+#   call             |15 --------- 28|
+# aten::mm                              |35 -- 42|
+# kernel                                       |43 - 50|
+def test_a_frame_that_begins_inside_a_compiler_and_ends_after_it_compiles_until_then() -> None:
+    rows = [
+        row("step", "ProfilerStep#1", 0, 60, **MAIN),
+        row("range", "CUDAGraphNode.record (dynamo_timed)", 5, 30, **MAIN),
+        row("python", "<built-in function next>", 10, 48, **MAIN),
+        row("python", "partition.py(6894): call", 15, 28, **MAIN),
+        row("op", "aten::mm", 35, 42, **MAIN),
+        row("runtime", "cudaLaunchKernel", 36, 41, **MAIN, correlation_id=1),
+        row("kernel", "sgemm", 43, 50, device=0, stream=7, correlation_id=1),
+    ]
+    assert kinds(rows, 0)["compile"] == 30 - 5
+    assert kinds(rows[:5], None)["compile"] == 30 - 5
+
+
+#          0        10        20        30        40        50 ns
+# step     |================================================|
+# main        |5 6| capture begins      |32 34| capture ends
+#   launches          |18 20|  (captured)       |38 40|
+# other     |2 --------- 22| a frame
+# kernel                                             |42 - 48|
+def test_a_thread_that_captures_a_graph_compiles_and_another_does_not() -> None:
+    rows = [
+        row("step", "ProfilerStep#1", 0, 50, **MAIN),
+        row("runtime", "cudaStreamBeginCapture", 5, 6, **MAIN, correlation_id=1),
+        row("runtime", "cudaLaunchKernel", 18, 20, **MAIN, correlation_id=2),
+        row("runtime", "cudaStreamEndCapture", 32, 34, **MAIN, correlation_id=3),
+        row("python", "other.py(3): go", 2, 22, **OTHER),
+        row("runtime", "cudaGraphLaunch", 38, 40, **MAIN, correlation_id=4),
+        row("kernel", "sgemm", 42, 48, device=0, stream=7, correlation_id=4),
+    ]
+    assert kinds(rows, 0)["compile"] == 34 - 5
+
+
 #          0        10        20        30        40        50 ns
 # step     |================================================|
 # main       |2 -- compile ------------ 28|

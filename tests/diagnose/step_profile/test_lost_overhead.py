@@ -5,7 +5,7 @@ from __future__ import annotations
 from events.rows import row, table
 
 from lstmprof.breakdown.attribution import attributed
-from lstmprof.diagnose.step_profile.lost_overhead import lost_overhead_ns
+from lstmprof.diagnose.step_profile.contributors import lost_overhead_ns
 from lstmprof.events.annotate.links import linked
 from lstmprof.events.annotate.steps import Window
 

@@ -28,8 +28,7 @@ from lstmprof.implementations import CELL_OP, LAYER_OP
 
 @dataclass(frozen=True)
 class _Family:
-    """Recurrent kernels of one library, by prefix of their names; ``a_cell``: one kernel is one
-    cell.
+    """Recurrent kernels of one library, by name prefix; ``a_cell``: one kernel is one cell.
 
     Nsight Systems, nvprof and GPU-only traces have only kernels. Their names show the cell and the
     pass (``_fp``, ``_bp``), but neither where a call begins nor the network.

@@ -107,8 +107,7 @@ def _gradients(rows: Sequence[int], backward: Sequence[int]) -> list[list[int]]:
 
 
 def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints) -> Iterator[Loop]:
-    """Yield ``scan`` as a loop if its ``products`` show cells, alone or with one matmul
-    ``before`` it.
+    """Yield ``scan`` as a loop if ``products`` show cells, alone or after one matmul ``before``.
 
     ``names`` has a number for the name of each operator in it.
     """
@@ -139,7 +138,7 @@ def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints
         units=units,
         rows=np.array([scan.row]),
         backward=np.array(scan.gradients, dtype=np.int64),
-        time_steps_told=True,
+        time_steps_certain=True,
     )
 
 

@@ -26,9 +26,7 @@ class Inputs:
         self._dtypes = events.texts("dtypes")
 
     def shapes(self, row: int) -> list[Any]:
-        """Return one entry per input: a shape, a list of shapes, or None; empty if nothing is
-        recorded.
-        """
+        """Return per input a shape, a list of shapes, or None; empty if nothing is recorded."""
         return [_shape(entry) for entry in _listed(*self._shapes, row)]
 
     def dtypes(self, row: int) -> list[str]:
@@ -91,8 +89,7 @@ def repeats(
     begins: Callable[[Ints], bool],
     least: int,
 ) -> list[Repeat]:
-    """Return the runs of ``least`` or more repetitions of a ``wanted`` pattern; runs do not
-    overlap.
+    """Return runs of ``least`` or more repetitions of a ``wanted`` pattern, without overlaps.
 
     Longer runs are chosen first; of equally long runs, the one with the shorter pattern. Entries
     before a run may look like the end of its pattern. So a run begins at the first place where the
@@ -114,9 +111,7 @@ def repeats(
 
 
 def _stretches(codes: Ints, least: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (start, period, entries covered) of the longest stretches that repeat with some
-    period.
-    """
+    """Yield (start, period, covered entries) of the longest stretches with a period."""
     for period in range(1, min(LONGEST, len(codes) // least) + 1):
         same = np.concatenate(([0], (codes[period:] == codes[:-period]).astype(np.int8), [0]))
         edges = np.diff(same)

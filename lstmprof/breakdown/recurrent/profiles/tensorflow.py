@@ -63,8 +63,7 @@ LEAST_NODES = 4
 
 @dataclass(frozen=True)
 class _Node:
-    """What a node's name shows: its loop, whether it computes a gradient, and its op's role in
-    a cell.
+    """A node's loop, whether it computes a gradient, and its role in a cell, by its name.
 
     ``part`` is ``body`` or ``cond`` if the name shows it. ``scope`` is the path up to the innermost
     name of a recurrent layer or cell, if there is one.
@@ -138,9 +137,7 @@ class _Step:
         return None
 
     def runs(self, turns: int) -> int | None:
-        """Return how often the program ran: as often as most nodes outside of loops, if that
-        fits.
-        """
+        """Return how often the program ran: as often as most nodes outside of loops."""
         outside = Counter(
             int(self.codes[row]) for row in self.rows.tolist() if self.node(row).loop is None
         )
@@ -228,7 +225,7 @@ def _layers(step: _Step) -> list[Loop]:
                 units=(replace(network, time_steps=None),),
                 rows=np.array([row]),
                 backward=np.array(backward, dtype=np.int64),
-                time_steps_told=network.time_steps is not None,
+                time_steps_certain=network.time_steps is not None,
                 reads_after=reads,
             )
         )
@@ -250,9 +247,7 @@ def _block(step: _Step, row: int) -> Network:
 
 
 def _cudnn(step: _Step, row: int) -> Network:
-    """Return the network of ``CudnnRNN(input, input_h, input_c, params, …)``; params show the
-    cell.
-    """
+    """Return the network of ``CudnnRNN(input, input_h, input_c, params, …)``."""
     shapes, dtypes = step.inputs.shapes(row), step.inputs.dtypes(row)
     data, states, params = (shape_at(shapes, n, d) for n, d in ((0, 3), (1, 3), (3, 1)))
     if data is None or states is None:
@@ -296,9 +291,7 @@ def _runs(step: _Step) -> Iterator[list[Loop]]:
 
 
 def _last_ns(step: _Step, loop: Loop) -> int:
-    """Return the start of the last matmul or cell: the first matmul of h may not wait for the
-    loop below.
-    """
+    """Return the start of the last matmul or cell; the first may not wait for the loop below."""
     work = [row for row in loop.rows.tolist() if step.node(row).sort in (PRODUCT, CELL)]
     return int(step.events.start_ns[work].max())
 
@@ -334,7 +327,7 @@ def _loops(
         runs: int | None = conditions - turns
     else:
         runs = 1 if marked or conditions else step.runs(turns)
-    told, runs = runs is not None, runs or 1
+    certain, runs = runs is not None, runs or 1
     cells = [s for s in sorts if s == CELL]
     op = (
         step.node(pattern[sorts.index(CELL)]).op_type
@@ -348,11 +341,11 @@ def _loops(
         yield Loop(
             form=CELL_OP if cells else LOOP,
             op=op,
-            count=turns // runs if told else None,
+            count=turns // runs if certain else None,
             units=units,
             rows=of_run,
             backward=of_backward[computing(step.events)[of_backward]],
-            time_steps_told=told,
+            time_steps_certain=certain,
             reads_after=step.reads_after(last_ns),
             layer=_DIRECTION.sub(r"\1", loop) if loop and _DIRECTION.search(loop) else None,
         )
@@ -405,9 +398,7 @@ def _named_cells(step: _Step, pattern: Sequence[int]) -> dict[str, list[int]]:
 
 
 def _cell(step: _Step, row: int) -> Network:
-    """Return the network of ``LSTMBlockCell(x, cs_prev, h_prev, …)`` or ``GRUBlockCell(x,
-    h_prev, …)``.
-    """
+    """Return the network of ``LSTMBlockCell(x, cs_prev, …)`` or ``GRUBlockCell(x, h_prev, …)``."""
     shapes, dtypes = step.inputs.shapes(row), step.inputs.dtypes(row)
     data, state = shape_at(shapes, 0, 2), shape_at(shapes, 1, 2)
     return Network(

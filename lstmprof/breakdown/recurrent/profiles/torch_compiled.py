@@ -53,9 +53,7 @@ def gated_units(
 
 
 def name_of(region: str, products: int) -> str:
-    """Return the name of the repeated region without graph numbers: ``Torch-Compiled Region, 2
-    products``.
-    """
+    """Return the repeated region's name without numbers: ``Torch-Compiled Region, 2 products``."""
     called = "CompiledFxGraph" if region.startswith("## Call ") else _NUMBERS.sub("", region)
     return f"{called}, {products} product" + "s" * (products != 1)
 
@@ -78,9 +76,7 @@ _PRODUCT = re.compile(r"aoti_torch_\w+?_(?:add)?mm_out")
 
 
 def exported_calls(events: EventTable) -> Iterator[Call]:
-    """Yield a call for each exported layer; consecutive layers are joined if their widths are
-    known.
-    """
+    """Yield a call per exported layer; consecutive layers of known widths are one call."""
     is_layer = events.is_kind("op") & events.is_one_of("name", *_LAYERS)
     layers = np.flatnonzero(is_layer)
     if not len(layers):
@@ -125,7 +121,7 @@ def _loop(events: EventTable, inputs: Inputs, row: int, products: Ints) -> Loop:
         units=(unit,),
         rows=np.array([row]),
         backward=np.empty(0, dtype=np.int64),
-        time_steps_told=data is not None,
+        time_steps_certain=data is not None,
         reads_after=_reads(inputs, products[events.start_ns[products] >= events.end_ns[row]]),
         library=_LAYERS[name],
     )

@@ -56,9 +56,7 @@ _STATE_PLACE = {"aten::_cudnn_rnn": 4, "aten::miopen_rnn": 3, "aten::mkldnn_rnn_
 
 
 def layer_rows(events: EventTable) -> Flags:
-    """Return whether each event is an op of a whole recurrent layer, and not inside another
-    such op.
-    """
+    """Return whether each event is an op of a whole layer, outside of other such ops."""
     prefix = "" if _UNNAMED.intersection(events.texts("name")[1]) else "aten::"
     layer = events.is_kind("op") & events.where_name(
         lambda name: name in _VENDORS or (name.startswith(prefix) and bool(_OUTER.fullmatch(name)))
@@ -187,9 +185,7 @@ def _of_outer(op: _Op, cell: str) -> Network:
 
 
 def _states(shapes: list[Any], place: int) -> Shape | None:
-    """Return the shape (layers·directions, batch, hidden) of the initial state, or of a
-    projection.
-    """
+    """Return the initial state's shape (layers·directions, batch, hidden or projection)."""
     first = next(iter(shapes_at(shapes, place)), None) or shape_at(shapes, place, 3)
     return first if first and len(first) == 3 else None
 
@@ -239,9 +235,7 @@ def _with_weights(
 
 
 def _of_vendor(op: _Op, row: int, name: str) -> Network:
-    """Return the network from cuDNN's or MIOpen's op; the total size of weights shows the
-    layers.
-    """
+    """Return the network of cuDNN's or MIOpen's op; the weights' size shows the layers."""
     shapes, dtypes = op.inputs.shapes(row), op.inputs.dtypes(row)
     states = _states(shapes, _STATE_PLACE[name])
     network = replace(
@@ -257,9 +251,7 @@ def _of_vendor(op: _Op, row: int, name: str) -> Network:
 
 
 def _of_onednn(op: _Op, rows: Sequence[int]) -> Network:
-    """Return the network from oneDNN's ops, one per layer and direction; ``aten::cat`` joins
-    both.
-    """
+    """Return the network of oneDNN's ops, one per layer and direction; ``aten::cat`` joins both."""
     units = []
     for row in rows:
         shapes, dtypes = op.inputs.shapes(row), op.inputs.dtypes(row)

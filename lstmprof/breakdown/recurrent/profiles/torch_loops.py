@@ -114,9 +114,7 @@ def _sort(name: str) -> int:
 
 
 def _outermost(events: EventTable, sorts: Ints) -> Ints:
-    """Return rows with a sort that are not inside another such op, a layer's op or a backward
-    pass.
-    """
+    """Return rows with a sort outside of such ops, of a layer's op and of backward passes."""
     hides = (sorts != NONE) | layer_rows(events)
     hides |= events.is_kind("op") & events.where_name(lambda name: bool(_BACKWARD.match(name)))
     return np.flatnonzero((sorts != NONE) & ~within(events, hides))
@@ -158,9 +156,7 @@ class _Reader:
         return self.texts[int(self.names[row])]
 
     def operands(self, row: int) -> tuple[Shape | None, Shape | None]:
-        """Return a matmul's shapes (batch…, inner) and (inner, outer); for other ops, input and
-        None.
-        """
+        """Return a matmul's shapes (batch…, inner) and (inner, outer), else (input, None)."""
         key = (int(self.names[row]), int(self._shapes[row]))
         if key not in self._memory:
             self._memory[key] = _operands(self.name(row), self.inputs.shapes(row))
@@ -184,18 +180,14 @@ class _Reader:
         return tuple(int(column[row]) for column in self._places)
 
     def dtype(self, row: int) -> str | None:
-        """Return the element type of the op's first tensor; under autocast, that of the op
-        inside.
-        """
+        """Return the op's first element type; under autocast, that of the op inside."""
         inside = int(self._inside[row])
         named = (dtype_named(dtype) for dtype in self.inputs.dtypes(row))
         of_row = next((dtype for dtype in named if dtype), None)
         return of_row if inside == NONE else self.dtype(inside) or of_row
 
     def codes(self, rows: Ints, sorts: Ints, compiled: Flags) -> Ints:
-        """Return one number per row, equal for ops that do the same with tensors of the same
-        widths.
-        """
+        """Return a number per row, equal for ops that do the same with equal widths."""
         seen: dict[tuple[object, ...], int] = {}
         codes = np.empty(len(rows), dtype=np.int64)
         listed = zip(rows.tolist(), sorts.tolist(), compiled.tolist(), strict=True)
@@ -236,11 +228,11 @@ def _calls(events: EventTable, reader: _Reader, tokens: _Tokens) -> Iterator[Cal
     )
     every = [_Run(reader, tokens, run) for run in found]
     runs = [run for run in every if run.units]
-    told = bool(runs) and _weights_told(reader, runs)
-    yield from calls_of(events, "torch", [run.loop(told) for run in runs])
+    certain = bool(runs) and _weights_show_cells(reader, runs)
+    yield from calls_of(events, "torch", [run.loop(certain) for run in runs])
 
 
-def _weights_told(reader: _Reader, runs: Sequence[_Run]) -> bool:
+def _weights_show_cells(reader: _Reader, runs: Sequence[_Run]) -> bool:
     """Return whether the step has as many gradients of weights as the patterns have matmuls.
 
     Only gradients with the shapes of these weights count. More gradients mean layers that
@@ -287,12 +279,12 @@ class _Run:
         self._reader, self._tokens, self._run = reader, tokens, run
         self.pattern = tokens.rows[run.start : run.start + run.period].tolist()
         self.sorts = tokens.sorts[run.start : run.start + run.period].tolist()
-        told = {SIGMOID, TANH} <= set(self.sorts)
+        activated = {SIGMOID, TANH} <= set(self.sorts)
         places = range(run.start, run.start + run.period)
-        self._gated = () if told else _units_of_gates(reader, tokens, places)
+        self._gated = () if activated else _units_of_gates(reader, tokens, places)
         self.units = tuple(self._units())
 
-    def loop(self, weights_told: bool) -> Loop:
+    def loop(self, certain: bool) -> Loop:
         """Return the run as a loop."""
         units = self.units
         first = units[0]
@@ -306,7 +298,7 @@ class _Run:
             units=units,
             rows=self._rows(regions),
             backward=np.empty(0, dtype=np.int64),
-            time_steps_told=weights_told or (apart and self._is_one_loop(regions)),
+            time_steps_certain=certain or (apart and self._is_one_loop(regions)),
             batch_varies=len(self._batches()) > 1,
             reads_after=self._reads_after(),
         )
@@ -326,16 +318,12 @@ class _Run:
         return np.unique(np.concatenate([rows, np.array(whole, dtype=np.int64)]))
 
     def _is_one_loop(self, regions: Sequence[int]) -> bool:
-        """Return whether it certainly contains no second loop of another layer of the same
-        widths.
-        """
+        """Return whether it surely contains no second loop of another layer of equal widths."""
         names = [self._reader.name(row) for row in regions]
         return not regions or (len(names) >= self._run.count and ran_once(names))
 
     def weights(self) -> list[Shape | None]:
-        """Return the shape of the weight of each matmul in the pattern; both weights of a cell
-        op.
-        """
+        """Return the weight's shape of each matmul in the pattern; of a cell op, both."""
         listed: list[Shape | None] = []
         for row, sort in zip(self.pattern, self.sorts, strict=True):
             if sort == PRODUCT:
@@ -353,9 +341,7 @@ class _Run:
         return in_words(self.sorts)
 
     def _last_op(self) -> int:
-        """Return the position of the loop's last op: the ops that follow each token follow the
-        last one.
-        """
+        """Return the position of the loop's last op, with the ops that follow each repetition."""
         places, run = self._tokens.places, self._run
         last, before = int(places[run.end - 1]), int(places[run.end - 1 - run.period])
         tail = int(places[run.end - run.period]) - before - 1

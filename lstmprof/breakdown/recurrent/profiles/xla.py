@@ -209,9 +209,7 @@ def _holds_product(products: Mapping[int, bool], pattern: Ints) -> bool:
 
 
 def _loops(reader: _Reader, turns: Sequence[_Turns], after: int | None) -> Iterator[Loop]:
-    """Yield the forward runs with cells, each with its backward run; backward runs are in
-    reverse order.
-    """
+    """Yield the forward runs with cells, each with its backward run (in reverse order)."""
     backward: dict[str, list[_Turns]] = {}
     forward: dict[str, list[_Turns]] = {}
     for each in turns:
@@ -231,15 +229,14 @@ def _loops(reader: _Reader, turns: Sequence[_Turns], after: int | None) -> Itera
             units=units,
             rows=each.rows,
             backward=rows,
-            time_steps_told=True,
+            time_steps_certain=True,
             reads_after=after,
             library="XLA",
         )
 
 
 def _units(reader: _Reader, turns: _Turns) -> tuple[Network, ...]:
-    """Return the cells of a time step from its matmuls; the number of cells is the smallest
-    possible.
+    """Return the cells of a time step from its matmuls: as few as possible.
 
     Matmuls before or after the cells, such as those of a head inside the loop, are omitted.
     """

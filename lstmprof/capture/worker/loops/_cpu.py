@@ -83,7 +83,7 @@ class ClockedTrainer(loops.Trainer):
         return self.readings.range
 
     def written(self, session: Readings, folder: str) -> Tuple[str, str]:
-        """Write the readings as a trace."""
+        """Write the readings to a trace file; return (path, final name of the file)."""
         raw = os.path.join(folder, "trace.json")
         session.write(raw)
         return raw, self.row.framework + ".trace.json"

@@ -145,7 +145,7 @@ class Trainer(loops.Trainer):
         return self._range
 
     def written(self, session: List[NodeEvent], folder: str) -> Tuple[str, str]:
-        """Write the events as a trace."""
+        """Write the events to a trace file; return (path, final name of the file)."""
         raw = os.path.join(folder, "trace.json")
         write(session, raw)
         return raw, self.row.name + ".trace.json"

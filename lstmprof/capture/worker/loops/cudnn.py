@@ -156,7 +156,7 @@ class Trainer(loops.Trainer):
         return outcome.value()
 
     def written(self, session: Any, folder: str) -> Tuple[str, str]:
-        """Write torch.profiler's JSON."""
+        """Write torch.profiler's JSON; return (path, final name of the file)."""
         raw = os.path.join(folder, "trace.json")
         session.export_chrome_trace(raw)
         return raw, "cudnn-direct.pt.trace.json"

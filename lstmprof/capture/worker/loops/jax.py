@@ -161,8 +161,8 @@ LOG_ZERO = -1e30
 def loss_of(workload: Workload, outputs: Any, targets: Tuple[Any, ...], time_major: bool) -> Any:
     """Return the mean loss over the batch.
 
-    ``targets`` are those of ``targets_of``. CTC: blank 0, mean over sequences of the negative
-    log-likelihood.
+    ``targets`` are as ``targets_of`` returns them. CTC has blank 0, and is the mean over sequences
+    of the negative log-likelihood.
     """
     if workload.loss == "mean":
         return jnp.mean(outputs)

@@ -158,7 +158,7 @@ class GluonNetwork:
         self.trainer = mx.gluon.Trainer(parameters, name, options, kvstore=None)
 
     def step(self, ranges: Ranges, arrays: Dict[str, Any]) -> Any:
-        """Pass all phases except ``input`` to the engine; return the loss."""
+        """Pass the operators of all phases except ``input`` to the engine; return the loss."""
         if self.forward_only:
             return self.loss(ranges, arrays)
         with mx.autograd.record():
@@ -178,7 +178,7 @@ class GluonNetwork:
             return loss_of(mx.nd, self.workload, outputs, arrays, self.time_major)
 
     def one_by_one(self) -> ContextManager[None]:
-        """Do nothing: while the profiler records, operators are not joined."""
+        """Do nothing: while the profiler records, operators are not joined anyway."""
         return contextlib.nullcontext()
 
 
@@ -210,7 +210,7 @@ class ModuleNetwork:
         return module
 
     def step(self, ranges: Ranges, arrays: Dict[str, Any]) -> Any:
-        """Pass all phases except ``input`` to the engine; return the loss."""
+        """Pass the operators of all phases except ``input`` to the engine; return the loss."""
         data = [array for name, array in arrays.items() if name != "targets"]
         labels = [array for name, array in arrays.items() if name == "targets"]
         batch = mx.io.DataBatch(data, labels or None)

@@ -86,7 +86,9 @@ class Trainer(_onnx.Trainer):
         return float(outcome)
 
     def settled(self, engine: Engine) -> None:
-        """Note the counters after the settling runs, so that only later runs count."""
+        """Note the counters after the first runs, which allocate memory, so that only later runs
+        count.
+        """
         self.counters.inputs = inputs_of(engine.compiled)
         self.counters.begin(engine.request.profiling_info, _onnx.SETTLING)
 

@@ -199,8 +199,9 @@ Tensors = Tuple[Any, ...]
 def loss_of(workload: Workload, outputs: tf.Tensor, targets: Tensors, time_major: bool) -> Any:
     """Return the mean loss over the batch; outputs are (batch, classes), or one per time step.
 
-    ``targets`` are those of ``targets_of``. CTC: blank 0, sparse labels, because with dense labels
-    tf.nn.ctc_loss is slow on a CPU. Computed in float32, like PyTorch's autocast does.
+    ``targets`` are as ``targets_of`` returns them. CTC has blank 0, and sparse labels, because with
+    dense labels tf.nn.ctc_loss is slow on a CPU. The loss is computed in float32, as by PyTorch's
+    autocast.
     """
     outputs = tf.cast(outputs, tf.float32)
     if workload.loss == "mean":

@@ -155,7 +155,8 @@ def optimizer_of(workload: Workload) -> Any:
 def loss_of(workload: Workload, outputs: Any, targets: List[Any], time_major: bool) -> Any:
     """Return the mean loss over the batch; outputs are (batch, classes), or one per time step.
 
-    ``targets`` are those of ``targets_of``. CTC's blank is TensorFlow's last class and our first.
+    ``targets`` are as ``targets_of`` returns them. For CTC, TensorFlow expects the blank as the
+    last class; here it is the first.
     """
     if workload.loss == "mean":
         return tf.reduce_mean(outputs)

@@ -185,7 +185,8 @@ KERAS = "keras"
 
 
 def framework_of(asked: Optional[str] = None) -> str:
-    """Return ``asked``, else the one imported framework; for Keras its backend.
+    """Return the framework ``asked`` for, else the only imported one; for Keras, return its
+    backend.
 
     Raises:
         UsageError: no framework or several are imported, or ``asked`` is unknown.

@@ -169,7 +169,9 @@ def _gpu_name() -> Optional[str]:
 
 
 def config(device: str) -> Any:
-    """Return the configuration of a session: the worker's threads, and one GPU or none."""
+    """Return the configuration of a session: as many threads as the worker has, and the GPU
+    ``device`` or none.
+    """
     threads = host.thread_count()
     made = tf.ConfigProto(intra_op_parallelism_threads=threads)
     made.inter_op_parallelism_threads = threads

@@ -122,7 +122,7 @@ class TorchProfiler(Profiler):
         return ranges
 
     def written(self, session: Any, folder: str) -> Tuple[str, str]:
-        """Write the profiler's JSON."""
+        """Write the profiler's JSON; return (path, final name of the file)."""
         raw = os.path.join(folder, "trace.json")
         session.export_chrome_trace(raw)
         kind = "pt" if HAS_KINETO else "autograd"

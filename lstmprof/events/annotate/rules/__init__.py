@@ -62,7 +62,7 @@ OP_RULES: tuple[Rule, ...] = (
     LIBRARY_OP,
 )
 
-#: Rules that apply without an op rule or kernel rule that matches a name.
+#: Rules for events whose name alone does not decide.
 COPY_THAT_CASTS = Rule("cast", "torch", r"aten::copy_", "a copy to another element type")
 COPY_ON_DEVICE = Rule("layout", "any", r"(?i)memcpy", "a copy on or between devices")
 TRANSFER = Rule("transfer", "any", r"(?i)memcpy", "a copy between host and device")
@@ -83,7 +83,8 @@ _SUBJECTS = (
     ("activity", len(RULES)),
 )
 
-#: What a kernel inside a recurrent op (category ``rnn``) does. The first match decides.
+#: Family of a kernel inside a recurrent op (category ``rnn``), and the pattern of its name. The
+#: first match decides.
 RNN_FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("persistent", re.compile(r"(?i)persist")),
     ("gemm", re.compile(r"(?i)gemm|cutlass|cublas|cijk_|xmma|splitk|nvjet")),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from string import Template
 
 from lstmprof import implementations
-from lstmprof.diagnose.recommend.code import engines, jax, tensorflow, torch
+from lstmprof.diagnose.recommend import templates
 from lstmprof.workloads import Workload
 
 _AS_BUILT = """\
@@ -23,16 +23,8 @@ workload = Workload($fields)
 network = $module.build(workload)  # the file lstmprof/implementations/$folder/$module.py
 """
 
-#: Whether a network is one layer of one direction, because some code builds only that.
+#: Whether some code builds a network.
 _Fits = Callable[[Workload], bool]
-
-
-def _one_lstm(w: Workload) -> bool:
-    return _lstms(w) and w.layers == 1 and not w.bidirectional and w.head
-
-
-def _lstms(w: Workload) -> bool:
-    return w.cell == "lstm"
 
 
 def _any(w: Workload) -> bool:
@@ -44,40 +36,44 @@ def _with_head(w: Workload) -> bool:
 
 
 def _lstms_with_head(w: Workload) -> bool:
-    return _lstms(w) and w.head
+    return w.head and w.cell == "lstm"
 
 
 def _forward_lstms(w: Workload) -> bool:
     return _lstms_with_head(w) and not w.bidirectional
 
 
+def _one_lstm(w: Workload) -> bool:
+    return _forward_lstms(w) and w.layers == 1
+
+
 #: Implementation → its lines, and the networks that they build
 TEMPLATES: Mapping[str, tuple[str, _Fits]] = {
-    "torch-lstmcell-basic": (torch.BY_HAND, _one_lstm),
-    "torch-lstmcell-fused": (torch.CELL, _one_lstm),
-    "torch-nn-lstm": (torch.LAYER, _any),
-    "torch-script": (torch.SCRIPTED, _one_lstm),
-    "torch-compile": (torch.COMPILED_CELL, _one_lstm),
-    "torch-compile-layer": (torch.COMPILED_LAYER, _any),
-    "torch-aot-inductor": (torch.EXPORTED_LAYER, _any),
-    "tf-lstmcell": (tensorflow.WHILE_LOOP, _one_lstm),
-    "tf-basiclstmcell": (tensorflow.DYNAMIC_RNN, _one_lstm),
-    "tf-lstmblockcell": (tensorflow.BLOCK_CELL, _one_lstm),
-    "tf-lstmblockfusedcell": (tensorflow.BLOCK_LAYER, _one_lstm),
-    "tf-cudnnlstm": (tensorflow.CUDNN_LAYER, _lstms_with_head),
-    "keras-lstm": (engines.KERAS, _any),
-    "keras-lstm-mode1": (engines.KERAS, _any),
-    "keras-lstm-mode2": (engines.KERAS, _any),
-    "jax-scan": (jax.SCAN, _one_lstm),
-    "flax-lstm": (jax.FLAX, _with_head),
-    "equinox-lstm": (jax.EQUINOX, _one_lstm),
-    "haiku-lstm": (jax.HAIKU, _forward_lstms),
-    "jax-cudnn": (jax.CUDNN, _lstms_with_head),
-    "keras-torch-lstm": (engines.KERAS, _any),
-    "keras-jax-lstm": (engines.KERAS, _any),
-    "pytensor-scan": (engines.PYTENSOR, _one_lstm),
-    "onnxruntime-lstm": (engines.ONNX_RUNTIME, _one_lstm),
-    "openvino-lstm": (engines.OPENVINO, _one_lstm),
+    "torch-lstmcell-basic": (templates.BY_HAND, _one_lstm),
+    "torch-lstmcell-fused": (templates.CELL, _one_lstm),
+    "torch-nn-lstm": (templates.LAYER, _any),
+    "torch-script": (templates.SCRIPTED, _one_lstm),
+    "torch-compile": (templates.COMPILED_CELL, _one_lstm),
+    "torch-compile-layer": (templates.COMPILED_LAYER, _any),
+    "torch-aot-inductor": (templates.EXPORTED_LAYER, _any),
+    "tf-lstmcell": (templates.WHILE_LOOP, _one_lstm),
+    "tf-basiclstmcell": (templates.DYNAMIC_RNN, _one_lstm),
+    "tf-lstmblockcell": (templates.BLOCK_CELL, _one_lstm),
+    "tf-lstmblockfusedcell": (templates.BLOCK_LAYER, _one_lstm),
+    "tf-cudnnlstm": (templates.CUDNN_LAYER, _lstms_with_head),
+    "keras-lstm": (templates.KERAS, _any),
+    "keras-lstm-mode1": (templates.KERAS, _any),
+    "keras-lstm-mode2": (templates.KERAS, _any),
+    "jax-scan": (templates.SCAN, _one_lstm),
+    "flax-lstm": (templates.FLAX, _with_head),
+    "equinox-lstm": (templates.EQUINOX, _one_lstm),
+    "haiku-lstm": (templates.HAIKU, _forward_lstms),
+    "jax-cudnn": (templates.CUDNN, _lstms_with_head),
+    "keras-torch-lstm": (templates.KERAS, _any),
+    "keras-jax-lstm": (templates.KERAS, _any),
+    "pytensor-scan": (templates.PYTENSOR, _one_lstm),
+    "onnxruntime-lstm": (templates.ONNX_RUNTIME, _one_lstm),
+    "openvino-lstm": (templates.OPENVINO, _one_lstm),
 }
 #: Arguments that make Keras use the mode of an implementation.
 _MODES = {f"keras-lstm-mode{mode}": f", implementation={mode}, use_cudnn=False" for mode in (1, 2)}
