@@ -54,7 +54,7 @@ def first_step(path: Path, least_bytes: int) -> FirstStep | None:
     events = annotated(begun.profile.events, captured=False)
     least, most = (_lanes(events, begun.step, ns) for ns in (LEAST_LATENCY_NS, _NO_END_NS))
     lanes = tuple(
-        one if one.parts == other.parts else _told_together(one)
+        one if one.parts == other.parts else _joined(one)
         for one, other in zip(least, most, strict=True)
     )
     names = begun.profile.device_names
@@ -70,7 +70,7 @@ def _lanes(events: EventTable, step: Window, latency_ns: int) -> list[MeanStep]:
     return mean_steps(ledger(events, [step], {step.rank: waits}))
 
 
-def _told_together(lane: MeanStep) -> MeanStep:
+def _joined(lane: MeanStep) -> MeanStep:
     """Return ``lane`` with launch latency and queued time combined in one part."""
     parts: Counter[tuple[str, str]] = Counter()
     for state, part, ns in lane.parts:
@@ -86,6 +86,6 @@ def holds(first: FirstStep, ledger: pa.Table, windows: Sequence[Window]) -> bool
     whole = {lane.device: lane for lane in mean_steps(of_step)}
     return all(
         lane.device in whole
-        and lane.parts in (whole[lane.device].parts, _told_together(whole[lane.device]).parts)
+        and lane.parts in (whole[lane.device].parts, _joined(whole[lane.device]).parts)
         for lane in first.lanes
     )

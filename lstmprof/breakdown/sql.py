@@ -207,9 +207,9 @@ def _refusals(refusal: type[Exception]) -> Iterator[None]:
         raise _refused(str(fault)) from fault
 
 
-def _refused(said: str) -> UsageError:
+def _refused(message: str) -> UsageError:
     """Return DuckDB's error in one line, with its suggestion and the tables."""
-    fault, *more = said.split("\n\nLINE ")[0].split("\n")
+    fault, *more = message.split("\n\nLINE ")[0].split("\n")
     hint = next((line for line in more if line.startswith(_HINTS)), "").replace(": :", ":")
     if "Table with name" in fault and not any(f'"{name}"' in hint for name in NAMES):
         hint = ""  # a table of DuckDB itself

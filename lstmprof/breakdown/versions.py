@@ -32,7 +32,7 @@ def by_version(breakdowns: Sequence[Breakdown]) -> list[list[OfVersion]]:
     without such implementations are omitted.
     """
     slowdown = compared(breakdowns)
-    told = [
+    groups = [
         [
             row
             for places in _by_implementation(breakdowns, group)
@@ -40,7 +40,7 @@ def by_version(breakdowns: Sequence[Breakdown]) -> list[list[OfVersion]]:
         ]
         for group in comparable(breakdowns)
     ]
-    return [rows for rows in told if rows]
+    return [rows for rows in groups if rows]
 
 
 def _by_implementation(breakdowns: Sequence[Breakdown], group: Sequence[int]) -> list[list[int]]:
@@ -80,5 +80,5 @@ def _ratio(step: float | None, first: float | None) -> float | None:
 
 
 def _versions(breakdown: Breakdown) -> dict[str, str]:
-    told = (breakdown.run.info.versions or {}).items()
-    return {name: str(v) for name, v in told if v is not None and name not in NO_FRAMEWORK}
+    versions = (breakdown.run.info.versions or {}).items()
+    return {name: str(v) for name, v in versions if v is not None and name not in NO_FRAMEWORK}

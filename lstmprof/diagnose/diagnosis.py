@@ -15,7 +15,7 @@ from lstmprof.breakdown.result import Table
 from lstmprof.breakdown.timings import Warning, lost_in_words
 from lstmprof.diagnose import sentences, settings
 from lstmprof.diagnose.causes import SLOWER
-from lstmprof.diagnose.certainty import Certainty, Outcome, of_finding, of_run, outcome
+from lstmprof.diagnose.certainty import Certainty, Outcome, certainty_of, outcome, outcome_of_one
 from lstmprof.diagnose.certainty.pair import Ratio, no_difference
 from lstmprof.diagnose.comparable import comparable_groups, disagreements, refuse_unless_comparable
 from lstmprof.diagnose.document import VERSION
@@ -450,12 +450,12 @@ def compare(first: StepProfile, second: StepProfile, across: Collection[str] = (
     ends = lengths(first, second)
     fast, slow = (first, second) if ends[0] <= ends[1] else (second, first)
     differences = findings(fast, slow)
-    told = outcome(fast, slow, differences)
+    result = outcome(fast, slow, differences)
     return Diagnosis(
         fast=fast,
         slow=slow,
-        outcome=told,
-        findings=_explained(differences, told),
+        outcome=result,
+        findings=_explained(differences, result),
         warnings=tuple(_warnings(fast, slow)),
         notes=tuple(_notes(fast, slow)),
     )
@@ -468,30 +468,30 @@ def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Di
     that is not in ``saved``, all its time counts as saved.
     """
     parts = findings(None, profile, saved)
-    told = of_run(profile, parts)
-    explained = _explained(parts, told)
+    result = outcome_of_one(profile, parts)
+    explained = _explained(parts, result)
     return Diagnosis(
         fast=None,
         slow=profile,
-        outcome=told,
+        outcome=result,
         findings=explained,
         warnings=profile.warnings,
         notes=(*_beside(profile), *profile.notes),
     )
 
 
-def _explained(differences: list[Finding], told: Outcome) -> tuple[Explained, ...]:
+def _explained(differences: list[Finding], result: Outcome) -> tuple[Explained, ...]:
     """Return the findings with their sentences and fixes; each fix is listed only once.
 
     A finding gets fixes if it is large enough, its certainty is known and the runs differ.
     """
     explained, given = [], set[str]()
     for finding in differences:
-        certainty = of_finding(finding, differences)
-        worth = told.state != "none" and certainty.level != "unknown"
+        certainty = certainty_of(finding, differences)
+        worth = result.state != "none" and certainty.level != "unknown"
         advice = tuple(a for a in _advice(finding) if worth and a.sentence not in given)
         given |= {a.sentence for a in advice}
-        explained.append(Explained(finding, sentences.of_finding(finding), certainty, advice))
+        explained.append(Explained(finding, sentences.finding_sentence(finding), certainty, advice))
     return tuple(explained)
 
 

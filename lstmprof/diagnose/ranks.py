@@ -22,7 +22,7 @@ from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.attribution import TAIL
 from lstmprof.breakdown.clean_step import CleanLane
 from lstmprof.breakdown.mean_step import lane_words
-from lstmprof.breakdown.tables.ranks import compared_steps, group_sizes, in_common, of_ranks
+from lstmprof.breakdown.tables.ranks import compared_steps, group_sizes, in_common, rank_records
 from lstmprof.diagnose.meanwhile import Meanwhile
 from lstmprof.events.annotate.steps import Window
 from lstmprof.events.intervals import Covered
@@ -365,11 +365,11 @@ def overlap_of(
 
 def world_size(info: RunInfo) -> int | None:
     """Return the number of ranks of the job, or None if the profiles do not record it."""
-    sizes = [record.get("world_size") for record in of_ranks(info)]
+    sizes = [record.get("world_size") for record in rank_records(info)]
     return max((size for size in sizes if isinstance(size, int)), default=None)
 
 
-def of_straggler(straggler: Straggler) -> str:
+def straggler_sentence(straggler: Straggler) -> str:
     """Return the sentence about ``straggler``, in any of its three states."""
     if straggler.state == UNKNOWN:
         return f"straggler unknown: {straggler.reason}"
@@ -395,7 +395,7 @@ def of_straggler(straggler: Straggler) -> str:
     )
 
 
-def of_overlap(overlap: Overlap, marked: bool) -> str:
+def overlap_sentence(overlap: Overlap, marked: bool) -> str:
     """Return the sentence about the overlap of communication and computing."""
     each = " per step" if marked else ""
     return (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lstmprof.breakdown.replay import Error, Prediction
-from lstmprof.diagnose.certainty import of_prediction
+from lstmprof.diagnose.certainty import prediction_certainty
 from lstmprof.diagnose.findings import Finding
 from lstmprof.diagnose.findings.because import because
 from lstmprof.diagnose.findings.savings import REPLAY, ROOFLINE
@@ -16,7 +16,7 @@ def signed_ms(ns: int) -> str:
     return f"{'+' if ns >= 0 else '−'}{milliseconds(abs(ns))} ms"
 
 
-def of_finding(finding: Finding) -> str:
+def finding_sentence(finding: Finding) -> str:
     """Return one sentence about a finding: its time, its share, and the counts behind it."""
     whole = "the step" if finding.fast is None else "the difference"
     share = (
@@ -40,7 +40,7 @@ def _saved(finding: Finding) -> str:
     return f"replayed without it, the step is {amount} shorter"
 
 
-def of_roofline(limit: Roofline) -> str:
+def roofline_sentence(limit: Roofline) -> str:
     """Return the least time of the step, the share reached, and the rate of its matmuls."""
     share = (
         f"; the run reaches {percent(limit.share)} of the roofline"
@@ -72,7 +72,7 @@ def gflops(flops_per_s: float) -> str:
     return f"{flops_per_s / 1e9:,.1f}"
 
 
-def _of_forecast(error: Error | None) -> str:
+def _forecast_error(error: Error | None) -> str:
     """Return the known error of a forecast as text."""
     if error is None:
         return "the error of this forecast is unknown"
@@ -83,7 +83,7 @@ def _of_forecast(error: Error | None) -> str:
     )
 
 
-def of_what_if(
+def what_if_sentence(
     name: str, prediction: Prediction, form: str | None = None, error: Error | None = None
 ) -> str:
     """Return the predicted step, the saving, and the part that is then largest.
@@ -98,6 +98,6 @@ def of_what_if(
         state, part, ns = prediction.bottleneck
         text += f"; the largest part is then {state} {part}, {milliseconds(ns)} ms"
     if form is not None:
-        text += f"; {_of_forecast(error)}"
-    doubts = of_prediction(prediction).reasons
+        text += f"; {_forecast_error(error)}"
+    doubts = prediction_certainty(prediction).reasons
     return f"{text}. Uncertain: {listed([*doubts])}." if doubts else f"{text}."

@@ -14,7 +14,7 @@ from typing import Any
 from lstmprof.breakdown.now_and_then import Rare
 from lstmprof.breakdown.slot_times import Span
 from lstmprof.diagnose import causes, settings
-from lstmprof.diagnose.certainty import Level, Outcome, State, of_finding
+from lstmprof.diagnose.certainty import Level, Outcome, State, certainty_of
 from lstmprof.diagnose.certainty.pair import (
     Ratio,
     counts_in_words,
@@ -26,7 +26,7 @@ from lstmprof.diagnose.certainty.pair import (
 )
 from lstmprof.diagnose.findings import HOST, NAMED_SHARE, Difference, Finding, lengths, wait_of
 from lstmprof.diagnose.findings.because import because, pace
-from lstmprof.diagnose.remedies import Advice, of_most
+from lstmprof.diagnose.remedies import Advice, leading_advice
 from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.numbers import in_prose, listed, milliseconds, percent
 from lstmprof.runs.fields import ScriptLine
@@ -237,7 +237,7 @@ def verdict_of(
     named = outcome.cause
     waits = [f for f in findings if named and wait_of(f.kind) == wait_of(named.kind)]
     evidence = "" if named is None else _evidence(named, slow)
-    mends_cause = of_most(given, whole_ns, named) if outcome.state != "none" else None
+    mends_cause = leading_advice(given, whole_ns, named) if outcome.state != "none" else None
     cause = mends_cause.cause if mends_cause else _cause(fast, slow, outcome, evidence)
     line = "" if named is None or fast is not None else line_of(named)
     if line:
@@ -257,7 +257,7 @@ def verdict_of(
     level: Level = "unknown"
     reasons: tuple[str, ...] = ()
     if named is not None:
-        certainty = of_finding(named, findings)
+        certainty = certainty_of(named, findings)
         level, reasons = certainty.level, certainty.reasons
     elif outcome.equal:
         level = "measured"

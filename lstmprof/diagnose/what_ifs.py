@@ -19,7 +19,7 @@ from lstmprof.breakdown.replay import (
     what_if,
 )
 from lstmprof.diagnose.roofline import Peaks, Roofline, gemm_factor, workload_of
-from lstmprof.diagnose.sentences import of_what_if
+from lstmprof.diagnose.sentences import what_if_sentence
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.errors import UsageError
 
@@ -65,7 +65,7 @@ class WhatIf:
     @property
     def sentence(self) -> str:
         """Return the result in one sentence."""
-        return of_what_if(self.name, self.prediction, self.form, self.error)
+        return what_if_sentence(self.name, self.prediction, self.form, self.error)
 
     def to_dict(self) -> dict[str, Any]:
         """Return this replay as a dictionary with the fields of the JSON output.

@@ -11,7 +11,7 @@ from lstmprof.breakdown import Breakdown
 from lstmprof.breakdown.mean_step import lane_words
 from lstmprof.diagnose.comparable import conditions_in_words, device_in_words
 from lstmprof.diagnose.diagnosis import Diagnosis
-from lstmprof.diagnose.ranks import UNKNOWN, of_straggler
+from lstmprof.diagnose.ranks import UNKNOWN, straggler_sentence
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.events.annotate import OWN_CODE
 from lstmprof.numbers import labels
@@ -146,7 +146,7 @@ def missing(report: Report, runs: Sequence[RunReport], empty: Sequence[str]) -> 
         yield "No cast was recorded."
     for run in runs:
         if (straggler := run.profile.straggler) and straggler.state == UNKNOWN:
-            yield f"{run.facts.run}: {of_straggler(straggler)}."
+            yield f"{run.facts.run}: {straggler_sentence(straggler)}."
     pictured = {icicle.run for icicle in report.icicles}
     if unpictured := [
         r.facts.run

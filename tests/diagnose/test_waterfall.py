@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from lstmprof.breakdown.mean_step import mean_of
 from lstmprof.diagnose.diagnosis import alone, compare
-from lstmprof.diagnose.findings import Difference, Held, findings, lengths, waterfall
+from lstmprof.diagnose.findings import Difference, PartTimes, findings, lengths, waterfall
 from lstmprof.diagnose.findings.savings import Saving
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.verdict_text import places
@@ -42,8 +42,8 @@ def test_products_and_recurrent_layers_are_netted_before_they_are_named() -> Non
     ]
     assert diagnosis.dominant is diagnosis.findings[0]
     assert diagnosis.findings[1].finding.parts == (
-        Held("busy", "gemm", 0, 69 * MS),
-        Held("busy", "rnn", 51 * MS, 0),
+        PartTimes("busy", "gemm", 0, 69 * MS),
+        PartTimes("busy", "rnn", 51 * MS, 0),
     )
 
 

@@ -6,14 +6,14 @@ import pytest
 
 from lstmprof.breakdown.ledger import SCHEMA
 from lstmprof.breakdown.replay.what_if import Prediction
-from lstmprof.diagnose.sentences import of_what_if
+from lstmprof.diagnose.sentences import what_if_sentence
 
 MS = 1_000_000
 
 
 def told(observed_ms: int, replayed_ms: int, predicted_ms: int) -> str:
     ends = (observed_ms * MS, replayed_ms * MS, predicted_ms * MS)
-    return of_what_if("no launches", Prediction(*ends, SCHEMA.empty_table()))
+    return what_if_sentence("no launches", Prediction(*ends, SCHEMA.empty_table()))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from events.rows import Row, row, table
 from lstmprof.breakdown.replay import Error, Prediction, as_layer_op, compiled, recurrent_share
 from lstmprof.breakdown.replay.changes import Change
 from lstmprof.breakdown.replay.what_if import predictions
-from lstmprof.diagnose.sentences import of_what_if
+from lstmprof.diagnose.sentences import what_if_sentence
 from lstmprof.events.annotate import annotated
 from lstmprof.events.annotate.steps import windows
 from lstmprof.workloads import Workload
@@ -119,8 +119,8 @@ def test_what_recurs_is_counted_from_the_network(mode: str, layers: int, share: 
 
 def test_a_forecast_says_how_far_such_were_off() -> None:
     prediction = forecast(ONE_STEP, compiled)
-    unmeasured = of_what_if("compiled", prediction, "compiled")
+    unmeasured = what_if_sentence("compiled", prediction, "compiled")
     assert "error of this forecast is unknown" in unmeasured
-    measured = of_what_if("compiled", prediction, "compiled", Error(3, 0.21, 0.4))
+    measured = what_if_sentence("compiled", prediction, "compiled", Error(3, 0.21, 0.4))
     assert all(words in measured for words in ("3 tests", "21 %", "40 %"))
-    assert "forecast" not in of_what_if("without casts", prediction)
+    assert "forecast" not in what_if_sentence("without casts", prediction)

@@ -127,7 +127,7 @@ def test_a_stream_waits_for_what_was_recorded_last() -> None:
     a, b = of(rows).activities.to_pylist()
     assert a["after_id"] is None
     assert b["after_id"] == a["event_id"]
-    assert b["told_id"] is not None
+    assert b["wait_call_id"] is not None
 
 
 def test_a_sync_awaits_what_was_enqueued_before_it_and_had_ended() -> None:

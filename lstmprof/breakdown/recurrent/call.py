@@ -119,7 +119,7 @@ class Loop:
     """``count`` repetitions of the cells ``units``, each of which is one direction of one layer.
 
     ``rows`` are its outermost events, ``backward`` those of its backward pass if links do not show
-    them. ``time_steps_told``: a repetition is certainly one time step. ``batch_varies``: some
+    them. ``time_steps_certain``: a repetition is certainly one time step. ``batch_varies``: some
     sequences end before others. ``reads_after`` is the input width of the first matmul after it.
     ``layer`` is the name of the layer to which it and its reverse direction belong.
     """
@@ -130,7 +130,7 @@ class Loop:
     units: tuple[Network, ...]
     rows: Ints
     backward: Ints
-    time_steps_told: bool
+    time_steps_certain: bool
     batch_varies: bool = False
     reads_after: int | None = None
     library: str | None = None
@@ -177,13 +177,13 @@ def network_of(members: Sequence[Loop]) -> Network:
     """Return the network of one stack; with the number of time steps if it is certain."""
     units = [unit for member in members for unit in member.units]
     whole = _whole(members)
-    told = members[0].time_steps_told or (whole is not None and len(units) > 1)
-    if whole is None or not told:
+    certain = members[0].time_steps_certain or (whole is not None and len(units) > 1)
+    if whole is None or not certain:
         kinds = {unit.cell for unit in units}
         alone = Network(cell=kinds.pop()) if len(kinds) == 1 else Network()
         whole = units[0] if len(set(units)) == 1 else alone
     counts = [member.count * len(member.units) for member in members if member.count]
-    steps = members[0].count if told else None
+    steps = members[0].count if certain else None
     batch = None if any(member.batch_varies for member in members) else whole.batch
     return replace(
         whole,

@@ -116,7 +116,7 @@ def _without(graph: StepGraph, gone: Flags) -> ReplayTimes:
         times,
         segment_ns=_without_ways_in(graph, gone),
         gone=_names_any(graph, "event_id", gone | issued, graph.activities),
-        holds=~_flags_in(graph.activities, "told_id", ids),
+        holds=~_flags_in(graph.activities, "wait_call_id", ids),
         waits=~_flags_in(graph.syncs, "event_id", ids),
     )
 

@@ -50,7 +50,7 @@ ACTIVITIES = schema(
         Column("family", pa.string(), "", "within category rnn", "of another category"),
         PHASE,
         Column("after_id", pa.int64(), "", "activity of another stream it waited for", "none"),
-        Column("told_id", pa.int64(), "", "the call that told its stream to", "none"),
+        Column("wait_call_id", pa.int64(), "", "the call that told its stream to", "none"),
     )
 )
 SYNCS = schema(

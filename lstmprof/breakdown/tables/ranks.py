@@ -220,19 +220,19 @@ def _messages(held: Packed, rows: Ints, info: RunInfo) -> list[_Message]:
     alone = Counter(around.tolist())
     known = np.unique(around[around != NONE])
     ranges = held.table(("event_id", "name", "shapes", "dtypes"), known).to_pylist()
-    said = dict(zip(known.tolist(), ranges, strict=True))
+    range_of = dict(zip(known.tolist(), ranges, strict=True))
     group = group_size(info)
     messages = []
     kernels = held.table(("event_id", "name", "launch_config"), rows).to_pylist()
     for kernel, place in zip(kernels, around.tolist(), strict=True):
         config = launch_config.read(kernel["launch_config"] or "") or launch_config.LaunchConfig()
-        inputs = said.get(place, {})
-        is_said = str(inputs.get("name")).startswith("nccl:")
-        operation = config.operation or (operation_of(inputs["name"]) if is_said else None)
+        inputs = range_of.get(place, {})
+        is_recorded = str(inputs.get("name")).startswith("nccl:")
+        operation = config.operation or (operation_of(inputs["name"]) if is_recorded else None)
         operation = operation or operation_of(kernel["name"])
         ranks = config.group_size or group
         moved = config.message_bytes
-        if moved is None and is_said and alone[place] == 1:
+        if moved is None and is_recorded and alone[place] == 1:
             moved = _input_bytes(inputs["shapes"] or "", inputs["dtypes"] or "")
             if operation == "all_gather" and moved is not None:
                 moved = None if ranks is None else moved * ranks
@@ -251,7 +251,7 @@ def _input_bytes(shapes: str, dtypes: str) -> int | None:
     return moved if moved < 2**63 else None
 
 
-def of_ranks(info: RunInfo) -> list[dict[str, Any]]:
+def rank_records(info: RunInfo) -> list[dict[str, Any]]:
     """Return what the profile of each rank says of itself."""
     metadata = info.profile_metadata or {}
     by_rank = metadata.get("ranks")
@@ -261,7 +261,7 @@ def of_ranks(info: RunInfo) -> list[dict[str, Any]]:
 
 def group_sizes(info: RunInfo) -> set[int]:
     """Return the sizes of the job's process groups of two ranks or more."""
-    sizes = {size for record in of_ranks(info) for size in record.get("group_sizes") or ()}
+    sizes = {size for record in rank_records(info) for size in record.get("group_sizes") or ()}
     return {size for size in sizes if size > 1}
 
 

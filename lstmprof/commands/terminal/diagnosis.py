@@ -17,7 +17,7 @@ from lstmprof.commands import terminal
 from lstmprof.commands.terminal import evidence, warned
 from lstmprof.commands.terminal.timings import conditions
 from lstmprof.diagnose.diagnosis import Diagnosis, Explained
-from lstmprof.diagnose.sentences import of_roofline
+from lstmprof.diagnose.sentences import roofline_sentence
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.diagnose.verdict_text import (
     INDENT,
@@ -240,7 +240,7 @@ def _markdown_finding(explained: Explained) -> list[str]:
 def _limits(diagnosis: Diagnosis) -> list[str]:
     """Return sentences: the roofline of the slow run, and the prediction of each what-if."""
     limit = diagnosis.roofline
-    lines = [] if limit is None else [f"roofline: {of_roofline(limit)}"]
+    lines = [] if limit is None else [f"roofline: {roofline_sentence(limit)}"]
     return lines + [what_if.sentence for what_if in diagnosis.what_ifs]
 
 

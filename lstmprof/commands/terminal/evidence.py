@@ -11,7 +11,7 @@ from lstmprof.diagnose.findings import ADVISED_SHARE, Change, Difference, Findin
 from lstmprof.diagnose.findings.because import each_step, worth_a_line
 from lstmprof.diagnose.findings.counts import QUANTITIES
 from lstmprof.diagnose.roofline import Roofline
-from lstmprof.diagnose.sentences import of_roofline
+from lstmprof.diagnose.sentences import roofline_sentence
 from lstmprof.diagnose.step_profile import labels
 from lstmprof.names import PART_WORDS
 from lstmprof.numbers import (
@@ -70,7 +70,7 @@ def show_roofline(limit: Roofline) -> None:
         for reach in limit.reaches
     ]
     terminal.write_line()
-    terminal.write_under("Roofline: ", of_roofline(limit))
+    terminal.write_under("Roofline: ", roofline_sentence(limit))
     terminal.write_table("", _REACH_HEADS, cells, blank=False)
 
 

@@ -111,9 +111,9 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
             why = _blind(lack, f" of {in_prose(label)}")
             return Outcome("unknown", why, differs=ratio.sure, ratio=ratio)
     if structure.same:
-        return _of_same_work(fast, slow, findings, ratio, structure)
+        return _outcome_of_same_work(fast, slow, findings, ratio, structure)
     slower = _without_reason(findings)
-    some = (f for f in findings if _is_cause(f) and f is not slower and _told(f, findings))
+    some = (f for f in findings if _is_cause(f) and f is not slower and _is_likely(f, findings))
     cause = next(some, None)
     unexplained = _unexplained_ns(findings) + (slower.delta_ns if slower else 0)
     whole_ns = lengths(fast, slow)[1] - lengths(fast, slow)[0]
@@ -129,7 +129,7 @@ def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -
     return Outcome("unknown", why, advice=again, ratio=ratio)
 
 
-def _of_same_work(
+def _outcome_of_same_work(
     fast: StepProfile,
     slow: StepProfile,
     findings: Sequence[Finding],
@@ -176,7 +176,7 @@ def _more(*profiles: StepProfile) -> str:
     return _MORE_OWN if own else _MORE
 
 
-def of_run(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
+def outcome_of_one(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
     """Return which of ``findings`` is the bottleneck of a single run, or why none is."""
     whole_ns = profile.length_ns
     hidden = _hidden(profile)
@@ -201,10 +201,10 @@ def of_run(profile: StepProfile, findings: Sequence[Finding]) -> Outcome:
     if own:
         advice = "profile more steps, after some unprofiled steps"
         return Outcome("unknown", f"cause unknown: {own}", advice=advice)
-    cause = next((f for f in named if _told(f, findings)), None)
+    cause = next((f for f in named if _is_likely(f, findings)), None)
     if cause is not None:
         return Outcome("found", cause=cause)
-    reasons = listed(list(of_finding(named[0], findings).reasons))
+    reasons = listed(list(certainty_of(named[0], findings).reasons))
     return Outcome("unknown", f"cause unknown: {reasons}", advice=_more(profile))
 
 
@@ -271,7 +271,7 @@ def _longest_op(profile: StepProfile, findings: Sequence[Finding]) -> str:
     return f"; on the host, {cropped(name)} takes {milliseconds(lengths_ns[name])} of {whole} ms"
 
 
-def of_finding(finding: Finding, findings: Sequence[Finding]) -> Certainty:
+def certainty_of(finding: Finding, findings: Sequence[Finding]) -> Certainty:
     """Return the certainty of ``finding``, one of ``findings``."""
     if finding.kind in UNEXPLAINED:
         return Certainty("unknown", (f"the time is {causes.KINDS[finding.kind]}",))
@@ -307,7 +307,7 @@ def _doubts(finding: Finding) -> Iterator[str]:
         yield untimed(fast, slow)
 
 
-def of_prediction(prediction: Prediction) -> Certainty:
+def prediction_certainty(prediction: Prediction) -> Certainty:
     """Return how far a prediction can be trusted: by the error of replaying the unchanged step."""
     off_ns = abs(prediction.replayed_ns - prediction.observed_ns)
     off = off_ns / prediction.observed_ns if prediction.observed_ns else 0.0
@@ -332,8 +332,8 @@ def _without_reason(findings: Sequence[Finding]) -> Finding | None:
     return None
 
 
-def _told(finding: Finding, findings: Sequence[Finding]) -> bool:
-    return of_finding(finding, findings).level != "unknown"
+def _is_likely(finding: Finding, findings: Sequence[Finding]) -> bool:
+    return certainty_of(finding, findings).level != "unknown"
 
 
 def _unexplained_ns(findings: Sequence[Finding]) -> int:
@@ -363,6 +363,6 @@ def _why_not(whole_ns: int, findings: Sequence[Finding]) -> str:
         text = "no recorded kind of time is longer"
     else:
         text = (
-            f"{largest.kind} adds most, but {listed(list(of_finding(largest, findings).reasons))}"
+            f"{largest.kind} adds most, but {listed(list(certainty_of(largest, findings).reasons))}"
         )
     return text

@@ -135,9 +135,9 @@ class Recommendation:
         if self.ties:
             names = listed([tie.implementation for tie in self.ties])
             text += f", tied with {names}"
-        untold = [r.implementation for r in self.ranking[1:] if r.certainty == UNSURE]
-        if untold:
-            text += f"; not known to be slower: {listed(untold)}"
+        unsure = [r.implementation for r in self.ranking[1:] if r.certainty == UNSURE]
+        if unsure:
+            text += f"; not known to be slower: {listed(unsure)}"
         slower = next((r for r in self.ranking[1:] if r.certainty == MEASURED), None)
         if slower is not None:
             text += f"; next is {slower.implementation}, {slower.slowdown:.2f}× as long"

@@ -212,7 +212,7 @@ def remedies(finding: Finding) -> tuple[Advice, ...]:
     return tuple(one for one in advice if one is not None)[:MOST]
 
 
-def of_most(advice: Sequence[Advice], whole_ns: int, named: Finding | None) -> Advice | None:
+def leading_advice(advice: Sequence[Advice], whole_ns: int, named: Finding | None) -> Advice | None:
     """Return the advice whose cause becomes the verdict's cause, or None if no advice qualifies.
 
     The fix must address at least half of ``whole_ns``, or an unknown share of it. Rows with

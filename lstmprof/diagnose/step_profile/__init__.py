@@ -45,10 +45,10 @@ from lstmprof.diagnose.ranks import (
     Overlap,
     Place,
     Straggler,
-    of_overlap,
-    of_straggler,
     overlap_of,
+    overlap_sentence,
     straggler_of,
+    straggler_sentence,
 )
 from lstmprof.diagnose.seen import Seen, seen_in
 from lstmprof.diagnose.step_profile.contributors import contributors, lost_overhead_ns
@@ -417,8 +417,8 @@ def _communication(
     """Return which ranks wait for which, and the cost of communication, if they matter."""
     least_ns = LEAST_SHARE * statistics.mean(map(_length_ns, windows))
     matters = overlap if overlap and overlap.communication_ns >= least_ns else None
-    lines = [of_straggler(straggler)] if straggler and (matters or lanes > 1) else []
-    return [*lines, of_overlap(matters, windows[0].step is not None)] if matters else lines
+    lines = [straggler_sentence(straggler)] if straggler and (matters or lanes > 1) else []
+    return [*lines, overlap_sentence(matters, windows[0].step is not None)] if matters else lines
 
 
 def total_ns(contributors: Iterable[Contributor]) -> int:

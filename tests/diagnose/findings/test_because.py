@@ -11,7 +11,7 @@ from diagnose.made import contributor, profile, table, tally
 
 from lstmprof.breakdown.lacks import Lack
 from lstmprof.breakdown.lacks.rules import GPU_UNSEEN
-from lstmprof.diagnose.certainty import of_finding
+from lstmprof.diagnose.certainty import certainty_of
 from lstmprof.diagnose.findings import Finding, findings
 from lstmprof.diagnose.findings.because import because, named, pace, worth_a_line
 from lstmprof.diagnose.findings.counts import QUANTITIES
@@ -166,7 +166,7 @@ def test_what_may_be_a_copy_to_a_gpu_is_no_cast(to_dtype: str | None, why: str) 
     found = only("cast", replace(slow, tables=tables))
     assert ("copies" in named(found)) == (to_dtype is None)
     assert why in because(found)
-    reasons = of_finding(found, [found]).reasons
+    reasons = certainty_of(found, [found]).reasons
     assert any("copies" in reason for reason in reasons) == (to_dtype is None)
     assert ("casts" in {c.quantity for c in worth_a_line(found)}) == (to_dtype is not None)
     assert any(advice.name == "keep one type" for advice in remedies(found)) == (

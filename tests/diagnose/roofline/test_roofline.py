@@ -17,7 +17,7 @@ from lstmprof.diagnose.roofline import (
     workload_of,
 )
 from lstmprof.diagnose.roofline.work import Cost, costs
-from lstmprof.diagnose.sentences import of_roofline
+from lstmprof.diagnose.sentences import roofline_sentence
 from lstmprof.runs.metadata import RunInfo, decoded, encoded, run_info
 from lstmprof.workloads.studies import named
 
@@ -120,5 +120,5 @@ def test_the_short_asr_network_is_bound_by_its_products_on_a_cpu() -> None:
 @pytest.mark.parametrize(("busy_ns", "told"), [(30 * MS, False), (20 * MS, False), (16 * MS, True)])
 def test_work_that_took_less_than_its_least_is_explained(busy_ns: int, told: bool) -> None:
     reaches = (Reach(("gemm",), 90 * MS, 60 * MS), Reach(("optimizer",), busy_ns, 20 * MS))
-    said = of_roofline(Roofline(100 * MS, Peaks(1.0, 1.0), (), reaches))
+    said = roofline_sentence(Roofline(100 * MS, Peaks(1.0, 1.0), (), reaches))
     assert ("optimizer: above 100 %" in said) == told

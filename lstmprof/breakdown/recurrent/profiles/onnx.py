@@ -75,10 +75,10 @@ def onnx_calls(events: EventTable) -> Iterator[Call]:
     widths = [list(_widths_after(events, inputs, nodes)) for nodes in steps]
     for nodes, own in zip(steps, widths, strict=True):
         alike = [w for step, w in zip(steps, widths, strict=True) if len(step) == len(nodes)]
-        yield from _calls(events, nodes, [*map(_told, own, zip(*alike, strict=True))])
+        yield from _calls(events, nodes, [*map(_width_in_any_step, own, zip(*alike, strict=True))])
 
 
-def _told(width: int | None, of_steps: Sequence[int | None]) -> int | None:
+def _width_in_any_step(width: int | None, of_steps: Sequence[int | None]) -> int | None:
     """Return ``width``, or that of other steps: nodes shorter than 1 µs have no event."""
     others = set(of_steps) - {None}
     return others.pop() if width is None and len(others) == 1 else width
@@ -91,10 +91,10 @@ def _calls(
     loops = [_loop(node, width) for node, width in zip(nodes, widths, strict=True)]
     of_row = {node.row: node for node in nodes}
     for call in calls_of(events, nodes[0].engine, loops):
-        yield _as_told(call, [of_row[row] for row in call.rows])
+        yield _as_recorded(call, [of_row[row] for row in call.rows])
 
 
-def _as_told(call: Call, nodes: Sequence[_Node]) -> Call:
+def _as_recorded(call: Call, nodes: Sequence[_Node]) -> Call:
     """Return ``call`` with its directions and ``packed`` from its nodes."""
     network = call.network
     if nodes[0].network.directions is None:
@@ -117,7 +117,7 @@ def _loop(node: _Node, reads_after: int | None) -> Loop:
         units=(unit,) * directions,
         rows=np.array([node.row]),
         backward=np.empty(0, dtype=np.int64),
-        time_steps_told=network.time_steps is not None,
+        time_steps_certain=network.time_steps is not None,
         reads_after=reads_after,
         library=node.library,
     )

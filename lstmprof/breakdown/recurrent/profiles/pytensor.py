@@ -138,7 +138,7 @@ def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints
         units=units,
         rows=np.array([scan.row]),
         backward=np.array(scan.gradients, dtype=np.int64),
-        time_steps_told=True,
+        time_steps_certain=True,
     )
 
 

@@ -225,7 +225,7 @@ def _layers(step: _Step) -> list[Loop]:
                 units=(replace(network, time_steps=None),),
                 rows=np.array([row]),
                 backward=np.array(backward, dtype=np.int64),
-                time_steps_told=network.time_steps is not None,
+                time_steps_certain=network.time_steps is not None,
                 reads_after=reads,
             )
         )
@@ -327,7 +327,7 @@ def _loops(
         runs: int | None = conditions - turns
     else:
         runs = 1 if marked or conditions else step.runs(turns)
-    told, runs = runs is not None, runs or 1
+    certain, runs = runs is not None, runs or 1
     cells = [s for s in sorts if s == CELL]
     op = (
         step.node(pattern[sorts.index(CELL)]).op_type
@@ -341,11 +341,11 @@ def _loops(
         yield Loop(
             form=CELL_OP if cells else LOOP,
             op=op,
-            count=turns // runs if told else None,
+            count=turns // runs if certain else None,
             units=units,
             rows=of_run,
             backward=of_backward[computing(step.events)[of_backward]],
-            time_steps_told=told,
+            time_steps_certain=certain,
             reads_after=step.reads_after(last_ns),
             layer=_DIRECTION.sub(r"\1", loop) if loop and _DIRECTION.search(loop) else None,
         )

@@ -121,7 +121,7 @@ def _loop(events: EventTable, inputs: Inputs, row: int, products: Ints) -> Loop:
         units=(unit,),
         rows=np.array([row]),
         backward=np.empty(0, dtype=np.int64),
-        time_steps_told=data is not None,
+        time_steps_certain=data is not None,
         reads_after=_reads(inputs, products[events.start_ns[products] >= events.end_ns[row]]),
         library=_LAYERS[name],
     )

@@ -228,11 +228,11 @@ def _calls(events: EventTable, reader: _Reader, tokens: _Tokens) -> Iterator[Cal
     )
     every = [_Run(reader, tokens, run) for run in found]
     runs = [run for run in every if run.units]
-    told = bool(runs) and _weights_told(reader, runs)
-    yield from calls_of(events, "torch", [run.loop(told) for run in runs])
+    certain = bool(runs) and _weights_show_cells(reader, runs)
+    yield from calls_of(events, "torch", [run.loop(certain) for run in runs])
 
 
-def _weights_told(reader: _Reader, runs: Sequence[_Run]) -> bool:
+def _weights_show_cells(reader: _Reader, runs: Sequence[_Run]) -> bool:
     """Return whether the step has as many gradients of weights as the patterns have matmuls.
 
     Only gradients with the shapes of these weights count. More gradients mean layers that
@@ -279,12 +279,12 @@ class _Run:
         self._reader, self._tokens, self._run = reader, tokens, run
         self.pattern = tokens.rows[run.start : run.start + run.period].tolist()
         self.sorts = tokens.sorts[run.start : run.start + run.period].tolist()
-        told = {SIGMOID, TANH} <= set(self.sorts)
+        activated = {SIGMOID, TANH} <= set(self.sorts)
         places = range(run.start, run.start + run.period)
-        self._gated = () if told else _units_of_gates(reader, tokens, places)
+        self._gated = () if activated else _units_of_gates(reader, tokens, places)
         self.units = tuple(self._units())
 
-    def loop(self, weights_told: bool) -> Loop:
+    def loop(self, certain: bool) -> Loop:
         """Return the run as a loop."""
         units = self.units
         first = units[0]
@@ -298,7 +298,7 @@ class _Run:
             units=units,
             rows=self._rows(regions),
             backward=np.empty(0, dtype=np.int64),
-            time_steps_told=weights_told or (apart and self._is_one_loop(regions)),
+            time_steps_certain=certain or (apart and self._is_one_loop(regions)),
             batch_varies=len(self._batches()) > 1,
             reads_after=self._reads_after(),
         )

@@ -229,7 +229,7 @@ def _loops(reader: _Reader, turns: Sequence[_Turns], after: int | None) -> Itera
             units=units,
             rows=each.rows,
             backward=rows,
-            time_steps_told=True,
+            time_steps_certain=True,
             reads_after=after,
             library="XLA",
         )
