@@ -107,7 +107,7 @@ def _show(series: Sequence[Series], by: str, format_: str) -> None:
                 "run",
                 ">ms per step",
                 ">95 % interval",
-                ">% of the time before",
+                ">% of previous",
                 "change",
             ]
             cells = [_cells(point, by) for point in of.points]

@@ -52,7 +52,7 @@ def roofline_sentence(limit: Roofline) -> str:
     if limit.gemm_flops_per_s is None:
         return f"{text}.{_quicker(limit)}"
     reached, peak = (gflops(r) for r in (limit.gemm_flops_per_s, limit.peaks.gemm_flops_per_s))
-    rate = f"averaged over the step, matmuls run at {reached} GFLOP/s (peak: {peak})"
+    rate = f"the work of all matmuls, divided by the step: {reached} GFLOP/s (peak: {peak})"
     return f"{text}; {rate}.{_quicker(limit)}"
 
 

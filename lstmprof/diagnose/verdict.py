@@ -168,7 +168,7 @@ class Verdict:
             return "; ".join(part for part in (self.cause, self.words) if part)
         takes = f"{_IN_WORDS.get(self.bottleneck, self.bottleneck)} {self.amount}"
         takes = f"{takes}: {self.evidence}" if self.evidence else takes
-        takes = f"{takes}; then {self.then}" if self.then else takes
+        takes = f"{takes}; next: {self.then}" if self.then else takes
         return f"{self.cause}; {takes}" if self.cause else takes
 
     @property

@@ -169,9 +169,9 @@ def first_line(diagnosis: Diagnosed) -> str:
 
 
 def lane_of(profile: StepProfile) -> str:
-    """Return ``device 0 of rank 3, one of 8``; empty if the run has one lane."""
+    """Return ``device 0 of rank 3 (8 devices in all)``; empty if the run has one device."""
     lanes = profile.lanes
-    return f"{lane_words(*profile.place)}, one of {lanes}" if lanes > 1 else ""
+    return f"{lane_words(*profile.place)} ({lanes} devices in all)" if lanes > 1 else ""
 
 
 def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
@@ -182,7 +182,7 @@ def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
         if verdict.cause:
             yield Line(1, "Differ", verdict.cause)
         return
-    then = f"; then {verdict.then}" if verdict.cause and verdict.then else ""
+    then = f"; next: {verdict.then}" if verdict.cause and verdict.then else ""
     yield Line(0, "Why", f"{verdict.cause or verdict.why}{then}")
     first_of = {
         fix.fix: fix for fix in reversed(verdict.fixes)
@@ -193,7 +193,7 @@ def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
         gain = f" ({fix.gain})" if fix.gain and not verdict.rough else ""
         sure = gain and verdict.state == "found"
         yield Line(rank, "Fix" if sure else "Try", fix.fix, gain, most)
-    if verdict.cause and not different:
+    if verdict.state == "found" and not different:
         yield Line(1, "Fix", f"none known{_where(diagnosis.slow)}")
     where = "   ".join(f"{kind} {amount}" for kind, amount in places(verdict))
     if verdict.rough and diagnosis.fast is not None:
@@ -281,13 +281,14 @@ def in_short(diagnosis: Diagnosed) -> str:
     """Return the cause and the bottleneck of a diagnosis, else why they are unknown."""
     verdict = diagnosis.verdict
     if diagnosis.outcome.equal:
-        return f"as long as the baseline, within {percent(EQUAL_SHARE)}"
+        return f"same as the baseline, within {percent(EQUAL_SHARE)}"
     if verdict.bottleneck is None:
         blind = (lack.kind for _, lack in diagnosis.lacks if lack.blinds)
         words = verdict.words.removeprefix(NOT_EXPLAINED)
         return next((f"unknown: {kind}" for kind in blind), words)
     if verdict.baseline is not None:
-        return verdict.cause or f"{verdict.bottleneck} +{milliseconds(verdict.bottleneck_ns)} ms"
+        cause = verdict.cause.partition(" (baseline")[0]
+        return cause or f"{verdict.bottleneck} +{milliseconds(verdict.bottleneck_ns)} ms"
     kind = f"{verdict.bottleneck} {percent(verdict.bottleneck_ns / (verdict.whole_ns or 1))}"
     counts = f"{kind}: {verdict.evidence}" if verdict.evidence else kind
     text = f"{verdict.cause}; {kind}" if verdict.cause else counts

@@ -85,7 +85,7 @@ def test_of_a_run_alone_it_names_other_waits_of_a_tenth_of_the_step(
     times = [contributor(*part, ms * MS, f"n{i}") for i, (part, ms) in enumerate(given.items())]
     verdict = alone(profile(contributor("busy", "layout", MS, "c"), *times, device=device)).verdict
     assert (verdict.kind, verdict.then) == ("matmul", then)
-    assert verdict.sentence.endswith(f"; then {then}.") == bool(then)
+    assert verdict.sentence.endswith(f"; next: {then}.") == bool(then)
 
 
 @pytest.mark.parametrize(

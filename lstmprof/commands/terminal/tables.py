@@ -60,7 +60,15 @@ def show_kernels(breakdown: Breakdown, top: int) -> None:
     lanes_of = len(_lanes(breakdown.kernels))
     what += f" of {lanes_of} {'devices' if on_device else 'ranks'}" if lanes_of > 1 else ""
     hidden = everywhere.num_rows - len(rows)
-    heads = [">total ms", ">share", ">calls", ">calls per step", ">mean µs", "category", "name"]
+    heads = [
+        ">ms in all steps",
+        ">share",
+        ">calls",
+        ">calls per step",
+        ">mean µs",
+        "category",
+        "name",
+    ]
     unknown = {heads[i] for i in range(len(heads)) if all(row[i] == UNKNOWN for row in rows)}
     unknown |= set() if ">calls per step" in unknown else {">calls"}
     kept = [i for i, head in enumerate(heads) if head not in unknown]

@@ -36,10 +36,10 @@ def show(breakdowns: list[Breakdown], *, statistics: bool = False) -> None:
             ">samples/s",
             ">first step ms",
             ">profiler overhead",
-            ">as long",
+            ">vs. fastest",
         ]
         left_out = () if statistics else _STATISTICS
-        left_out = left_out if len(order) > 1 else (*left_out, ">as long")
+        left_out = left_out if len(order) > 1 else (*left_out, ">vs. fastest")
         kept = [i for i, head in enumerate(heads) if head not in left_out]
         terminal.write_table(
             _conditions(breakdowns[order[0]]),
@@ -80,6 +80,8 @@ def conditions(info: RunInfo) -> str:
     """Return the conditions of a run: ``1x320-ce-short (batch 64, …): train, fp32, …``."""
     words = conditions_in_words(info)
     network = words.pop("workload", "")
+    if list(words) == ["device"]:
+        return f"device: {words['device']}"
     return ": ".join(text for text in (network, ", ".join(words.values())) if text)
 
 

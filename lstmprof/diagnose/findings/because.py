@@ -242,9 +242,9 @@ def _against(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -
     if len(slow) == 1 and there is not None and first.number >= _MORE * there:
         none_other = all(i.noun == first.noun for i in fast)
         if none_other and _without(first, there) >= _BY_COUNT * finding.delta_ns:
-            here = f"{first.text}{each}{_within(_each_time_step(first), _uneven(first))}"
+            here = f"{first.text}{each}{_within(_uneven(first))}"
             baseline = count(there) if there else "none"
-            return _beside(here, f"{baseline}{each if here.endswith(')') else ''}")
+            return _beside(here, baseline)
     alike = [(i.noun, i.number) for i in slow] == [(i.noun, i.number) for i in fast]
     if alike and len(slow) == 1 and first.one_by_one and fast[0].one_by_one:
         return _same_number(first, fast[0])

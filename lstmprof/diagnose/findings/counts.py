@@ -187,7 +187,7 @@ _ALL = (
     Quantity("casts", "casts", "", lambda c: _per_step(c, c.rows("casts")), "cast"),
     Quantity("cast_bytes", "bytes cast", "bytes", _bytes("casts")),
     Quantity("copied_bytes", "bytes copied", "bytes", _bytes("copies")),
-    Quantity("syncs", f"waits {_WAIT}", "", _syncs, f"wait {_WAIT}"),
+    Quantity("syncs", f"waits of the host {_WAIT}", "", _syncs, f"wait of the host {_WAIT}"),
 )
 
 #: Name → count or duration.

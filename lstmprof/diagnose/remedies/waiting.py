@@ -231,9 +231,10 @@ def late_rank(f: Finding) -> Match | None:
     if straggler.state == FOUND and straggler.place == profile.place and longest is not None:
         name, other = lane_words(*profile.place), lane_words(*longest.place)
         waits = f"{other} waits {in_ms(profile, longest.ns)}"
-        why = straggler.meanwhile or straggler.excess
-        while_ = f" and {why.words} while {waits}" if why else f": {waits} for this rank"
-        cause = f"{name} is late{while_}"
+        does = f"; {name} {straggler.excess.words}" if straggler.excess else ""
+        if straggler.meanwhile:
+            does = f"; meanwhile {name} {straggler.meanwhile.words}"
+        cause = f"{name} is late: {waits} for it{does}"
         return Match("", round(longest.ns), cause=cause)
     if f.kind != COLLECTIVE or straggler.state != FOUND or not _waits_for_ranks(profile):
         return None
@@ -318,7 +319,7 @@ COMPUTE_ON_THE_DEVICE = Remedy(
 RECORD_FRAMES = Remedy(
     name="record frames",
     cause="the GPU waits for Python that the profile does not show",
-    fix="record Python frames: torch.profiler.profile(with_stack=True), or lstmprof run",
+    fix="record Python frames to see the code: torch.profiler (with_stack=True) or lstmprof run",
     condition="A GPU waits a fifth of the step or more for Python, or for host time in which no "
     "event was recorded. No Python function was recorded. The usual gaps before "
     "kernels explain less than half of this wait",

@@ -224,7 +224,7 @@ SPARSE_GRADIENT = Remedy(
 DO_IT_ONCE = Remedy(
     name="do it once",
     cause="an op runs more often than in the faster run",
-    fix="look for work that is done twice, or is split into many calls without need",
+    fix="look for work that is done twice, or in more calls than it needs",
     condition="Both runs use the same implementation, and the slower run calls an op at least "
     "1.5 times as often",
     kinds=(*WORK, CAST, COPY, DISPATCH, LAUNCH, SYNC),

@@ -46,7 +46,6 @@ def test_the_verdict_has_the_bottleneck_its_size_and_its_counts() -> None:
         26 * MS,
     )
     assert "2,412 ops per step" in verdict.evidence
-    assert "121 per time step" in verdict.evidence
     assert "baseline: 61" in verdict.evidence
     assert (verdict.where[1].kind, verdict.where[1].delta_ns) == ("matmul", 8 * MS)
     assert found.dominant is not None
