@@ -92,7 +92,7 @@ def claims(rows: pd.DataFrame) -> list[Claim]:
                     ours,
                     here=f"{row.implementation} over {BASE}" if ours else "",
                     conditions=f"CPU, {row.implementation}",
-                    why=_why(column, row.library, rows) if ours else "",
+                    why=_why(column, row.library, rows[rows.cell == row.cell]) if ours else "",
                     command=_command(str(network), row, column),
                     place=f"table {row.cell}",
                     row=str(network),
@@ -146,7 +146,8 @@ def conclusion(rows: pd.DataFrame) -> str:
         "The study found that Torch starts in less than a second and Theano and TensorFlow compile "
         "for seconds, and that the libraries come closer as layers grow"
     )
-    tf = rows[(rows.library == "TensorFlow") & (rows.cell == "lstm") & rows.us.notna()]
+    rows = rows[rows.cell == "lstm"]
+    tf = rows[(rows.library == "TensorFlow") & rows.us.notna()]
     torch = rows[(rows.library == "Torch") & rows.us.notna()].set_index("network").us
     ratios = [row.us.over(torch[row.network]).value for row in tf.itertuples()]
     if not ratios:
