@@ -228,7 +228,7 @@ def _attack(way: Way, options: argparse.Namespace) -> Iterator[tuple[bytes, str]
             yield from way.problems(TARGETS[name], TARGETS[name].drawn(number, contents[name]))
         is_over = time.monotonic() > until
         if is_over:
-            for inputs in way.waiting.values():
+            for inputs in filter(None, way.waiting.values()):
                 yield from way.job(inputs)
         if is_over or number % 100 == 0:
             told = ", ".join(f"{count:,} {what}" for what, count in way.counts.items())
