@@ -44,11 +44,12 @@ def table(runs: Sequence[lp.Run]) -> pd.DataFrame:
         {
             **{name: row[name] for name in columns},
             "us_a_word": steps.measured(row).times(1e6 / row.words_per_s / row.step_ms),
+            "machine": named[row.run].info.hardware.cpu_model,
             "product_share": steps.work(named[row.run])["product_share"],
         }
         for _, row in own.iterrows()
     ]
-    return pd.DataFrame(rows, columns=[*columns, "us_a_word", "product_share"])
+    return pd.DataFrame(rows, columns=[*columns, "us_a_word", "machine", "product_share"])
 
 
 def claims(rows: pd.DataFrame) -> list[Claim]:
@@ -152,7 +153,7 @@ def conclusion(rows: pd.DataFrame) -> str:
 
 def chart(rows: pd.DataFrame) -> alt.LayerChart:
     """Draw the words per second of each run."""
-    labels = rows.implementation + ", " + rows.workload.astype(str)
+    labels = rows.implementation + ", " + rows.workload.astype(str) + ", " + rows.machine
     return drawing.bars(labels, rows.words_per_s.tolist(), "words per second")
 
 

@@ -19,13 +19,35 @@ _THREAD = re.compile(r"https://github\.com/[^/]+/([^/]+)/(?:issues|pull)/(\d+)$"
 _PREAMBLE = """\
 # Why a training step is slow, and what to change
 
-These are all causes that `lstmprof diagnose` names, in the order in which it checks them. It names
-a cause only if the profile shows its condition. [diagnosis.md](diagnosis.md) explains the kinds of
-time and how a diagnosis is made.
+This page lists every cause that `lstmprof diagnose` names, in the order in which it checks them. A
+cause is named only if the profile meets its condition. [diagnosis.md](diagnosis.md) explains how a
+diagnosis is made.
 
-Two terms recur. **The GPU waits for launches** if a step runs ten or more kernels, the median
-kernel is shorter than the gap before it, and usual gaps make up most of the time in which the GPU
-waits for the host. A **usual gap** is at most ten times as long as the median gap before a kernel.
+Each entry has these lines:
+
+- **Fix:** what to change in the code or in the settings.
+- **Condition:** what the profile must show. A profile covers several training steps; counts and
+  times are per step.
+- **Frameworks:** the frameworks for which lstmprof looks for this cause.
+- **Explains time in:** the [kinds of time](diagnosis.md#kinds-of-time) that the cause can explain,
+  such as launch, dispatch or matmul.
+- **Saves at most:** an upper bound of the time per step that the fix saves. It is unknown if no
+  profile shows this time. "Minus the time of …" names the work that replaces the slow work.
+- **Example:** a profile in which lstmprof found the cause, with the evidence that it printed. The
+  times after "The fix" are steps before and after the fix.
+
+These terms recur:
+
+- A **usual gap** is idle time of the GPU before a kernel, at most ten times as long as the median
+  gap.
+- **The GPU waits for launches** if a step runs ten or more kernels, the median kernel is shorter
+  than the gap before it, and usual gaps make up most of the time in which the GPU waits for the
+  host.
+- A layer runs **cell by cell** if each time step calls the ops of an LSTM cell. It runs **in one
+  op** if one call computes all time steps.
+- **Dispatch** is the time that the framework needs to call ops.
+- **Slower calls** are calls that two compared runs make equally often, and that take longer in the
+  slower run.
 
 `make docs` generates this page from `lstmprof/diagnose/remedies/`.
 """
@@ -52,7 +74,8 @@ def _entry(row: Remedy) -> Iterator[str]:
     yield f"- **Fix:** {row.fix}."
     yield f"- **Condition:** {_capitalised(row.condition)}."
     frameworks = ", ".join(row.frameworks) or "any framework"
-    yield f"- **Applies to:** {frameworks}; {', '.join(row.kinds)}."
+    yield f"- **Frameworks:** {frameworks}."
+    yield f"- **Explains time in:** {', '.join(row.kinds)}."
     minus = f", minus the time of {row.instead}" if row.instead else ""
     yield f"- **Saves at most:** {row.saves or 'unknown'}{minus}."
     yield f"- **Sources:** {', '.join(map(_link, row.sources))}"

@@ -409,10 +409,11 @@ def scan_of_pytensor(f: Finding) -> Match | None:
 
 FUSE_THE_CELL = Remedy(
     name="fuse the cell",
-    cause="the cell is no plain LSTM: no framework op runs its whole layer",
+    cause="the cell is no plain LSTM: no framework op runs the whole layer",
     fix="compile the cell or its loop: torch.compile(cell), tf.function(jit_compile=True), jax.jit",
-    condition="Each time step of a loop of cells also runs a normalisation, random numbers, or "
-    "two products of the state with a vector of weights",
+    condition="The layer runs as a loop of cells. Each time step also runs a normalisation, "
+    "draws random numbers, or multiplies the state by a vector of weights twice "
+    "(peepholes)",
     kinds=(*HOST, *WORK),
     decide=variant_cell,
     sources=("https://github.com/lmnt-com/haste", "https://arxiv.org/abs/1607.06450"),
@@ -427,8 +428,9 @@ CUDNN_FOR_JAX = Remedy(
     fix="call jax.experimental.rnn.lstm: cuDNN runs the layer in one call (NVIDIA GPUs, not "
     "bfloat16)",
     condition="A GPU runs a loop with eight or more matmuls per training step. The names of the "
-    "loop's ops contain LSTM, or the loop computes tanh and they contain no other cell. No op is a "
-    "cuDNN layer, and no layer is a Keras layer",
+    "loop's ops contain LSTM; or the loop computes tanh, and none of the names "
+    "mentions another type of cell. No op is a cuDNN layer, and no layer is a Keras "
+    "layer",
     kinds=(*HOST, *WORK),
     frameworks=JAX,
     decide=scanned_layer,
@@ -441,7 +443,7 @@ CUDNN_FOR_JAX = Remedy(
 VALUES_IN_LOOP = Remedy(
     name="no value in the loop",
     cause="the loop over time steps reads a value (.item()) in every time step",
-    fix="keep the value as a tensor and read it after the loop",
+    fix="keep the value as a tensor, and read the tensor after the loop",
     condition="The step calls a cell, such as LSTMCell, once per time step. After half or more of "
     "these calls, an op reads a value (aten::item) before the next cell starts",
     kinds=(*HOST, *WORK),
@@ -456,9 +458,10 @@ LAYER_IN_ONE_OP = Remedy(
     name="layer in one op",
     cause="the layer runs one cell at a time",
     fix="use torch.nn.LSTM (Keras on a GPU: keras.layers.LSTM): one call runs all time steps",
-    condition="A layer runs cell by cell. The table of implementations says so, or ops of single "
-    "cells do, or the step has eight or more LSTM cells. On a CPU only PyTorch's LSTM counts, "
-    "because other layer ops were not faster there",
+    condition="A layer runs cell by cell. This is known from the table of implementations (for "
+    "runs of `lstmprof capture`), from ops that compute single cells, or from eight "
+    "or more LSTM cells per step. On a CPU, only PyTorch's LSTM counts, because the "
+    "layer ops of other frameworks were not faster there",
     kinds=(*HOST, *WORK),
     frameworks=(*TORCH, *TENSORFLOW, *TENSORFLOW_1),
     decide=layer_in_one_op,
@@ -473,8 +476,9 @@ LAYER_OUTSIDE_COMPILED_CODE = Remedy(
     name="layer outside compiled code",
     cause="torch.compile or torch.export unrolls the recurrent layer into single time steps",
     fix="run nn.LSTM or nn.GRU outside compiled code: torch.compiler.disable, without allow_rnn",
-    condition="One call of compiled code runs eight or more matmuls of a state with the weights of "
-    "all gates. Shapes must be recorded. On a CPU only an LSTM in float32 or bfloat16 counts",
+    condition="One call of compiled code multiplies a state by the weights of all gates eight "
+    "or more times. Shapes must be recorded. On a CPU, only an LSTM in float32 or "
+    "bfloat16 counts",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     decide=unrolled_layer,
@@ -495,8 +499,9 @@ WHOLE_SEQUENCE = Remedy(
     name="whole sequence in one call",
     cause="a recurrent layer is called once per time step",
     fix="pass the whole sequence to nn.LSTM in one call, unless each output is the next input",
-    condition="A step calls aten::lstm, aten::gru or an RNN op eight or more times with one time "
-    "step each. Without recorded shapes, 16 calls are needed. Keras layers do not count",
+    condition="A step calls aten::lstm, aten::gru or an RNN op eight or more times, and each "
+    "call has one time step. If shapes were not recorded, 16 calls are needed. Calls "
+    "inside Keras layers do not count",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     first=True,
@@ -522,7 +527,7 @@ WHOLE_SCAN = Remedy(
     name="Scan as a whole",
     cause="Scan calls the cell's operators one by one in every time step",
     fix="compile the whole loop: mode='NUMBA' or mode='JAX'",
-    condition="An op Scan (in Theano: an op for) runs other operators inside",
+    condition="An op Scan (in Theano, also an op named for) runs other operators inside",
     kinds=(DISPATCH, LAUNCH, MEMORY, GEMM),
     frameworks=("pytensor", "theano"),
     decide=scan_of_pytensor,
@@ -535,8 +540,8 @@ FUSED_CELL = Remedy(
     name="fused cell",
     cause="the cell computes its gates with many small ops",
     fix="use torch.nn.LSTMCell, which computes all gates in one kernel, or torch.compile(cell)",
-    condition="A handwritten cell on a GPU runs five or more elementwise ops per time step. On a "
-    "CPU, this is advised only beside a faster run that has the compiled cell",
+    condition="On a GPU: a handwritten cell runs five or more elementwise ops per time step. On "
+    "a CPU: the same, and a faster run with a compiled cell is compared",
     kinds=(LAUNCH, MEMORY, DISPATCH),
     frameworks=TORCH,
     decide=separate_gates,
@@ -549,8 +554,9 @@ GATES_TOGETHER = Remedy(
     name="gates together",
     cause="the loop over time steps runs many small ops: one matmul for each gate",
     fix="keep the weights of all gates in one array: one matmul per time step, then jnp.split",
-    condition="A CPU runs a recurrent layer of JAX as a loop with several matmuls per time step, "
-    "each of which computes only some of the gates. Dispatch takes a quarter of the step or more",
+    condition="A CPU runs a recurrent layer of JAX as a loop with several matmuls per time "
+    "step, and each matmul computes only some of the gates. Dispatch takes a quarter "
+    "of the step or more",
     kinds=(DISPATCH,),
     frameworks=JAX,
     decide=gates_apart,
@@ -568,10 +574,10 @@ GATES_TOGETHER = Remedy(
 )
 UNROLL_THE_LOOP = Remedy(
     name="unroll the loop",
-    cause="XLA runs a loop with tiny kernels: the GPU waits between them",
+    cause="XLA runs a loop with tiny kernels: the GPU waits between the kernels",
     fix="give lax.scan a larger body (unroll=4), or run so small a network on a CPU",
-    condition="The GPU waits for launches (see above), and ops of a loop of XLA run eight or more "
-    "times per step",
+    condition="The GPU waits for launches, and the ops of a loop compiled by XLA run eight or "
+    "more times per step",
     kinds=HOST,
     frameworks=JAX,
     saves="the usual gaps",
@@ -589,7 +595,7 @@ UNROLL_THE_LOOP = Remedy(
 )
 LOOP_WITHOUT_THE_HOST = Remedy(
     name="loop without the host",
-    cause="a while_loop or scan of torch asks the host after each turn whether to go on",
+    cause="a while_loop or scan of torch asks the host after each iteration whether to go on",
     fix="run the loop a fixed number of times in Python, and replay the step as a CUDA graph",
     condition="A GPU runs compiled code, and one call of that code reads eight or more values",
     kinds=(SYNC, *HOST),
@@ -609,10 +615,11 @@ LOOP_WITHOUT_THE_HOST = Remedy(
 PARALLEL_FORM = Remedy(
     name="parallel form",
     cause="a recurrent network that can run all time steps at once runs them one by one",
-    fix="install the network's kernels, or use its form for all time steps at once",
+    fix="install the network's GPU kernels, or use its form that computes all time steps at once",
     condition="A module, function or range named mLSTM, sLSTM, xLSTM, Mamba, selective_scan, "
-    "minGRU or minLSTM calls one op 32 or more times, and no kernel of these networks ran. On a "
-    "GPU, the GPU must wait for launches. On a CPU, only mLSTM, xLSTM, minGRU and minLSTM count",
+    "minGRU or minLSTM calls one op 32 or more times, and no kernel written for these "
+    "networks ran. On a GPU, the GPU must wait for launches. On a CPU, only mLSTM, "
+    "xLSTM, minGRU and minLSTM count",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     decide=reference_form,

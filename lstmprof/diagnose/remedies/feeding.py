@@ -68,12 +68,13 @@ def own_input(f: Finding) -> Match | None:
 WORKERS = Remedy(
     name="workers",
     cause="the process that runs the step also makes each batch",
-    fix="set num_workers of the DataLoader: workers then make the next batch during the step",
-    condition="The DataLoader takes more than 1 ms per step, about what a worker process needs to "
-    "hand over a batch; or it already has worker processes",
+    fix="set num_workers of the DataLoader: worker processes then make batches during the step",
+    condition="The DataLoader takes more than 1 ms per step, which is about the time that a "
+    "worker process needs to hand over a batch; or the DataLoader already has worker "
+    "processes",
     kinds=(INPUT,),
     frameworks=TORCH,
-    saves="the input time, if the DataLoader has no workers",
+    saves="the time of the input, if the DataLoader has no workers. Otherwise unknown",
     decide=loader,
     sources=("https://docs.pytorch.org/docs/stable/data.html",),
     example=Example(
@@ -88,7 +89,7 @@ PREFETCH = Remedy(
     condition="The step takes the next element of a tf.data dataset (IteratorGetNext)",
     kinds=(INPUT,),
     frameworks=TENSORFLOW,
-    saves="the input time",
+    saves="the time of the input",
     decide=dataset,
     sources=("https://www.tensorflow.org/guide/data_performance",),
 )
@@ -99,7 +100,7 @@ INPUT_BESIDE = Remedy(
     condition="The step has an input phase, and no known loader runs. Captures of built-in "
     "implementations do not count",
     kinds=(INPUT,),
-    saves="the input time",
+    saves="the time of the input",
     decide=own_input,
     sources=(
         "https://docs.pytorch.org/docs/stable/data.html",

@@ -242,9 +242,10 @@ PAD_AT_THE_END = Remedy(
     name="pad at the end",
     cause="a mask makes the recurrent layer run one time step at a time",
     fix=f"pad sequences at the end (padding='post'), which cuDNN accepts; {_SIMILAR}",
-    condition="The loop of a recurrent layer selects by a mask eight or more times per step; or "
-    "`lstmprof run` saw padded sequences enter a Keras model that masks them and runs cell by "
-    "cell. No op runs a whole layer. In PyTorch, the frames must show Keras layers",
+    condition="The loop of a recurrent layer selects values by a mask eight or more times per "
+    "step; or `lstmprof run` saw padded sequences enter a Keras model that masks its "
+    "input and runs cell by cell. No op runs a whole layer. In PyTorch, the Python "
+    "frames must show Keras layers",
     kinds=(*HOST, *WORK),
     frameworks=(*TENSORFLOW, *JAX, *TORCH),
     decide=masked,
@@ -261,9 +262,9 @@ PAD_AT_THE_END = Remedy(
 KERAS_OUT_OF_ITS_LOOP = Remedy(
     name="Keras off its standard loop",
     cause="Keras runs its standard loop on the GPU instead of cuDNN",
-    fix="set use_cudnn=True (Keras 3): its error says what keeps the layer off cuDNN",
-    condition="A GPU runs the loop of a Keras layer or of its function standard_lstm. The profile "
-    "has no cuDNN layer op, no mask and no option that cuDNN lacks",
+    fix="set use_cudnn=True (Keras 3): the error message then names what keeps the layer off cuDNN",
+    condition="A GPU runs the loop of a Keras layer, or Keras's function standard_lstm. The "
+    "profile shows no cuDNN layer op, no mask and no option that cuDNN lacks",
     kinds=(*HOST, *WORK),
     frameworks=TENSORFLOW,
     decide=standard_loop,
@@ -277,8 +278,9 @@ UPGRADE_KERAS = Remedy(
     name="a layer op for Keras",
     cause="Keras runs its own loop over the time steps",
     fix="upgrade Keras, or use torch.nn.LSTM or jax.experimental.rnn.lstm",
-    condition="The step runs Keras's own layers, recognised by their frames (PyTorch) or by their "
-    "scope (JAX on a GPU). No op runs a whole layer, and no option of a layer rules one out",
+    condition="The step runs Keras's own layers. lstmprof recognises these layers by their "
+    "Python frames (PyTorch) or by their scope (JAX on a GPU). No op runs a whole "
+    "layer, and no option of a layer rules out such an op",
     kinds=(*HOST, *WORK),
     frameworks=(*TORCH, *JAX),
     decide=own_loop,

@@ -209,9 +209,10 @@ CUDA_GRAPH = Remedy(
     name="CUDA graph",
     cause="the GPU waits for each kernel launch",
     fix=f"replay the step as a CUDA graph, if its shapes are constant: {_GRAPH}",
-    condition="The GPU waits for launches (see above), or for Inductor's Python. The step replays "
-    "no graph, reads no size, traces nothing, runs no CTC loss and no communication, and has "
-    "constant shapes and lengths. If it reads values, ten or more launches per read remain",
+    condition="The GPU waits for launches, or for Python code of Inductor (torch.compile). The "
+    "step replays no graph, reads no size of a result, traces nothing, and runs no "
+    "CTC loss and no communication. Its shapes and sequence lengths are constant. If "
+    "the step reads values, it has ten or more launches per read",
     kinds=HOST,
     frameworks=TORCH,
     saves="the usual gaps",
@@ -225,13 +226,14 @@ CUDA_GRAPH = Remedy(
 XLA = Remedy(
     name="XLA",
     cause="TensorFlow runs the step op by op, without XLA",
-    fix=f"use {_XLA}",
-    condition="A GPU: XLA can compile this implementation and did not. For profiles that lstmprof "
-    "did not capture: XLA refuses none of the ops, nothing was compiled or traced, and the GPU "
-    "waits for launches. A CPU: a Keras layer runs its own loop over time steps",
+    fix=f"compile the function with XLA: {_XLA}",
+    condition="On a GPU, for captures of lstmprof: XLA can compile this implementation and did "
+    "not. On a GPU, for other profiles: XLA refuses none of the ops, nothing was "
+    "compiled or traced, and the GPU waits for launches. On a CPU: a Keras layer runs "
+    "its own loop over time steps",
     kinds=(*HOST, MEMORY),
     frameworks=TENSORFLOW,
-    saves="the usual gaps, for a GPU profile that lstmprof did not capture",
+    saves="the usual gaps, for a GPU profile that lstmprof did not capture. Otherwise unknown",
     decide=xla,
     sources=("https://openxla.org/xla/tf2xla",),
 )
@@ -239,11 +241,11 @@ TORCH_COMPILE = Remedy(
     name="torch.compile",
     cause="many small elementwise kernels are launched one by one",
     fix="fuse small elementwise kernels with torch.compile",
-    condition="The GPU waits for launches. At least half of the kernels are elementwise, and none "
-    "is compiled",
+    condition="The GPU waits for launches. At least half of the kernels are elementwise, and no "
+    "kernel comes from a compiler",
     kinds=HOST,
     frameworks=TORCH,
-    saves="the usual gaps × the share of elementwise kernels",
+    saves="the time of the usual gaps, times the share of elementwise kernels",
     decide=compiled_step,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.compile.html",),
     example=Example(
@@ -255,11 +257,12 @@ FUSE_ELEMENTWISE = Remedy(
     name="fuse elementwise ops",
     cause="each elementwise op reads its inputs from memory and writes its result there",
     fix="fuse elementwise ops with torch.compile: fused ops read and write memory once",
-    condition="A GPU runs ten or more elementwise kernels per step, which are half of such work. "
-    "None is compiled or traced",
+    condition="A GPU runs ten or more elementwise kernels per step, and these kernels take at "
+    "least half of the elementwise time. No kernel comes from a compiler, and nothing "
+    "is traced",
     kinds=(MEMORY,),
     frameworks=TORCH,
-    saves="these kernels",
+    saves="the time of these kernels",
     instead="the fused kernels",
     decide=unfused,
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.compile.html",),
@@ -272,8 +275,9 @@ FUSED_OPTIMIZER = Remedy(
     name="fused optimizer",
     cause="the optimizer updates one parameter after the other",
     fix="pass fused=True to the optimizer: one op then updates all parameters",
-    condition="The optimizer takes most of the time; or the GPU waits for launches, and ten or "
-    "more of the kernels per step are the optimizer's. It is not fused, and has a fused form",
+    condition="The optimizer is the largest part of the step; or the GPU waits for launches, "
+    "and the optimizer launches ten or more kernels per step. The optimizer has a "
+    "fused form, and the step does not use it",
     kinds=(MEMORY, *HOST),
     frameworks=TORCH,
     saves="the time of the optimizer",
@@ -290,7 +294,7 @@ LARGER_BATCH = Remedy(
     name="larger batch",
     cause="each kernel ends before the host launches the next one",
     fix="use a larger batch: each launch then does more work at the same cost",
-    condition="The GPU waits for launches, and the step replays no graph",
+    condition="The GPU waits for launches, and the step replays no CUDA graph",
     kinds=HOST,
     decide=larger_batch,
     sources=("https://github.com/keras-team/keras/issues/8885",),
@@ -301,11 +305,12 @@ LARGER_BATCH = Remedy(
 )
 FILL_THE_DEVICE = Remedy(
     name="fill the GPU",
-    cause="kernels are too small for their GPU: they leave half of it idle",
+    cause="kernels are too small for the GPU: they leave half of it idle",
     fix="use a larger batch: it may fill the idle half of the GPU",
-    condition="A single run spends half of its time in kernels that have at most half as many "
-    "thread blocks as the GPU has multiprocessors. The profile must record both numbers. No "
-    "kernel is persistent or the optimizer's",
+    condition="A single run spends half of its time in small kernels. A kernel is small if it "
+    "has at most half as many thread blocks as the GPU has multiprocessors, and the "
+    "profile must record both numbers. Persistent kernels and kernels of the "
+    "optimizer do not count",
     kinds=WORK,
     decide=fill_the_device,
     sources=(

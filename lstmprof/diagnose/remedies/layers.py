@@ -251,11 +251,13 @@ PERSISTENT_KERNELS = Remedy(
     name="persistent kernels",
     cause="cuDNN runs its standard kernels instead of the faster persistent ones",
     fix=f"{_MEET}: they need certain batches, hidden units and element types",
-    condition="cuDNN ran its standard kernels in a pass. Kernel names show that; otherwise "
-    "PyTorch's conditions do, and one of them fails: element type, hidden units, inputs, batch, "
-    "time steps, layers, directions, packing, projection or device",
+    condition="cuDNN ran its standard kernels in the forward or the backward pass. The names of "
+    "the kernels show which kind ran. If the names are unknown, lstmprof checks "
+    "PyTorch's conditions for persistent kernels, and one condition fails: element "
+    "type, hidden units, inputs, batch, time steps, layers, directions, packing, "
+    "projection or device",
     kinds=(GEMM, MEMORY, LAUNCH),
-    saves="the time of the layer's kernels, or of their launches",
+    saves="the time of the layer's kernels; if the kernels are unknown, the time of their launches",
     frameworks=TORCH,
     decide=persistent_kernels,
     sources=(
@@ -271,8 +273,8 @@ MIOPEN_LAYER = Remedy(
     cause="MIOpen runs the layer one time step at a time",
     fix="try torch.backends.cudnn.enabled = False (PyTorch's own cells), or a CUDA graph of the "
     "step",
-    condition="The op miopen_rnn runs on a GPU. If its kernels are known, it runs one or more per "
-    "time step",
+    condition="The op miopen_rnn runs on a GPU. If its kernels are known, it runs one or more "
+    "kernels per time step",
     kinds=(*HOST, *WORK),
     frameworks=TORCH,
     decide=layer_on_miopen,
@@ -283,11 +285,12 @@ MIOPEN_LAYER = Remedy(
 )
 FLATTEN_PARAMETERS = Remedy(
     name="flatten_parameters",
-    cause="the layer copies its weights together on every call",
-    fix="call flatten_parameters() once the model is on the GPU",
-    condition="Each call of a cuDNN or MIOpen layer makes four or more copies, and none of them "
-    "makes input contiguous. If the profile has frames of flatten_parameters without "
-    "_cudnn_rnn_flatten_weight, weights are shared or differ in type",
+    cause="the layer copies its weights into one block of memory on every call",
+    fix="call flatten_parameters() once, after the model has moved to the GPU",
+    condition="Each call of a cuDNN or MIOpen layer makes four or more copies, and none of "
+    "these copies makes input contiguous. If the profile shows that "
+    "flatten_parameters ran without copying (no _cudnn_rnn_flatten_weight), some "
+    "weights are shared or differ in type",
     kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
     saves="the time of these copies",
@@ -307,8 +310,8 @@ FLATTEN_PARAMETERS = Remedy(
 FLATTEN_ONCE = Remedy(
     name="flatten once",
     cause="flatten_parameters() copies the weights in every step",
-    fix="call flatten_parameters() once, when the model is on the GPU, not in forward()",
-    condition="The profiled steps copy inside _cudnn_rnn_flatten_weight",
+    fix="call flatten_parameters() once, after the model has moved to the GPU, not in forward()",
+    condition="The profiled steps make copies inside the op _cudnn_rnn_flatten_weight",
     kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
     saves="the time of these copies",
@@ -326,8 +329,9 @@ CAST_WEIGHTS_ONCE = Remedy(
     name="cast the layer's weights once",
     cause="autocast casts the weights of the layer on every call",
     fix="keep the layer's weights in float16 (layer.half()), or run the layer outside autocast",
-    condition="Each call of a cuDNN or MIOpen layer runs four or more casts inside its op. "
-    "Autocast casts to float16 there, even if it casts to bfloat16 elsewhere",
+    condition="Each call of a cuDNN or MIOpen layer runs four or more casts inside the layer's "
+    "op. In these layers autocast always casts to float16, even if it casts other ops "
+    "to bfloat16",
     kinds=(CAST, COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
     saves="the time of these casts",
@@ -343,10 +347,11 @@ CAST_WEIGHTS_ONCE = Remedy(
 )
 BFLOAT16_ON_CUDNN = Remedy(
     name="bfloat16 on cuDNN",
-    cause="the layer computes in bfloat16, for which this version has no layer op",
+    cause="the layer computes in bfloat16, for which this version of cuDNN or MIOpen has no "
+    "layer op",
     fix="compute the layer in float16 or float32, or upgrade cuDNN to 9.13 (NVIDIA GPUs)",
-    condition="A GPU runs a recurrent layer of PyTorch in bfloat16, and no op of cuDNN or MIOpen "
-    "was recorded in it",
+    condition="A GPU runs a recurrent layer of PyTorch in bfloat16, and the profile shows no "
+    "cuDNN or MIOpen op inside the layer",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     decide=in_bfloat16_off_cudnn,

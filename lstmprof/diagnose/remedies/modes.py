@@ -130,8 +130,8 @@ DETACH_THE_STATE = Remedy(
     name="detach the state",
     cause="each step's backward pass goes through all earlier batches",
     fix="detach the state between batches: h = h.detach(), or tuple(s.detach() for s in state)",
-    condition="The backward pass grows by as many nodes in each of four or more steps. The forward "
-    "pass has the same layers in all of them",
+    condition="The backward pass grows by the same number of nodes in each of four or more "
+    "steps, although the forward pass has the same layers in all of these steps",
     kinds=(*HOST, *WORK, causes.COPY),
     frameworks=TORCH,
     first=True,
@@ -150,7 +150,7 @@ NO_ANOMALY_MODE = Remedy(
     name="no anomaly mode",
     cause="anomaly mode checks every backward op for NaN",
     fix="turn anomaly mode off: torch.autograd.set_detect_anomaly(False)",
-    condition="Each backward node runs at least one NaN check (aten::isnan)",
+    condition="Each node of the backward pass runs at least one NaN check (aten::isnan)",
     kinds=(*HOST, *WORK, SYNC),
     frameworks=TORCH,
     first=True,
@@ -165,12 +165,14 @@ NO_ANOMALY_MODE = Remedy(
 NO_DEBUGGING = Remedy(
     name="no debugging settings",
     cause="a setting for debugging is on",
-    fix="unset it for training",
-    condition="95 % or more of ten or more launches return after their kernel has ended; or "
-    "run.json has CUDA_LAUNCH_BLOCKING, TORCH_SHOW_CPP_STACKTRACES, PYTHONDEVMODE, "
+    fix="unset the debugging variable for training",
+    condition="Launches wait for their kernels: 95 % or more of ten or more launches return "
+    "only after their kernel has ended. Or run.json lists one of these environment "
+    "variables: CUDA_LAUNCH_BLOCKING, TORCH_SHOW_CPP_STACKTRACES, PYTHONDEVMODE, "
     "PYTHONMALLOC=debug, or LD_PRELOAD with a sanitizer",
     kinds=(*HOST, *WORK, SYNC, COPY, causes.RUNTIME),
-    saves="the busy or the idle time of the GPU, whichever is shorter, if launches wait",
+    saves="if launches wait for their kernels: the GPU's busy time or its idle time, "
+    "whichever is shorter. Otherwise unknown",
     of_several=True,
     decide=debugging,
     sources=(
@@ -186,12 +188,14 @@ FLUSH_DENORMALS = Remedy(
     name="flush denormals",
     cause="the CPU computes with denormal numbers, which is slow",
     fix="flush denormals to zero: torch.set_flush_denormal(True)",
-    condition="One run on a CPU: the median matmul of one shape takes eight times as long at one "
-    "place of every step as at another; or a layer's backward op takes eight times as long as its "
-    "forward op, which takes 10 ms or more. Two runs: only the faster run flushed denormals",
+    condition="In one run on a CPU: the median matmul of one shape takes eight times as long at "
+    "one place of every step as at another place; or the backward op of a layer takes "
+    "eight times as long as its forward op, and the forward op takes 10 ms or more. "
+    "In two runs that are compared: only the faster run flushed denormals",
     kinds=(*WORK, causes.SLOWER),
     frameworks=TORCH,
-    saves="the time that the slow matmuls take beyond the fast ones; unknown between two runs",
+    saves="for one run, the time that the slow matmuls take beyond the fast matmuls. For "
+    "two runs: unknown",
     decide=denormals,
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.set_flush_denormal.html",
@@ -209,10 +213,10 @@ NO_GRADIENT_HOOKS = Remedy(
     name="no gradient hooks",
     cause="gradient hooks run extra ops in the backward pass",
     fix="remove the hooks (register_hook), or inspect gradients only once in many steps",
-    condition="Autograd runs ops for a backward node before the node itself",
+    condition="Autograd runs ops for a node of the backward pass before the node itself runs",
     kinds=(*HOST, *WORK, SYNC, COPY),
     frameworks=TORCH,
-    saves="the time of these ops, without the Python between them",
+    saves="the time of the ops in the hooks, without the Python code between these ops",
     of_several=True,
     decide=from_facts(lambda f: f.slow.seen.hooked, "hooks run {names} {cost}"),
     sources=(
@@ -229,10 +233,11 @@ COMPUTE_ONCE = Remedy(
     name="compute once",
     cause="the backward pass computes the forward pass again (checkpointing)",
     fix="call the layer without torch.utils.checkpoint, if memory allows",
-    condition="Backward nodes run ops of a forward pass (aten::lstm, lstm_cell, linear …)",
+    condition="Nodes of the backward pass run ops of a forward pass (aten::lstm, lstm_cell, "
+    "linear …)",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
-    saves="the time of these ops",
+    saves="the time of the forward ops in the backward pass",
     of_several=True,
     decide=from_facts(
         lambda f: f.slow.seen.recomputed, "the backward pass runs {names} again {cost}"
@@ -248,7 +253,7 @@ NO_TORCHSCRIPT = Remedy(
     name="no TorchScript",
     cause="TorchScript runs the backward pass op by op",
     fix="use torch.nn.LSTM, not a scripted cell: one call runs all time steps of a layer",
-    condition="Some backward nodes are TorchScript graphs",
+    condition="Some nodes of the backward pass are TorchScript graphs",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
     saves="the time of these nodes",
@@ -270,9 +275,9 @@ NO_TORCHSCRIPT = Remedy(
 )
 LEAVE_UNFILLED = Remedy(
     name="leave memory unfilled",
-    cause="deterministic algorithms fill new tensors before they are written",
+    cause="deterministic algorithms fill each new tensor with a value before it is written",
     fix="turn filling off: torch.utils.deterministic.fill_uninitialized_memory = False",
-    condition="Ops that allocate call fill_",
+    condition="Ops that allocate memory call fill_",
     kinds=(MEMORY, DISPATCH, LAUNCH),
     frameworks=TORCH,
     saves="the time of filling",
@@ -284,8 +289,8 @@ AS_MANY_THREADS = Remedy(
     cause="threads take each other's CPU time",
     fix="use as many threads as CPUs (torch.set_num_threads, OMP_NUM_THREADS; "
     "OMP_WAIT_POLICY=passive)",
-    condition="run.json lists more threads than CPUs. Between two runs: the same calls take "
-    "longer in this run while more CPUs are busy",
+    condition="run.json lists more threads than CPUs. For two runs: the same calls take longer "
+    "in the slower run, although more CPUs are busy",
     kinds=(*HOST, *WORK, causes.SLOWER),
     decide=crowded,
     sources=(
@@ -297,7 +302,7 @@ FASTER_SETTINGS = Remedy(
     name="settings of the faster run",
     cause="the same calls take longer under other settings",
     fix="use the settings of the faster run",
-    condition="The runs differ in a setting, and the same calls take longer in this run",
+    condition="The two runs differ in a setting, and the same calls take longer in the slower run",
     kinds=(causes.SLOWER,),
     decide=faster_settings,
     sources=(

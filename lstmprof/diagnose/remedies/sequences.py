@@ -69,13 +69,14 @@ def one_by_one(f: Finding) -> Match | None:
 UNBIND = Remedy(
     name="unbind before the loop",
     cause="x[t] in the loop makes the backward pass write the whole sequence in every time step",
-    fix="iterate over x.unbind(0), do not index x[t]",
-    condition="select_backward runs once per time step; or eight times per step on tensors of one "
-    "shape; or 16 times per step if shapes were not recorded",
+    fix="iterate over x.unbind(0) instead of indexing x[t]",
+    condition="The backward op of indexing (select_backward) runs once per time step; or eight "
+    "times per step on tensors of one shape; or 16 times per step if shapes were not "
+    "recorded",
     kinds=(MEMORY, COPY, DISPATCH, LAUNCH),
     frameworks=TORCH,
-    saves="the backward passes of indexing, the addition of their gradients, and the indexing "
-    "itself",
+    saves="the time of the backward passes of indexing, of the addition of their gradients, "
+    "and of the indexing itself",
     of_several=True,
     decide=indexed_time_steps,
     sources=("https://github.com/pytorch/pytorch/pull/48474",),
@@ -89,11 +90,11 @@ SLICE_AT_ONCE = Remedy(
     name="slice at once",
     cause="slices are taken one by one, and the gradient of each slice writes the whole tensor",
     fix="split or unbind the tensor once, build it with stack or cat, or use one mask or index",
-    condition="A step runs eight or more backward nodes SliceBackward or CopySlices that do not "
-    "belong to PyTorch's own layers",
+    condition="A step runs eight or more backward nodes named SliceBackward or CopySlices that "
+    "do not belong to PyTorch's own layers",
     kinds=(*WORK, COPY, DISPATCH, LAUNCH),
     frameworks=TORCH,
-    saves="the time of these nodes",
+    saves="the time of these backward nodes",
     of_several=True,
     decide=from_facts(lambda f: f.slow.seen.sliced, "{n} gradients of slices take {ms}"),
     sources=(
@@ -109,11 +110,11 @@ PAD = Remedy(
     name="pad instead of pack",
     cause="a CPU computes packed sequences one time step at a time",
     fix="pad the sequences, in batches of similar length: oneDNN then runs the layer in one op",
-    condition="A CPU runs packed sequences, and no library op runs the layer",
+    condition="A CPU runs packed sequences, and no op of a library runs the whole layer",
     kinds=(*WORK, COPY, DISPATCH, PYTHON),
     frameworks=TORCH,
     saves="the time of the layer, with its backward pass if the profile shows which ops "
-    "belong to it",
+    "belong to that pass",
     of_several=True,
     instead="the padded layer",
     decide=from_facts(
@@ -129,16 +130,16 @@ PAD = Remedy(
 )
 BATCH_SEQUENCES = Remedy(
     name="batch the sequences",
-    cause="the layer is called for one sequence after the other",
+    cause="the layer is called for one sequence after another",
     fix=_PAD_ALL,
-    condition="A step calls a layer's op eight or more times with weights of the same shapes. "
-    "Each call has a batch of one and several time steps",
+    condition="A step calls the op of a layer eight or more times with weights of the same "
+    "shapes. Each call has a batch of one sequence and several time steps",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
-    saves="the time of these calls, with their backward passes if the profile shows which ops "
-    "belong to them",
+    saves="the time of these calls, with their backward passes if the profile shows which "
+    "ops belong to those passes",
     of_several=True,
-    instead="the call for all sequences",
+    instead="the one call for all sequences",
     decide=one_by_one,
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.pad_sequence.html",
@@ -154,7 +155,8 @@ TIME_FIRST = Remedy(
     name="time first",
     cause="the layer copies its input into another layout on every call",
     fix="pass contiguous input of shape (time, batch, features), without batch_first=True",
-    condition="The op of a recurrent layer or its gradient copies by contiguous or reshape",
+    condition="The op of a recurrent layer, or the op of its gradient, copies a tensor by "
+    "contiguous or reshape",
     kinds=(COPY, MEMORY, LAUNCH, DISPATCH),
     frameworks=TORCH,
     saves="the time of these copies",
@@ -234,11 +236,12 @@ def no_lstm(finding: Finding) -> Match | None:
 FLOAT32 = Remedy(
     name="float32",
     cause="the layer computes in float64, for which a CPU has no LSTM op in PyTorch",
-    fix="compute in float32: model.float(), and inputs.float()",
-    condition="A CPU runs an LSTM of PyTorch in float64, and no library's op was recorded in it",
+    fix="compute in float32: model.float() and inputs.float()",
+    condition="A CPU runs an LSTM of PyTorch in float64, and the profile shows no op of a "
+    "library (such as oneDNN) inside the layer",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
-    saves="the layer, forward and backward",
+    saves="the time of the layer (forward and backward pass)",
     of_several=True,
     instead="the layer in float32",
     decide=in_float64,
@@ -257,7 +260,7 @@ FLOAT32_NOT_BFLOAT16 = Remedy(
     "inside the layer. The layer has no projection (proj_size), and its sequences are not packed",
     kinds=(*HOST, *WORK, COPY, CAST),
     frameworks=TORCH,
-    saves="the layer, forward and backward",
+    saves="the time of the layer (forward and backward pass)",
     of_several=True,
     instead="the layer in float32",
     decide=in_bfloat16,
@@ -273,13 +276,13 @@ PROJECT_AFTERWARDS = Remedy(
     name="project afterwards",
     cause="proj_size keeps nn.LSTM from running as one op on a CPU",
     fix="if you can change the model, put nn.Linear after nn.LSTM (without projecting the state)",
-    condition="A CPU runs an LSTM of PyTorch with a projection, and no library's op was recorded "
-    "in it",
+    condition="A CPU runs an LSTM of PyTorch with a projection (proj_size), and the profile "
+    "shows no op of a library (such as oneDNN) inside the layer",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
-    saves="the layer, forward and backward",
+    saves="the time of the layer (forward and backward pass)",
     of_several=True,
-    instead="the layer and its Linear",
+    instead="the layer without projection and of the nn.Linear after it",
     decide=projected,
     sources=(_RNN,),
     example=Example(
@@ -292,13 +295,13 @@ LSTM_ON_CPU = Remedy(
     name="LSTM on a CPU",
     cause="PyTorch has no CPU op for nn.GRU and nn.RNN: it runs their time steps op by op",
     fix="use nn.LSTM if you can change the model; for inference, ONNX Runtime or OpenVINO",
-    condition="A CPU runs a GRU or a plain RNN of PyTorch, and no library's op was recorded in "
-    "it. Dispatch and Python take half of the step or more",
+    condition="A CPU runs a GRU or a plain RNN of PyTorch, and the profile shows no op of a "
+    "library inside the layer. Dispatch and Python take half of the step or more",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
-    saves="the layer, forward and backward",
+    saves="the time of the layer (forward and backward pass)",
     of_several=True,
-    instead="the other layer",
+    instead="nn.LSTM",
     decide=no_lstm,
     sources=(_RNN,),
     example=Example(

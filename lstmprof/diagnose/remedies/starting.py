@@ -32,7 +32,7 @@ from lstmprof.diagnose.seen.calls import EAGER, FUNCTION, PROGRAM, loads
 from lstmprof.diagnose.step_profile import StepProfile, total_ns
 from lstmprof.numbers import cropped, listed, number_of, quantity
 
-_WARM_UP = "run a few warm-up steps before the profiled ones"
+_WARM_UP = "run a few warm-up steps before the profiled steps"
 _HOW_NOT_TO_TRACE = {
     "torch": "keep shapes constant, or use torch.compile(dynamic=True); TORCH_LOGS=recompiles says "
     "why it recompiled",
@@ -140,11 +140,12 @@ PROFILE_LATER = Remedy(
     name="profile later",
     cause="the GPU's runtime starts up, or loads code, inside the profiled steps",
     fix=_WARM_UP,
-    condition="A profiled step has a call that loads code, or a long first call of a CUDA or HIP "
-    "function (of launches: the first call for each kernel; of others: each call before the first "
-    "kernel). Long means at least 1 ms, and ten times the median of the later calls. In a profile "
-    "without step markers also the first call of an op, on a CPU if it takes a hundred times that "
-    "median",
+    condition="A profiled step has a call that loads code, or a long first call of a CUDA or "
+    "HIP function. For launches, the first call for each kernel counts. For other "
+    "functions, each call before the first kernel counts. A call is long if it takes "
+    "at least 1 ms and ten times the median of the later calls. In a profile without "
+    "step markers, a long first call of an op also counts; on a CPU, it must take a "
+    "hundred times the median of the later calls",
     kinds=(START,),
     first=True,
     saves="the time of these calls",
@@ -158,7 +159,8 @@ PROFILE_LATER = Remedy(
 WARM_MIOPEN = Remedy(
     name="warm MIOpen up",
     cause="MIOpen compiles kernels inside the profiled steps",
-    fix="run every shape once before the profiled steps; keep MIOpen's cache (MIOPEN_USER_DB_PATH)",
+    fix="run every input shape once before the profiled steps; keep MIOpen's cache "
+    "(MIOPEN_USER_DB_PATH)",
     condition="The profiled steps call ROCm's compilers (hiprtc, comgr)",
     kinds=(COMPILE,),
     first=True,
@@ -175,8 +177,10 @@ WARM_MIOPEN = Remedy(
 TRACE_ONCE = Remedy(
     name="trace once",
     cause="functions are traced or compiled inside the profiled steps",
-    fix="keep shapes and types constant, and create compiled functions once, before the loop",
-    condition="The profiled steps have events of tracing or of a compiler",
+    fix="keep shapes and types constant, and create compiled functions once, before the "
+    "training loop",
+    condition="The profiled steps contain events of tracing (turning Python code into a graph) "
+    "or of a compiler",
     kinds=(COMPILE,),
     first=True,
     saves="the time of tracing and compiling",
@@ -197,7 +201,7 @@ TRACE_ONCE = Remedy(
 CAPTURE_ONCE = Remedy(
     name="capture once",
     cause="a stream is captured into a GPU graph inside the profiled steps",
-    fix="capture the graph before the profiled steps, and replay it in them",
+    fix="capture the graph before the profiled steps, and replay the graph in these steps",
     condition="The profiled steps capture a stream into a graph (cudaStreamBeginCapture)",
     kinds=(COMPILE,),
     first=True,
@@ -367,14 +371,15 @@ JIT_THE_WHOLE = Remedy(
     name="jit the whole",
     cause="JAX calls many small compiled programs instead of one jitted step",
     fix="put one jax.jit around the whole step, with gradients and optimizer, before the loop",
-    condition="A step runs ten or more compiled programs. Each is a single JAX operator, or runs "
-    "ten or more times. On a GPU, the GPU waits for launches; on a CPU, these calls take half of "
-    "the dispatch time. If the slow part is compilation, most of it is spent on single JAX "
+    condition="A step runs ten or more compiled programs. Each program is a single JAX "
+    "operator, or runs ten or more times. On a GPU, the GPU must wait for launches. "
+    "On a CPU, the calls of these programs must take half of the dispatch time. If "
+    "most of the time is compilation, most of the compilation must be of single JAX "
     "operators, in several steps",
     kinds=(*HOST, COMPILE),
     frameworks=JAX,
-    saves="on a GPU, the usual gaps; on a CPU, the calls of these programs and the median "
-    "Python time between two calls; also the time of tracing and compiling",
+    saves="on a GPU, the usual gaps. On a CPU, the calls of these programs and the median "
+    "Python time between two calls. On both, also the time of tracing and compiling",
     of_several=True,
     decide=jitted_whole,
     sources=(
@@ -393,10 +398,11 @@ IN_ONE_FUNCTION = Remedy(
     fix="put the whole step, with gradients and optimizer, into one tf.function (Keras: "
     "run_eagerly=False)",
     condition="A step runs ten or more eager operators, and ten times as many operators as "
-    "functions. Their calls take half of the dispatch time. Nothing is traced or compiled",
+    "functions. The calls of the operators take half of the dispatch time. Nothing is "
+    "traced or compiled",
     kinds=HOST,
     frameworks=TENSORFLOW,
-    saves="the calls of these operators, and the usual Python time between them",
+    saves="the time of the calls of these operators, and the usual Python time between the calls",
     of_several=True,
     decide=outside_of_a_function,
     sources=(

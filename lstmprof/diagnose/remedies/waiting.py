@@ -300,11 +300,11 @@ def python_stretches(f: Finding) -> Match | None:
 COMPUTE_ON_THE_DEVICE = Remedy(
     name="compute on the device",
     cause="the GPU waits for an op that computes on the CPU",
-    fix="run it on the GPU, or before the step: in the DataLoader or once at the start",
-    condition="While the device waits, an op computes for 0.1 ms or more. It neither calls the "
-    "runtime nor launches anything",
+    fix="run the op on the GPU, or before the step: in the DataLoader or once at the start",
+    condition="While the GPU waits, an op computes on the CPU for 0.1 ms or more. The op "
+    "neither calls the GPU's runtime nor launches kernels",
     kinds=(causes.CPU_OP,),
-    saves="these ops",
+    saves="the time of these ops",
     decide=computed_on_cpu,
     sources=(
         "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
@@ -320,8 +320,9 @@ RECORD_FRAMES = Remedy(
     name="record frames",
     cause="the GPU waits for Python that the profile does not show",
     fix="record Python frames to see the code: torch.profiler (with_stack=True) or lstmprof run",
-    condition="A GPU waits a fifth of the step or more for Python, or for host time without an "
-    "event. No Python frame was recorded, and the usual gaps before kernels are not most of it",
+    condition="A GPU waits a fifth of the step or more for Python, or for host time in which no "
+    "event was recorded. No Python function was recorded. The usual gaps before "
+    "kernels explain less than half of this wait",
     kinds=(PYTHON, causes.UNRECORDED),
     frameworks=TORCH,
     decide=hidden_python,
@@ -333,15 +334,17 @@ RECORD_FRAMES = Remedy(
 )
 ASK_FOR_NO_VALUE = Remedy(
     name="ask for no value",
-    cause="the host reads single values (.item()) and waits for each",
-    fix="keep the value as a tensor, and read it once in many steps",
-    condition="The step runs ops that read a value (aten::item). On a GPU the ops block. They take "
-    "a fifth of the step or more, or most of the wait is synchronisation",
+    cause="the host reads single values (.item()) and waits for each value",
+    fix="keep the value as a tensor, and read the tensor once in many steps",
+    condition="The step runs ops that read a value (aten::item). On a GPU, these ops must block "
+    "the host. The ops take a fifth of the step or more, or most of the waiting time "
+    "is synchronisation",
     kinds=(SYNC, *causes.WAITS),
     frameworks=TORCH,
     of_several=True,
     first=True,
-    saves="the time of these ops; on a GPU with their calls, copies and waits",
+    saves="the time of these ops. On a GPU, this includes the calls, copies and waits "
+    "inside the ops",
     decide=values_read,
     sources=("https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",),
     example=Example(
@@ -356,17 +359,17 @@ ASK_FOR_NO_SIZE = Remedy(
     condition="The host blocks inside ops whose result size depends on the data (aten::nonzero)",
     kinds=(SYNC,),
     frameworks=TORCH,
-    saves="the time of these calls",
+    saves="the time in which these ops block the host",
     decide=from_facts(lambda f: _asked_in(f, SIZED_BY_DATA.match), "{within} waits {times}"),
     sources=("https://docs.pytorch.org/docs/stable/generated/torch.nonzero.html",),
 )
 SYNCHRONISE_ONCE = Remedy(
     name="synchronise once",
     cause="the step synchronises the whole device several times",
-    fix="synchronise once, at the end of what you time",
+    fix="synchronise once per step, at the end of the code that you time",
     condition="The step synchronises the device two or more times",
     kinds=(SYNC,),
-    saves="the time of these calls, except one",
+    saves="the time of all synchronisations except one",
     decide=device_synchronised,
     sources=(
         "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
@@ -376,12 +379,13 @@ SYNCHRONISE_ONCE = Remedy(
 )
 PIN_MEMORY = Remedy(
     name="pin memory",
-    cause="copies of pageable memory cannot overlap the step",
-    fix="use pin_memory() and non_blocking=True: such copies can overlap the step",
-    condition="The step copies from or to pageable memory, which the driver first copies to a "
-    "buffer of its own",
+    cause="copies from pageable memory cannot overlap the step",
+    fix="use pin_memory() and non_blocking=True: copies of pinned memory can overlap the step",
+    condition="The step copies from or to pageable memory. For each such copy, the driver first "
+    "copies the data to a buffer of its own",
     kinds=(SYNC, COPY, INPUT),
-    saves="the time of these copies; for synchronisation, the wait inside them",
+    saves="the time of these copies. If the slow part is synchronisation, only the wait "
+    "inside the copies",
     decide=pageable_copies,
     sources=(
         "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#page-locked-host-memory",
@@ -396,8 +400,8 @@ KEEP_ON_THE_GPU = Remedy(
     name="keep data on the GPU",
     cause="the GPU waits for copies from and to the host's memory",
     fix="leave the data on the GPU, or copy it on a second stream while kernels run",
-    condition="Copies between host and GPU take half of the time of all copies or more, in which "
-    "no kernel runs. Copies of pageable memory do not count",
+    condition="Copies between host and GPU during which no kernel runs take half of the time of "
+    "all copies or more. Copies of pageable memory do not count",
     kinds=(COPY,),
     saves="the time of these copies",
     decide=transfers,
@@ -413,7 +417,8 @@ EVENT_SOONER = Remedy(
     name="event sooner",
     cause="queued GPU work waits for an event of another stream",
     fix="record the event as soon as its data is ready, and launch independent work first",
-    condition="Queued work waits behind an event of another stream, or behind a host function",
+    condition="Work that the host has already launched waits for an event of another stream, or "
+    "for a host function in its stream",
     kinds=(QUEUE,),
     saves="the time of this wait",
     decide=queued_work,
@@ -429,9 +434,9 @@ EVENT_SOONER = Remedy(
 LAUNCH_AHEAD = Remedy(
     name="launch ahead",
     cause="the GPU runs out of work each time the host waits for it, and starts the next work late",
-    fix="let the host launch ahead: read or synchronise once, after all launches",
-    condition="An idle GPU begins work late, and meanwhile the host is in a blocking call. That "
-    "happens more than once",
+    fix="let the host launch ahead: read values or synchronise once, after all launches",
+    condition="More than once, an idle GPU begins launched work late while the host is in a "
+    "blocking call",
     kinds=(QUEUE,),
     first=True,
     saves="the time in which the GPU has work and does not begin it",
@@ -447,10 +452,10 @@ ALLOCATE_ONCE = Remedy(
     name="allocate once",
     cause="GPU memory is allocated or freed in warm steps",
     fix="keep shapes constant, or take the memory from a pool",
-    condition="Memory is allocated or freed after the first step. Without step markers: in the "
-    "second half of the profile",
+    condition="GPU memory is allocated or freed after the first step. In a profile without step "
+    "markers: in the second half of the profile",
     kinds=(ALLOCATION,),
-    saves="the time of these calls",
+    saves="the time of allocating and freeing",
     decide=allocations,
     sources=(
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
@@ -462,8 +467,8 @@ EVEN_OUT_THE_RANKS = Remedy(
     name="even out the ranks",
     cause="ranks wait for a late rank",
     fix="speed up what the late rank does, or give all ranks the same amount of work",
-    condition="In the collectives that all ranks have in common, the same rank arrives last in "
-    "most steps, and the others wait for it",
+    condition="In the collectives that all ranks take part in, the same rank arrives last in "
+    "most steps, and the other ranks wait for it",
     kinds=tuple(causes.KINDS),
     of_several=True,
     first=True,
@@ -475,12 +480,12 @@ GROUP_BY_LENGTH = Remedy(
     name="group by length",
     cause="the late rank changes from step to step",
     fix="give all ranks the same amount of work in each step: group samples by length",
-    condition="In three quarters of the steps one rank arrives last in the collectives that all "
-    "ranks have in common, and it is not always the same rank",
+    condition="In three quarters of the steps, one rank arrives last in the collectives that "
+    "all ranks take part in. It is not the same rank in all of these steps",
     kinds=tuple(causes.KINDS),
     of_several=True,
     first=True,
-    saves="the time that this rank waits for the late rank of each step",
+    saves="the time that this rank waits for the rank that is late in each step",
     decide=late_in_turn,
     sources=("https://github.com/huggingface/transformers/issues/47340",),
     example=Example(
@@ -491,12 +496,12 @@ GROUP_BY_LENGTH = Remedy(
 OVERLAP_COMMUNICATION = Remedy(
     name="overlap communication",
     cause="ranks communicate while nothing computes",
-    fix="start communication earlier, on its own stream, while something else computes",
-    condition="Collectives run while nothing computes, although there is work that could run at "
-    "the same time",
+    fix="start communication earlier, on its own stream, so that it overlaps with computation",
+    condition="Collectives run while nothing computes, although the step has computation that "
+    "could run at the same time",
     kinds=(COLLECTIVE,),
-    saves="the time of the collectives without waits for other ranks, or the time of that other "
-    "work if it is shorter",
+    saves="the time of the collectives (without waits for other ranks), or the time of that "
+    "computation, whichever is shorter",
     decide=collectives,
     sources=(
         "https://docs.pytorch.org/docs/stable/notes/ddp.html",
@@ -512,11 +517,11 @@ OVERLAP_COMMUNICATION = Remedy(
 LOOK_INSIDE = Remedy(
     name="look inside",
     cause="one range or function takes most of the time outside ops",
-    fix="profile it with a sampling profiler: py-spy record --native",
-    condition="One range or frame covers most of the Python or range time. It is no step, phase "
-    "or wait, and belongs to no framework",
+    fix="profile this function with a sampling profiler: py-spy record --native",
+    condition="One range or Python function covers most of the time of Python or ranges. It is "
+    "no step, phase or wait, and does not belong to a framework",
     kinds=(PYTHON, causes.RANGE),
-    saves="the time of this range or frame",
+    saves="the time of this range or function",
     decide=python_stretches,
     sources=("https://github.com/benfred/py-spy",),
     example=Example(

@@ -197,16 +197,18 @@ def _odd(product: Product) -> list[int]:
 
 SPARSE_GRADIENT = Remedy(
     name="sparse gradient",
-    cause="the gradient and the optimizer go over all rows of an embedding table for a few of them",
+    cause="the gradient and the optimizer process all rows of an embedding table, though "
+    "few are used",
     fix="use nn.Embedding(…, sparse=True) with SparseAdam, which skips the other rows, or SGD",
     condition="The step runs aten::embedding_dense_backward. The recorded shapes show that a step "
     "looks up at most a quarter of the embedding's rows. No matmul reads a tensor of the "
     "embedding's shape, so no output layer shares the weights",
     kinds=(*HOST, *WORK, COPY),
     frameworks=TORCH,
-    saves="the ops over the whole table, except the share of the rows that are looked up",
+    saves="the time of the ops over the whole table, times the share of rows that are not "
+    "looked up",
     of_several=True,
-    instead="the update of these rows",
+    instead="the sparse update",
     decide=dense_table,
     sources=(
         "https://docs.pytorch.org/docs/stable/generated/torch.nn.Embedding.html",
@@ -223,8 +225,8 @@ DO_IT_ONCE = Remedy(
     name="do it once",
     cause="an op runs more often than in the faster run",
     fix="look for work that is done twice, or in more calls than it needs",
-    condition="Both runs use the same implementation, and this run calls an op at least 1.5 times "
-    "as often",
+    condition="Both runs use the same implementation, and the slower run calls an op at least "
+    "1.5 times as often",
     kinds=(*WORK, CAST, COPY, DISPATCH, LAUNCH, SYNC),
     saves="the additional time of the op",
     decide=repeated,
@@ -237,7 +239,7 @@ DO_IT_ONCE = Remedy(
 CAST_ONCE = Remedy(
     name="cast once before the loop",
     cause="autocast casts weights and inputs in every time step",
-    fix="cast weights and inputs once before the loop",
+    fix="cast weights and inputs once, before the loop over time steps",
     condition="Autocast casts at least once per time step. For profiles that lstmprof did not "
     "capture: layers run cell by cell, with eight or more casts to half precision per step",
     kinds=(CAST,),
@@ -253,9 +255,9 @@ KEEP_ONE_TYPE = Remedy(
     name="keep one type",
     cause="tensors are cast from one type to another",
     fix="keep the tensor in the type that the next op needs",
-    condition="The names of ops show casts",
+    condition="The names of ops or kernels show casts",
     kinds=(CAST,),
-    saves="the time of the casts made by the op that casts most",
+    saves="the time of the casts by the op that spends most time on casts",
     decide=casts,
     sources=(
         "https://docs.pytorch.org/docs/stable/amp.html",
@@ -274,16 +276,16 @@ CHANNELS_LAST = Remedy(
     condition="Kernels convert images between NCHW and NHWC",
     kinds=(COPY, MEMORY, GEMM),
     frameworks=TORCH,
-    saves="the time of these kernels",
+    saves="the time of these conversions",
     decide=channels_last,
     sources=("https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html",),
 )
 KEEP_THE_LAYOUT = Remedy(
     name="keep the layout",
     cause="tensors are copied into another layout",
-    fix="keep the tensor in the layout that the next op reads, or convert it once",
-    condition="contiguous, reshape, clone or flatten copy, and most of these copies belong to no "
-    "recurrent layer",
+    fix="keep the tensor in the layout that the next op reads, or convert the tensor once",
+    condition="The ops contiguous, reshape, clone or flatten copy tensors, and most of these "
+    "copies belong to no recurrent layer",
     kinds=(COPY,),
     frameworks=TORCH,
     saves="the time of these copies",
@@ -296,8 +298,8 @@ KEEP_THE_LAYOUT = Remedy(
 TF32 = Remedy(
     name="TF32",
     cause="float32 matmuls run without tensor cores",
-    fix="allow TF32, which has fewer digits: torch.set_float32_matmul_precision('high')",
-    condition="float32 matmuls run without tensor cores on a GPU that has TF32",
+    fix="allow TF32, a less precise format: torch.set_float32_matmul_precision('high')",
+    condition="float32 matmuls run without tensor cores on a GPU that supports TF32",
     kinds=(GEMM,),
     frameworks=TORCH,
     saves="seven eighths of the time of these matmuls",
@@ -315,7 +317,7 @@ TF32 = Remedy(
 CUDNN_CTC = Remedy(
     name="cuDNN's CTC",
     cause="the CTC loss runs on PyTorch's own kernels, not cuDNN's",
-    fix="for cuDNN's CTC pass concatenated int32 targets on the CPU, full-length inputs, blank 0",
+    fix="for cuDNN's CTC loss, pass concatenated int32 CPU targets, full-length inputs, blank 0",
     condition="PyTorch's own kernels compute the CTC loss",
     kinds=(causes.CTC,),
     frameworks=TORCH,
@@ -326,9 +328,9 @@ CUDNN_CTC = Remedy(
 NO_TENSOR_CORES = Remedy(
     name="float32 without tensor cores",
     cause="half precision runs on a GPU without tensor cores",
-    fix="compare float32: without tensor cores, half precision only saves memory",
-    condition="Matmuls in float16 or bfloat16 run on a GPU before compute capability 7.0, or of "
-    "the GTX 16 series",
+    fix="try float32: on a GPU without tensor cores, half precision only saves memory",
+    condition="Matmuls in float16 or bfloat16 run on a GPU without tensor cores: compute "
+    "capability below 7.0, or the GTX 16 series",
     kinds=(GEMM, CAST),
     decide=no_tensor_cores,
     sources=(
@@ -339,9 +341,9 @@ NO_TENSOR_CORES = Remedy(
 MULTIPLES_OF_8 = Remedy(
     name="multiples of 8",
     cause="sizes that are not multiples of 8 slow half-precision matmuls down",
-    fix="pad these sizes to multiples of 8",
-    condition="A size of a float16 or bfloat16 matmul is not a multiple of 8. Its kernel uses no "
-    "tensor cores, or is made for unaligned rows",
+    fix="pad the sizes of these matmuls to multiples of 8",
+    condition="A size of a float16 or bfloat16 matmul is not a multiple of 8. The kernel of "
+    "this matmul uses no tensor cores, or is made for unaligned rows",
     kinds=(GEMM,),
     saves="the time of these matmuls",
     decide=odd_sizes,
