@@ -3,10 +3,11 @@
 ::
 
     lane ─▶ calls  waits  work  recurrent  autograd ─▶ Seen
-    contexts (the purpose of a stretch of time)
+    contexts (what a time interval serves: input, compiling, reading values)
 
-Reads linked and categorised events and the stretches of one lane. Times are parts of the clean step
-that the lane waits for or spends; time that overlaps other work does not count.
+A lane is one device of a rank, or the rank's host; its stretches are the time intervals of its
+steps. A fact's time is that which the lane spends or waits; time that overlaps other work does not
+count.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ __all__ = ["RUNTIMES", "DenseTable", "Fact", "Gaps", "Product", "Seen", "Slow", 
 class Seen:
     """The facts of one lane; a field is empty if the profile does not show the fact.
 
-    The function in ``FACTS`` with the name of a field describes and computes it. ``framework`` is
-    that of run.json, else that of names in the profile. ``small`` are kernels with fewer blocks
-    than multiprocessors.
+    For each field, ``FACTS`` has a function of the same name that computes and describes the field;
+    ``framework`` (from run.json, else guessed from the names of events) and ``small`` (kernels with
+    fewer thread blocks than the GPU has multiprocessors) are set in ``seen_in``.
     """
 
     framework: str | None = None
@@ -113,7 +114,10 @@ def seen_in(
     stretches: Stretches,
     info: RunInfo,
 ) -> Seen:
-    """Return the facts of a lane; ``windows`` have one rank, ``stretches`` are the lane's own."""
+    """Return the facts of the lane ``device`` (None: the host).
+
+    ``windows`` are the steps of the lane's rank, ``stretches`` the time intervals of the lane.
+    """
     lane = Lane(events, windows, device, stretches)
     return Seen(
         framework=info.framework or calls.framework(events),

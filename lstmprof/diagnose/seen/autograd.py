@@ -2,8 +2,8 @@
 
 The engine wraps each node in an op ``autograd::engine::evaluate_function: NODE``. Hooks on the
 gradient that a node receives run inside it before the node (torch/csrc/autograd/engine.cpp,
-call_tensor_pre_hooks). Sums, checks and reductions of its results run after it, and so do hooks of
-modules and parameters. Forward ops inside a node are computed again, as in checkpointing.
+call_tensor_pre_hooks). Sums, checks and reductions of the node's results run after the node, and so
+do hooks of modules and parameters. A forward op inside a node is a recomputation (checkpointing).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy as np
 from lstmprof.diagnose.seen.lane import Fact, Lane
 from lstmprof.events.table import NONE
 
-#: If this many steps in a row each have as many more nodes, it is no coincidence. Chosen by hand.
+#: The backward pass grows if at least this many steps were profiled, each has more nodes than the
+#: step before, and the largest gain is at most this many times the smallest. Chosen by hand.
 _GROWING_STEPS, _EVENLY = 4, 1.25
 _WRAPPER = "autograd::engine::evaluate_function: "
 _NODE = re.compile(re.escape(_WRAPPER))
@@ -35,9 +36,9 @@ _SCRIPTED = re.compile(re.escape(_WRAPPER) + r"torch::jit::.*DifferentiableGraph
 
 
 def hooked(lane: Lane) -> tuple[Fact, ...]:
-    """Return ops that run in hooks of gradients, modules and parameters, by name.
+    """Return ops that run in hooks of gradients, modules and parameters, one fact per op name.
 
-    The result is empty for several ranks.
+    The result is empty for distributed training, which uses such hooks itself.
     """
     if (lane.here & lane.events.where_name(_DISTRIBUTED.search)).any():
         return ()  # they fetch parameters and reduce gradients by such hooks
@@ -62,15 +63,16 @@ def hooked(lane: Lane) -> tuple[Fact, ...]:
 
 
 def recomputed(lane: Lane) -> tuple[Fact, ...]:
-    """Return forward ops inside nodes of the backward pass, by name."""
+    """Return forward ops that the backward pass computes again, one fact per op name."""
     inside = lane.inside(lane.events_named(_NODE.match)) != NONE
     return lane.spent_in(lane.events_named(_FORWARD.match) & inside)
 
 
 def growing(lane: Lane) -> tuple[int, int] | None:
-    """Return the nodes of the first and the last step's backward pass, if each has as many more.
+    """Return the number of backward nodes in the first and in the last step if the number grows.
 
-    The forward pass must be the same in each step. Return None otherwise, and for few steps.
+    Return None if it does not grow by about the same number in each step, if the steps have
+    different numbers of forward ops, and if there are fewer than ``_GROWING_STEPS`` steps.
     """
     if not lane.marked:
         return None
@@ -89,5 +91,5 @@ def growing(lane: Lane) -> tuple[int, int] | None:
 
 
 def scripted(lane: Lane) -> tuple[Fact, ...]:
-    """Return backward passes of TorchScript graphs."""
+    """Return the lane's time in backward passes of TorchScript graphs."""
     return lane.spent_in(lane.events_named(_SCRIPTED.match))

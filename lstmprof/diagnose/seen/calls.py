@@ -1,10 +1,10 @@
-"""What Python calls one by one, what compiles, and what initialises a GPU's runtime or loads code.
+"""Programs and ops that Python calls, compilations, and calls that initialise a GPU or load code.
 
 ``PjitFunction(name)`` is a call of a JAX program, including its own operators (``add``, ``scan``):
 jaxlib's pjit.cc. A call inside another call, or inside tracing, does not count.
 ``EagerLocalExecute: Type`` is an operator that TensorFlow runs outside of a function, or a function
-(``__inference_step_12``): tensorflow/core/common_runtime/eager/execute.cc. A call initialises or
-loads by its name, or because it is the first and long.
+(``__inference_step_12``): tensorflow/core/common_runtime/eager/execute.cc. A call counts as
+initialising or loading if its name says so, or if it is the first of its name and unusually long.
 """
 
 from __future__ import annotations
@@ -32,20 +32,21 @@ EAGER = re.compile(r"EagerLocalExecute: (?P<name>\w\S*)")
 FUNCTION = re.compile(r"EagerLocalExecute: __")
 #: ``op_name`` of the call of a tf.function that was traced for the first time.
 _FIRST_TRACE = re.compile(r"traced-\w+ #1")
-#: This many functions of one name mean that it is created repeatedly; a program has a few anyway.
+#: A function is created repeatedly if at least this many functions of its name are traced for the
+#: first time. Some programs define two functions of one name.
 _NEW = 3
-#: Operators that feed a step and belong into no function.
+#: Operators that fetch the input of a step; they cannot be moved into a tf.function.
 _FEEDS = re.compile(r"EagerLocalExecute: (?:\w*Dataset\w*|\w*Iterator\w*|_EagerConst)")
 
 
 def compiled(lane: Lane) -> tuple[Fact, ...]:
-    """Return tracing and compiling; ``within`` is the JAX program or TensorFlow function."""
+    """Return the tracing and compiling; ``within`` is the op around it (a program or function)."""
     rows = _compilations(lane)
     return lane.by_name(rows, lane.around(rows), lane.events.dur_ns)
 
 
 def compiled_steps(lane: Lane) -> int:
-    """Return the number of steps with some tracing or compiling; without markers, at most 1."""
+    """Return the number of steps in which something compiles; at most 1 without step markers."""
     rows = _compilations(lane)
     return len(np.unique(lane.step[rows])) if lane.marked else min(len(rows), 1)
 
@@ -63,16 +64,17 @@ def programs(lane: Lane) -> tuple[Fact, ...]:
 
 
 def eager(lane: Lane) -> tuple[Fact, ...]:
-    """Return what TensorFlow executes when Python calls it: operators one by one, and functions."""
+    """Return the operators and functions that Python calls in TensorFlow, with their total time."""
     calls = lane.events_named(EAGER.fullmatch)
     rows = np.flatnonzero(calls & ~lane.events.where_name(_FEEDS.fullmatch))
     return lane.by_name(rows, _nothing(rows), lane.events.dur_ns)
 
 
 def called(lane: Lane) -> tuple[Fact, ...]:
-    """Return ``programs`` and ``eager`` with the Python before each, without their work.
+    """Return the host time of calls of JAX programs and of TensorFlow's eager ops and functions.
 
-    Python between two calls counts up to ``UNUSUAL`` times its median.
+    The time is the dispatch and Python inside each call and between it and the call before. A gap
+    between two calls that is longer than ``UNUSUAL`` times the median gap does not count.
     """
     events = lane.events
     calls = lane.events_named(PROGRAM.fullmatch) | lane.events_named(EAGER.fullmatch)
@@ -98,7 +100,7 @@ def called(lane: Lane) -> tuple[Fact, ...]:
 
 
 def made_anew(lane: Lane) -> str | None:
-    """Return the tf.function that is repeatedly traced for the first time: it is created again."""
+    """Return the name of a tf.function that the program creates again and again, or None."""
     calls = lane.here & lane.events.is_kind("op")
     rows = np.flatnonzero(calls & lane.events.where("op_name", _FIRST_TRACE.fullmatch))
     for members in Groups(lane.names[rows]).members():
@@ -110,11 +112,11 @@ def made_anew(lane: Lane) -> str | None:
 
 def _compiling(lane: Lane) -> Flags:
     named = lane.events_named(compiles, "op", "range", "python", "runtime")
-    return named & (lane.events.dur_ns > 0)  # those of the clean step
+    return named & (lane.events.dur_ns > 0)  # only events with time in the clean step
 
 
 def _outermost(lane: Lane, chosen: Flags, around: Flags) -> Ints:
-    """Return the rows of ``chosen`` that are inside no row of ``around``."""
+    """Return the rows of the ``chosen`` events (a mask) that no event of ``around`` encloses."""
     numbers = np.where(around, np.arange(len(lane.events)), NONE)
     inside = inherited(lane.parent, numbers)
     above = np.where(lane.parent != NONE, inside[lane.parent], NONE)
@@ -125,7 +127,7 @@ def _nothing(rows: Ints) -> Ints:
     return np.full(len(rows), NONE, dtype=np.int64)
 
 
-#: The runtime of a GPU by how its functions begin: CUDA's and its driver's, HIP's.
+#: Runtime of a GPU -> how the names of its functions begin (for CUDA also those of the driver).
 RUNTIMES = {"CUDA": re.compile(r"cuda[A-Z]|cu[A-Z]"), "HIP": re.compile(r"hip[A-Z]")}
 #: Calls that load code whenever they are made; the last two are names of Nsight Systems.
 _LOADS = re.compile(
@@ -133,12 +135,14 @@ _LOADS = re.compile(
     r"|Runtime Triggered Module Loading|Lazy Function Loading"
 )
 _UNLOADS = re.compile(r"Unload|Destroy|Finalize")
-#: A call that takes this long has not only been made: a launch call takes 4.8 to 6.6 µs in a
-#: profile of BERT on an H100 (torch.profiler), and this is more than a hundred times that.
+#: A runtime call that takes at least this long (ns) also loads or initialises something. A launch
+#: call takes 4.8 to 6.6 µs in a profile of BERT on an H100 (torch.profiler), 150 times less.
 LONG_CALL_NS = 1_000_000
-#: If the first call takes this many times the median of the later ones, it did more than they.
+#: A first call also loads or initialises something if it takes at least this many times the median
+#: of the later calls.
 LONGER = 10
-#: The same of an op that computes on the CPU, which takes longer for larger inputs. Chosen by hand.
+#: The factor for ops that compute on the CPU, whose time also varies with the size of their input.
+#: Chosen by hand.
 LONGER_ON_CPU = 100
 
 
@@ -162,9 +166,9 @@ def loading(lane: Lane) -> tuple[Fact, ...]:
 
 
 def starting(lane: Lane) -> Flags:
-    """Return for each row whether it is such a call, or is inside such a call of the runtime.
+    """Return for each event whether it loads or initialises, or is inside a runtime call that does.
 
-    A first op counts alone: calls inside it are judged by themselves.
+    Events inside an unusually long first op do not count for that reason.
     """
     calls, ops = (np.zeros(len(lane.events), dtype=np.bool_) for _ in range(2))
     for found, marks in ((_loading_calls(lane), calls), (_first_ops(lane), ops)):
@@ -181,11 +185,11 @@ def _loading_fact(lane: Lane, rows: Ints, usual_ns: int | None, spent_ns: Ints) 
 
 
 def _loading_calls(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
-    """Yield the calls of each name that load or initialise, with the time of later calls.
+    """Yield for each call name (rows of calls that load or initialise, median ns of other calls).
 
-    Calls that load by their name count, and first calls that take much longer than later ones. For
-    launches, the first of each kernel counts, because it loads the kernel. Other calls before the
-    first kernel also count as first calls, because several may be long (``cudaFree``).
+    A call loads or initialises if its name says so, or if it is a first call that takes much longer
+    than later ones. For launches, the first launch of each kernel is a first call, because it loads
+    the kernel. Other calls before the first kernel are also first calls (``cudaFree``).
     """
     events = lane.events
     works = lane.rank & events.is_kind("kernel")
@@ -200,11 +204,11 @@ def _loading_calls(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
 
 
 def _first_ops(lane: Lane) -> Iterator[tuple[Ints, int | None]]:
-    """Yield the first call of each computing op that takes much longer than the later calls do.
+    """Yield (rows of unusually long first calls, median ns of later calls) for each computing op.
 
-    Only in a profile without step markers: nothing else says that a profiled step was warmed up. In
-    one of PyTorch on an RTX 3090 the first ``aten::cudnn_convolution`` takes 74 ms on the host, the
-    later ones 3.3 ms.
+    A profile with step markers yields nothing, because its steps were warmed up. In a profile
+    without markers (PyTorch, RTX 3090), the first ``aten::cudnn_convolution`` takes 74 ms on the
+    host, the later ones 3.3 ms.
     """
     longer = LONGER_ON_CPU if lane.device is None else LONGER
     events = lane.events
@@ -261,7 +265,8 @@ def _firsts(lane: Lane, rows: Ints, name: str) -> Ints:
     return np.union1d(first, linked[Groups(lane.turn[linked], kernel[linked]).first])
 
 
-#: Framework → names of ops, ranges or frames that only it uses; then of its kernels.
+#: Framework -> pattern of the names of ops, ranges or Python functions that only it uses.
+#: ``_KERNELS`` has patterns of kernel names.
 _OPS = {
     "torch": re.compile(r"^(?:aten|c10d|autograd|torch)::|^Torch-Compiled|^ProfilerStep|^torch/"),
     "jax": re.compile(r"^PjitFunction|^jit_\w+[:(]|^trace_to_jaxpr|^jit\("),

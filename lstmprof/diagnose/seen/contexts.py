@@ -1,4 +1,7 @@
-"""The purpose of a stretch of time: preparing the input, compiling, or reading values in a loop.
+"""The purpose of a time interval: preparing the input, compiling, or reading values in a loop.
+
+In this file a stretch is a time interval of a lane (a device or a host) that is attributed to one
+event.
 
 Input is prepared in the range ``input`` of lstmprof's own captures, while PyTorch's DataLoader
 returns a batch, in the ops with which TensorFlow takes the next element of a dataset, and in ranges
@@ -64,7 +67,10 @@ def compiles(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Attributed:
-    """The stretches of one lane, each with the ``row`` to which it is attributed."""
+    """The stretches of one lane, with ``row``, the event to which each stretch is attributed.
+
+    ``idle`` and ``transfers`` are masks: the stretches in which the device idles or copies.
+    """
 
     stretches: Stretches
     row: Ints
@@ -73,11 +79,14 @@ class Attributed:
     transfers: Flags
 
     def unrecorded(self) -> Flags:
-        """Return whether the device waited for a thread of which nothing was recorded."""
+        """Return for each stretch whether the device idled while no host event was recorded."""
         return np.asarray((self.row == NONE) & self.idle & (self.device is not None), np.bool_)
 
     def inside(self, times: Covered) -> Flags:
-        """Return whether each stretch is inside ``times``; no stretch crosses a border of them."""
+        """Return for each stretch whether it is inside ``times``.
+
+        No stretch may cross a border of ``times``.
+        """
         return times.within(self.stretches.start_ns, self.stretches.end_ns) > 0
 
 
@@ -103,10 +112,10 @@ class Preparing:
     def holds(self, attributed: Attributed) -> Flags:
         """Return whether each stretch belongs to the input.
 
-        On a host, this is time of the thread that runs the step. A device waits for the input while
-        that thread, or the thread that launches next, prepares it. If nothing of that thread was
-        recorded, any launching thread counts, or TensorFlow taking the next element on another
-        thread. Copies that the preparation launched belong to the input.
+        On a host, only time of the thread that runs the step counts. A device waits for the input
+        while that thread, or the thread that launches next, prepares the input. If nothing was
+        recorded of that thread, a preparation on any launching thread counts, and TensorFlow's op
+        ``NEXT_OP`` on any thread. Copies that the preparation launched belong to the input.
         """
         inside = attributed.inside(self._in_line)
         if attributed.device is None:
@@ -124,8 +133,8 @@ class Preparing:
 class Compiling:
     """When and in which events a compiler ran, or a stream was captured into a graph, by thread.
 
-    Times decide, not parents: a frame that begins inside such an event and ends after it (a
-    generator) is not its child, but runs inside it until it ends.
+    An event counts while a compiler's event runs on its thread, even if the two are not parent and
+    child: a Python generator may begin inside the compiler's event and end after it.
     """
 
     def __init__(self, events: EventTable, rank: int | None) -> None:
@@ -152,10 +161,10 @@ class Compiling:
         return np.concatenate([side for sides in [self._times.bounds, *own] for side in sides])
 
     def holds(self, attributed: Attributed) -> tuple[Flags, Ints]:
-        """Return (whether it is compiling, the row to which it is attributed) for each stretch.
+        """Return (whether it is compiling, the event to which it is attributed) for each stretch.
 
-        Waits of a device are attributed to the compiler's event, its own work to itself. If a
-        device waited for a thread of which nothing was recorded, another thread was compiling.
+        A device's waits are attributed to the compiler's event, its work to the work itself. If a
+        device idles while no host event was recorded, it waits for a compiler on any thread.
         """
         around = np.full(len(attributed.row), NONE, dtype=np.int64)
         known = np.flatnonzero(attributed.row != NONE)
@@ -176,7 +185,7 @@ class Compiling:
 
 
 def _innermost(start_ns: Ints, end_ns: Ints, rows: Ints) -> Segments:
-    """Return which of ``rows`` began last at each instant at which one of them runs."""
+    """Return the times at which events of ``rows`` run, each owned by the event that began last."""
     segments = foremost(start_ns, end_ns, np.lexsort((-end_ns, start_ns))[::-1])
     return Segments(segments.start_ns, segments.end_ns, rows[segments.owner])
 
@@ -187,13 +196,14 @@ _VIEWS = re.compile(r"^aten::(?:select|slice|narrow|view|squeeze|unsqueeze|detac
 _REDUCES = re.compile(
     r"^aten::(?:argmax|argmin|max|min|sum|mean|any|all|eq|ne|lt|le|gt|ge|logical_not|index)$"
 )
-#: Reductions that take longer, by their median, compute: argmax over 12 classes takes 5 µs in a
-#: profile by torch.profiler of torch 2.13 on an EPYC.
+#: If the reductions in a loop take longer than this (median, ns), the loop computes and does not
+#: only read. argmax over 12 classes takes 5 µs (torch.profiler of torch 2.13 on an EPYC).
 _REDUCED_NS = 20_000
-#: Python that takes longer between two ops, by the median, does something else with the values; so
-#: does a single stretch that is longer than a scheduler takes the CPU away for.
+#: A loop does more than read values if the Python between two ops takes longer than the first limit
+#: (median, ns). A single gap above the second limit ends the loop: it is longer than the operating
+#: system usually takes the CPU away.
 _BETWEEN_NS, _PAUSE_NS = 100_000, 20_000_000
-#: At least this many consecutive reads are a loop.
+#: Least number of consecutive reads of a loop.
 _LEAST_READ = 8
 
 
@@ -214,7 +224,7 @@ class Reading:
         return np.concatenate(self._times.bounds)
 
     def holds(self, attributed: Attributed) -> Flags:
-        """Return whether each stretch of a host belongs to such a loop; never for a device."""
+        """Return for each stretch whether it belongs to a reading loop; never for a device."""
         if attributed.device is not None:
             return np.zeros(len(attributed.row), dtype=np.bool_)
         own = _at(self._thread, attributed.row) == self._threads[attributed.stretches.window]
@@ -224,10 +234,10 @@ class Reading:
 
 
 def _reading_times(events: EventTable, on_thread: Flags) -> tuple[Ints, Ints]:
-    """Return (starts, ends) of the loops on this thread: from the first to the last read of each.
+    """Return (starts, ends) of the reading loops on a thread, from their first to their last read.
 
-    A loop over a tensor first splits it (``aten::unbind``). Python then makes an object of each
-    piece, which takes no longer than the op.
+    If a loop begins by splitting its tensor (``aten::unbind``), it starts at that op. The Python
+    after that op takes no longer than the op itself.
     """
     rows = _outermost_ops(events, on_thread)
     asks = events.is_one_of("name", *ASKS)[rows]
@@ -255,7 +265,7 @@ def _reading_times(events: EventTable, on_thread: Flags) -> tuple[Ints, Ints]:
 
 
 def _outermost_ops(events: EventTable, on_thread: Flags) -> Ints:
-    """Return the rows of the outermost ops on this thread, by time."""
+    """Return the rows of ops on this thread that are inside no other op, ordered by start."""
     is_op = events.is_kind("op")
     parent = events.rows_named("parent_id")
     nearest = inherited(parent, np.where(is_op, np.arange(len(is_op)), NONE))
@@ -265,7 +275,10 @@ def _outermost_ops(events: EventTable, on_thread: Flags) -> Ints:
 
 
 def _around(events: EventTable, chosen: Flags) -> Ints:
-    """Return the nearest of ``chosen`` around each row or its launch, or itself; else ``NONE``."""
+    """Return for each event the ``chosen`` event that it is or is inside, else ``NONE``.
+
+    A device activity counts as inside of what its launch call is inside.
+    """
     own = np.where(chosen, np.arange(len(events)), NONE)
     if not chosen.any():
         return own
@@ -281,12 +294,12 @@ def _launching_threads(events: EventTable, rank: int | None) -> Ints:
 
 
 def _at(values: Ints, row: Ints) -> Ints:
-    """Return ``values`` of each row; empty if there are no rows."""
+    """Return ``values[row]``, or only ``NONE`` if there are no values."""
     return values[row] if len(values) else np.full(len(row), NONE, dtype=np.int64)
 
 
 def _times_of(events: EventTable, rows: Flags, window: Window) -> tuple[Ints, Ints]:
-    """Return (starts, ends) of ``rows`` inside ``window``."""
+    """Return (starts, ends) of the events ``rows`` (a mask), cut at the borders of ``window``."""
     start = np.maximum(events.start_ns[rows], window.start_ns)
     end = np.minimum(events.end_ns[rows], window.end_ns)
     return start[end > start], end[end > start]

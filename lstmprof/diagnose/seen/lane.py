@@ -1,4 +1,7 @@
-"""The rows of one lane in its windows, and the time of each row: the input of all facts."""
+"""The events of one lane (a device of a rank, or its host) in its steps, and each event's time.
+
+All facts are computed from this. A stretch is a time interval that is attributed to one event.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,8 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 class Fact:
     """Events of one name: their time per step, in ``count`` events per step.
 
-    ``within`` is the op, range or call around them. ``median_ns`` is the median of the other events
-    of this name, None if there are none.
+    ``within`` is the name of the op, range or call around these events. ``median_ns`` is the median
+    duration of the other events of this name, None if there are none.
     """
 
     name: str
@@ -33,7 +36,12 @@ class Fact:
 
 
 class Lane:
-    """The rows of a lane's rank in its windows, and the time that each row takes."""
+    """The events of a lane's rank in its step windows, and the lane's time in each event.
+
+    Masks and times have one element per row of ``events``: ``rank`` (events of the rank), ``here``
+    (of these, events in the windows and of no other device), ``spent_ns`` (the lane's time in the
+    event), ``busy`` (the part of it in which the lane was busy), ``activity`` (device activities).
+    """
 
     def __init__(
         self,
@@ -46,8 +54,8 @@ class Lane:
         self.steps, self.marked = len(windows), windows[0].step is not None
         self.rank = np.zeros(len(events), dtype=np.bool_)
         self.rank[events.of_rank(windows[0].rank)] = True
-        #: The process of each row, if processes ran one after the other; each has its own first
-        #: event.
+        #: The number of each event's process if the rank's processes ran one after the other, else
+        #: 0. First calls are looked for in each process.
         self.turn = np.zeros(len(events), dtype=np.int64)
         for number, rows in enumerate(in_turn(events, events.of_rank(windows[0].rank))):
             self.turn[rows] = number
@@ -68,7 +76,10 @@ class Lane:
         self.parent = events.rows_named("parent_id")
 
     def least_of_each(self, values: Ints, rows: Ints) -> Ints:
-        """Return the least of ``values`` at ``rows`` per process; past all without such a row."""
+        """Return the least of ``values`` at ``rows`` for each process.
+
+        The result is the largest int64 for a process without such a row.
+        """
         least = np.full(int(self.turn.max(initial=0)) + 1, np.iinfo(np.int64).max)
         np.minimum.at(least, self.turn[rows], values[rows])
         return least
@@ -81,12 +92,12 @@ class Lane:
         return spent_ns
 
     def idle_ns(self, part: str) -> Ints:
-        """Return the time of each row in idle stretches of this part."""
+        """Return for each event the idle time in this ``part`` of the breakdown, in ns."""
         places = [i for i, label in enumerate(self.stretches.labels) if label == ("idle", part)]
         return self._sum_ns(np.isin(self.stretches.label, places))
 
     def idle_within(self, parts: Sequence[str], start_ns: Ints, end_ns: Ints) -> Ints:
-        """Return the idle time of ``parts`` in each [start, end)."""
+        """Return for each interval [start, end) the idle time in these ``parts``, in ns."""
         of = self.stretches
         named = [state == "idle" and p.removeprefix(TAIL) in parts for state, p in of.labels]
         some = np.flatnonzero(np.array(named, dtype=np.bool_)[of.label])
@@ -106,7 +117,7 @@ class Lane:
 
     @property
     def copies(self) -> Flags:
-        """Return activities, or ops on a host, that move elements."""
+        """Return for each event whether it copies elements: ops on a host, else activities."""
         layout = self.events.is_one_of("category", "layout") & self.here
         kinds = ("op",) if self.device is None else ACTIVITY_KINDS
         return np.asarray(layout & self.events.is_kind(*kinds), np.bool_)
@@ -130,7 +141,10 @@ class Lane:
         return np.where(issuer != NONE, issuer, by_parent)
 
     def inside(self, roots: Flags) -> Ints:
-        """Return the nearest of ``roots`` that each row is, is inside or was issued by."""
+        """Return for each event the nearest of ``roots`` (a mask) that is, encloses or issued it.
+
+        ``NONE`` if there is no such root.
+        """
         own = np.where(roots, np.arange(len(roots)), NONE)
         if not roots.any():
             return own
@@ -140,10 +154,10 @@ class Lane:
         return np.where(around != NONE, around, by_issuer)
 
     def spent_in(self, roots: Flags, *, backward: bool = False) -> tuple[Fact, ...]:
-        """Return the lane's time in ``roots`` and everything inside or issued by them, by name.
+        """Return the lane's time in the events ``roots`` (a mask), one fact per name.
 
-        Nested roots count once. With ``backward``, the ops that compute the gradients of the ops
-        inside are included if the profile links them.
+        The time includes everything inside the roots and everything that they issued; nested roots
+        count once. With ``backward``, it includes the linked ops that compute the gradients.
         """
         if not roots.any():
             return ()
@@ -164,9 +178,9 @@ class Lane:
         return None if row == NONE else self.texts[self.names[row]]
 
     def by_name(self, rows: Ints, within: Ints, spent_ns: Ints) -> tuple[Fact, ...]:
-        """Return ``rows`` by their name and that of the row ``within``, longest first.
+        """Return one fact per name of ``rows`` and name of the event ``within``, longest first.
 
-        ``spent_ns`` is the time of each row of the events.
+        ``within`` has one element per row of ``rows``, ``spent_ns`` one per event of the table.
         """
         if not len(rows):
             return ()
@@ -186,7 +200,7 @@ class Lane:
 
 
 def _sums(root: Ints, spent_ns: Ints) -> Ints:
-    """Return the time of the rows of each root, at the root."""
+    """Return for each event the time of all events whose ``root`` it is, in ns."""
     spent = np.zeros(len(spent_ns), dtype=np.int64)
     known = (root != NONE) & (spent_ns > 0)
     np.add.at(spent, root[known], spent_ns[known])

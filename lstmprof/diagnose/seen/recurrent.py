@@ -45,13 +45,13 @@ _READS_SEQUENCES = re.compile(
 _RELAYS = ("aten::contiguous", "aten::reshape")
 _FLATTENING = re.compile(r"nn/modules/rnn\.py\(\d+\): flatten_parameters$")
 _MATMUL = re.compile(r"aten::(?:addmm|mm|linear)$")
-#: This many calls per step for one sequence each are a loop over the batch.
+#: Least number of equal calls per step that form a loop, for example over the sequences of a batch.
 _LOOPED = 8
 
 
 @dataclass(frozen=True)
 class Unrolled:
-    """Cells of a recurrent layer that one call of compiled code runs one after the other.
+    """The cell calls (one per time step) that one call of compiled code runs in sequence.
 
     ``cell`` is ``lstm`` or ``gru``; ``cells`` is their number in the call with most of them.
     """
@@ -62,10 +62,10 @@ class Unrolled:
 
 
 def unrolled(lane: Lane) -> Unrolled | None:
-    """Return the cells inside compiled code; None if there are too few.
+    """Return the cells in the call of compiled code with most of them; None for fewer than 8.
 
-    A cell's state (batch, hidden) is multiplied with weights (hidden, gates · hidden). Other
-    matmuls are of all time steps at once, or of the backward pass.
+    Cells are recognised by their matmul of the state (batch, hidden) with weights (hidden,
+    gates · hidden).
     """
     events = lane.events
     products = lane.events_named(_MATMUL.match)
@@ -86,7 +86,7 @@ def unrolled(lane: Lane) -> Unrolled | None:
 
 
 def read_in_compiled(lane: Lane) -> int:
-    """Count the values that one call of compiled code reads, in the call that reads most."""
+    """Return the number of values that the host reads in one call of compiled code, at most."""
     reads = lane.here & lane.events.is_one_of("name", "aten::_local_scalar_dense")
     region = compiled_regions(lane.events)[reads]
     region = region[region != NONE]
@@ -94,7 +94,7 @@ def read_in_compiled(lane: Lane) -> int:
 
 
 def _cell_of(shapes: str) -> str | None:
-    """Return the cell whose state and weights these are; None if the shapes fit no cell."""
+    """Return the cell (``lstm``, ``gru``) whose matmul has these input shapes, or None."""
     matrices = [s for s in recorded_inputs(shapes) if isinstance(s, list) and len(s) == 2]
     cells = {gates: cell for cell, gates in GATES.items() if gates > 1}
     fits = (
@@ -106,7 +106,7 @@ def _cell_of(shapes: str) -> str | None:
 
 
 def packed(lane: Lane) -> tuple[Fact, ...]:
-    """Return layers over packed sequences without a library's op; forward and backward."""
+    """Return the time of layers over packed sequences that run step by step, in both passes."""
     return lane.spent_in(_step_by_step(lane), backward=True)
 
 
@@ -128,7 +128,7 @@ def _step_by_step(lane: Lane) -> Flags:
 
 
 def one_by_one(lane: Lane) -> tuple[Fact, ...]:
-    """Return layers that are called for one sequence of several time steps after the other."""
+    """Return the layers that are called separately for each sequence, with their backward time."""
     codes, texts = lane.events.texts("shapes")
     rows = np.flatnonzero(lane.events_named(_LAYER.match) & (codes != NONE))
     known = {code: texts[code] for code in np.unique(codes[rows]).tolist()}
@@ -147,7 +147,7 @@ def one_by_one(lane: Lane) -> tuple[Fact, ...]:
 
 
 def weights(lane: Lane) -> tuple[Fact, ...]:
-    """Return copies inside the op of a cuDNN or MIOpen layer, except those for contiguous input."""
+    """Return the copies of weights in cuDNN or MIOpen layers: copies not made for the layout."""
     roots = lane.inside(lane.events_named(_READS_WEIGHTS.match))
     for_layout = lane.inside(lane.events.is_one_of("name", *_RELAYS) & (roots != NONE)) != NONE
     rows = np.flatnonzero(lane.copies & (roots != NONE) & ~for_layout)
@@ -155,7 +155,7 @@ def weights(lane: Lane) -> tuple[Fact, ...]:
 
 
 def recast(lane: Lane) -> tuple[Fact, ...]:
-    """Return casts inside the op of a cuDNN or MIOpen layer: autocast's, of its weights."""
+    """Return the casts inside cuDNN or MIOpen layers, which autocast makes of the weights."""
     roots = lane.inside(lane.events_named(_READS_WEIGHTS.match))
     issuer = lane.events.rows_named("op_id")
     by_op = lane.events.is_one_of("category", "cast")[issuer] & (issuer != NONE)
@@ -170,7 +170,7 @@ def _is_cast(kernel: str) -> bool:
 
 
 def relaid(lane: Lane) -> tuple[Fact, ...]:
-    """Return copies into another layout that ops of recurrent layers request, in both passes."""
+    """Return the copies with which recurrent layers change a layout, in both passes."""
     reads = lane.events_named(_READS_SEQUENCES.match) & ~_step_by_step(lane)
     asked = lane.events.is_one_of("name", *_RELAYS) & (lane.parent != NONE)
     asked &= reads[lane.parent]
@@ -179,14 +179,14 @@ def relaid(lane: Lane) -> tuple[Fact, ...]:
 
 
 def flattens(lane: Lane) -> bool:
-    """Return whether frames of flatten_parameters were recorded and it flattened nothing."""
+    """Return whether flatten_parameters was called (as recorded) and never flattened anything."""
     frames = lane.events_named(_FLATTENING.search, "python")
     flattened = lane.here & lane.events.is_one_of("name", "aten::_cudnn_rnn_flatten_weight")
     return bool(frames.any() and not flattened.any())
 
 
 def _is_one_sequence(shapes: str) -> bool:
-    """Return whether the batch is one sequence, by the first state, with several time steps."""
+    """Return whether a layer with these input shapes gets one sequence of several time steps."""
     inputs, state = [*recorded_inputs(shapes), None, None][:2]
     while isinstance(state, list) and state and isinstance(state[0], list):
         state = state[0]
@@ -200,8 +200,7 @@ def _is_one_sequence(shapes: str) -> bool:
 _NODES = re.compile(
     r"autograd::engine::evaluate_function: (?:SliceBackward\d*|torch::autograd::CopySlices)$"
 )
-#: The node of one such backward pass, which makes the gradient and adds it; and the op that makes
-#: it.
+#: The autograd node of the backward pass of ``x[t]``, and the op in it that makes the gradient.
 _SELECTED = re.compile(
     r"autograd::engine::evaluate_function: SelectBackward|aten::select_backward$"
 )
@@ -210,7 +209,7 @@ _PACKING = ("aten::_pack_padded_sequence", "aten::_pad_packed_sequence")
 
 
 def indexed(lane: Lane) -> tuple[Fact, ...]:
-    """Return backward passes of indexing with the sums of their results, and their forward ops."""
+    """Return the time of indexing (``x[t]``): forward, backward, and the sums of the gradients."""
     events = lane.events
     roots = lane.events_named(_SELECTED.match)
     forward = events.rows_named("forward_id")[lane.inside(roots) != NONE]
@@ -219,7 +218,7 @@ def indexed(lane: Lane) -> tuple[Fact, ...]:
 
 
 def selected(lane: Lane) -> int | None:
-    """Return the largest number of backward passes of indexing into tensors of one shape in a step.
+    """Return how often a step indexes tensors of one shape, counted by backward ops (the maximum).
 
     Return None if no shape was recorded.
     """
@@ -237,7 +236,7 @@ def selected(lane: Lane) -> int | None:
 
 
 def sliced(lane: Lane) -> tuple[Fact, ...]:
-    """Return backward passes of slices (eight or more per step), except PyTorch's own."""
+    """Return the backward passes of the user's slices; empty if there are fewer than 8 per step."""
     nodes = lane.events_named(_NODES.match)
     forward = lane.events.rows_named("forward_id")
     own = lane.inside(
@@ -269,9 +268,10 @@ _LOOPED_OPS = 32
 
 
 def looped_module(lane: Lane) -> tuple[str, int] | None:
-    """Return a module of a parallel network that loops over time, and how often it calls one op.
+    """Return (name of a module that loops over time, calls of one op in it).
 
-    None if there is none, or if kernels compute all time steps at once.
+    Only modules count whose networks can compute all time steps at once, such as mLSTM. None if
+    there is no such loop, or if kernels were recorded that do so.
     """
     events = lane.events
     named = lane.events_named(_PARALLEL.fullmatch, "python", "range")
@@ -290,7 +290,7 @@ def looped_module(lane: Lane) -> tuple[str, int] | None:
 
 
 def paths(lane: Lane) -> dict[str, float]:
-    """Return paths with a loop or the name of a recurrent layer, and the runs per step of each."""
+    """Return name path -> runs per step, for paths with a loop or a recurrent layer's name."""
     times: dict[str, float] = {}
     for column in ("name", "op_name"):
         codes, texts = lane.events.texts(column)
@@ -322,9 +322,9 @@ def peepholes(lane: Lane) -> float:
 
 
 def asked_between(lane: Lane) -> float:
-    """Return the cells per step before which their thread read a value since the last cell.
+    """Return the number of cells per step before which the thread read a value from a tensor.
 
-    Values read before the first cell or after the last one, as by an optimizer, do not count.
+    Only values read between two cells count, so not those that an optimizer reads.
     """
     named = lane.events_named(ONE_CELL.search)
     cells = np.flatnonzero(named)

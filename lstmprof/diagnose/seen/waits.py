@@ -1,4 +1,4 @@
-"""The waits of a lane: gaps, blocking calls, queued work, the allocator."""
+"""The waits of a lane (a device or a host): gaps, blocking calls, queued work, the allocator."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from lstmprof.events.intervals import Covered, Flags, Ints
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import ASKS, STATES, state_codes, thread_ids
 
-#: A gap longer than this many medians is not a usual one.
+#: A gap is unusual if it is longer than this many times the median gap.
 UNUSUAL = 10
-#: At least this many launches, and this share of them, must block to be a setting. Chosen by hand.
+#: A setting makes launches block (CUDA_LAUNCH_BLOCKING) if there are this many linked kernels, and
+#: the launches of this share of them block. Chosen by hand.
 _LEAST_LAUNCHES, _NEARLY_ALL = 10, 0.95
 _STREAM_WAIT = re.compile(r"Stream.*Wait|Wait.*Stream")
 _EVENT_WAIT = re.compile(r"StreamWait(?:Event|Value)")
@@ -29,10 +30,11 @@ _HOST_FUNCTION = re.compile(r"LaunchHostFunc|StreamAddCallback")
 
 @dataclass(frozen=True)
 class Gaps:
-    """Medians of a device's kernels and of the gaps before them (0 if something still ran).
+    """The gaps before a device's kernels; a gap is 0 if something still ran.
 
-    ``usual_ns`` is the time per mean step in gaps of usual length, up to ``UNUSUAL`` medians;
-    ``all_ns`` the time in all gaps.
+    ``kernels`` is the number of kernels per step, ``kernel_ns`` their median duration, ``gap_ns``
+    the median gap. Per step, gaps of up to ``UNUSUAL`` medians sum to ``usual_ns``, all gaps to
+    ``all_ns``.
     """
 
     kernels: float
@@ -43,7 +45,10 @@ class Gaps:
 
 
 def gaps(lane: Lane) -> Gaps | None:
-    """Return medians over the kernels of a device, without the first kernel of each window."""
+    """Return the gaps before a device's kernels, without the first activity of each step.
+
+    Return None for a host, and if there is no gap.
+    """
     rows = np.flatnonzero(lane.activity & (lane.events.dur_ns > 0))
     rows = rows[np.lexsort((lane.events.end_ns[rows], lane.events.start_ns[rows]))]
     kernel = lane.events.is_kind("kernel")[rows]
@@ -66,9 +71,9 @@ def gaps(lane: Lane) -> Gaps | None:
 
 
 def blocking_launches(lane: Lane) -> float:
-    """Count the launches per step, if each returns only after its kernel has ended; else 0.
+    """Return the launches per step if nearly all return only after their kernel ended, else 0.
 
-    A kernel that begins before its launch has another clock than the host, which says nothing.
+    A kernel that begins before its launch is not counted as waited for: its clock is wrong.
     """
     events = lane.events
     kernels = np.flatnonzero(lane.activity & events.is_kind("kernel"))
@@ -81,7 +86,10 @@ def blocking_launches(lane: Lane) -> float:
 
 
 def asked(lane: Lane) -> tuple[Fact, ...]:
-    """Return blocking calls for which the lane waits, by the op, range or frame around them."""
+    """Return the blocking calls for which the lane waits.
+
+    ``within`` is the op, range or Python function around the call.
+    """
     sync = state_codes(lane.events) == STATES.index("sync")
     rows = np.flatnonzero(lane.calls() & sync & (lane.spent_ns > 0) & ~stops_profiler(lane))
     around = lane.around(rows)
@@ -91,7 +99,7 @@ def asked(lane: Lane) -> tuple[Fact, ...]:
 def read(lane: Lane) -> tuple[Fact, ...]:
     """Return the ops that read a value and block until the device has it, by name.
 
-    Their time is all that the lane spends in them: the op itself, its calls, the copy, the wait.
+    The time is all that the lane spends in the op: its calls, the copy and the wait.
     """
     events = lane.events
     sync = events.is_kind("runtime") & (state_codes(events) == STATES.index("sync"))
@@ -101,10 +109,10 @@ def read(lane: Lane) -> tuple[Fact, ...]:
 
 
 def stops_profiler(lane: Lane) -> Flags:
-    """Return whether each row is the call with which PyTorch's profiler synchronises as it stops.
+    """Return for each event whether it is the synchronisation with which PyTorch's profiler stops.
 
-    It is the last call of its rank, comes after every op, and is in none of the user's functions
-    that synchronise.
+    That call is the last one of its rank, comes after every op, and is not inside a function of the
+    user whose name says that it synchronises.
     """
     events = lane.events
     calls = lane.rank & events.is_kind("runtime")
@@ -123,9 +131,10 @@ def stops_profiler(lane: Lane) -> Flags:
 
 
 def queued(lane: Lane) -> tuple[Fact, ...]:
-    """Return queued work, by the call between the previous launch and its own launch.
+    """Return the activities that a stream wait delayed, with the time for which they were queued.
 
-    ``within`` is that call. If the profiler recorded the stream's wait itself, the record decides.
+    ``within`` is the wait: the event on the activity's stream if the profile has one, else the call
+    that enqueued a wait between the previous launch and the activity's launch.
     """
     spent_ns = lane.idle_ns(QUEUED)
     rows = np.flatnonzero(spent_ns)
@@ -141,9 +150,9 @@ def queued(lane: Lane) -> tuple[Fact, ...]:
 
 
 def run_dry(lane: Lane) -> tuple[Fact, ...]:
-    """Return blocking calls in which the host waited for work that an idle device had not begun.
+    """Return the blocking calls in which the host waited for work that the idle device began late.
 
-    The device had run out of work before the launch. ``within`` is the op around the call.
+    The device had been idle before that work was launched. ``within`` is the op around the call.
     """
     of = lane.stretches.by_time()
     labels = np.array([label == ("idle", QUEUED) for label in of.labels], dtype=np.bool_)
@@ -161,7 +170,10 @@ def run_dry(lane: Lane) -> tuple[Fact, ...]:
 
 
 def _calls_before(lane: Lane, launch: Ints) -> Ints:
-    """Return for each launch the wait that its thread enqueued after the previous launch."""
+    """Return for each ``launch`` the call that enqueued a wait between it and the launch before.
+
+    Both are on the thread of the launch. ``NONE`` if there is no such call.
+    """
     events = lane.events
     waits = events.where_name(_EVENT_WAIT.search) | events.where_name(_HOST_FUNCTION.search)
     enqueues = np.zeros(len(events), dtype=np.bool_)
@@ -178,7 +190,10 @@ def _calls_before(lane: Lane, launch: Ints) -> Ints:
 
 
 def _recorded_waits(lane: Lane, rows: Ints, since_ns: Ints) -> Ints:
-    """Return for each activity the recorded wait of its stream that ended while it was queued."""
+    """Return for each activity the stream-wait event on its stream that ended while it was queued.
+
+    The activity is queued from ``since_ns`` to its start. ``NONE`` if there is no such event.
+    """
     events = lane.events
     waits = np.flatnonzero(
         lane.rank & events.is_kind("device_sync") & events.where_name(_STREAM_WAIT.search)
@@ -196,9 +211,9 @@ def _recorded_waits(lane: Lane, rows: Ints, since_ns: Ints) -> Ints:
 
 
 def later_allocs(lane: Lane) -> tuple[Fact, ...]:
-    """Return calls that allocate or free after the first step of their process.
+    """Return the calls that allocate or free memory after the first step of their process.
 
-    Without step markers: after half of the activities.
+    Without step markers, calls count after half of the device activities have begun.
     """
     events = lane.events
     rows = np.flatnonzero(lane.calls() & (state_codes(events) == STATES.index("alloc")))
@@ -220,7 +235,7 @@ def graph(lane: Lane) -> bool:
 
 
 def captured(lane: Lane) -> float:
-    """Return launches per step that ran nothing, because their thread was capturing a graph."""
+    """Return the kernel launches per step that ran nothing because a graph captured them."""
     events, thread = lane.events, thread_ids(lane.events)
     calls = launch_calls(events)
     launched = events.rows_named("launch_id")
@@ -236,10 +251,9 @@ def captured(lane: Lane) -> float:
 
 
 def captures(events: EventTable) -> tuple[Ints, Ints]:
-    """Return (row of the call that begins it, end) of each capture of a stream into a graph.
+    """Return (rows of the calls that begin a capture, ends in ns), one per capture into a graph.
 
-    A capture ends when the thread's next call that ends one returns; if there is none, with the
-    last event.
+    A capture ends when the thread's next EndCapture call returns, or else with the last event.
     """
     calls, thread = events.is_kind("runtime"), thread_ids(events)
     begins, ends = (

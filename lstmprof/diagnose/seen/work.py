@@ -1,4 +1,4 @@
-"""Copies, fills, changing shapes, embedding tables, and matmuls and kernels that are slow.
+"""Copies, fills, changing shapes, embedding tables, small kernels and slow matmuls.
 
 Small kernels: a thread block runs on one multiprocessor, so a kernel with fewer blocks leaves the
 other multiprocessors idle. Persistent kernels of recurrent layers do not count, because their
@@ -6,8 +6,8 @@ number of blocks depends on the device, not on the work.
 
 Denormals: if values shrink from time step to time step, they become denormal and then zero. A CPU
 computes with denormal numbers many times slower than with others, including zero, so matmuls of one
-shape are slow at the same place of every step. Other processes, clocks and caches do not slow one
-place of every step so much. If a library computes a whole layer in one op, only its backward pass
+shape are slow in the same part of every step. Other processes, clocks and caches do not slow one
+part of every step so much. If a library computes a whole layer in one op, only its backward pass
 is visibly slow.
 """
 
@@ -36,7 +36,8 @@ _EMPTY_OP = re.compile(r"aten::(?:new_)?empty(?:_like|_strided)?$")
 _ARRANGING = ("aten::copy_", "aten::clone", "aten::contiguous", "aten::reshape", "aten::flatten")
 _WORK = ("rnn", "gemm", "conv", "attention", "embedding")
 _LOOK_UP, _TABLE_GRADIENT = "aten::embedding", "aten::embedding_dense_backward"
-#: An op over several tensors is of a table that has this share of their elements.
+#: An op over a list of tensors counts as an op over the embedding table if the table has this share
+#: of their elements.
 _MOST_OF_LIST = 0.9
 
 
@@ -53,7 +54,7 @@ class DenseTable:
 
 
 def moved(lane: Lane) -> tuple[Fact, ...]:
-    """Return work that moves elements, ``within`` the outermost op that only arranges."""
+    """Return the copies; ``within`` is the outermost op that only calls the copy."""
     rows = np.flatnonzero(lane.copies)
     within = lane.around(rows)
     arranges = lane.events.is_one_of("name", *_ARRANGING)
@@ -64,12 +65,12 @@ def moved(lane: Lane) -> tuple[Fact, ...]:
 
 
 def filled(lane: Lane) -> tuple[Fact, ...]:
-    """Return memory that is filled when it is allocated."""
+    """Return the time of filling memory just after its allocation (``torch.zeros``)."""
     return _beneath(lane, lane.events.is_one_of("name", "aten::fill_"), _EMPTY_OP)
 
 
 def _beneath(lane: Lane, which: Flags, pattern: re.Pattern[str]) -> tuple[Fact, ...]:
-    """Return the rows of ``which`` that an op matching ``pattern``, or a call inside it, issued."""
+    """Return the events selected by the mask ``which`` if the op around matches ``pattern``."""
     rows = np.flatnonzero(which & lane.here)
     within = lane.around(rows)
     fits = lane.events.is_kind("op") & lane.events.where_name(pattern.match)
@@ -138,7 +139,7 @@ def _is_shape(entry: Any, dimensions: int | None = None) -> bool:
 
 
 def _is_over(table: list[int], entries: list[Any]) -> bool:
-    """Return whether the first input is of the shape ``table``, or a list that is mostly it."""
+    """Return whether the first input has the shape ``table`` or is a list that is mostly such."""
     first = entries[0] if entries else None
     if first == table:
         return True
@@ -154,8 +155,8 @@ _Shapes = list[Any]
 class Product:
     """Kernels of one name that an op launched: ``ns`` per mean step, ``count`` of them.
 
-    ``sizes`` are rows, inner length and columns; for a recurrent layer its batch, inputs and hidden
-    units. Empty if unknown.
+    ``sizes`` are (rows, inner length, columns) of a matmul, or (batch, inputs, hidden units) of a
+    recurrent layer; empty if unknown.
     """
 
     kernel: str
@@ -167,7 +168,7 @@ class Product:
 
 
 def half_products(lane: Lane) -> tuple[Product, ...]:
-    """Return matmuls with 16 bits per element, longest first; empty for a host."""
+    """Return the matmul kernels with 16-bit elements, longest first; empty for a host."""
     events = lane.events
     gemm = events.is_one_of("category", "gemm") | events.is_one_of("family", "gemm")
     rows = np.flatnonzero(lane.activity & events.is_kind("kernel") & gemm)
@@ -206,7 +207,10 @@ def _half(dtypes: str) -> str | None:
 
 
 def _product(first: int) -> Callable[[_Shapes], tuple[int, ...]]:
-    """Return the sizes of inputs (…, m, k) and (…, k, n), beginning with the input ``first``."""
+    """Return a function that computes (m, k, n) from an op's input shapes.
+
+    Input number ``first`` is (…, m, k), the next input (…, k, n).
+    """
     return lambda s: (s[first][-2], s[first][-1], s[first + 1][-1])
 
 
@@ -280,12 +284,12 @@ def _blocks(written: str) -> int:
 _RUNS = 10
 #: Least number of matmuls per group, so that one disturbed matmul does not change its median.
 _EACH = 5
-#: The slowest group must have this many times the median of the fastest; the authors measured up to
-#: 100.
+#: Matmuls count as slowed by denormals if the median of the slowest group is at least this many
+#: times that of the fastest; up to 100 was measured.
 SLOWER = 8
-#: A backward pass does twice the work of the forward pass; with denormals it took 15 to 27 times as
-#: long in tests. Forward passes must have this length, because shorter ones may have had the CPU
-#: while the backward pass did not.
+#: A layer's backward pass counts as slowed by denormals if it takes at least this many times as
+#: long as the forward pass (its work is twice as much; with denormals, 15 to 27 were measured). The
+#: forward pass must take this many ns; a shorter one may have run undisturbed by chance.
 _BACKWARD, _LONG_NS = 8, 10_000_000
 _FORWARD_OP = re.compile(r"aten::mkldnn_rnn_layer$")
 _BACKWARD_OP = re.compile(r"aten::mkldnn_rnn_layer_backward$")
@@ -293,10 +297,10 @@ _BACKWARD_OP = re.compile(r"aten::mkldnn_rnn_layer_backward$")
 
 @dataclass(frozen=True)
 class Slow:
-    """Calls of one name that take ``fast_ns`` each at some places and ``slow_ns`` at others.
+    """Calls of one name that take ``fast_ns`` each in one part of a step, ``slow_ns`` in another.
 
-    ``ns`` is the time per mean step that these and similar calls take above the fast ones.
-    ``whole``: backward passes of whole layers, compared with forward passes.
+    ``ns`` is the time per step that the slow calls lose. If ``whole`` is True, the slow calls are
+    backward passes of whole layers and the fast ones their forward passes.
     """
 
     name: str
@@ -307,7 +311,10 @@ class Slow:
 
 
 def slowing(lane: Lane) -> Slow | None:
-    """Return the matmuls, or the layer, that lose most time in this way; only on a host."""
+    """Return the matmuls or layers that lose most time by denormals, with the loss of all.
+
+    None for a device, and if fewer than 2 steps are marked.
+    """
     if lane.device is not None or not lane.marked or lane.steps < 2:
         return None
     slow = [*_slow_products(lane), *_slow_layers(lane)]
@@ -326,7 +333,7 @@ def _slow_products(lane: Lane) -> list[Slow]:
 
 
 def _slow_at_one_place(lane: Lane, rows: Ints) -> Slow | None:
-    """Return the matmuls of one shape if they are slow at one place of every step, else None."""
+    """Return the matmuls of one shape if they are slow in the same part of each step, else None."""
     steps = [rows[places] for places in Groups(lane.step[rows]).members()]
     if len(steps) < lane.steps or min(map(len, steps)) < _RUNS * _EACH:
         return None
