@@ -1,8 +1,9 @@
 """Attribute each nanosecond of a step to one event or wait, with a state and a part of the ledger.
 
-Reads linked and categorised events. The ledger sums the stretches by part, the diagnosis by event,
-and the timeline draws them. If a rank has device activities, its lanes are its devices; else its
-host threads are merged into one lane. docs/ledger.md defines each part.
+Reads linked and categorised events. The result are time intervals ("stretches"): the ledger sums
+them by part, the diagnosis by event, and the timeline draws them. A rank with device activities has
+one row of intervals ("lane") per device; else its host threads are merged into one lane.
+docs/ledger.md defines each part.
 """
 
 from __future__ import annotations

@@ -168,7 +168,10 @@ def _work(events: Packed) -> _Work:
 
 
 def _computes(events: Packed, piece: slice, computing: Ints) -> Flags:
-    """Return whether each row of ``piece`` has a category and a rank of ``computing``."""
+    """Return for each row of ``piece`` whether it has a category and its rank is in ``computing``.
+
+    ``computing`` are the ranks whose ops compute on the host.
+    """
     of_rank = np.isin(events.ints("rank", piece), computing)
     return np.asarray(of_rank & events.known("category", piece), dtype=np.bool_)
 
