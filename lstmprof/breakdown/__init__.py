@@ -2,8 +2,13 @@
 
 ::
 
-    events ─ linked ─ categorised ─ with_steps ─▶ events.parquet ─▶ TABLES, timings
-         devices ─ waits ─ host ─ attribution ─ slots ─ recording ─▶ clean step
+    tables        the tables of the profiled steps, computed from the annotated events
+    timings       step times of the iterations that ran without the profiler
+    host, waits   what each host thread and device did at each instant of a step
+    attribution   the resulting time intervals of each step, with the event that causes each
+    slots         match the events of one step with the same events of the other steps
+    recording     the time that the profiler itself added to a step
+    clean_step    the step without that time and without disturbances
 """
 
 from __future__ import annotations
@@ -60,7 +65,8 @@ _FACTS = ("implementation", "precision", "mode", "device", "device_name", "kerne
 class Breakdown:
     """The breakdown of one run: its tables, its timings and its clean step.
 
-    Tables are computed when they are first used. ``windows`` are the profiled steps of each rank.
+    Tables are computed when they are first used. ``windows`` are the steps (start, end) of each
+    rank.
     ``step_range`` is the regular expression that chooses the steps; it is None if the profile marks
     the steps. ``recorded`` counts what the profile has, by rank.
     """
@@ -148,7 +154,9 @@ class Breakdown:
         return list(dict.fromkeys(window.rank for window in self.windows))
 
     def clean(self, rank: int | None, device: int | None) -> CleanLane:
-        """Return the clean step of ``device`` on ``rank``, or of the host if ``device`` is None.
+        """Return the clean step of a device; of the host if ``device`` is None.
+
+        The clean step is the step without disturbances and the time that the profiler itself added.
 
         Raises:
             RunError: a file of the run is missing or damaged.

@@ -1,8 +1,9 @@
 """Attribute each nanosecond of a step to one event or wait, with a state and a part of the ledger.
 
-Reads linked and categorised events. The ledger sums the stretches by part, the diagnosis by event,
-and the timeline draws them. If a rank has device activities, its lanes are its devices; else its
-host threads are merged into one lane. docs/ledger.md defines each part.
+Reads linked and categorised events. The result are time intervals ("stretches"): the ledger sums
+them by part, the diagnosis by event, and the timeline draws them. A rank with device activities has
+one row of intervals ("lane") per device; else its host threads are merged into one lane.
+docs/ledger.md defines each part.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ Label = tuple[str, str]
 
 @dataclass(frozen=True)
 class Stretches:
-    """Stretches of time of one lane: they fill the windows and do not overlap.
+    """The time intervals of one device, or of the host: they fill the windows without overlaps.
 
     Arrays have one entry per stretch. ``window`` is an index into the list of windows, ``row`` a
     row of events or ``NONE``, ``label`` an index into ``labels``.
@@ -174,7 +175,7 @@ class _Hosts:
         return len(self.categories) + _CAUSES.index(cause)
 
     def segments(self, thread: int) -> Segments:
-        """Return which event was innermost on ``thread`` at each instant."""
+        """Return the time segments of ``thread``, each with its innermost event."""
         if thread not in self._segments:
             rows = self._rows_of_threads.get(thread, np.empty(0, dtype=np.int64))
             self._segments[thread] = filled(innermost(self.events, rows))

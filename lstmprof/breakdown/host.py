@@ -1,9 +1,9 @@
-"""The ledger of a CPU run, whose lanes are the host threads.
+"""The ledger (the parts of each step) of a CPU run, from its host threads.
 
-The innermost event of a thread at each instant decides its state: an op that computes is busy in
-its category; an op that only arranges work is ``dispatch``; a range without an op is ``python``, or
-``dispatch`` if only the framework runs in it. Then the lanes are merged: computing comes before
-collectives, copies, and all causes of idle time. Source: docs/ledger.md.
+The innermost event of a thread at each instant decides the thread's state: an op that computes is
+busy in its category; an op that only calls other ops is ``dispatch``; a range without an op is
+``python``, or ``dispatch`` if only the framework runs in it. Then the threads are merged: if one
+computes, the step is busy, whatever the others do. Source: docs/ledger.md.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import innermost, nesting_order, thread_ids
 from lstmprof.runs.metadata import RunInfo
 
-#: Framework → ranges of lstmprof's own captures in which no Python of the user runs; the first one
-#: that a profile has counts. In the backward pass, PyTorch's autograd and Chainer walk their
-#: graphs. In other frameworks a step is one call of a compiled function, with its own range since
-#: version 4 of the tables.
+#: Framework → names of ranges in lstmprof's own captures in which no Python of the user runs. The
+#: first name found in a profile is used. In the backward pass, PyTorch's autograd and Chainer walk
+#: their graphs. In other frameworks a step is one call of a compiled function, which has its own
+#: range since version 4 of lstmprof's table format.
 _OF_FRAMEWORK = {
     "torch": ("backward",),
     "tensorflow": (PROGRAM, "step"),

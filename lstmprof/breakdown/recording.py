@@ -1,9 +1,9 @@
-"""Subtract the cost of recording from each stretch of the profiled steps.
+"""Subtract the profiler's own time from each time interval (stretch) of the profiled steps.
 
-A profiler takes time for an event before it notes the begin, between begin and end, and after it
-has noted the end. The first and the last are outside the event, also in a gap between two ops; the
-second is inside (``Cost``). A capture's own ranges cost more than an op, because the timed steps do
-not have them (``Costs``).
+Recording an event costs time before its noted start, between start and end, and after its noted
+end. Only the second part is inside the event; the others lie around it, for example in a gap
+between two ops (``Cost``). The ranges that lstmprof's capture adds cost more than an op, because
+the timed steps do not have these ranges (``Costs``).
 
 A loop of one trivial call shows the least cost of an event: in a real step, the profiler's code and
 data have left the caches. An event of torch.profiler took 0.7 to 0.9 µs in such a loop, and 1.2 µs

@@ -1,4 +1,7 @@
-"""The time of each slot of a lane in each step, and its time without disturbances."""
+"""The time of each slot in each step, and its time without disturbances.
+
+A slot is an event that recurs in the steps (``slots``), on one device or on the host ("lane").
+"""
 
 from __future__ import annotations
 

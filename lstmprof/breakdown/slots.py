@@ -1,10 +1,11 @@
-"""Match the events of one step with those of the others: the same place in a step is one slot.
+"""Match the events of one step with those of the other steps; matching events have the same slot.
 
-A host event's slot is its parent's slot, its name, kind and shapes, and its place among the events
-of its parent; a device activity's is the slot of its launch and its place among what that launch
-enqueued. Children of one slot are matched one to one if every step has the same sequence, else by
-their longest common subsequence with the longest sequence (rapidfuzz), the rest by name and
-occurrence. Threads other than the step's own count as one, since pools move work among threads.
+The slot of a host event consists of its parent's slot, its name, kind and shapes, and its position
+among its parent's events. The slot of a device activity consists of the slot of its launch and its
+position among the activities of that launch. The children of a slot are matched one to one if every
+step has the same sequence; else by the longest common subsequence (rapidfuzz), and remaining events
+by name and occurrence. All threads except the step's own count as one, because thread pools move
+work between threads.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Compare the step by version: runs of one implementation that differ in their versions.
 
-This is the table of the seed study that compared versions of frameworks.
+It answers what a newer version of a framework changes, as a published study of LSTMs asked.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """When each device of a profile was idle before an activity, and why.
 
-If activities run at once, compute comes before collectives, copies and memsets; of equal kinds the
-one that started first, then the lower correlation id (docs/ledger.md). Reads all events, or the
-packed columns of a large profile, because the cause of a gap depends on the whole profile: the
-device may have become idle before the window, and the usual time from a launch to its activity is a
-median over all launches.
+If several activities run at the same time, the time counts for compute first, then for collectives,
+copies and memsets; among equal kinds for the activity that started first, then for the lower
+correlation id (docs/ledger.md). Reads all events of the profile, because a gap's cause may lie
+outside its step: the device may have become idle before, and the usual time from a launch to its
+activity is a median over all launches.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A run of a recurrent layer or of a loop of cells, its times, and how loops form a network.
+"""Calls of recurrent layers, their times, and how loops of cells are joined to one network.
 
-A recogniser names the outermost events of the forward pass. Everything inside them belongs to the
-call, and so do the backward pass of each op inside and the device work that any of them launched.
+A recogniser (``profiles``) lists the outermost events of a call's forward pass. The call also
+includes the events inside these, their backward passes, and the device work launched by all.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ _LATEST = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Call:
-    """One run of ``network``.
+    """One call of the recurrent layers ``network``.
 
-    ``form`` is one of ``implementations.FORMS``: one op for the layer, one op for a cell, or a loop
-    of small ops. ``op`` is the op, or for a loop the ops that it repeats. ``library`` is the
-    library of its kernels. ``rows`` are its outermost events of the forward pass. ``backward`` are
-    those of the backward pass if the profile links them otherwise than by ``forward_id``. If
-    ``counted`` is False, this is all recurrent work of one step, and the number of calls is
-    unknown.
+    ``form`` is one of ``implementations.FORMS``: one op for the layer, one op per cell, or a loop
+    of small ops. ``op`` names the op, or the ops that a loop repeats. ``library`` is the library
+    of the kernels. ``rows`` are the outermost events of the forward pass. ``backward`` are the
+    outermost events of the backward pass, if ``forward_id`` does not link them. If ``counted`` is
+    False, this is all recurrent work of one step, and the number of calls is unknown.
     """
 
     form: str
@@ -49,10 +48,11 @@ class Call:
 
 @dataclass(frozen=True)
 class Spent:
-    """The times of a call, from the start of its first event to the end of its last, and its work.
+    """The length of both passes of a call, and the number of ops or kernels in its forward pass.
 
-    Device activities count if the call launched any, else host ops. A field is None if the profile
-    has nothing of that pass.
+    A length is the time from the start of the first event to the end of the last one. In profiles
+    with device activities, only these count (``kernels``); else host ops (``ops``) do. A field is
+    None if the profile has no such event.
     """
 
     forward_ns: int | None
@@ -62,7 +62,10 @@ class Spent:
 
 
 def spent(events: EventTable, forward: Ints, backward: Ints, count: int) -> list[Spent]:
-    """Return the times of ``count`` calls, from the calls of each row (``owners``)."""
+    """Return the times of ``count`` calls.
+
+    ``forward`` and ``backward`` are the results of ``owners``: the index of each event's call.
+    """
     devices = bool(events.is_kind(*ACTIVITY_KINDS).any())
     lengths = [_extents(events, owner, count) for owner in (forward, backward)]
     work = events.is_kind("kernel") if devices else computing(events)
@@ -74,9 +77,11 @@ def spent(events: EventTable, forward: Ints, backward: Ints, count: int) -> list
 
 
 def owners(events: EventTable, calls: Sequence[Call]) -> tuple[Ints, Ints]:
-    """Return for each row the call in whose forward pass it works, and in whose backward pass.
+    """Return two arrays with one entry per event: the index of its call, or ``NONE``.
 
-    If the profile has device activities, only they have a call: their own, else that of their op.
+    The first array is for events of forward passes, the second for backward passes. In profiles
+    with device activities only these have a call: by their own row, else by the op that issued
+    them.
     """
     parent, issuer = events.rows_named("parent_id"), events.rows_named("op_id")
     forward = np.full(len(events), NONE, dtype=np.int64)
@@ -101,7 +106,10 @@ def owners(events: EventTable, calls: Sequence[Call]) -> tuple[Ints, Ints]:
 
 
 def _extents(events: EventTable, owner: Ints, count: int) -> list[int | None]:
-    """Return for each call the time from the first start to the last end of its rows, or None."""
+    """Return for each call the time from the first start to the last end of its events, or None.
+
+    ``owner`` is the index of each event's call.
+    """
     rows = np.flatnonzero(owner != NONE)
     start = np.full(count, _LATEST, dtype=np.int64)
     end = np.full(count, -_LATEST, dtype=np.int64)
@@ -116,12 +124,13 @@ MOST = 64
 
 @dataclass(frozen=True)
 class Loop:
-    """``count`` repetitions of the cells ``units``, each of which is one direction of one layer.
+    """A loop that runs the cells ``units`` ``count`` times.
 
-    ``rows`` are its outermost events, ``backward`` those of its backward pass if links do not show
-    them. ``time_steps_certain``: a repetition is certainly one time step. ``batch_varies``: some
-    sequences end before others. ``reads_after`` is the input width of the first matmul after it.
-    ``layer`` is the name of the layer to which it and its reverse direction belong.
+    Each unit is one direction of one layer. ``rows`` are the outermost events of the loop, and
+    ``backward`` those of its backward pass if no link shows them. ``time_steps_certain``: each
+    repetition is certainly one time step. ``batch_varies``: some sequences end before others.
+    ``reads_after`` is the input width of the first matmul after the loop. ``layer`` is the name of
+    the layer of which this loop is one direction.
     """
 
     form: str
@@ -138,9 +147,9 @@ class Loop:
 
 
 def calls_of(events: EventTable, framework: str, loops: Sequence[Loop]) -> Iterator[Call]:
-    """Yield a call for each stack of ``loops``; those of one step in the order in which they ran.
+    """Join neighbouring ``loops`` of one step to networks, and yield one call per network.
 
-    Neighbouring loops are joined, as many as can form one network.
+    ``loops`` are in execution order. As many as fit are joined to one stack of layers.
     """
     rank, step = (events.ints(name, UNKNOWN) for name in ("rank", "step"))
     first = 0
@@ -213,7 +222,7 @@ def _call(framework: str, members: Sequence[Loop], rank: int, step: int) -> Call
 
 
 def in_words(sorts: Sequence[int]) -> str:
-    """Return the ops of a repetition as text: ``2 products, 3 sigmoid, 2 tanh``."""
+    """Return the ops of one repetition of a loop as text: ``2 products, 3 sigmoid, 2 tanh``."""
     counts = Counter(sorts)
     products = counts[PRODUCT]
     words = [f"{products} product" + "s" * (products != 1)]

@@ -31,9 +31,10 @@ def layer_named(path: str) -> str | None:
 
 @dataclass(frozen=True)
 class Op:
-    """The role of one op of a time step, by ``sort``.
+    """One op of a time step; ``sort`` is PRODUCT (a matmul), SIGMOID, TANH, CELL or BOUNDARY.
 
-    ``data`` is the shape of its input, ``weight`` that of a matmul's weight (inner, outer).
+    ``data`` is the shape of the op's input. ``weight`` is the shape of a matmul's weight as
+    (inputs, outputs).
     """
 
     sort: int
@@ -43,7 +44,10 @@ class Op:
 
 
 def cells_of(ops: Sequence[Op]) -> list[list[int]]:
-    """Return the indices of ``ops`` by cell; a cell ends with an LSTM's second tanh."""
+    """Divide ``ops`` into cells: return the indices of the ops of each cell.
+
+    An LSTM cell ends with its second tanh, if a matmul follows.
+    """
     cells: list[list[int]] = []
     cell: list[int] = []
     for place, op in enumerate(ops):
@@ -57,15 +61,16 @@ def cells_of(ops: Sequence[Op]) -> list[list[int]]:
 
 
 def _is_whole(sorts: Sequence[int]) -> bool:
-    """Return whether these ops are a whole LSTM cell: they contain and end with both tanh."""
+    """Return whether these ops are a whole LSTM cell: a sigmoid, two tanh, and a tanh last."""
     return SIGMOID in sorts and sorts.count(TANH) >= 2 and sorts[-1] == TANH
 
 
 def may_be_cell(ops: Sequence[Op]) -> bool:
-    """Return whether these ops may be an LSTM's or GRU's cell, not a layer of a gated deep network.
+    """Return whether these ops may be an LSTM or GRU cell, not another layer with gates.
 
-    If widths are recorded, the matmuls must make three or four gates as wide as the units. A
-    highway layer makes two. One sigmoid and one tanh alone may be either.
+    If widths are recorded, the outputs of the matmuls must be at least 3 (GRU) or 4 (LSTM) times
+    as wide as the state; those of a highway layer are only twice as wide. Without widths, a second
+    sigmoid or tanh is required.
     """
     sorts = [op.sort for op in ops]
     weights = [op.weight for op in ops if op.sort == PRODUCT]
@@ -79,7 +84,10 @@ def may_be_cell(ops: Sequence[Op]) -> bool:
 
 
 def unit_of(ops: Sequence[Op], named: str | None = None) -> Network:
-    """Return one direction of a layer from the ops of a cell; ``named`` is from ``layer_named``."""
+    """Return the sizes of one direction of a layer, from the ops of a cell.
+
+    ``named`` is the kind of layer that its name shows (``layer_named``), or None.
+    """
     tanhs = [op for op in ops if op.sort == TANH]
     weights = [op.weight for op in ops if op.sort == PRODUCT]
     dtype = next((op.dtype for op in ops if op.sort == PRODUCT), None)
@@ -105,7 +113,10 @@ def unit_of(ops: Sequence[Op], named: str | None = None) -> Network:
 
 
 def read(weights: Sequence[Shape | None], hidden: int, gates: int) -> int | None:
-    """Return the input width of a cell from its matmuls: x and h separate, joined, or per gate."""
+    """Return the width of x (the cell's input) from the cell's matmuls; None if unknown.
+
+    x and h may be multiplied separately or joined, by one matmul or by one per gate.
+    """
     known = [weight for weight in weights if weight]
     if len(known) < len(weights):
         return None
@@ -121,11 +132,11 @@ def read(weights: Sequence[Shape | None], hidden: int, gates: int) -> int | None
 
 
 def unit_of_products(weights: Sequence[Shape], named: str | None = None) -> Network:
-    """Return the network of a loop's time step from its matmuls alone, without activations.
+    """Return the cell of a loop's time step from the shapes of its matmuls, without activations.
 
-    If one matmul makes all gates, its output is wider than the units, and nothing reads all of it.
-    If there is one matmul per gate, their number distinguishes LSTM and GRU. If all are alike, they
-    may be a stack of equal Linear layers, and only a name shows that they are a cell.
+    If one matmul computes all gates, its output is wider than the state. If there is one matmul per
+    gate, the number of matmuls distinguishes LSTM and GRU. If all shapes are equal, the matmuls may
+    be a stack of Linear layers; then only the layer's name (``named``) shows a cell.
     """
     fitting = []
     for cell in (named,) if named in GATES else ("lstm", "gru"):
@@ -148,11 +159,11 @@ def unit_of_products(weights: Sequence[Shape], named: str | None = None) -> Netw
 
 
 def unit_beside_tanh(weights: Sequence[Shape], hidden: int) -> Network:
-    """Return a cell of ``hidden`` units (a tanh's width) from matmuls of x and h, or of h.
+    """Return the cell with ``hidden`` units (the width of a tanh) that fits these matmuls.
 
-    Possible are: an LSTM whose x and h are joined in one matmul, or in one per gate; an LSTM or GRU
-    whose h is in one matmul of all gates, while the inputs of all time steps were multiplied
-    before.
+    Two forms are recognised: an LSTM that joins x and h, with one matmul or one per gate; an LSTM
+    or GRU whose matmul in the loop reads only h, because x was multiplied before the loop for all
+    time steps at once.
     """
     inner, outer = weights[0]
     gates = outer * len(weights) / hidden
@@ -166,9 +177,9 @@ def unit_beside_tanh(weights: Sequence[Shape], hidden: int) -> Network:
 
 
 def units_of_products(weights: Sequence[Shape]) -> tuple[Network, ...]:
-    """Return the cells of a time step that has two matmuls of all gates per cell, else nothing.
+    """Return the cells of a time step if each cell has two matmuls, each for all gates.
 
-    One matmul per gate is not enough without a visible loop: a series of Linear layers looks alike.
+    Cells with one matmul per gate are not recognised here: a series of Linear layers looks alike.
     """
     if len(weights) % 2:
         return ()

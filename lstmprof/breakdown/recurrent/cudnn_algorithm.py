@@ -1,19 +1,19 @@
 """The algorithm that a framework asks cuDNN for: standard, or one of the persistent kernels.
 
 A persistent kernel keeps the recurrent weights on the chip over all time steps; the standard
-algorithm launches a product and an elementwise kernel for each. Which one is a function of the
-layer and the device alone, decided apart for the forward and the backward pass.
+algorithm launches a matmul and an elementwise kernel per time step. The choice depends only on the
+layer and the device; it is made separately for the forward and the backward pass.
 
-Read in the frameworks' sources, nothing measured here:
+Sources (the frameworks' code; nothing was measured here):
 
-- PyTorch, aten/src/ATen/native/cudnn/RNN.cpp at commit 00fc08aa616f (``get_algo`` and what it asks:
-  ``use_rnn_persist_small_h``, ``use_persist_common_heuristics``,
-  ``use_persist_device_heuristics``); at 357b8267a5eb, when cuDNN 8 was still supported, the
-  conditions are the same, the small kernel's from cuDNN 8.2.1 on.
+- PyTorch, aten/src/ATen/native/cudnn/RNN.cpp at commit 00fc08aa616f: ``get_algo``, which calls
+  ``use_rnn_persist_small_h``, ``use_persist_common_heuristics`` and
+  ``use_persist_device_heuristics``. The conditions were the same at 357b8267a5eb, which still
+  supported cuDNN 8; the kernel for few hidden units then required cuDNN 8.2.1.
 - TensorFlow, tensorflow/core/kernels/cudnn_rnn_ops.cc at commit 057f8c812fb0: CudnnRNN and
-  CudnnRNNV3, which is what Keras 3 calls, leave the algorithm at its default; CudnnRNNV2 times all
-  that cuDNN runs. ``ToCudnnRNNAlgo`` in xla/stream_executor/cuda/cuda_dnn.cc at 744e2bfa5e7a: the
-  default is the standard one, and the kernel for few hidden units is not known to it.
+  CudnnRNNV3 (which Keras 3 calls) use the default algorithm; CudnnRNNV2 times all algorithms that
+  cuDNN can run. ``ToCudnnRNNAlgo`` in xla/stream_executor/cuda/cuda_dnn.cc at 744e2bfa5e7a: the
+  default is the standard algorithm, and the kernel for few hidden units cannot be requested.
 - JAX, jaxlib/gpu/rnn_kernels.cc at commit 176dd925bbb9 (``jax.experimental.rnn``).
 """
 
@@ -40,16 +40,18 @@ JAX = "JAX, rnn_kernels.cc at 176dd925"
 LSTM, GRU, RNN_TANH, RNN_RELU = MODES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = "float16", "bfloat16", "float32", "float64"
 
-#: Most hidden units of the small kernel: forward, backward. ``use_rnn_persist_small_h``.
+#: Most hidden units (forward, backward) of the kernel for few hidden units. Source:
+#: ``use_rnn_persist_small_h``.
 SMALL_HIDDEN = {LSTM: (192, 128), GRU: (192, 128), RNN_TANH: (384, 256), RNN_RELU: (384, 256)}
-#: ``use_persist_common_heuristics``.
+#: Hidden units: at most, and a multiple of this. Source: ``use_persist_common_heuristics``.
 MOST_HIDDEN, TILE = 1024, 128
-#: ``use_persist_device_heuristics``.
+#: Largest batch size, least number of multiprocessors. Source: ``use_persist_device_heuristics``.
 MOST_BATCH, FEWEST_MULTIPROCESSORS = 128, 98
-#: For compute capability 7.x except 7.5: least number of time steps up to this batch size.
+#: (least number of time steps, largest batch size) for compute capability 7.x except 7.5.
 _VOLTA_STEPS = ((10, 32), (20, 96), (40, 128))
 _VOLTA_SLOW = (80, 112)
-#: Plain cells are slow on 8.0 and later from here on, both at once: batch, hidden units.
+#: On compute capability 8.0 and later, plain RNN cells (tanh, relu) do not get persistent kernels
+#: if both the batch size and the number of hidden units are at least these.
 _PLAIN_BATCH, _PLAIN_HIDDEN = 96, 896
 
 
@@ -79,9 +81,9 @@ class Layer:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU, or the used part of it; ``sm`` is 80 for compute capability 8.0.
+    """A GPU, or a MIG slice of a GPU; ``sm`` is 80 for compute capability 8.0.
 
-    A slice of a GPU (MIG) has its own number of multiprocessors, which its profile records.
+    ``multiprocessors`` is the number that the profile records; for a MIG slice, that of the slice.
     """
 
     sm: int | None = None
@@ -104,9 +106,10 @@ def gpu_of(facts: DeviceFacts | None) -> Gpu:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why ``algorithm`` is not requested; ``condition`` is the first unmet one, a stable name.
+    """The reason why a framework does not request ``algorithm``.
 
-    ``needs`` are sentences about all unmet conditions with their values, the first one first.
+    ``condition`` is the name of the first unmet condition. ``needs`` has one phrase per unmet
+    condition that says what to change, with the layer's value, in the same order.
     """
 
     algorithm: str
@@ -115,15 +118,17 @@ class Refusal:
 
     @property
     def need(self) -> str:
-        """Return the sentence about the first unmet condition."""
+        """Return the phrase about the first unmet condition."""
         return self.needs[0]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The requested ``algorithm``; None if it depends on ``unknown``, an unknown fact.
+    """The algorithm that a framework requests from cuDNN.
 
-    ``refusals`` has one entry per refused algorithm, in the order of the framework's source.
+    ``algorithm`` is None if the choice depends on a fact that is not known; ``unknown`` names this
+    fact. ``refusals`` has one entry per rejected algorithm, in the order in which the framework's
+    code tries them.
     """
 
     algorithm: str | None
@@ -132,7 +137,7 @@ class Choice:
     source: str
 
     def refusal_of(self, algorithm: str) -> Refusal | None:
-        """Return why ``algorithm`` is refused; None if requested, undecided or not considered."""
+        """Return the reason why ``algorithm`` is rejected; None if it is not rejected."""
         return next((r for r in self.refusals if r.algorithm == algorithm), None)
 
 
@@ -163,7 +168,11 @@ class _Call:
 
 @dataclass(frozen=True)
 class _Condition:
-    """A condition; ``holds`` is None if it depends on ``fact``, which is unknown."""
+    """A condition for an algorithm.
+
+    ``holds(call)`` is None if ``fact`` (a name) is unknown. ``need(call)`` says what to change if
+    the condition is not met.
+    """
 
     name: str
     fact: str
@@ -358,7 +367,7 @@ def _by_torch(call: _Call) -> Choice:
 
 
 def _of_device(gpu: Gpu) -> tuple[_Condition, ...]:
-    """Return the conditions on the GPU; before generation 7.0, or if unknown, only these count."""
+    """Return the further conditions for this GPU generation; none before 7.0 or if unknown."""
     if gpu.major is None or gpu.major < 7:
         return ()
     return _VOLTA if gpu.major == 7 else _AMPERE
@@ -416,10 +425,10 @@ def _always_standard(caller: str, source: str) -> Choice:
     return Choice(STANDARD, (Refusal(STATIC, "caller", (need,)),), None, source)
 
 
-#: Kernel names and the algorithms that they may belong to; the first match counts. From published
-#: profiles: RNN_blockPersist_fp_LSTM_HMMA runs 128 hidden units on an A10, and
-#: RNN_blockPersist_bp_GRU on an A100, although PyTorch requests the static kernels for neither;
-#: RNN_persist_fp runs with Volta's float16 matmuls. persistRNN_addBias occurs with both.
+#: Pattern of kernel names → algorithms to which such a kernel may belong; the first match counts.
+#: From published profiles: RNN_blockPersist_fp_LSTM_HMMA runs 128 hidden units on an A10, and
+#: RNN_blockPersist_bp_GRU runs on an A100, although PyTorch requests the static kernels for
+#: neither. RNN_persist_fp runs with Volta's float16 matmuls. persistRNN_addBias occurs with both.
 _SEEN = (
     (re.compile(r"(?i)RNN_?blockPersist"), (SMALL_H,)),
     (re.compile(r"(?i)RNN_persist"), (STATIC, DYNAMIC)),
@@ -441,7 +450,10 @@ def seen_in(kernels: Iterable[str]) -> tuple[str, ...]:
 
 
 def differs(choice: Choice, seen: tuple[str, ...]) -> bool | None:
-    """Return whether the kernels belong to no requested algorithm; None if either is unknown."""
+    """Return whether the kernels that ran (``seen``) cannot belong to the requested algorithm.
+
+    None if the requested algorithm or that of the kernels is unknown.
+    """
     if choice.algorithm is None or not seen:
         return None
     return choice.algorithm not in seen

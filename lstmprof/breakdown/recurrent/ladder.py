@@ -1,10 +1,9 @@
-"""The ladder of optimizations of recurrent layers: which ones a layer has, and what the next saves.
+"""The known optimizations of recurrent layers: which a layer has, and what the next one saves.
 
 Appleyard et al., Optimizing Performance of Recurrent Neural Networks on GPUs (arXiv:1604.01946),
-made LSTMs faster by an order of magnitude, one optimization after the other; persistent kernels
-(Diamos et al., ICML 2016) added another. These are the rungs, in that order. No profile shows
-whether weights were transposed before, so that optimization is omitted. The recurrence itself is
-the lower bound: a time step cannot begin before the one before it has ended.
+apply them one after the other; persistent kernels are from Diamos et al., ICML 2016. ``RUNGS``
+lists them in that order. The transposition of weights is omitted, because no profile shows it. The
+lower bound of a layer's time is the recurrence: time steps cannot run in parallel.
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ from lstmprof.runs.fields import Peaks
     "wavefront over layers",
     "persistent kernel",
 )
-#: Most matmuls per cell with combined gates, and with combined inputs. The values exceed 2 and 1,
-#: because some matmuls are outside of cells.
+#: Largest number of matmuls per cell of a layer with combined gates, and with combined inputs. The
+#: values exceed the ideal 2 and 1, because some matmuls are outside of cells.
 _TWO, _ONE = 2.5, 1.5
-#: Elements a unit that the work between two products reads and writes: gates and the cell's state,
-#: then both states.
+#: Elements per hidden unit that the elementwise work of a cell reads (gates, state) and writes
+#: (new states).
 _MOVED = {"lstm": 4 + 1 + 2, "gru": 6 + 1 + 1, "rnn_tanh": 1 + 1, "rnn_relu": 1 + 1}
 _SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
@@ -53,9 +52,9 @@ _SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 class Work:
     """Matmuls and elementwise work in the forward pass of a call, with their times.
 
-    ``cells`` is time steps × layers × directions. ``length_ns`` is the length of the whole pass.
-    ``streams`` is the number of streams (1 on a host). ``persistent``: one kernel for all time
-    steps.
+    ``cells`` is time steps × layers × directions. ``products`` and ``pointwise`` count matmuls and
+    elementwise ops or kernels. ``length_ns`` is the length of the whole pass. ``streams`` is the
+    number of streams (1 on a host). ``persistent``: one kernel computes all time steps.
     """
 
     cells: int
@@ -70,15 +69,15 @@ class Work:
 
     @property
     def gap_ns(self) -> float:
-        """Return the time of the pass outside of matmuls and elementwise work, per op or kernel."""
+        """Return the mean gap per op or kernel: time outside of matmuls and elementwise work."""
         rest = max(self.length_ns - self.products_ns - self.pointwise_ns, 0)
         return rest / max(self.products + self.pointwise, 1)
 
     @property
     def climbed(self) -> dict[str, bool]:
-        """Return whether the layer has each optimization; those that do not apply are missing.
+        """Return {optimization: whether the layer has it}, without those that cannot apply.
 
-        Two streams apply to the two matmuls of a cell, the wavefront to several layers.
+        Two streams apply only to two matmuls per cell, the wavefront only to several layers.
         """
         each = self.products / self.cells
         rungs = {COMBINED_GATES: each <= _TWO}
@@ -93,10 +92,11 @@ class Work:
 
 @dataclass(frozen=True)
 class Standing:
-    """The last optimization before the first missing one, and the missing one (None if none).
+    """How far a pass is optimized.
 
-    ``saves_ns`` is the least time per pass that the missing optimization saves: the time of the ops
-    or kernels that it omits, and of the gaps before them. It is None if unknown.
+    ``missing`` is the first missing optimization (None if nothing is missing), and ``rung`` the one
+    before it. ``saves_ns`` is the least time per pass that the missing optimization saves: the time
+    of the ops or kernels that it omits, and of the gaps before them; None if unknown.
     """
 
     rung: str
@@ -105,9 +105,9 @@ class Standing:
 
 
 def standing(work: Work, floor_ns: float | None = None) -> Standing | None:
-    """Return the standing of a pass, or None if its work is unknown.
+    """Return how far a pass is optimized; None if its cells, matmuls or other work are unknown.
 
-    ``floor_ns`` is the lower bound of the same pass.
+    ``floor_ns`` is the lower bound of the pass's time, as from ``floor_ns()``.
     """
     if work.persistent:
         return Standing(PERSISTENT, None, None)
@@ -137,10 +137,11 @@ def _saves(work: Work, missing: str, floor_ns: float | None) -> int | None:
 
 
 def floor_ns(network: Network, peaks: Peaks | None, *, backward: bool = False) -> float | None:
-    """Return the time of the recurrence alone: time steps × (state matmul + elementwise work).
+    """Return the lower bound of the time: time steps × (state matmul + elementwise work).
 
-    Computed at the measured peaks; layers run one time step apart, directions run side by side, and
-    weights are read once. ``backward`` adds the backward pass. None if unknown.
+    Assumes the measured peak rates, directions that run in parallel, layers that run one time step
+    apart, and weights that are read once. ``backward`` adds the backward pass. None if a size or
+    rate is unknown.
     """
     gates, moved = GATES.get(network.cell or ""), _MOVED.get(network.cell or "")
     size = _SIZES.get(network.dtype or "")
@@ -159,9 +160,10 @@ def floor_ns(network: Network, peaks: Peaks | None, *, backward: bool = False) -
 def works(
     events: EventTable, calls: Sequence[Call], forward: Ints, persistent: Sequence[bool]
 ) -> list[Work | None]:
-    """Return the forward work of each call; None if its cells are unknown.
+    """Return the forward work of each call; None if the number of cells is unknown.
 
-    ``forward`` has the call of each row (``call.owners``). On a host only computing ops count.
+    ``forward`` has the index of each event's call (``call.owners``). ``persistent`` says per call
+    whether one kernel computes all time steps. On a host only computing ops count.
     """
     if not events.is_kind(*ACTIVITY_KINDS).any():
         forward = np.where(computing(events), forward, NONE)

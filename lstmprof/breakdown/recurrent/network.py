@@ -1,7 +1,7 @@
-"""Facts about a recurrent layer, and how layers and directions follow from input widths.
+"""The sizes of recurrent layers, and how the number of layers and directions is derived.
 
-A recogniser finds *units*: each is one direction of one layer, with its input width. These widths
-alone show a stack: the layer above a bidirectional layer reads twice its units.
+A recogniser finds *units*: each is one direction of one layer, with its input width. The widths
+show how units are stacked: above a bidirectional layer, inputs are twice as wide as its state.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 #: Shape of a tensor: ``(9, 6, 10)``.
 Shape = tuple[int, ...]
 
-#: Number of gates of each cell; layer tables and ``cudnn_algorithm`` use the same names of cells.
+#: Kind of cell → number of gates. The layer table and ``cudnn_algorithm`` use these names.
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 _DTYPES = {
     "float": "float32",
@@ -61,10 +61,10 @@ class Network:
     def flops(self, *, backward: bool) -> int | None:
         """Return the matmul operations of one forward pass; with ``backward``, of both passes.
 
-        The count is None if a size is unknown, or if it needs more than 63 bits.
+        None if a size is unknown, or if the count needs more than 63 bits.
 
-        This is the least work of the layer: no gradient of the first layer's inputs, and none of
-        the initial state. Source: ``diagnose.roofline.work`` has the same table.
+        This is the least work of the layer: the gradients of the first layer's inputs and of the
+        initial state are not included. ``diagnose.roofline.work`` has the same table.
         """
         gates, width = GATES.get(self.cell or ""), self.projection or self.hidden
         if None in (gates, self.rows, self.hidden, self.inputs, self.units) or not gates:
@@ -89,9 +89,9 @@ def stack(
 ) -> Network | None:
     """Return the network of ``units``, each one direction of one layer, in execution order.
 
-    ``side_by_side``: the next op reads the outputs of two units at once. ``one_op``: one op ran all
-    units, so none of them is a repeated run. Return None if the units do not form one stack, or if
-    their kind is unknown.
+    ``side_by_side``: the next op reads the joined outputs of two units. ``one_op``: one op ran all
+    units, so no unit is a repeated run of another one. Return None if the units do not form one
+    stack, or if a size needed to decide is unknown.
     """
     first = units[0]
     alike = {(u.cell, u.time_steps, u.batch, u.hidden, u.dtype, u.projection) for u in units}
@@ -115,7 +115,10 @@ def stack(
 def _directions(
     widths: Sequence[int | None], output: int, side_by_side: bool, one_op: bool
 ) -> int | None:
-    """Return the number of directions of units that read ``widths`` and write ``output`` each."""
+    """Return the number of directions (1 or 2); None if the units fit neither or both.
+
+    ``widths`` are the input widths of the units, ``output`` is the output width of each unit.
+    """
     pairs = list(zip(widths[::2], widths[1::2], strict=False))
     one = all(width == output for width in widths[1:]) and (one_op or widths[0] != output)
     both = len(widths) % 2 == 0 and all(a == b for a, b in pairs)
@@ -136,10 +139,10 @@ def dtype_named(name: str | None) -> str | None:
 
 
 def by_length(network: Network, units: int, length: int | None) -> Network:
-    """Return ``network`` with cell, layers and directions whose weights have ``length`` elements.
+    """Return ``network`` with the cell, layers and directions that fit its number of weights.
 
-    ``units`` is layers times directions. Each unit has two matrices per gate and two biases, as in
-    cuDNN.
+    ``length`` is the number of elements of all weights, ``units`` is layers × directions. Each unit
+    has two matrices and two biases per gate, as in cuDNN.
     """
     hidden, inputs = network.hidden, network.inputs
     if units == 1:

@@ -1,4 +1,4 @@
-"""The critical path of a step: what it would have to do less of to end earlier.
+"""The critical path of a step: the chain of work that must get shorter for the step to end earlier.
 
 ::
 
@@ -6,9 +6,9 @@
     device                              ~~~~~~[matmul     )[elementwise)
                                  launch latency                         [sync)  return to the host
 
-The path is the longest of the replay (``what_if``): from the end of the step back, always to the
-condition that was met last. Its stretches follow each other without gap, and sum to the step. The
-work is linear in the events of the step.
+It is the longest chain of dependencies in the replay (``what_if``), followed from the end of the
+step back, each time to the predecessor that finished last. Its time intervals (stretches) adjoin
+and sum to the length of the step. The computation is linear in the number of events.
 """
 
 from __future__ import annotations

@@ -257,7 +257,10 @@ def _shown(events: EventTable, graph: StepGraph, replay: Replay) -> Flags:
 
 
 def _moved(graph: StepGraph, replay: Replay, thread: Ints, at_ns: Ints) -> Ints:
-    """Map ``at_ns`` on each thread to the replay's clock."""
+    """Convert recorded times to the times at which the replay reaches the same points.
+
+    ``thread`` and ``at_ns`` are pairs: the thread and the recorded time of each point.
+    """
     window, table = graph.window, graph.segments
     on, opens, closes = (table.column(n).to_numpy() for n in ("thread", "start_ns", "end_ns"))
     moved = at_ns.copy()

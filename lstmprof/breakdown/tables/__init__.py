@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
 
 class Source(ExitStack):
-    """The data of tables: events with steps, run.json, and the account of a run.
+    """The data from which tables are computed: events, step windows, run.json and breakdown.
 
-    DuckDB reads ``stored``: the events themselves, or their file. ``made`` are the finished tables
-    by name; each table is computed once. DuckDB is opened for the first table that needs it, and
-    stays open until the context ends, because opening it takes as long as a table.
+    DuckDB reads ``stored``: the events or their file. ``made`` maps names to finished tables, so
+    each table is computed once. DuckDB is opened for the first table that needs it, and stays open
+    until the context ends, because opening it takes as long as computing a table.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Source(ExitStack):
         self._made = {} if made is None else made
 
     def events(self, columns: Sequence[str]) -> EventTable:
-        """Return the events, with ``columns`` at least."""
+        """Return the events with ``columns``, maybe with further columns."""
         return self._events.table(columns) if isinstance(self._events, Packed) else self._events
 
     def packed(self, columns: Sequence[str]) -> Packed:
@@ -85,7 +85,7 @@ class Source(ExitStack):
         return opened
 
     def table(self, name: str) -> pa.Table:
-        """Return the table ``name``, sorted; a table that needs an account is empty without one.
+        """Return the table ``name``, sorted; a table that needs a run's breakdown may be empty.
 
         Raises:
             UsageError: no table has this name.
@@ -107,12 +107,12 @@ Make = Callable[[Source, Sequence[str]], pa.Table]
 class TableKind:
     """A table: its meaning, its columns, and how it is computed, sorted and shown.
 
-    ``make`` computes it from a ``Source``. ``reads`` are the columns of the events that it needs,
-    and ``joined`` the tables. A table ``beside`` the events needs a run; ``record`` says how to
-    record its data.
+    ``make`` computes the table from a ``Source``. ``reads`` are the event columns that it needs,
+    ``joined`` the other tables that it needs. If ``beside``, the table needs files of the run other
+    than the events; ``record`` says how to record them.
 
-    ``order`` names the columns by which it is sorted, with ``-`` for descending order; empty:
-    unsorted. ``shown`` are the columns for a terminal; JSON and CSV have all columns.
+    ``order`` names the sorting columns (``-``: descending); if empty, rows keep the order of
+    ``make``. ``shown`` are the columns for a terminal; JSON and CSV have all columns.
     """
 
     name: str

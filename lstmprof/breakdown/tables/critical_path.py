@@ -1,7 +1,7 @@
-"""The table of the critical path: what a step would have to do less of to end earlier.
+"""The table of the critical path: the chain of work that must get shorter to end a step earlier.
 
-Reads linked and categorised events. Of each rank the step of median length is replayed
-(``breakdown.replay``); its parts are those of the ledger, on the longest path alone.
+Reads linked and categorised events. ``breakdown.replay`` simulates the step of median length of
+each rank. The parts are those of the ledger, with their time on the longest path only.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ SCHEMA = schema(COLUMNS)
 
 
 def critical_path(held: Packed, windows: Sequence[Window], reads: Sequence[str]) -> pa.Table:
-    """Return one row per rank and part of the median step; a path sums to the replayed step.
+    """Return one row per rank and part; ``path_ns`` of a rank sums to its replayed median step.
 
-    Each rank is replayed alone. Windows count threads over all ranks, so a few events of the others
-    keep these numbers.
+    Each rank is replayed separately. Thread numbers in ``windows`` count over all ranks, so a few
+    events of other ranks are kept to preserve the numbers.
     """
     from lstmprof.breakdown.replay.critical_path import critical_path_of
 

@@ -135,7 +135,7 @@ def _phases(events: Packed) -> Iterator[tuple[_Rank, _Span]]:
 
 
 def _borders(spans: Sequence[_Span]) -> Ints:
-    """Return the instants at which a span begins or ends; they divide time into stretches."""
+    """Return the times at which a span begins or ends; they divide time into intervals."""
     if not spans:
         return np.empty(0, dtype=np.int64)
     return np.unique(np.concatenate([ns for span in spans for ns in (span.start_ns, span.end_ns)]))
@@ -159,7 +159,7 @@ def _counted(counters: Iterable[pa.Table], borders: Mapping[_Rank, Ints]) -> _Pl
 
 
 class _Place:
-    """The memory of one device, allocator and process, by the stretches that have counters."""
+    """The memory of one device, allocator and process, per time interval between borders."""
 
     def __init__(self) -> None:
         self._parts: dict[str, list[tuple[Ints, _Floats]]] = defaultdict(list)
@@ -217,7 +217,11 @@ class _Place:
 
     @cached_property
     def _joined(self) -> dict[str, tuple[Ints, _Floats]]:
-        """Return the stretches of each counter, in order, with their peaks or sums."""
+        """Return for each counter the numbers of its time intervals, and two or four values each.
+
+        Counters of totals have (peak, last value); the counter of changes has the number and bytes
+        of allocations, then of frees.
+        """
         joined = {name: (np.empty(0, dtype=np.int64), np.empty((2, 0))) for name in _TOTALS}
         for name, added in self._parts.items():
             stretches, values = zip(*added, strict=True)

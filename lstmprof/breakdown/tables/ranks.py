@@ -287,10 +287,10 @@ def _calls(events: EventTable, windows: Sequence[Window]) -> _Calls:
 
 
 def _alike(events: EventTable, calls: _Calls, groups: Sequence[str]) -> tuple[Ints, Ints]:
-    """Return two numbers for each call: of what it must share with its counterparts, of its group.
+    """Return two codes for each call: equal for possible counterparts; equal for a process group.
 
-    Counterparts have equal step, name, process group and place of the stream. An unknown process
-    group is ``NONE``.
+    Counterparts have equal step, name, process group and position of the stream in its device. The
+    code of an unknown process group is ``NONE``.
     """
     stream = events.ints("stream", UNKNOWN)[calls.row]
     place = np.zeros(len(stream), dtype=np.int64)
@@ -543,9 +543,10 @@ def compared_steps(calls: _Rows, compared: _Rows, windows: Iterable[Window]) -> 
 
 
 def _lateness(own: _Rows, late: _Rows, others: int, steps: int) -> dict[str, Any]:
-    """Return for whom a rank waits in its ``own`` collectives, and how late it is itself.
+    """Return the columns about waiting: how long a rank waits, for which rank, and how late it is.
 
-    ``late`` are the rows of collectives to which it was the last; ``others`` wait there.
+    ``own`` are the rank's rows of the table of collectives. ``late`` are the rows of all ranks in
+    collectives in which this rank arrived last; ``others`` is the number of other ranks.
     """
     names = ("waits_ns", "waits_for_rank", "waits_for_device", "last_in", "collectives", "late_ns")
     if not own:

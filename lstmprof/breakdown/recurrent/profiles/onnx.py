@@ -4,9 +4,9 @@ The recorded inputs of a node show the network:
 
 - ONNX (time-major): X (time, batch, inputs), W (directions, gates·hidden, inputs), R (directions,
   gates·hidden, hidden), B (directions, 2·gates·hidden), sequence_lens (batch), initial states
-  (directions, batch, hidden). ONNX Runtime does not list the weights that it packed before (W and
-  R), nor absent inputs. It refuses ``layout`` 1, batch-major
-  (core/providers/cpu/rnn/deep_cpu_lstm.h), and ``RNN`` does not show its activation.
+  (directions, batch, hidden). ONNX Runtime does not list W and R if it prepacked them when it
+  loaded the model, nor absent inputs. It rejects batch-major inputs (``layout`` 1;
+  core/providers/cpu/rnn/deep_cpu_lstm.h). ``RNN`` does not show its activation.
 - OpenVINO: X (batch, time, inputs), initial states (batch, directions, hidden), sequence lengths,
   W, R and B. Its CPU plugin makes one node per direction. For sequences of several lengths it makes
   a ``TensorIterator``, which is not recognised, because any other loop may be one.
@@ -40,7 +40,11 @@ _LENGTHS = "int32"
 
 @dataclass(frozen=True)
 class _Node:
-    """A layer's node; ``network`` has all its directions; ``packed``: it has sequence lengths."""
+    """A node that is a layer.
+
+    ``network`` describes the whole layer, with all directions. ``packed`` says whether the node has
+    an input with sequence lengths.
+    """
 
     row: int
     name: str

@@ -71,7 +71,7 @@ LONGEST = 96
 
 @dataclass(frozen=True)
 class Repeat:
-    """The entries from ``start`` on are ``count`` times the ``period`` entries there."""
+    """From index ``start``, a pattern of ``period`` entries occurs ``count`` times in a row."""
 
     start: int
     period: int
@@ -79,7 +79,7 @@ class Repeat:
 
     @property
     def end(self) -> int:
-        """Return the first entry after it."""
+        """Return the index of the first entry after the last repetition."""
         return self.start + self.period * self.count
 
 
@@ -111,7 +111,7 @@ def repeats(
 
 
 def _stretches(codes: Ints, least: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (start, period, covered entries) of the longest stretches with a period."""
+    """Yield (start, period, number of entries) of each longest run of entries with a period."""
     for period in range(1, min(LONGEST, len(codes) // least) + 1):
         same = np.concatenate(([0], (codes[period:] == codes[:-period]).astype(np.int8), [0]))
         edges = np.diff(same)

@@ -7,11 +7,11 @@
   is called ``while``, and ``gradients/<loop>/<node>_grad/…``. The condition runs once more than the
   body, which tells how often the loop ran and with how many time steps.
 
-A loop holds a cell if it has a cell's op, a product in a scope with a cell's name, a product with σ
-and tanh, or products that make gates. TensorFlow's profiler records no shapes on host threads, and
-omits short ops, such as σ and tanh of a small layer: of many Keras layers it shows the products and
-their scope alone. Then the widths of the products show the cell, if shapes were recorded beside the
-profile.
+A loop contains a cell if it has an op for a whole cell, a MatMul in a scope with a cell's name, a
+MatMul with σ and tanh, or MatMuls as wide as the gates. TensorFlow's profiler records no shapes on
+host threads, and omits short ops, such as σ and tanh of a small layer. So many Keras layers appear
+only as MatMuls and their scopes. Then the widths of the MatMuls show the cell, if lstmprof stored
+the shapes in a separate file.
 """
 
 from __future__ import annotations

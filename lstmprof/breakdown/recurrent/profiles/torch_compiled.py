@@ -30,7 +30,7 @@ _NUMBERS = re.compile(r": \d+/\d+.*$")
 
 
 def compiled_regions(events: EventTable) -> Ints:
-    """Return for each row its outermost compiled region, ``NONE`` outside of all."""
+    """Return for each event the row of its outermost compiled region, or ``NONE``."""
     regions = events.is_kind("op", "range")
     regions = regions & events.where_name(lambda name: bool(_REGION.match(name)))
     if not regions.any():

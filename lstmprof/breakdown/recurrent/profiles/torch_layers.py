@@ -1,6 +1,6 @@
-"""Recurrent layers that PyTorch runs as one op: ``aten::lstm`` and what is beneath it.
+"""Recurrent layers that PyTorch runs as one op: ``aten::lstm`` and the ops that it calls.
 
-An op's inputs say the network, where shapes were recorded (``aten/src/ATen/native/RNN.cpp``):
+If shapes were recorded, the inputs of the op show the network (``aten/src/ATen/native/RNN.cpp``):
 
 - ``aten::lstm(input, hx, params, …)``: hx (layers·directions, batch, hidden), params by layer and
   direction W (gates·hidden, inputs), U (gates·hidden, hidden), two biases, and with a projection a
@@ -10,8 +10,8 @@ An op's inputs say the network, where shapes were recorded (``aten/src/ATen/nati
   weight_buf;
 - ``aten::mkldnn_rnn_layer(input, W, U, b, b, hx, cx, …)``: one direction of one layer.
 
-A list of tensors is recorded since PyTorch 2.1; before that the inner op's tensors have to do.
-Autocast puts an op into another of its name; only the inner one has the type that it computes in.
+PyTorch 2.1 and later record lists of tensors; for older versions the inner op's inputs are read.
+Autocast nests an op in another op of the same name; only the inner op shows the computing dtype.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def layer_rows(events: EventTable) -> Flags:
 
 
 def within(events: EventTable, which: Flags) -> Flags:
-    """Return whether each event is inside one of ``which``."""
+    """Return whether each event is inside an event selected by the mask ``which``."""
     parent = events.rows_named("parent_id")
     inside = inherited(parent, np.where(which, np.arange(len(events)), NONE))
     above = np.where(parent != NONE, inside[parent], NONE)

@@ -28,7 +28,7 @@ from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.implementations import LOOP
 
-#: Time steps from which on kernels that come round are a loop.
+#: Kernels must repeat at least this often to be recognised as a loop.
 LEAST = 3
 
 _WHILE = re.compile(r"while(?:\.\d+)?")
@@ -41,7 +41,7 @@ _TRANSPOSED = re.compile(r"transpose\((jvp\([^()]*\))\)")
 
 @dataclass(frozen=True, eq=False)
 class _Turns:
-    """One run of a loop: its outermost rows, and one row per matmul and tanh of a time step."""
+    """One run of a loop: its events, and the rows of the matmuls and tanh of one time step."""
 
     path: str
     count: int
@@ -52,12 +52,12 @@ class _Turns:
 
     @property
     def backward(self) -> bool:
-        """Return whether it belongs to a backward pass."""
+        """Return whether the loop belongs to a backward pass."""
         return "transpose(" in self.path
 
     @property
     def forward_path(self) -> str:
-        """Return its path; for a backward pass, the path of the forward pass."""
+        """Return the loop's name-scope path; for a backward loop, that of its forward loop."""
         return _TRANSPOSED.sub(r"\1", self.path)
 
 
@@ -314,7 +314,10 @@ def _width_beside(batch: int | None, tanhs: Sequence[Shape]) -> int | None:
 
 
 def _weight(weight: Shape, data: Shape) -> Shape | None:
-    """Return ``weight`` as (inner, outer): ``data`` has the same inner width."""
+    """Return the shape of ``weight`` with the dimension contracted with ``data`` first.
+
+    None if neither dimension occurs in ``data``.
+    """
     if weight[0] in data:
         return weight
     return (weight[1], weight[0]) if weight[1] in data else None
