@@ -43,7 +43,7 @@ Label = tuple[str, str]
 
 @dataclass(frozen=True)
 class Stretches:
-    """Stretches of time of one lane: they fill the windows and do not overlap.
+    """The time intervals of one device, or of the host: they fill the windows without overlaps.
 
     Arrays have one entry per stretch. ``window`` is an index into the list of windows, ``row`` a
     row of events or ``NONE``, ``label`` an index into ``labels``.
@@ -57,7 +57,7 @@ class Stretches:
     end_ns: Ints
 
     def cut_at(self, borders_ns: Ints) -> Stretches:
-        """Return the stretches, divided at ``borders_ns``."""
+        """Return the time intervals, divided at the times ``borders_ns``."""
         borders_ns = np.unique(borders_ns)
         first = np.searchsorted(borders_ns, self.start_ns, side="right")
         inside = np.searchsorted(borders_ns, self.end_ns, side="left") - first
@@ -70,7 +70,7 @@ class Stretches:
         return Stretches(self.labels, self.window[old], self.row[old], self.label[old], start, end)
 
     def by_time(self) -> Stretches:
-        """Return the stretches by window, and by time within a window."""
+        """Return the time intervals sorted by window, and by start within a window."""
         order = np.lexsort((self.start_ns, self.window))
         columns = (self.window, self.row, self.label, self.start_ns, self.end_ns)
         return Stretches(self.labels, *(column[order] for column in columns))
@@ -83,10 +83,10 @@ def attributed(
     waits: Mapping[int, Waits] | None = None,
     within: tuple[int, int] | None = None,
 ) -> dict[int | None, Stretches]:
-    """Return the stretches of ``windows``, all of ``rank``, by device; the key None is the host.
+    """Return {device: time intervals of ``windows``}; the key None is the host.
 
-    ``within`` is (start, end) of the time that ``events`` cover, if they are a part of the profile;
-    then ``waits`` has the waits of each device in the whole profile.
+    All ``windows`` belong to ``rank``. If ``events`` are only a part of the profile, ``within`` is
+    the (start, end) that they cover, and ``waits`` has each device's waits in the whole profile.
     """
     return Attribution(events).of(windows, rank, waits, within)
 
@@ -175,7 +175,7 @@ class _Hosts:
         return len(self.categories) + _CAUSES.index(cause)
 
     def segments(self, thread: int) -> Segments:
-        """Return which event was innermost on ``thread`` at each instant."""
+        """Return the time segments of ``thread``, each with its innermost event."""
         if thread not in self._segments:
             rows = self._rows_of_threads.get(thread, np.empty(0, dtype=np.int64))
             self._segments[thread] = filled(innermost(self.events, rows))

@@ -91,7 +91,7 @@ class CleanLane:
 
     @cached_property
     def events(self) -> EventTable:
-        """Return the events by the clock that counts clean time only."""
+        """Return the events with their times converted to clean time."""
         return self._clock.moved(self._profiled)
 
     def at(self, instants_ns: Ints) -> Ints:
@@ -117,14 +117,14 @@ class CleanLane:
 
 @dataclass(frozen=True)
 class _Clock:
-    """A piecewise linear map of instants: stretch by stretch from profiled to clean time."""
+    """A piecewise linear map from profiled to clean time, with one piece per time interval."""
 
     knots_ns: Ints
     clean_ns: Ints
 
     @classmethod
     def of(cls, stretches: Stretches, left_ns: Ints) -> _Clock:
-        """Return the clock by which each stretch, in order of time, lasts ``left_ns``."""
+        """Return the map by which each time interval, in order of time, lasts ``left_ns``."""
         start, end = stretches.start_ns, stretches.end_ns
         knots = np.empty(2 * len(start), dtype=np.int64)
         knots[0::2], knots[1::2] = start, end
@@ -135,7 +135,7 @@ class _Clock:
         return cls(knots, first + np.cumsum(spent))
 
     def at(self, instants_ns: Ints) -> Ints:
-        """Return the clean instants."""
+        """Convert profiled times to clean times."""
         if not len(self.knots_ns):
             return instants_ns
         place = np.searchsorted(self.knots_ns, instants_ns, side="right") - 1
@@ -150,12 +150,12 @@ class _Clock:
         return np.asarray(np.where(into == last - first, to_last, inside) + before + after)
 
     def moved(self, events: EventTable) -> EventTable:
-        """Return ``events`` by this clock."""
+        """Return ``events`` with start and duration in clean time."""
         start, end = self.at(events.start_ns), self.at(events.end_ns)
         return events.with_columns({"start_ns": start, "dur_ns": end - start})
 
     def window(self, window: Window) -> Window:
-        """Return ``window`` by this clock."""
+        """Return ``window`` with start and end in clean time."""
         ends = self.at(np.array([window.start_ns, window.end_ns]))
         return replace(window, start_ns=int(ends[0]), end_ns=int(ends[1]))
 
@@ -321,7 +321,10 @@ class _Cost:
 
 
 def _solved(left: Callable[[float], float], timed: float, high: float) -> float:
-    """Return the cost from 0 to ``high`` at which ``left`` is nearest to ``timed``."""
+    """Return the cost per event, from 0 to ``high``, at which the step comes nearest to ``timed``.
+
+    ``left(cost)`` is the step time that remains after this cost per event is subtracted.
+    """
     low = 0.0
     for _ in range(40):
         middle = (low + high) / 2

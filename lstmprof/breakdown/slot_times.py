@@ -37,7 +37,10 @@ MOST_OF_EXCESS, LEAST_STALLED = 0.75, 0.15
 
 
 class SlotTimes:
-    """The time that each slot of one lane takes in each step."""
+    """The time of each slot in each step, on one device or on the host.
+
+    A "cell" is one slot in one step; arrays named ``…cell…`` have one entry per cell.
+    """
 
     def __init__(
         self,
@@ -84,7 +87,7 @@ class SlotTimes:
 
     @property
     def share(self) -> Floats:
-        """Return the share of the steps that have each slot."""
+        """Return for each slot the share of the steps in which it occurs."""
         return np.asarray(self.present / self.steps)
 
     @property
@@ -96,7 +99,7 @@ class SlotTimes:
         return max(counts) > (1 + VARYING_SHARE) * min(counts)
 
     def of_some_steps_ns(self, times: Floats) -> float:
-        """Return the time per mean step of slots in at most half of the steps; 0 if small.
+        """Return the time per mean step of slots that at most half of the steps have; 0 if small.
 
         Such slots have events without a partner in other steps, because a profiler omits ops.
         """
@@ -154,7 +157,7 @@ class SlotTimes:
         return np.asarray(below + (at - low) * (above - below))
 
     def stalls(self, times: Floats, *, of_input: bool) -> Flags:
-        """Return the slots that wait long in some steps and take ``times`` in the others.
+        """Return a mask of the slots that wait long in some steps and take ``times`` in others.
 
         Host work never counts, because a busy machine makes it longer. With ``of_input``, only
         waits for the input count, because on a busy machine threads wait for others in any step.
@@ -173,14 +176,14 @@ class SlotTimes:
         return np.asarray(found & (excess[found].sum() >= least), dtype=np.bool_)
 
     def _in_input(self) -> Flags:
-        """Return whether the input is prepared in each stretch."""
+        """Return for each time interval whether the host prepares the input in it."""
         preparing = np.where(prepares(self.events), np.arange(len(self.events)), NONE)
         around = inherited(self.events.rows_named("parent_id"), preparing)
         row = self.stretches.row
         return np.asarray((row != NONE) & (around[row] != NONE), dtype=np.bool_)
 
     def spread(self, times: Floats) -> Ints:
-        """Return whole ns for each stretch, so that each slot takes ``times`` in every step.
+        """Return whole ns for each time interval, so that each slot takes ``times`` in each step.
 
         Gaps of a device take this time on average. The longest gaps are cut, because a long gap has
         other causes than a short one.

@@ -1,7 +1,7 @@
-"""Find out what a late rank did while the others waited: its range, op, frame or kernel.
+"""Find the range, op or kernel of a late rank while the other ranks waited in a collective.
 
-The others wait from the arrival of the first of them until the late rank arrives. Both times are on
-the late rank's clock: its arrival, minus the longest wait of another rank.
+The wait lasts from the first arrival until the late rank arrives. On the late rank's clock, it
+begins at the late rank's arrival minus the longest wait of another rank.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ class Meanwhile:
 
 
 def waits_of(calls: Iterable[Mapping[str, Any]], late: tuple[int | None, int | None]) -> Covered:
-    """Return when others waited for ``late``, by its clock, of the collectives ``calls``."""
+    """Return the times, on the clock of ``late``, in which other ranks waited for ``late``.
+
+    ``late`` is (rank, device); ``calls`` are rows of the ``collectives`` table.
+    """
     longest: Counter[int] = Counter()
     arrived: dict[int, int] = {}
     for call in calls:
@@ -66,7 +69,10 @@ def waits_of(calls: Iterable[Mapping[str, Any]], late: tuple[int | None, int | N
 
 
 def meanwhile_of(events: EventTable, stretches: Stretches, waits: Covered) -> Meanwhile | None:
-    """Return what most of the ``waits`` was spent on by the lane of ``stretches``, or None."""
+    """Return what the device or host of ``stretches`` (time intervals) did during ``waits``.
+
+    None if no single activity filled most of that time.
+    """
     stretches = stretches.cut_at(np.concatenate(waits.bounds))
     inside = np.flatnonzero(waits.within(stretches.start_ns, stretches.end_ns) > 0)
     length_ns = (stretches.end_ns - stretches.start_ns)[inside]

@@ -79,7 +79,7 @@ class Recording:
 
     @property
     def used_gpu(self) -> bool:
-        """Return whether the host gave an accelerator work, or probably did; False on a CPU."""
+        """Return whether the host launched, or probably launched, work on an accelerator."""
         has, info = self.has, self.info
         if info.device == "cpu":
             return False
@@ -121,7 +121,7 @@ class Recording:
 
     @property
     def missing_steps(self) -> int:
-        """Return how many numbers between the first and the last step have no step."""
+        """Return how many step numbers between the first and the last step are missing."""
         first, last = self.has.first_step, self.has.last_step
         return 0 if first is None or last is None else last - first + 1 - self.has.steps
 

@@ -74,7 +74,7 @@ class StepRows:
         return np.asarray(rows[np.argsort(self.start_ns[rows], kind="stable")], dtype=np.int64)
 
     def _blocking_copies(self) -> Flags:
-        """Return which rows are copies that block their call, or such calls."""
+        """Return a mask of the copies whose call waits for them, and of these calls."""
         blocks = np.zeros(len(self.event_id), dtype=np.bool_)
         rows = self.activities[self.launch[self.activities] != NONE]
         call = self.launch[rows]
@@ -123,7 +123,7 @@ _MOST_TURNS = 4
 
 
 class Calls:
-    """Arrays have an entry a row of the events of ``step``."""
+    """Finds the ops and calls that vanish with some work; arrays have one entry per event."""
 
     def __init__(self, step: StepRows) -> None:
         events = step.events
@@ -145,12 +145,12 @@ class Calls:
         self.after = self._next_sibling(step)
 
     def of_category(self, *categories: str) -> Flags:
-        """Return the work of these categories that is not a part of other work."""
+        """Return a mask of the work of these categories that is not inside other work."""
         wanted = self.works & self.events.is_one_of("category", *categories)
         return np.asarray(wanted & ~self._within_other(wanted), dtype=np.bool_)
 
     def of_autograd(self, work: Flags) -> Flags:
-        """Return the ``work`` that an autograd node issued whose forward op is known."""
+        """Return the ``work`` that was issued by autograd nodes whose forward op is known."""
         issued = self.node[np.maximum(self.issuer, 0)] != NONE
         return np.asarray(work & (self.issuer != NONE) & issued, dtype=np.bool_)
 
@@ -210,7 +210,7 @@ class Calls:
         return gone & ~self._beneath(copies & gone), made
 
     def _outermost_views(self, rows: Ints) -> Ints:
-        """Return the outermost view around each row that is a view, else the row."""
+        """Return for each row the outermost view op around it, else the row itself."""
         found = rows.copy()
         for _ in range(_MOST_TURNS):
             above = self.parent[found]
@@ -218,25 +218,25 @@ class Calls:
         return found
 
     def _part_of(self, computes: Flags) -> Ints:
-        """Return the nearest row above that computes, or ``NONE``."""
+        """Return for each row the nearest enclosing event that computes, or ``NONE``."""
         rows = np.where(computes, np.arange(len(computes)), NONE)
         values = inherited(self.parent, rows)
         has = self.parent != NONE
         return np.where(has, values[np.maximum(self.parent, 0)], NONE)
 
     def _within_other(self, wanted: Flags) -> Flags:
-        """Return which rows are part of work that is not ``wanted``."""
+        """Return a mask of the events that belong to work other than ``wanted``."""
         around = self.part_of
         return np.asarray((around != NONE) & ~wanted[np.maximum(around, 0)], dtype=np.bool_)
 
     def _issued(self, work: Flags) -> Ints:
-        """Count the ``work`` issued by each row and all rows beneath it."""
+        """Return for each event the number of ``work`` items that it or events inside it issued."""
         counts = np.zeros(len(work), dtype=np.int64)
         np.add.at(counts, self.issuer[work & self.works], 1)
         return self.forest.beneath(counts)
 
     def _beneath(self, rows: Flags) -> Flags:
-        """Return ``rows`` and all rows beneath them."""
+        """Return ``rows`` and all events inside them."""
         marks = inherited(self.parent, np.where(rows, 0, NONE))
         return np.asarray(marks != NONE, dtype=np.bool_)
 
@@ -269,7 +269,7 @@ class Calls:
             views[more] = True
 
     def _next_sibling(self, step: StepRows) -> Ints:
-        """Return the next call of the same thread and parent, or ``NONE``."""
+        """Return for each row the next call with the same thread and parent, or ``NONE``."""
         rows = nesting_order(self.events, step.host[self.is_call[step.host]])
         order = np.lexsort((np.arange(len(rows)), step.thread[rows], self.parent[rows]))
         rows = rows[order]

@@ -1,4 +1,4 @@
-"""What each part of a graph waited for, and how long it took after that.
+"""The dependencies of a step's graph: what each part waited for, and how long it ran after that.
 
 ::
 
@@ -54,7 +54,7 @@ class Activities:
 
 @dataclass(frozen=True)
 class Sync:
-    """The last segment of a waiting call: it ends once both conditions are met."""
+    """The last part of a waiting call: the call returns once both conditions are met."""
 
     number: int  # its row in ``syncs``
     awaited: list[int]
@@ -74,7 +74,7 @@ class Dependencies:
 
 
 def dependencies(graph: StepGraph) -> Dependencies:
-    """Return which parts of ``graph`` waited for which."""
+    """Return for each part of ``graph`` (host segments, activities) the parts it waited for."""
     segments = _Columns(graph.segments)
     thread = segments["thread"]
     previous = np.arange(len(thread)) - 1
@@ -90,7 +90,7 @@ def dependencies(graph: StepGraph) -> Dependencies:
 
 
 class _Columns:
-    """Columns of a table as int64; nulls are ``NONE``, which is neither an id nor a thread."""
+    """Columns of a table as int64 arrays; nulls become ``NONE``, which is no valid id or thread."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
@@ -115,7 +115,7 @@ def _order(graph: StepGraph) -> list[int]:
 
 
 def _positions(segments: _Columns, thread: Ints, at_ns: Ints) -> Positions:
-    """Place ``at_ns`` in the segment of ``thread`` that began before it."""
+    """Return the last segment of ``thread`` begun before ``at_ns``, and the time since then."""
     on, start = segments["thread"], segments["start_ns"]
     segment = np.full(len(thread), NONE, dtype=np.int64)
     for number in np.unique(thread[thread != NONE]):
@@ -160,7 +160,7 @@ def _activities(graph: StepGraph, segments: _Columns) -> Activities:
 
 
 def _explained(start: Ints, end: Ints, enqueued: Ints, rows: Activities) -> Activities:
-    """Add the rest of each wait to the condition that was met last."""
+    """Add the time between the last met condition and the end of each wait to that condition."""
     linked = rows.launched.segment != NONE
     conditions = np.stack(
         [
@@ -180,7 +180,7 @@ def _explained(start: Ints, end: Ints, enqueued: Ints, rows: Activities) -> Acti
 
 
 def _least(ns: Ints, seen: Flags, group: Ints) -> Ints:
-    """Return the least ``ns`` seen in each row's group, 0 if none."""
+    """Return for each row the least ``ns`` among the ``seen`` rows of its group, 0 without any."""
     groups, member = np.unique(group, return_inverse=True)
     least = np.full(len(groups), np.iinfo(np.int64).max)
     np.minimum.at(least, member.reshape(-1)[seen], ns[seen])
@@ -193,7 +193,7 @@ def _any(seen: Flags, group: Ints) -> Flags:
 
 
 def _before(device: Ints, stream: Ints) -> Ints:
-    """Return the place of the previous activity on the same stream."""
+    """Return for each activity the index of the previous activity on its stream, or ``NONE``."""
     previous = np.full(len(device), NONE, dtype=np.int64)
     order = np.lexsort((stream, device))
     same = np.diff(device[order]) == 0
@@ -203,7 +203,7 @@ def _before(device: Ints, stream: Ints) -> Ints:
 
 
 def _places(event_id: Ints, wanted: Ints) -> Ints:
-    """Return the place of each wanted id, or ``NONE``."""
+    """Return the index of each wanted id, or ``NONE``."""
     if not len(event_id):
         return np.full(len(wanted), NONE, dtype=np.int64)
     order = np.argsort(event_id)
@@ -238,7 +238,7 @@ def _syncs(graph: StepGraph, segments: _Columns) -> dict[int, Sync]:
 
 
 def _last_segments(segments: _Columns, event_id: Ints) -> Ints:
-    """Return each event's last segment, or ``NONE``."""
+    """Return the index of each event's last segment, or ``NONE``."""
     owner = segments.nullable("event_id")
     last = np.full(len(event_id), NONE, dtype=np.int64)
     place = _places(event_id, owner)

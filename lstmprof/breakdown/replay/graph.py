@@ -144,7 +144,7 @@ def _of_thread(
 def _waiting_gaps(
     lanes: _Innermost, rows: Ints, cells: Ints, inner: Ints, working: Ints, others: Flags, gap: Ints
 ) -> Flags:
-    """Return for each cell whether it is in a waiting gap; ``rows`` ends with ``NONE``."""
+    """Return for each time interval whether it is in a waiting gap; ``rows`` ends with ``NONE``."""
     waits = np.zeros(len(inner), dtype=np.bool_)
     free = np.flatnonzero(inner == NONE)
     if not len(free):
@@ -163,7 +163,7 @@ def _waiting_gaps(
 
 
 def _at(segments: Segments, instants: Ints) -> Ints:
-    """Return the owner of the segment at each instant, ``NONE`` between segments."""
+    """Return the event whose segment contains each instant, or ``NONE`` between segments."""
     if not len(segments.start_ns):
         return np.full(len(instants), NONE, dtype=np.int64)
     index = np.searchsorted(segments.start_ns, instants, side="right") - 1
@@ -249,7 +249,7 @@ def _segments(step: StepRows) -> pa.Table:
 
 
 def _launching(step: StepRows) -> Flags:
-    """Return which rows are calls that enqueue work and return, or are inside such a call."""
+    """Return a mask of the calls that enqueue work without waiting, and of the calls in them."""
     calls = launch_calls(step.events)
     call_rows = np.full(len(step.event_id), NONE, dtype=np.int64)
     call_rows[calls] = calls

@@ -68,7 +68,7 @@ _NO_STREAM = 2**32 - 1  # CUPTI's value for the stream of a context's synchronis
 
 
 class _Ordered:
-    """Numbers that each have an instant, by that instant."""
+    """Numbers sorted by a time; finds the last one before, or the first one from, a given time."""
 
     def __init__(self, at_ns: Ints, numbers: Ints) -> None:
         self._at_ns: list[int] = at_ns.tolist()
@@ -157,9 +157,9 @@ class Streams:
         return pa.Table.from_arrays(columns, schema=ACTIVITIES)
 
     def _after(self) -> tuple[Ints, Ints]:
-        """Return for each activity the activity that it waited for, and the call that shows it.
+        """Return for each activity the activity it waited for, and the call that caused the wait.
 
-        If there are several, the one that ended last.
+        If it waited for several, the activity that ended last is returned.
         """
         step = self.step
         after, caller = np.full((2, len(self.rows)), NONE, dtype=np.int64)
@@ -174,7 +174,7 @@ class Streams:
         return after, caller
 
     def _held(self, call: int) -> int | None:
-        """Return the place of the first activity after ``call`` on the stream that it blocks."""
+        """Return the index of the first activity on the blocked stream that follows ``call``."""
         step = self.step
         place = self.reported.get(int(step.correlation[call]))
         by_thread = self._launched.get(int(step.thread[call]))
@@ -182,23 +182,26 @@ class Streams:
         return None if later is None else later.first_from(int(step.end_ns[call]))
 
     def recorded(self, thread: int, at_ns: int) -> int | None:
-        """Return the place of the activity after which ``thread`` recorded its last event."""
+        """Return the index of the activity after which ``thread`` last recorded a CUDA event."""
         records = self._recorded.get(thread)
         last = None if records is None else records.last_before(at_ns)
         return None if last is None else self.launched_last(thread, last)
 
     def launched_last(self, thread: int, at_ns: int) -> int | None:
-        """Place of the last activity that ``thread`` had launched at ``at_ns``."""
+        """Return the index of the last activity that ``thread`` had launched at ``at_ns``."""
         launched = self._launched.get(thread)
         return None if launched is None else launched.last_before(at_ns)
 
     def launched_by(self, call: int) -> list[int]:
-        """Return the places of the activities of one call."""
+        """Return the indices of the activities that one call launched."""
         places: list[int] = self._of_call.get(call, np.empty(0, dtype=np.int64)).tolist()
         return places
 
     def enqueued_last(self, device: int, stream: int | None, at_ns: int) -> list[int]:
-        """Return each stream's (or one's) last activity that was enqueued before ``at_ns``."""
+        """Return the index of the last activity enqueued before ``at_ns`` on each stream.
+
+        If ``stream`` is not None, only that stream counts.
+        """
         queues = [
             queue
             for (on, number), queue in self._queued.items()
@@ -209,7 +212,7 @@ class Streams:
 
 
 def _split(numbers: Ints, *keys: Ints) -> Iterator[tuple[tuple[int, ...], Ints]]:
-    """Yield (key, its numbers in order)."""
+    """Group ``numbers`` by ``keys``: yield (key, the numbers with this key, in order)."""
     if not len(numbers):
         return
     order = np.lexsort(keys[::-1])
@@ -236,7 +239,7 @@ def syncs(step: StepRows, streams: Streams) -> pa.Table:
 
 
 def _awaited(step: StepRows, streams: Streams, row: int) -> tuple[str, list[int]]:
-    """Return a waiting call's (scope, places of the activities)."""
+    """Return the scope of a waiting call, and the indices of the activities it waited for."""
     began, ended = int(step.start_ns[row]), min(int(step.end_ns[row]), step.window.end_ns)
     if step.blocks[row]:
         return "copy", list(_ended(streams, streams.launched_by(row), ended))

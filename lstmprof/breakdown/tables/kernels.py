@@ -136,7 +136,7 @@ class _Work:
 
     @property
     def sort_ns(self) -> Ints:
-        """Return the total time of each sort."""
+        """Return the total time of the events of each sort."""
         total_ns = np.zeros(len(self.count), dtype=np.int64)
         np.add.at(total_ns, self.sort, self.ns)
         return total_ns
@@ -177,7 +177,10 @@ def _computes(events: Packed, piece: slice, computing: Ints) -> Flags:
 
 
 def _sorts_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[Ints]]:
-    """Return the sort of each of ``rows``, and for each sort the columns of ``_Work``."""
+    """Return for each of ``rows`` the number of its sort, and for each sort its columns.
+
+    A sort is a group of events with the same rank, device and texts (``_ALL_TEXTS``).
+    """
     keys = [events.ints(name, piece)[rows] for name in ("rank", "device")]
     keys += [events.codes(name, piece)[rows].astype(np.int64) for name in _ALL_TEXTS]
     of = numbered_few(keys)
@@ -189,7 +192,7 @@ def _sorts_of(events: Packed, piece: slice, rows: Ints) -> tuple[Ints, list[Ints
 
 
 def _own_time(events: Packed) -> Ints:
-    """Return the duration without the events directly inside; for activities, all of it."""
+    """Return durations: of ops without the events directly inside, of activities in full."""
     own = events.values("dur_ns").astype(np.int64)
     parent = events.rows_named("parent_id")
     for piece in events.pieces():

@@ -87,11 +87,11 @@ class _Grouped:
         return pa.array(self.groups.sums(self.events.dur_ns[self.rows], self._outer))
 
     def caused(self, values: Ints) -> pa.Array:
-        """Return the sum of ``values`` at the rows of each group; null without activities."""
+        """Return the sum of ``values`` over each group; null if its rank has no activities."""
         return where_known(self.groups.sums(values[self.rows]), self.on_device)
 
     def caused_inside(self, values: Ints, known: Flags | None = None) -> pa.Array:
-        """Return the sum of ``values`` at the rows of each group and everything inside them."""
+        """Return the sum of ``values`` over each group and all events inside the group's events."""
         sums = self.groups.sums(self._forest.beneath(values)[self.rows], self._outer)
         return where_known(sums, self.on_device if known is None else known)
 
@@ -201,7 +201,7 @@ def _launched_in(events: EventTable, named: Flags) -> Ints:
 
 
 def _open_ranges(events: EventTable, named: Flags, issuer: Ints) -> Ints:
-    """Return, for each of ``issuer``, the innermost range of its rank that was open then."""
+    """Return for each call ``issuer`` the innermost range of its rank open when the call began."""
     rank = events.ints("rank", UNKNOWN)
     start, dur = events.start_ns, events.dur_ns
     owner = np.full(len(issuer), NONE, dtype=np.int64)

@@ -220,9 +220,9 @@ def _profilers(finding: Finding) -> str:
 
 
 def _hidden(profile: StepProfile) -> Lack | None:
-    """Return what a profile lacks so that its time is unknown, or None.
+    """Return the lack that hides where the time of a profile went, or None.
 
-    If a device was busy for most of the step, its time is known even so.
+    None also if the device was busy for most of the step.
     """
     busy = profile.device is not None and 2 * profile.busy_ns > profile.length_ns
     return next((lack for lack in profile.lacks if lack.blinds and not busy), None)

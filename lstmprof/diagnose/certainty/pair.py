@@ -113,7 +113,7 @@ class Structure:
 
 
 def structure_of(fast: StepProfile, slow: StepProfile) -> Structure:
-    """Compare what two steps do."""
+    """Return whether two steps make the same calls, and how much longer each call takes."""
     first, second = _counts(fast), _counts(slow)
     names = first.keys() | second.keys()
     pairs = [(first.get(name, 0.0), second.get(name, 0.0)) for name in names]
@@ -131,8 +131,8 @@ def structure_of(fast: StepProfile, slow: StepProfile) -> Structure:
 def _counts(profile: StepProfile) -> dict[str, float]:
     """Return how often a step calls each op, and on a device runs each activity.
 
-    Contributors would not do: a short op that is all recording cost has no time among them. They
-    count if the profile has neither ops nor activities.
+    Contributors are counted only if the profile has neither ops nor activities, because they leave
+    out short ops whose time was all recording cost.
     """
     tables = ("ops",) if profile.device is None else ("ops", "kernels")
     rows = [(table, row) for table in tables for row in profile.rows(table)]
@@ -162,7 +162,10 @@ def least_excess_ns(finding: Finding, factor: float) -> float:
 
 
 def rough_lengths(finding: Finding) -> str:
-    """Return which length is known too roughly: that of the step or of ``finding``."""
+    """Return a clause with the 95 % interval of the step or of ``finding`` if it is wide.
+
+    Empty if neither interval is wide.
+    """
     spans = list(_spans(finding.slow, finding, "slow_ns"))
     low_ns = sum(ns * span.low_ns / span.ns for ns, span in spans)
     high_ns = sum(ns * span.high_ns / span.ns for ns, span in spans)
@@ -178,7 +181,7 @@ def rough_lengths(finding: Finding) -> str:
 
 
 def _spans(profile: StepProfile, finding: Finding, which: str) -> Iterator[tuple[int, Span]]:
-    """Yield the time of each part of a finding, with the span of that part."""
+    """Yield (ns, length with 95 % interval) for each part of a finding; ``which`` is the run."""
     whole = span_of(profile)
     for part in finding.parts:
         ns = getattr(part, which)

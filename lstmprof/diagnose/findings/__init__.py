@@ -6,12 +6,12 @@
     roofline, replay ─ savings ─┼▶ findings ─▶ because (half a sentence)
     tables ─ counts ────────────┘
 
-For two steps, the differences of the kinds sum to that of their ``lengths``; for one step, the
-times sum to its length; both exactly. The kind with the largest saving comes first. If no kind of a
-single run saves ``NAMED_SHARE``, the longest kind comes first. Initialisation with that share comes
-before work, because later steps do not have it. Kinds that one change of form removes together
-(``HOST``) are ranked together by their common saving, so that gains and losses within the group
-cancel. The first sentence, the waterfall, the list, the chart and JSON use this order.
+For two steps, the differences of the kinds sum exactly to the difference of the steps' lengths; for
+one step, the times of the kinds sum exactly to the step's length. The kind with the largest saving
+comes first. If no kind of a single run saves ``NAMED_SHARE``, the longest kind comes first.
+Initialisation that takes ``NAMED_SHARE`` comes before work, because later steps have none. The
+waits of a device for its host (``HOST``) are ranked as one group by their common saving, because
+one change of the code may remove them all. All outputs use this order.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from lstmprof.diagnose.step_profile import (
 )
 from lstmprof.numbers import milliseconds
 
-#: A cause with a smaller share is not named: not first, and not beside the first.
+#: A cause with a smaller share of the difference, or of the step, is not named as a bottleneck.
 NAMED_SHARE = 0.15
-#: A smaller share of the difference, or of the step, gets no remedy.
+#: No remedy is shown for a cause with a smaller share of the difference, or of the step.
 ADVISED_SHARE = 0.05
-#: Number of kernels or ops that are shown as evidence.
+#: Most kernels or ops that a finding shows as evidence.
 LARGEST = 3
-#: Kinds in which nothing was recorded that could be a cause.
+#: Kinds of time without a known cause.
 UNEXPLAINED = (causes.UNRECORDED, causes.UNKNOWN, causes.PROFILER)
 CAUSES = tuple(kind for kind in causes.KINDS if kind not in UNEXPLAINED)
-#: Kinds of work. How much of their time a change would save is usually unknown.
+#: Kinds of work; how much of it a change could save is usually unknown.
 _WORK = (causes.GEMM, causes.MEMORY, causes.EMBEDDING, causes.CTC)
 #: The group of the kinds in which a device waits for its host.
 HOST = "host"
@@ -120,7 +120,7 @@ def group_of(kind: str, profile: StepProfile) -> str:
 
 
 def wait_of(kind: str) -> str:
-    """Return ``host`` for the kinds that depend only on the host's speed, else the kind.
+    """Return ``host`` for kinds of waits that only a slow host causes, else ``kind`` unchanged.
 
     A device also waits for its host while the host prepares the input or compiles, but these waits
     have other causes.
@@ -131,7 +131,10 @@ def wait_of(kind: str) -> str:
 def _ranked(
     rows: Sequence[Difference], saves: Mapping[str, int], slow: StepProfile
 ) -> list[Difference]:
-    """Sort causes before unknown time; by the saving of their group, then by their own saving."""
+    """Sort causes before unknown time, then by the saving of their group, then by their own.
+
+    ``saves`` is kind -> saving in ns.
+    """
     of_group: Counter[str] = Counter()
     of_wait: Counter[str] = Counter()
     for row in rows:
@@ -250,9 +253,9 @@ def findings(
 ) -> list[Finding]:
     """Return one finding per kind that has time in either step, in order (``waterfall``).
 
-    They sum to the difference of the steps' ``lengths``; for a single run (``fast`` is None) to its
-    step. ``savings`` are those of a single run by kind; a kind without one can save all of its
-    time.
+    The findings sum to the difference of the steps' lengths, or to the step's length for a single
+    run (``fast`` is None). ``savings`` is kind -> saving for a single run; a kind that is missing
+    there saves all of its time.
     """
     if fast is not None:
         fast, slow = reasons.marked(fast, slow)
@@ -287,7 +290,7 @@ def findings(
 
 
 def _initialisation_first(ranked: list[Difference], whole_ns: int) -> list[Difference]:
-    """Move initialisation to the front if only work comes before it, and if its share is named."""
+    """Move initialisation to the front if only work precedes it and it takes ``NAMED_SHARE``."""
     place = next((i for i, row in enumerate(ranked) if row.kind == causes.START), 0)
     start, before = ranked[place : place + 1], ranked[:place]
     named = sum(row.slow_ns for row in start) >= NAMED_SHARE * whole_ns
@@ -297,7 +300,7 @@ def _initialisation_first(ranked: list[Difference], whole_ns: int) -> list[Diffe
 
 
 def _is_named(saves: Mapping[str, int], slow: StepProfile, whole_ns: int) -> bool:
-    """Return whether a group of causes saves a good share of a step."""
+    """Return whether a group of causes saves at least ``NAMED_SHARE`` of the step ``whole_ns``."""
     of_group: Counter[str] = Counter()
     for kind, ns in saves.items():
         of_group[group_of(kind, slow)] += ns if kind in CAUSES else 0

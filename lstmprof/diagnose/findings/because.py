@@ -1,9 +1,9 @@
 """The evidence for a finding, as a clause: its counts, or the op that takes most of it.
 
-The counted items must take at least ``TELLING_SHARE`` of the finding. Compared with a faster run,
-the clause is a count if the faster run's count would save most of the finding; else it is the time
-of the items in both runs. If no items explain the finding, the clause names one op or range, or is
-empty.
+Items are the ops, kernels or calls that a finding counts, for example matmuls. They must take at
+least ``TELLING_SHARE`` of the finding. Compared with a faster run, the clause is a count if the
+faster run's count would save most of the finding; else it is the time of the items in both runs. If
+no items explain the finding, the clause names one op or range, or is empty.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from lstmprof.numbers import count, cropped, listed, milliseconds, quantity
 
 #: Items are evidence if they take this share of a finding. Chosen by hand.
 TELLING_SHARE = 0.25
-#: A count explains a difference if it makes this share of it; otherwise each item is slower.
+#: The number of items explains a difference if the other run's number would save this share of the
+#: difference; otherwise the clause gives the items' time.
 _BY_COUNT = 0.5
 #: Counts that differ by a smaller factor are treated as equal. Chosen by hand.
 _MORE = 1.1
@@ -32,10 +33,10 @@ _MORE = 1.1
 _ALL = 0.95
 #: Items with a smaller share of the time of all items are not listed. Chosen by hand.
 _LITTLE = 0.01
-#: Items overlap if their time in the breakdown is a smaller share of the sum of their lengths.
+#: Items overlap other work if the breakdown counts less than this share of their durations.
 _ALONE = 0.8
 
-#: Noun of the items of a finding → the counts for it; the first known one is used.
+#: Noun of the items of a finding → names of their count: the first on a host, the last on a device.
 _QUANTITIES = {
     "product": ("products",),
     "convolution": ("convolutions",),
@@ -59,7 +60,7 @@ _OF_WORK = {
     causes.EMBEDDING: ("embedding",),
     causes.COPY: ("copy", "memset"),
 }
-#: Plurals of matmuls and similar work, and the share that one sort must have to be named.
+#: Noun of matmuls and similar work → plural. ``_NAMED`` is the least share of a sort that is named.
 _WORK = {
     "product": "matmuls",
     "convolution": "convolutions",
@@ -75,7 +76,10 @@ _LIBRARIES = (("mkldnn", "oneDNN"), ("miopen", "MIOpen"), ("cudnn", "cuDNN"))
 
 @dataclass(frozen=True)
 class _Items:
-    """Items of one kind (``noun``) in a step of one run: their number and total time."""
+    """Items of one kind (``noun``) in one run: their number and time per step.
+
+    ``library`` computes them if they are ops for whole recurrent layers; else it is empty.
+    """
 
     noun: str
     number: float
@@ -85,12 +89,12 @@ class _Items:
 
     @property
     def spread(self) -> Spread | None:
-        """Return the spread of their durations; None if only the op that arranges them is known."""
+        """Return the spread of the items' durations; None if the profile has none of this noun."""
         return spread_of(self.profile, self.noun)
 
     @property
     def one_by_one(self) -> bool:
-        """Return whether the mean describes a usual item: none is much longer, and none overlap."""
+        """Return whether the mean time is typical: no outlier, and little overlap."""
         spread = self.spread
         if spread is None:
             return True
@@ -99,7 +103,7 @@ class _Items:
 
     @property
     def text(self) -> str:
-        """Return their number with the noun: ``52 convolutions``, ``2 oneDNN layer ops``."""
+        """Return number and noun of the items: ``52 convolutions``, ``2 oneDNN layer ops``."""
         about = QUANTITIES[_quantity(self.noun, self.profile)]
         text = about.of_number(self.number)
         return text.replace("recurrent-layer", f"{self.library} layer") if self.library else text
@@ -150,7 +154,7 @@ def may_be_copies(profile: StepProfile) -> bool:
 
 
 def _launching(finding: Finding) -> str:
-    """Return the noun of the launches: kernels, copies and fills of memory, or both."""
+    """Return the words for launches: of kernels, of copies and fills of memory, or of both."""
     whole = total_ns(finding.contributors)
     copying = total_ns(c for c in finding.contributors if c.name and not is_kernel_call(c.name))
     each = ((causes.KINDS[causes.LAUNCH], whole - copying), (_COPY_CALLS, copying))
@@ -163,7 +167,7 @@ def each_step(profile: StepProfile) -> str:
 
 
 def pace(profile: StepProfile) -> str:
-    """Return how many kernels a device runs, and how long they and the gaps take; may be empty."""
+    """Return number and rate of launches and the time of a kernel and a gap; empty if unknown."""
     launches, rate = (QUANTITIES[name].of(profile) for name in ("launches", "launches_per_s"))
     kernel, gap = (spread_of(profile, noun) for noun in ("kernel", "gap"))
     if not launches or rate is None or kernel is None or gap is None:
@@ -201,7 +205,7 @@ def _is_read(about: Quantity, profiles: Sequence[StepProfile]) -> bool:
 
 
 def lasting(spread: Spread) -> str:
-    """Return ``5.1 µs``, or ``1 ns in the median (4.1 ms at most)`` if a few are long."""
+    """Return the mean, ``5.1 µs``; if uneven, ``1 ns in the median (4.1 ms at most)``."""
     if not spread.uneven:
         return quantity(spread.mean_ns, "ns")
     longest = quantity(spread.longest_ns, "ns")
@@ -209,7 +213,7 @@ def lasting(spread: Spread) -> str:
 
 
 def _alone(finding: Finding, items: Sequence[_Items]) -> str:
-    """Return ``52 convolutions per step (1.2 ms each) and 1 matmul (40 µs)``."""
+    """Return the clause of a single run, ``52 convolutions per step (1.2 ms each)``, or empty."""
     if not items or sum(i.ns for i in items) < TELLING_SHARE * finding.slow_ns:
         return ""
     first, *others = items
@@ -223,7 +227,7 @@ def _alone(finding: Finding, items: Sequence[_Items]) -> str:
 
 
 def _is_of_one(finding: Finding, ops: _Items) -> bool:
-    """Return whether a few calls of one op take most; then the number of ops explains nothing."""
+    """Return whether a few calls of one op take most of the time of all ``ops``."""
     largest = max(finding.largest, key=lambda c: c.slow_ns, default=None)
     if largest is None or not 0 < largest.slow_count < ops.number / 2:
         return False
@@ -232,7 +236,7 @@ def _is_of_one(finding: Finding, ops: _Items) -> bool:
 
 
 def _against(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -> str:
-    """Return how many more items there are than in the fast run, or their time in both."""
+    """Return the clause of a comparison: the items' number, or else their time, in both runs."""
     added = sum(i.ns for i in slow) - sum(i.ns for i in fast)
     if not slow or added < TELLING_SHARE * finding.delta_ns:
         return ""
@@ -253,7 +257,10 @@ def _against(finding: Finding, slow: Sequence[_Items], fast: Sequence[_Items]) -
 
 
 def _without(items: _Items, number: float) -> float:
-    """Return the ns that only ``number`` of the items would save; usual items if a few are long."""
+    """Return the ns saved if there were only ``number`` items.
+
+    If a few items are much longer, assume that the shorter ones would be missing.
+    """
     saved_ns = items.ns * (1 - number / items.number)
     spread = items.spread
     if not number or spread is None or not spread.uneven:
@@ -266,7 +273,7 @@ def _known(noun: str, profile: StepProfile | None) -> float | None:
 
 
 def _same_number(slow: _Items, fast: _Items) -> str:
-    """Return the time of one item in both runs, which have the same number."""
+    """Return the clause on the time per item; both runs have the same number of items."""
     if slow.number == 1:
         return (
             f"{slow.text} takes {milliseconds(slow.ns)} ms (baseline: {milliseconds(fast.ns)} ms)"
@@ -276,7 +283,7 @@ def _same_number(slow: _Items, fast: _Items) -> str:
 
 
 def _taking(items: Sequence[_Items], *, verb: bool = True) -> str:
-    """Return ``52 convolutions take 61.0 ms and 1 matmul 2.3 ms``; omit items of little time."""
+    """Return ``52 convolutions take 61.0 ms and 1 matmul 2.3 ms``; omit items below ``_LITTLE``."""
     least_ns = _LITTLE * sum(item.ns for item in items)
     items = [item for item in items if item.ns >= least_ns]
     texts = [f"{item.text} {milliseconds(item.ns)} ms" for item in items]
@@ -288,7 +295,7 @@ def _taking(items: Sequence[_Items], *, verb: bool = True) -> str:
 
 
 def _beside(text: str, there: str) -> str:
-    """Return ``2,412 ops per step (121 per time step; torch-nn-lstm: 61)``."""
+    """Add the baseline ``there`` to ``text``: ``2,412 ops per step (baseline: 61)``."""
     return (
         f"{text[:-1]}; baseline: {there})" if text.endswith(")") else f"{text} (baseline: {there})"
     )
@@ -331,7 +338,10 @@ def _each_time_step(items: _Items) -> str:
 
 
 def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items]:
-    """Return the items of the finding's kind in ``profile``, the most time first."""
+    """Return the items of the finding's kind in ``profile``, the most time first.
+
+    Their times are scaled down if the kind's contributors take more than ``spent_ns``.
+    """
     contributors = _contributors(finding, profile)
     whole = total_ns(contributors)
     share = min(1.0, spent_ns / whole) if whole else 0.0
@@ -345,7 +355,7 @@ def _items(finding: Finding, profile: StepProfile, spent_ns: int) -> list[_Items
 def _taken(
     kind: str, contributors: Sequence[Contributor], profile: StepProfile
 ) -> dict[str, tuple[int, set[str]]]:
-    """Return noun → (ns, names) of its items, the longest first."""
+    """Return noun → (ns, op names) of the contributors of a kind, longest first."""
     taken: dict[str, tuple[int, set[str]]] = {}
     for contributor in contributors:
         noun = _noun(kind, contributor, profile.device is not None)
@@ -383,7 +393,7 @@ def _quantity(noun: str, profile: StepProfile) -> str:
 
 
 def _library(names: set[str]) -> str:
-    """Return the library that all these ops name; empty if there is none, or several."""
+    """Return the library (``cuDNN``) in all of these op names; empty if none, or several."""
     found = {
         next((library for part, library in _LIBRARIES if re.search(part, name, re.I)), "")
         for name in names
@@ -410,7 +420,10 @@ def _by_largest(finding: Finding) -> str:
 
 
 def _outside_of_ranges(finding: Finding, ns: int) -> str:
-    """Return how much of a single run lies outside of the step's ranges; empty if nothing does."""
+    """Return a clause on the time ``ns`` outside of the step's ranges.
+
+    Empty for a comparison, and if nearly all time of the finding is outside.
+    """
     if finding.fast is not None or ns >= _ALL * finding.slow_ns:
         return ""
     return f"{milliseconds(ns)} ms are outside the step's ranges"

@@ -18,7 +18,7 @@ from lstmprof.numbers import number_of
 Rows = Iterable[dict[str, Any]]
 Amount = Callable[[StepProfile], float | None]
 
-#: If the mean exceeds this many medians, a few long items distort it.
+#: Durations are uneven (a few long ones distort the mean) if the mean is over this many medians.
 _FAR_FROM_MEDIAN = 5
 
 
@@ -26,8 +26,8 @@ _FAR_FROM_MEDIAN = 5
 class Quantity:
     """One count or duration: its text, and its unit (empty for a plain number).
 
-    ``one`` is the singular of the noun. A duration is a ``statistic`` (mean, median or longest) of
-    a noun.
+    ``of`` computes it for a profile; None means unknown. ``one`` is the singular of ``text``. A
+    duration is a ``statistic`` (mean, median or longest) of the noun ``length_of``.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Spread:
 
 
 def spread_of(profile: StepProfile, noun: str) -> Spread | None:
-    """Return the spread of the items of ``noun`` (``tally``); None without known items."""
+    """Return number and durations of ``noun``, a noun of ``tally``; None if there are none."""
     row = _row(profile, noun)
     if row is None or not row["count"]:
         return None
@@ -99,7 +99,10 @@ def _ops(profile: StepProfile) -> float | None:
 
 
 def _bytes(table: str) -> Amount:
-    """Return a function for a table's bytes per step without memsets; None if one is unknown."""
+    """Return a function that sums a table's bytes per step, without memsets.
+
+    The function returns None if the bytes of one row are unknown.
+    """
 
     def moved_bytes(profile: StepProfile) -> float | None:
         rows = [row for row in profile.rows(table) if row.get("kind") != "memset"]
@@ -131,7 +134,7 @@ def _layers(on_device: bool) -> Amount:
 
 
 def _lengths(noun: str, text: str) -> tuple[Quantity, ...]:
-    """Return the mean, median and longest duration of a noun, whose text is ``text``."""
+    """Return the mean, median and longest duration of ``noun``; ``text`` is the noun for users."""
 
     def length(statistic: str) -> Amount:
         name = f"{statistic}_ns"
@@ -159,7 +162,7 @@ _NOUNS = {
     "copy": ("copies", "copies", "copy"),
     "memset": ("memsets", "fills of memory", "fill of memory"),
 }
-#: Noun of ``tally`` → the noun of its durations.
+#: Noun of ``tally`` → the words for users in ``mean computing op`` and the like.
 _LASTING = {noun: one for noun, (_, _, one) in _NOUNS.items() if noun != "memset"} | {
     **{"op": "computing op", "gap": "idle gap of the device", "launch": "launch call"},
     **{"layer": "recurrent layer", "cell": "recurrent cell"},
@@ -195,7 +198,7 @@ QUANTITIES = {quantity.name: quantity for quantity in _ALL}
 
 
 def counted(profile: StepProfile, name: str) -> float:
-    """Return the count of this name, 0 if it is unknown."""
+    """Return the count ``name`` (of ``QUANTITIES``) of a profile, 0 if it is unknown."""
     return QUANTITIES[name].of(profile) or 0.0
 
 
@@ -211,7 +214,7 @@ _LAUNCHES = (
     *_PACE,
 )
 
-#: Kind → the counts that are its evidence; the sentence gives the first known one.
+#: Kind of time → names of the counts that are its evidence.
 EVIDENCE: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(KINDS, ()),
     "launch": _LAUNCHES,

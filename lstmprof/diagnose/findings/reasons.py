@@ -1,10 +1,10 @@
 """Find calls that two runs make equally often and that take longer in one of them, and the reason.
 
-The same calls are ops (on a device its activities) of one name and number in two runs of one
-implementation, workload and precision. If each takes half as long again, their number is not the
-cause. Each check for a reason has its own rule: the reason must explain a good part of the
-difference between the steps, or be the only known difference. Counts come before settings, which
-are listed with them.
+A call is an op on a host, or an activity on a device. Two runs of one implementation, workload and
+precision make the same calls if name and number agree. If each takes 1.5 times as long, something
+other than the number is the cause. Each check of ``_REASONS`` has its own rule: the reason must
+explain a good part of the difference between the steps, or be the only known difference. Reasons
+from counters precede settings, which are listed with them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from lstmprof.events.threads import ASKS
 from lstmprof.numbers import count, cropped, number_of, percent, quantity
 from lstmprof.runs.fields import ThreadTime
 
-#: The same calls run other code if they execute this many times as many instructions. Chosen by
-#: hand.
+#: The same calls run different code if one run executes this many times as many instructions.
+#: Chosen by hand.
 _MORE_INSTRUCTIONS = 1.5
 #: Shares of a thread's time on a CPU, or clocks, that differ by less are alike. Chosen by hand.
 _ALIKE = 0.1
-#: Threads spin, or share CPUs, if they keep this many more CPUs busy than in the other run. Chosen
-#: by hand.
+#: Threads spin, or wait for each other, if they keep this many more CPUs busy than in the other
+#: run. Chosen by hand.
 _MORE_CPUS = 0.5
 #: Time of a page fault, ns. Measured on an EPYC beside seven other processes: 2.7 to 3.4 µs of CPU
 #: time for the first touch of each of 20,000 pages of 4 KiB (mmap, no huge pages).
@@ -59,19 +59,19 @@ class Reason:
     setting: str = ""
 
 
-#: Threads that share CPUs or spin.
+#: Name of the reason that threads share CPUs or spin.
 THREADS = "threads"
-#: Settings that differ, if no count explains more.
+#: Name of the reason that only settings differ.
 SETTINGS = "settings"
 NOT_RECORDED = Reason("not recorded", "the profiles do not show why")
-#: Reasons in the code or its settings, not in the machine.
+#: Names of the reasons that lie in the code or its settings, not in the machine.
 EXPLAINS = (
     *("denormals", "anomaly mode", "kernel path", THREADS, "page faults", "other code", SETTINGS),
 )
 
 
 def reason(fast: StepProfile, slow: StepProfile) -> Reason:
-    """Return the first reason that holds, with the other settings that differ."""
+    """Return the first reason of ``_REASONS`` that holds; its text lists other settings too."""
     reasons = (check(fast, slow) for check in _REASONS)
     first = next((reason for reason in reasons if reason is not None), None)
     others = [
@@ -93,7 +93,7 @@ def _differs(name: str, fast: StepProfile, slow: StepProfile) -> settings.Disagr
 
 
 def _denormals(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if only the slow run kept denormals, or if microcode assists took long."""
+    """Return the reason if assists for denormals explain enough, or only the slow run kept them."""
     first, second = (_a_step(profile, profile.info.counters.fp_assists) for profile in (fast, slow))
     counted = ""
     if first is not None and second is not None:
@@ -113,7 +113,7 @@ def _denormals(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _anomaly_mode(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if only the slow run searches for NaN, by its ops or its setting."""
+    """Return the reason if only the slow run searches for NaN, as its ops or settings show."""
     searches = [profile for profile in (fast, slow) if _names(profile) & {_NAN_SEARCH}]
     if searches == [slow]:
         text = f"anomaly mode checks gradients for NaN ({_NAN_SEARCH})"
@@ -125,7 +125,7 @@ def _anomaly_mode(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _threads(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if threads keep more CPUs busy for longer, or outnumber the CPUs."""
+    """Return the reason if the slow run's threads outnumber its CPUs or keep more CPUs busy."""
     cpus, threads = slow.info.affinity, slow.info.threads
     fewer = fast.info.threads is None or threads is None or fast.info.threads < threads
     if cpus and threads and threads > len(cpus) and fewer:
@@ -213,7 +213,7 @@ def _kernel_path(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _without_onednn(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the setting alone, if no op of the profiles has a library's name."""
+    """Return the reason if only the setting of oneDNN differs, not the libraries in op names."""
     difference = _differs(settings.ONEDNN, fast, slow)
     if difference is None:
         return None
@@ -221,7 +221,7 @@ def _without_onednn(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _clocks(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if a lower clock explains a good part of the difference."""
+    """Return the reason if a lower CPU or GPU clock explains enough of the difference."""
     on_host = slow.device is None
     first, second = (
         profile.info.cpu_clock_mhz if on_host else profile.info.gpu_sm_clock_mhz
@@ -238,7 +238,10 @@ def _clocks(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _cache_misses(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Cache lines read from memory, each at the rate of a copy, the least that it can take."""
+    """Return the reason if reading the additional cache lines explains enough of the difference.
+
+    Each line takes the least time possible, at the rate of a large copy.
+    """
     counts = [_a_step(profile, profile.info.counters.cache_misses) for profile in (fast, slow)]
     peaks = slow.info.peaks
     rate = peaks.copy_bytes_per_s if peaks else None
@@ -252,7 +255,7 @@ def _cache_misses(fast: StepProfile, slow: StepProfile) -> Reason | None:
 
 
 def _other_code(fast: StepProfile, slow: StepProfile) -> Reason | None:
-    """Return the reason if the calls execute so many more instructions that their code differs."""
+    """Return the reason if the slow run executes ``_MORE_INSTRUCTIONS`` times as many."""
     counts = [_a_step(profile, profile.info.counters.instructions) for profile in (fast, slow)]
     first, second = counts
     if slow.device is not None or not first or not second or second < _MORE_INSTRUCTIONS * first:
@@ -311,20 +314,20 @@ def _cpu_share(profile: StepProfile) -> float | None:
 
 
 def _faults(profile: StepProfile) -> float | None:
-    """Count the page faults of a timed step."""
+    """Return the page faults per step."""
     return _a_step(profile, profile.info.timing_page_faults)
 
 
 def _a_step(profile: StepProfile, timed: int | None) -> float | None:
-    """Return a step's share of a count over all counted iterations; None if unknown."""
+    """Return ``timed``, a count over all timed iterations, per step; None if unknown."""
     wall_ns = profile.info.timing_wall_ns
     return timed / wall_ns * profile.length_ns if wall_ns and timed is not None else None
 
 
 def _tells(ns: float, fast: StepProfile, slow: StepProfile) -> bool:
-    """Return whether ``ns`` of the slow step explain enough of the difference.
+    """Return whether ``ns`` of CPU time explain ``_TELLING_SHARE`` of the steps' difference.
 
-    If other processes had the CPU for a part of the time, work takes proportionally longer.
+    The CPU time is scaled up if the slow run's thread had a CPU for only a part of the time.
     """
     share = _cpu_share(slow)
     stretch = 1 / share if share and share < 1 else 1
@@ -386,12 +389,12 @@ def _is_longer(fast: tuple[int, float], slow: tuple[int, float]) -> bool:
 
 
 def calls(profile: StepProfile) -> Spent:
-    """Name → (ns, calls) of the work that is called."""
+    """Return name -> (ns, calls) of the ops and activities of a profile."""
     return by_name(c for c in profile.contributors if _is_call(c, profile))
 
 
 def _is_call(contributor: Contributor, profile: StepProfile) -> bool:
-    """Return whether it is called work: no wait of a device, no Python, no value read."""
+    """Return whether a contributor is an op or activity: no wait, no Python, no read of a value."""
     c = contributor
     if c.name is None or c.name in ASKS or c.compiling or c.part == "collective":
         return False
@@ -400,7 +403,7 @@ def _is_call(contributor: Contributor, profile: StepProfile) -> bool:
 
 
 def because(fast: StepProfile, slow: StepProfile) -> str:
-    """Return which marked call adds most, its time in both runs, and the reason."""
+    """Return a clause: the slower call that adds most, its time in both runs, and the reason."""
     of_fast, of_slow = (by_name(c for c in run.contributors if c.slower) for run in (fast, slow))
     common = of_fast.keys() & of_slow.keys()
     added = {name: of_slow[name][0] - of_fast[name][0] for name in common if of_slow[name][1]}

@@ -1,10 +1,10 @@
-"""What a step would be shorter by without one kind of its time.
+"""How much shorter a step would be without one kind of its time.
 
-Of waiting it is all that was waited. Of casts and copies on a device it is what a replay of the
-step without them says: a device that waits for its host anyway gains little. One whose host need
-not launch them gains more than their time, but at most that and the idle time of the step. Of other
-work whose least time is known (``roofline``) it is what is above that, of the rest all its time:
-more than that cannot be saved.
+For casts and copies on a device, a replay of the step without them says how much: little if the
+device waits for its host anyway; more than their own time if the host need not launch them, but at
+most their time and the idle time of the step. For work with a known least time (``roofline``), the
+saving is the time above the least time. For waits and all other work it is the whole time, the
+most that can be saved.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from lstmprof.diagnose.step_profile import (
     total_ns,
 )
 
-#: How a saving was computed: from the difference of two runs; as all the time of the kind; as the
-#: time above the least time of the work; by a replay of the step.
+#: How a saving was computed. ``DIFFERENCE``: from two runs; ``TAKEN``: all the time of the kind;
+#: ``ROOFLINE``: the time above the least time of the work; ``REPLAY``: by a replay of the step.
 DIFFERENCE, TAKEN, ROOFLINE, REPLAY = "difference", "time taken", "roofline", "replay"
 
-#: Kind → the change that replays a step without it.
+#: Kind of time → the replay's change that removes it.
 _REPLAYED = {causes.CAST: "casts", causes.COPY: "copies"}
 #: Kinds with a smaller share of a step are not replayed.
 _LEAST_SHARE = 0.05
@@ -48,7 +48,7 @@ class Saving:
 def savings(
     breakdown: Breakdown, profile: StepProfile, limit: Roofline | None
 ) -> dict[str, Saving]:
-    """Return the saving of each kind for which it is not all its time.
+    """Return kind -> saving, for the kinds that would not save all of their time.
 
     Raises:
         RunError: a file of the run is missing or damaged.
@@ -80,9 +80,10 @@ def _reached(limit: Roofline | None) -> dict[str, float]:
 def _replayed(
     breakdown: Breakdown, profile: StepProfile, kinds: dict[str, list[Contributor]]
 ) -> Iterator[tuple[str, Saving]]:
-    """Yield the replayed savings of kinds of device work that take a good share of the step.
+    """Yield (kind, replayed saving) for casts and copies that take ``_LEAST_SHARE`` of the step.
 
-    Without launches a replay does not know what waits for what, so its saving would be 0.
+    Nothing is yielded if the profile has no launches, because a replay cannot tell without them
+    which work waits for which, or if the replay misses the measured step by ``REPLAY_ERROR``.
     """
     least = _LEAST_SHARE * profile.length_ns
     asked = [kind for kind in _REPLAYED if total_ns(kinds[kind]) >= least]

@@ -1,4 +1,4 @@
-"""The step of one lane for the diagnosis: its contributors and its tables.
+"""The step of one lane (a device of a rank, or a host): what contributes to its length, and tables.
 
 ::
 
@@ -61,18 +61,20 @@ from lstmprof.events.table import NONE, EventTable
 from lstmprof.events.threads import STATES, state_codes
 from lstmprof.runs.metadata import RunInfo
 
-#: (state, part): those of the ledger, and ``input`` for the parts inside the input phase.
+#: (state, part of the breakdown), as in the ``ledger`` table; the state is ``input`` while the
+#: input is prepared.
 Part = tuple[str, str]
 #: Name → (ns, calls).
 Spent = dict[str, tuple[int, float]]
 
-#: The tables of a breakdown from which findings take their evidence.
+#: Breakdown tables that provide the evidence for findings.
 _EVIDENCE = ("kernels", "ops", "casts", "copies", "ranges", "layers")
-#: Columns of a contributor that count over all steps.
+#: Columns of ``contributors`` that are counts of all steps together.
 _PER_STEP = ("count", "recorded")
-#: Clocks differ if more of the activities begin before their launch. Chosen by hand.
+#: The clocks of host and device differ if more than this share of the device activities begin
+#: before their launch. Chosen by hand.
 EARLY_SHARE = 0.1
-#: Number of ranks and devices that an error lists.
+#: An error lists at most this many ranks and devices.
 _MOST_LISTED = 8
 
 
@@ -81,14 +83,13 @@ class Contributor:
     """A part of the step: ``ns`` nanoseconds in ``count`` calls of one op or activity.
 
     ``state`` and ``part`` are those of the ledger. ``name`` is the op or activity; it is None for
-    time between ops. ``purpose`` is the category of the op, and ``family`` its family; each is None
-    if unknown. ``tiny`` is True if the calls compute next to nothing. ``call_overhead`` is True if
-    the time lies between ops, just before the call. ``compiling`` is True if a compiler ran, and
-    ``starting`` if a call initialised the runtime or loaded code. ``reading`` is True if the host
-    read values one by one. ``on_cpu`` is True if an op computed on the CPU while the device waited.
-    ``enqueues`` is True if a call enqueued work. ``slower`` is True if the fast run makes as many
-    such calls, each shorter. ``recorded`` is the number of events that were recorded in this time;
-    the cost of recording is subtracted for each.
+    time between ops. ``purpose`` is the category of work that the op serves, ``family`` its kind of
+    recurrent kernel; each may be None. ``tiny`` is True if the calls compute next to nothing.
+    ``call_overhead`` is True for Python just before the call. ``compiling`` is True if a compiler
+    ran, ``starting`` if a call initialised the runtime or loaded code, ``reading`` if the host read
+    values one by one, ``on_cpu`` if an op computed on the CPU while the device waited, ``enqueues``
+    if a runtime call enqueued work. ``slower`` is True if the fast run makes as many such calls,
+    each shorter. ``recorded`` is the number of events recorded in this time.
     """
 
     state: str
@@ -164,7 +165,7 @@ class StepProfile:
 
     @property
     def place(self) -> Place:
-        """Return rank and device."""
+        """Return (rank, device)."""
         return self.rank, self.device
 
     @property
@@ -237,7 +238,9 @@ class StepProfile:
 def step_profile_of(
     breakdown: Breakdown, rank: int | None = None, device: int | None = None
 ) -> StepProfile:
-    """Return the step of ``device`` of ``rank``; None chooses the lane as the module describes.
+    """Return the step of ``device`` of ``rank``.
+
+    If one of them is None, the lane is chosen as the module describes.
 
     Raises:
         RunError: the profile has no events, or a file of the run is missing or damaged.
@@ -293,7 +296,10 @@ def step_profile_of(
 
 
 def _meanwhile(breakdown: Breakdown, late: Place, own: Stretches | None) -> Meanwhile | None:
-    """Return what the lane ``late`` did while the others waited; ``own`` are its stretches."""
+    """Return what the lane ``late`` did while the other ranks waited for it in collectives.
+
+    ``own`` are the time intervals of that lane; None computes them.
+    """
     rank, device = late
     events = breakdown.of_rank(rank)
     if own is None:
@@ -306,7 +312,7 @@ def _meanwhile(breakdown: Breakdown, late: Place, own: Stretches | None) -> Mean
 def _chosen(
     name: str, lanes: Sequence[MeanStep], straggler: Straggler | None, asked: Place
 ) -> tuple[MeanStep, str]:
-    """Return the lane to diagnose, and why it was chosen.
+    """Return (lane to diagnose, why it was chosen).
 
     Raises:
         UsageError: the ``asked`` rank or device does not exist.
@@ -362,7 +368,7 @@ def _means(table: pa.Table, steps: int) -> tuple[Contributor, ...]:
 
 
 def _of_lane(events: EventTable, windows: list[Window], lane: MeanStep) -> pa.Table:
-    """Return the rows of the lane's rank in its windows, without those of other devices."""
+    """Return the events of the lane's rank in its step windows, without other devices' events."""
     rows = events.take(pa.array(events.of_rank(lane.rank)))
     if windows[0].step is not None:
         steps = pa.array([window.step for window in windows], pa.int64())
@@ -381,12 +387,12 @@ def _sync_calls(events: EventTable, steps: int) -> float | None:
 
 
 def _grave(lack: Lack) -> bool:
-    """Return the sort key of a lack: those that hide where the time goes come first."""
+    """Return the sort key of a lack; lacks that hide where the time goes come first."""
     return not lack.blinds
 
 
 def _clocks(events: EventTable) -> tuple[Lack, ...]:
-    """Return that activities begin before their launch, if many of these ``events`` do."""
+    """Return one ``CLOCKS`` lack if many of the device activities begin before their launch."""
     launch = events.rows_named("launch_id")
     linked = np.flatnonzero(events.is_kind(*ACTIVITY_KINDS) & (launch != NONE))
     early_ns = events.start_ns[launch[linked]] - events.start_ns[linked]
@@ -403,7 +409,7 @@ def _clocks(events: EventTable) -> tuple[Lack, ...]:
 
 
 def _which_lane(lane: MeanStep, lanes: Sequence[MeanStep], reason: str) -> tuple[str, ...]:
-    """Return which lane of several this diagnosis is about, and why."""
+    """Return a sentence that names the diagnosed lane and why it was chosen; empty for one lane."""
     if len(lanes) == 1:
         return ()
     return (
@@ -414,7 +420,10 @@ def _which_lane(lane: MeanStep, lanes: Sequence[MeanStep], reason: str) -> tuple
 def _communication(
     windows: Sequence[Window], straggler: Straggler | None, overlap: Overlap | None, lanes: int
 ) -> list[str]:
-    """Return which ranks wait for which, and the cost of communication, if they matter."""
+    """Return sentences on the rank that the others wait for and on the cost of communication.
+
+    Empty for a single lane if communication takes too small a share of the step.
+    """
     least_ns = LEAST_SHARE * statistics.mean(map(_length_ns, windows))
     matters = overlap if overlap and overlap.communication_ns >= least_ns else None
     lines = [straggler_sentence(straggler)] if straggler and (matters or lanes > 1) else []
@@ -427,7 +436,7 @@ def total_ns(contributors: Iterable[Contributor]) -> int:
 
 
 def by_name(contributors: Iterable[Contributor]) -> Spent:
-    """Return, by name, the time in ns and the calls of the contributors that have a name."""
+    """Return name -> (time in ns, calls) of the contributors that have a name."""
     spent: Spent = {}
     for contributor in contributors:
         if contributor.name is not None:

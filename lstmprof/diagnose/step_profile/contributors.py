@@ -1,9 +1,9 @@
-"""The contributors of a lane's time: op or activity, part, purpose, and number of calls.
+"""The contributors to a lane's time: op or activity, part, purpose, and number of calls.
 
-Reads the attribution. An op that only arranges work serves the work inside it if that has one
-category, else it serves the same as the op around it: ``aten::to``, and ``aten::empty_strided``
-inside it, serve the cast that ``aten::copy_`` inside it does. Time that prepares the input or
-compiles is separate (``seen.contexts``).
+A lane is a device or a host; its stretches are time intervals, each attributed to one event. The
+purpose of an op that only calls others is the category of the work inside it, if there is one
+category, else that of the op around it: ``aten::to`` and its ``aten::empty_strided`` serve the cast
+in its ``aten::copy_``. Time that prepares the input or compiles is separate (``seen.contexts``).
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from lstmprof.events.schema import ACTIVITY_KINDS, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 from lstmprof.events.threads import ops_called, thread_ids
 
-#: A computing op that takes no longer has computed next to nothing: its time is that of calling it.
+#: An op that takes at most this long (ns) computes next to nothing; its time is that of the call.
 #: Measured by profiling torch-lstmcell-basic with 4 units under torch.profiler on an EPYC: 95 % of
 #: the ops on its tensors of 8 and 32 elements take under 2.9 µs.
 TINY_OP_NS = 3_000
-#: A kernel that takes no longer ends before the host can launch the next one: a launch call takes
-#: 4.8 to 6.6 µs in a profile of BERT on an H100 (torch.profiler).
+#: A kernel that takes at most this long (ns) ends before the host can launch the next one: a launch
+#: call takes 4.8 to 6.6 µs in a profile of BERT on an H100 (torch.profiler).
 TINY_KERNEL_NS = 5_000
 
-#: A host op of this length that launches nothing computes on the CPU. Chosen by hand: about ten
-#: times the time to dispatch an op of PyTorch.
+#: A host op that takes at least this long (ns) and launches nothing computes on the CPU. Chosen by
+#: hand: about ten times the time to dispatch an op of PyTorch.
 CPU_OP_NS = 100_000
 
 #: The number of PyTorch's step markers, which are removed so that they are one contributor.
 _STEP = re.compile(r"(?<=ProfilerStep)#\d+$")
 
-#: The part of what the profiler itself does.
+#: The part of the profiler's own work.
 PROFILER = "profiler"
 
 COLUMNS = (
@@ -76,9 +76,10 @@ def contributors(
     device: int | None,
     stretches: Stretches | None = None,
 ) -> pa.Table:
-    """Return the contributors of one lane, which sum to its windows, all of ``rank``; ``SCHEMA``.
+    """Return a table (``SCHEMA``) of the contributors of one lane; they sum to its ``windows``.
 
-    ``stretches`` are those of the lane, if they were computed before.
+    ``device`` is None for the host of ``rank``. ``stretches`` are the lane's time intervals; None
+    computes them.
     """
     stretches = stretches or attributed(events, windows, rank)[device]
     of = _cut_by_purpose(events, windows, rank, device, stretches)
@@ -111,7 +112,7 @@ def contributors(
 
 @dataclass(frozen=True)
 class _Pieces:
-    """Stretches that are cut where their purpose changes, with the purpose of each."""
+    """Time intervals that are cut where their purpose changes, with the purpose of each."""
 
     stretches: Stretches
     row: Ints
@@ -150,13 +151,16 @@ def _cut_by_purpose(
 
 
 def _are(rows: Flags, row: Ints) -> Flags:
-    """Whether each stretch is counted for one of ``rows``."""
+    """Return for each stretch whether its event ``row`` is in the mask ``rows``."""
     none = np.zeros(len(row), dtype=np.bool_)
     return np.asarray((row != NONE) & rows[row], np.bool_) if len(rows) else none
 
 
 def _called(events: EventTable, stretches: Stretches, device: int | None) -> Ints:
-    """Return the op that each short stretch of Python on a host leads to, else ``NONE``."""
+    """Return for each short interval of Python on a host the op called right after it, or ``NONE``.
+
+    ``NONE`` also for every other interval, and for all intervals of a device.
+    """
     row = stretches.row
     if device is not None or not len(events):
         return np.full(len(row), NONE, dtype=np.int64)
@@ -166,14 +170,14 @@ def _called(events: EventTable, stretches: Stretches, device: int | None) -> Int
 
 
 def _labels(stretches: Stretches) -> tuple[np.ndarray, np.ndarray]:
-    """Return (state, part) of each stretch; a tail has the part that it is a tail of."""
+    """Return (states, parts) of the stretches, with the parts without their ``TAIL`` prefix."""
     states = np.array([state for state, _ in stretches.labels], dtype=object)
     parts = np.array([part.removeprefix(TAIL) for _, part in stretches.labels], dtype=object)
     return states[stretches.label].astype(str), parts[stretches.label].astype(str)
 
 
 def _purposes(events: EventTable) -> tuple[Ints, Flags]:
-    """Return for each row (the category that it serves or ``NONE``, whether it is short)."""
+    """Return for each event (the category that it serves or ``NONE``, whether it is tiny)."""
     category, names = events.texts("category")
     parent = events.rows_named("parent_id")
     is_op, computes = events.is_kind("op"), computing(events)
@@ -195,10 +199,10 @@ def _purposes(events: EventTable) -> tuple[Ints, Flags]:
 
 
 def _of_calls(events: EventTable, of: _Pieces, device: int | None) -> tuple[Flags, Flags]:
-    """Return which stretches are of ops that compute on the CPU, and which of enqueuing calls.
+    """Return two masks of intervals: ops that compute on the CPU, and calls that enqueue work.
 
-    An op computes on the CPU if it should compute, and has neither runtime calls nor device work
-    inside.
+    An op of a computing category computes on the CPU if it is long and has neither runtime calls
+    nor device work inside. The first mask is empty for a host.
     """
     enqueues = np.zeros(len(events), dtype=np.bool_)
     enqueues[launch_calls(events)] = True
@@ -218,27 +222,27 @@ def _of_calls(events: EventTable, of: _Pieces, device: int | None) -> tuple[Flag
 
 
 def _calls(groups: Groups, row: Ints) -> Ints:
-    """Count the distinct rows that have some of each group's time.
+    """Return for each group the number of distinct events that have some of its time.
 
-    The caller must exclude the time before a call, and launch latency, whose launches have a call.
+    The caller sets it to 0 for Python before a call and for launch latency, which are no calls.
     """
     pairs = np.unique(np.stack([groups.of, row]), axis=1)
     counted = pairs[0][pairs[1] != NONE]
     return np.bincount(counted, minlength=groups.count).astype(np.int64)
 
 
-#: Activities of a host thread between runtime calls, in which the profiler's work is recorded.
+#: Parts of idle time in which the host thread is outside of runtime calls.
 _BETWEEN_CALLS = ("dispatch", "python", "host")
 
 
 def lost_overhead_ns(
     events: EventTable, windows: Sequence[Window], rank: int | None, stretches: Stretches
 ) -> int:
-    """Return the idle time per mean window during profiler overhead, outside of runtime calls.
+    """Return the idle time (ns per step) that may be due to profiler overhead of unknown threads.
 
-    Kineto writes CUPTI's overhead without a thread. By definition of the ledger, a device waits for
-    what its host thread does, so idle time during such overhead counts for the op of the host; but
-    the profiler may be the cause.
+    Kineto records CUPTI's overhead without a thread. Idle time during such overhead counts for the
+    op that the host thread ran, although the profiler may be the cause. Time in runtime calls is
+    left out.
     """
     rows = events.of_rank(rank)
     lost = events.is_kind("overhead") & (events.ints("tid", UNKNOWN) == UNKNOWN)

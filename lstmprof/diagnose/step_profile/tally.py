@@ -1,14 +1,14 @@
-"""Count the work of a lane's steps: one row per noun of the sentences, with durations.
+"""Count the work of a lane's steps: one row per noun (kernel, matmul, gap …), with durations.
 
-Reads linked and categorised events. A kernel is a device activity that is neither copy nor memset.
+A lane is a device or a host. A kernel is a device activity that is neither copy nor memset.
 A matmul, convolution or attention is the op that computes it, however many kernels it runs; a
 backward op of a convolution whose kernels are named dgrad and wgrad computes two. Without an op,
-its kernel counts, but not the helper kernels that a library launches around it. An op that calls
-another of its kind computes nothing itself (``aten::relu_`` calls ``aten::clamp_min_``). Kernels of
-which only the op is known (TensorFlow 1) count as one per call of the op. A launch is a call that
+the kernel counts, but not the helper kernels that a library launches around it. An op that calls
+another op of its kind does not count (``aten::relu_`` calls ``aten::clamp_min_``). Kernels whose
+only known name is that of their op (TensorFlow 1) count as one per op call. A launch is a call that
 enqueued a kernel or a graph on this device, or whose name says so. A gap is the time in which the
-device ran nothing before an activity starts or the window ends. Medians are the nearest rank, so
-each is the duration of a row of ``events``, or of one call's rows.
+device ran nothing before an activity starts or the window ends. A median is the lower of the two
+middle values, so it is the duration of one event, or of the events of one call.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lstmprof.events.intervals import Flags, Ints
 from lstmprof.events.schema import ACTIVITY_KINDS, Column, schema
 from lstmprof.events.table import NONE, UNKNOWN, EventTable
 
-#: Category → noun of its ops and kernels; for recurrent layers, the name decides.
+#: Category → noun of its ops and kernels. The noun of recurrent work depends on the name.
 _OF_CATEGORY = {
     "gemm": "product",
     "conv": "convolution",
@@ -62,7 +62,7 @@ SCHEMA = schema(COLUMNS)
 def tally(
     events: EventTable, windows: list[Window], rank: int | None, device: int | None
 ) -> pa.Table:
-    """Return one row per noun of the lane in ``windows``, all of ``rank``; ``SCHEMA``.
+    """Return a table (``SCHEMA``) with one row per noun, counted over ``windows`` of ``rank``.
 
     A noun that cannot be counted has no row: kernels on a host, launches without runtime calls.
     """
@@ -88,7 +88,7 @@ def _row(noun: str, lengths_ns: Ints) -> dict[str, str | int | None]:
 
 
 def _issued_in(events: EventTable, windows: list[Window], rank: int | None) -> Flags:
-    """Return whether each event belongs to ``rank`` and, if steps are marked, to a step."""
+    """Return for each event whether it belongs to ``rank`` and, if steps are marked, to a step."""
     inside = np.zeros(len(events), dtype=np.bool_)
     inside[events.of_rank(rank)] = True
     steps = [window.step for window in windows if window.step is not None]
@@ -104,7 +104,7 @@ def _work_of_host(events: EventTable, inside: Flags) -> dict[str, Ints]:
 
 
 def _calls_its_like(events: EventTable, rows: Ints, nouns: Ints) -> Flags:
-    """Return for each op in sorted ``rows`` whether another op of its noun is inside it."""
+    """Return for each op of ``rows`` whether another op with the same noun is inside it."""
     parent = events.rows_named("parent_id")
     noun_of_row = np.full(len(events), NONE, dtype=np.int64)
     noun_of_row[rows] = nouns
@@ -119,7 +119,7 @@ def _calls_its_like(events: EventTable, rows: Ints, nouns: Ints) -> Flags:
 
 
 def _dispatched_again(events: EventTable) -> Flags:
-    """Return ops that call themselves directly: PyTorch's autocast casts and calls them again."""
+    """Return the mask of ops that directly call an op of their name (PyTorch's autocast)."""
     parent, names = events.rows_named("parent_id"), events.texts("name")[0]
     inner = np.flatnonzero((parent != NONE) & events.is_kind("op"))
     again = parent[inner[names[parent[inner]] == names[inner]]]
@@ -143,9 +143,10 @@ def _work_of(events: EventTable, inside: Flags, device: int) -> dict[str, Ints]:
 
 
 def _ops_of_products(events: EventTable, rows: Ints, nouns: Ints) -> Ints:
-    """Return for each matmul in ``rows`` a number of the op that computes it, and of the pass.
+    """Return for each of ``rows`` a number that is equal for kernels of one matmul.
 
-    It is the innermost op of this noun; ``NONE`` if the profile links none, and for all other rows.
+    The number combines the innermost op that computes the matmul, convolution or attention with the
+    pass (dgrad, wgrad or none). ``NONE`` for other work, and if the profile links no such op.
     """
     parent, issuer = events.rows_named("parent_id"), events.rows_named("op_id")[rows]
     codes, names = events.texts("category")
@@ -167,9 +168,10 @@ def _pass_of(kernel: str) -> str:
 
 
 def _calls_of_ops(events: EventTable, rows: Ints) -> Ints:
-    """Return a number of the op's call for each activity that has only the name of its op.
+    """Return for each activity named only after its op a number that is equal in one op call.
 
-    ``NONE`` for all others. A call begins at an op of this name on the host, if there is one.
+    ``NONE`` for other activities. Each host op of the name begins another call; without a host op,
+    all activities of the name are one call.
     """
     ops, op_texts = events.texts("op_name")
     names, texts = events.texts("name")
@@ -191,7 +193,7 @@ def _calls_of_ops(events: EventTable, rows: Ints) -> Ints:
 
 
 def _by_noun(nouns: Ints, length_ns: Ints) -> dict[str, Ints]:
-    """Return the durations by noun."""
+    """Return noun -> durations in ns; ``nouns`` are indices in ``WORK``."""
     return {noun: length_ns[nouns == code] for code, noun in enumerate(WORK)}
 
 
@@ -236,7 +238,7 @@ def _of_recurrent_kernel(family: str, name: str) -> str | None:
 
 
 def is_kernel_call(name: str) -> bool:
-    """Return whether a call that launched a kernel is a launch; copies may run as kernels."""
+    """Return whether a call that launched a kernel is a launch, not a copy that ran as a kernel."""
     return _COPY_CALL.search(name) is None
 
 
@@ -258,7 +260,7 @@ def _launches(events: EventTable, inside: Flags, device: int | None) -> Ints:
 
 
 def _gaps(events: EventTable, windows: list[Window], rank: int | None, device: int) -> Ints:
-    """Return the gaps before the activities that start in a window, and before its end."""
+    """Return the gaps (ns) before the activities that start in a window and before its end."""
     rows = events.of_rank(rank)
     of_device = events.ints("device", UNKNOWN) == device
     rows = rows[(of_device & events.is_kind(*ACTIVITY_KINDS))[rows]]
