@@ -32,8 +32,8 @@ WIDTH = 100
 INDENT = 9
 #: Number of fixes, and of kinds of time on one line, that a verdict shows.
 _FIXES, _PLACES = 2, 6
-#: How certain the cause of a verdict is, in words.
-_CERTAINTY: dict[Level, str] = {
+#: Certainty of the cause of a verdict, in words.
+CERTAINTY_WORDS: dict[Level, str] = {
     "measured": "cause found in the profile",
     "likely": "cause likely",
     "unknown": "cause unknown",
@@ -164,7 +164,7 @@ def first_line(diagnosis: Diagnosed) -> str:
     about = "about " if verdict.rough else ""
     words += [f"{about}{verdict.times} as long"] if verdict.baseline is not None else []
     words += [lane] if (lane := lane_of(diagnosis.slow)) else []
-    words += [] if verdict.state == "none" else [_CERTAINTY[verdict.certainty]]
+    words += [] if verdict.state == "none" else [CERTAINTY_WORDS[verdict.certainty]]
     return "   ".join(words)
 
 
@@ -194,7 +194,7 @@ def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
         sure = gain and verdict.state == "found"
         yield Line(rank, "Fix" if sure else "Try", fix.fix, gain, most)
     if verdict.state == "found" and not different:
-        yield Line(1, "Fix", f"none known{_where(diagnosis.slow)}")
+        yield Line(1, "Fix", no_fix(diagnosis.slow))
     where = "   ".join(f"{kind} {amount}" for kind, amount in places(verdict))
     if verdict.rough and diagnosis.fast is not None:
         counts = counts_in_words(diagnosis.fast, diagnosis.slow)
@@ -212,11 +212,12 @@ def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
         yield Line(6, "Rare", f"{cropped(rare.name)}: {milliseconds(rare.each_ns)} ms {often}")
 
 
-def _where(profile: StepProfile) -> str:
-    """Return `` for PyTorch on a CPU``; empty if framework and device are unknown."""
+def no_fix(profile: StepProfile) -> str:
+    """Return ``none known for PyTorch on a CPU``, for a cause without a fix."""
     framework = FRAMEWORK_NAMES.get(profile.framework or "")
     device = {"cpu": "a CPU", "cuda": "a GPU"}.get(profile.runs_on or "")
-    return "".join([f" for {framework}" if framework else "", f" on {device}" if device else ""])
+    where = [f" for {framework}" if framework else "", f" on {device}" if device else ""]
+    return f"none known{''.join(where)}"
 
 
 def places(verdict: Verdict) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lstmprof.diagnose.comparable import conditions_in_words
 from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnose.verdict import Verdict
-from lstmprof.diagnose.verdict_text import badness, lane_of, places
+from lstmprof.diagnose.verdict_text import CERTAINTY_WORDS, badness, lane_of, no_fix, places
 from lstmprof.numbers import listed, milliseconds, number_of, with_short_names
 from lstmprof.report.model import Figure, Report
 from lstmprof.report.palette import WHOLE, Part, part_of_kind
@@ -135,7 +135,7 @@ def _card(diagnosis: Diagnosis, *, is_open: bool) -> Card:
         lines=tuple(
             (label, with_short_names(text, names), gain) for label, text, gain in _lines(diagnosis)
         ),
-        where=tuple(_where(verdict)) if verdict.state != "none" else (),
+        where=() if verdict.state == "none" or verdict.rough else tuple(_where(verdict)),
         causes=tuple(
             Cause(
                 cause.finding.kind,
@@ -160,7 +160,7 @@ def _badge(diagnosis: Diagnosis) -> tuple[str, str]:
     """Return (CSS class, text) of the certainty of a verdict."""
     verdict = diagnosis.verdict
     if verdict.state != "none":
-        return verdict.certainty, verdict.certainty
+        return verdict.certainty, CERTAINTY_WORDS[verdict.certainty]
     return "none", "no difference" if diagnosis.outcome.equal else "difference within noise"
 
 
@@ -171,9 +171,12 @@ def _lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str, str]]:
         if verdict.cause:
             yield "Differ", verdict.cause, ""
         return
-    yield "Why", verdict.why, ""
+    yield "Why", verdict.cause if verdict.rough else verdict.why, ""
     for fix in verdict.fixes[:1]:
-        yield "Fix" if fix.gain else "Try", fix.fix, fix.gain or "gain unknown"
+        gain = "" if verdict.rough else fix.gain
+        yield "Fix" if gain and verdict.state == "found" else "Try", fix.fix, gain or "gain unknown"
+    if verdict.state == "found" and not verdict.fixes:
+        yield "Fix", no_fix(diagnosis.slow), ""
     if verdict.reasons:
         yield "Doubt", listed(list(verdict.reasons)), ""
 
