@@ -57,9 +57,10 @@ class Card:
 
     @property
     def folded(self) -> str:
-        """Return the heading of the folded part: ``5 findings, 2 notes``."""
-        counts = ((len(self.causes), "finding"), (len(self.notes), "note"))
-        return listed([number_of(n, noun, f"{noun}s") for n, noun in counts if n])
+        """Return the heading of the folded part: ``5 kinds of time and 2 notes``."""
+        kinds = (len(self.causes), "kind of time", "kinds of time")
+        notes = (len(self.notes), "note", "notes")
+        return listed([number_of(*of) for of in (kinds, notes) if of[0]])
 
 
 @dataclass(frozen=True)
