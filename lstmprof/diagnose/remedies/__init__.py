@@ -36,7 +36,8 @@ from lstmprof.numbers import milliseconds
 
 #: Largest number of fixes for one finding.
 MOST = 3
-#: A fix for a smaller share of the step, or of the difference between two runs, is not advised.
+#: A fix is not advised if it saves a smaller share of the step, or of the difference between two
+#: runs.
 WORTH = 0.05
 
 #: Framework → addresses of its makers' pages.
@@ -46,7 +47,7 @@ _SITES = {
     "jax": ("docs.jax.dev/", "github.com/jax-ml/"),
 }
 
-#: The first ``MOST`` rows that match a finding are advised.
+#: All causes. The first ``MOST`` rows that match a finding are advised.
 TABLE: tuple[Remedy, ...] = (
     starting.PROFILE_LATER,
     starting.WARM_MIOPEN,
@@ -148,8 +149,8 @@ class Advice:
 
     ``implementation`` is the implementation of ``lstmprof list`` to use instead; it is None if the
     fix is another change. ``measured_with`` is the name of a run that was diagnosed together with
-    this one and has the fix, ``measured_ns`` is its step, and ``gain_ns`` is how much shorter that
-    step is. These are None if there is no such run.
+    this one and has the fix, ``measured_ns`` is the step of that run, and ``gain_ns`` is how much
+    shorter that step is than this run's. These are None if there is no such run.
     """
 
     name: str
@@ -206,7 +207,7 @@ class Advice:
 
 
 def remedies(finding: Finding) -> tuple[Advice, ...]:
-    """Return the advice for a finding, at most ``MOST`` pieces."""
+    """Return the advice for a finding, at most ``MOST`` fixes."""
     rows = (remedy for remedy in TABLE if finding.kind in remedy.kinds)
     advice = (_advice(remedy, finding) for remedy in rows)
     return tuple(one for one in advice if one is not None)[:MOST]
@@ -215,8 +216,9 @@ def remedies(finding: Finding) -> tuple[Advice, ...]:
 def leading_advice(advice: Sequence[Advice], whole_ns: int, named: Finding | None) -> Advice | None:
     """Return the advice whose cause becomes the verdict's cause, or None if no advice qualifies.
 
-    The fix must address at least half of ``whole_ns``, or an unknown share of it. Rows with
-    ``first`` precede rows with ``of_several``, and also qualify with half of the ``named`` finding.
+    The fix must save at least half of ``whole_ns``, or an unknown time. Advice from rows of
+    ``TABLE`` with ``first`` precedes advice from rows with ``of_several``. If no advice with
+    ``first`` saves that much, half of the time of the ``named`` finding is enough.
     """
     wide = {row.name for row in TABLE if row.of_several}
     large = [a for a in advice if a.saves_ns is None or 2 * a.saves_ns >= whole_ns]
@@ -230,7 +232,10 @@ def leading_advice(advice: Sequence[Advice], whole_ns: int, named: Finding | Non
 
 
 def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
-    """Return the advice of a row for a finding; None if it does not match or saves too little."""
+    """Return the advice of a row of ``TABLE`` for a finding.
+
+    Return None if the row does not match, or if the fix saves too little.
+    """
     framework = finding.slow.framework
     if remedy.frameworks and framework not in remedy.frameworks:
         return None
@@ -263,16 +268,20 @@ def _advice(remedy: Remedy, finding: Finding) -> Advice | None:
 
 
 def _source(remedy: Remedy, framework: str | None) -> str:
-    """Return the first source for ``framework`` or for all frameworks, else the first source."""
+    """Return the first source that is no page of a framework other than ``framework``.
+
+    Return the first source if there is no such source or ``framework`` is unknown.
+    """
     others = [site for of, sites in _SITES.items() if of != framework for site in sites]
     own = (s for s in remedy.sources if not any(s.startswith(f"https://{o}") for o in others))
     return remedy.sources[0] if framework not in _SITES else next(own, remedy.sources[0])
 
 
 def _limit_ns(remedy: Remedy, finding: Finding) -> int:
-    """Return the most that a row can save: the finding's time, or its kinds' if ``of_several``.
+    """Return the most time that the fix of a row can save, in ns per step.
 
-    A fix for one wait of a device for its host may save all such waits.
+    This is the time of the finding, or of all kinds of the row if ``of_several``. A fix for one
+    kind of wait of a device for its host may save all such waits.
     """
     profile = finding.slow
     kinds = {finding.kind, *(remedy.kinds if remedy.of_several else ())}
@@ -287,7 +296,7 @@ def _is_worth(saves_ns: int | None, whole_ns: int) -> bool:
 
 
 def _whole_ns(finding: Finding) -> int:
-    """Return the step of a single run, or the difference between the steps of two runs."""
+    """Return the step of a single run, or the difference between two runs' steps, in ns."""
     if finding.fast is None:
         return finding.slow.length_ns
     ends = lengths(finding.fast, finding.slow)
@@ -295,7 +304,10 @@ def _whole_ns(finding: Finding) -> int:
 
 
 def _are_twins(finding: Finding) -> bool:
-    """Return whether two runs have the same implementation and framework, if known."""
+    """Return whether two runs are compared that have the same implementation and framework.
+
+    Two unknown implementations count as the same.
+    """
     fast, slow = finding.fast, finding.slow
     if fast is None:
         return False

@@ -38,13 +38,15 @@ from lstmprof.events.annotate.rules.graphs import SCAN
 from lstmprof.implementations import CELL_OP, LAYER_OP, LOOP
 from lstmprof.numbers import count, cropped, quantity
 
-#: A value must be read after this share of the cells; of T time steps it is read after T - 1.
+#: Least share of the cells after which a value must be read to match ``values_in_loop``. In a loop
+#: over T time steps, only T - 1 reads are between two cells.
 _LEAST_READ = 0.5
-#: Fewer cells, calls of a layer or matmuls of a loop per step are no loop over time steps. Chosen
-#: by hand; without recorded shapes eight calls may be eight layers.
+#: Least number of cells, layer calls or matmuls per step that count as a loop over time steps. The
+#: second number is for layer calls without recorded shapes, because eight such calls may be eight
+#: layers. Chosen by hand.
 _SERIES, _SERIES_IF_UNKNOWN = 8, 16
 _LAYERS = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN"}
-#: A cell in the loop over time steps of TensorFlow or Keras.
+#: Name of an op inside a cell, in a loop over time steps in TensorFlow or Keras.
 _CELL_IN_LOOP = re.compile(r"while/.*\b(?:basic_)?(?:lstm|gru)_cell\w*/")
 #: (framework, device) → the implementation that runs a layer in one op, its name for users, and the
 #: cells for which it is faster than a loop. Measured on CPUs: in PyTorch only the LSTM has a fast
@@ -61,8 +63,8 @@ _ONE_OP = {
     ("tensorflow1", "cuda"): ("tf1-cudnnlstm", "tf.contrib.cudnn_rnn.Cudnn{}", ("lstm", "gru")),
     ("tensorflow1", "cpu"): ("tf1-lstmblockfusedcell", "tf.contrib.rnn.LSTMBlockFusedCell", ()),
 }
-#: Work of some cells in every time step that no layer op does: the ops, and a library with a kernel
-#: for such cells.
+#: Work that some cells do in every time step and no layer op can do: its name for users, the names
+#: of its ops, and a library with a kernel for such cells.
 _EXTRAS = (
     (
         "a normalisation",
@@ -86,8 +88,8 @@ _COMPILED = {
 #: Measured with torch 2.13 on a CPU, an LSTM of operators with LayerNorm over its gates, eager and
 #: compiled: 3.0 and 9.7 ms (32 units, batch 8), 29.5 and 18.2 ms (128 units, batch 32).
 _ON_TORCH_CPU = "try torch.compile(cell), which took 0.6 and 3 times as long in two tests on a CPU"
-#: Modules by name → whether the fix helps on a CPU, the fix. mLSTM with 128 time
-#: steps: 175 → 9.4 ms with its parallel form, PyTorch 2.13 on a CPU (batch 8, 64 units).
+#: Rows of (names of modules, whether the fix helps on a CPU, the fix). Measured: mLSTM with 128
+#: time steps, 175 → 9.4 ms with its parallel form, PyTorch 2.13 on a CPU (batch 8, 64 units).
 _KERNELS = (
     (
         re.compile(r"(?i)mlstm|xlstm"),
@@ -106,8 +108,7 @@ _KERNELS = (
         "compute all time steps at once by a parallel scan (accelerated-scan on a GPU)",
     ),
 )
-#: Calls count as one per time step if there are at least this share as many; a few calls may be
-#: outside of the loop.
+#: With at least this many calls per time step, work counts as done in every time step.
 _EACH = 0.9
 _PRODUCT = re.compile(r"while/body/.*dot_general$")
 _JAX_TANH = re.compile(r"while/body/.*tanh$")
@@ -136,7 +137,7 @@ def layer_in_one_op(f: Finding) -> Match | None:
 def unrolled_layer(f: Finding) -> Match | None:
     """Match a layer that compiled code runs cell by cell although PyTorch has a faster op for it.
 
-    On a CPU only float32 and bfloat16 have such an op, and of the cells only the LSTM.
+    On a CPU, PyTorch has such an op only for an LSTM in float32 or bfloat16.
     """
     seen = f.slow.seen.unrolled
     if seen is None or f.slow.implementation or f.slow.runs_on is None:
@@ -148,7 +149,7 @@ def unrolled_layer(f: Finding) -> Match | None:
 
 
 def loop_asks_host(f: Finding) -> Match | None:
-    """Match a torch loop (while_loop, scan) whose condition the host reads each time."""
+    """Match a compiled while_loop or scan of PyTorch if the host reads a value in each turn."""
     reads = f.slow.seen.read_in_compiled
     if f.slow.device is None or reads < _SERIES:
         return None
@@ -156,7 +157,7 @@ def loop_asks_host(f: Finding) -> Match | None:
 
 
 def reference_form(f: Finding) -> Match | None:
-    """Match a module that loops over time steps although it has a form for all at once."""
+    """Match a module that loops over time steps although it could compute them all at once."""
     profile, found = f.slow, f.slow.seen.looped_module
     if found is None or profile.implementation:
         return None
@@ -188,7 +189,7 @@ def one_time_step_per_call(f: Finding) -> Match | None:
 
 
 def values_in_loop(f: Finding) -> Match | None:
-    """Match cells that run one by one while a value is read after each."""
+    """Match cells that run one by one, if the host reads a value after half of them or more."""
     rows = f.slow.rows("ops")
     cells = max((r["count"] for r in rows if ONE_CELL.search(r["name"])), default=0) / f.slow.steps
     read = f.slow.seen.asked_between
@@ -198,7 +199,10 @@ def values_in_loop(f: Finding) -> Match | None:
 
 
 def form_of(profile: StepProfile) -> str | None:
-    """Return how a run computes its layers, from its implementation or its ops; None if unknown."""
+    """Return how a run computes its layers: ``LAYER_OP``, ``CELL_OP``, ``LOOP`` or another form.
+
+    The form is that of the run's implementation, else it follows from the ops; None if unknown.
+    """
     row = implementations.ROWS.get(profile.implementation or "")
     if row is not None:
         return row.form_on("cpu" if profile.device is None else "cuda")
@@ -212,7 +216,10 @@ def form_of(profile: StepProfile) -> str | None:
 
 
 def _form_of_cells(profile: StepProfile) -> str | None:
-    """Return how an LSTM's cells run one by one, from the recurrent layers in the profile."""
+    """Return whether LSTM cells run as a ``LOOP`` or as a ``CELL_OP``, from the layer table.
+
+    Return None if fewer than ``_SERIES`` cells per step are known.
+    """
     cells: Counter[str] = Counter()
     for row in profile.rows("layers"):
         if row.get("cell") == "lstm" and row["form"] in (LOOP, CELL_OP):
@@ -222,7 +229,10 @@ def _form_of_cells(profile: StepProfile) -> str | None:
 
 
 def _cell(profile: StepProfile) -> str:
-    """Return which cell runs one by one, from the workload or the ops of single cells."""
+    """Return ``lstm``, ``gru`` or ``rnn``, from the workload or the ops of single cells.
+
+    Return ``lstm`` if neither shows the cell.
+    """
     workload = profile.info.workload
     if workload is not None and workload.cell in _LAYERS:
         return workload.cell
@@ -237,8 +247,9 @@ def _cell(profile: StepProfile) -> str:
 def input_matmuls(f: Finding) -> Match | None:
     """Match a cell that multiplies its inputs in every time step instead of before the loop.
 
-    Only the author of the cell can move them out of it. On a CPU that saves only calls: 2.70 ms
-    became 2.29 (torch 2.13, 32 units, batch 8), 64.9 ms became 66.8 (320 units, batch 64).
+    Only handwritten cells match, because only their author can move the matmul. On a CPU the move
+    saves only calls: 2.70 ms became 2.29 ms (torch 2.13, 32 units, batch 8), 64.9 ms became 66.8 ms
+    (320 units, batch 64).
     """
     needed = 1 if f.slow.info.mode == "forward" else 2
     products = _per_cell(f.slow, "products")
@@ -255,9 +266,10 @@ def input_matmuls(f: Finding) -> Match | None:
 
 
 def separate_gates(f: Finding) -> Match | None:
-    """Match a torch cell of separate operators, with five or more elementwise ops per time step.
+    """Match a handwritten torch cell with five or more elementwise ops per time step.
 
-    On a CPU, only if the faster run has the compiled cell: compiling saved 0.4 of 45.8 ms there.
+    On a CPU, compiling the cell saved only 0.4 of 45.8 ms. So there it matches only if the faster
+    run has a compiled cell.
     """
     pointwise = _per_cell(f.slow, "pointwise")
     if not _written_by_hand(f.slow) or form_of(f.slow) != LOOP or pointwise < 5:
@@ -280,7 +292,7 @@ def _per_cell(profile: StepProfile, name: str) -> float:
 
 
 def variant_cell(f: Finding) -> Match | None:
-    """Match a cell that does more in every time step than the layers of libraries do."""
+    """Match a cell that does work in every time step that no library's layer op can do."""
     extra = extra_in_cell(f.slow)
     if extra is None:
         return None
@@ -296,9 +308,9 @@ def variant_cell(f: Finding) -> Match | None:
 
 
 def extra_in_cell(profile: StepProfile) -> tuple[str, float, str | None] | None:
-    """Return the work of a loop of cells that no layer op does, or None.
+    """Return the work that a loop of cells does and no layer op can do, or None.
 
-    The result is (work, calls per time step, a library with such a cell).
+    The result is (name of the work, calls per time step, a library with such a cell or None).
     """
     steps = _looped_time_steps(profile)
     if not steps:
@@ -313,7 +325,7 @@ def extra_in_cell(profile: StepProfile) -> tuple[str, float, str | None] | None:
 
 
 def _looped_time_steps(profile: StepProfile) -> float:
-    """Count the time steps of loops of cells in a training step; 0 if none are known."""
+    """Return the number of time steps per training step that run as a loop; 0 if unknown."""
     loops = [row for row in profile.rows("layers") if row["form"] == LOOP and row["time_steps"]]
     return float(sum(row["time_steps"] * (row["calls"] or 0) for row in loops)) / profile.steps
 
@@ -334,7 +346,10 @@ def scanned_layer(f: Finding) -> Match | None:
 
 
 def scanned(profile: StepProfile) -> str | None:
-    """Return the layer that a loop of JAX computes if cuDNN has it, else None."""
+    """Return a name for the layer that a loop of JAX computes, such as ``the LSTM``.
+
+    Return None if no such loop is known or cuDNN has no such layer.
+    """
     row = implementations.ROWS.get(profile.implementation or "")
     if row is not None:
         return "the layer" if row.form_on("cuda") == LOOP and row.library != "keras" else None
@@ -349,7 +364,7 @@ def scanned(profile: StepProfile) -> str | None:
 
 
 def small_loop(f: Finding) -> Match | None:
-    """Match a loop of XLA on a GPU whose kernels are shorter than the gaps between them."""
+    """Match a loop of XLA on a GPU if the median kernel is shorter than the median gap."""
     profile = f.slow
     saves_ns = series_of_launches(f)
     gaps, times = profile.seen.gaps, max(_loops(profile).values(), default=0.0)
@@ -361,7 +376,10 @@ def small_loop(f: Finding) -> Match | None:
 
 
 def _loops(profile: StepProfile) -> dict[str, float]:
-    """Return by loop of XLA how often per step its body runs, by the op that runs most often."""
+    """Return how often per step each loop of XLA runs its body: name-scope path → times.
+
+    The count is that of the op in the body that runs most often.
+    """
     times: dict[str, float] = {}
     for path, number in profile.seen.paths.items():
         loop, body, _ = path.partition("while/body")
@@ -371,9 +389,9 @@ def _loops(profile: StepProfile) -> dict[str, float]:
 
 
 def gates_apart(f: Finding) -> Match | None:
-    """Match a loop of XLA on a CPU that multiplies the state with each gate's weights apart.
+    """Match a loop of XLA on a CPU that runs a separate matmul for each gate's weights.
 
-    XLA calls each op of the loop from a table (thunks), which takes longer than a small op itself.
+    XLA calls each op of the loop from a table (thunks). One such call takes longer than a small op.
     """
     profile = f.slow
     rows = [row for row in profile.rows("layers") if row.get("rung") == SEPARATE_PRODUCTS]

@@ -21,13 +21,14 @@ _SINGLE_LOADER = re.compile(r"enumerate\(DataLoader\)#_SingleProcess")
 _WORKERS = re.compile(r"enumerate\(DataLoader\)#_MultiProcessing")
 _NEXT_ELEMENT = re.compile(r":IteratorGetNext|^IteratorGetNext")
 _PREFETCH = re.compile(r"Prefetch")
-#: Least time in ns for a batch to arrive from a worker process. Measured with torch 2.13 on two
-#: loaded cores, 32 samples of 20 numbers: 1.0 ms from one or two workers, 0.06 ms without.
+#: Time in ns to pass a small batch from a DataLoader worker to the step; workers cannot shorten a
+#: wait to less. Measured with torch 2.13 on two loaded cores, 32 samples of 20 numbers: 1.0 ms with
+#: one or two workers, 0.06 ms without workers.
 _HAND_OVER_NS = 1_000_000
 
 
 def loader(f: Finding) -> Match | None:
-    """Match waiting for a DataLoader of PyTorch, if a change of its workers can shorten it."""
+    """Match a wait for PyTorch's DataLoader that another number of workers can shorten."""
     seen = f"the input takes {in_ms(f.slow, f.slow_ns)}"
     if times_called(f.slow, _WORKERS):
         cause = "the step waits for the DataLoader's workers"
@@ -44,7 +45,7 @@ def loader(f: Finding) -> Match | None:
 
 
 def dataset(f: Finding) -> Match | None:
-    """Match waiting for TensorFlow's next element."""
+    """Match a wait for the next element of a TensorFlow dataset."""
     if not times_called(f.slow, _NEXT_ELEMENT):
         return None
     fix = ""

@@ -1,10 +1,11 @@
 """Causes: conditions that keep a Keras layer from its fast path.
 
 The conditions are those in the documentation of keras.layers.LSTM and GRU ("requirements to use the
-cuDNN implementation") and in keras/src/backend/*/rnn.py of Keras 3.15. On TensorFlow, cuDNN takes
-masks of sequences that are padded at the end; on PyTorch and JAX it takes none. On PyTorch and JAX,
-only cuDNN computes a whole layer. On JAX, Keras has this path since 3.14 (keras-team/keras#22399);
-on PyTorch, it failed silently in several versions (keras-team/keras#22874).
+cuDNN implementation") and in keras/src/backend/*/rnn.py of Keras 3.15. Keras on TensorFlow uses
+cuDNN for masks of sequences that are padded at the end; on PyTorch and JAX, it uses cuDNN only
+without a mask, and only cuDNN runs a whole layer in one op there. On JAX, Keras uses cuDNN since
+3.14 (keras-team/keras#22399); on PyTorch, this failed silently in several versions
+(keras-team/keras#22874).
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import LOOP, ROWS
 from lstmprof.numbers import listed
 
-#: Ops inside a Keras cell that show the layer's options: TensorFlow's types and scopes, and
-#: functions of jax.nn in JAX's paths.
+#: Ops inside a Keras cell that show an option without a cuDNN path → the option that cuDNN needs.
+#: The patterns match TensorFlow's op types and scopes, and functions of jax.nn in JAX's paths.
 _KERAS = (
     (
         r"(?:lstm|gru)_cell\w*/(?:hard_sigmoid|clip_by_value|Relu6|jit\((?:hard_sigmoid|relu6)\))",
@@ -43,20 +44,21 @@ _KERAS = (
     ),
     (r"(?:lstm|gru)_cell\w*/.*(?:dropout|random_uniform)", "recurrent_dropout=0"),
 )
-#: Keras 3 draws dropout in the layer; for recurrent dropout, its cell has one matmul per gate.
+#: Keras 3 draws the dropout mask outside the cell. For recurrent dropout, its cell also runs one
+#: matmul per gate (``_PRODUCT_A_GATE``).
 _DROPOUT = re.compile(r"(?:lstm|gru)\w*/stateless_dropout")
 _PRODUCT_A_GATE = re.compile(r"while/(?:lstm|gru)_cell\w*/MatMul_7:")
 _UNROLLED = re.compile(r"(?<![a-z_])(?:lstm|gru)_cell_\d+/")
 _LOOP = re.compile(r"(?:lstm|gru)\w*\)*/.*while", re.IGNORECASE)
-#: A cell of Keras; TensorFlow's own cells are called basic_lstm_cell, or are in a scope rnn.
+#: Scope of a Keras cell. TensorFlow's own cells are called basic_lstm_cell, or are in a scope rnn.
 _KERAS_CELL = re.compile(r"(?<![a-z_])(?:lstm|gru)_cell\w*/")
 #: Keras 2 runs a layer without cuDNN in the function standard_lstm. When this function is inlined,
 #: its loop has no scope, and only the reads of the weights have the layer's scope.
 _READS = re.compile(r"(?<![a-z_])(?:lstm|gru)(?:_\d+)?/Read(?:_\d)?/ReadVariableOp:")
 _INLINED = re.compile(r"(?:^|PartitionedCall/)while(?:_\d+)?/(?:body/_\d+/while/)?")
-#: The loop around a Keras cell, and a choice between old and new state by the mask in the loop
-#: (TensorFlow's gradient of it has another name). In JAX's paths, calls are in between, which
-#: ``_CALLS`` removes.
+#: Paths of a Keras cell in a loop, and of an op in such a loop that selects the old or new state by
+#: the mask; group 1 is the loop. Gradients of the selection have other names in TensorFlow.
+#: JAX's paths also contain calls, which ``_CALLS`` removes.
 _LOOP_OF_CELL = re.compile(r"(.*while/(?:body/)?)(?:lstm|gru|simple_rnn)_cell\w*/")
 _CHOICE = re.compile(r"(.*while/(?:body/)?)(?:SelectV2(?:_\d+)?(?::SelectV2)?|select_n)")
 _LAYERS_LOOP = re.compile(r"(?i)(?:lstm|gru|rnn)\w*\)*/while/(?:body/)?$")
@@ -64,7 +66,8 @@ _CALLS = re.compile(r"closed_call/|jit\(_where\)/")
 _WHERE, _TANH = re.compile(r"^aten::where$"), re.compile(r"^aten::tanh$")
 _CUDNN = re.compile(r"CudnnRNN|_cudnn_rnn|miopen_rnn|mkldnn_rnn_layer|aten::lstm$|aten::gru$")
 _NAMES = {"torch": "PyTorch", "jax": "JAX"}
-#: Fewer choices per step are no loop over time steps. Chosen by hand.
+#: Least number of selections by a mask per step that count as a loop over time steps. Chosen by
+#: hand.
 _TIME_STEPS = 8
 _SIMILAR = "batch sequences of similar length"
 
@@ -73,13 +76,16 @@ _KERAS_LAYER = re.compile(r"(?<![a-z_])(?:lstm|gru)(?:_\d+)?/(?:.*/)?while/")
 
 
 def keras_without_cudnn(f: Finding) -> Match | None:
-    """Match a layer of Keras on a GPU with options that its cuDNN path lacks."""
+    """Match a Keras layer on a GPU with options that cuDNN cannot compute."""
     unmet = unmet_by_keras(f.slow)
     return Match(fix=f"set {listed(unmet)}, as cuDNN needs") if unmet else None
 
 
 def unmet_by_keras(profile: StepProfile) -> list[str]:
-    """Return the options that Keras's cuDNN path needs and this run's layers lack."""
+    """Return the options that Keras needs to use cuDNN and that this run's layers do not have.
+
+    Options are written as code, such as ``unroll=False``.
+    """
     if profile.runs_on != "cuda":
         return []
     row = ROWS.get(profile.implementation or "")
@@ -96,7 +102,7 @@ def unmet_by_keras(profile: StepProfile) -> list[str]:
 
 
 def names_of(profile: StepProfile) -> list[str]:
-    """Return the names of the ops, and the paths that activities give."""
+    """Return the names of the ops, and the name-scope paths of recurrent layers."""
     return [*(row["name"] for row in profile.rows("ops")), *profile.seen.paths]
 
 
@@ -105,7 +111,11 @@ def _any(pattern: re.Pattern[str], names: Iterable[str]) -> bool:
 
 
 def is_keras(profile: StepProfile) -> bool:
-    """Return whether a Keras layer ran: by our row, its frames, or its cell's scope."""
+    """Return whether the run has a Keras layer.
+
+    This follows from the run's implementation, else from Keras's Python frames or the scope of a
+    Keras cell.
+    """
     row = ROWS.get(profile.implementation or "")
     if row is not None:
         return row.library == "keras"
@@ -113,16 +123,16 @@ def is_keras(profile: StepProfile) -> bool:
 
 
 def _in_one_op(profile: StepProfile) -> bool:
-    """Return whether a recurrent layer ran in one op, as far as names and kernels show."""
+    """Return whether the names of ops or kernels show a recurrent layer that ran as one op."""
     rnn = any(c.part == "rnn" for c in profile.contributors)
     return rnn or _any(_CUDNN, names_of(profile))
 
 
 def masks_in_the_loop(profile: StepProfile) -> float:
-    """Count the choices by a mask per step in the loop of a recurrent layer; 0 if there are none.
+    """Return how often per step a recurrent layer's loop selects old or new state by a mask.
 
-    PyTorch's ops have no scope. There, choices count if frames of Keras's loop were recorded, and
-    every tanh of a cell has a choice next to it.
+    Return 0 if no selection is known. PyTorch's ops have no scope. There, selections count only if
+    Python frames of Keras's loop were recorded and there are as many selections as tanh ops.
     """
     if profile.framework in TORCH:
         times = times_called(profile, _WHERE) if profile.seen.keras_frames else 0.0
@@ -138,10 +148,10 @@ def masks_in_the_loop(profile: StepProfile) -> float:
 
 
 def masks_seen_going_in(profile: StepProfile) -> bool:
-    """Return whether the inputs of a model whose layers run cell by cell are masked.
+    """Return whether a Keras model that runs cell by cell got padded input sequences.
 
-    TensorFlow omits short ops (``certainty.pair``), so the choices by a mask may be missing in
-    the loop.
+    This also finds masks in TensorFlow's profiles, which omit short ops (``certainty.pair``) and so
+    may lack the selections by the mask.
     """
     if profile.info.padding is None:
         return False
@@ -149,12 +159,15 @@ def masks_seen_going_in(profile: StepProfile) -> bool:
 
 
 def is_masked(profile: StepProfile) -> bool:
-    """Return whether a recurrent layer masks its time steps, by its ops or its sequences."""
+    """Return whether a recurrent layer masks time steps, by its ops or by its padded input."""
     return masks_in_the_loop(profile) > 0 or masks_seen_going_in(profile)
 
 
 def _is_of_a_layer(loop: str, paths: Iterable[str]) -> bool:
-    """Return whether a loop is of a recurrent layer, by its name or as inlined by Keras 2."""
+    """Return whether ``loop`` is a path of a recurrent layer's loop.
+
+    Its path names the layer, or Keras 2 inlined the loop without a scope.
+    """
     named = _LAYERS_LOOP.search(loop) is not None
     return named or (_INLINED.fullmatch(loop) is not None and _any(_READS, paths))
 
@@ -177,7 +190,7 @@ def masked(f: Finding) -> Match | None:
 
 
 def standard_loop(f: Finding) -> Match | None:
-    """Match Keras's standard loop of TensorFlow on a GPU that no option explains."""
+    """Match a Keras layer of TensorFlow that loops on a GPU although its options allow cuDNN."""
     profile, names = f.slow, names_of(f.slow)
     if profile.runs_on != "cuda" or profile.implementation in ROWS or _in_one_op(profile):
         return None
@@ -191,7 +204,10 @@ def standard_loop(f: Finding) -> Match | None:
 
 
 def own_loop(f: Finding) -> Match | None:
-    """Match Keras's own loop on PyTorch or JAX, unless an option explains it."""
+    """Match a Keras layer of PyTorch or JAX that runs as a loop.
+
+    On a GPU, the layer matches only if no mask explains the loop and, on JAX, no option.
+    """
     profile = f.slow
     if profile.implementation in ROWS or not is_keras(profile) or _in_one_op(profile):
         return None

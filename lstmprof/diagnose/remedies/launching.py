@@ -32,15 +32,15 @@ from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import LOOP
 from lstmprof.numbers import count, listed, number_of, quantity
 
-#: A category whose kernels do not depend on the batch size.
+#: The category of kernels whose work does not depend on the batch size.
 _NOT_OF_THE_BATCH = "optimizer"
-#: Frames and ranges of the Python with which Inductor's compiled code launches its kernels.
+#: Python frames and ranges of Inductor's compiled code, which launch its kernels from Python.
 INDUCTOR = re.compile(
     r"torchinductor|/c[0-9a-z]{40,}\.py|torch/_(?:inductor|dynamo)/|Torch-Compiled Region"
     r"|CompiledFxGraph|CompiledFunction"
 )
-#: PyTorch ops that wait for the device to learn the size of their result; they cannot be captured
-#: in a graph.
+#: PyTorch ops whose result's size depends on the data. The host waits for that size, so a CUDA
+#: graph cannot contain them.
 SIZED_BY_DATA = re.compile(r"aten::(?:nonzero|masked_select|_?unique\w*)$")
 _GRAPH = "torch.compile(mode='reduce-overhead')"
 _COLLECTIVE = "collective"
@@ -48,7 +48,7 @@ _COLLECTIVE = "collective"
 _NOT_XLA = re.compile(r":(?:CTCLoss|CudnnRNN|BlockLSTM|LSTMBlockCell|GRUBlockCell)\w*$")
 _FUSED = re.compile(r"_fused_(?:adam|sgd|adagrad)|FusedAdam|FusedSgd|FusedAdagrad", re.IGNORECASE)
 _OPTIMIZER = re.compile(r"Optimizer\.step#(\w+)\.step")
-#: The optimizers of torch.optim that take ``fused``.
+#: The optimizers of torch.optim with an argument ``fused``.
 _CAN_FUSE = ("Adam", "AdamW", "SGD", "Adagrad")
 _XLA = "tf.function(jit_compile=True)"
 _XLA_OF_KERAS = "model.compile(jit_compile=True)"
@@ -56,9 +56,9 @@ _UNROLL = "set unroll=True of the layer: time steps then run without a loop"
 
 
 def cuda_graph(f: Finding) -> Match | None:
-    """Match a series of PyTorch launches that is the same in every step, as far as is known.
+    """Match a series of PyTorch launches that a CUDA graph could replay in every step.
 
-    Also match the Python with which Inductor's code launches its kernels.
+    Also match if most Python time is Inductor's compiled code, which launches kernels from Python.
     """
     saves, ours = series_of_launches(f), f.slow.implementation in implementations.ROWS
     if saves is None and f.slow.device is not None and f.largest:
@@ -78,7 +78,7 @@ def cuda_graph(f: Finding) -> Match | None:
 
 
 def _can_be_captured(profile: StepProfile) -> bool:
-    """Return whether the profile excludes no CUDA graph, and none runs already."""
+    """Return whether nothing in the profile rules out a CUDA graph, and none runs already."""
     info, workload = profile.info, profile.info.workload
     if info.cuda_graph or profile.seen.graph or is_retraced(profile):
         return False
@@ -91,7 +91,7 @@ def _can_be_captured(profile: StepProfile) -> bool:
 
 
 def compiled_step(f: Finding) -> Match | None:
-    """Match a series of PyTorch launches, half of them elementwise, without compiled code."""
+    """Match a series of launches in eager PyTorch, if half of the kernels are elementwise."""
     saves = series_of_launches(f)
     if saves is None or f.slow.implementation or is_compiled(f.slow) or is_retraced(f.slow):
         return None
@@ -105,7 +105,7 @@ def compiled_step(f: Finding) -> Match | None:
 
 
 def unfused(f: Finding) -> Match | None:
-    """Match elementwise kernels of eager PyTorch on a GPU, if most are not compiled."""
+    """Match elementwise kernels of eager PyTorch on a GPU that take half of the finding's time."""
     ns = sum(c.ns for c in f.contributors if c.part == "pointwise")
     number = counted(f.slow, "pointwise")
     if f.slow.device is None or number < SERIES or 2 * ns < f.slow_ns:
@@ -116,7 +116,10 @@ def unfused(f: Finding) -> Match | None:
 
 
 def fused_optimizer(f: Finding) -> Match | None:
-    """Match PyTorch's unfused optimizer, if it is most of this work or ten of the launches."""
+    """Match PyTorch's unfused optimizer.
+
+    It must take half of the finding's time, or launch ten kernels per step if the device waits.
+    """
     if _is_fused(f.slow) or not _can_fuse(f.slow):
         return None
     optimizing = [
@@ -155,10 +158,10 @@ def _can_fuse(profile: StepProfile) -> bool:
 
 
 def xla(f: Finding) -> Match | None:
-    """Match a step of TensorFlow that XLA could compile and did not.
+    """Match a TensorFlow step that XLA could compile but did not.
 
-    On a CPU XLA did not help: steps took 1.1 to 1.25 times as long (TensorFlow 2.21, 16 and 64
-    sequences). There only unrolling a Keras layer saves calls: 4.8 became 4.4 ms.
+    On a CPU, steps with XLA took 1.1 to 1.25 times as long (TensorFlow 2.21, 16 and 64 sequences).
+    So the fix on a CPU is to unroll a Keras layer, which saves calls: 4.8 ms became 4.4 ms.
     """
     profile = f.slow
     row, on_cpu = implementations.ROWS.get(profile.implementation or ""), profile.runs_on == "cpu"
@@ -182,7 +185,7 @@ def _ctc(profile: StepProfile, row: implementations.Implementation) -> bool:
 
 
 def larger_batch(f: Finding) -> Match | None:
-    """Match kernels that end before the host launches the next one."""
+    """Match a device that idles because kernels end before the host launches the next kernel."""
     gaps = f.slow.seen.gaps
     if gaps is None or series_of_launches(f) is None or f.slow.seen.graph:
         return None
@@ -191,7 +194,7 @@ def larger_batch(f: Finding) -> Match | None:
 
 
 def fill_the_device(f: Finding) -> Match | None:
-    """Match kernels that can use half of a GPU at most."""
+    """Match kernels that use at most half of a GPU: one thread block per two multiprocessors."""
     parts = {c.part for c in f.contributors if c.state == "busy"} - {_NOT_OF_THE_BATCH}
     small = [s for s in f.slow.seen.small if 2 * s.blocks <= s.multiprocessors]
     small = [s for s in small if s.category in parts]

@@ -1,11 +1,11 @@
 """Causes: a cuDNN or MIOpen layer runs slow kernels, or copies its weights.
 
-``breakdown.recurrent.cudnn_algorithm`` decides which kernels cuDNN uses in the forward and the
-backward pass, and compares them with the names of those that ran. ``_cudnn_rnn`` copies weights
-into one piece of memory on every call if they are not (copy_weights_to_flat_buf_views in
-aten/src/ATen/native/cudnn/RNN.cpp). flatten_parameters() does this once, but does nothing if two
-weights share memory or differ in type (torch/nn/modules/rnn.py). ``miopen_rnn`` copies them on
-every call (aten/src/ATen/native/miopen/RNN_miopen.cpp).
+``breakdown.recurrent.cudnn_algorithm`` predicts which kernels PyTorch requests from cuDNN in the
+forward and the backward pass. On every call, ``_cudnn_rnn`` copies the weights into one piece of
+memory if they are not in one piece yet (copy_weights_to_flat_buf_views in
+aten/src/ATen/native/cudnn/RNN.cpp). flatten_parameters() does this copy once, but does nothing if
+two weights share memory or differ in type (torch/nn/modules/rnn.py). ``miopen_rnn`` always copies
+the weights on every call (aten/src/ATen/native/miopen/RNN_miopen.cpp).
 """
 
 from __future__ import annotations
@@ -55,10 +55,11 @@ _DTYPES = {"fp32": FLOAT32, "tf32": FLOAT32, "amp-fp16": FLOAT16, "amp-bf16": BF
 _CELLS = {"lstm": LSTM, "gru": GRU, "rnn": RNN_TANH}
 _MODES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
 _MEET = "let cuDNN run its persistent kernels"
-#: Fewer hidden units may be worth a try; a layer of more would be another network.
+#: Fewer hidden units are advised, as a way to persistent kernels, only for layers with at most this
+#: many units: a larger layer would become another network.
 _FEW_UNITS = 256
 _ON_MIOPEN = re.compile(r"aten::miopen_rnn(?!_)")
-#: A layer has at least this many weights; fewer copies inside its op are not of weights.
+#: Least number of weight arrays in a layer. Fewer copies per call of its op are not of weights.
 _WEIGHTS = 4
 _FLATTENS = "aten::_cudnn_rnn_flatten_weight"
 _MIOPEN = "aten::miopen_rnn"
@@ -66,9 +67,10 @@ _MIOPEN = "aten::miopen_rnn"
 
 @dataclass(frozen=True)
 class Run:
-    """One pass of a cuDNN layer: the requested algorithm (``asked``), and the one that ran.
+    """One pass of a cuDNN layer, with the algorithms that were requested and that ran.
 
-    ``seen`` is None if no kernel's name shows it.
+    ``way`` is ``forward`` or ``backward``, ``asked`` the algorithm that PyTorch requests, ``seen``
+    the algorithm that ran; ``seen`` is None if no kernel's name shows it.
     """
 
     way: str
@@ -107,7 +109,7 @@ class OnCudnn:
 
 
 def layers_on_cudnn(profile: StepProfile) -> list[OnCudnn]:
-    """Return the layers that PyTorch runs on cuDNN, by the profile, else by the capture."""
+    """Return the layers that PyTorch runs on cuDNN, from the layer table, else from run.json."""
     if profile.device is None or profile.framework != "torch":
         return []
     gpu = gpu_of(profile.info.device_facts.get(str(profile.device)))
@@ -159,7 +161,7 @@ def _of_capture(profile: StepProfile, gpu: Gpu) -> Iterator[OnCudnn]:
 
 
 def persistent_kernels(f: Finding) -> Match | None:
-    """Match standard kernels of cuDNN, with the unmet conditions of the persistent kernels."""
+    """Match a cuDNN layer that runs standard kernels, and advise how to get persistent kernels."""
     layer_ns = sum(c.ns for c in f.contributors if "rnn" in (c.part, c.purpose))
     matches = (_standard(on, layer_ns) for on in layers_on_cudnn(f.slow))
     return next(filter(None, matches), None) if layer_ns else None
@@ -179,7 +181,10 @@ def _standard(on: OnCudnn, layer_ns: int) -> Match | None:
 
 
 def _needs(runs: list[Run], hidden: int) -> str:
-    """Return the fewest changes that allow persistent kernels: large ones, or for few units."""
+    """Return the fewest changes with which cuDNN would run persistent kernels; empty if none would.
+
+    cuDNN has two kinds: ``STATIC``, and ``SMALL_H`` for few hidden units.
+    """
     large = [r.needs for run in runs if (r := run.asked.refusal_of(STATIC))]
     small = [r.needs for run in runs if (r := run.asked.refusal_of(SMALL_H))]
     ways = [list(needs) for needs in large[:1]]
@@ -190,7 +195,7 @@ def _needs(runs: list[Run], hidden: int) -> str:
 
 
 def layer_on_miopen(f: Finding) -> Match | None:
-    """Match a layer that MIOpen runs with kernels for every time step."""
+    """Match a layer for which MIOpen launches kernels in every time step."""
     if f.slow.device is None or not times_called(f.slow, _ON_MIOPEN):
         return None
     rows = [row for row in f.slow.rows("layers") if row["library"] == "MIOpen"]
@@ -202,7 +207,7 @@ def layer_on_miopen(f: Finding) -> Match | None:
 
 
 def weights_apart(f: Finding) -> Match | None:
-    """Match weights that are copied together inside the layer's op."""
+    """Match a layer's op that copies its weights into one piece of memory."""
     copies = _of_weights(f, [h for h in f.slow.seen.weights if h.within != _FLATTENS])
     if not copies:
         return None
@@ -224,7 +229,7 @@ def weights_cast(f: Finding) -> Match | None:
 
 
 def in_bfloat16_off_cudnn(f: Finding) -> Match | None:
-    """Match a layer in bfloat16 that no library runs as a whole on a GPU."""
+    """Match a layer in bfloat16 on a GPU that PyTorch runs op by op, without cuDNN."""
     rows = [
         row
         for row in f.slow.rows("layers")
@@ -238,7 +243,10 @@ def in_bfloat16_off_cudnn(f: Finding) -> Match | None:
 
 
 def _of_weights(f: Finding, facts: Sequence[Fact]) -> list[Fact]:
-    """Return the ``facts`` inside a layer's op; empty if there are fewer per call than weights."""
+    """Return the copies or casts in ``facts`` that are inside a layer's op.
+
+    Return an empty list if each call has fewer than ``_WEIGHTS``, because they are not of weights.
+    """
     copies = [fact for fact in facts if fact.within]
     calls = sum(
         r["count"] for r in f.slow.rows("ops") if r["name"] in {h.within for h in copies}

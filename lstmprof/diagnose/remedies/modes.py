@@ -25,7 +25,7 @@ from lstmprof.numbers import count, cropped, listed, quantity
 
 #: The op that anomaly mode calls for each gradient.
 _CHECK = "aten::isnan"
-#: Variable → its values that make a program slower to debug it.
+#: Environment variable → its values that turn on a slow debugging aid.
 _DEBUGGING = {
     "CUDA_LAUNCH_BLOCKING": re.compile("1"),
     "TORCH_SHOW_CPP_STACKTRACES": re.compile("1"),
@@ -39,8 +39,8 @@ _NODE = re.compile(r"autograd::engine::evaluate_function: (?!torch::autograd::Ac
 def anomaly_mode(f: Finding) -> Match | None:
     """Match a NaN check for every backward node.
 
-    The saving is unknown: for each forward op anomaly mode also keeps a Python stack, which no
-    event shows.
+    The saving is unknown: anomaly mode also stores a Python stack for each forward op, and no event
+    shows that time.
     """
     rows = f.slow.rows("ops")
     checks = next((r["count"] for r in rows if r["name"] == _CHECK), 0)
@@ -52,7 +52,11 @@ def anomaly_mode(f: Finding) -> Match | None:
 
 
 def denormals(f: Finding) -> Match | None:
-    """Match denormals: matmuls on a CPU that are slow at one place of every step, or a setting."""
+    """Match slow arithmetic on denormals on a CPU.
+
+    It shows as matmuls that are slow in one part of every step, or as a setting that only the
+    faster run has (it flushes denormals to zero).
+    """
     slow = f.slow.seen.slowing
     if slow is not None and f.kind == causes.GEMM:
         return Match(_slowing(slow), slow.ns)
@@ -72,7 +76,7 @@ def _slowing(slow: Slow) -> str:
 
 
 def crowded(f: Finding) -> Match | None:
-    """Match more threads than CPUs, or threads that spin: they take CPU time from each other."""
+    """Match a run with more threads than CPUs, or with spinning threads, which slow each other."""
     if f.slow.runs_on != "cpu":
         return None
     if f.fast is not None and f.kind == causes.SLOWER:
@@ -83,7 +87,7 @@ def crowded(f: Finding) -> Match | None:
 
 
 def faster_settings(f: Finding) -> Match | None:
-    """Match settings that differ in the faster run and have no row of their own."""
+    """Match settings that differ in the faster run, except those with their own cause."""
     differ = [] if f.fast is None else settings.disagreements(f.fast.info, f.slow.info)
     others = [d for d in differ if d.setting not in (settings.DENORMALS, settings.ANOMALY)]
     if f.fast is None or not others:
@@ -93,9 +97,10 @@ def faster_settings(f: Finding) -> Match | None:
 
 
 def debugging(f: Finding) -> Match | None:
-    """Match launches that wait for their kernels, and environment variables for debugging.
+    """Match launches that wait for their kernels, or environment variables for debugging.
 
-    At best, host and device then work at the same time, and the shorter time is saved.
+    If launches stop waiting, host and device can work at the same time. So the fix saves at most
+    the busy time or the idle time of the device, whichever is shorter.
     """
     profile = f.slow
     variables = profile.info.settings.environment or {}
@@ -116,7 +121,7 @@ def debugging(f: Finding) -> Match | None:
 
 
 def undetached(f: Finding) -> Match | None:
-    """Match backward passes that go through all batches before."""
+    """Match a backward pass that grows in every step, because it includes all earlier batches."""
     grown = f.slow.seen.growing
     if grown is None or f.slow.implementation:
         return None

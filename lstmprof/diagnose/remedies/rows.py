@@ -12,14 +12,15 @@ from lstmprof.diagnose.seen import Fact
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.numbers import count, cropped, milliseconds, times_a_step
 
-#: Kinds of time that several rows are for: a device waits for its host; work is done.
+#: Kinds of time that several rows have in common: ``HOST`` is time in which a device waits for its
+#: host, ``WORK`` is time in which work is done.
 HOST = (causes.LAUNCH, causes.DISPATCH, causes.PYTHON, causes.UNRECORDED)
 WORK = (causes.GEMM, causes.MEMORY)
 TORCH, TENSORFLOW, JAX = ("torch",), ("tensorflow",), ("jax",)
 #: TensorFlow 1 has other functions; in profiles from other tools it cannot be distinguished from
 #: TensorFlow 2.
 TENSORFLOW_1 = ("tensorflow1",)
-#: Fewer kernels per step are no series of launches. Chosen by hand.
+#: Least number of kernels, launches or calls per step that count as a series. Chosen by hand.
 SERIES = 10
 _COMPILED_OP = re.compile(r"^Torch-Compiled|CompiledF|^TorchDynamo|^XlaLaunch|:Xla(?:Launch|Run)")
 _COMPILED_KERNEL = re.compile(r"^triton_|fusion")
@@ -31,9 +32,10 @@ class Match:
 
     ``seen`` is the evidence as a clause with counts; it may be empty. ``saves_ns`` is the time of
     the clean step that the fix addresses, in ns; it is None if unknown. ``fix``, ``cause`` and
-    ``source`` replace those of the row if the profile allows more precise ones; otherwise they are
-    empty or None. ``implementation`` is the row of ``lstmprof list`` that the fix advises; it is
-    None if the fix is another change.
+    ``source`` replace the fields of the ``Remedy`` with these names if the profile allows more
+    precise ones; otherwise they are empty or None. ``implementation`` is the name in
+    ``lstmprof list`` of the implementation that the fix advises; it is None if the fix is another
+    change.
     """
 
     seen: str = ""
@@ -49,9 +51,9 @@ Decide = Callable[[Finding], Match | None]
 
 @dataclass(frozen=True)
 class Example:
-    """A real profile in which the cause was found: the program (``of``), and the evidence.
+    """A profile in which the cause was found: the program (``of``), and the evidence (``seen``).
 
-    ``gain`` is the step without and with the fix; it is empty if that was not measured.
+    ``gain`` is the length of the step without and with the fix; it is empty if not measured.
     """
 
     of: str
@@ -67,11 +69,10 @@ class Remedy:
     ``cause`` and ``fix`` are clauses. ``saves`` names the time that the fix addresses; it is None
     if no profile shows that time. ``instead`` names new work that takes an unknown part of the
     saved time; it is None if there is no such work. ``frameworks`` is empty if the row is for every
-    framework. ``sources`` are addresses of pages. ``example`` is None if no real profile is at
-    hand.
+    framework. ``sources`` are addresses of pages. ``example`` is None if no profile is at hand.
 
-    ``of_several`` is True if the saved time has several kinds, not only the finding's kind.
-    ``first`` is True if the row names the verdict's cause even if its saving is unknown.
+    ``of_several`` is True if the fix saves time of several kinds, not only of the finding's kind.
+    ``first`` is True if this cause becomes the verdict's cause even if the saving is unknown.
     docs/causes.md is generated from these fields.
     """
 
@@ -91,11 +92,12 @@ class Remedy:
 
 
 def from_facts(pick: Callable[[Finding], Sequence[Fact]], seen: str) -> Decide:
-    """Return a ``decide`` that matches if ``pick`` returns facts; all of their time is saved.
+    """Return a ``decide`` that matches if ``pick`` returns facts; the fix saves all their time.
 
-    ``seen`` is a template: ``{name}`` and ``{within}`` of the first fact; ``{names}`` if it may be
-    one of several; the number ``{n}``, ``{times}``, ``{ms}`` of all facts, and ``{cost}``, which
-    has both.
+    ``seen`` is a template of the evidence. ``{name}`` and ``{within}`` are fields of the first
+    fact; ``{names}`` adds "and other ops" if there are several facts. For all facts together,
+    ``{n}`` is the number of calls, ``{times}`` the same as ``40 times per step``, ``{ms}`` the
+    time, and ``{cost}`` both.
     """
 
     def decide(f: Finding) -> Match | None:
@@ -106,7 +108,7 @@ def from_facts(pick: Callable[[Finding], Sequence[Fact]], seen: str) -> Decide:
 
 
 def in_words(profile: StepProfile, seen: str, facts: Sequence[Fact]) -> str:
-    """Fill the gaps of ``seen`` (``from_facts``)."""
+    """Return the template ``seen`` (see ``from_facts``), filled from ``facts``."""
     name, number = cropped(facts[0].name), sum(fact.count for fact in facts)
     return seen.format(
         name=name,
@@ -154,10 +156,12 @@ def times_called(profile: StepProfile, pattern: re.Pattern[str]) -> float:
 
 
 def series_of_launches(finding: Finding) -> int | None:
-    """Return the time in the usual gaps before shorter kernels; None if gaps are not usual.
+    """Return the time per step, in ns, of gaps before kernels because of slow launches.
 
-    One long gap or call shows nothing about launching. So the usual gaps must take most of all
-    gaps, and most of the time in which the device waits for its host.
+    Only gaps of usual length count (``Gaps.usual_ns``). Return None if the launches are not the
+    reason: there are fewer than ``SERIES`` kernels, the median gap is shorter than the median
+    kernel, or the usual gaps take less than half of all gaps or of the device's waits for its host
+    (one long gap or call shows nothing about launches).
     """
     gaps = finding.slow.seen.gaps
     if gaps is None or gaps.kernels < SERIES or gaps.gap_ns < gaps.kernel_ns:
@@ -167,12 +171,12 @@ def series_of_launches(finding: Finding) -> int | None:
 
 
 def is_compiled(profile: StepProfile) -> bool:
-    """Return whether ops or kernels are a compiler's."""
+    """Return whether names of ops or kernels show that a compiler (Inductor, XLA) made them."""
     if any(_COMPILED_OP.search(row["name"]) for row in profile.rows("ops")):
         return True
     return any(_COMPILED_KERNEL.search(row["name"]) for row in profile.rows("kernels"))
 
 
 def is_retraced(profile: StepProfile) -> bool:
-    """Return whether a profiled step traced or compiled anything, or shapes differ."""
+    """Return whether a profiled step traced or compiled, or shapes differ between steps."""
     return bool(profile.seen.compiled) or profile.seen.shapes is not None

@@ -1,8 +1,8 @@
 """Causes: PyTorch layers that run one time step or one sequence at a time.
 
-They receive their sequences in such a form, or a CPU's library has no op for them: oneDNN runs
-nn.LSTM in one op for float32 and bfloat16 without a projection. For everything else, ATen loops
-over time steps. Source: aten/src/ATen/native/RNN.cpp.
+The program calls a layer for parts of its input; or the layer runs on a CPU and is not one that
+oneDNN computes in one op. oneDNN computes only nn.LSTM, in float32 or bfloat16 and without a
+projection; for all other layers, ATen loops over time steps (aten/src/ATen/native/RNN.cpp).
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from lstmprof.implementations import LAYER_OP
 from lstmprof.numbers import count, number_of
 
 _INDEXING = re.compile(r"(?:Select|Slice|Index)Backward|aten::(?:select|slice)_backward")
-#: This many backward passes per step of indexing into tensors of one shape are a loop; the second
-#: number is for unrecorded shapes. Chosen by hand.
+#: Least number of backward ops of indexing (x[t]) per step, on tensors of one shape, that count as
+#: a loop. The second number is for profiles without recorded shapes. Chosen by hand.
 _LOOPED, _LOOPED_IF_UNKNOWN = 8, 16
 _PAD_ALL = "pad the sequences to one length (pad_sequence) and call the layer once for all"
 
 
 def indexed_time_steps(f: Finding) -> Match | None:
-    """Match indexing whose backward pass fills a whole gradient with zeros in every time step."""
+    """Match indexing (x[t]) in a loop: each backward op fills a whole gradient with zeros."""
     if is_keras(f.slow) or one_time_step_per_call(f):  # such loops are not written by the user
         return None
     ops = f.slow.rows("ops")
@@ -57,7 +57,7 @@ def indexed_time_steps(f: Finding) -> Match | None:
 
 
 def one_by_one(f: Finding) -> Match | None:
-    """Match a layer that is called for one sequence after the other."""
+    """Match a layer that is called once for each sequence of a batch."""
     calls = f.slow.seen.one_by_one
     if not calls:
         return None
@@ -173,13 +173,16 @@ TIME_FIRST = Remedy(
 )
 
 
-#: The library of a layer's op in which no library's op was recorded.
+#: The ``library`` of a row of the layer table if the layer's op called no library, such as oneDNN.
 _NO_LIBRARY = "ATen"
 _RNN = "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/RNN.cpp"
 
 
 def _off_library(finding: Finding, is_reason: Callable[[dict[str, Any]], bool]) -> Match | None:
-    """Match layers on a CPU without a library's op for which ``is_reason`` holds."""
+    """Match layers that ATen runs op by op on a CPU, without a library such as oneDNN.
+
+    ``is_reason`` returns whether a row of the layer table shows why; other layers do not match.
+    """
     profile = finding.slow
     rows = [
         row
@@ -204,7 +207,7 @@ def in_float64(finding: Finding) -> Match | None:
 
 
 def in_bfloat16(finding: Finding) -> Match | None:
-    """Match an LSTM in bfloat16 that a CPU with AVX-512 would run in one op."""
+    """Match an LSTM in bfloat16 that oneDNN would run in one op on a CPU with AVX-512."""
     if finding.slow.seen.packed:
         return None
 
@@ -220,10 +223,10 @@ def projected(finding: Finding) -> Match | None:
 
 
 def no_lstm(finding: Finding) -> Match | None:
-    """Match a GRU or plain RNN if calling ops takes at least half of the step.
+    """Match a GRU or plain RNN if dispatch and Python take at least half of the step.
 
-    One op saves calls: nn.GRU with 64 units took 14.6 ms, nn.LSTM 9.7; nn.RNN with 256 units, which
-    consists mostly of matmuls, gained nothing (PyTorch 2.13 on a CPU).
+    An LSTM runs as one op and so saves calls: nn.GRU with 64 units took 14.6 ms, nn.LSTM 9.7 ms. An
+    nn.RNN with 256 units, whose time is mostly matmuls, gained nothing (PyTorch 2.13 on a CPU).
     """
     profile = finding.slow
     kinds = causes.by_kind(profile, causes.comparison_of(profile))

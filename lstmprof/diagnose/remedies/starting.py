@@ -41,18 +41,18 @@ _HOW_NOT_TO_TRACE = {
     "jax": "call jax.jit once, before the loop, and keep shapes and types constant; "
     "jax_explain_cache_misses says why it recompiled",
 }
-#: Runtime → its maker's page on starting it and loading code.
+#: Runtime → its maker's page on how the runtime starts and loads code.
 _ON_LOADING = {
     "CUDA": "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#lazy-loading",
     "HIP": "https://rocm.docs.amd.com/projects/HIP/en/latest/how-to/hip_runtime_api/"
     "initialization.html",
 }
-#: The compilers that ROCm's libraries call, and MIOpen's own functions that call them.
+#: Names of the compilers that ROCm's libraries call, and of MIOpen's functions that call them.
 _ROCM_COMPILER = re.compile(r"(?i)hiprtc|amd_comgr|miopen\w*.*(?:compile|buildprogram)")
 
 
 def starts(f: Finding) -> Match | None:
-    """Match calls that started the runtime or loaded code."""
+    """Match calls in the profiled steps that started the runtime or loaded code."""
     calls = f.slow.seen.loading
     if not calls:
         return None
@@ -68,7 +68,7 @@ def starts(f: Finding) -> Match | None:
 
 
 def _first_call(call: Fact) -> str:
-    """Return the time of a call that initialises or loads something, and that of later calls."""
+    """Return a clause with the time of a first call, which starts or loads, and of later calls."""
     each_ns = quantity(call.ns / call.count, "ns")
     if call.median_ns is None:
         return f"{call.name} took {each_ns}" + (" per call" if call.count > 1 else "")
@@ -79,7 +79,7 @@ def _first_call(call: Fact) -> str:
 
 
 def _runtime_of(calls: Sequence[Fact]) -> str | None:
-    """Return the runtime whose calls these are; None if they are ops only."""
+    """Return the GPU runtime (CUDA or HIP) that the calls belong to; None if all are ops."""
     called = (runtime for c in calls for runtime, name in RUNTIMES.items() if name.match(c.name))
     return next(called, "CUDA" if any(loads(call.name) for call in calls) else None)
 
@@ -218,8 +218,9 @@ CAPTURE_ONCE = Remedy(
 )
 
 
-#: Programs of JAX's own operators and functions: the primitives of jax.lax, and the functions of
-#: jax.numpy and jax.nn that a recurrent network needs. User programs have other names.
+#: Names of the programs that JAX compiles for its own functions if they are called outside jax.jit:
+#: the primitives of jax.lax, and the functions of jax.numpy and jax.nn that a recurrent network
+#: needs. Other names are programs of the user.
 _OWN = re.compile(
     r"_?(?:scan|while(?:_loop)?|cond|switch|fori_loop|map|add(?:_any)?|sub(?:tract)?|mul(?:tiply)?"
     r"|(?:true_)?div(?:ide)?|floor_divide|neg(?:ative)?|abs(?:olute)?|exp2?|expm1|log1?p?|tanh|sqrt"
@@ -235,10 +236,10 @@ _OWN = re.compile(
     r"|ones(?:_like)?|eye|tri[lu]?|ravel|norm|threefry\w*|random_\w+|uniform|normal|bernoulli|split"
     r"|fold_in|rng_\w+|stop_gradient|erf\w*|nan_to_num)"
 )
-#: Without step markers, a function that is compiled this often is compiled repeatedly: a warm-up
-#: compiles it once or, with its gradient, twice.
+#: In a profile without step markers, a function that is compiled at least this often counts as
+#: compiled repeatedly. A warm-up compiles it once or, with its gradient, twice.
 _AGAIN = 3
-#: Events of TensorFlow when Python calls one operator, including the operator itself.
+#: Events that TensorFlow records when Python calls one operator, including the operator itself.
 _CALLING = re.compile(
     r"EagerLocalExecute: (?!__).*|EagerExecute|EagerKernelExecute|KernelAndDeviceFunc::Run"
     r"|TFE_\w+|EagerCopyToDevice|ValidateInputTypeAndPlacement|convert_to_tensor|tf\.constant"
@@ -262,7 +263,7 @@ def jitted_whole(f: Finding) -> Match | None:
         f"compiled programs such as {_called(programs[0].name)} are called "
         f"{often(f.slow, _calls(programs))}"
     )
-    # The program of a step takes longer than all that are called beside it; a helper does not.
+    # A program that takes longer than all the small ones is the step; a shorter one is a helper.
     wholes = [p for p in f.slow.seen.programs if p not in programs and p.ns > total(programs)]
     if not wholes:
         return Match(seen, saves)
@@ -276,7 +277,7 @@ def jitted_whole(f: Finding) -> Match | None:
 
 
 def _compiled_alone(f: Finding) -> Match | None:
-    """Match if most of compiling is for an operator of JAX's own, outside any jit of the user's."""
+    """Match if JAX compiles mostly one of its own functions, called outside the user's jax.jit."""
     name = compiled_alone(f.slow)
     if name is None:
         return None
@@ -288,14 +289,20 @@ def _compiled_alone(f: Finding) -> Match | None:
 
 
 def compiled_when(profile: StepProfile) -> str:
-    """Return in how many steps something was compiled, or how often if no step is marked."""
+    """Return as text in how many steps something was compiled.
+
+    Without step markers, return how often it was compiled.
+    """
     if profile.marked:
         return f"in {profile.seen.compiled_steps} steps"
     return often(profile, profile.seen.compiled[0].count)
 
 
 def compiled_alone(profile: StepProfile) -> str | None:
-    """Return JAX's own operator that takes most of repeated compilation, or None."""
+    """Return the name of the function that takes most of repeated compilation, if it is JAX's own.
+
+    Return None if it is a user's function, or if nothing is compiled repeatedly.
+    """
     facts = profile.seen.compiled
     if not facts or not is_compiled_again(profile):
         return None
@@ -304,7 +311,10 @@ def compiled_alone(profile: StepProfile) -> str | None:
 
 
 def is_compiled_again(profile: StepProfile) -> bool:
-    """Return whether several steps compile; without step markers, one function three times."""
+    """Return whether compilation repeats: in several steps, or of one function without markers.
+
+    Without step markers, a function must be compiled at least ``_AGAIN`` times.
+    """
     facts = profile.seen.compiled
     if profile.marked:
         return profile.seen.compiled_steps > 1
@@ -313,10 +323,10 @@ def is_compiled_again(profile: StepProfile) -> bool:
 
 
 def small_programs(profile: StepProfile) -> Sequence[Fact]:
-    """Return JAX's own programs and those called as often; empty if they are few.
+    """Return the many small JAX programs that a run calls; empty if they are few.
 
-    A step that is one program may also call some of JAX's own. Without step markers, ten of them
-    per call of a user program are a series.
+    Small programs are JAX's own functions (``_OWN``), and programs called ``SERIES`` times per
+    step. They are few if there are fewer than ``SERIES`` calls per call of another program.
     """
     programs = profile.seen.programs
     small = [p for p in programs if _is_own(p.name) or (profile.marked and p.count >= SERIES)]
@@ -354,13 +364,16 @@ def outside_of_a_function(f: Finding) -> Match | None:
 
 
 def _calling_ns(profile: StepProfile, called: Sequence[Fact]) -> int:
-    """Return the time of these calls, with the Python before each."""
+    """Return the time per step, in ns, of ``called`` programs or ops and the Python before each."""
     names = {fact.name for fact in called}
     return total([fact for fact in profile.seen.called if fact.name in names])
 
 
 def eager_operators(profile: StepProfile) -> Sequence[Fact]:
-    """Return the operators that run outside any function; empty if they are few."""
+    """Return the TensorFlow operators that run outside any tf.function; empty if they are few.
+
+    They are few if there are fewer than ``SERIES`` per call of a tf.function.
+    """
     eager = profile.seen.eager
     functions = [fact for fact in eager if FUNCTION.match(fact.name)]
     operators = [fact for fact in eager if not FUNCTION.match(fact.name)]

@@ -33,8 +33,8 @@ from lstmprof.implementations import LAYER_OP
 from lstmprof.numbers import cropped, listed, number_of
 
 _READ_ONCE = "count or compare whole tensors, and read the result once (.item(), .tolist())"
-#: Hidden Python is worth recording, and reading values worth a cause, from this share of the step
-#: on. Chosen by hand.
+#: Least share of the step for which recording Python frames is advised, or for which reading values
+#: is reported as the cause. Chosen by hand.
 _MUCH = 0.2
 #: Python frames as torch.profiler names them.
 _FRAME = re.compile(r"\.py\(\d+\): |^<built-in |^nn\.Module: ")
@@ -44,17 +44,17 @@ _WHOLE_DEVICE = re.compile(r"(?:Device|Ctx|Context)Synchronize$")
 _MODULE = "nn.Module: "
 _STEP = re.compile("|".join(("ProfilerStep", "^train$", "^step$", *(f"^{p}$" for p in PHASES))))
 _FREES = re.compile(r"Free|Release")
-#: Ops that fill a new tensor.
+#: Ops that fill a new tensor with numbers.
 _MAKES = re.compile(
     r"aten::(?:normal|uniform|bernoulli|random|rand\w*|multinomial|fill|zero|arange)_?$"
 )
-#: Frames and ranges that only wait, or belong to a framework or the profiler.
+#: Frames and ranges that only wait, or that belong to a framework or the profiler.
 _WAITS = re.compile(
     r"(?i)profiler|^Optimizer\.|^## ?(?:backward|forward)|block_until|try_to_block|\bwait\b"
     r"|synchroni[sz]e|sleep|_trace\b"
 )
-#: Wrappers of PyTorch by the names of their ops and ranges; how each overlaps its communication,
-#: by the name of the kernel.
+#: Rows of (ops and ranges of a PyTorch wrapper of distributed training, its communication kernels,
+#: how to make the wrapper overlap this communication with other work).
 _OVERLAP = (
     (
         re.compile(r"FullyShardedDataParallel|FSDP::"),
@@ -70,7 +70,7 @@ _OVERLAP = (
 
 
 def _asked_in(f: Finding, inside: Callable[[str], object]) -> list[Fact]:
-    """Return the blocking calls inside ops whose names satisfy ``inside``."""
+    """Return the blocking calls inside those ops whose names satisfy ``inside``."""
     return [h for h in f.slow.seen.asked if h.within is not None and inside(h.within)]
 
 
@@ -91,7 +91,11 @@ def values_read(f: Finding) -> Match | None:
 
 
 def _read_from_device(f: Finding) -> Match | None:
-    """Match values for which the host waits: many of them take launches and dispatch, too."""
+    """Match values of the GPU that the host reads and waits for.
+
+    Two reads or more match not only synchronisation but also waits for launches and dispatch, if
+    the reads take ``_MUCH`` of the step.
+    """
     reads = f.slow.seen.read
     times = sum(fact.count for fact in reads)
     much = total(reads) >= _MUCH * f.slow.length_ns
@@ -110,7 +114,7 @@ def _read_from_device(f: Finding) -> Match | None:
 
 
 def pageable_copies(f: Finding) -> Match | None:
-    """Match copies from or to memory that the driver has to copy first."""
+    """Match copies from or to pageable host memory, which the driver has to copy first."""
     rows = [r for r in f.slow.rows("copies") if r.get("host_memory") == "pageable"]
     if not rows:
         return None
@@ -128,7 +132,7 @@ def pageable_copies(f: Finding) -> Match | None:
 
 
 def transfers(f: Finding) -> Match | None:
-    """Match copies between host and GPU, most of which do not wait for pageable memory."""
+    """Match copies between host and GPU, except those of pageable memory (``pageable_copies``)."""
     rows = [r for r in f.slow.rows("copies") if r.get("direction") in ("HtoD", "DtoH")]
     rows = [r for r in rows if r.get("host_memory") != "pageable"]
     spent = sum(c.ns for c in f.contributors if c.part == "transfer")
@@ -143,7 +147,7 @@ def transfers(f: Finding) -> Match | None:
 
 
 def device_synchronised(f: Finding) -> Match | None:
-    """Match a device that is synchronised more than once per step."""
+    """Match a host that waits more than once per step for all work of the device."""
     calls = [h for h in f.slow.seen.asked if _WHOLE_DEVICE.search(h.name)]
     times = sum(h.count for h in calls)
     if times < 2:
@@ -154,7 +158,7 @@ def device_synchronised(f: Finding) -> Match | None:
 
 
 def queued_work(f: Finding) -> Match | None:
-    """Match queued work behind an event of another stream, or behind a function of the host."""
+    """Match queued GPU work that waits for an event of another stream or for a host function."""
     waits = [h for h in f.slow.seen.queued if h.within]
     if not waits:
         return None
@@ -169,7 +173,7 @@ def queued_work(f: Finding) -> Match | None:
 
 
 def run_dry(f: Finding) -> Match | None:
-    """Match blocking calls during which an idle GPU does not begin the work that it has."""
+    """Match blocking calls during which an idle GPU does not begin work that is launched."""
     calls = f.slow.seen.run_dry
     times = sum(call.count for call in calls)
     if times < 2:
@@ -181,7 +185,7 @@ def run_dry(f: Finding) -> Match | None:
 
 
 def allocations(f: Finding) -> Match | None:
-    """Match calls that allocate or free in warm steps."""
+    """Match calls that allocate or free memory after the first step."""
     calls = f.slow.seen.later_allocs
     if not calls:
         return None
@@ -198,7 +202,7 @@ def allocations(f: Finding) -> Match | None:
 
 
 def collectives(f: Finding) -> Match | None:
-    """Match communication for which the device waits, if other work could overlap with it."""
+    """Match communication during which the device computes nothing, if it has work to overlap."""
     profile = f.slow
     computing = sum(
         c.ns for c in profile.contributors if c.state == "busy" and c.part != "collective"
@@ -218,12 +222,12 @@ def collectives(f: Finding) -> Match | None:
 
 
 def _waits_for_ranks(profile: StepProfile) -> int:
-    """Return the lane's wait for other ranks in collectives per step; 0 if unknown."""
+    """Return the wait of the profiled device for other ranks per step, in ns; 0 if unknown."""
     return profile.straggler.waits_ns(profile.place) if profile.straggler else 0
 
 
 def late_rank(f: Finding) -> Match | None:
-    """Match a late rank: this one, or another one for which this one waits."""
+    """Match a late rank: the diagnosed rank, or another rank that the diagnosed rank waits for."""
     profile, straggler = f.slow, f.slow.straggler
     if straggler is None:
         return None
@@ -247,7 +251,7 @@ def late_rank(f: Finding) -> Match | None:
 
 
 def late_in_turn(f: Finding) -> Match | None:
-    """Match communication that waits for a rank that is another one from step to step."""
+    """Match communication that waits for a late rank, if the late rank changes between steps."""
     profile, straggler = f.slow, f.slow.straggler
     waits_ns = _waits_for_ranks(profile)
     if f.kind != COLLECTIVE or straggler is None or not straggler.moves or not waits_ns:
@@ -270,7 +274,7 @@ def computed_on_cpu(f: Finding) -> Match | None:
 
 
 def hidden_python(f: Finding) -> Match | None:
-    """Match a device that waits for Python without recorded frames."""
+    """Match a device that waits for Python, if the profile has no Python frames."""
     profile = f.slow
     if f.fast is not None or profile.device is None or profile.implementation:
         return None
@@ -284,14 +288,14 @@ def hidden_python(f: Finding) -> Match | None:
 
 
 def python_stretches(f: Finding) -> Match | None:
-    """Match one range or frame that takes most of the time in which no op runs."""
+    """Match a Python frame or range that takes most of the time in which the host runs no op."""
     places = [c for c in f.largest if 2 * c.delta_ns > f.delta_ns]
     passed_over = (_STEP, _WAITS, INDUCTOR)
     if not places or any(pattern.search(places[0].name) for pattern in passed_over):
         return None
     first, name = places[0], cropped(places[0].name)
     if first.name.startswith(_MODULE) and any(r["form"] != LAYER_OP for r in f.slow.rows("layers")):
-        return None  # the Python of the loop over time steps, which other rows are about
+        return None  # other rows match the Python of a loop over time steps
     seen = f"'{name}' takes {in_ms(f.slow, first.delta_ns)} outside any op"
     fix = f"profile '{name}' with a sampling profiler: py-spy record --native"
     return Match(seen, first.delta_ns, fix=fix)

@@ -29,35 +29,38 @@ from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.implementations import CELL_OP, LOOP
 from lstmprof.numbers import count, cropped, listed
 
-#: Tensor cores are at most eight times as fast as float32 (A100: 156 and 19.5 TFLOP/s).
+#: Largest share of a float32 matmul's time that TF32 saves: tensor cores are at most eight times as
+#: fast (A100: 156 and 19.5 TFLOP/s).
 _TF32_SAVES = 7 / 8
-#: GPUs with TF32: compute capability 8.0 and later; kernels that say so.
+#: Names of GPUs with TF32 (compute capability 8.0 or later), and of kernels made for such GPUs.
 _AMPERE = re.compile(r"\b(?:A100|A10|A30|A40|H100|H200|B200|L4|L40|RTX (?:A\d|[3-5]0\d\d))")
 _AMPERE_KERNEL = re.compile(r"^(?:ampere|sm80|sm86|sm89|sm90)_|cutlass_(?:80|90)")
-#: Matmuls of float32 that use no tensor cores, of cuBLAS.
+#: cuBLAS kernels for float32 matmuls without tensor cores.
 _FLOAT32_PRODUCT = re.compile(r"sgemm(?!.*tf32)|simt_sgemm")
-#: Types of 16 bits, as Kineto writes them.
+#: 16-bit floating-point types, as Kineto writes them.
 _HALF = ("c10::Half", "c10::BFloat16")
-#: This many casts per step are a loop. Chosen by hand.
+#: Least number of casts per step that count as casts in a loop. Chosen by hand.
 _LOOPED = 8
 _RELAYS = ("aten::contiguous", "aten::reshape", "aten::clone", "aten::flatten")
 _TO_CHANNELS_LAST = re.compile(r"(?i)nchwtonhwc|nhwctonchw")
-#: NVIDIA's GPUs have tensor cores from compute capability 7.0 on, except the GTX 16 series.
+#: First compute capability (7.0, written 70) of NVIDIA GPUs with tensor cores. The GTX 16 series
+#: has a later one, but no tensor cores.
 _FIRST_WITH_TENSOR_CORES = 70
 _WITHOUT_TENSOR_CORES = re.compile(r"\bGTX 16\d\d")
 #: Kernels of cuBLAS, CUTLASS and MAGMA without tensor cores; kernels with tensor cores have a
 #: number before ``gemm`` (s884gemm, h16816gemm).
 _SCALAR = re.compile(r"(?i)(?<![0-9])[sh]gemm(?!\w*(?:tensorop|hmma))|simt|magma_\w*gemm")
-#: CUTLASS kernels for unaligned rows; the number is the elements that they read at once.
+#: CUTLASS kernels for unaligned rows. The number in the name is how many elements a load reads.
 _UNALIGNED = re.compile(r"align[124](?![0-9])")
-#: A step updates few rows of a table if it updates at most this share. Chosen by hand.
+#: A step looks up few rows of an embedding table if it looks up at most this share of the rows.
+#: Chosen by hand.
 _FEW_ROWS = 0.25
-#: Elements of 16 bits in the 16 bytes that a tensor core is fed with at once.
+#: Sizes should be multiples of this number: a tensor core reads 16 bytes, eight 16-bit elements.
 _ALIGNED = 8
 
 
 def repeated(f: Finding) -> Match | None:
-    """Match an op that the same implementation calls more often than in the faster run."""
+    """Match an op that the slow run calls more often than the fast run."""
     grown = f.repeated
     if grown is None:
         return None
@@ -66,7 +69,10 @@ def repeated(f: Finding) -> Match | None:
 
 
 def casts_each_time_step(f: Finding) -> Match | None:
-    """Match casts of mixed precision that are repeated in every time step."""
+    """Match casts of mixed precision in every time step of a loop.
+
+    ``precision`` in run.json shows mixed precision; without it, casts to half precision do.
+    """
     if f.slow.info.precision is None:
         return _casts_to_half(f)
     casts, steps = counted(f.slow, "casts"), f.slow.time_steps
@@ -77,7 +83,7 @@ def casts_each_time_step(f: Finding) -> Match | None:
 
 
 def _casts_to_half(f: Finding) -> Match | None:
-    """Match such casts in a profile from another tool, by the target type."""
+    """Match casts to 16-bit types in a loop, for profiles whose precision is not recorded."""
     rows = [r for r in f.slow.rows("casts") if r["to_dtype"] in _HALF]
     times = sum(r["count"] for r in rows) / f.slow.steps
     if times < _LOOPED or form_of(f.slow) not in (CELL_OP, LOOP):
@@ -92,7 +98,7 @@ def _casts_to_half(f: Finding) -> Match | None:
 
 
 def casts(f: Finding) -> Match | None:
-    """Match the op that casts most, with its types."""
+    """Match the op whose casts take most time; the evidence names both types."""
     rows = sorted(f.slow.rows("casts"), key=lambda row: -row["total_ns"])
     if not rows or rows[0]["op"] is None or may_be_copies(f.slow):
         return None
@@ -105,13 +111,16 @@ def casts(f: Finding) -> Match | None:
 
 
 def _relaid_by_choice(f: Finding) -> list[Fact]:
-    """Return copies into another layout; empty if most belong to a recurrent layer."""
+    """Return the copies into another memory layout by ops such as ``contiguous``.
+
+    Return an empty list if recurrent layers make most of them.
+    """
     moved = [h for h in f.slow.seen.moved if h.within in _RELAYS]
     return [] if 2 * total(f.slow.seen.relaid) > total(moved) else moved
 
 
 def channels_last(f: Finding) -> Match | None:
-    """Match images that are converted to the layout that their convolutions read, and back."""
+    """Match layout conversions (NCHW to NHWC and back) around convolutions."""
     rows = [r for r in f.slow.rows("kernels") if _TO_CHANNELS_LAST.search(r["name"])]
     if not rows:
         return None
@@ -121,7 +130,7 @@ def channels_last(f: Finding) -> Match | None:
 
 
 def tf32(f: Finding) -> Match | None:
-    """Match float32 matmuls on a GPU that has TF32, which is off."""
+    """Match float32 matmuls on a GPU that supports TF32, if TF32 is off."""
     info = f.slow.info
     if f.slow.device is None or info.tf32 or info.precision not in (None, "fp32"):
         return None
@@ -138,20 +147,20 @@ def tf32(f: Finding) -> Match | None:
 
 
 def native_ctc(f: Finding) -> Match | None:
-    """Match PyTorch's own CTC kernels on a GPU, for which cuDNN has one."""
+    """Match PyTorch's own CTC loss kernels on a GPU; cuDNN has a kernel for this loss."""
     own = any("ctc_loss_log_alpha" in (c.name or "") for c in f.contributors)
     return Match("", f.slow_ns) if own else None
 
 
 def no_tensor_cores(f: Finding) -> Match | None:
-    """Match half precision on a GPU without tensor cores."""
+    """Match half-precision matmuls on a GPU without tensor cores."""
     products = f.slow.seen.half_products
     gpu = _without_tensor_cores(f.slow) if products else None
     return None if gpu is None else Match(f"{products[0].op} runs in {products[0].dtype} on {gpu}")
 
 
 def _without_tensor_cores(profile: StepProfile) -> str | None:
-    """Return why the device has no tensor cores; None if it may have some."""
+    """Return what the GPU is (``a GTX 1660``) if it has no tensor cores, else None."""
     facts = profile.info.device_facts.get(str(profile.device))
     sm = gpu_of(facts).sm
     if facts is not None and sm is not None and sm < _FIRST_WITH_TENSOR_CORES:
@@ -162,7 +171,7 @@ def _without_tensor_cores(profile: StepProfile) -> str | None:
 
 
 def odd_sizes(f: Finding) -> Match | None:
-    """Match half-precision matmuls whose sizes exclude or slow tensor cores."""
+    """Match half-precision matmuls with sizes for which tensor cores are unused or slow."""
     if f.slow.device is None or _without_tensor_cores(f.slow):
         return None
     odd = [p for p in f.slow.seen.half_products if _is_slow(p) and _odd(p)]
@@ -177,7 +186,7 @@ def odd_sizes(f: Finding) -> Match | None:
 
 
 def dense_table(f: Finding) -> Match | None:
-    """Match an embedding table that is updated completely for a few of its rows."""
+    """Match a step that updates a whole embedding table although it looks up few rows."""
     tables = [t for t in f.slow.seen.dense_tables if t.looked_up <= _FEW_ROWS * t.rows]
     if not tables:
         return None
