@@ -1,8 +1,9 @@
 """Break down the first step of a big profile before the rest of the profile is read.
 
-The ledger of that step is computed like any other, from the events before the step's end. Only one
-number needs the whole profile: the usual time from a launch to its activity. If a gap is longer
-than the least possible value, launch latency and queued time cannot be separated yet.
+The ledger (time by part) of that step is computed like any other, from the events before the step's
+end. Only one number needs the whole profile: the longest time that counts as launch latency. It is
+at least ``LEAST_LATENCY_NS``. If a device idles for longer after a launch, it is unknown yet how
+much of this time is launch latency and how much is queued time; both become one part.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from lstmprof.events.annotate.steps import Window
 from lstmprof.events.table import EventTable
 from lstmprof.formats.kineto.beginning import beginning
 
-#: The part that combines both before the whole profile is read.
+#: The part that combines launch latency and queued time before the whole profile is read.
 LATENCY_OR_QUEUED = f"{LATENCY} or {QUEUED}"
 _NO_END_NS = 2**60
 
 
 @dataclass(frozen=True)
 class FirstStep:
-    """The breakdown of the first step, whose marker is called ``name``, for each device.
+    """The breakdown of the first step; ``lanes`` has one entry per device, or one for the host.
 
-    It was computed from ``read_bytes`` of ``file_bytes``. ``device_names`` are those of the
-    profile.
+    ``name`` is the name of the step's marker. ``read_bytes`` of the file's ``file_bytes`` were read
+    for it. ``device_names`` has a name for each device number.
     """
 
     name: str
@@ -44,9 +45,10 @@ class FirstStep:
 
 
 def first_step(path: Path, least_bytes: int) -> FirstStep | None:
-    """Return the first step of the profile at ``path``, or None if it needs the rest of the file.
+    """Return the breakdown of the first step of the profile at ``path``, from a part of the file.
 
-    Only plain Kineto files of at least ``least_bytes`` have such a step.
+    Return None if the step's events cannot be found without reading the whole file, and for all
+    files except uncompressed Kineto files of at least ``least_bytes``.
     """
     begun = beginning(path, least_bytes)
     if begun is None:
@@ -62,7 +64,10 @@ def first_step(path: Path, least_bytes: int) -> FirstStep | None:
 
 
 def _lanes(events: EventTable, step: Window, latency_ns: int) -> list[MeanStep]:
-    """Return the lanes of ``step`` if a launch reaches an idle device within ``latency_ns``."""
+    """Return the breakdown of ``step`` per device, with launch latencies of ``latency_ns`` at most.
+
+    Longer idle time after a launch counts as queued.
+    """
     waits = {
         lane.device: replace(waits_of(lane), latency_ns=latency_ns)
         for lane in device_lanes(events, step.rank)
@@ -71,7 +76,7 @@ def _lanes(events: EventTable, step: Window, latency_ns: int) -> list[MeanStep]:
 
 
 def _joined(lane: MeanStep) -> MeanStep:
-    """Return ``lane`` with launch latency and queued time combined in one part."""
+    """Return the step ``lane`` with launch latency and queued time combined in one part."""
     parts: Counter[tuple[str, str]] = Counter()
     for state, part, ns in lane.parts:
         parts[state, LATENCY_OR_QUEUED if part in (LATENCY, QUEUED) else part] += ns
@@ -79,7 +84,10 @@ def _joined(lane: MeanStep) -> MeanStep:
 
 
 def holds(first: FirstStep, ledger: pa.Table, windows: Sequence[Window]) -> bool:
-    """Return whether the ``ledger`` of the whole profile agrees for the first of ``windows``."""
+    """Return whether the whole profile's ``ledger`` has the parts of ``first`` in its first step.
+
+    ``windows`` are the steps of the whole profile.
+    """
     step, rank = windows[0].step, windows[0].rank
     rows = [row for row in ledger.to_pylist() if (row["step"], row["rank"]) == (step, rank)]
     of_step = pa.Table.from_pylist(rows, ledger.schema)

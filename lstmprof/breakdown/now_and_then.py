@@ -1,9 +1,9 @@
 """Find events that occur, or take long, in some steps only: the clean step may hide them.
 
-An event of less than half of the steps counts. So does an event of every step that takes much
-longer in some steps, if this is most of the difference between steps, such as a wait for input in
-every third step. Preemptions by other processes hit different events in each step, and do not
-count.
+An event counts if it occurs in less than half of the steps. A more frequent event counts if it
+takes much longer in some steps, and if its extra time is most of the difference between the steps:
+for example, a wait for input in every third step. Preemptions by other processes hit different
+events in each step, and do not count.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ RARE_SHARE = 0.5
 LEAST_RARE_SHARE = 0.02
 #: An event is long in a step if it takes this many times its usual time.
 LONG = 3
-#: An event that is long in some steps is listed if it explains this share of the difference between
-#: steps, and this many times its usual share of a step, because preemptions also hit the longest op
-#: most often.
+#: An event that is long in some steps is listed if its extra time is at least ``MOST`` of the
+#: difference between steps, and at least ``BEYOND`` times the event's usual share of a step. The
+#: second condition is needed because preemptions hit the longest op most often.
 MOST, BEYOND = 0.5, 4
 #: The name of the time between the ops of a step.
 BETWEEN = "Python between the ops"
@@ -59,10 +59,11 @@ def now_and_then(
 ) -> tuple[Rare, ...]:
     """Return events on which some steps spend time that other steps do not, longest first.
 
-    ``slot`` has the slot of each event (``slots``). ``step_ns`` is the clean step including the
-    cost of recording. ``quantile`` of an event's times is its usual time. Time in which the host
-    waits for its device is not counted for the device. If lstmprof made the profile, a single long
-    event is noise.
+    ``slot`` has the slot of each event: a number that matching events of different steps share
+    (``slots``). ``step_ns`` is the clean step including the cost of recording. The ``quantile`` of
+    an event's times is its usual time. With ``on_device``, calls in which the host waits for its
+    device do not count. With ``foreign`` (another tool made the profile), an event may be long in
+    only one step; in profiles by lstmprof, one long event is noise.
     """
     if not len(events):
         return ()
@@ -82,7 +83,10 @@ def now_and_then(
 def _of_few_steps(
     events: EventTable, windows: int, slot: Ints, step: Ints, least_ns: float
 ) -> list[Rare]:
-    """Return the events whose names occur in less than half of the steps, anywhere in the step."""
+    """Return events of ``least_ns`` or longer whose names occur in less than half of the steps.
+
+    Events inside another such event are left out.
+    """
     names, texts = names_without_numbers(events), events.texts("name")[1]
     rows = np.flatnonzero((slot != NONE) & (names != NONE))
     pairs = np.unique(np.stack([names[rows], step[rows]]), axis=1)
@@ -110,7 +114,7 @@ def _long_in_some(
     step_ns: float,
     quantile: float,
 ) -> list[Rare]:
-    """Return events that are long in some steps and explain most of the steps' difference."""
+    """Return events that are long in some steps and explain most of the steps' extra time."""
     differ_ns = sum(max(w.end_ns - w.start_ns - step_ns, 0.0) for w in windows)
     rows = np.flatnonzero(slot != NONE)
     own_ns = own_time(events)[rows]
@@ -133,7 +137,7 @@ def _long_in_some(
 
 
 def _quantiles(groups: Groups, values: Ints, quantile: float) -> np.ndarray:
-    """Return this quantile of ``values`` in each group (nearest rank)."""
+    """Return the ``quantile`` of ``values`` in each group; between two values, the lower one."""
     order = np.lexsort((values, groups.of))
     sizes = groups.sizes()
     first = np.cumsum(sizes) - sizes

@@ -26,7 +26,7 @@ class Table:
     """A table with documented columns; ``lp.sql`` and ``Run.table`` return it.
 
     Times are whole nanoseconds. Unknown values are null. ``arrow`` has the data. ``kinds``
-    describes the columns; it is empty for the answer of a query.
+    describes the columns; it is empty for the answer to an SQL query.
     """
 
     name: str
@@ -40,9 +40,9 @@ class Table:
 
     @property
     def columns_doc(self) -> dict[str, str]:
-        """Return, by column name, the unit, the meaning, and when a value is null.
+        """Return {column name: its unit, its meaning, and when a value is null}.
 
-        The dictionary is empty for the answer of a query.
+        The dictionary is empty for the answer to an SQL query.
         """
         return {kind.name: _documented(kind) for kind in self.kinds if kind.name in self.columns}
 

@@ -59,14 +59,14 @@ _LOCKED = (
 )
 
 #: Memory limit of DuckDB before it spills to disk, and address space that each of its threads takes
-#: for its stack and heap.
+#: for its stack and heap; both in bytes.
 _MOST_BYTES = 2**30
 _THREAD_BYTES = 2**27
 _STATM = Path("/proc/self/statm")
 #: Seconds after which an interrupted query that still runs is interrupted again.
 _AGAIN_S = 0.1
 
-#: Beginnings of DuckDB's lines with suggestions.
+#: Beginnings of the lines in DuckDB's error messages that suggest another name.
 _HINTS = ("Did you mean", "Candidate ", "Either ")
 
 #: Rows that are read at once.
@@ -78,7 +78,7 @@ _NUMBERS = ("INT", "DOUBLE", "FLOAT", "DECIMAL", "NUMERIC", "NUMBER")
 
 @dataclass(frozen=True)
 class Answer:
-    """Columns, their DuckDB types, and rows, which can be read once."""
+    """The answer to a query: column names, their DuckDB types, and rows, which can be read once."""
 
     names: Sequence[str]
     types: Sequence[str]
@@ -97,20 +97,20 @@ class Answer:
         return heads
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows for JSON and CSV."""
+        """Return an iterator over the rows as {column: value}, with values that JSON has."""
         columns = self.columns
         return (dict(zip(columns, map(_plain, row), strict=True)) for row in self.rows)
 
     def headings(self) -> list[str]:
-        """Return the columns for a terminal; numbers are aligned to the right."""
+        """Return the column names for a terminal; ">" marks numbers, to be aligned to the right."""
         return [(">" if self._is_number(i) else "") + name for i, name in enumerate(self.columns)]
 
     def texts(self) -> Iterator[list[str]]:
-        """Yield the rows for a terminal."""
+        """Return an iterator over the rows as texts for a terminal."""
         return ([_shown(value) for value in row] for row in self.rows)
 
     def long(self) -> list[str]:
-        """Return the columns that may be cropped if a line is too long."""
+        """Return the columns without numbers, which may be cropped if a line is too long."""
         return [name for i, name in enumerate(self.columns) if not self._is_number(i)]
 
     def _is_number(self, at: int) -> bool:
@@ -119,7 +119,7 @@ class Answer:
 
 
 def _plain(value: Any) -> Any:
-    """Return ``value`` for JSON, without NaN, infinity and Python's own types."""
+    """Convert ``value`` to a type of JSON: NaN and infinity to None, other types to text."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Decimal):
@@ -143,14 +143,13 @@ def _shown(value: Any) -> str:
 
 @contextmanager
 def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Iterator[Answer]:
-    """Run the SELECT ``sql`` over the tables of ``runs``, and yield the answer for a context.
+    """Run the SELECT ``sql`` over the tables of ``runs``; yield the answer, open in the context.
 
     ``timeout_s`` limits the time until the last row is read.
 
     Raises:
-        UsageError: ``sql`` is not a single SELECT, or DuckDB rejects it; the message names the
-        tables.
-            Reading rows may raise it, too.
+        UsageError: ``sql`` is not a single SELECT, or DuckDB rejects it, which may also happen
+            while rows are read; the message lists the tables.
         RunError: a table of the query cannot be computed.
         LstmprofError: DuckDB is not installed, or the time is over.
     """
@@ -165,7 +164,7 @@ def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Ite
         duckdb.connect() as database,
         ThreadPoolExecutor(1) as thread,
     ):
-        # a signal during its start would hide the thread from the pool
+        # Start the thread now: a signal during its start would hide it from the pool.
         thread.submit(bool).result()
         query = _Query(database, thread, timeout_s)
         _lock(database, _add_tables(query, runs, _words(database, sql)), str(spill))
@@ -178,7 +177,7 @@ def answer(sql: str, runs: Sequence[Run], timeout_s: float | None = None) -> Ite
 
 @contextmanager
 def _within_memory() -> Iterator[None]:
-    """Limit the memory that this process may add, because DuckDB's limit ignores long texts."""
+    """Limit how much more memory this process may take; DuckDB's own limit ignores long texts."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(_STATM.read_text("ascii").split()[0]) if _STATM.exists() else 0
     now = pages * resource.getpagesize()
@@ -212,13 +211,13 @@ def _refused(message: str) -> UsageError:
     fault, *more = message.split("\n\nLINE ")[0].split("\n")
     hint = next((line for line in more if line.startswith(_HINTS)), "").replace(": :", ":")
     if "Table with name" in fault and not any(f'"{name}"' in hint for name in NAMES):
-        hint = ""  # a table of DuckDB itself
+        hint = ""  # it suggests an internal table of DuckDB
     return UsageError(fault, "; ".join([*([hint] if hint else []), "tables: " + ", ".join(NAMES)]))
 
 
 @dataclass
 class _Query:
-    """A query whose calls of DuckDB run in ``thread``; ``timeout_s`` of None is no limit."""
+    """A query that calls DuckDB in ``thread``; a ``timeout_s`` of None is no limit."""
 
     database: DuckDBPyConnection
     thread: ThreadPoolExecutor
@@ -226,10 +225,12 @@ class _Query:
     begun_s: float = field(default_factory=time.monotonic)
 
     def waited_for(self, function: Callable[[], _Value]) -> _Value:
-        """Return the result of ``function``; Ctrl-C ends it at once, unlike DuckDB itself.
+        """Run ``function`` in the thread and return its result; Ctrl-C interrupts it at once.
+
+        In the main thread, DuckDB would not react to Ctrl-C before it is done.
 
         Raises:
-            LstmprofError: the time is over.
+            LstmprofError: the time limit is over.
         """
         try:
             return self.thread.submit(function).result(self._left_s())
@@ -252,18 +253,21 @@ class _Query:
         return left_s
 
     def _stop(self) -> None:
-        """Interrupt the thread; DuckDB ignores an interrupt before it has begun."""
+        """Interrupt the query repeatedly until its thread is free.
+
+        DuckDB ignores an interrupt that comes before the query has begun.
+        """
         ended = self.thread.submit(bool)
         while not ended.done():
-            with suppress(Exception):  # DuckDB refuses while it reads a table of Python
+            with suppress(Exception):  # DuckDB raises while it reads a table from Python
                 self.database.interrupt()
             wait([ended], _AGAIN_S)
 
     def register(self, name: str, table: pa.Table) -> None:
-        """Make ``table`` available as ``name``.
+        """Make ``table`` available to the query as ``name``.
 
-        DuckDB calls Python for this, and turns an exception from a signal handler into its own
-        error.
+        DuckDB runs Python code for this. In the main thread it would turn an exception from a
+        signal handler into its own error, so the call runs in ``thread``.
         """
         self.waited_for(lambda: self.database.register(name, table))
 
@@ -288,7 +292,7 @@ def _words(database: DuckDBPyConnection, sql: str) -> set[str]:
 
 
 def _add_tables(query: _Query, runs: Sequence[Run], wanted: set[str]) -> list[Path]:
-    """Make the ``wanted`` tables, and return the files that they are read from.
+    """Create all tables, empty if not ``wanted``; return the Parquet files that the query reads.
 
     Raises:
         RunError: a file of a run is damaged or of another schema version.
@@ -313,7 +317,7 @@ def _with_run(run: str, table: pa.Table) -> pa.Table:
 
 
 def _files(runs: Sequence[Run], name: str) -> list[tuple[str, Path]]:
-    """Return the Parquet files ``name`` of the runs that have it.
+    """Return (run, path) of the Parquet file ``name`` for each run that has it.
 
     Raises:
         RunError: a file is damaged or of another schema version.
@@ -325,7 +329,7 @@ def _files(runs: Sequence[Run], name: str) -> list[tuple[str, Path]]:
 def _add_files(
     query: _Query, files: Sequence[tuple[str, Path]], name: str, columns: pa.Schema
 ) -> None:
-    """Create a view of the Parquet ``files`` of several runs."""
+    """Create the view ``name`` of the Parquet ``files``, (run, path) pairs; empty without files."""
     if not files:
         query.register(name, pa.schema([_RUN, *columns]).empty_table())
         return
@@ -336,7 +340,7 @@ def _add_files(
 
     try:
         query.database.execute(f"CREATE VIEW {name} AS " + " UNION ALL ".join(selects))
-    except duckdb.Error as fault:  # Arrow could read the footers
+    except duckdb.Error as fault:  # Arrow could read the files' footers, DuckDB cannot
         where = files[0][1] if len(files) == 1 else f"{name} of {len(files)} runs"
         first = str(fault).split("\n")[0].rstrip(".")
         raise RunError(f"{where}: is damaged ({first})", AGAIN) from fault

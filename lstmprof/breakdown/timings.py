@@ -1,8 +1,9 @@
-"""The step of a run, the statistics of its timed iterations, and reasons to doubt them.
+"""The step time of a run, statistics of its timed iterations, and reasons to doubt them.
 
-Reads timings.parquet, run.json and the clean step (``clean_step``), by which runs are compared.
-Time of the iterations beyond the clean step was lost to other processes, threads and noise. Load,
-preemptions and drift are no reasons for doubt, because the clean step does not contain them.
+Timed iterations are steps that ran without a profiler. Reads timings.parquet, run.json and the
+clean step (``clean_step``), by which runs are compared. Time of the iterations beyond the clean
+step was lost to other processes, threads and noise. Load, preemptions and drift are no reasons for
+doubt, because the clean step does not contain them.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from lstmprof.events.schema import Column
 from lstmprof.numbers import milliseconds, percent
 from lstmprof.runs.metadata import RunInfo
 
-#: Fewer iterations before and after the profile say nothing about a change.
+#: A change is judged only from at least this many iterations, each before and after the profile.
 LEAST = 5
-#: If steps take longer after the profile by more than this share, their state has changed. Chosen
-#: by hand, above the differences between rounds of one process on a quiet machine.
+#: If steps take longer after the profile by this share or more, in at least ``LEAST_ROUNDS``
+#: rounds, the state of the process has changed. Chosen by hand, above the differences between
+#: rounds of one process on a quiet machine.
 STATE_SHARE, LEAST_ROUNDS = 0.25, 2
 
 #: A thread has its process for itself if the other threads run for this share of the time at most.
@@ -75,10 +77,11 @@ def warnings(iterations: Iterations) -> Iterator[Warning]:
 
 
 def _change_of_state(pairs: list[tuple[Ints, Ints]]) -> float | None:
-    """Return by how much steps take longer after the profile, if they do so in every round.
+    """Return by how much steps take longer after the profile (0.5: 50 %); None if they do not.
 
-    The fastest iterations after the profile must be slower than all iterations before. At least
-    ``LEAST_ROUNDS`` rounds are required, because in one round the machine may have changed.
+    In every round, all iterations after the profile must be slower than all iterations before it.
+    At least ``LEAST_ROUNDS`` rounds are required, because in one round the machine may have
+    changed. ``pairs`` has the (before, after) times of each round.
     """
     some = [(before, after) for before, after in pairs if min(len(before), len(after)) >= LEAST]
     if len(some) < max(len(pairs), LEAST_ROUNDS):
@@ -91,7 +94,8 @@ def _change_of_state(pairs: list[tuple[Ints, Ints]]) -> float | None:
     return change if change >= STATE_SHARE else None
 
 
-#: The quantile of the timed iterations, and of a slot's times, that counts as clean.
+#: The quantile that counts as undisturbed: of the timed iterations' times, and of the times that an
+#: event takes in the profiled steps.
 QUANTILE = 0.1
 
 
@@ -104,7 +108,7 @@ class Iterations:
 
     @classmethod
     def of(cls, timings: pa.Table | None, info: RunInfo) -> Iterations | None:
-        """Return the iterations of ``timings.parquet`` that count; None without any."""
+        """Return the iterations in ``timings.parquet`` after warm-up; None if there are none."""
         if timings is None:
             return None
         counted = timings.filter(pc.invert(timings.column("warmup")))
@@ -122,19 +126,19 @@ class Iterations:
 
     @cached_property
     def wall_ns(self) -> Ints:
-        """Return the wall times, in order."""
+        """Return the wall time of each iteration, in execution order."""
         wall_ns = self.column("wall_ns")
         assert wall_ns is not None
         return wall_ns
 
     @property
     def rounds(self) -> Ints:
-        """Return the round of each iteration; 0 if it is unknown."""
+        """Return the number of each iteration's round (process); 0 if rounds are unknown."""
         rounds = self.column("round")
         return np.zeros(len(self), np.int64) if rounds is None else rounds
 
     def before_and_after(self) -> list[tuple[Ints, Ints]]:
-        """Return the wall times before and after the profile, for each round that has both."""
+        """Return (wall times before the profile, after it) for each round that has both."""
         late = self.column("after_profile")
         if late is None:
             return []
@@ -143,17 +147,18 @@ class Iterations:
         return [(before, after) for before, after in some if len(before) and len(after)]
 
     def quantile_ns(self, quantile: float = QUANTILE, of_some_steps_ns: float = 0.0) -> float:
-        """Return this quantile of the wall times; by default that of a hardly disturbed iteration.
+        """Return this quantile of the wall times; by default, of a hardly disturbed iteration.
 
-        ``of_some_steps_ns`` is the mean time of what only some profiled steps do. It is added as
-        far as the mean iteration exceeds the quantile, because some timed iterations did it, too.
+        ``of_some_steps_ns`` is the mean time per step of work that only some profiled steps do.
+        Some timed iterations did this work, too, so it is added; but at most the time by which the
+        mean iteration exceeds the quantile.
         """
         usual = float(np.quantile(self.wall_ns, quantile))
         return usual + min(of_some_steps_ns, max(float(self.wall_ns.mean()) - usual, 0.0))
 
     @property
     def _one_thread(self) -> bool:
-        """Return whether one thread of a CPU did all the work, so that CPU time is its time.
+        """Return whether one CPU thread did all the work; its CPU time is then the process's.
 
         False for the user's own code, which may wait for data and have other threads.
         """
@@ -170,23 +175,26 @@ class Iterations:
         idle_ns: Ints = np.maximum(self.wall_ns - ran_ns, 0)
         if self._one_thread:
             return idle_ns
-        # A wait between an iteration's end and the reading of the counter is in no iteration.
+        # The counter is read after the iteration's end, so it may include a later wait.
         waited_ns = self.column("waited_ns")
         return None if waited_ns is None else np.minimum(waited_ns, idle_ns)
 
     @property
     def cpu_share(self) -> float | None:
-        """Return the share of the time in which the iterations' thread had a CPU, or None."""
+        """Return the share of the time in which the iterations' thread had a CPU.
+
+        Return None if this is unknown.
+        """
         if self._waits_ns is None or not self.wall_ns.sum():
             return None
         return 1 - float(self._waits_ns.sum() / self.wall_ns.sum())
 
     @property
     def undelayed_ns(self) -> float | None:
-        """Return a low percentile of the iterations without their waits for a CPU.
+        """Return a low percentile of the iterations' wall times minus their waits for a CPU.
 
-        None if they wait little, or if a wait may be due to the program itself: it blocks, or its
-        other threads or its processes need the CPU.
+        Return None if the run used a device, if the waits are short or unknown, or if the program
+        itself may cause them: it blocks, or its other threads or child processes need the CPU.
         """
         wall_ns, waits_ns = self.wall_ns, self._waits_ns
         if self.info.device != "cpu" or waits_ns is None:
@@ -194,7 +202,7 @@ class Iterations:
         if waits_ns.sum() <= LEAST_LOST * wall_ns.sum():
             return None
         if self._one_thread:
-            # Only a thread that never blocked was without a CPU whenever it did not run.
+            # If the thread never blocked, it waited for a CPU whenever it did not run.
             blocked = self.column("voluntary_switches")
             if blocked is None or blocked.any():
                 return None
@@ -343,7 +351,7 @@ def timings(table: pa.Table, info: RunInfo, clean: Span | None = None) -> Timing
 def lost_in_words(
     lost_ns: float | None, step_ns: float, cpu_share: float | None, preemptions: float | None = None
 ) -> str:
-    """Return the lost time of the median iteration as text; empty if it is under ``LEAST_LOST``."""
+    """Return a text about the time that the median iteration lost; empty under ``LEAST_LOST``."""
     if not lost_ns or lost_ns < LEAST_LOST * step_ns:
         return ""
     median = milliseconds(lost_ns + step_ns)
@@ -358,12 +366,12 @@ def lost_in_words(
 
 
 def _per_step(counted: Iterations, energy_j: float | None) -> float | None:
-    """Return the energy per iteration of the first round."""
+    """Return the energy per iteration; ``energy_j`` is the sum over those of the first round."""
     steps = int((counted.rounds == 0).sum())
     return None if energy_j is None or not steps else energy_j / steps
 
 
 def slowdowns(steps_ns: Mapping[int, float]) -> dict[int, float]:
-    """Return how many times as long as the fastest each run takes; keys as given."""
+    """Return for each key its step time divided by the shortest step time."""
     fastest = min(steps_ns.values(), default=0.0)
     return {key: step / fastest for key, step in steps_ns.items() if fastest > 0}

@@ -2,7 +2,7 @@
 
 ::
 
-    breakdown ─ parts_of ─▶ counts and lacks of each rank ─ QUESTIONS, in order ─▶ rows
+    breakdown ─ parts_of ─▶ counts and lacks of each rank ─ QUESTIONS, in order ─▶ rows of results
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from lstmprof.breakdown.lacks.advice import recipes_for
 from lstmprof.breakdown.lacks.rules import RULES
 from lstmprof.events.annotate import MEASURED
 
-#: Checks that no recipe improves for free: they need a second run, or cost time per op.
+#: Checks for which no recipe is shown: their data need a second run, or cost time per op.
 _DEAR = ("profiler overhead", "stacks", "memory")
-#: Exit status if a check fails, the same as that of a failed gate.
+#: Exit status if a check fails, the same as that of ``lstmprof compare`` if a run fails the gate.
 FAILED = 3
 _OF_RUN = {rule.kind for rule in RULES if rule.of_run} | {NOTE}
 
@@ -63,7 +63,11 @@ def checked(breakdown: Breakdown) -> Checked:
 
 
 def _rows(question: Question, part: Part, *, first: bool) -> list[Row]:
-    """Return the rows of one check: one per lack, or one that nothing is missing."""
+    """Return the rows of one check on one rank: one per lack, then the check's own answer.
+
+    The answer is left out if it is ok but there are lacks. ``first`` is True for the first rank,
+    which also gets the lacks of the whole run.
+    """
     rows = []
     for lack in part.lacks:
         of_run = lack.kind in _OF_RUN

@@ -1,4 +1,4 @@
-"""The checks of ``lstmprof check``: one ordered table, and the counts that they read."""
+"""The checks of ``lstmprof check``: ``QUESTIONS`` in order, and the counts that they read."""
 
 from __future__ import annotations
 
@@ -33,21 +33,23 @@ from lstmprof.events.schema import ACTIVITY_KINDS
 from lstmprof.events.table import NONE, UNKNOWN
 from lstmprof.numbers import milliseconds, percent, quantity
 
-#: Columns of the events that it is made from.
+#: Columns of the events that ``parts_of`` reads.
 _READS = ("event_id", "kind", "start_ns", "dur_ns", "rank", "shapes", "launch_id")
-#: Lacks that mean: the program used a GPU, or may have, and no activity was recorded.
+#: Kinds of lacks that mean: the program used a GPU or may have, and no activity was recorded.
 NO_GPU = ("TPU not read", "no GPU activity", "no ops or kernels of the program", GPU_UNSEEN)
 
 
 @dataclass(frozen=True)
 class Part:
-    """Counts of one rank in addition to ``Recorded``, and what its profile lacks.
+    """Counts of one rank in addition to ``Recorded``, and what the rank's profile lacks.
 
-    ``with_shapes`` ops have the shapes of their inputs. ``early`` activities begin before their
-    launch call, by at most ``early_ns``. The profiler's own events take ``overhead_ns`` of the
-    steps' ``steps_ns``. ``inflation_share`` is how much longer profiled steps are than timed ones,
-    or None if none was timed. ``settings`` are recorded data that cost host time. ``allocations``
-    counts recorded allocations and frees; ``memory`` counts recorded totals.
+    ``with_shapes`` counts ops whose input shapes were recorded. ``early`` counts activities that
+    begin before their launch call, by at most ``early_ns``. ``overheads`` counts events of the
+    profiler itself; they take ``overhead_ns`` of the ``steps_ns`` of all steps.
+    ``inflation_share`` is how much longer profiled steps are than steps timed without a profiler
+    (0.1: 10 %); it is None if no step was timed. ``settings`` names recorded data that cost host
+    time. ``allocations`` counts recorded allocations and frees. ``memory`` is True if totals of
+    allocated memory were recorded.
     """
 
     has: Recorded
@@ -115,7 +117,7 @@ def parts_of(breakdown: Breakdown) -> list[Part]:
 
 
 def _counter_values(breakdown: Breakdown) -> Counter[tuple[int | None, str]]:
-    """Return the number of values of each counter by rank."""
+    """Return {(rank, name of a counter): number of recorded values}."""
     numbers: Counter[tuple[int | None, str]] = Counter()
     for batch in breakdown.run.counters(("rank", "name")):
         groups = batch.group_by(["rank", "name"]).aggregate([([], "count_all")])
@@ -131,10 +133,10 @@ def _by_rank(events: Packed, rows: Ints) -> dict[int | None, Ints]:
     return {n: rows[members] for n, members in zip(numbers, group.members(), strict=True)}
 
 
-#: Above these shares a number is doubtful, and not to be trusted.
+#: If a larger share is affected, a number is doubtful (warn) or not to be trusted (fail).
 WARN_SHARE, FAIL_SHARE = 0.10, 0.20
 
-#: State, sentence and affected share; None: no result.
+#: (state, sentence[, affected share]); None if the check has no result.
 Answer = tuple[State, str] | tuple[State, str, float | None] | None
 
 
@@ -151,20 +153,20 @@ class Question:
 
 
 def is_counted(lack: Lack, part: Part) -> bool:
-    """Return whether a lack is a complaint; recorded shapes are useful, so they are none."""
+    """Return whether ``lack`` is a complaint; recording input shapes alone is useful, so none."""
     return lack.kind != "recording that slows the run" or part.settings != (SHAPES,)
 
 
 def state_of(lack: Lack) -> State:
-    """Return how grave a lack is."""
+    """Return the state of the row that reports ``lack``."""
     if lack.kind == "no step markers":
         return NOT_RECORDED
     return FAIL if lack.blinds or (lack.share or 0.0) > FAIL_SHARE else WARN
 
 
 def graded(share: float) -> State:
-    """Return the state for a share of overhead."""
-    share = round(share, 9)  # 1.1 − 1 is a tenth
+    """Return the state for the profiler's overhead as a share of the undisturbed step."""
+    share = round(share, 9)  # as a float, 1.1 − 1 is above 0.1
     return FAIL if share > FAIL_SHARE else WARN if share > WARN_SHARE else OK
 
 

@@ -1,8 +1,8 @@
-"""What a profile lacks: users see it before any result of the profile.
+"""Find what a profile lacks; users see this before any result of the profile.
 
 ::
 
-    run.json, with what was recorded of each rank ─ RULES, in order ─▶ Lack
+    run.json and event counts of each rank (Recorded) ─ RULES, in order ─▶ Lack
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from lstmprof.events.annotate.recorded import Recorded
 from lstmprof.numbers import listed
 from lstmprof.runs.metadata import RunInfo
 
-#: The kind of a note that the reader of a profile made.
+#: ``Lack.kind`` of a note that the reader of the profile's file format wrote into run.json.
 NOTE = "note"
-#: Number of ranks that are listed by name.
+#: Largest number of further ranks that ``first_of_ranks`` lists one by one.
 _SHOWN = 8
 
 
@@ -26,7 +26,8 @@ _SHOWN = 8
 class Lack:
     """Data that a profile lacks; ``sentence`` says what is missing, why, and what to do.
 
-    ``share`` is the affected share, 0–1; it is None if unknown. ``hides`` names the numbers that
+    ``kind`` is the name of the rule that found the lack, or ``NOTE``. ``share`` is the affected
+    share of the time or of the events, 0–1; it is None if unknown. ``hides`` names the numbers that
     are unknown for lack of this data; it is empty if numbers are only doubtful. ``blinds`` is True
     if nothing can be said about where the time goes. ``ranks`` are the affected ranks of a run with
     several ranks; ``sentence`` is about the first of them.
@@ -50,10 +51,11 @@ class Lack:
 def lacks_of(
     info: RunInfo, recorded: Sequence[Recorded], rank: int | None = None
 ) -> tuple[Lack, ...]:
-    """Return what the profile of a run lacks, worst first, then what its reader noted.
+    """Return what the profile of a run lacks, worst first, then the notes of the profile's reader.
 
-    ``recorded`` has all ranks; with ``rank``, only what this rank lacks is returned. If several
-    ranks lack the same, the sentence is about the rank that lacks most.
+    ``recorded`` has one entry per rank. If ``rank`` is given, only lacks of this rank are returned.
+    If several ranks lack the same data, the sentence is about the rank with the largest affected
+    share.
     """
     recordings = [Recording(has, info, len(recorded)) for has in recorded]
     asked = [r for r in recordings if rank is None or r.has.rank == rank]
@@ -75,7 +77,7 @@ def _lack(rule: Rule, asked: Sequence[Recording], several: bool) -> Lack | None:
 
 
 def first_of_ranks(ranks: Sequence[int]) -> str:
-    """Return "rank 3 (likewise 0, 1 and 5 more): " for ranks that lack the same data."""
+    """Return the start of a sentence about ``ranks``: "rank 3 (likewise 0, 1 and 5 more): "."""
     others = [str(rank) for rank in sorted({*ranks} - {ranks[0]})]
     if len(others) > _SHOWN:
         others = [*others[:_SHOWN], f"{len(others) - _SHOWN:,} more"]

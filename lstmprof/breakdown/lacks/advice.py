@@ -8,7 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Advice:
-    """How to record missing data with the profiler of one format."""
+    """How to record missing data with the profiler of one format, as ends of sentences.
+
+    ``gpu`` is about GPU activities, ``host`` about host events, ``ops`` about framework ops, and
+    ``links`` about the launch calls of GPU activities.
+    """
 
     gpu: str
     host: str
@@ -78,7 +82,7 @@ _ANY = Advice(
 
 
 def advice_for(profile_format: str | None) -> Advice:
-    """Return how to record with the profiler that writes profiles of this format."""
+    """Return how to record more with the profiler of this format; general advice if unknown."""
     return _OF_FORMAT.get(profile_format or "", _ANY)
 
 
@@ -129,7 +133,7 @@ with torch.autograd.profiler.emit_nvtx(record_shapes=True):
         with torch.cuda.nvtx.range(f"step {number}"):
             train(batch)
 """
-#: Name of a recipe -> its lines; ``check`` shows the recipes in this order.
+#: Name of a recipe → its code or commands; ``check`` shows the recipes in this order.
 RECIPES: Mapping[str, str] = {
     "torch": _TORCH,
     "tensorflow": _TENSORFLOW,
@@ -146,5 +150,5 @@ _RECIPES_OF_FORMAT = {
 
 
 def recipes_for(profile_format: str | None) -> tuple[str, ...]:
-    """Return the recipes that record what a profile of this format lacks; all if it is unknown."""
+    """Return the names of the recipes for this profile format; all names if it is unknown."""
     return _RECIPES_OF_FORMAT.get(profile_format or "", tuple(RECIPES))

@@ -1,4 +1,4 @@
-"""What can be missing from a profile, and the sentence about it: one ordered table, worst first."""
+"""``RULES``: what can be missing from a profile, when it is, and the sentence; worst first."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _MOST_LOGGED = 120
 
 
 def counted(number: int, noun: str, nouns: str = "") -> str:
-    """Return ``1 step`` or ``2 steps``."""
+    """Return a number with its noun: ``1 step`` or ``2 steps``; ``nouns`` is another plural."""
     return f"{count(number)} {noun if number == 1 else nouns or noun + 's'}"
 
 
 _STACKS = "Python stacks"
 SHAPES = "input shapes"
 ALLOCATIONS = "allocations"
-#: Settings of ``torch.profiler`` that cost the host time at each op.
+#: Settings of ``torch.profiler`` that cost the host time at each op → what they record.
 _COSTLY = {
     "with_stack": _STACKS,
     "with_modules": "modules",
@@ -33,15 +33,15 @@ _COSTLY = {
     "record_shapes": SHAPES,
     "with_flops": "FLOP counts",
 }
-#: Formats of frameworks that run ops on a GPU by default if there is one.
+#: Profile formats of frameworks (TensorFlow, JAX) that use a GPU by default if there is one.
 _GPU_BY_DEFAULT = ("xplane", "trace_viewer", "tf1_timeline")
-#: Characters of an accelerator's name.
+#: Longest name of an accelerator in a sentence, in characters.
 _WIDTH = 60
 
 
 @dataclass(frozen=True)
 class Recording:
-    """Recorded data of one rank, run.json, and the number of ranks of the run."""
+    """What rules read: event counts of one rank, run.json, and the run's number of ranks."""
 
     has: Recorded
     info: RunInfo
@@ -64,17 +64,17 @@ class Recording:
 
     @property
     def captured(self) -> bool:
-        """Return whether lstmprof made the run, and so measured what profiling changed."""
+        """Return whether lstmprof recorded the run, and so measured what profiling changed."""
         return self.info.source in MEASURED
 
     @property
     def silent(self) -> bool:
-        """Return whether no device has an activity."""
+        """Return whether the rank has no device activity (kernel, copy or memset)."""
         return not self.has.activities
 
     @property
     def tpu(self) -> str | None:
-        """Return the first TPU that the profile names."""
+        """Return the first TPU that the profile names; None if it names no TPU."""
         return next((name for name in self.info.accelerators if "TPU" in name), None)
 
     @property
@@ -89,17 +89,17 @@ class Recording:
 
     @property
     def model(self) -> str:
-        """Return the first accelerator that the profile names."""
+        """Return the name of the profile's first accelerator, or "a GPU" if none is named."""
         return cropped(next(iter(self.info.accelerators), "a GPU"), _WIDTH)
 
     @property
     def device_word(self) -> str:
-        """Return "device" if the named accelerator is no GPU, else "GPU"."""
+        """Return the word for the accelerator: "GPU" if its name shows a GPU, else "device"."""
         return device_word(self.model)
 
     @property
     def settings(self) -> list[str]:
-        """Return the settings of the profiler that cost host time, as far as they are recorded."""
+        """Return the recorded data that cost host time per op, such as "input shapes"."""
         metadata = self.info.profile_metadata or {}
         on = [text for key, text in _COSTLY.items() if metadata.get(key) in (1, "1")]
         if not self.has.python_frames:
@@ -137,7 +137,7 @@ def _no_gpu(r: Recording) -> str:
 
 
 def _signs_of_gpu(r: Recording) -> tuple[str, str]:
-    """Return what the host did with a GPU, and why no activity may have been recorded."""
+    """Return two texts: what the host did with a GPU, and why no activity may be recorded."""
     if r.has.kernel_launches:
         if r.has.device_ranges:
             return f"the host made {r.launches}", "only hardware counters were recorded"
@@ -211,18 +211,18 @@ def _ranges_alone(r: Recording) -> str:
     )
 
 
-#: Less of a whole than this changes no percent that is printed.
+#: Smaller affected shares are not reported, because they hardly change a printed percentage.
 LEAST_SHARE = 0.005
 
-#: The kind of a profile in which ranges without ops take most of the time.
+#: Ranges or steps were recorded on the host, but (in the steps) no op and no Python frame.
 RANGES_WITHOUT_OPS = "ranges without ops"
-#: A GPU or a TPU was used, but the events lack its activity.
+#: The program used a GPU (or a TPU), but the events contain none of its activities.
 NO_GPU, TPU_UNREAD = "no GPU activity", "TPU not read"
 #: The profile names a GPU, and nothing shows whether the program used it.
 GPU_UNSEEN = "GPU unused or not recorded"
-#: Activities of a device, and nothing of the host, or no call that launched one of them.
+#: Device activities were recorded, but no event on the host, or no launch call of any activity.
 NO_HOST, NO_LAUNCHES = "no host", "no launches"
-#: Activities begin before the calls that launch them.
+#: Activities begin before their launch calls, so the two clocks differ.
 CLOCKS = "clocks of host and device"
 _IDLE = "busy and idle time of the device"
 _WAITS = "causes of idle time"
@@ -231,11 +231,12 @@ _HOST = "host work during idle time"
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that can be missing: whether it ``holds``, and the sentence about it.
+    """One thing that can be missing: the condition (``holds``) and the sentence for users.
 
-    ``share`` is the affected share, 0–1, or None if it is unknown. ``hides`` names the numbers that
-    are unknown; it is empty if they are only doubtful. ``blinds`` is True if nobody can say what
-    the time was spent on. ``of_run`` is True if the rule is about the run, not about each rank.
+    ``share`` returns the affected share of the time or of the events, 0–1, or None if unknown.
+    ``hides`` names the numbers that are then unknown; it is empty if numbers are only doubtful.
+    ``blinds`` is True if nobody can say what the time was spent on. ``of_run`` is True if the rule
+    is about the whole run, not about each rank.
     """
 
     kind: str
@@ -248,17 +249,20 @@ class Rule:
 
 
 def share_of(part: int, whole: int) -> float | None:
-    """Return ``part`` of ``whole``, 0–1, or None if ``whole`` is 0."""
+    """Return ``part`` divided by ``whole``, limited to 0–1; None if ``whole`` is 0."""
     return None if whole <= 0 else min(max(part, 0), whole) / whole
 
 
 def is_large(part: int, whole: int) -> bool:
-    """Return whether ``part`` of ``whole`` is large enough to report."""
+    """Return whether ``part`` is at least ``LEAST_SHARE`` of ``whole``, and thus reported."""
     return part > 0 and (share_of(part, whole) or 0.0) >= LEAST_SHARE
 
 
 def _lost(count: int, ns: int, r: Recording) -> bool:
-    """Return whether ``count`` lost launches, over ``ns``, are enough to report."""
+    """Return whether ``count`` lost launches are reported, which were made within ``ns``.
+
+    They are if ``ns`` is a large share of the profile, or ``count`` of the kernel launches.
+    """
     long = is_large(ns, r.has.length_ns)
     return count > 0 and (long or is_large(count, r.has.kernel_launches))
 
