@@ -42,9 +42,7 @@ class Profile(Callback):  # type: ignore[misc]
         self._profile.session.step_begin()
 
     def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
-        """End a step if the optimizer has updated parameters; batches with accumulated gradients
-        belong to one step.
-        """
+        """End a step if the optimizer updated parameters, not after each accumulated batch."""
         if trainer.global_step != self._updates:
             self._updates = trainer.global_step
             self._log(trainer, self._profile.step_end(follows=not trainer.is_last_batch))
