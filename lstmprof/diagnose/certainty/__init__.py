@@ -1,8 +1,8 @@
 """The certainty of a comparison of two runs, of a single run, and of each finding.
 
-The calls of two runs, and their number, are certain without timing. The ratio of two runs has an
-interval and is measured if the interval excludes 1. A doubt of unknown size lowers the certainty to
-``likely`` at most.
+Which calls two runs make, and how many, is certain without timing. The ratio of two runs' steps has
+an interval; a difference is measured if the whole interval is above 1.02. A doubt of unknown size
+lowers the certainty to ``likely``.
 """
 
 from __future__ import annotations
@@ -40,17 +40,18 @@ from lstmprof.numbers import cropped, in_prose, listed, milliseconds, percent
 Level = Literal["measured", "likely", "unknown"]
 State = Literal["found", "none", "unknown"]
 
-#: A cause must explain this share of a difference, or of a step. Chosen by hand.
+#: Causes must explain this share of the difference between two runs, or of a single run's step.
+#: Chosen by hand.
 EXPLAINED_SHARE = 0.5
-#: The reason begins with this text if the profile does not show the cause.
+#: ``Outcome.reason`` begins with this text if the profile does not show the cause.
 NOT_EXPLAINED = "the profile does not show why: "
-#: Time without a cause is named if it takes this share of a step.
+#: A kind of time without a cause is mentioned if it takes at least this share of the step.
 SMALL_SHARE = 0.01
 #: Kinds of time that may contain the profiler's own work.
 _BESIDE_OVERHEAD = (causes.DISPATCH, causes.PYTHON, causes.UNRECORDED)
 _MORE = "capture both again with more --profile-steps"
 _MORE_OWN = "run both again with more --steps"
-#: If two runs do the same work, a cause must explain this share of their difference.
+#: If two runs make the same calls, a cause must explain this share of their difference.
 CAUSE_SHARE = 0.3
 
 
@@ -96,7 +97,7 @@ class Outcome:
 
 
 def outcome(fast: StepProfile, slow: StepProfile, findings: Sequence[Finding]) -> Outcome:
-    """Return whether ``slow`` differs from ``fast``, and which of ``findings`` is the cause."""
+    """Return whether ``slow`` is slower than ``fast``, and which of ``findings`` is the cause."""
     ratio, structure = ratio_of(fast, slow), structure_of(fast, slow)
     if ratio.value <= 1 + EQUAL_SHARE:
         why = f"take equally long: {_lengths(fast, slow)}, at most {percent(EQUAL_SHARE)} apart"
@@ -136,9 +137,10 @@ def _outcome_of_same_work(
     ratio: Ratio,
     structure: Structure,
 ) -> Outcome:
-    """Return the outcome for two runs that make the same calls, one of them slower.
+    """Return the outcome for two runs that make the same calls, if one run is slower.
 
-    A cause must exceed the common factor of all calls, or a setting or counter must explain it.
+    A finding is the cause if it grew by clearly more than the common factor of all calls, or if a
+    setting or counter explains why calls are slower.
     """
     factor = max(structure.factor or 1.0, 1.0)
     whole_ns = lengths(fast, slow)[1] - lengths(fast, slow)[0]
@@ -209,7 +211,7 @@ def outcome_of_one(profile: StepProfile, findings: Sequence[Finding]) -> Outcome
 
 
 def _profilers(finding: Finding) -> str:
-    """Return the doubt that most of a finding is the profiler's own work; empty if it is not."""
+    """Return the doubt that a finding's time is mostly the profiler's own work; may be empty."""
     lost_ns, size_ns = finding.slow.lost_overhead_ns, abs(finding.delta_ns)
     if finding.kind not in _BESIDE_OVERHEAD or lost_ns <= EXPLAINED_SHARE * size_ns:
         return ""
@@ -220,9 +222,9 @@ def _profilers(finding: Finding) -> str:
 
 
 def _hidden(profile: StepProfile) -> Lack | None:
-    """Return the lack that hides where the time of a profile went, or None.
+    """Return the missing data without which the profile cannot show where the time went, or None.
 
-    None also if the device was busy for most of the step.
+    Return None also if the device was busy for most of the step.
     """
     busy = profile.device is not None and 2 * profile.busy_ns > profile.length_ns
     return next((lack for lack in profile.lacks if lack.blinds and not busy), None)
@@ -250,7 +252,10 @@ def _with_most(finding: Finding, share: str) -> str:
 
 
 def _most(findings: Sequence[Finding], what: str) -> str:
-    """Return the largest known kind of ``what``, as the end of a sentence; empty if none is."""
+    """Return a clause with the largest kind of time that has a cause; empty if there is none.
+
+    ``what`` is the text for the whole of such time.
+    """
     causes = [f for f in findings if f.kind not in UNEXPLAINED and f.slow_ns > 0]
     if not causes:
         return ""
@@ -261,7 +266,10 @@ def _most(findings: Sequence[Finding], what: str) -> str:
 
 
 def _longest_op(profile: StepProfile, findings: Sequence[Finding]) -> str:
-    """Return the host op that takes longer than each kind of the lane, as the end of a sentence."""
+    """Return a clause with the longest op on the host of a device.
+
+    The clause is empty if a known kind of time on the device takes longer.
+    """
     lengths_ns = {r["name"]: r["host_self_ns"] / profile.steps for r in profile.rows("ops")}
     name = max(lengths_ns, key=lengths_ns.__getitem__, default=None)
     known = max((f.slow_ns for f in findings if f.kind not in UNEXPLAINED), default=0)
@@ -272,7 +280,7 @@ def _longest_op(profile: StepProfile, findings: Sequence[Finding]) -> str:
 
 
 def certainty_of(finding: Finding, findings: Sequence[Finding]) -> Certainty:
-    """Return the certainty of ``finding``, one of ``findings``."""
+    """Return the certainty of ``finding``, which is one of ``findings``."""
     if finding.kind in UNEXPLAINED:
         return Certainty("unknown", (f"the time is {causes.KINDS[finding.kind]}",))
     own, doubts = _profilers(finding), tuple(_doubts(finding))
@@ -282,7 +290,7 @@ def certainty_of(finding: Finding, findings: Sequence[Finding]) -> Certainty:
 
 
 def _doubts(finding: Finding) -> Iterator[str]:
-    """Yield other explanations of ``finding`` than the code."""
+    """Yield reasons why ``finding`` may be wrong or have another cause than the code."""
     fast, slow = finding.fast, finding.slow
     if any(lack.kind == GPU_UNSEEN for lack in slow.lacks):
         yield "a GPU may have done unrecorded work"
@@ -308,7 +316,7 @@ def _doubts(finding: Finding) -> Iterator[str]:
 
 
 def prediction_certainty(prediction: Prediction) -> Certainty:
-    """Return how far a prediction can be trusted: by the error of replaying the unchanged step."""
+    """Return the certainty of a prediction, by the replay's error for the unchanged step."""
     off_ns = abs(prediction.replayed_ns - prediction.observed_ns)
     off = off_ns / prediction.observed_ns if prediction.observed_ns else 0.0
     if off <= REPLAY_ERROR:
@@ -324,7 +332,7 @@ def _is_cause(finding: Finding) -> bool:
 
 
 def _without_reason(findings: Sequence[Finding]) -> Finding | None:
-    """Return the finding of slower calls if no setting or counter explains it, else None."""
+    """Return the finding that equal calls are slower; None if a setting or counter explains it."""
     for finding in findings:
         if finding.kind == causes.SLOWER and finding.fast is not None and finding.delta_ns > 0:
             explained = reason(finding.fast, finding.slow).name in EXPLAINS
@@ -341,7 +349,7 @@ def _unexplained_ns(findings: Sequence[Finding]) -> int:
 
 
 def _unseen(whole_ns: int, findings: Sequence[Finding]) -> Finding | None:
-    """Return the kind without a cause that explains half of a difference, or None."""
+    """Return the finding without a cause that takes more than half of a difference, or None."""
     unseen = [f for f in findings if f.kind in UNEXPLAINED]
     largest = max(unseen, key=lambda f: f.delta_ns, default=None)
     if largest is None or largest.delta_ns <= (1 - EXPLAINED_SHARE) * whole_ns:
@@ -350,7 +358,7 @@ def _unseen(whole_ns: int, findings: Sequence[Finding]) -> Finding | None:
 
 
 def _why_not(whole_ns: int, findings: Sequence[Finding]) -> str:
-    """Return why no finding explains a difference."""
+    """Return a clause on why no finding explains the difference ``whole_ns`` between two steps."""
     unexplained_ns, unseen = _unexplained_ns(findings), _unseen(whole_ns, findings)
     largest = max((f for f in findings if _is_cause(f)), key=lambda f: f.delta_ns, default=None)
     if unseen is not None:

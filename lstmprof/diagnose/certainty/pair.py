@@ -1,8 +1,8 @@
 """Compare two clean steps: their ratio, and whether both do the same work.
 
-Counts need no timing: two runs that do different work differ on any machine. If two runs do the
-same work equally often, their structure gives no cause. A common factor of all their calls is due
-to the machine or a setting.
+Counts need no timing: two runs that make different calls differ on any machine. If two runs make
+the same calls equally often, the counts show no cause. If all these calls are slower by the same
+factor, the machine or a setting is the cause.
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ from lstmprof.numbers import count, milliseconds
 
 #: Steps that differ by a smaller share count as equal.
 EQUAL_SHARE = 0.02
-#: Steps whose counts differ by a smaller share of all counts do the same work. Chosen by hand: 15
-#: pairs of captures of each of four programs, quiet and loaded, did not differ at all.
+#: Two steps do the same work if their calls differ by at most this share of all calls. Chosen by
+#: hand: 15 pairs of captures of each of four programs, quiet and loaded, did not differ at all.
 SAME_SHARE = 0.1
-#: The same limit if TensorFlow's executor omits short ops (``leaves_out``). Measured: 15 pairs of
-#: six captures of tf-lstmcell on two loaded cores differed by 11 to 31 %.
+#: ``SAME_SHARE`` for profiles in which TensorFlow omits short ops (``leaves_out``). Measured: the
+#: 15 pairs of six captures of tf-lstmcell on two loaded cores differed by 11 to 31 %.
 SAME_SHARE_OF_EXECUTOR = 0.4
-#: A count is mentioned if it differs by this factor.
+#: A count is mentioned if it differs between two runs by at least this factor.
 TELLING_COUNT = 1.5
 #: The verdict on a single run is at most "likely" if the ends of its 95 % interval differ by more
 #: than this factor. Chosen by hand.
 _ROUGH = 2.0
-#: Kinds of time that no recurrent layer makes.
+#: Kinds of time that no recurrent layer causes.
 _BESIDE_LAYERS = (
     *(causes.INPUT, causes.SYNC, causes.COLLECTIVE, causes.COMPILE, causes.START),
     *(causes.CTC, causes.QUEUE),
 )
-#: Layers explain Python and unrecorded time if they take this share of it. Chosen by hand.
+#: Recurrent layers explain Python or unrecorded time if they take at least this share of that time.
+#: Chosen by hand.
 _LAYERS_SHARE = 0.5
 #: Op → the name of its cell for users.
 CELLS = {
@@ -51,7 +52,7 @@ CELLS = {
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio of two steps, slow over fast, with the ends of its 95 % interval.
+    """The length of one step divided by that of another, with the ends of its 95 % interval.
 
     ``high`` is None if the interval has no upper end.
     """
@@ -67,9 +68,9 @@ class Ratio:
 
 
 def span_of(profile: StepProfile) -> Span:
-    """Return the length of a step in ns, with its interval.
+    """Return the length of a step in ns, with its 95 % interval.
 
-    Without a clean step, the interval is the spread between processes of the same code.
+    Without a timed step, the interval is the usual spread between processes that run the same code.
     """
     if profile.span is not None and profile.span.ns > 0:
         return profile.span
@@ -78,9 +79,9 @@ def span_of(profile: StepProfile) -> Span:
 
 
 def ratio_of(base: StepProfile, new: StepProfile) -> Ratio:
-    """Return the step of ``new`` divided by that of ``base``, with its interval.
+    """Return the step of ``new`` divided by that of ``base``, with its 95 % interval.
 
-    Each side of the interval combines the two steps' errors on that side (root sum of squares).
+    Each end of the interval combines the errors of both steps (root of the sum of squared logs).
     """
     ends = lengths(base, new)
     if ends[0] <= 0 or ends[1] <= 0:
@@ -98,12 +99,13 @@ def _log(above: float, below: float) -> float:
 
 @dataclass(frozen=True)
 class Structure:
-    """The work of two steps by counts: whether it is the ``same``, and the common ``factor``.
+    """Whether two steps make the ``same`` calls, and by which ``factor`` the calls are slower.
 
     ``factor`` is the time per call in the slow run divided by that in the fast run: the median over
-    common calls, weighted by time. It is None without common calls. Python between ops is not a
-    call. ``certain``: no profiler omits short ops, so different counts mean different work.
-    ``fewer``: the slow run makes fewer calls than the fast one, so their number explains nothing.
+    all common calls, weighted by time. It is None without common calls. Python between ops is not a
+    call. ``certain`` is True if no profile omits short ops, so that different counts mean different
+    work. ``fewer`` is True if the slow run makes fewer calls than the fast run, so that the number
+    of calls is not the cause.
     """
 
     same: bool
@@ -129,10 +131,10 @@ def structure_of(fast: StepProfile, slow: StepProfile) -> Structure:
 
 
 def _counts(profile: StepProfile) -> dict[str, float]:
-    """Return how often a step calls each op, and on a device runs each activity.
+    """Return the calls per step of each op and, on a device, of each kernel: name → number.
 
-    Contributors are counted only if the profile has neither ops nor activities, because they leave
-    out short ops whose time was all recording cost.
+    If the profile has neither, return the calls of the contributors. These omit short ops whose
+    recorded time was all profiling overhead.
     """
     tables = ("ops",) if profile.device is None else ("ops", "kernels")
     rows = [(table, row) for table in tables for row in profile.rows(table)]
@@ -154,7 +156,11 @@ def _factor(first: Spent, second: Spent) -> float | None:
 
 
 def least_excess_ns(finding: Finding, factor: float) -> float:
-    """Return by how much a finding surely exceeds ``factor`` times the fast run's time of it."""
+    """Return the least time, in ns, by which a finding grew beyond a common ``factor``.
+
+    This is the low end of the slow run's interval minus ``factor`` times the high end of the fast
+    run's interval.
+    """
     assert finding.fast is not None
     low = sum(ns * span.low_ns / span.ns for ns, span in _spans(finding.slow, finding, "slow_ns"))
     high = sum(ns * span.high_ns / span.ns for ns, span in _spans(finding.fast, finding, "fast_ns"))
@@ -164,7 +170,7 @@ def least_excess_ns(finding: Finding, factor: float) -> float:
 def rough_lengths(finding: Finding) -> str:
     """Return a clause with the 95 % interval of the step or of ``finding`` if it is wide.
 
-    Empty if neither interval is wide.
+    The clause is empty if neither interval is wide.
     """
     spans = list(_spans(finding.slow, finding, "slow_ns"))
     low_ns = sum(ns * span.low_ns / span.ns for ns, span in spans)
@@ -181,7 +187,10 @@ def rough_lengths(finding: Finding) -> str:
 
 
 def _spans(profile: StepProfile, finding: Finding, which: str) -> Iterator[tuple[int, Span]]:
-    """Yield (ns, length with 95 % interval) for each part of a finding; ``which`` is the run."""
+    """Yield (ns, length with 95 % interval) for each part of a finding that takes time.
+
+    ``which`` is ``slow_ns`` or ``fast_ns``; ``profile`` is the profile of that run.
+    """
     whole = span_of(profile)
     for part in finding.parts:
         ns = getattr(part, which)
@@ -190,7 +199,7 @@ def _spans(profile: StepProfile, finding: Finding, which: str) -> Iterator[tuple
 
 
 def no_difference(fast: StepProfile, slow: StepProfile) -> bool:
-    """Return whether two steps differ by no more than noise."""
+    """Return whether ``slow`` is not surely slower: the ratio's interval reaches 1.02 or less."""
     return not ratio_of(fast, slow).sure
 
 
@@ -205,7 +214,10 @@ def counts_in_words(fast: StepProfile, slow: StepProfile) -> str:
 
 
 def structure_in_words(fast: StepProfile, slow: StepProfile) -> str:
-    """Return the work that only one of two runs does: its layers if they differ, else its ops."""
+    """Return the counts in which two runs differ: of their layer calls, else of their ops.
+
+    The text is empty if these counts hardly differ.
+    """
     here, there = layer_in_words(slow), layer_in_words(fast)
     if here and there and here != there:
         return f"{here} (baseline: {there.removesuffix(' per step')})"
@@ -213,7 +225,10 @@ def structure_in_words(fast: StepProfile, slow: StepProfile) -> str:
 
 
 def layer_in_words(profile: StepProfile) -> str:
-    """Return ``50 LSTMCell calls per step`` for the slowest recurrent layer; may be empty."""
+    """Return how the slowest recurrent layer runs, such as ``50 LSTMCell calls per step``.
+
+    The text is empty if no layer is known.
+    """
     rows = profile.rows("layers")
     if not rows:
         return ""
@@ -232,9 +247,10 @@ def layer_in_words(profile: StepProfile) -> str:
 
 
 def layers_explain(finding: Finding | None) -> bool:
-    """Return whether the recurrent layers can cause this kind of time, and explain enough of it.
+    """Return whether the recurrent layers may be why a finding takes so long.
 
-    A compiled loop, or a loop in a graph, runs no Python.
+    They cause none of the kinds ``_BESIDE_LAYERS``, and no Python if they run in a graph or a
+    compiled loop. They explain Python and unrecorded time if they take ``_LAYERS_SHARE`` of it.
     """
     if finding is None or finding.kind not in (*_BESIDE_LAYERS, causes.PYTHON, causes.UNRECORDED):
         return True
@@ -249,7 +265,7 @@ def layers_explain(finding: Finding | None) -> bool:
 
 
 def in_words(ratio: Ratio) -> str:
-    """Return ``2.80 to 3.40 (95 % interval)``."""
+    """Return the interval of a ratio as text, such as ``2.80 to 3.40 (95 % interval)``."""
     low, high = (
         None if end is None else f"{end:,.{0 if end >= 100 else 2}f}"
         for end in (ratio.low, ratio.high)
@@ -267,8 +283,8 @@ _LEFT_OUT = "TensorFlow omits very short CPU ops from its profile"
 def short_ops_doubt(finding: Finding) -> str | None:
     """Return a doubt if ``finding`` may be due to short ops that TensorFlow omits, else None.
 
-    Dispatch of the slow step may contain such ops. Additional work of the slow step may be in the
-    fast step's dispatch, if that dispatch is as long.
+    The time of such ops appears as dispatch. So dispatch of the slow step may be such ops; and work
+    that only the slow step shows may be hidden in the dispatch of the fast step.
     """
     fast, slow = finding.fast, finding.slow
     if finding.kind == causes.DISPATCH and leaves_out(slow):

@@ -5,6 +5,6 @@
     base runs, new runs ── pairs ─┐
     'slower > 3 %' ────── limits ─┴─ verdict ─▶ pass · fail · inconclusive
 
-A limit is exceeded if the whole 95 % interval of the ratio (``certainty.pair``) lies above it. It
-is kept if the whole interval lies below. Otherwise the result is inconclusive.
+A limit is exceeded if the whole 95 % interval of the measured value (``certainty.pair``) is above
+the limit, and kept if the whole interval is below. Otherwise the result is inconclusive.
 """

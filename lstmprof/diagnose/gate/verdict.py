@@ -1,4 +1,4 @@
-"""The verdicts of the gate: one per pair of runs; the worst verdict decides."""
+"""The verdicts of ``lstmprof compare --fail-if``: one per pair of runs; the worst one decides."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from lstmprof.runs.metadata import condition
 
 State = Literal["pass", "fail", "inconclusive"]
 
-#: Exit status of each state. All commands use 1, 2 and 128 plus a signal's number otherwise.
+#: Exit status of each state. As in all commands, errors exit with 1 or 2, and signals with 128 plus
+#: their number.
 EXIT_STATUS: dict[State, int] = {"pass": 0, "fail": 3, "inconclusive": 4}
-#: The worst state decides over all pairs; worst first.
+#: The states, worst first.
 _GRAVEST: tuple[State, ...] = ("fail", "inconclusive", "pass")
-#: More rounds than this are not advised.
+#: Largest number of rounds that is advised.
 MOST_ROUNDS = 100
 #: Iterations per round if a run does not record them.
 _USUAL_ITERATIONS = 10
@@ -163,7 +164,7 @@ def gate(
 def verdict(
     base: StepProfile, new: StepProfile, limits: Sequence[Limit], across: Collection[str] = ()
 ) -> Verdict:
-    """Return the verdict on whether ``new`` keeps ``limits``, compared with ``base``.
+    """Return whether ``new``, compared with ``base``, keeps every limit in ``limits``.
 
     Raises:
         UsageError: the runs differ in a condition that is not in ``across``.
@@ -258,7 +259,7 @@ def _change(ratio: float) -> str:
 
 
 def _advice(base: StepProfile, new: StepProfile, judged: Sequence[Judged]) -> str:
-    """Return what to do to decide the first inconclusive limit."""
+    """Return what to do so that the first inconclusive limit can be decided; may be empty."""
     first = next(j for j in judged if j.state == "inconclusive")
     if first.value is None:
         return ""
@@ -268,7 +269,10 @@ def _advice(base: StepProfile, new: StepProfile, judged: Sequence[Judged]) -> st
 
 
 def _more_rounds(base: StepProfile, new: StepProfile, judged: Judged) -> str:
-    """Return how many rounds would decide, if they vary as the present ones do."""
+    """Return the advice to capture more rounds, with the number of rounds that would decide.
+
+    The number assumes that step times vary between rounds as much as in these runs.
+    """
     assert judged.value is not None
     rounds = max(min(base.rounds, new.rounds), 1)
     shift = 0.0 if judged.limit.unit == "ns" else 1.0

@@ -4,10 +4,10 @@
 
     request ─ candidates ─ first look, one round each ─ fastest, several rounds ─ ranking
 
-A first look at every implementation that runs here sorts out the slow ones. The others are timed
-against each other: their processes take turns, so that changes of the machine affect all of them.
-``diagnose`` compares each with the fastest and gives the reason for its gap; if it finds no
-difference, the two are tied.
+Each implementation that runs here is first timed in one round. The fastest of them are then timed
+again: their processes take turns, so that changes of the machine's speed affect all of them.
+``diagnose`` compares each implementation with the fastest and says why it is slower; if the steps
+do not differ beyond noise, the two are tied.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from lstmprof.workloads import Workload
 if TYPE_CHECKING:
     import pandas
 
-#: Characters of a line of the ranking.
+#: Largest length of a line of the ranking, in characters.
 _LINE = 100
-#: How certain the distance from the fastest is.
+#: How an implementation compares with the fastest (``Ranked.certainty``).
 FIRST, TIE, MEASURED, UNSURE = "first", "tie", "measured", "unknown"
 
 
@@ -117,7 +117,7 @@ class Recommendation:
 
     @property
     def ties(self) -> tuple[Ranked, ...]:
-        """Return the implementations that may be as fast as the fastest."""
+        """Return the implementations whose steps do not differ from the fastest beyond noise."""
         return tuple(r for r in self.ranking[1:] if r.certainty == TIE)
 
     @property
@@ -144,7 +144,10 @@ class Recommendation:
         return f"{text}.{self._of_framework()}"
 
     def _of_framework(self) -> str:
-        """Return the fastest implementation of the user's framework, unless it is the winner."""
+        """Return a sentence on the fastest implementation of the user's framework.
+
+        The text is empty if the winner has this framework, or if no such run is surely slower.
+        """
         own = self.framework
         if own is None or self.winner.profile.info.framework == own:
             return ""
@@ -180,7 +183,7 @@ class Recommendation:
 
 
 def _in_a_line(ranked: Ranked) -> str:
-    """Return ``  2  torch-lstmcell-basic   56.4 ms  1.19×  elementwise: +7.4 ms …``."""
+    """Return one line: ``  2  torch-lstmcell-basic   56.4 ms  1.19×  elementwise: +7.4 ms …``."""
     step = f"{milliseconds(ranked.profile.length_ns):>9} ms  {ranked.slowdown:.2f}×"
     line = f"{ranked.rank:>3}  {ranked.implementation:<28} {step}  {ranked.reason}".rstrip()
     return line if len(line) <= _LINE else f"{line[: _LINE - 1]}…"
@@ -193,7 +196,9 @@ def _kind(info: RunInfo) -> str:
 def ranked(
     finals: Sequence[Breakdown], first_looks: Sequence[Breakdown] = ()
 ) -> tuple[Ranked, ...]:
-    """Return the runs, sorted by step; ``first_looks`` were timed in one round only.
+    """Rank the runs by the length of their steps, shortest first.
+
+    ``finals`` were timed in several rounds, ``first_looks`` in one round only.
 
     Raises:
         RunError: no run was timed, or a file of a run is missing or damaged.

@@ -1,8 +1,9 @@
-"""The code that builds an implementation's network, for users to paste, without lstmprof.
+"""Python code that builds an implementation's network, for users to paste into their program.
 
-Some implementations have no such code: cuDNN without a framework, and those that run in a separate
-environment. They, and networks with more than layers and a head, are built with lstmprof's own
-files. ``tests`` run each piece of code.
+The code needs no lstmprof, with two exceptions: implementations without a template (cuDNN without a
+framework, and those that run in a separate environment), and networks that a template does not
+cover, such as networks with an embedding. For these, the code imports lstmprof's own files. The
+tests run each template.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ workload = Workload($fields)
 network = $module.build(workload)  # the file lstmprof/implementations/$folder/$module.py
 """
 
-#: Whether some code builds a network.
+#: Returns whether a template can build the network of a workload.
 _Fits = Callable[[Workload], bool]
 
 
@@ -47,7 +48,7 @@ def _one_lstm(w: Workload) -> bool:
     return _forward_lstms(w) and w.layers == 1
 
 
-#: Implementation → its lines, and the networks that they build
+#: Implementation → its template, and a function that says which networks the template can build.
 TEMPLATES: Mapping[str, tuple[str, _Fits]] = {
     "torch-lstmcell-basic": (templates.BY_HAND, _one_lstm),
     "torch-lstmcell-fused": (templates.CELL, _one_lstm),
@@ -75,7 +76,7 @@ TEMPLATES: Mapping[str, tuple[str, _Fits]] = {
     "onnxruntime-lstm": (templates.ONNX_RUNTIME, _one_lstm),
     "openvino-lstm": (templates.OPENVINO, _one_lstm),
 }
-#: Arguments that make Keras use the mode of an implementation.
+#: Implementation → the additional arguments of its Keras layer.
 _MODES = {f"keras-lstm-mode{mode}": f", implementation={mode}, use_cudnn=False" for mode in (1, 2)}
 
 
@@ -101,7 +102,7 @@ def _as_built(file: str, workload: Workload) -> str:
 
 
 def _wrapped(text: str) -> str:
-    """Return the fields of the workload, four per line."""
+    """Return ``text`` with the arguments of ``Workload(…)`` on lines of four."""
     head, fields, tail = re.split(r"Workload\((?=name)|\)\nnetwork", text)
     parts = fields.split(", ")
     lines = [", ".join(parts[at : at + 4]) for at in range(0, len(parts), 4)]
@@ -133,7 +134,7 @@ def _values(name: str, framework: str, w: Workload) -> dict[str, object]:
         "equinox_head": (
             "jax.vmap(self.head)(outputs)" if w.every_step else "self.head(outputs[-1])"
         ),
-        # The second output of ONNX's LSTM is the last time step of the first output.
+        # The first output of ONNX's LSTM has all time steps, the second only the last one.
         "onnx_outputs": '["seen"]' if w.every_step else '["", "seen"]',
         "onnx_axis": int(w.every_step),
         "backend": framework,
@@ -143,7 +144,7 @@ def _values(name: str, framework: str, w: Workload) -> dict[str, object]:
 
 
 def _cudnn_size(w: Workload) -> int:
-    """Return the number of weights of cuDNN's LSTM: matrices and two biases per direction."""
+    """Return the number of weights of cuDNN's LSTM: matrices and two biases, in all layers."""
     inputs = [w.features, *(w.directions * w.hidden for _ in range(w.layers - 1))]
     return sum(w.directions * 4 * w.hidden * (size + w.hidden + 2) for size in inputs)
 

@@ -1,4 +1,4 @@
-"""The captures behind a recommendation: one round of all, then more rounds of the fastest."""
+"""Capture all candidates for a recommendation in one round, then the fastest in more rounds."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from lstmprof.workloads import Workload
 
 Progress = Callable[[str], None]
 
-#: An implementation this many times slower than the fastest in the first round is not captured
-#: again. Clean steps of the same code, captured separately, differ far less.
+#: An implementation is not captured again if, in the first round, its step is more than this many
+#: times as long as the fastest. Steps of the same code, captured separately, differ far less.
 FAR_BEHIND = 2.0
-#: CPU seconds of one round besides its steps (start, import, compile, profile, read the profile),
-#: measured on two cores of a Xeon for torch, JAX and TensorFlow only.
+#: CPU seconds that one round takes besides its timed steps (start, import, compile, profile, read
+#: the profile). Measured on two cores of a Xeon, and only for torch, JAX and TensorFlow.
 WORKER_S = {"torch": 7.0, "jax": 8.0, "tensorflow": 11.0}
 OTHER_WORKER_S = 15.0
-#: Seconds of timed steps per round: in the first round, and later.
+#: Seconds of timed steps per round, in the first round and in later rounds.
 LOOK_S, ROUND_S = 1.0, 2.0
 LOOK: Mapping[str, Any] = {
     "iterations": 6,
@@ -48,7 +48,7 @@ TABLES = ("ledger", "collectives")
 
 @dataclass(frozen=True)
 class Limits:
-    """How much to measure.
+    """Limits on how much is measured.
 
     ``quick`` stops after the first round. No capture starts after ``most_s`` seconds; None is no
     limit.
@@ -60,7 +60,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The captures to make, by run name, and the implementations that cannot run here."""
+    """The captures to make (run name → request), and the implementations that cannot run here."""
 
     requests: Mapping[str, CaptureRequest]
     left_out: tuple[LeftOut, ...]
@@ -109,7 +109,7 @@ def candidates(
 
 
 def _by_form(planned: plan.Planned) -> int:
-    """Return the sort key of a capture: layer ops first, because they are likely the fastest."""
+    """Return the key that sorts layer ops first, because they are likely the fastest."""
     row = planned.request.row
     return -FORMS.index(row.form) if row.form in FORMS else -len(FORMS)
 
@@ -151,7 +151,10 @@ def _looked_at(
     force: bool,
     progress: Progress,
 ) -> tuple[dict[str, Breakdown], list[LeftOut]]:
-    """Return the breakdown of one round of each candidate, until the time limit is reached."""
+    """Time each candidate in one round until the time limit is reached.
+
+    Return the breakdowns by run name, and the candidates that failed or came too late.
+    """
     looks: dict[str, Breakdown] = {}
     left: list[LeftOut] = []
     for name, request in requests.items():
@@ -171,9 +174,10 @@ def _captured(
     progress: Progress,
     left: list[LeftOut],
 ) -> Iterator[tuple[str, Breakdown]]:
-    """Yield the breakdown of each run, kept or captured; add failed captures to ``left``.
+    """Yield (run name, breakdown) for each requested run; add failed captures to ``left``.
 
-    Runs whose processes took turns are kept only if all runs of their group are.
+    The runs of one group are captured together, in turns. A group is captured again unless all its
+    runs exist in ``out`` and can be kept (``_is_kept``).
     """
     kept = [not force and all(_is_kept(r, out / n) for n, r in g.items()) for g in groups]
     todo = [group for group, is_kept in zip(groups, kept, strict=True) if not is_kept]
@@ -191,7 +195,7 @@ def _captured(
 
 
 def _is_kept(request: CaptureRequest, place: Path) -> bool:
-    """Return whether the run exists and the same code made it on this machine."""
+    """Return whether a run exists at ``place`` and the same code made it on this machine."""
     if not is_run(place):
         return False
     info = open_run(place).info
@@ -204,7 +208,7 @@ def _is_kept(request: CaptureRequest, place: Path) -> bool:
 
 
 def _fastest(looks: Mapping[str, Breakdown]) -> list[str]:
-    """Return the names of the runs that are not far behind, at most ``MOST_IN_TURNS``."""
+    """Return the names of the ``MOST_IN_TURNS`` fastest runs, without those ``FAR_BEHIND``."""
     lengths = {name: b.timings.step_ns for name, b in looks.items() if b.timings is not None}
     least = min(lengths.values(), default=0.0)
     near = [name for name, length in lengths.items() if length <= FAR_BEHIND * least]

@@ -1,4 +1,4 @@
-"""The lines that build the network of each implementation, without lstmprof (``code``)."""
+"""Templates of Python code that builds each implementation's network; ``code`` fills them in."""
 
 _TORCH_LAYER = """\
 import torch
@@ -264,7 +264,7 @@ class Network(tf.Module):
 {_WEIGHTS}{_HEAD}
     def __call__(self, inputs):  # (time, batch, features)
 """
-#: The loop around a cell that is called with x, h and c.
+#: A loop over time steps that calls a cell with x, h and c.
 _LOOP = """\
         start = 0, zeros, zeros, tf.TensorArray(tf.float32, $time_steps)
         _, h, _, outputs = tf.while_loop(lambda t, *_: t < $time_steps, step, start)

@@ -1,18 +1,18 @@
 """The least time of a workload's step on its device, and how close a run comes to it.
 
 The roofline of S. Williams, A. Waterman and D. Patterson (2009), applied to each part of a step.
-The parts are added, because each needs the result of the one before:
+The times of the parts are added, because each part needs the result of the part before:
 
-    t = Σ over parts of max(flops / peak of matmuls, bytes / peak of copies)
+    t = Σ over parts of max(flops / peak matmul rate, bytes / peak copy rate)
 
-This is a bound, not a forecast. The time steps of a recurrent matmul wait for each other, and one
-alone is too small to fill a GPU; here they count as one matmul whose weights stay on the chip. Data
-in a cache moves faster than a memory copy, so a tiny network may beat its bound. Operations outside
-of matmuls are compared with the peak of matmuls, which none of them exceeds.
+This is a bound, not a forecast. A recurrent matmul is in fact a series of small matmuls, one per
+time step, that wait for each other and cannot fill a GPU; here it counts as one matmul whose
+weights stay on the chip. Data in a cache moves faster than a memory copy, so a tiny network may
+beat its bound. Operations outside of matmuls are compared with the peak matmul rate, too.
 
-The ``peaks`` in run.json are measured with one framework's library, which may miss what the device
-can do (MKL on another maker's CPU). So the highest peak of several runs with the same device and
-precision is used.
+The ``peaks`` in run.json are measured with one framework's library, which may be slower than the
+device allows (MKL on another maker's CPU). So the highest peaks of all runs with the same device,
+precision and number of threads are used.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from lstmprof.numbers import milliseconds
 from lstmprof.runs.metadata import RunInfo, condition
 from lstmprof.workloads import Workload, checked
 
-#: Categories of a recurrent layer: the work of an ``rnn`` op in one run is divided among matmuls
-#: and elementwise kernels in another.
+#: Categories of work in recurrent layers. One run may do it in ``rnn`` ops, another run in matmuls
+#: and elementwise kernels.
 LAYER_CATEGORIES = ("rnn", "gemm", "pointwise")
-#: Larger networks are not analysed, because each layer is counted, and the data of a batch may have
-#: to be drawn.
+#: Most layers, and most input numbers per batch, for which a roofline is computed. The work is
+#: counted layer by layer, and sometimes a batch must be generated.
 _MOST_LAYERS, _MOST_INPUTS = 1000, 2**28
-#: Conditions on which a peak depends.
+#: Runs that agree in these conditions have the same peak rates.
 _OF_PEAKS = ("device", "precision", "threads")
 
 _PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
@@ -59,10 +59,10 @@ class Peaks:
 
 @dataclass(frozen=True)
 class Bound:
-    """The least time that a device needs for one part of the work, in ns.
+    """The least time that a device needs for one part of the work.
 
-    ``compute_ns`` is the limit by matmul rate; it is None if the operations are unknown.
-    ``memory_ns`` is the limit by copy rate.
+    ``compute_ns`` is the time of the operations at the peak matmul rate; it is None if their number
+    is unknown. ``memory_ns`` is the time of the bytes at the peak copy rate.
     """
 
     cost: Cost
@@ -82,7 +82,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Reach:
-    """How close some categories of work come to their least time; both times are in ns.
+    """The busy time of some categories of work in a step, and their least time, both in ns.
 
     ``bound_ns`` is the least time; it is None if the amount of work is unknown.
     """
@@ -104,7 +104,11 @@ class Reach:
 
 @dataclass(frozen=True)
 class Roofline:
-    """The least time of a step on its device, and the clean step beside it."""
+    """The least time of a step on its device, compared with the clean step (``clean_ns``).
+
+    ``bounds`` are the least times of all parts of the work, ``reaches`` those of its categories,
+    compared with the busy time.
+    """
 
     clean_ns: float
     peaks: Peaks
@@ -126,19 +130,19 @@ class Roofline:
 
     @property
     def memory_share(self) -> float | None:
-        """Return the share of the least time that memory limits, or None if the least time is 0."""
+        """Return the share of the least time in parts limited by memory; None if the time is 0."""
         memory_ns = sum(bound.ns for bound in self.bounds if bound.limit == "memory")
         return memory_ns / self.step_ns if self.step_ns else None
 
     @property
     def gemm_flops_per_s(self) -> float | None:
-        """Return the rate of matmuls over the clean step in flop/s, or None if it takes no time."""
+        """Return the flops of matmuls per second of the clean step; None if it takes no time."""
         products = flops((bound.cost for bound in self.bounds), "gemm")
         return products / self.clean_ns * 1e9 if self.clean_ns else None
 
 
 def bounds(rows: Sequence[Cost], peaks: Peaks) -> tuple[Bound, ...]:
-    """Return the least time of each row."""
+    """Return the least time of each part of the work in ``rows``."""
     return tuple(
         Bound(
             row,
@@ -152,13 +156,19 @@ def bounds(rows: Sequence[Cost], peaks: Peaks) -> tuple[Bound, ...]:
 def roofline(
     rows: Sequence[Cost], peaks: Peaks, clean_ns: float, busy_ns: Mapping[str, float]
 ) -> Roofline:
-    """Return the roofline of a step; ``busy_ns`` is a profiled step's busy time by category."""
+    """Return the roofline of a step whose work is ``rows``.
+
+    ``busy_ns`` is the busy time per step in ns: category → time.
+    """
     least = bounds(rows, peaks)
     return Roofline(clean_ns, peaks, least, _reaches(least, busy_ns))
 
 
 def _reaches(least: Sequence[Bound], busy_ns: Mapping[str, float]) -> tuple[Reach, ...]:
-    """Yield one entry per category with busy time; an ``rnn`` op joins all categories of layers."""
+    """Return one entry per category with busy time, longest first.
+
+    If the step has ``rnn`` ops, ``LAYER_CATEGORIES`` form one entry.
+    """
     together = LAYER_CATEGORIES if busy_ns.get("rnn") else ()
     groups = {
         together if category in together else (category,)
@@ -174,7 +184,7 @@ def _reaches(least: Sequence[Bound], busy_ns: Mapping[str, float]) -> tuple[Reac
 
 
 def workload_of(info: RunInfo) -> Workload | None:
-    """Return the workload in run.json; None if it is missing, incomplete or invalid."""
+    """Return the workload in run.json; None if it is missing, incomplete, invalid or too large."""
     values = {name: value for name, value in asdict(info.workload).items() if value is not None}
     try:
         workload = checked(Workload(**values))
@@ -202,7 +212,7 @@ def recorded(info: RunInfo) -> Peaks | None:
 
 
 def highest(peaks: Iterable[Peaks]) -> Peaks | None:
-    """Return the highest peaks of several runs on one device; None without any."""
+    """Return the highest rates among the peaks of runs on one device; None if there are none."""
     rates = [(each.gemm_flops_per_s, each.copy_bytes_per_s) for each in peaks]
     return Peaks(*map(max, zip(*rates, strict=True))) if rates else None
 
@@ -234,8 +244,8 @@ def roofline_of(
 ) -> Roofline | None:
     """Return the roofline of a run; None if its work or the device's peaks are unknown.
 
-    The peaks are ``given``, or the highest of this run and ``others`` with the same device and
-    precision.
+    The peak rates are ``given``, or the highest of this run and of those ``others`` with the same
+    device, precision and number of threads.
     """
     alike = [
         other
@@ -251,7 +261,7 @@ def roofline_of(
 
 
 def gemm_factor(profile: StepProfile, limit: Roofline | None) -> float:
-    """Return how many times as fast the matmuls would be at their bound; at least 1.
+    """Return the time of the matmuls divided by their least time; at least 1.
 
     Raises:
         UsageError: the bound is unknown, or there are no matmuls.

@@ -1,7 +1,7 @@
-"""What one step of a workload cannot do without: operations and bytes, part by part.
+"""The least work of one step of a workload: operations and bytes of each part.
 
-Of a layer with D inputs, H units, G = gates·H and d directions, over N time steps of all sequences,
-of which B are the first of one, and of a head with C outputs at R of them:
+A layer has D inputs, H units, G = gates·H and d directions. A batch has B sequences with N time
+steps in all. The head computes C outputs for R of these time steps. Then the parts need:
 
 ==========  ==================  ====================  ==================================
 part        work                flops                 elements read and written
@@ -12,27 +12,26 @@ input       forward             2·N·D·G·d             W, inputs
 recurrent   forward             2·N·H·G·d             U
             backward_data       2·(N − B)·H·G·d       U
             backward_weights    2·N·H·G·d             outputs, gradient of U
-cell        forward             ``CELLS``·N·H·d       biases, outputs, what is saved
-            backward_data       ``CELLS``·N·H·d       what was saved, gradients of both
+cell        forward             ``CELLS``·N·H·d       biases, outputs, saved numbers
+            backward_data       ``CELLS``·N·H·d       saved numbers; gradients of biases and outputs
 head        all three           2·R·d·H·C             both operands and the result
 embedding   forward             0                     tokens, rows of the table, inputs
-            backward_weights    N·D                   tokens, gradients of both
+            backward_weights    N·D                   tokens, gradients of rows and inputs
 loss        forward             not counted           outputs, in training their gradient
-cast        forward             0                     of weights and inputs, amp alone
+cast        forward             0                     weights and inputs (amp-* only)
 optimizer   optimizer           ``OPTIMIZERS``        parameters, gradients, state
 ==========  ==================  ====================  ==================================
 
-A product of an m×k and a k×n matrix is 2·m·k·n flops. What no gradient of a weight depends on is
-not counted: the gradients of the features that come in and of the initial states (hence N − B).
-Layers run over every time step that they know of, in both directions, as the layers of every
-framework do: N is the sum of the lengths where they know these, else batch·time, and no time step
-is left out because the loss looks at the last one alone.
+The product of an m×k and a k×n matrix takes 2·m·k·n flops. Gradients on which no weight's gradient
+depends are not counted: those of the input features and of the initial states (hence N − B). N is
+the sum of the sequence lengths if they vary, else batch·time. Each layer runs over all N time steps
+in each direction, as in every framework, even if the loss uses only the last time step.
 
-Bytes are the least that memory has to move: a weight is read once a pass, whatever the number of
-time steps; gates and their gradients stay on the chip; outputs that a later part reads are written
-once. An element of a product's operands, and what is saved for the way back, has 4 bytes, in amp-*
-2; biases, gradients of weights, parameters and the optimizer's state have 4, tokens 8. A cast reads
-4 bytes and writes 2. Copies between host and device are not counted.
+Bytes are the least that memory has to move. Each pass reads a weight once, for any number of time
+steps. Gates and their gradients stay on the chip. Outputs that a later part reads are written once.
+Operands of matmuls, and numbers saved for the backward pass, have 4 bytes each (2 in amp-*).
+Biases, gradients of weights, parameters and the optimizer's state have 4 bytes, tokens 8. A cast
+reads 4 bytes and writes 2. Copies between host and device are not counted.
 """
 
 from __future__ import annotations
@@ -53,32 +52,38 @@ MASTER_BYTES, TOKEN_BYTES, CAST_BYTES = 4, 8, 6
 
 @dataclass(frozen=True)
 class Pointwise:
-    """Operations of one unit in one time step (σ, tanh and √ count 1), and its saved elements."""
+    """The elementwise work of a cell per unit and time step, without the matmuls.
+
+    ``forward`` and ``backward`` are operations (σ, tanh and √ count as 1). ``saved`` is how many
+    numbers are saved for the backward pass.
+    """
 
     forward: int
     backward: int
     saved: int
 
 
-#: Counted from the equations. The sums with the recurrent matmul and the bias belong to the forward
-#: pass; the sums of the bias's gradient and of both gradients of h belong to the backward pass,
-#: which also computes tanh(c) again. Saved are an LSTM's gates and c, or a GRU's gates and U h; h
-#: itself is an output.
+#: Cell → its elementwise work, counted from the equations. The forward pass includes the addition
+#: of the recurrent matmul and the bias. The backward pass includes the sums of the bias's gradient
+#: and of both gradients of h, and computes tanh(c) again. An LSTM saves its gates and c, a GRU its
+#: gates and U h; h itself is an output.
 CELLS = {"lstm": Pointwise(17, 28, 5), "gru": Pointwise(14, 21, 4), "rnn": Pointwise(3, 5, 0)}
 
-#: Operations per parameter, and numbers of state that are read and written in addition to the
-#: gradient. For Adam, in the order at the end of section 2 of D. Kingma and J. Ba, arXiv:1412.6980.
+#: Optimizer → (operations per parameter, numbers read or written per parameter in addition to the
+#: gradient). Adam computes in the order at the end of section 2 of D. Kingma and J. Ba,
+#: arXiv:1412.6980.
 OPTIMIZERS = {"adam": (12, 6), "sgd": (2, 2)}
 
-#: The ledger's category of a loss.
+#: Loss → its category in the ledger.
 _LOSS = {"ce": "softmax_loss", "mse": "softmax_loss", "ctc": "ctc", "mean": "reduction"}
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The work of one part in one pass, for both directions; None: not counted.
+    """The work of one part of a step (``part``) in one pass (``work``), for both directions.
 
-    ``category`` is the ledger's. ``layer`` is None outside of the recurrent layers.
+    ``category`` is its category in the ledger. ``layer`` is None outside of the recurrent layers.
+    ``flops`` is None if operations are not counted.
     """
 
     part: str
@@ -91,10 +96,10 @@ class Cost:
 
 @dataclass(frozen=True)
 class _Sizes:
-    """The counts that depend on the data, the mode and the precision."""
+    """The sizes of a step that depend on the data, the mode and the precision."""
 
-    rows: int  # time steps of all sequences that layers run over: N
-    outputs: int  # R: outputs that the loss uses
+    rows: int  # N: time steps of all sequences
+    outputs: int  # R: time steps whose outputs the loss uses
     tokens: int  # number of different tokens in the batch
     element_bytes: int
     training: bool
@@ -103,7 +108,10 @@ class _Sizes:
 def costs(
     workload: Workload, mode: str = "train", precision: str = "fp32", seed: int = 0
 ) -> tuple[Cost, ...]:
-    """Return the work of one step in order of execution; ``seed`` decides lengths and tokens."""
+    """Return the work of one step: the forward pass, the backward pass, then the optimizer.
+
+    ``seed`` decides the sequence lengths and tokens of the batch.
+    """
     w, s = workload, _sizes(workload, mode, precision, seed)
     rows = [*_embedding(w, s), *_casts(w, s)]
     for layer in range(w.layers):
@@ -115,13 +123,13 @@ def costs(
 
 
 def flops(rows: Iterable[Cost], category: str | None = None) -> int:
-    """Return the operations in ``rows``, or in those of a ``category``."""
+    """Return the operations of all ``rows``, or of the rows with ``category``."""
     return sum(row.flops or 0 for row in rows if category in (None, row.category))
 
 
 def _sizes(w: Workload, mode: str, precision: str, seed: int) -> _Sizes:
     rows, tokens = w.batch * w.time_steps, 0
-    if w.data:  # the user may have moved the file: at least one token
+    if w.data:  # assume one token, because the user's data file may be gone
         tokens = 1
     elif w.variable_length or w.vocabulary:  # the data is drawn only if it matters
         batch: Any = workloads.batch(w, seed)
@@ -208,7 +216,7 @@ def _casts(w: Workload, s: _Sizes) -> Iterator[Cost]:
 
 
 def _optimizer(w: Workload, s: _Sizes) -> Cost:
-    """Return the optimizer's work; of unused embedding rows, only Adam changes any."""
+    """Return the optimizer's work; only Adam also changes embedding rows that the batch lacks."""
     operations, accesses = OPTIMIZERS[w.optimizer]
     parameters = sum(prod(shape) for shape in parameter_shapes(w).values())
     unused = (w.vocabulary - s.tokens) * w.features if w.vocabulary else 0
