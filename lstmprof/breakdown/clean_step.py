@@ -1,20 +1,21 @@
 """The clean step: the time of a step if nothing disturbs it.
 
-Reads the attribution of the profiled steps and their slots (``slots``). A preemption makes a few
-events of a step much longer, while the same events of other steps are not affected. So each slot
-takes a low percentile of its times over all steps (``QUANTILE``; the median for profiles from other
-tools), minus the cost of recording. The clean step is the sum over all slots. A slot that only some
-steps have counts by its share of the steps. docs/accuracy.md shows how the percentile was chosen.
+Reads the attribution of the profiled steps and their slots (``slots``): a slot is an event that
+recurs in the steps. A preemption makes a few events of a step much longer, while the same events of
+other steps are not affected. So each slot takes a low percentile of its times over all steps
+(``QUANTILE``; the median for profiles from other tools), minus the cost of recording. The clean
+step is the sum over all slots. A slot that only some steps have counts by its share of the steps.
+docs/accuracy.md shows how the percentile was chosen.
 
-The cost of recording one event is chosen so that the clean step equals a low percentile of the
-timed iterations (or their median, if the profiled steps vary), but at most ``MOST_TIMES`` the cost
-in a loop (``recording``). Work that only some steps do is added as far as the mean iteration is
-longer. A step that is still longer is scaled down to the timed iterations. On a busy machine, the
-timed iterations are longer than the clean step; then an event costs ``USUAL_TIMES`` the loop. If
-the timed steps waited for a CPU most of the time, the shortest of them counts instead of a
-percentile. A clean step is never longer than the timed steps without their waits for a CPU, if
-these waits are due to other programs (``undelayed_ns`` of ``timings``): an op of many milliseconds
-is interrupted in every step, so it has no undisturbed time.
+The cost of recording one event is chosen so that the clean step equals a target: a low percentile
+of the timed iterations (steps without a profiler), or their median if the profiled steps vary. Work
+that only some steps do is added to the target, up to the mean iteration. The cost is limited
+(``MOST_TIMES`` and ``MOST_RECORDING_NS`` of ``recording``); a step that is still longer is scaled
+down to the target. On a busy machine the target is longer than the profiled steps; then an event
+costs ``USUAL_TIMES`` its cost in a loop. If the timed steps waited for a CPU most of the time, the
+shortest of them is the target. A clean step is never longer than the timed steps without their
+waits for a CPU, if these waits are due to other programs (``undelayed_ns`` of ``timings``): an op
+of many milliseconds is interrupted in every step, so it has no undisturbed time.
 """
 
 from __future__ import annotations
@@ -52,13 +53,14 @@ from lstmprof.runs.metadata import RunInfo
 QUANTILE_FOREIGN = 0.5
 #: With fewer steps, it is unknown which one was disturbed, and their mean is used.
 LEAST_STEPS = 3
-#: A profile with more events is shown as recorded. One million take 2.5 CPU seconds on an EPYC.
+#: A profile with more events is shown as recorded, without a clean step, which takes 2.5 CPU
+#: seconds per million events on an EPYC.
 MOST_EVENTS = 2_000_000
-#: Cost of an event divided by its cost in a loop of one trivial call, if the timed steps do not
-#: show it. In a real step, code and data have left the caches. Chosen by hand from the measurements
-#: in ``recording``.
+#: Cost of recording an event divided by its cost in a loop of one trivial call; used if the timed
+#: steps do not show the cost. In a real step, code and data have left the caches. Chosen by hand
+#: from the measurements in ``recording``.
 USUAL_TIMES = 2.0
-#: The profiler that needs no such factor. Chosen by hand: an eager step showed 0.1.
+#: The profiler for which ``USUAL_TIMES`` is 1. Chosen by hand: an eager step showed 0.1.
 TENSORFLOWS = "tf.profiler"
 #: If the thread of the timed steps ran for less than this share of them, even one step in ten may
 #: be disturbed, and the shortest step is used. Chosen by hand, from scripts beside four spinning
@@ -73,9 +75,10 @@ SHARED_CORE = 0.15
 class CleanLane:
     """The clean step of one device of a rank, or of the host if ``device`` is None.
 
-    ``windows`` (the steps) and ``stretches`` use a clock that counts clean time only. ``span`` is
-    the length of the step with its 95 % interval; ``parts`` has a span per part of the step.
-    ``recording`` is the time that recording took; it is None if another tool recorded the profile.
+    ``windows`` (the steps) and ``stretches`` (time intervals, each in one part of the breakdown)
+    use a clock that counts clean time only. ``span`` is the length of the step with its 95 %
+    interval; ``parts`` has a span per part. ``recording`` is the time that recording took; it is
+    None if another tool recorded the profile. ``rare`` has the events of only some steps.
     """
 
     rank: int | None
@@ -124,7 +127,10 @@ class _Clock:
 
     @classmethod
     def of(cls, stretches: Stretches, left_ns: Ints) -> _Clock:
-        """Return the map by which each time interval, in order of time, lasts ``left_ns``."""
+        """Return the map that makes each time interval ``left_ns`` long, and keeps the gaps.
+
+        ``stretches`` (the intervals) are in order of time; ``left_ns`` has one entry for each.
+        """
         start, end = stretches.start_ns, stretches.end_ns
         knots = np.empty(2 * len(start), dtype=np.int64)
         knots[0::2], knots[1::2] = start, end
@@ -235,7 +241,10 @@ def clean_lane(
 def _disturbance(
     measured: Measured, share: float | None, timed: float | None, clean_ns: float
 ) -> Disturbance:
-    """Return what the timed iterations show about CPU contention; ``share``: their share of a CPU.
+    """Return what the timed iterations show about CPU contention.
+
+    ``share`` is the share of the time in which the iterations' thread had a CPU. ``timed`` is the
+    step time that they show. Both are None if unknown. ``clean_ns`` is the clean step.
 
     If a run lacks CPUs for some of its time, it shares cores and caches in the rest, and its
     threads wait for each other: with two threads, an op that both compute takes up to twice as
@@ -255,7 +264,7 @@ def _disturbance(
 
 
 class _Cost:
-    """The cost of recording in each slot."""
+    """The cost of recording in each slot (an event that recurs in the steps)."""
 
     def __init__(self, slots: SlotTimes, info: RunInfo, on_device: bool) -> None:
         costs, profiler = costs_of(info), info.profiler
@@ -266,7 +275,7 @@ class _Cost:
         self._costs = costs
         own_ranges = costs.measured and not on_device
         self._what = recorded(slots.events, slots.stretches, own_ranges=own_ranges)
-        # Per slot: the cost of events of 1 ns each, and of lstmprof's own ranges.
+        # Per slot: the cost of recording if an event costs 1 ns; the cost of lstmprof's own ranges.
         self._of_events = self._mean(self._what.events.ns(costs.shape))
         self._of_ranges = self._mean(self._what.ranges.ns(costs.of_range))
 
@@ -275,7 +284,7 @@ class _Cost:
         return np.asarray(sums / np.maximum(self._slots.present, 1))
 
     def _shortest(self, times: Floats) -> float:
-        """Return the time of the shortest tenth of the events; recording takes no longer."""
+        """Return the 10th percentile of time per event; recording one cannot take longer."""
         events = np.flatnonzero(self._of_events >= 0.5)
         if not len(events):
             return math.inf
@@ -287,11 +296,12 @@ class _Cost:
     def off(
         self, times: Floats, timed: float | None, most: float | None, *, only_bound: bool
     ) -> tuple[Floats, Recording]:
-        """Return the cost of recording in each slot's ``times``, and a summary.
+        """Return the cost of recording that each slot's ``times`` contain, and a summary.
 
-        The remaining time equals ``timed`` (None: unknown); with ``only_bound`` it may be shorter.
-        It is at most ``most``, the timed steps without waits for a CPU (None: unknown): an op that
-        takes much longer than a thread may run at a time is interrupted in every step.
+        The cost is chosen so that, if possible, the step without it takes ``timed``; at most
+        ``timed`` with ``only_bound``. The step is also limited to ``most``, the timed steps without
+        waits for a CPU: an op much longer than a thread may run at a time is interrupted in every
+        step. ``timed`` and ``most`` are None if unknown.
         """
         share, steps = self._slots.share, self._slots.steps
 

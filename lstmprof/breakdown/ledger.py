@@ -1,8 +1,9 @@
 """The ledger: every nanosecond of a step on each device, counted once.
 
-Reads linked and categorised events. Returns rows (rank, step, device, state, part, ns) that sum
-exactly to their window: the attribution, summed by part. If a rank has device activities, its lanes
-are its devices; else its host threads, with ``device`` null.
+Reads linked and categorised events. Returns rows (rank, step, device, state, part, ns): the
+attribution of time (``attribution``), summed by part. The rows of one device in one step sum to
+exactly the step's length. A rank with device activities has rows for each device. Any other rank
+has rows for its host threads together, with ``device`` null.
 """
 
 from __future__ import annotations
@@ -43,22 +44,23 @@ COLUMNS = (
     Column.integer("ns", "time of the step in this part"),
 )
 SCHEMA = schema(COLUMNS)
-#: Columns of the events that it is made from.
+#: Columns of the events that the ledger is computed from.
 READS = (
     *("event_id", "kind", "name", "start_ns", "dur_ns", "rank", "pid", "tid", "device", "stream"),
     *("correlation_id", "launch_id", "category"),
 )
 
-#: (place of the rank, device, number of the window)
+#: (index of the rank in ``_Sums.ranks``, device, index of the window)
 _Place = tuple[int, int | None, int]
 
 
 def ledger(
     events: EventTable, windows: Sequence[Window], waits: AllWaits = MappingProxyType({})
 ) -> pa.Table:
-    """Return the ledger of ``windows``: one row per part that has time in it; ``SCHEMA``.
+    """Return the ledger of ``windows`` (steps): a row per step, device and part; ``SCHEMA``.
 
-    ``waits`` has the waits of the whole profile, if ``events`` are a part of it.
+    Parts without time have no row. If ``events`` are only a part of the profile, ``waits`` has the
+    waits of the devices in the whole profile.
     """
     sums = _Sums(windows)
     sums.add(events, None, waits)
@@ -68,8 +70,8 @@ def ledger(
 def packed_ledger(packed: Packed, windows: Sequence[Window], size: int = BATCH_EVENTS) -> pa.Table:
     """Return the ledger of ``packed``, batch by batch if it has more than ``size`` events.
 
-    A batch has its part of every window that it overlaps; a part's times sum to the whole. When a
-    device fell idle, and how long its launches take, is computed of the whole profile first.
+    Each batch adds its share of every window that it overlaps. Before that, the devices' waits
+    (since when a device is idle, how long launches take) are computed from the whole profile.
     """
     batches, sums = Batches(packed, size, READS), _Sums(windows)
     if not batches.divisible:
@@ -98,7 +100,10 @@ class _Sums:
         within: tuple[int, int] | None,
         waits: AllWaits,
     ) -> None:
-        """Add the time of the windows, clipped to ``within`` (start, end) if it is given."""
+        """Add the time of ``events`` in the windows.
+
+        ``within`` is the (start, end) of a batch, to which the windows are clipped; None: no batch.
+        """
         self._categories |= dict.fromkeys([*events.texts("category")[1], OTHER])
         attribution = Attribution(events)
         for place, (rank, of_rank) in enumerate(self._of_rank.items()):
@@ -115,7 +120,7 @@ class _Sums:
                         sums[part] = sums.get(part, 0) + int(spent[label])
 
     def table(self) -> pa.Table:
-        """Return the sums, ``SCHEMA``: by rank, device and step, busy before idle."""
+        """Return the sums (``SCHEMA``), sorted by rank, device and step, busy before idle."""
         order = {label: place for place, label in enumerate(_labels([*self._categories]))}
         rows = []
         for place in sorted(self._spent, key=lambda p: (p[0], p[1] is not None, p[1] or 0, p[2])):
@@ -133,14 +138,14 @@ def _meets(window: Window, within: tuple[int, int] | None) -> bool:
 
 
 def _summed(stretches: Stretches, windows: int) -> Ints:
-    """Return the nanoseconds of each window (rows) and label (columns)."""
+    """Return an array of nanoseconds with one row per window and one column per label."""
     spent = np.zeros((windows, len(stretches.labels)), dtype=np.int64)
     np.add.at(spent, (stretches.window, stretches.label), stretches.end_ns - stretches.start_ns)
     return spent
 
 
 def _labels(categories: list[str]) -> list[tuple[str, str]]:
-    """Return each (state, part) in the order of the table."""
+    """Return each possible (state, part) in the table's order; ``categories`` are of busy time."""
     waits = (*STATES, HOST, UNATTRIBUTED)
     tails = [TAIL + cause for cause in waits]
     idle = [*tails, UNATTRIBUTED, CALL, LATENCY, QUEUED, *STATES, HOST]

@@ -26,7 +26,10 @@ _GPU = re.compile(
 
 
 def waits_for_host_ns(parts: Iterable[tuple[str, int]]) -> int:
-    """Return the time of (part, ns) pairs in which a device waits for its host, with tails."""
+    """Return the sum of the (part, ns) pairs in which a device waits for its host.
+
+    Waits at the end of the step (tails) are included.
+    """
     return sum(ns for part, ns in parts if part.removeprefix(TAIL) in WAITS_FOR_HOST)
 
 
@@ -36,17 +39,21 @@ def device_word(name: str) -> str:
 
 
 def lane_words(rank: int | None, device: int | None) -> str:
-    """Return a lane's name in text: ``device 0 of rank 3``, ``CPU of rank 3``, ``device 0``."""
+    """Return a device (None: host) of a rank in words: ``device 0 of rank 3``, ``CPU of rank 3``.
+
+    Without a rank: ``device 0``, ``CPU``.
+    """
     where = "CPU" if device is None else f"device {device}"
     return where if rank is None else f"{where} of rank {rank}"
 
 
 @dataclass(frozen=True)
 class Recording:
-    """Time that recording took of a mean profiled step: ``events`` events of ``event_ns`` each.
+    """Time that the profiler took in a mean step to record ``events`` events, ``event_ns`` each.
 
-    ``ns`` is what lstmprof subtracts; an event never takes more than the stretch in which it was
-    recorded. ``measured`` is whether the cost of an event was measured in this capture.
+    ``ns`` is the time that lstmprof subtracts. It may be less than the product, because no more is
+    subtracted from a time interval than its length. ``measured`` is True if this capture measured
+    the cost of an event.
     """
 
     events: float
@@ -136,9 +143,9 @@ def in_reading_order(
 
 
 def mean_of(totals: Sequence[int], steps: int) -> list[int]:
-    """Return each of ``totals`` divided by ``steps`` as integers that sum to the rounded whole.
+    """Return each of ``totals`` divided by ``steps``, as integers that sum to the rounded mean sum.
 
-    Method of the largest remainder (Hamilton).
+    Uses the method of the largest remainder (Hamilton).
     """
     floors = [total // steps for total in totals]
     missing = round(sum(totals) / steps) - sum(floors)

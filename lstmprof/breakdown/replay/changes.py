@@ -1,7 +1,9 @@
 """The changes that a replay may make to a step: other times, and work that vanishes.
 
 A change maps a ``StepGraph`` to ``ReplayTimes``. Changes do not depend on how the replay orders the
-parts; each states its assumptions. Forecasts compute layers in another form and assume more.
+parts; each states its assumptions. Forecasts (``compiled``, ``as_layer_op``) compute layers in
+another form and assume more. The "way into" an op or call is the short Python or framework code
+right before it, which makes the call.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ Change = Callable[[StepGraph], ReplayTimes]
 
 
 def nothing(graph: StepGraph) -> ReplayTimes:
-    """Return everything as observed."""
+    """Change nothing: return the observed times."""
     none = np.zeros(len(graph.activities), dtype=np.bool_)
     return ReplayTimes(
         segment_ns=graph.spent_ns,
@@ -51,9 +53,9 @@ def nothing(graph: StepGraph) -> ReplayTimes:
 
 
 def without_launch(graph: StepGraph) -> ReplayTimes:
-    """Let launch calls take no time and work start at once, as in a replayed CUDA graph.
+    """Let launch calls take no time and launches have no latency, as in a replayed CUDA graph.
 
-    The ops around the calls keep their time, and copies that block the host stay.
+    The ops around the calls keep their time, and copies that block the host stay as they are.
     """
     times = nothing(graph)
     blocks = _flags(graph.activities, "blocks")
@@ -64,15 +66,15 @@ def without_launch(graph: StepGraph) -> ReplayTimes:
 
 
 def without_casts(graph: StepGraph) -> ReplayTimes:
-    """Remove casts and everything that vanishes with them (``calls``)."""
+    """Remove casts and everything that vanishes with them (see ``calls``)."""
     return _without(graph, graph.calls.without(graph.calls.of_category("cast")))
 
 
 def without_copies(graph: StepGraph) -> ReplayTimes:
-    """Remove copies between host and device, and copies on each, like ``without_casts``.
+    """Remove copies between host and device or within either, and what vanishes with them.
 
-    Copies inside an op that computes stay, and so do copies of autograd for the gradient of an op
-    that is no copy (``without_backward_copies``).
+    Copies inside an op that computes something else stay. So do the copies that autograd makes for
+    gradients (``without_backward_copies``), except those for a forward copy that vanishes.
     """
     calls = graph.calls
     copies = calls.of_category("transfer", "layout")
@@ -80,7 +82,7 @@ def without_copies(graph: StepGraph) -> ReplayTimes:
 
 
 def without_backward_copies(graph: StepGraph) -> ReplayTimes:
-    """Remove autograd's copies of gradients, which join those of ``chunk`` or change layouts."""
+    """Remove the copies with which autograd joins gradients of ``chunk`` or changes a layout."""
     calls = graph.calls
     copies = calls.of_category("transfer", "layout")
     return _without(graph, calls.without(calls.of_autograd(copies)))
@@ -93,11 +95,11 @@ def without_zero_fills(graph: StepGraph) -> ReplayTimes:
 
 
 def without_slice_backward(graph: StepGraph) -> ReplayTimes:
-    """Copy gradients of slices to their place, instead of filling them with zeros and adding them.
+    """Let gradients of slices be copied to their place, as ``unbind`` does.
 
-    This is what ``unbind`` does. For each autograd node of ``x[t]`` or ``x[a:b]`` whose gradient is
-    added to those of other slices, only the copy stays, and the way into the slicing op vanishes.
-    That op itself stays, because ``unbind`` calls it, too.
+    Autograd fills a tensor with zeros for each slice, copies the gradient into it, and adds up
+    these tensors. For each autograd node of ``x[t]`` or ``x[a:b]`` in such a sum, only the copy
+    stays. The way into the slicing op vanishes; the op itself stays, because ``unbind`` calls it.
     """
     gone, slices = graph.calls.slices()
     times = _without(graph, gone)
@@ -106,7 +108,10 @@ def without_slice_backward(graph: StepGraph) -> ReplayTimes:
 
 
 def _without(graph: StepGraph, gone: Flags) -> ReplayTimes:
-    """Return the times without the rows that are ``gone`` and the ways into their calls."""
+    """Return the times without the events ``gone`` (a mask), their activities and the ways in.
+
+    The activities are those that these events issued; the ways in are those into these events.
+    """
     times, calls = nothing(graph), graph.calls
     issued = np.zeros(len(gone), dtype=np.bool_)
     rows = np.flatnonzero(calls.issuer != NONE)
@@ -122,10 +127,10 @@ def _without(graph: StepGraph, gone: Flags) -> ReplayTimes:
 
 
 def _without_ways_in(graph: StepGraph, gone: Flags) -> Ints:
-    """Return the segments' times without ``gone`` calls and the ways into them.
+    """Return the segments' times without the calls of the mask ``gone`` and the ways into them.
 
-    A Python stretch longer than a way in has other Python too, so only the thread's median way in
-    is subtracted from it.
+    If a segment of Python before such a call is too long for a way in alone, it contains other
+    Python, too. Then only the thread's median way in is subtracted.
     """
     spent, segments = graph.spent_ns, graph.segments
     vanish = _names_any(graph, "call_id", gone)
@@ -142,17 +147,19 @@ def _without_ways_in(graph: StepGraph, gone: Flags) -> Ints:
 
 
 def _names_any(graph: StepGraph, column: str, rows: Flags, table: pa.Table | None = None) -> Flags:
-    """Return which rows of ``table`` (or segments) name one of ``rows`` in ``column``."""
+    """Return a mask of the rows of ``table`` whose ``column`` is the id of an event in ``rows``.
+
+    ``rows`` is a mask of events. ``table`` is the graph's segments by default.
+    """
     ids = pa.array(graph.calls.event_id[rows])
     return _flags_in(graph.segments if table is None else table, column, ids)
 
 
 def without_syncs(graph: StepGraph) -> ReplayTimes:
-    """Let calls that wait for the device return at once, except those at the step's end.
+    """Let calls that wait for the device return at once, except those after the last launch.
 
-    The latter are calls that no launch follows. Copies that block the host become asynchronous. Ops
-    with which the host reads a value (``ASKS``) take no time, nor does the way into them; on a host
-    that launches nothing, only these wait.
+    Copies that block the host become asynchronous. Ops with which the host reads a value (``ASKS``)
+    and the ways into them take no time. If the host launches nothing, only these ops change.
     """
     times, segments, syncs = nothing(graph), graph.segments, graph.syncs
     copies = syncs.filter(pc.equal(syncs.column("scope"), "copy")).column("event_id")
@@ -169,12 +176,15 @@ def without_syncs(graph: StepGraph) -> ReplayTimes:
 
 
 def without_python(graph: StepGraph) -> ReplayTimes:
-    """Let Python (steps, ranges, frames, ways into ops) take no time; the framework keeps its."""
+    """Let Python (steps, ranges, frames, ways into ops) take no time; framework time stays."""
     return _without_state(graph, "python")
 
 
 def without_dispatch(graph: StepGraph) -> ReplayTimes:
-    """Let the framework's arrangement of work take no time; calls and computing ops keep theirs."""
+    """Let dispatch (ops that only arrange work) take no time.
+
+    Runtime calls, and ops that compute, keep their time.
+    """
     return _without_state(graph, "dispatch")
 
 
@@ -212,7 +222,7 @@ def _divided(ns: Ints, factor: float) -> Ints:
     return np.rint(ns / factor).astype(np.int64)
 
 
-#: The changes that need no further figure, by the name of the cause that they remove.
+#: Name of a cause → the change that removes it; changes with parameters are not included.
 CHANGES: Mapping[str, Change] = dict(
     zip(
         names.CHANGES,
@@ -240,7 +250,7 @@ def _flags_in(table: pa.Table, column: str, event_ids: pa.Array) -> Flags:
     return np.asarray(flags.to_numpy(), dtype=np.bool_)
 
 
-#: Passes in which layers are computed.
+#: Phases of a step in which layers are computed.
 _PASSES = ("forward", "backward")
 _POINTWISE = ("pointwise",)
 _MOVES = ("layout", "transfer", "cast", "memset")
@@ -248,14 +258,14 @@ _MOVES = ("layout", "transfer", "cast", "memset")
 
 @dataclass(frozen=True)
 class Error:
-    """The errors of predicted steps, as shares of the measured steps."""
+    """Errors of predicted steps as shares of the measured steps, over ``pairs`` comparisons."""
 
     pairs: int
     median: float
     worst: float
 
 
-#: Forecast → its error; unmeasured forecasts are missing. Copied from the output of
+#: Name of a forecast → its error; unmeasured forecasts are missing. Copied from the output of
 #: benchmarks/diagnosis/what_if.py.
 ERRORS: Mapping[str, Error] = {
     "layer": Error(4, 0.17, 0.20),
@@ -264,7 +274,12 @@ ERRORS: Mapping[str, Error] = {
 
 
 def compiled(graph: StepGraph) -> ReplayTimes:
-    """Forecast the step with its passes compiled; the assumptions are above."""
+    """Forecast the step with its forward and backward pass compiled.
+
+    In these passes Python and dispatch take no time, launches have no latency, and consecutive
+    elementwise ops are fused (``_fused``). Other ops and copies stay. What a compiler adds, such as
+    guards, is not included.
+    """
     times, inside = nothing(graph), _inside(graph)
     idle = graph.segments.column("category").is_null().to_numpy()
     free = inside & idle & _in(graph.segments, "state", "python", "dispatch")
@@ -285,10 +300,12 @@ def compiled(graph: StepGraph) -> ReplayTimes:
 
 
 def as_layer_op(recurrent_share: float, gemm_factor: float) -> Change:
-    """Return a forecast of the step with one op per layer; the assumptions are above.
+    """Return a forecast of the step with one op per layer.
 
-    ``recurrent_share`` of the matmuls' operations waits for an earlier time step
-    (``recurrent_share``); the others run ``gemm_factor`` times as fast as in the profile.
+    Assumptions: those of ``compiled``; copies, casts, memsets and autograd's sums of gradients in
+    the forward and backward pass take no time; the matmuls' operations that need no earlier time
+    step run ``gemm_factor`` times as fast as in the profile. ``recurrent_share`` is the share of
+    the operations that do need one (the result of the function ``recurrent_share``).
     """
     scale = recurrent_share + (1 - recurrent_share) / gemm_factor
 
@@ -316,9 +333,9 @@ def recurrent_share(workload: Workload, mode: str) -> float:
     """Return the share of the matmuls' operations that waits for an earlier time step.
 
     For a layer with ``I`` inputs and ``H`` units, the forward pass has I + H operations per unit
-    and time step, of which H are recurrent. The backward pass has as many for the gradients of its
-    inputs (none in the first layer) and of its state, and again for those of the weights, which are
-    not recurrent.
+    and time step; H of these are recurrent. The backward pass has I operations for the gradients of
+    the inputs (0 in a first layer without an embedding), H recurrent ones for the gradients of the
+    state, and I + H for the gradients of the weights, which are not recurrent.
     """
     whole = recurrent = 0
     for layer in range(workload.layers):
@@ -333,7 +350,7 @@ def recurrent_share(workload: Workload, mode: str) -> float:
 
 
 def _inside(graph: StepGraph) -> Flags:
-    """Return which segments are part of a pass, or the way into an op of one."""
+    """Return a mask of the segments in the forward or backward pass, with the ways into its ops."""
     phase, called = (graph.segments.column(name).to_pylist() for name in ("phase", "call_id"))
     calls = graph.calls
     codes, names = calls.events.texts("phase")
@@ -355,11 +372,11 @@ def _activities_inside(graph: StepGraph) -> Flags:
 
 
 def _fused(spent_ns: Ints, lane: Ints, computes: Flags, chained: Flags) -> Ints:
-    """Fuse each chain of ``chained`` rows: all but one memory pass vanish.
+    """Return ``spent_ns`` with each chain of ops fused, so that it passes over memory only once.
 
-    A chain is consecutive rows of a lane with nothing else between that ``computes``. Each row
-    makes one pass over memory, assumed as long as the chain's shortest row; the rest of its time is
-    computing.
+    All arrays have one entry per op; ``lane`` is the op's thread or stream. A chain is consecutive
+    ops of one lane in the mask ``chained``, without another op in the mask ``computes`` between
+    them. Each op makes one pass over memory, assumed to take as long as the chain's shortest op.
     """
     left = spent_ns.copy()
     rows = np.flatnonzero(computes)

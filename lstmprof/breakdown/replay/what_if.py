@@ -1,8 +1,8 @@
-"""Replay a step without one of its causes, and account for the predicted step.
+"""Predict a step with a change (``changes``): its length and its ledger (time by part).
 
 ``replayed`` computes when each part of the step would have happened. ``retimed`` moves the events
-to these times, and the ledger accounts for them as for a profile, so the next bottleneck is a part
-like any other.
+to these times. The ledger is then computed from them as from a profile, so it also shows the next
+bottleneck.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from lstmprof.events.threads import thread_ids
 class Replay:
     """When the segments and activities of a graph would run, and how long the step would take.
 
-    The step ends once its thread has reached the window's end and all that ran in the window has.
+    Arrays have one entry per segment or activity. The step ends when its thread has passed its last
+    segment and all activities of the window have ended.
     """
 
     length_ns: int
@@ -48,7 +49,10 @@ class Replay:
 def replayed(
     graph: StepGraph, change: Change = nothing, causes: Dependencies | None = None
 ) -> Replay:
-    """Return the replay of ``graph`` with ``change``; ``causes`` are its dependencies, if known."""
+    """Return the replay of ``graph`` with ``change``.
+
+    ``causes`` are the dependencies of ``graph``; None: compute them.
+    """
     times, causes = change(graph), causes or dependencies(graph)
     hosts = _Hosts(graph, times, causes)
     streams = _Streams(graph, times, causes.activities)
@@ -83,7 +87,7 @@ class _Hosts:
         self.end = [self.opens] * len(self.cost_ns)
 
     def run(self, number: int, activity_ends: list[int]) -> None:
-        """Run one segment; ``activity_ends`` are those known so far."""
+        """Compute start and end of one segment; ``activity_ends`` has the ends known so far."""
         start = self.begin(number)
         segment, offset_ns = self.waits_for[number]
         if segment != NONE:
@@ -131,10 +135,10 @@ class _Streams:
         self.delay_ns: list[int] = rows.delay_ns.tolist()
         self.start: list[int] = graph.activities.column("start_ns").to_pylist()
         self.end = [ALWAYS] * len(self.start)
-        self.held = [ALWAYS] * len(self.start)  # until when the stream waits for another one
+        self.held = [ALWAYS] * len(self.start)  # until when its stream waits for another stream
 
     def run(self, place: int, hosts: _Hosts) -> None:
-        """Run one activity."""
+        """Compute start and end of the activity with the index ``place``."""
         previous, after = self.before[place], self.after[place]
         free = ALWAYS if previous == NONE else self.end[previous]
         held = ALWAYS if previous == NONE else self.held[previous]
@@ -148,7 +152,7 @@ class _Streams:
         segment, offset_ns = self.launched[place]
         if segment != NONE:
             start = max(start, hosts.instant(segment, offset_ns) + self.latency_ns[place])
-        if start > ALWAYS // 2:  # otherwise it is unknown what it waited for
+        if start > ALWAYS // 2:  # else no condition is known, and it keeps its observed start
             self.start[place] = start
         self.end[place] = self.start[place] + self.cost_ns[place]
 
@@ -215,10 +219,10 @@ def predictions(events: EventTable, window: Window, changes: Sequence[Change]) -
 def retimed(
     events: EventTable, graph: StepGraph, replay: Replay
 ) -> tuple[EventTable, list[Window]]:
-    """Return ``events`` with those of ``graph`` at the times of ``replay``, and its window.
+    """Return ``events`` with the events of ``graph`` at the times of ``replay``, and [new window].
 
-    Events before the window keep their times; later events keep their distance. Activities that
-    vanish take no time.
+    Events before the window keep their times; events after it keep their distance from its end.
+    Activities that vanish take no time. The list is empty if the replayed step has no length.
     """
     window, thread = graph.window, thread_ids(events)
     closes = window.start_ns + replay.length_ns
@@ -242,10 +246,11 @@ def retimed(
 
 
 def _shown(events: EventTable, graph: StepGraph, replay: Replay) -> Flags:
-    """Return for each row whether its thread spends time in it, or it launched a graph activity.
+    """Return a mask of the events that keep a duration in the replay.
 
-    Other events shrink to the events inside them and would tie for the innermost. Events outside
-    the window stay as they are.
+    These are events in which their thread spends time, launches of the graph's activities, and
+    events outside the window. Any other event would be as long as the events inside it, and might
+    be mistaken for the innermost event.
     """
     window = graph.window
     outside = (events.end_ns <= window.start_ns) | (events.start_ns >= window.end_ns)
@@ -259,7 +264,7 @@ def _shown(events: EventTable, graph: StepGraph, replay: Replay) -> Flags:
 def _moved(graph: StepGraph, replay: Replay, thread: Ints, at_ns: Ints) -> Ints:
     """Convert recorded times to the times at which the replay reaches the same points.
 
-    ``thread`` and ``at_ns`` are pairs: the thread and the recorded time of each point.
+    ``thread`` has the thread and ``at_ns`` the recorded time of each point.
     """
     window, table = graph.window, graph.segments
     on, opens, closes = (table.column(n).to_numpy() for n in ("thread", "start_ns", "end_ns"))
