@@ -47,7 +47,7 @@ LAYER_ROWS: Mapping[str, tuple[str, ...]] = {
     "tensorflow1": ("tf1-cudnnlstm", "tf1-lstmblockfusedcell"),
     "jax": ("jax-cudnn",),
 }
-#: The names of the ops for users; for torch, the cell is filled in.
+#: Implementation → the name of its layer op for users; ``{cell}`` is filled in for torch.
 _OPS = {
     "torch-nn-lstm": "nn.{cell}",
     "tf-cudnnlstm": "CudnnRNNV3",
@@ -57,10 +57,10 @@ _OPS = {
     "jax-cudnn": "jax.experimental.rnn",
 }
 TABLES = ("ledger", "collectives")
-#: The folder of the cache that keeps these captures.
+#: The folder in lstmprof's cache for the captures of layer ops.
 BUILTIN = "builtin"
 ITERATIONS = 30
-#: Seconds after which no further iteration of a round is timed; a layer op needs no more.
+#: Seconds after which a round times no further iteration. A layer op needs no more time.
 TIMING_S = 5.0
 
 State = Literal["faster", "slower", "same", "unknown"]
@@ -69,10 +69,11 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Against:
-    """The comparison with the layer op of the framework; ``builtin`` is the name of its run.
+    """The comparison of a run with the layer op of its framework.
 
-    ``state`` is that of the layer op. ``factor`` is how many times as long the run takes; it is
-    None if unknown. ``diagnosis`` compares whole steps; it is None if only layers were compared.
+    ``builtin`` is the name of the layer op's run. ``state`` says whether the layer op is faster,
+    slower or the same. ``factor`` is the run's time divided by the layer op's time; it is None if
+    unknown. ``diagnosis`` compares whole steps; it is None if only layers were compared.
     """
 
     run: str
@@ -163,7 +164,7 @@ def _lacking(row: Implementation, interpreter: Interpreter) -> str | None:
 
 
 def builtin_run(request: CaptureRequest, beside: Run, progress: Progress) -> Run:
-    """Return the run of ``request``: one beside the run, one in the cache, or a new capture.
+    """Return a run of ``request``: from the folder of the run ``beside``, from the cache, or new.
 
     Raises:
         CaptureError: a worker died, hung or refused.
@@ -182,12 +183,12 @@ def builtin_run(request: CaptureRequest, beside: Run, progress: Progress) -> Run
 
 
 def _auto(request: CaptureRequest) -> CaptureRequest:
-    """Return the request with the device ``auto``, as for a user who names no device."""
+    """Return the request with device ``auto``; run names differ if the user names no device."""
     return replace(request, device="auto")
 
 
 def _serves(info: RunInfo, request: CaptureRequest) -> bool:
-    """Return whether a run is the same as a capture on this machine now."""
+    """Return whether a run can be used instead of a new capture of ``request`` on this machine."""
     return (
         info.implementation == request.implementation
         and info.workload.name == request.workload.name
@@ -262,7 +263,7 @@ def _of_steps(breakdown: Breakdown, best: Breakdown, shape: Shape, asked: Asked)
 
 
 def _state(diagnosis: Diagnosis, mine: StepProfile) -> State:
-    """Return the state of the layer op; a difference without a known cause also counts."""
+    """Return how the layer op compares with the run ``mine``, even if the cause is unknown."""
     if diagnosis.outcome.state == "none":
         return "same"
     if not diagnosis.outcome.differs:
@@ -276,7 +277,7 @@ def _times(factor: float | None) -> str:
 
 
 def _elsewhere(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
-    """Return both times without a comparison, for machines that may differ."""
+    """Return the times of the run and of the layer op without a ratio: the machines may differ."""
     op = op_name(best.run.info.implementation or "", shape.workload.cell)
     mine, other = (step_profile_of(each).length_ns for each in (breakdown, best))
     return Against(
@@ -340,7 +341,7 @@ def _of_layers(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
 
 
 def profiling_share(breakdown: Breakdown) -> float | None:
-    """Return the relative difference between profiled and timed steps; None if none was timed."""
+    """Return by what share profiled steps differ from timed steps; None if no step was timed."""
     share = None if breakdown.timings is None else breakdown.timings.inflation_share
     return None if share is None else abs(share)
 

@@ -1,7 +1,8 @@
 """The kinds of time (bottlenecks), and the rules that assign each contributor to one kind.
 
-In the ordered table, the first rule that holds decides. So every nanosecond has exactly one kind,
-and the differences of the kinds sum to the difference of the steps.
+A contributor is an op, kernel, call or other event with its time in a step. The first rule of
+``RULES`` that holds decides. So every nanosecond has exactly one kind, and the differences of the
+kinds sum to the difference of the steps.
 """
 
 from __future__ import annotations
@@ -64,17 +65,18 @@ KINDS = {
 WAITS = (LAUNCH, RUNTIME, CPU_OP, DISPATCH, PYTHON, RANGE, UNRECORDED, ALLOCATION)
 
 _PRODUCTS = ("gemm", "conv", "attention")
-#: Frames of jax.profiler and torch.profiler, as their profiles name them.
+#: Python frames that start or stop jax.profiler or torch.profiler.
 _OF_PROFILER = re.compile(r"\bprofiler\.py(?::\d+|\(\d+\):) (?:start|stop)(?:_trace)?$")
 _MOVES = ("layout", "transfer", "memset")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Facts about the profile that rules need besides the contributor.
+    """Facts about the profile that the rules need in addition to the contributor.
 
-    Whether the lane is a device; whether only ranges and no ops were recorded; the names of step
-    markers; and whether PyTorch's forward ops were recorded without those of the backward pass.
+    ``on_device`` is True for the time of a device, False for that of a host. ``ranges_only`` is
+    True if the profile has ranges but no ops. ``markers`` are the names of step markers.
+    ``no_backward`` is True if the profile has PyTorch ops but none of the backward pass.
     """
 
     on_device: bool
@@ -85,7 +87,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: the time of a contributor for which ``holds`` is True has this ``kind``."""
+    """A rule: if ``holds`` is True for a contributor, its time has this ``kind``."""
 
     kind: str
     holds: Callable[[Contributor, Comparison], bool]
@@ -205,8 +207,7 @@ def kind_of(contributor: Contributor, comparison: Comparison) -> str:
 def by_kind(profile: StepProfile, comparison: Comparison) -> dict[str, list[Contributor]]:
     """Return the contributors of ``profile`` by kind, in the order of ``KINDS``.
 
-    If a device is compared with a host, each is judged by its own lane: a short kernel is not a
-    call.
+    ``profile`` decides ``on_device``, because a run on a device may be compared with one on a host.
     """
     comparison = replace(comparison, on_device=profile.device is not None)
     kinds: dict[str, list[Contributor]] = {kind: [] for kind in KINDS}
@@ -216,7 +217,7 @@ def by_kind(profile: StepProfile, comparison: Comparison) -> dict[str, list[Cont
 
 
 def comparison_of(slow: StepProfile) -> Comparison:
-    """Return the facts by which the contributors of both compared runs are judged."""
+    """Return the facts that decide the kinds of both runs' contributors, from the slow run."""
     lacks_ops = any(lack.kind == RANGES_WITHOUT_OPS for lack in slow.lacks)
     markers = frozenset(row["name"] for row in slow.rows("ranges") if row["kind"] == "step")
     names = [row["name"] for row in slow.rows("ops")]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # imported for types only, because the breakdown's heading im
 
 
 def conditions_in_words(info: RunInfo) -> dict[str, str]:
-    """Return the known conditions of a run as text: what it computed, how, and on what."""
+    """Return the known conditions of a run as text: name of the condition → value."""
     w, threads = info.workload, info.threads
     words = {
         "workload": f"{w.name} ({w.sizes})" if w else None,
@@ -29,12 +29,15 @@ def conditions_in_words(info: RunInfo) -> dict[str, str]:
 
 
 def device_in_words(info: RunInfo) -> str | None:
-    """Return the names of the devices; None if unknown."""
+    """Return the names of a run's devices as text; None if unknown."""
     return info.device_name or ", ".join(dict.fromkeys(info.device_names.values())) or None
 
 
 def disagreements(first: StepProfile, second: StepProfile) -> dict[str, str]:
-    """Return the conditions that differ between two runs: name → ``name (value and value)``."""
+    """Return the conditions that differ between two runs: name → ``name (value and value)``.
+
+    Unknown values are shown as ``unknown``.
+    """
     differences = {}
     for name in names.CONDITIONS:
         values = [condition(name, profile.info) for profile in (first, second)]
@@ -79,7 +82,7 @@ def known(across: Collection[str]) -> Collection[str]:
 def comparable_groups(
     profiles: Iterable[StepProfile], across: Collection[str] = ()
 ) -> list[list[StepProfile]]:
-    """Return ``profiles`` in groups that can be compared, in their order.
+    """Return ``profiles`` in groups of runs that can be compared, in the given order.
 
     A run whose workload is unknown is its own group, unless ``across`` contains the workload.
     """

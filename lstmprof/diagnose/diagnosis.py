@@ -53,11 +53,12 @@ if TYPE_CHECKING:
     import pandas
 
 
-#: Findings with a smaller share of the whole are left to JSON.
+#: Findings with a smaller share of the difference, or of a single run's step, appear in JSON only.
 LEAST_SHARE = 0.01
-#: Events of some steps that are listed.
+#: Largest number of listed events that occur in some steps only.
 MOST_RARE = 3
-#: A first step that takes this many steps longer than that of the other run includes compilation.
+#: A run's first step counts as long if it exceeds that of the other run by at least the time of
+#: this many steps.
 LONG_FIRST_STEP = 10
 WATERFALL = (
     Column("kind", pa.string(), "", "kind of time, such as matmul or dispatch"),
@@ -388,7 +389,7 @@ def diagnose_all(
 
 
 def _with_times_of_advice(diagnosis: Diagnosis, beside: Sequence[StepProfile]) -> Diagnosis:
-    """Return ``diagnosis`` with measured gains from the runs ``beside`` it."""
+    """Return ``diagnosis`` with the gains of its fixes as measured with the runs ``beside`` it."""
     findings = []
     for explained in diagnosis.findings:
         measured = (worth(advice, diagnosis.slow, beside) for advice in explained.remedies)
@@ -397,10 +398,10 @@ def _with_times_of_advice(diagnosis: Diagnosis, beside: Sequence[StepProfile]) -
 
 
 def worth(advice: Advice, slow: StepProfile, beside: Sequence[StepProfile]) -> Advice | None:
-    """Return ``advice`` with the step of a run ``beside`` that follows it and is surely faster.
+    """Return ``advice`` for ``slow`` with a measured gain, if a run ``beside`` follows the advice.
 
-    Return None if such runs are there and none is faster. Return ``advice`` without a gain if there
-    is no such run, or if the fastest may be faster by noise alone.
+    The gain is that of the fastest such run. Return None if that run is not faster than ``slow``.
+    Return ``advice`` unchanged if no run follows it, or if the gain may be noise.
     """
     others = [p for p in beside if _follows(p, advice, slow)]
     if not others:
@@ -418,8 +419,8 @@ def worth(advice: Advice, slow: StepProfile, beside: Sequence[StepProfile]) -> A
 def _follows(other: StepProfile, advice: Advice, slow: StepProfile) -> bool:
     """Return whether ``other`` does what ``advice`` says to change in ``slow``.
 
-    A script follows the advice to run a layer as one op if all its recurrent layers are one op
-    each, and those of ``slow`` are cells.
+    For captures, ``other`` must have the advised implementation. For other runs, only the advice
+    ``LAYER_IN_ONE_OP`` is checked: ``other`` runs each layer as one op, ``slow`` cell by cell.
     """
     if other.implementation is not None or slow.implementation is not None:
         return other.implementation == advice.implementation is not None
@@ -483,7 +484,8 @@ def alone(profile: StepProfile, saved: Mapping[str, Saving] | None = None) -> Di
 def _explained(differences: list[Finding], result: Outcome) -> tuple[Explained, ...]:
     """Return the findings with their sentences and fixes; each fix is listed only once.
 
-    A finding gets fixes if it is large enough, its certainty is known and the runs differ.
+    A finding has fixes only if it is large enough, its certainty is not ``unknown``, and the runs
+    differ.
     """
     explained, given = [], set[str]()
     for finding in differences:
@@ -532,7 +534,7 @@ def _notes(fast: StepProfile, slow: StepProfile) -> list[str]:
 
 
 def _beside(profile: StepProfile) -> list[str]:
-    """Return notes on the time that timed steps lost, and on events of some steps only."""
+    """Return notes on time that timed steps lost, and on events that only some steps have."""
     lost = lost_in_words(profile.lost_ns, profile.length_ns, profile.cpu_share)
     rare = [
         f"in only {r.steps} of {profile.steps} steps, {cropped(r.name)} takes "
@@ -551,7 +553,7 @@ def _settings(fast: StepProfile, slow: StepProfile) -> list[str]:
 
 
 def _first_steps(fast: StepProfile, slow: StepProfile) -> str | None:
-    """Return after how many steps the longer first step of the fast run has paid off.
+    """Return a note on after how many steps the longer first step of the fast run has paid off.
 
     Return None if the first step is not much longer, or if a run was not timed.
     """

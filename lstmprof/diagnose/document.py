@@ -1,4 +1,4 @@
-"""The documents that ``lstmprof diagnose --format json`` writes: their fields, and when null.
+"""The documents of ``lstmprof diagnose --format json``: their fields, and when these are null.
 
 docs/diagnose.schema.json is generated from these records (``make docs``). Times are in ns, shares
 are between 0 and 1. Null means unknown or not applicable.

@@ -1,9 +1,10 @@
 """The step of an implementation from run to run, and where it changed.
 
-Runs that can be compared and have the same implementation form a series, sorted by start time. A
-level is a stretch of runs with the same step. A new level begins at the first run whose ratio to
-the level differs from 1 by more than ``FLOOR`` over its whole 95 % interval (``ratio_of``). The run
-with the narrowest interval represents the level.
+Comparable runs of one implementation form a series, sorted by start time. A level is a group of
+consecutive runs with about the same step. The run of a level with the narrowest 95 % interval
+represents it. A new level begins at the first run whose step surely differs from that of the
+representing run: the whole 95 % interval of their ratio (``ratio_of``) is more than ``FLOOR`` above
+or below 1.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from lstmprof.events.schema import Column, schema
 from lstmprof.numbers import listed, milliseconds, number_of
 from lstmprof.runs.metadata import condition
 
-#: A smaller change of the level is ignored.
+#: A change of the step by a smaller share begins no new level.
 FLOOR = EQUAL_SHARE
 _ALONE = "no earlier run of the series can be compared"
 COLUMNS = (
@@ -64,10 +65,11 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Point:
-    """One run of a series: its step, and its ratio to the level before it.
+    """One run of a series, compared with the level of the runs before it.
 
-    ``against`` is the run that represents that level. ``against`` and ``ratio`` are None for the
-    first run of a series, and for a run whose step takes no time.
+    A level is a group of consecutive runs with about the same step; ``against`` is the run that
+    represents it. ``ratio`` is this run's step divided by that of ``against``. Both are None for
+    the first run of a series, and for a run whose step takes no time.
     """
 
     profile: StepProfile
@@ -132,7 +134,7 @@ def _change(point: Point) -> str:
 
 
 def history(profiles: Sequence[StepProfile]) -> list[Series]:
-    """Return the series of ``profiles``, in the order in which their first runs are given."""
+    """Group ``profiles`` into series, in the order in which each series first occurs."""
     groups: dict[tuple[Any, ...], list[StepProfile]] = {}
     for profile in profiles:
         groups.setdefault(_key(profile), []).append(profile)

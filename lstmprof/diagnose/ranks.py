@@ -1,11 +1,10 @@
-"""Several ranks and devices: which one all others wait for, and what communication costs a step.
+"""Find the rank and device that all others wait for, and the communication during computing.
 
-Reads the table of collectives. A rank waits as long as its kernel is longer than that of the last
-rank to arrive: durations are compared, because the clocks of ranks differ. Each collective that all
-ranks have in common counts, whether or not others lack a partner. Three states: ``found`` one rank
-that the others wait for, ``none``, or ``unknown`` with the reason. Overlap is as in Holistic Trace
-Analysis (``get_comm_comp_overlap``): of the time with a collective running the share in which the
-device computed as well, here of the steps' windows alone.
+Reads the table of collectives. The wait of a rank in a collective is the duration of its kernel
+minus that of the last rank to arrive. Durations are compared because the clocks of ranks differ.
+Only collectives that all ranks have in common count. The overlap is as in Holistic Trace Analysis
+(``get_comm_comp_overlap``): the share of the time of collectives in which the device also
+computes. Here, only the time of the profiled steps counts.
 """
 
 from __future__ import annotations
@@ -32,23 +31,26 @@ from lstmprof.runs.metadata import RunInfo
 
 FOUND, NONE, UNKNOWN = "found", "none", "unknown"
 MEASURED, LIKELY = "measured", "likely"
-#: Waits under this share of a step are not mentioned, like small findings.
+#: Waits under this share of the step are ignored, like small findings.
 LEAST_SHARE = 0.01
-#: One rank waits for another if the other waits less than half as long; otherwise both wait.
+#: A rank is late if it waits at most this share of the median wait of the other ranks. Otherwise
+#: all ranks wait for each other.
 LATE = 0.5
-#: Ranks alternate in being late if some rank is late in this share of the steps.
+#: The late rank "changes" if at least this share of the steps has a late rank, and not always the
+#: same.
 MOVES = 0.75
-#: With fewer collectives, the median clock offset hides whether their ends agree.
+#: With fewer collectives, one cannot check whether they end at the same time on all ranks, because
+#: the clocks are aligned by the median difference of these ends.
 CHECKED = 3
 
-#: (rank, device)
+#: (rank, device): rank None means unknown, device None means the host.
 Place = tuple[int | None, int | None]
 _Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Waiter:
-    """One device, and its waits in collectives.
+    """One device and its waits for other devices in collectives.
 
     ``waits_ns`` is the time per step in which it waits for others, in ns. ``last_in`` is the number
     of collectives in which it arrived last.
@@ -83,9 +85,9 @@ class WaitsFor:
 
 @dataclass(frozen=True)
 class Excess:
-    """The part of the ledger of which the late rank has most more than the others.
+    """The part of the breakdown in which the late rank exceeds the other ranks by most.
 
-    ``ns`` is its time per step on the late rank, minus the median of the other ranks.
+    ``ns`` is the excess: the time per step on the late rank minus the median of the other ranks.
     """
 
     state: str
@@ -115,7 +117,7 @@ class Straggler:
     None if unknown, and may exceed the number of profiled ranks. ``unmatched`` is the number of
     collective kernels without a partner on some rank. ``moves`` is True if a rank is late in most
     steps, but not always the same rank. ``meanwhile`` is what the late rank did while the others
-    waited, ``excess`` what takes it longer than the others; both are None if unknown.
+    waited, ``excess`` is what takes longer on the late rank than on others; None if unknown.
     """
 
     state: str
@@ -147,25 +149,28 @@ class Straggler:
         return max(waits, key=lambda wait: wait.ns, default=None)
 
     def waits_for_late_ns(self, place: Place) -> float:
-        """Return the wait for the late rank per step at ``place``, in ns; 0 if unknown."""
+        """Return how long ``place`` waits for the late rank per step, in ns; 0 if unknown."""
         waits = (w for w in self.waits_for if (w.for_rank, w.for_device) == self.place)
         return sum(w.ns for w in waits if w.place == place)
 
     def waits_ns(self, place: Place) -> int:
-        """Return the wait for other ranks per step at ``place``, in ns; 0 if unknown."""
+        """Return how long ``place`` waits for other ranks per step, in ns; 0 if unknown."""
         return round(sum(w.waits_ns for w in self.waiters if w.place == place))
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """The communication of a step; the device computes nothing else in ``exposed_ns`` of it."""
+    """The time of communication in a step, and its part in which the device computes nothing.
+
+    This part is ``exposed_ns``. Both times are in ns per step.
+    """
 
     communication_ns: int
     exposed_ns: int
 
     @property
     def overlapped_ns(self) -> int:
-        """Return the communication during which the device also computes, in ns."""
+        """Return the time in ns in which the device communicates and computes."""
         return self.communication_ns - self.exposed_ns
 
     @property
@@ -175,9 +180,9 @@ class Overlap:
 
 
 def straggler_of(breakdown: Breakdown, places: Sequence[Place]) -> Straggler | None:
-    """Return the device that the devices at ``places`` wait for.
+    """Return which of the devices at ``places`` the other devices wait for.
 
-    Return None if there is one device and it does not communicate.
+    Return None if there is only one device and it does not communicate.
 
     Raises:
         RunError: the run's events are missing or damaged.
@@ -208,7 +213,10 @@ def straggler_of(breakdown: Breakdown, places: Sequence[Place]) -> Straggler | N
 
 
 def _excess(breakdown: Breakdown, late: Place, matters_ns: float) -> Excess | None:
-    """Return what the device at ``late`` does longer than the others; None below ``matters_ns``."""
+    """Return the part of the breakdown that most exceeds the other devices on the device ``late``.
+
+    Return None if it exceeds them by less than ``matters_ns`` per step.
+    """
     steps = Counter(window.rank for window in breakdown.windows)
     parts: dict[Place, Counter[tuple[str, str]]] = defaultdict(Counter)
     for row in breakdown.ledger.to_pylist():
@@ -264,7 +272,11 @@ def _other_number(unmatched: _Rows, rows: _Rows, places: Sequence[Place]) -> str
 
 
 def _judged(rows: _Rows, matters_ns: float, facts: Straggler) -> Straggler:
-    """Return the straggler of ``rows`` that all ranks have in common."""
+    """Return ``facts`` completed with the straggler and the waits.
+
+    ``rows`` are the rows of the collectives that all ranks have in common. Waits below
+    ``matters_ns`` per step are ignored.
+    """
     steps = facts.steps
     waits: Counter[Place] = Counter()
     for row in rows:
@@ -311,7 +323,7 @@ def _waits_for(rows: _Rows, steps: int) -> tuple[WaitsFor, ...]:
 
 
 def _late_of_steps(rows: _Rows) -> list[Place | None]:
-    """Return for each step the place for which all others wait, or None."""
+    """Return for each step the rank and device that all others wait for, or None."""
     waits: dict[int | None, Counter[Place]] = defaultdict(Counter)
     for row in rows:
         waits[row["step"]][_place(row)] += row["waits_ns"]
@@ -335,10 +347,11 @@ def _order(place: Place) -> tuple[int, int]:
 def overlap_of(
     breakdown: Breakdown, place: Place, windows: Sequence[Window], clean: CleanLane | None
 ) -> Overlap | None:
-    """Return the communication per step at ``place``; None if there is none.
+    """Return the communication per step of the device ``place``; None if there is none.
 
-    ``windows`` are those of ``clean``, or of the profile if ``clean`` is None. Exposed
-    communication is the ledger's part ``collective``, because compute comes before it.
+    ``windows`` are the steps of ``clean``, or of the profile if ``clean`` is None. The part
+    ``collective`` of the breakdown is the exposed communication, because time with both
+    communication and computing counts as computing there.
     """
     rows = [row for row in breakdown.table("collectives").to_pylist() if _place(row) == place]
     start = np.array([row["start_ns"] for row in rows], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Sentences on a finding, a roofline and a what-if, made of their numbers."""
+"""Write the sentences on a finding, a roofline and a what-if, from their numbers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def finding_sentence(finding: Finding) -> str:
 
 
 def _saved(finding: Finding) -> str:
-    """Return what a step would gain without a finding, if that is not all of its time."""
+    """Return a clause on how much shorter the step would be without a finding's kind of time."""
     amount = f"{milliseconds(max(finding.saving.ns, 0))} ms"
     if finding.saving.by == ROOFLINE:
         return f"{amount} above the roofline"
@@ -41,7 +41,7 @@ def _saved(finding: Finding) -> str:
 
 
 def roofline_sentence(limit: Roofline) -> str:
-    """Return the least time of the step, the share reached, and the rate of its matmuls."""
+    """Return a sentence with the least time of the step, its share of the step, and matmul rate."""
     share = (
         f"; the run reaches {percent(limit.share)} of the roofline"
         if limit.share is not None
@@ -86,9 +86,10 @@ def _forecast_error(error: Error | None) -> str:
 def what_if_sentence(
     name: str, prediction: Prediction, form: str | None = None, error: Error | None = None
 ) -> str:
-    """Return the predicted step, the saving, and the part that is then largest.
+    """Return a sentence with the predicted step, the saving, and the then largest part of the step.
 
-    The model's error follows if it is large; for a forecast of ``form``, its measured ``error``.
+    A replay's error is added if it is large. A forecast of another ``form`` shows its measured
+    ``error``.
     """
     replayed_ns = prediction.replayed_ns
     saved = prediction.saved_ns / replayed_ns if replayed_ns else 0.0

@@ -1,7 +1,8 @@
-"""Settings that differ between two runs: what changes the speed of the same code.
+"""Find the settings that differ between two runs and may change the speed of the same code.
 
-Only settings known for both runs are compared. A difference alone is no cause: ``reasons`` makes it
-one if two runs of one implementation make the same calls, and these are slower in one of them.
+Only settings that are known for both runs are compared. A different setting is not a cause yet:
+``findings.reasons`` reports it as the cause only if two runs of one implementation make the same
+calls and the calls are slower in one run.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ from lstmprof.numbers import cropped, listed, number_of
 from lstmprof.runs.metadata import RunInfo
 
 DENORMALS, ANOMALY, ONEDNN = "denormals", "anomaly mode", "oneDNN"
-#: Modes of the step's thread.
+#: Names of the settings for denormals of the CPU thread that runs the step.
 FLUSH, AS_ZERO = "flush to zero", "denormals are zero"
-#: The value of a variable in a run that does not have it.
+#: Shown as the value of an environment variable that is not set in a run.
 UNSET = "unset"
-#: More differences than these are counted, not listed.
+#: Largest number of differences that are listed; the others are only counted.
 _MOST_LISTED = 4
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting that changes speed: its name, and a function that returns its value in a run.
+    """A setting that changes speed: its name for users (``words``), and how to read its value.
 
-    ``value`` returns None if the value is unknown. ``slower`` is the value that costs time; it is
-    None if that depends.
+    ``value`` returns the value of the setting in a run, or None if it is unknown. ``slower`` is the
+    value that makes runs slower; it is None if every value may.
     """
 
     words: str
@@ -57,13 +58,16 @@ def _at(place: str) -> Callable[[RunInfo], Any]:
 
 
 def denormals(info: RunInfo) -> str | None:
-    """Return what happens to denormals: in the framework's operators, else in the step's thread."""
+    """Return whether denormals are ``flushed`` (to zero) or ``kept``; None if unknown.
+
+    The framework's own setting precedes that of the thread which runs the step.
+    """
     flushed = info.denormals_flushed
     of_thread = None if flushed is None else "flushed" if flushed else "kept"
     return info.settings.framework_denormals or of_thread
 
 
-#: In the order in which differences are listed.
+#: The compared settings, in the order in which differences are listed.
 SETTINGS = (
     Setting(DENORMALS, denormals),
     Setting(FLUSH, _at("settings.flush_to_zero"), False),
@@ -127,7 +131,7 @@ def _of_variables(fast: RunInfo, slow: RunInfo) -> Iterator[Disagreement]:
 
 
 def listing(differences: Sequence[Disagreement]) -> str:
-    """Return the first few differences in words."""
+    """Return the first ``_MOST_LISTED`` differences as text, and the number of the others."""
     more = len(differences) - _MOST_LISTED
     shown = [cropped(str(difference)) for difference in differences[:_MOST_LISTED]]
     return listed([*shown, f"{more} more"] if more > 0 else shown)

@@ -1,7 +1,7 @@
-"""Find the network that a run computes, or options describe, to capture implementations of it.
+"""Find the network of a run, or of command-line options, to capture other implementations of it.
 
-run.json describes the whole network of a capture. For other profiles, the layer table describes the
-slowest recurrent layer if shapes were recorded, without the rest of the network.
+For a capture, run.json describes the whole network. For other profiles, only the slowest recurrent
+layer is used; the layer table has its sizes if shapes were recorded.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _CELLS = {"rnn_tanh": "rnn", **{name: name for name in GATES}}
 class Shape:
     """A network and the conditions under which a run computed it.
 
-    ``layer`` is its row of the layer table, whose sizes are those of one call; None if run.json
-    describes the whole step.
+    ``layer`` is the row of the layer table from which the sizes come (those of one call); it is
+    None if run.json describes the whole network.
     """
 
     workload: Workload
@@ -64,7 +64,8 @@ def shape_of(breakdown: Breakdown) -> Shape:
     """Return the network that a run computes.
 
     Raises:
-        UsageError: the network is unknown, or no implementation computes it; says what is missing.
+        UsageError: the network is unknown, or no implementation computes it. The message says what
+            is missing.
     """
     info = breakdown.run.info
     workload = workload_of(info)
@@ -90,13 +91,13 @@ def shape_of(breakdown: Breakdown) -> Shape:
 
 
 def slowest_layer(breakdown: Breakdown) -> Mapping[str, Any] | None:
-    """Return the row of the layer table that takes most of the profile, or None."""
+    """Return the row of the layer table that takes most time in all its calls; None if no row."""
     rows: list[dict[str, Any]] = breakdown.table(LAYERS).to_pylist()
     return max(rows, key=lambda row: call_ns(row) * row["calls"], default=None)
 
 
 def call_ns(row: Mapping[str, Any]) -> float:
-    """Return the length of one call of a layer, forward and backward, as far as known."""
+    """Return the forward plus backward time of one call of a layer, in ns; unknown times are 0."""
     return (row["forward_ns"] or 0.0) + (row["backward_ns"] or 0.0)
 
 
@@ -147,14 +148,14 @@ def _of_layer(row: Mapping[str, Any], breakdown: Breakdown) -> Shape:
 
 
 def _device(info: RunInfo) -> str:
-    """Return ``cuda:0`` if the profile shows a device or says that it used one, else ``cpu``."""
+    """Return the device in run.json, else ``cuda:0`` if the profile names a GPU, else ``cpu``."""
     if info.device is not None:
         return info.device
     return "cuda:0" if info.device_names else "cpu"
 
 
 def is_here(device: str) -> bool:
-    """Return whether this machine has such a device."""
+    """Return whether this machine has a device of the kind of ``device``: a GPU or a CPU."""
     return device == "cpu" or bool(cuda_devices())
 
 
@@ -168,8 +169,9 @@ def request_of(
 
     Args:
         shape: network and conditions of a run, or None.
-        sizes: fields of ``Workload``; None is not given. The first named network has the others.
-        conditions: device, precision, mode and threads; None is not given.
+        sizes: fields of ``Workload`` from the user; None if not given. Missing fields come from
+            the first named network.
+        conditions: device, precision, mode and threads from the user; None if not given.
         progress: called with a line if the run was on a GPU and this machine has none.
 
     Raises:

@@ -31,26 +31,27 @@ from lstmprof.diagnose.step_profile import StepProfile, labels
 from lstmprof.numbers import in_prose, listed, milliseconds, percent
 from lstmprof.runs.fields import ScriptLine
 
-#: The sentence gives the ratio's interval if its ends differ by this factor.
+#: The sentence shows the interval of the ratio if its ends differ by at least this factor.
 WIDE = 1.25
 #: Kinds of time that do not grow with the number of ops or launches.
 _NOT_BY_COUNT = (
     *(causes.INPUT, causes.SYNC, causes.COLLECTIVE, causes.ALLOCATION, causes.RUNTIME),
     *(causes.CPU_OP, causes.COMPILE, causes.START, causes.CTC, causes.QUEUE),
 )
-#: Factor between the ends of the ratio's interval from which on parts of a step are unknown. Chosen
-#: by hand.
+#: If the ends of the ratio's interval differ by at least this factor, the times of the parts of a
+#: step are unknown. Chosen by hand.
 _ROUGH = 10.0
-#: Ratios from here on have no digits behind the point.
+#: Ratios of at least this size are shown without decimals.
 _WHOLE = 100
-#: The bottleneck of a device that waits for its host in several ways.
+#: The name of the bottleneck if a device waits for its host in several ways.
 WAITS_FOR_HOST = "waiting for the host"
-#: What a sentence calls a kind of time that its name alone does not explain.
+#: Kind of time → what sentences call it, for kinds whose name does not explain itself.
 _IN_WORDS = {causes.QUEUE: "waiting although work is queued"}
-#: Other waits belong to the bottleneck if they take this share of the named one. Chosen by hand.
+#: Other waits for the host belong to the bottleneck if they take at least this share of the time of
+#: the named wait. Chosen by hand.
 _OTHER_WAITS = 0.1
-#: Waits outside of ``WAITS_FOR_HOST``. The sentence names each with at least this share of the
-#: step, even if another kind takes more. Chosen by hand.
+#: Waits that are not part of ``WAITS_FOR_HOST``. The sentence names each that takes at least
+#: ``_THEN_SHARE`` of the step, even if another kind takes more. Share chosen by hand.
 _OWN_WAITS = (
     *(causes.INPUT, causes.SYNC, causes.COMPILE, causes.START),
     *(causes.COLLECTIVE, causes.QUEUE),
@@ -139,7 +140,8 @@ class Verdict:
     def rough(self) -> bool:
         """Return whether the machine was too busy to time the parts of the two steps.
 
-        That is so if the ratio may be 1, and the ends of its interval differ by ``_ROUGH``.
+        That is so if the steps may be equally long, and the ends of the ratio's interval differ by
+        the factor ``_ROUGH``.
         """
         if self.ratio is None or self.ratio.sure:
             return False
@@ -324,9 +326,10 @@ def _evidence(named: Finding, slow: StepProfile) -> str:
 
 
 def _cause(fast: StepProfile | None, slow: StepProfile, outcome: Outcome, evidence: str) -> str:
-    """Return the calls of a run; if two runs are compared, the calls in which they differ.
+    """Return what in the code takes the time, such as ``50 LSTMCell calls per step``.
 
-    Return an empty text if unknown, or if ``evidence`` begins with the same count.
+    If two runs are compared, return the calls or settings in which they differ. The text is empty
+    if the cause is unknown, or if ``evidence`` begins with the same count.
     """
     if fast is None:
         calls = layer_in_words(slow)
@@ -344,14 +347,15 @@ def _cause(fast: StepProfile | None, slow: StepProfile, outcome: Outcome, eviden
     return f"settings differ: {settings.listing(unlike)}" if unlike and not is_slower else ""
 
 
-#: A line explains a bottleneck if it takes this share of its time. Chosen by hand.
+#: A line of the script explains a bottleneck if it takes at least this share of the bottleneck's
+#: time. Chosen by hand.
 EXPLAINED_SHARE = 0.5
-#: Time of the host that no op shows. A call that waits for a value is synchronisation, and only
-#: that.
+#: Kinds of time that a line of the script may explain. Calls in ``_ASKS`` wait for values of the
+#: device; they explain synchronisation, and nothing else.
 _HIDDEN_KINDS = (causes.PYTHON, causes.UNRECORDED, causes.INPUT)
 _ASKS = re.compile(r"\.(item|tolist|numpy|cpu)|float|int|bool")
 _SLEEPS = re.compile(r"time\.sleep")
-#: The activity of a call by its name. The first matching row decides.
+#: Rows of (name of a call, what the call does, for users). The first matching row decides.
 _ACTIVITIES = (
     (_SLEEPS, "sleeps"),
     (re.compile(r"gc\.collect"), "runs the garbage collector"),
@@ -365,7 +369,9 @@ _ACTIVITIES = (
 
 
 def line_of(finding: Finding) -> str:
-    """Return the line that takes most of a run's bottleneck, and what it does; empty if none does.
+    """Return the script line that takes most of a bottleneck's time, and what the line does.
+
+    The text is empty if there is no such line.
 
     Examples: ``train.py:31 sleeps (time.sleep)``, ``train.py:12 runs Python (tokenise)``.
     """
@@ -373,7 +379,7 @@ def line_of(finding: Finding) -> str:
     for line in profile.info.script_lines or ():
         ns = (line.share or 0.0) * profile.length_ns
         if line.call is not None and _SLEEPS.fullmatch(line.call):
-            ns = line.ns or ns  # a busy machine lengthens everything except a sleep
+            ns = line.ns or ns  # not the share: a busy machine lengthens all lines except sleeps
         if ns >= EXPLAINED_SHARE * finding.delta_ns and _fits(line, finding.kind):
             return _activity(line)
     return ""
@@ -385,7 +391,7 @@ def _fits(line: ScriptLine, kind: str) -> bool:
 
 
 def _activity(line: ScriptLine) -> str:
-    """Return the place of the line and its activity."""
+    """Return the line's file and number and what the line does: ``train.py:31 sleeps (…)``."""
     if line.file is None:
         return "Python's garbage collector runs"
     place = f"{line.file}:{line.line}"

@@ -24,26 +24,28 @@ from lstmprof.errors import one_line
 from lstmprof.names import FRAMEWORK_NAMES
 from lstmprof.numbers import cropped, escaped, listed, milliseconds, percent, with_short_names
 
-#: Most lines of a verdict. Chosen by hand: two verdicts with heading and footer fit into 25 lines.
+#: Largest number of lines of a verdict. Chosen by hand: two verdicts, a heading and a footer fit
+#: into 25 lines.
 MOST_LINES = 8
 #: Characters per line if the width of the output is unknown.
 WIDTH = 100
-#: Characters of a label with the spaces around it.
+#: Width of a label with the spaces around it, in characters.
 INDENT = 9
 #: Number of fixes, and of kinds of time on one line, that a verdict shows.
 _FIXES, _PLACES = 2, 6
-#: Certainty of the cause of a verdict, in words.
+#: Certainty of a verdict's cause → its words for users.
 CERTAINTY_WORDS: dict[Level, str] = {
     "measured": "cause found in the profile",
     "likely": "cause likely",
     "unknown": "cause unknown",
 }
-#: From this length of the largest time on, milliseconds have one decimal.
+#: Times in ms have one decimal if the step or difference takes at least this long (in ns), else
+#: three decimals.
 _LONG_NS = 1_000_000
 
 
 class Diagnosed(Protocol):
-    """What the text of a verdict needs of a ``Diagnosis``."""
+    """The part of a ``Diagnosis`` from which the text of a verdict is made."""
 
     @property
     def verdict(self) -> Verdict: ...
@@ -61,9 +63,10 @@ class Diagnosed(Protocol):
 
 @dataclass(frozen=True)
 class Line:
-    """One labelled text of a verdict. It takes at most ``most`` lines; ``end`` is never cut.
+    """One labelled text of a verdict, which may be wrapped to at most ``most`` printed lines.
 
-    Lines of a low ``rank`` are kept if a verdict has too many.
+    If ``text`` is too long, it is cut before ``end``, which always stays. If a verdict has too many
+    lines, those with a high ``rank`` are left out.
     """
 
     rank: int
@@ -74,7 +77,7 @@ class Line:
 
     @property
     def head(self) -> str:
-        """Return the label, padded to a column."""
+        """Return the label, indented and padded to ``INDENT`` characters."""
         return f"  {self.label:{INDENT - 3}} "
 
     def shortened(self, names: Sequence[str]) -> tuple[str, str]:
@@ -89,7 +92,7 @@ def _as_it_is(text: str) -> str:
 def verdict_text(
     diagnosis: Diagnosed, width: int = WIDTH, spoken: Callable[[str], str] = _as_it_is
 ) -> list[list[str]]:
-    """Return the lines of a verdict, those of one label together; the first names the run.
+    """Return the printed lines of a verdict, grouped by label; the first group names the run.
 
     ``spoken`` replaces characters that the output cannot show.
     """
@@ -109,9 +112,10 @@ def verdict_text(
 
 
 def wrapped(head: str, text: str, end: str, most: int | None, width: int) -> list[str]:
-    """Return ``text`` and ``end`` behind ``head`` in lines of ``width``, indented as the first.
+    """Return ``head``, ``text`` and ``end`` as lines of at most ``width`` characters.
 
-    The text is cut with an ellipsis if it takes more than ``most`` lines; ``end`` stays.
+    Later lines are indented by the length of ``head``. If there are more than ``most`` lines,
+    ``text`` is cut with an ellipsis; ``end`` stays.
     """
     more = f" …{end}"
     wrapper = textwrap.TextWrapper(
@@ -125,7 +129,7 @@ def wrapped(head: str, text: str, end: str, most: int | None, width: int) -> lis
     if most is None or len(lines) <= most or len(head) + len(more) >= width:
         return lines
     wrapper.max_lines, wrapper.placeholder = most, more
-    # without the end the text may fit, and textwrap would then add no placeholder
+    # append a long word, because textwrap adds the placeholder only if the text does not fit
     return wrapper.wrap(f"{text} {'x' * width}")
 
 
@@ -221,9 +225,10 @@ def no_fix(profile: StepProfile) -> str:
 
 
 def places(verdict: Verdict) -> list[tuple[str, str]]:
-    """Return the kinds of time with their ms as text, largest first.
+    """Return pairs (kind of time, its ms as text), largest first.
 
-    For two runs these are differences. Kinds under 5 % of the whole are summed as ``other``.
+    For two runs, the times are differences. Kinds under 5 % of the step or difference are summed as
+    ``other``.
     """
     least = ADVISED_SHARE * max(abs(verdict.whole_ns), 1)
     large = [d for d in verdict.where if abs(d.delta_ns) >= least]
@@ -243,10 +248,10 @@ def places(verdict: Verdict) -> list[tuple[str, str]]:
 
 
 def badness(verdict: Verdict) -> tuple[bool, float, float]:
-    """Return the key by which verdicts are sorted, the largest first.
+    """Return the sort key of a verdict; verdicts are shown with the largest key first.
 
-    Runs that are compared come first, by ratio. Runs alone are sorted by the share of the step that
-    the best fix saves, then by the share of the bottleneck.
+    Compared runs come first, sorted by ratio. Single runs follow, sorted by the share of the step
+    that the best fix saves, then by the bottleneck's share of the step.
     """
     if verdict.ratio is not None:
         return True, verdict.ratio.value, 0.0
@@ -262,9 +267,10 @@ def best_fix(verdict: Verdict) -> Advice | None:
 
 
 def gained(before: Verdict, after: Verdict) -> str:
-    """Compare the forecast of the first fix of ``before`` with the gain that ``after`` shows.
+    """Return text with the forecast gain of the first fix of ``before``, and with the real gain.
 
-    If the intervals of the two steps overlap, the gain is unknown.
+    The real gain is the difference between the steps of ``before`` and ``after``. It is unknown if
+    the intervals of these steps overlap.
     """
     fix = next(iter(before.fixes), None)
     forecast = fix.gain.partition(", measured with")[0] if fix is not None else ""

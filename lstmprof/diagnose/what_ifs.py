@@ -1,4 +1,4 @@
-"""Replays that a user requests: the slow step without a kind of work, or in another form."""
+"""What-ifs that a user requests: replay the slow step with a change, or forecast another form."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from lstmprof.diagnose.sentences import what_if_sentence
 from lstmprof.diagnose.step_profile import StepProfile
 from lstmprof.errors import UsageError
 
-#: The name of this change, in addition to ``CHANGES``.
+#: The name of a change that is not in ``CHANGES``: matmuls run at the peak rate of the device.
 GEMM_AT_ROOFLINE = "gemm at roofline"
-#: The names of the forms in ``names.FORMS``.
+#: Form in ``names.FORMS`` → its name for users.
 FORM_NAMES = {"layer": "as one layer op", "compiled": "compiled"}
 
 
@@ -50,7 +50,7 @@ class Asked:
 class WhatIf:
     """The slow step with one change: a replay, or a forecast with its layers in another form.
 
-    ``form`` is the form of a forecast; it is None for a replay.
+    ``form`` is the form of the layers in a forecast (see ``FORM_NAMES``); it is None for a replay.
     """
 
     name: str
@@ -59,7 +59,7 @@ class WhatIf:
 
     @property
     def error(self) -> Error | None:
-        """Return the measured error of such forecasts; None for a replay or if not measured."""
+        """Return the measured error of forecasts of ``form``; None for a replay or if unknown."""
         return None if self.form is None else ERRORS.get(self.form)
 
     @property

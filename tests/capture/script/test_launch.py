@@ -144,6 +144,8 @@ def at_terminal(command: list[str], how: str, folder: Path) -> tuple[int, int]:
     (folder / "train.py").write_text(SCRIPT, encoding="utf-8")
     pid, terminal = pty.fork()
     if not pid:
+        for number in (signal.SIGINT, signal.SIGQUIT):  # a shell's background jobs ignore them
+            signal.signal(number, signal.SIG_DFL)
         os.chdir(folder)
         os.execv(command[0], [*command, how, "."])
     return pid, terminal
