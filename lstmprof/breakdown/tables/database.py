@@ -109,9 +109,10 @@ class Database:
     fault: type[Exception]
 
     def account_for(self, step_windows: Sequence[Window], time_steps: int | None) -> None:
-        """Define the tables ``windows``, ``names`` and ``ranks``, and ``time_steps()``.
+        """Define the tables ``windows``, ``names`` and ``ranks`` and the function ``time_steps()``.
 
-        ``time_steps`` is the workload's number of time steps, None if unknown.
+        ``step_windows`` are the rows of ``windows``. The parameter ``time_steps`` is the workload's
+        number of time steps; None if unknown.
         """
         rows = [{**vars(window), "number": n} for n, window in enumerate(step_windows)]
         self.connection.register("windows", pa.Table.from_pylist(rows, schema=_WINDOWS))
@@ -121,10 +122,10 @@ class Database:
             self.connection.execute(_RANKS)
 
     def table(self, select: str, columns: Sequence[Column]) -> pa.Table:
-        """Return the rows of ``select``, which has these columns, sorted by them from the left.
+        """Return the rows of ``select``, which has these ``columns``, sorted by all columns.
 
         Raises:
-            RunError: the events are damaged, or take too long to be summed.
+            RunError: the events are damaged, or a sum of their values exceeds 64 bits.
         """
         wanted = schema(columns)
         values = [_INTEGER.format(f.name) if f.type == pa.int64() else f.name for f in wanted]

@@ -47,7 +47,8 @@ COLUMNS = (
 def witness(samples: pa.Table | None, steps: Sequence[MeanStep]) -> pa.Table:
     """Return one row per part, then one per Python line, of ``samples``; largest first.
 
-    ``steps`` are the clean steps of the run. The table is empty if ``samples`` is None.
+    ``steps`` are the run's clean steps, or its mean steps if it has no clean step. The table is
+    empty if ``samples`` is None.
     """
     rows = [] if samples is None else [*_rows(samples.to_pylist(), steps)]
     return pa.Table.from_pylist(rows, schema=schema(COLUMNS))

@@ -82,7 +82,10 @@ class _Scan:
 
 
 def _forward(names: Mapping[int, str]) -> list[_Scan]:
-    """Return the forward Scans of a step; ``names`` is {row of a Scan: its name}, in order."""
+    """Return the forward Scans of a step.
+
+    ``names`` is {row: name} of all Scans of the step, in execution order.
+    """
     labels = {row: scan_label(name) or "" for row, name in names.items()}
     forward: dict[str, list[int]] = {}
     backward: dict[str, list[int]] = {}

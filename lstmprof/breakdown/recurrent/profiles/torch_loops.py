@@ -181,9 +181,9 @@ class _Reader:
         return any(w and w[1] in (GATES["lstm"] * w[0], GATES["gru"] * w[0]) for w in weights)
 
     def gradients(self, row: int) -> Counter[Shape | None]:
-        """Return {shape: number of weights' gradients} in the step of ``row``; shapes ``_sorted``.
+        """Return {shape: number of weights with a gradient of this shape} in the step of ``row``.
 
-        None as the shape: it was not recorded.
+        The dimensions of each shape are sorted; the shape is None if it was not recorded.
         """
         if not self._counts:
             for one in self._gradients.tolist():
@@ -248,7 +248,7 @@ def _calls(events: EventTable, reader: _Reader, tokens: _Tokens) -> Iterator[Cal
 
 
 def _weights_show_cells(reader: _Reader, runs: Sequence[_Run]) -> bool:
-    """Return whether the step has as many gradients of weights as the patterns have matmuls.
+    """Return whether the step has one gradient for each weight of the patterns in ``runs``.
 
     If so, each repetition of a pattern is one time step. Only gradients with the shapes of these
     weights count. If there are more gradients, layers alternate, or there are other layers.
@@ -444,6 +444,6 @@ class _Run:
         return int(weight[0]) if weight else None
 
     def _batches(self) -> set[Shape | None]:
-        """Return the shapes that the input of the pattern's first op has in the repetitions."""
+        """Return the different input shapes of the pattern's first op over all repetitions."""
         first = self._tokens.rows[self._run.start : self._run.end : self._run.period].tolist()
         return {self._reader.operands(row)[0] for row in first}
