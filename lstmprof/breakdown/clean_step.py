@@ -103,7 +103,7 @@ class CleanLane:
 
     @property
     def mean_step(self) -> MeanStep:
-        """Return the clean step as the mean over its windows; its parts are whole ns."""
+        """Return the clean step with its parts in whole ns, summed over all windows."""
         spent = self.stretches.end_ns - self.stretches.start_ns
         totals = np.bincount(self.stretches.label, weights=spent).astype(np.int64).tolist()
         sums = {self.stretches.labels[label]: ns for label, ns in enumerate(totals) if ns}
@@ -168,7 +168,7 @@ class _Clock:
 
 @dataclass(frozen=True)
 class Measured:
-    """Facts about a run that lstmprof measured: run.json and the timed iterations, if any."""
+    """What is known of a run that lstmprof recorded: run.json, and timed iterations if any."""
 
     info: RunInfo
     iterations: Iterations | None
@@ -284,7 +284,10 @@ class _Cost:
         return np.asarray(sums / np.maximum(self._slots.present, 1))
 
     def _shortest(self, times: Floats) -> float:
-        """Return the 10th percentile of time per event; recording one cannot take longer."""
+        """Return the 10th percentile of the time per event, which bounds the cost of recording.
+
+        An event cannot take less time than its recording.
+        """
         events = np.flatnonzero(self._of_events >= 0.5)
         if not len(events):
             return math.inf

@@ -145,7 +145,10 @@ def _summed(stretches: Stretches, windows: int) -> Ints:
 
 
 def _labels(categories: list[str]) -> list[tuple[str, str]]:
-    """Return each possible (state, part) in the table's order; ``categories`` are of busy time."""
+    """Return all possible (state, part) pairs in the table's order.
+
+    ``categories`` are the parts of busy time.
+    """
     waits = (*STATES, HOST, UNATTRIBUTED)
     tails = [TAIL + cause for cause in waits]
     idle = [*tails, UNATTRIBUTED, CALL, LATENCY, QUEUED, *STATES, HOST]

@@ -26,7 +26,7 @@ _GPU = re.compile(
 
 
 def waits_for_host_ns(parts: Iterable[tuple[str, int]]) -> int:
-    """Return the sum of the (part, ns) pairs in which a device waits for its host.
+    """Return the total ns of the (part, ns) pairs in which a device waits for its host.
 
     Waits at the end of the step (tails) are included.
     """
@@ -88,7 +88,7 @@ class MeanStep:
 
     @property
     def mean_parts(self) -> list[tuple[str, str, int]]:
-        """Return the parts of one step as (state, part, ns); whole ns that sum to the step."""
+        """Return the parts of one mean step as (state, part, ns); the ns sum to its length."""
         means = mean_of([ns for _, _, ns in self.parts], self.steps)
         return [(state, part, ns) for (state, part, _), ns in zip(self.parts, means, strict=True)]
 
@@ -133,7 +133,10 @@ _STATES = ("busy", "idle")
 def in_reading_order(
     parts: Mapping[tuple[str, str], int],
 ) -> tuple[tuple[str, str, int], ...]:
-    """Return (state, part, ns) tuples: busy before idle, the largest first."""
+    """Return ``parts``, {(state, part): ns}, as tuples (state, part, ns) in reading order.
+
+    Busy parts come before idle parts, and the largest part of each state first.
+    """
 
     def order(part: tuple[str, str, int]) -> tuple[int, int, str]:
         state, name, ns = part

@@ -225,9 +225,9 @@ class _Query:
     begun_s: float = field(default_factory=time.monotonic)
 
     def waited_for(self, function: Callable[[], _Value]) -> _Value:
-        """Run ``function`` in the thread and return its result; Ctrl-C interrupts it at once.
+        """Run ``function`` in ``thread`` and return its result; Ctrl-C interrupts it at once.
 
-        In the main thread, DuckDB would not react to Ctrl-C before it is done.
+        DuckDB itself, in the main thread, would react to Ctrl-C only when it is done.
 
         Raises:
             LstmprofError: the time limit is over.
@@ -329,7 +329,10 @@ def _files(runs: Sequence[Run], name: str) -> list[tuple[str, Path]]:
 def _add_files(
     query: _Query, files: Sequence[tuple[str, Path]], name: str, columns: pa.Schema
 ) -> None:
-    """Create the view ``name`` of the Parquet ``files``, (run, path) pairs; empty without files."""
+    """Create the view ``name`` of all rows in the Parquet ``files``, which are (run, path) pairs.
+
+    Without files, it is an empty table with these ``columns``.
+    """
     if not files:
         query.register(name, pa.schema([_RUN, *columns]).empty_table())
         return

@@ -153,7 +153,11 @@ class Question:
 
 
 def is_counted(lack: Lack, part: Part) -> bool:
-    """Return whether ``lack`` is a complaint; recording input shapes alone is useful, so none."""
+    """Return whether ``check`` reports ``lack``.
+
+    It reports settings that slow the run only if more than input shapes was recorded, because
+    shapes are useful.
+    """
     return lack.kind != "recording that slows the run" or part.settings != (SHAPES,)
 
 

@@ -54,12 +54,12 @@ class Recording:
 
     @property
     def launches(self) -> str:
-        """Return the number of kernel launches in words."""
+        """Return the number of kernel launches as text: ``12 kernel launches``."""
         return counted(self.has.kernel_launches, "kernel launch", "kernel launches")
 
     @property
     def calls(self) -> str:
-        """Return the number of runtime calls in words."""
+        """Return the number of runtime calls as text: ``12 runtime calls``."""
         return counted(self.has.runtime_calls, "runtime call")
 
     @property

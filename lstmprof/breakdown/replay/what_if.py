@@ -174,11 +174,12 @@ def _length_ns(graph: StepGraph, hosts: _Hosts, ends: Ints, gone: Flags) -> int:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The length of a step with one change, in ns; ``Run.what_if`` returns it.
+    """The predicted length of a step with one change, in ns; ``Run.what_if`` returns it.
 
-    ``observed_ns`` is the length of the profiled step. ``replayed_ns`` is the length of the replay
-    without a change; it differs from ``observed_ns`` by the error of the replay. ``predicted_ns``
-    is the length of the replay with the change. ``ledger`` has the parts of that step.
+    ``observed_ns`` is the length of the step before the replay. ``replayed_ns`` is the length of
+    the replay without a change; it differs from ``observed_ns`` by the error of the replay.
+    ``predicted_ns`` is the length of the replay with the change. ``ledger`` has the parts of the
+    predicted step.
     """
 
     observed_ns: int
@@ -219,7 +220,7 @@ def predictions(events: EventTable, window: Window, changes: Sequence[Change]) -
 def retimed(
     events: EventTable, graph: StepGraph, replay: Replay
 ) -> tuple[EventTable, list[Window]]:
-    """Return ``events`` with the events of ``graph`` at the times of ``replay``, and [new window].
+    """Return ``events`` moved to the times of ``replay``, and a list with the replayed window.
 
     Events before the window keep their times; events after it keep their distance from its end.
     Activities that vanish take no time. The list is empty if the replayed step has no length.

@@ -2,10 +2,11 @@
 
 Reads linked and categorised events. Casts are activities of category ``cast``; in a rank without
 activities, the ops that cast. PyTorch casts with ``aten::to`` → ``aten::_to_copy`` →
-``aten::copy_``: ``op`` is the outermost of these, and ``within`` the op that called it. Another op
-(TensorFlow's Cast) is ``op`` itself. Types and shapes are those of ``aten::copy_(to, from)``. Bytes
-are those read and written: elements × (size of from + size of to). Direction and host memory of a
-copy come from the activity's name, as CUPTI, ROCTracer, Nsight Systems and XLA write it.
+``aten::copy_``: the column ``op`` has the outermost of these, and ``within`` the op that called it.
+For other casts (TensorFlow's Cast), ``op`` is the casting op. Types and shapes are those of the
+inputs of ``aten::copy_(to, from)``. Bytes are those read and written: elements × (size of an
+element of from + of to). Direction and host memory of a copy come from the activity's name, as
+CUPTI, ROCTracer, Nsight Systems and XLA write it.
 """
 
 from __future__ import annotations
@@ -88,12 +89,18 @@ def _work(events: EventTable) -> Ints:
 
 
 def _issuers(events: EventTable, rows: Ints) -> Ints:
-    """Return, for each of ``rows``, itself if it is an op, else its op, ``NONE`` if unknown."""
+    """Return for each of ``rows`` the row of the op that issued it, ``NONE`` if unknown.
+
+    For ops, return their own rows.
+    """
     return np.where(events.is_kind("op")[rows], rows, events.rows_named("op_id")[rows])
 
 
 def _asked_by(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
-    """Return (codes, texts) of ``op`` and of ``within``; code −1 is null."""
+    """Return (codes, texts) for the column ``op``, and for the column ``within``.
+
+    Codes are indices into texts, one per row of ``rows``; −1 is null.
+    """
     names, name_texts = events.texts("name")
     is_op = events.is_kind("op")
     parent = events.rows_named("parent_id")
@@ -119,12 +126,15 @@ def _at(values: Ints, rows: Ints) -> Ints:
 
 
 def _copies(events: EventTable, ops: Ints) -> Flags:
-    """Return whether each of ``ops`` is the op that copies."""
+    """Return whether each of ``ops`` is ``aten::copy_``; False for ``NONE``."""
     return np.asarray((ops != NONE) & events.is_one_of("name", _COPY)[ops], dtype=np.bool_)
 
 
 def _types(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
-    """Return (codes, texts) of the types before and after; code −1 is unknown."""
+    """Return (codes, texts) for the types before the casts ``rows``, and for the types after.
+
+    Codes are indices into texts, one per row of ``rows``; −1 is unknown.
+    """
     codes, values = events.texts("dtypes")
     issuer = _issuers(events, rows)
     copies = _copies(events, issuer)
@@ -136,7 +146,7 @@ def _types(events: EventTable, rows: Ints) -> list[tuple[Ints, list[str]]]:
 
 
 def copied(recorded: list[Any]) -> tuple[Any, Any]:
-    """Return (from, to) of the recorded inputs of ``aten::copy_``, None if not recorded."""
+    """Return (from, to), the entries of ``aten::copy_``'s recorded inputs; None: not recorded."""
     to, source = [*recorded, None, None][:2]
     return source, to
 
@@ -207,9 +217,9 @@ COPY_COLUMNS = (
     Column.real("bytes_per_s", "bytes divided by total_ns", "bytes is unknown, or total_ns is 0"),
 )
 
-#: Columns of the events that it is made from.
+#: Columns of the events that ``copies`` reads.
 COPY_READS = ("kind", "name", "dur_ns", "rank", "device", "bytes", "step")
-#: Values in the order in which rows are sorted.
+#: Kinds, directions and host memories, in the order in which rows are sorted.
 _KINDS, _WAYS, _MEMORIES = ("memcpy", "memset"), sorted(DIRECTIONS), sorted(MEMORIES)
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 #: Number of threads; more do not read a file of a million events sooner.
 _THREADS = 4
-#: DuckDB's sums are wider.
+#: Converts a column to int64, because DuckDB's sums are wider.
 _INTEGER = "{0}::BIGINT AS {0}"
 _NUMBERS = ("number", "rank", "step", "start_ns", "end_ns")
 _WINDOWS = pa.schema([(name, pa.int64()) for name in _NUMBERS])
@@ -99,14 +99,21 @@ def database(events: EventTable | pa.Table | Path) -> Iterator[Database]:
 
 @dataclass(frozen=True)
 class Database:
-    """The events of one run in DuckDB, which answers SELECTs; ``fault`` is DuckDB's error."""
+    """The events of one run in DuckDB, which answers SELECTs.
+
+    ``source`` names the events in error messages. ``fault`` is the class of DuckDB's errors.
+    """
 
     connection: DuckDBPyConnection
     source: str
     fault: type[Exception]
 
     def account_for(self, step_windows: Sequence[Window], time_steps: int | None) -> None:
-        """Define ``step_windows`` and the workload's time steps for the SELECTs."""
+        """Define the tables ``windows``, ``names`` and ``ranks`` and the function ``time_steps()``.
+
+        ``step_windows`` are the rows of ``windows``. The parameter ``time_steps`` is the workload's
+        number of time steps; None if unknown.
+        """
         rows = [{**vars(window), "number": n} for n, window in enumerate(step_windows)]
         self.connection.register("windows", pa.Table.from_pylist(rows, schema=_WINDOWS))
         self.connection.register("names", self._names())
@@ -115,10 +122,10 @@ class Database:
             self.connection.execute(_RANKS)
 
     def table(self, select: str, columns: Sequence[Column]) -> pa.Table:
-        """Return the rows of ``select``, which has these columns, sorted by them from the left.
+        """Return the rows of ``select``, which has these ``columns``, sorted by all columns.
 
         Raises:
-            RunError: the events are damaged, or take too long to be summed.
+            RunError: the events are damaged, or a sum of their values exceeds 64 bits.
         """
         wanted = schema(columns)
         values = [_INTEGER.format(f.name) if f.type == pa.int64() else f.name for f in wanted]
@@ -141,7 +148,7 @@ class Database:
 
     @contextmanager
     def run_errors(self) -> Iterator[None]:
-        """Make a RunError that names the events of what DuckDB raises."""
+        """Convert DuckDB's errors in the context to a RunError that names the events' source."""
         try:
             yield
         except self.fault as fault:
@@ -172,7 +179,7 @@ def _sql_type(type_: pa.DataType) -> str:
 
 
 def literally(path: Path) -> str:
-    """Return ``path`` with escaped pattern characters for DuckDB."""
+    """Return ``path`` with ``*``, ``?`` and ``[`` escaped, which are patterns for DuckDB."""
     return re.sub(r"[*?\[]", r"[\g<0>]", str(path))
 
 

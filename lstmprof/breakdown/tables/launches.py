@@ -3,14 +3,14 @@
 Reads linked events. A launch is a runtime call that enqueued an activity of the profile, or whose
 name says so; a driver call inside a runtime call is part of that call. Latency is the time from the
 call's return to the start of its first activity. It is negative if the activity started before the
-call returned; such calls are also counted. Queue depth is counted when a call returns: the
-activities of its device that were enqueued by then and had not ended, including its own.
-Percentiles are the nearest rank.
+call returned; ``latency_negative`` counts such calls. Queue depth is the number of activities of
+the device that were enqueued but had not ended when a call returned, including the call's own.
+Percentiles are values of the nearest rank.
 
-The gap before an activity is the time in which its device ran nothing, up to its start; it is 0 if
-something still ran. The first activity of a window has no gap. If the gap is longer than the
-kernel, the kernel does not limit the speed. For gaps, names are numbered before the events are
-sorted, because kernel names are long and every row of a window would contain its own copy.
+The gap before an activity is the time in which its device ran nothing, up to the activity's start;
+it is 0 if something still ran. The first activity of a step has no gap. If the gap before a kernel
+is longer than the kernel, the kernel does not limit the speed. ``GAP_SELECT`` numbers the names
+before it sorts the events, because kernel names are long and each sorted row would contain a copy.
 """
 
 from __future__ import annotations

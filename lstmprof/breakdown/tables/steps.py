@@ -1,9 +1,9 @@
 """The tables of steps and of streams: when each ran, how busy it was, and what it issued.
 
-Reads linked and categorised events. Busy time is defined as in the ledger: on a device, the union
-of its activities inside the window; in a rank without activities, that of the computing ops of its
-host threads. An activity or call belongs to the step in which it was launched. Activities of one
-stream may overlap in a profile; busy time is their union.
+Reads linked and categorised events. Busy time is defined as in the ledger: on a device, the time
+inside the step in which at least one activity ran; in a rank without activities, the time in which
+at least one host thread computed. An activity or call belongs to the step in which it was launched.
+Activities of one stream may overlap in a profile; busy time counts such time once.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _of_rank(events: EventTable, rank: int | None, windows: list[Window]) -> Ite
 
 
 def _busy_on_host(events: EventTable, rank: int | None, windows: list[Window]) -> Ints:
-    """Return the time of each window in which a thread of ``rank`` computed."""
+    """Return for each window the time, in ns, in which a host thread of ``rank`` computed."""
     computes = computing(events)
     lane = merged_lanes(events, rank, computes, state_codes(events))
     at_work = computes[lane.owner] if len(computes) else np.empty(0, dtype=np.bool_)
@@ -126,7 +126,10 @@ def _rows(
 
 
 def _window_numbers(events: EventTable, windows: list[Window]) -> Ints:
-    """Return for each row the index of its window by its step, ``NONE`` if it has none."""
+    """Return for each event the index of the window of its step, ``NONE`` if it has none.
+
+    If the windows are not marked steps, the index is 0.
+    """
     if windows[0].step is None:
         return np.zeros(len(events), dtype=np.int64)
     step = events.ints("step", UNKNOWN)

@@ -21,7 +21,7 @@ import pyarrow as pa
 from lstmprof.breakdown.mean_step import MeanStep
 from lstmprof.events.schema import Column, schema
 
-#: Lines with a smaller share of a step are not listed.
+#: Lines with this share of the samples or less are not listed.
 LEAST_SHARE = 0.01
 #: Half of a 95 % interval in standard deviations of a normal distribution.
 _Z = 1.96
@@ -45,7 +45,11 @@ COLUMNS = (
 
 
 def witness(samples: pa.Table | None, steps: Sequence[MeanStep]) -> pa.Table:
-    """Return the parts and lines of ``samples``, largest first; empty if there are no samples."""
+    """Return one row per part, then one per Python line, of ``samples``; largest first.
+
+    ``steps`` are the run's clean steps, or its mean steps if it has no clean step. The table is
+    empty if ``samples`` is None.
+    """
     rows = [] if samples is None else [*_rows(samples.to_pylist(), steps)]
     return pa.Table.from_pylist(rows, schema=schema(COLUMNS))
 
@@ -102,7 +106,7 @@ def _row(kind: str, name: str, count: int, total: int, ours: float | None) -> di
 
 
 def _ledger_shares(steps: Sequence[MeanStep]) -> dict[str, float]:
-    """Return the share of each part in the step on the host; empty if the lanes are devices."""
+    """Return the share of each part in the host's step; empty if ``steps`` are of devices."""
     spent: Counter[str] = Counter()
     for step in steps:
         for state, part, ns in step.parts if step.device is None else ():

@@ -1,8 +1,9 @@
 """Loops of cells in PyTensor and Theano: a ``Scan``, whose operators repeat once per time step.
 
-Scans with the same number of time steps may be merged; their names are joined with ``&``. Such
-Scans are the two directions of a layer. Activations are inside ``Composite``, so the operands of
-the matmuls show the cells. The Scan of a gradient is called ``grad_of_<loop>``.
+The libraries may merge Scans with the same number of time steps, and join their names with ``&``;
+such Scans are the two directions of a layer. Activations are hidden in fused operators
+(``Composite``), so the shapes of the matmuls show the cells. The Scan of a gradient is called
+``grad_of_<loop>``.
 """
 
 from __future__ import annotations
@@ -70,7 +71,10 @@ def _in_order(events: EventTable, rows: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class _Scan:
-    """A Scan of the forward pass: the number of merged Scans, and the Scans of its gradient."""
+    """A Scan of the forward pass; ``gradients`` are the rows of the Scans of its gradient.
+
+    ``merged`` is the number of Scans that were merged into this Scan.
+    """
 
     row: int
     merged: int
@@ -78,7 +82,10 @@ class _Scan:
 
 
 def _forward(names: Mapping[int, str]) -> list[_Scan]:
-    """Return the forward Scans of a step, whose Scans are given in order."""
+    """Return the forward Scans of a step.
+
+    ``names`` is {row: name} of all Scans of the step, in execution order.
+    """
     labels = {row: scan_label(name) or "" for row, name in names.items()}
     forward: dict[str, list[int]] = {}
     backward: dict[str, list[int]] = {}
@@ -96,9 +103,10 @@ def _forward(names: Mapping[int, str]) -> list[_Scan]:
 
 
 def _gradients(rows: Sequence[int], backward: Sequence[int]) -> list[list[int]]:
-    """Return the gradients of each of ``rows``, which share one name (Lasagne, Keras).
+    """Return for each of the forward Scans ``rows`` the rows of its gradients' Scans.
 
-    Gradients run in the reverse order of the layers. If the numbers differ, the result is empty.
+    All ``rows`` share one name (as in Lasagne, Keras). Gradients run in the reverse order of the
+    layers. If there are several ``rows``, but not as many gradients, the lists are empty.
     """
     if len(rows) == 1:
         return [list(backward)]
@@ -107,9 +115,10 @@ def _gradients(rows: Sequence[int], backward: Sequence[int]) -> list[list[int]]:
 
 
 def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints) -> Iterator[Loop]:
-    """Yield ``scan`` as a loop if ``products`` show cells, alone or after one matmul ``before``.
+    """Yield ``scan`` as a loop if its matmuls ``products`` show cells.
 
-    ``names`` has a number for the name of each operator in it.
+    If they do not, one of the matmuls ``before`` the Scan is added. ``names`` has for each operator
+    inside the Scan the number of its name.
     """
     operands = [_operands(inputs, product) for product in products.tolist()]
     run = _turns(operands)
@@ -121,7 +130,7 @@ def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints
     batch = batches.pop() if len(batches) == 1 else None
     known = Network(batch=batch, dtype=dtype)
     count, units = run.count, _units(weights, known)
-    if not units and not count % _turns_of(names):  # one matmul per gate, and all gates alike
+    if not units and not count % _turns_of(names):  # one matmul per gate, all of equal shapes
         count, weights = _turns_of(names), weights * (count // _turns_of(names))
         units = _units(weights, known)
     if not units and batch and len(set(weights)) == 1:
@@ -143,9 +152,10 @@ def _loop(inputs: Inputs, scan: _Scan, products: Ints, before: Ints, names: Ints
 
 
 def _of_all_steps(inputs: Inputs, products: Ints, weight: Shape, batch: int) -> Iterator[Shape]:
-    """Yield the weight of the last matmul over the inputs of all time steps, if its gates fit.
+    """Yield the weight's shape of the last matmul over the inputs of all time steps, if any.
 
-    Lasagne computes this matmul before its loop; ``weight`` is that of the loop.
+    Lasagne computes this matmul before its loop. It has as many outputs as ``weight``, the weight
+    of the loop's matmuls.
     """
     for product in reversed(products.tolist()):
         pair = _operands(inputs, product)
@@ -155,7 +165,10 @@ def _of_all_steps(inputs: Inputs, products: Ints, weight: Shape, batch: int) -> 
 
 
 def _operands(inputs: Inputs, row: int) -> tuple[Shape, Shape] | None:
-    """Return both matrices of a matmul: x and y of ``Gemm(z, a, x, y, b)``."""
+    """Return the shapes of a matmul's two matrices, x and y of ``Gemm(z, a, x, y, b)``.
+
+    Return None if they were not recorded.
+    """
     matrices = [s for s in inputs.shapes(row) if isinstance(s, tuple) and len(s) == 2]
     return (matrices[-2], matrices[-1]) if len(matrices) >= 2 else None
 
@@ -172,12 +185,18 @@ def _turns(operands: Sequence[tuple[Shape, Shape] | None]) -> Repeat | None:
 
 
 def _turns_of(names: Ints) -> int:
-    """Return the largest possible number of time steps: each operator runs in every time step."""
+    """Return the largest possible number of time steps, as every operator runs in each.
+
+    It is the greatest common divisor of the operators' numbers of runs.
+    """
     return int(np.gcd.reduce(np.unique(names, return_counts=True)[1]))
 
 
 def _units(weights: Sequence[Shape], known: Network) -> tuple[Network, ...]:
-    """Return the cells of a time step: as many as the matmuls can be divided into equally."""
+    """Return the cells of a time step; ``weights`` are its matmuls' shapes, divided equally.
+
+    The smallest number of cells that fits is returned. ``known`` has the batch and element type.
+    """
     counts = Counter(weights)
     alike = math.gcd(*counts.values())
     for cells in sorted({n for n in range(1, alike + 1) if alike % n == 0}):

@@ -8,9 +8,10 @@ networks. If shapes are recorded, the width of a matmul's operands is part of th
 is not, because it shrinks when sequences end. An op that makes new states (``aten::new_zeros``)
 ends a loop: without shapes, two loops of one cell look alike.
 
-A pattern of one cell may also be two equal layers that alternate at every time step, if inputs are
-as wide as the units, or without shapes. Then the gradients of its weights are counted, one per
-weight. Without gradients, the cells are counted, and the number of time steps is unknown.
+If inputs are as wide as the units, or if no shapes are recorded, the repetitions of one cell may
+also be two equal layers that alternate at every time step. The gradients of the weights in the
+backward pass decide: there is one per weight. Without gradients, only the number of cells is known,
+not the number of time steps.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ _PRODUCT = re.compile(r"aten::(?:linear|matmul|mm|addmm|addmm_|bmm|baddbmm|mv|ad
 _ACTIVATION = re.compile(r"aten::(sigmoid|tanh)_?")
 #: Ops that make the initial states of a loop, or collect its outputs.
 _BOUNDARY = re.compile(r"aten::(?:zeros|new_zeros|new_full|stack|unbind|flip)")
-#: Number of inputs of an op; they are the last recorded ones, because TorchScript writes its whole
-#: stack.
+#: Name of an op → number of its inputs. They are the last recorded inputs, because TorchScript
+#: records its whole stack.
 _INPUTS = {"linear": 3, "matmul": 2, "mm": 2, "bmm": 2, "sigmoid": 1, "tanh": 1}
 _GRADIENT = "torch::autograd::AccumulateGrad"
 _BACKWARD = re.compile(r"autograd::engine::evaluate_function|\w*Backward\d*$")
@@ -66,10 +67,12 @@ _BACKWARD = re.compile(r"autograd::engine::evaluate_function|\w*Backward\d*$")
 
 @dataclass(frozen=True)
 class _Tokens:
-    """The matmuls, activations and cell ops of one thread and step, in order.
+    """The matmuls, activations, cell ops and boundary ops of one thread and step ("tokens").
 
-    ``codes`` are equal for equal ops. ``ops`` are all outermost ops of the thread, ``places`` the
-    positions of the tokens in ``ops``, and ``regions`` the ``compiled_regions`` of the tokens.
+    ``rows``, ``sorts``, ``codes``, ``places`` and ``regions`` have one entry per token, in
+    execution order. ``codes`` are equal for equal ops. ``ops`` are the rows of all outermost ops of
+    the thread, ``places`` the positions of the tokens in ``ops``, and ``regions`` the compiled
+    regions around the tokens (``compiled_regions``).
     """
 
     rows: Ints
@@ -114,14 +117,17 @@ def _sort(name: str) -> int:
 
 
 def _outermost(events: EventTable, sorts: Ints) -> Ints:
-    """Return rows with a sort outside of such ops, of a layer's op and of backward passes."""
+    """Return the rows with a sort that are not inside another such row.
+
+    Rows inside an op of a whole layer or inside a backward pass are left out, too.
+    """
     hides = (sorts != NONE) | layer_rows(events)
     hides |= events.is_kind("op") & events.where_name(lambda name: bool(_BACKWARD.match(name)))
     return np.flatnonzero((sorts != NONE) & ~within(events, hides))
 
 
 def _around(events: EventTable, rows: Ints) -> Ints:
-    """Return ``rows`` and all other ops that contain none of them, without nested ops."""
+    """Return ``rows`` and all outermost ops among the ops that contain none of ``rows``."""
     parent = events.rows_named("parent_id")
     holds = np.zeros(len(events), dtype=np.bool_)
     above = parent[rows]
@@ -156,20 +162,29 @@ class _Reader:
         return self.texts[int(self.names[row])]
 
     def operands(self, row: int) -> tuple[Shape | None, Shape | None]:
-        """Return a matmul's shapes (batch…, inner) and (inner, outer), else (input, None)."""
+        """Return the shapes of a matmul's data, (batch…, inner), and weight, (inner, outer).
+
+        For any other op, return the shape of its first input, and None.
+        """
         key = (int(self.names[row]), int(self._shapes[row]))
         if key not in self._memory:
             self._memory[key] = _operands(self.name(row), self.inputs.shapes(row))
         return self._memory[key]
 
     def gates(self, products: Ints) -> bool:
-        """Return whether one of these matmuls makes three or four outputs per input."""
+        """Return whether one of these matmuls has three or four times as many outputs as inputs.
+
+        Such matmuls may compute the gates of a GRU or LSTM.
+        """
         distinct = products[np.unique(self._shapes[products], return_index=True)[1]]
         weights = (self.operands(row)[1] for row in distinct.tolist())
         return any(w and w[1] in (GATES["lstm"] * w[0], GATES["gru"] * w[0]) for w in weights)
 
     def gradients(self, row: int) -> Counter[Shape | None]:
-        """Return the gradients of weights in the step of ``row``, counted by shape."""
+        """Return {shape: number of weights with a gradient of this shape} in the step of ``row``.
+
+        The dimensions of each shape are sorted; the shape is None if it was not recorded.
+        """
         if not self._counts:
             for one in self._gradients.tolist():
                 step = self._counts.setdefault(self._step_of(one), Counter())
@@ -180,7 +195,7 @@ class _Reader:
         return tuple(int(column[row]) for column in self._places)
 
     def dtype(self, row: int) -> str | None:
-        """Return the op's first element type; under autocast, that of the op inside."""
+        """Return the op's first known element type; under autocast, that of the op inside it."""
         inside = int(self._inside[row])
         named = (dtype_named(dtype) for dtype in self.inputs.dtypes(row))
         of_row = next((dtype for dtype in named if dtype), None)
@@ -214,7 +229,7 @@ def _operands(name: str, shapes: list[object]) -> tuple[Shape | None, Shape | No
 
 
 def _calls(events: EventTable, reader: _Reader, tokens: _Tokens) -> Iterator[Call]:
-    """Yield the calls of one thread and step; loops of one stack are joined."""
+    """Yield the recurrent calls of one thread and step; a stack of layers is one call."""
     place_of = dict(zip(tokens.codes.tolist(), range(len(tokens.codes)), strict=True))
 
     def places(pattern: Ints) -> list[int]:
@@ -233,10 +248,10 @@ def _calls(events: EventTable, reader: _Reader, tokens: _Tokens) -> Iterator[Cal
 
 
 def _weights_show_cells(reader: _Reader, runs: Sequence[_Run]) -> bool:
-    """Return whether the step has as many gradients of weights as the patterns have matmuls.
+    """Return whether the step has one gradient for each weight of the patterns in ``runs``.
 
-    Only gradients with the shapes of these weights count. More gradients mean layers that
-    alternate, or other layers.
+    If so, each repetition of a pattern is one time step. Only gradients with the shapes of these
+    weights count. If there are more gradients, layers alternate, or there are other layers.
     """
     counts = reader.gradients(runs[0].pattern[0])
     of_loops = Counter(_sorted(weight) for run in runs for weight in run.weights())
@@ -258,7 +273,10 @@ def _holds_cell(reader: _Reader, tokens: _Tokens, places: Sequence[int]) -> bool
 
 
 def _units_of_gates(reader: _Reader, tokens: _Tokens, places: Sequence[int]) -> tuple[Network, ...]:
-    """Return the cells in these tokens from matmuls of all gates, whatever the activations are."""
+    """Return the cells that the matmuls among these tokens show, whatever the activations are.
+
+    Each of these matmuls must compute all gates of a cell. ``places`` are indices of tokens.
+    """
     at = np.array(places)
     sorts = tokens.sorts[at]
     if CELL in sorts:
@@ -273,7 +291,10 @@ def _begins(sorts: Sequence[int]) -> bool:
 
 
 class _Run:
-    """One run of a pattern: the cells of a time step, by width; no cells for another network."""
+    """The repetitions of one pattern of tokens; ``units`` are the cells in one repetition.
+
+    ``units`` is empty if the pattern belongs to another kind of network.
+    """
 
     def __init__(self, reader: _Reader, tokens: _Tokens, run: Repeat) -> None:
         self._reader, self._tokens, self._run = reader, tokens, run
@@ -285,7 +306,7 @@ class _Run:
         self.units = tuple(self._units())
 
     def loop(self, certain: bool) -> Loop:
-        """Return the run as a loop."""
+        """Return the run as a loop; ``certain``: each repetition is certainly one time step."""
         units = self.units
         first = units[0]
         apart = first.inputs is not None and first.inputs != first.hidden
@@ -304,26 +325,32 @@ class _Run:
         )
 
     def _regions(self) -> list[int]:
-        """Return the compiled regions in which its matmuls ran, in order; empty if none."""
+        """Return the rows of the compiled regions in which the run's matmuls ran, in order.
+
+        The list is empty if some of them ran outside such regions.
+        """
         regions = self._tokens.regions[self._run.start : self._run.end]
         if not self._gated or NONE in regions:
             return []
         return list(dict.fromkeys(regions.tolist()))
 
     def _rows(self, regions: Sequence[int]) -> Ints:
-        """Return its ops, and the regions around them that contain at most one time step."""
+        """Return the rows of the run's ops, and of ``regions`` if none has several time steps."""
         places, run = self._tokens.places, self._run
         rows = self._tokens.ops[places[run.start] : self._last_op() + 1]
         whole = regions if len(regions) >= run.count else ()
         return np.unique(np.concatenate([rows, np.array(whole, dtype=np.int64)]))
 
     def _is_one_loop(self, regions: Sequence[int]) -> bool:
-        """Return whether it surely contains no second loop of another layer of equal widths."""
+        """Return whether the run certainly contains no loop of a second layer of equal widths."""
         names = [self._reader.name(row) for row in regions]
         return not regions or (len(names) >= self._run.count and ran_once(names))
 
     def weights(self) -> list[Shape | None]:
-        """Return the weight's shape of each matmul in the pattern; of a cell op, both."""
+        """Return the shape of each matmul's weight in the pattern, and of a cell op's two weights.
+
+        A shape is None if it is unknown.
+        """
         listed: list[Shape | None] = []
         for row, sort in zip(self.pattern, self.sorts, strict=True):
             if sort == PRODUCT:
@@ -341,7 +368,11 @@ class _Run:
         return in_words(self.sorts)
 
     def _last_op(self) -> int:
-        """Return the position of the loop's last op, with the ops that follow each repetition."""
+        """Return the position of the loop's last op in ``ops`` of the tokens.
+
+        Ops after the last token of each repetition belong to the loop. Those after the last
+        repetition do as long as they have the same names as after the repetition before.
+        """
         places, run = self._tokens.places, self._run
         last, before = int(places[run.end - 1]), int(places[run.end - 1 - run.period])
         tail = int(places[run.end - run.period]) - before - 1
@@ -353,7 +384,7 @@ class _Run:
         return last + tail
 
     def _units(self) -> Iterator[Network]:
-        """Yield each cell in the pattern as a unit of a stack."""
+        """Yield each cell in the pattern as a unit (one direction of one layer)."""
         if CELL in self.sorts:
             rows = (row for row, s in zip(self.pattern, self.sorts, strict=True) if s == CELL)
             yield from (self._cell_op(row) for row in rows)
@@ -391,7 +422,10 @@ class _Run:
         )
 
     def _inputs_before(self, unit: Network) -> int | None:
-        """Return the input width of a matmul over all time steps just before the loop."""
+        """Return the input width of a matmul over all time steps just before the loop.
+
+        Return None if there is no such matmul.
+        """
         tokens, place = self._tokens, self._run.start - 1
         while place >= 0 and tokens.sorts[place] in (PRODUCT, BOUNDARY):
             _, weight = self._reader.operands(int(tokens.rows[place]))
@@ -401,7 +435,7 @@ class _Run:
         return None
 
     def _reads_after(self) -> int | None:
-        """Return the input width of the first matmul after the loop."""
+        """Return the input width of the first matmul after the loop; None if unknown."""
         tokens, end = self._tokens, self._run.end
         later = np.flatnonzero(tokens.sorts[end:] == PRODUCT)
         if not len(later):
@@ -410,6 +444,6 @@ class _Run:
         return int(weight[0]) if weight else None
 
     def _batches(self) -> set[Shape | None]:
-        """Return the shapes of the inputs of the first op of the pattern."""
+        """Return the different input shapes of the pattern's first op over all repetitions."""
         first = self._tokens.rows[self._run.start : self._run.end : self._run.period].tolist()
         return {self._reader.operands(row)[0] for row in first}
