@@ -304,7 +304,10 @@ def _where(breakdown: Breakdown, best: Breakdown) -> str:
 
 
 def _of_layers(breakdown: Breakdown, best: Breakdown, shape: Shape) -> Against:
-    """Compare one call of the slowest layer of a foreign profile with one call of the layer op."""
+    """Compare one call of the slowest layer with one call of the layer op, both as profiled.
+
+    This is for profiles that lstmprof did not capture.
+    """
     assert shape.layer is not None
     name, op = breakdown.run.name, op_name(best.run.info.implementation or "", shape.workload.cell)
     row = slowest_layer(best)
@@ -378,7 +381,7 @@ def _by_row(row: Mapping[str, Any], cells: int, time_steps: int) -> str:
 
 
 def tried(breakdown: Breakdown, asked: Asked, leave_out: LeaveOut, progress: Progress) -> Against:
-    """Return ``against_builtin``; if it fails, report why to ``leave_out``."""
+    """Return the result of ``against_builtin``; if that fails, report why to ``leave_out``."""
     name = breakdown.run.name
     try:
         with border(breakdown.run.path):

@@ -139,7 +139,7 @@ class Straggler:
 
     @property
     def place(self) -> Place:
-        """Return rank and device."""
+        """Return rank and device of the late rank."""
         return self.rank, self.device
 
     @property

@@ -90,10 +90,11 @@ class WhatIf:
 def what_ifs_of(
     breakdown: Breakdown, profile: StepProfile, limit: Roofline | None, asked: Asked
 ) -> tuple[WhatIf, ...]:
-    """Return the step of ``profile`` replayed with each requested change.
+    """Return one what-if per change and per form of the layers that the user requested.
 
     Raises:
-        UsageError: matmuls at the roofline were requested, but it is unknown or there are none.
+        UsageError: matmuls at the roofline were requested, but the roofline is unknown or there are
+            no matmuls.
         RunError: a file of the run is missing or damaged.
     """
     changes: dict[str, Change] = {f"without {name}": CHANGES[name] for name in asked.without}

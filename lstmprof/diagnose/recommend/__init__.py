@@ -76,7 +76,7 @@ class Ranked:
         return implementations.ROWS.get(self.implementation)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return this entry as a dictionary with the fields of the JSON output.
+        """Return this implementation as a dictionary with the fields of the JSON output.
 
         Unknown values are None.
         """

@@ -40,7 +40,7 @@ MOST = 3
 #: runs.
 WORTH = 0.05
 
-#: Framework → addresses of its makers' pages.
+#: Framework → how the addresses of its makers' pages begin.
 _SITES = {
     "torch": ("docs.pytorch.org/", "github.com/pytorch/"),
     "tensorflow": ("www.tensorflow.org/", "github.com/tensorflow/"),
