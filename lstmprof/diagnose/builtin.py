@@ -71,8 +71,8 @@ Progress = Callable[[str], None]
 class Against:
     """The comparison of a run with the layer op of its framework.
 
-    ``builtin`` is the name of the layer op's run. ``state`` says whether the layer op is faster,
-    slower or the same. ``factor`` is the run's time divided by the layer op's time; it is None if
+    ``builtin`` is the name of the layer op's run. ``state`` says how fast the layer op is compared
+    with the run. ``factor`` is the run's time divided by the layer op's time; it is None if
     unknown. ``diagnosis`` compares whole steps; it is None if only layers were compared.
     """
 
@@ -154,7 +154,7 @@ def request_of(shape: Shape, implementation: str | None = None) -> CaptureReques
 
 
 def _lacking(row: Implementation, interpreter: Interpreter) -> str | None:
-    """Return why the implementation cannot run without installing something, or None."""
+    """Return what must be installed before the implementation can run, as a clause, or None."""
     if interpreter.environment is None:
         lacking = lacks(row)
         return lacking and f"{row.name}: {lacking}"
@@ -224,7 +224,7 @@ def _gpu(info: RunInfo) -> str | None:
 
 
 def op_name(request_implementation: str, cell: str) -> str:
-    """Return the name of an implementation's layer op for users, such as ``nn.LSTM``."""
+    """Return the name of an implementation's layer op as users know it, such as ``nn.LSTM``."""
     return _OPS[request_implementation].format(cell=cell.upper())
 
 

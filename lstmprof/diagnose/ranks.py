@@ -107,12 +107,12 @@ class Straggler:
 
     ``state`` is ``found``, ``none`` (no device is always last) or ``unknown``. ``rank`` and
     ``device`` are None unless ``state`` is ``found``. ``reason`` explains the other states; it is
-    None for ``found``. ``certainty`` is ``measured`` if the collectives of the ranks end together,
-    and ``likely`` if there are too few collectives to check that, or if the job has groups of
-    ranks; it is None for ``unknown``.
+    None for ``found``. ``certainty`` is ``measured`` if each collective ends at the same time on
+    all ranks. It is ``likely`` if there are too few collectives to check that, if some collectives
+    have no partner, or if the groups of ranks are not recorded. It is None for ``unknown``.
 
     ``waiters`` has the waits of each device, ``waits_for`` the waits by pair of devices, longest
-    first. The device waited least in ``late_in`` of ``steps`` steps. Times are per step if
+    first. In ``late_in`` of ``steps`` steps, the others waited for it. Times are per step if
     ``marked`` is True, else of the profile. ``world_size`` is the number of ranks of the job; it is
     None if unknown, and may exceed the number of profiled ranks. ``unmatched`` is the number of
     collective kernels without a partner on some rank. ``moves`` is True if a rank is late in most

@@ -302,7 +302,7 @@ def _bottleneck(named: Finding, waits: Sequence[Finding]) -> str:
 
 
 def _then(findings: Sequence[Finding], named: Sequence[Finding], whole_ns: int) -> str:
-    """Return the waits besides those ``named`` with their times, longest first."""
+    """Return a clause with the waits that are not ``named`` and their times, longest first."""
     waits: dict[str, list[Finding]] = {}
     for finding in findings:
         on_host = finding.group == HOST and wait_of(finding.kind) == HOST

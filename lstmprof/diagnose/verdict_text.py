@@ -2,7 +2,7 @@
 
 ::
 
-    Diagnosis ─▶ Line, the most important first ─▶ those that fit into MOST_LINES ─▶ text
+    Diagnosis ─▶ labelled texts (Line) ─▶ the most important that fit into MOST_LINES ─▶ text
 """
 
 from __future__ import annotations
@@ -173,7 +173,10 @@ def first_line(diagnosis: Diagnosed) -> str:
 
 
 def lane_of(profile: StepProfile) -> str:
-    """Return ``device 0 of rank 3 (8 devices in all)``; empty if the run has one device."""
+    """Return which device was diagnosed, such as ``device 0 of rank 3 (8 devices in all)``.
+
+    The text is empty if the run has one device.
+    """
     lanes = profile.lanes
     return f"{lane_words(*profile.place)} ({lanes} devices in all)" if lanes > 1 else ""
 
@@ -217,7 +220,7 @@ def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
 
 
 def no_fix(profile: StepProfile) -> str:
-    """Return ``none known for PyTorch on a CPU``, for a cause without a fix."""
+    """Return the text for a cause without a fix, such as ``none known for PyTorch on a CPU``."""
     framework = FRAMEWORK_NAMES.get(profile.framework or "")
     device = {"cpu": "a CPU", "cuda": "a GPU"}.get(profile.runs_on or "")
     where = [f" for {framework}" if framework else "", f" on {device}" if device else ""]
@@ -285,7 +288,7 @@ def gained(before: Verdict, after: Verdict) -> str:
 
 
 def in_short(diagnosis: Diagnosed) -> str:
-    """Return the cause and the bottleneck of a diagnosis, else why they are unknown."""
+    """Return a diagnosis's cause and bottleneck in a few words, or why they are unknown."""
     verdict = diagnosis.verdict
     if diagnosis.outcome.equal:
         return f"same as the baseline, within {percent(EQUAL_SHARE)}"

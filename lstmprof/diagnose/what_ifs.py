@@ -110,7 +110,7 @@ def what_ifs_of(
 
 
 def _form(form: str, profile: StepProfile, limit: Roofline | None) -> Change:
-    """Return the change of the layers of ``profile`` to another form.
+    """Return the change (for a replay) that gives the layers of ``profile`` another ``form``.
 
     Raises:
         UsageError: the workload or the device's peaks are unknown, or there are no matmuls.

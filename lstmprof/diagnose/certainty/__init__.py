@@ -235,7 +235,7 @@ def _blind(lack: Lack, whose: str = "") -> str:
 
 
 def _of_what(findings: Sequence[Finding], whole_ns: int) -> str:
-    """Return the kinds of the time without a cause, as the end of a sentence."""
+    """Return a clause with the kinds of time that have no cause, and their shares of the step."""
     shares = [(f.slow_ns / whole_ns, f) for f in findings if f.kind in UNEXPLAINED and whole_ns]
     shares = sorted((s for s in shares if s[0] >= SMALL_SHARE), key=lambda share: -share[0])
     if [f.kind for _, f in shares] == [causes.UNKNOWN]:
@@ -246,15 +246,16 @@ def _of_what(findings: Sequence[Finding], whole_ns: int) -> str:
 
 
 def _with_most(finding: Finding, share: str) -> str:
-    """Return the kind and share of a finding, and for unknown time what takes most of it."""
+    """Return a finding's kind and share as text; for unknown time, also what takes most of it."""
     first = most_of(finding) if finding.kind == causes.UNKNOWN else None
     return f"{causes.KINDS[finding.kind]} {share}" + (f" (most of it {first})" if first else "")
 
 
 def _most(findings: Sequence[Finding], what: str) -> str:
-    """Return a clause with the largest kind of time that has a cause; empty if there is none.
+    """Return a clause such as ``; most of the rest is matmul, 3.1 ms``.
 
-    ``what`` is the text for the whole of such time.
+    It names the largest kind of time that has a cause, and is empty if there is none. ``what`` is
+    the text for all time with a cause, here ``the rest``.
     """
     causes = [f for f in findings if f.kind not in UNEXPLAINED and f.slow_ns > 0]
     if not causes:
@@ -266,9 +267,9 @@ def _most(findings: Sequence[Finding], what: str) -> str:
 
 
 def _longest_op(profile: StepProfile, findings: Sequence[Finding]) -> str:
-    """Return a clause with the longest op on the host of a device.
+    """Return a clause with the longest op on the host, if a device was diagnosed.
 
-    The clause is empty if a known kind of time on the device takes longer.
+    The clause is empty if a kind of time with a known cause takes longer on the device.
     """
     lengths_ns = {r["name"]: r["host_self_ns"] / profile.steps for r in profile.rows("ops")}
     name = max(lengths_ns, key=lengths_ns.__getitem__, default=None)

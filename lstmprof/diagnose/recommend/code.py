@@ -24,7 +24,7 @@ workload = Workload($fields)
 network = $module.build(workload)  # the file lstmprof/implementations/$folder/$module.py
 """
 
-#: Returns whether a template can build the network of a workload.
+#: A function that returns whether a template can build the network of a workload.
 _Fits = Callable[[Workload], bool]
 
 

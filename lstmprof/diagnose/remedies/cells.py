@@ -415,7 +415,7 @@ def _products_in_loop(profile: StepProfile) -> float:
 
 
 def scan_of_pytensor(f: Finding) -> Match | None:
-    """Match a Scan of PyTensor or Theano."""
+    """Match the op Scan of PyTensor or Theano, a loop that calls the cell's ops one by one."""
     scans = times_called(f.slow, SCAN)
     if not scans:
         return None

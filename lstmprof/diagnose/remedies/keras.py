@@ -234,7 +234,7 @@ def own_loop(f: Finding) -> Match | None:
 
 
 def _version(profile: StepProfile) -> str:
-    """Return ``Keras 3.15 on PyTorch``."""
+    """Return Keras's version and framework as text, such as ``Keras 3.15 on PyTorch``."""
     version = (profile.info.versions or {}).get("keras")
     return f"Keras {version or ''}".strip() + f" on {_NAMES[profile.framework or '']}"
 

@@ -97,7 +97,7 @@ class OnCudnn:
 
     @property
     def words(self) -> str:
-        """Return ``LSTM, 256 hidden units, batch 60, float16``."""
+        """Return the layer as text, such as ``LSTM, 256 hidden units, batch 60, float16``."""
         layer = self.layer
         known = (
             _MODES.get(layer.mode or ""),

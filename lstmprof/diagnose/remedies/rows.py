@@ -17,8 +17,8 @@ from lstmprof.numbers import count, cropped, milliseconds, times_a_step
 HOST = (causes.LAUNCH, causes.DISPATCH, causes.PYTHON, causes.UNRECORDED)
 WORK = (causes.GEMM, causes.MEMORY)
 TORCH, TENSORFLOW, JAX = ("torch",), ("tensorflow",), ("jax",)
-#: TensorFlow 1 has other functions; in profiles from other tools it cannot be distinguished from
-#: TensorFlow 2.
+#: TensorFlow 1 has other functions than TensorFlow 2. A profile that lstmprof did not capture does
+#: not show the version, and counts as TensorFlow 2.
 TENSORFLOW_1 = ("tensorflow1",)
 #: Least number of kernels, launches or calls per step that count as a series. Chosen by hand.
 SERIES = 10

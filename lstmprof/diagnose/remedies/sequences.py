@@ -202,7 +202,7 @@ def _off_library(finding: Finding, is_reason: Callable[[dict[str, Any]], bool]) 
 
 
 def in_float64(finding: Finding) -> Match | None:
-    """Match an LSTM in float64."""
+    """Match layers in float64 that ATen runs op by op on a CPU."""
     return _off_library(finding, lambda row: row["dtype"] == "float64")
 
 
@@ -218,7 +218,7 @@ def in_bfloat16(finding: Finding) -> Match | None:
 
 
 def projected(finding: Finding) -> Match | None:
-    """Match an LSTM with a projection."""
+    """Match layers with a projection that ATen runs op by op on a CPU."""
     return _off_library(finding, lambda row: bool(row["projection"]))
 
 

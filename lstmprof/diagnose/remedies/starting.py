@@ -68,7 +68,7 @@ def starts(f: Finding) -> Match | None:
 
 
 def _first_call(call: Fact) -> str:
-    """Return a clause with the time of a first call, which starts or loads, and of later calls."""
+    """Return a clause with the times of a call that starts or loads, and of later calls."""
     each_ns = quantity(call.ns / call.count, "ns")
     if call.median_ns is None:
         return f"{call.name} took {each_ns}" + (" per call" if call.count > 1 else "")

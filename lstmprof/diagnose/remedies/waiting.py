@@ -75,7 +75,7 @@ def _asked_in(f: Finding, inside: Callable[[str], object]) -> list[Fact]:
 
 
 def values_read(f: Finding) -> Match | None:
-    """Match values that the host reads in the step."""
+    """Match values of tensors that the host reads in the step, such as by ``.item()``."""
     if f.slow.device is not None:
         return _read_from_device(f)
     rows = {r["name"]: r["count"] / f.slow.steps for r in f.slow.rows("ops")}
