@@ -257,7 +257,7 @@ def _disturbance(
     if iterations is None or timed is None:
         return Disturbance(between=between)
     down = 0.0 if share is None else (1 - share) * (math.log(max(threads, 1)) + SHARED_CORE)
-    if clean_ns < 0.99 * timed:  # on a busy machine the timed iterations bound nothing
+    if clean_ns < 0.99 * timed:  # on a busy machine they do not limit the interval
         return Disturbance(down, between=between)
     median = iterations.quantile_ns(0.5) or timed
     return Disturbance(down, max(math.log(median / timed), 0.0), between)
@@ -269,7 +269,7 @@ class _Cost:
     def __init__(self, slots: SlotTimes, info: RunInfo, on_device: bool) -> None:
         costs, profiler = costs_of(info), info.profiler
         self._slots = slots
-        # On a device, host events cost no time while the device works.
+        # While a device works, the recording of host events costs it no time.
         times = 1.0 if profiler == TENSORFLOWS else USUAL_TIMES
         self._usual = 0.0 if on_device else max(times * costs.least_ns, costs.usual_ns)
         self._costs = costs

@@ -103,6 +103,7 @@ class _Sums:
         """Add the time of ``events`` in the windows.
 
         ``within`` is the (start, end) of a batch, to which the windows are clipped; None: no batch.
+        ``waits`` has the waits of each device in the whole profile, by rank.
         """
         self._categories |= dict.fromkeys([*events.texts("category")[1], OTHER])
         attribution = Attribution(events)

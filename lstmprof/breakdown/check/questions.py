@@ -144,7 +144,8 @@ Answer = tuple[State, str] | tuple[State, str, float | None] | None
 class Question:
     """One check: the kinds of lacks that concern it, and the result if nothing is lacking.
 
-    A result of ``answer`` that is not ok is shown next to the lacks.
+    ``lacks`` has the kinds of lacks. A result of ``answer`` is shown if there is no lack of these
+    kinds, or if its state is not ok.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""How to record what a profile lacks: advice for each profiler, and recipes to copy."""
+"""How to record what a profile lacks: advice for each profile format, and recipes to copy."""
 
 from __future__ import annotations
 

@@ -3,10 +3,11 @@
 ::
 
     events    the events table; for a stored run its Parquet file, read by columns
-    windows   number, rank, step, start_ns, end_ns: the windows of the ledger
+    windows   number, rank, step, start_ns, end_ns: the steps for which the ledger is computed
     ranks     rank, steps, window_ns, unmarked (one window, no steps), on_device (has activities),
               computes (no activities and no launches: its ops compute)
-    names     the result of ``annotate.calls`` for the names of runtime calls, copies and memsets
+    names     name (of runtime calls, copies, memsets), and what ``annotate.calls`` knows about it:
+              is_launch, is_kernel_launch, direction, host_memory
 
 ``activity(kind)`` is true for activities, ``per(a, b)`` is a / b (null if b is 0), and
 ``time_steps()`` is the workload's number of time steps. Percentiles are ``quantile_disc``: the

@@ -342,7 +342,7 @@ class _Run:
         return np.unique(np.concatenate([rows, np.array(whole, dtype=np.int64)]))
 
     def _is_one_loop(self, regions: Sequence[int]) -> bool:
-        """Return whether the run certainly contains no loop of a second layer of equal widths."""
+        """Return whether the run certainly has no loop of a second layer of equal widths."""
         names = [self._reader.name(row) for row in regions]
         return not regions or (len(names) >= self._run.count and ran_once(names))
 
