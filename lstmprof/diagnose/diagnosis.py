@@ -420,13 +420,18 @@ def _follows(other: StepProfile, advice: Advice, slow: StepProfile) -> bool:
     """Return whether ``other`` does what ``advice`` says to change in ``slow``.
 
     For captures, ``other`` must have the advised implementation. For other runs, only the advice
-    ``LAYER_IN_ONE_OP`` is checked: ``other`` runs each layer as one op, ``slow`` cell by cell.
+    ``LAYER_IN_ONE_OP`` is checked: ``other`` runs each layer as one op, ``slow`` cell by cell, and
+    the sizes of the layers are equal as far as they are known.
     """
     if other.implementation is not None or slow.implementation is not None:
         return other.implementation == advice.implementation is not None
-    forms, slow_forms = ({row["form"] for row in p.rows("layers")} for p in (other, slow))
     if other.framework != slow.framework or advice.name != LAYER_IN_ONE_OP.name:
         return False
+    for size in ("time_steps", "batch", "inputs", "hidden"):
+        here, there = ({row.get(size) for row in p.rows("layers")} for p in (other, slow))
+        if None not in here | there and here != there:
+            return False
+    forms, slow_forms = ({row["form"] for row in p.rows("layers")} for p in (other, slow))
     return forms == {LAYER_OP} and slow_forms <= {LOOP, CELL_OP} and bool(slow_forms)
 
 

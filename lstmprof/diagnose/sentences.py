@@ -48,11 +48,11 @@ def roofline_sentence(limit: Roofline) -> str:
         else ""
     )
     share += ", so the peak rates are too low" if (limit.share or 0) > 1 else ""
-    text = f"{milliseconds(limit.step_ns)} ms per step{share}"
+    text = f"at least {milliseconds(limit.step_ns)} ms per step{share}"
     if limit.gemm_flops_per_s is None:
         return f"{text}.{_quicker(limit)}"
     reached, peak = (gflops(r) for r in (limit.gemm_flops_per_s, limit.peaks.gemm_flops_per_s))
-    rate = f"the work of all matmuls, divided by the step: {reached} GFLOP/s (peak: {peak})"
+    rate = f"FLOPs of all matmuls, divided by the step: {reached} GFLOP/s (peak: {peak})"
     return f"{text}; {rate}.{_quicker(limit)}"
 
 

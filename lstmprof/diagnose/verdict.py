@@ -46,7 +46,7 @@ _WHOLE = 100
 #: The name of the bottleneck if a device waits for its host in several ways.
 WAITS_FOR_HOST = "waiting for the host"
 #: Kind of time → what sentences call it, for kinds whose name does not explain itself.
-_IN_WORDS = {causes.QUEUE: "waiting although work is queued"}
+_IN_WORDS = {causes.QUEUE: "idle time of the device with work queued"}
 #: Other waits for the host belong to the bottleneck if they take at least this share of the time of
 #: the named wait. Chosen by hand.
 _OTHER_WAITS = 0.1
@@ -138,7 +138,7 @@ class Verdict:
 
     @property
     def rough(self) -> bool:
-        """Return whether the machine was too busy to time the parts of the two steps.
+        """Return whether the times of the parts of the two steps are unknown.
 
         That is so if the steps may be equally long, and the ends of the ratio's interval differ by
         the factor ``_ROUGH``.
@@ -166,6 +166,8 @@ class Verdict:
 
         The text has no full stop.
         """
+        if self.rough and self.cause:
+            return self.cause
         if self.bottleneck is None:
             return "; ".join(part for part in (self.cause, self.words) if part)
         takes = f"{_IN_WORDS.get(self.bottleneck, self.bottleneck)} {self.amount}"

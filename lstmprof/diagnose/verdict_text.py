@@ -165,8 +165,8 @@ def first_line(diagnosis: Diagnosed) -> str:
     """Return the run, its step, the ratio and the certainty."""
     verdict = diagnosis.verdict
     words = [verdict.subject, verdict.step_ms]
-    about = "about " if verdict.rough else ""
-    words += [f"{about}{verdict.times} as long"] if verdict.baseline is not None else []
+    if verdict.baseline is not None:
+        words.append("ratio unknown" if verdict.rough else f"{verdict.times} as long")
     words += [lane] if (lane := lane_of(diagnosis.slow)) else []
     words += [] if verdict.state == "none" else [CERTAINTY_WORDS[verdict.certainty]]
     return "   ".join(words)
@@ -191,22 +191,16 @@ def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
         return
     then = f"; next: {verdict.then}" if verdict.cause and verdict.then else ""
     yield Line(0, "Why", f"{verdict.cause or verdict.why}{then}")
-    first_of = {
-        fix.fix: fix for fix in reversed(verdict.fixes)
-    }  # one fix may remove two kinds of time
-    different = [fix for fix in verdict.fixes if first_of[fix.fix] is fix]
-    for number, fix in enumerate(different[:_FIXES]):
+    for number, (label, text, gain) in enumerate(fix_lines(diagnosis)):
         rank, most = (5, 2) if number else (1, 3)
-        gain = f" ({fix.gain})" if fix.gain and not verdict.rough else ""
-        sure = gain and verdict.state == "found"
-        yield Line(rank, "Fix" if sure else "Try", fix.fix, gain, most)
-    if verdict.state == "found" and not different:
-        yield Line(1, "Fix", no_fix(diagnosis.slow))
+        yield Line(rank, label, text, gain and f" ({gain})", most)
     where = "   ".join(f"{kind} {amount}" for kind, amount in places(verdict))
     if verdict.rough and diagnosis.fast is not None:
         counts = counts_in_words(diagnosis.fast, diagnosis.slow)
         yield Line(
-            2, "Where", f"not known, because the machine was too busy{counts and '; '}{counts}"
+            2,
+            "Where",
+            f"not known: the times of the steps vary too much{counts and '; '}{counts}",
         )
     elif where:
         yield Line(2, "Where", f"{where} ms")
@@ -219,12 +213,24 @@ def verdict_lines(diagnosis: Diagnosed) -> Iterator[Line]:
         yield Line(6, "Rare", f"{cropped(rare.name)}: {milliseconds(rare.each_ns)} ms {often}")
 
 
-def no_fix(profile: StepProfile) -> str:
-    """Return the text for a cause without a fix, such as ``none known for PyTorch on a CPU``."""
-    framework = FRAMEWORK_NAMES.get(profile.framework or "")
-    device = {"cpu": "a CPU", "cuda": "a GPU"}.get(profile.runs_on or "")
-    where = [f" for {framework}" if framework else "", f" on {device}" if device else ""]
-    return f"none known{''.join(where)}"
+def fix_lines(diagnosis: Diagnosed) -> list[tuple[str, str, str]]:
+    """Return triples (label, fix, gain or ""), best first, at most ``_FIXES``.
+
+    The label is ``Fix`` if the cause is known and the gain, too; else ``Try``. A known cause
+    without a fix has a text that says so.
+    """
+    verdict, profile = diagnosis.verdict, diagnosis.slow
+    if verdict.state == "found" and not verdict.fixes:
+        framework = FRAMEWORK_NAMES.get(profile.framework or "")
+        device = {"cpu": "on a CPU", "cuda": "on a GPU"}.get(profile.runs_on or "")
+        return [("Fix", " ".join(filter(None, ("none known that helps", framework, device))), "")]
+    first_of = {fix.fix: fix for fix in reversed(verdict.fixes)}  # one fix may be of two kinds
+    different = [fix for fix in verdict.fixes if first_of[fix.fix] is fix]
+    gains = ["" if verdict.rough else fix.gain for fix in different[:_FIXES]]
+    return [
+        ("Fix" if gain and verdict.state == "found" else "Try", fix.fix, gain)
+        for fix, gain in zip(different, gains, strict=False)
+    ]
 
 
 def places(verdict: Verdict) -> list[tuple[str, str]]:

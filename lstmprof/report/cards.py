@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lstmprof.diagnose.comparable import conditions_in_words
 from lstmprof.diagnose.diagnosis import Diagnosis
 from lstmprof.diagnose.verdict import Verdict
-from lstmprof.diagnose.verdict_text import CERTAINTY_WORDS, badness, lane_of, no_fix, places
+from lstmprof.diagnose.verdict_text import CERTAINTY_WORDS, badness, fix_lines, lane_of, places
 from lstmprof.numbers import listed, milliseconds, number_of, with_short_names
 from lstmprof.report.model import Figure, Report
 from lstmprof.report.palette import WHOLE, Part, part_of_kind
@@ -172,12 +172,9 @@ def _lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str, str]]:
         if verdict.cause:
             yield "Differ", verdict.cause, ""
         return
-    yield "Why", verdict.cause if verdict.rough else verdict.why, ""
-    for fix in verdict.fixes[:1]:
-        gain = "" if verdict.rough else fix.gain
-        yield "Fix" if gain and verdict.state == "found" else "Try", fix.fix, gain or "gain unknown"
-    if verdict.state == "found" and not verdict.fixes:
-        yield "Fix", no_fix(diagnosis.slow), ""
+    yield "Why", verdict.why, ""
+    for label, fix, gain in fix_lines(diagnosis)[:1]:
+        yield label, fix, gain or ("gain unknown" if label == "Try" else "")
     if verdict.reasons:
         yield "Doubt", listed(list(verdict.reasons)), ""
 

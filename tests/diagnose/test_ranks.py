@@ -143,8 +143,8 @@ def test_a_late_rank_leads_with_what_it_did_meanwhile(tmp_path: Path) -> None:
     assert late.verdict.fixes[0].name == "even out the ranks"
     assert late.verdict.fixes[0].saves_ns == 780_000
     assert late.verdict.cause == (
-        "device 0 of rank 1 is late: device 0 of rank 0 waits 0.780 ms per step for it; meanwhile"
-        " device 0 of rank 1 is in '# sparse #' (96 % of the wait)"
+        "device 0 of rank 1 is late: device 0 of rank 0 waits longest for it, 0.780 ms per step;"
+        " meanwhile device 0 of rank 1 is in '# sparse #' (96 % of the wait)"
     )
     waits = diagnose(breakdown, asked=Asked(rank=0)).verdict
     assert (waits.kind, waits.fixes[0].saves_ns) == ("communication", 780_000)

@@ -32,7 +32,7 @@ from lstmprof.diagnose.remedies import (
 )
 from lstmprof.diagnose.remedies.rows import Remedy
 from lstmprof.diagnose.step_profile import total_ns
-from lstmprof.numbers import milliseconds
+from lstmprof.numbers import in_prose, milliseconds
 
 #: Largest number of fixes for one finding.
 MOST = 3
@@ -182,7 +182,8 @@ class Advice:
     def gain(self) -> str:
         """Return how much the fix saves and whether that was measured; empty if unknown."""
         if self.gain_ns is not None:
-            return f"saves {milliseconds(self.gain_ns)} ms, measured with {self.measured_with}"
+            run = in_prose(self.measured_with or "")
+            return f"saves {milliseconds(self.gain_ns)} ms, measured with {run}"
         if self.saves_ns is None:
             return ""
         minus = f", minus the time of {self.instead}" if self.instead else ""

@@ -200,7 +200,7 @@ TRACE_ONCE = Remedy(
 )
 CAPTURE_ONCE = Remedy(
     name="capture once",
-    cause="a stream is captured into a GPU graph inside the profiled steps",
+    cause="a CUDA or HIP graph is captured inside the profiled steps, not before them",
     fix="capture the graph before the profiled steps, and replay the graph in these steps",
     condition="The profiled steps capture a stream into a graph (cudaStreamBeginCapture)",
     kinds=(COMPILE,),

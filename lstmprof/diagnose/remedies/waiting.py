@@ -234,11 +234,11 @@ def late_rank(f: Finding) -> Match | None:
     longest = straggler.longest
     if straggler.state == FOUND and straggler.place == profile.place and longest is not None:
         name, other = lane_words(*profile.place), lane_words(*longest.place)
-        waits = f"{other} waits {in_ms(profile, longest.ns)}"
+        waits = f"{other} waits longest for it, {in_ms(profile, longest.ns)}"
         does = f"; {name} {straggler.excess.words}" if straggler.excess else ""
         if straggler.meanwhile:
             does = f"; meanwhile {name} {straggler.meanwhile.words}"
-        cause = f"{name} is late: {waits} for it{does}"
+        cause = f"{name} is late: {waits}{does}"
         return Match("", round(longest.ns), cause=cause)
     if f.kind != COLLECTIVE or straggler.state != FOUND or not _waits_for_ranks(profile):
         return None
