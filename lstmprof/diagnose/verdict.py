@@ -166,8 +166,8 @@ class Verdict:
 
         The text has no full stop.
         """
-        if self.rough and self.cause:
-            return self.cause
+        if self.rough:
+            return self.cause or "the times of the steps vary too much to compare their parts"
         if self.bottleneck is None:
             return "; ".join(part for part in (self.cause, self.words) if part)
         takes = f"{_IN_WORDS.get(self.bottleneck, self.bottleneck)} {self.amount}"

@@ -76,10 +76,10 @@ def test_a_diagnosis_compares_its_advice_with_the_other_runs(
     assert ("torch-nn-lstm" in {a.implementation for a in slow.remedies}) is advised
 
 
-def script(name: str, form: str, ms: int) -> StepProfile:
+def script(name: str, form: str, ms: int, batch: int | None = None) -> StepProfile:
     """A script of one's own, not one of lstmprof's implementations."""
     length = ms * MS
-    layers = pa.table({"form": [form]})
+    layers = pa.table({"form": [form], "batch": [batch]})
     part = contributor("busy", "gemm", length, "mm")
     facts = {"framework": "torch", "versions": {"torch": "2.13.0"}}
     return replace(
@@ -103,3 +103,12 @@ def test_a_script_with_the_layer_op_shows_what_the_layer_op_gains(
         assert given is not None
         measured_with = None if gain is None else "faster"
         assert (given.gain_ns, given.measured_with) == (gain, measured_with)
+
+
+@pytest.mark.parametrize(("batch", "known"), [(8, True), (4, False), (None, True)])
+def test_a_script_of_other_sizes_shows_no_gain(batch: int | None, known: bool) -> None:
+    one_op = replace(ADVICE, name="layer in one op", implementation=None)
+    slow, other = script("train", "cell op", 50, 8), script("faster", "layer op", 20, batch)
+    given = worth(one_op, slow, [other])
+    assert given is not None
+    assert (given.gain_ns is not None) is known

@@ -137,6 +137,7 @@ def test_parts_are_not_shown_if_the_machine_was_too_busy_to_time_them(
     assert diagnosis.verdict.rough is rough
     assert ("Python" not in lines["Where"]) is rough
     assert ("ratio unknown" in first_line(diagnosis)) is rough
+    assert ("Python" not in diagnosis.verdict.sentence) is rough
 
 
 @pytest.mark.parametrize(

@@ -64,12 +64,12 @@ COLUMNS = (
     ),
     Column.real(
         "queue_mean",
-        "mean number of enqueued activities that had not started when a call returned",
+        "mean number of enqueued activities that had not ended when a call returned",
         _UNLINKED,
     ),
     Column.integer(
         "queue_max",
-        "largest number of enqueued activities that had not started when a call returned",
+        "largest number of enqueued activities that had not ended when a call returned",
         _UNLINKED,
     ),
 )
