@@ -57,8 +57,8 @@ LEAST_STEPS = 3
 #: seconds per million events on an EPYC.
 MOST_EVENTS = 2_000_000
 #: Cost of recording an event divided by its cost in a loop of one trivial call; used if the timed
-#: steps do not show the cost. In a real step, code and data have left the caches. Chosen by hand
-#: from the measurements in ``recording``.
+#: steps do not show the cost. In a real step, code and data have left the caches. Chosen by hand,
+#: by the measurements in ``recording``.
 USUAL_TIMES = 2.0
 #: The profiler for which ``USUAL_TIMES`` is 1. Chosen by hand: an eager step showed 0.1.
 TENSORFLOWS = "tf.profiler"
@@ -168,7 +168,7 @@ class _Clock:
 
 @dataclass(frozen=True)
 class Measured:
-    """What is known of a run that lstmprof recorded: run.json, and timed iterations if any."""
+    """The facts of a run that lstmprof recorded: run.json, and the timed iterations if any."""
 
     info: RunInfo
     iterations: Iterations | None

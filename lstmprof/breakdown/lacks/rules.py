@@ -41,7 +41,7 @@ _WIDTH = 60
 
 @dataclass(frozen=True)
 class Recording:
-    """What rules read: event counts of one rank, run.json, and the run's number of ranks."""
+    """The facts that rules read: event counts of one rank, run.json, and the number of ranks."""
 
     has: Recorded
     info: RunInfo

@@ -130,7 +130,7 @@ class Loop:
     ``backward`` those of its backward pass if no link shows them. ``time_steps_certain``: each
     repetition is certainly one time step. ``batch_varies``: some sequences end before others.
     ``reads_after`` is the input width of the first matmul after the loop. ``layer`` is the name of
-    the layer of which this loop is one direction.
+    the layer; this loop is one of its directions.
     """
 
     form: str

@@ -426,7 +426,7 @@ def _always_standard(caller: str, source: str) -> Choice:
 
 
 #: Pattern of kernel names → algorithms to which such a kernel may belong; the first match counts.
-#: From published profiles: RNN_blockPersist_fp_LSTM_HMMA runs 128 hidden units on an A10, and
+#: Seen in published profiles: RNN_blockPersist_fp_LSTM_HMMA runs 128 hidden units on an A10, and
 #: RNN_blockPersist_bp_GRU runs on an A100, although PyTorch requests the static kernels for
 #: neither. RNN_persist_fp runs with Volta's float16 matmuls. persistRNN_addBias occurs with both.
 _SEEN = (

@@ -9,8 +9,8 @@ A collective ends on all its ranks at once. So its shortest kernel belongs to th
 arrive, and other kernels are longer by the wait of their rank. Clocks of ranks differ, so only
 lengths are compared. Kernels of several ranks are one collective if all ranks have equally many
 with that name in a step on that stream; they are matched in order. If their process group is known,
-this is asked of the ranks of that group only. Streams are matched in the order of their numbers if
-all ranks have equally many. If the kernels are one collective, their ends agree
+only the ranks of that group are compared. Streams are matched in the order of their numbers if all
+ranks have equally many. If the kernels are one collective, their ends agree
 once the offset of the clocks is subtracted (``skew_ns``). Bandwidths are defined like those of
 NCCL's tests (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md): the size of the
 message divided by the time without waits; for the bus, multiplied by the number of times that a

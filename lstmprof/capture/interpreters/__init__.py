@@ -26,7 +26,7 @@ from lstmprof.implementations import Implementation, version_numbers
 APART = "needs its own environment, which lstmprof capture installs"
 #: Import name -> package name of libraries for which they differ.
 _PACKAGES = {"haiku": "dm-haiku"}
-#: From 2.4 to 2.15, Keras and the TensorFlow that it needs have the same version number.
+#: Keras and the TensorFlow that it needs have the same version number, from 2.4 to 2.15.
 _PAIRED = ((2, 4), (2, 15))
 
 

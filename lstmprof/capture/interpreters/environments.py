@@ -128,9 +128,7 @@ def _places(version: str) -> Iterator[str]:
 
 
 def _answer(place: str) -> Python | None:
-    """Return the interpreter at ``place``, which is asked for its version and path; None if it does
-    not run.
-    """
+    """Ask the interpreter at ``place`` for its version and path; return None if it does not run."""
     answer = _output([place, "-c", _ASK])
     return Python(*answer) if len(answer) == 2 else None
 

@@ -69,7 +69,7 @@ class Plan:
     def fewest(self, sessions: int = 2) -> int:
         """Return the number of steps that a training needs until the profile is complete.
 
-        ``sessions`` counts the profiler's sessions, of which the last is kept. One step is added,
+        ``sessions`` counts the profiler's sessions; only the last is kept. One step is added,
         because the first call of ``step()`` ends no measured step.
         """
         away = (sessions - 1) * self.thrown_away

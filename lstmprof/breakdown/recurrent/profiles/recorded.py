@@ -71,7 +71,7 @@ LONGEST = 96
 
 @dataclass(frozen=True)
 class Repeat:
-    """From index ``start``, a pattern of ``period`` entries occurs ``count`` times in a row."""
+    """A pattern of ``period`` entries that occurs ``count`` times in a row, first at ``start``."""
 
     start: int
     period: int
