@@ -103,7 +103,7 @@ def _part(*parts: str) -> Callable[[Contributor, Comparison], bool]:
 
 
 RULES = (
-    Rule(INPUT, lambda c, run: c.state == "input", "all work in the input phase"),
+    Rule(INPUT, lambda c, run: c.state == "input", "loading, preparing and copying the batch"),
     Rule(PROFILER, _part("profiler"), "overhead that the profiler recorded"),
     Rule(
         PROFILER,
@@ -113,25 +113,29 @@ RULES = (
     Rule(
         COMPILE,
         lambda c, run: c.compiling,
-        "a compiler's event or a call inside it: a step after warm-up compiles again",
+        "work of a compiler, and everything that a compiler calls",
     ),
     Rule(
         START,
         lambda c, run: c.starting,
         "a call that initialises the runtime or loads code; later steps do not have it",
     ),
-    Rule(SLOWER, lambda c, run: c.slower, "as many calls as in the faster run, each taking longer"),
+    Rule(
+        SLOWER,
+        lambda c, run: c.slower,
+        "calls that the faster run makes equally often, but each in less time",
+    ),
     Rule(SYNC, lambda c, run: c.reading, "a loop that reads single values (.item())"),
     Rule(SYNC, _part("sync"), "a blocking runtime call"),
     Rule(
         QUEUE,
         _part(QUEUED),
-        "queued work that the device does not start; a faster host would not help",
+        "time in which the device has queued work and does not start it",
     ),
     Rule(
         SYNC,
         lambda c, run: c.name in ASKS and not run.on_device,
-        "an op on a CPU that reads a value (on a device, a blocking call waits for the value)",
+        "an op that reads a value to Python, in a run on a CPU",
     ),
     Rule(CAST, _part("cast"), "work that changes only the element type"),
     Rule(
@@ -140,30 +144,34 @@ RULES = (
         "the call that issues a cast",
     ),
     Rule(ALLOCATION, _part("alloc"), "a runtime call that allocates or frees"),
-    Rule(LAUNCH, _part(CALL, LATENCY), "a launch for which the device waits"),
+    Rule(LAUNCH, _part(CALL, LATENCY), "a launch call for which the idle device waits"),
     Rule(
         LAUNCH,
         lambda c, run: c.part == "runtime" and (c.enqueues or is_launch(c.name or "")),
-        "a launch of work on another stream or device, or of unrecorded work",
+        "a launch call for another stream or device, or for unrecorded work",
     ),
-    Rule(RUNTIME, _part("runtime"), "any other call of the runtime or driver"),
+    Rule(RUNTIME, _part("runtime"), "any other call of the GPU's runtime or driver"),
     Rule(
         COPY,
         lambda c, run: c.purpose in _MOVES and not c.tiny and not run.on_device,
         "a call that issues a copy",
     ),
     Rule(CPU_OP, lambda c, run: c.on_cpu, "an op that computes on the CPU while the device waits"),
-    Rule(DISPATCH, _part("dispatch"), "an op that computes nothing itself"),
+    Rule(
+        DISPATCH,
+        _part("dispatch"),
+        "an op that computes nothing itself, such as a view or a wrapper",
+    ),
     Rule(DISPATCH, lambda c, run: c.call_overhead, "the call from Python into an op"),
     Rule(
         DISPATCH,
         lambda c, run: c.state == "busy" and c.tiny and not run.on_device,
-        "an op so short that most of its time is the call",
+        "a CPU op so short that most of its time is the call",
     ),
     Rule(
         UNRECORDED,
         lambda c, run: c.part == "python" and run.ranges_only and (c.name or "") in run.markers,
-        "a marked step in which nothing was recorded",
+        "time in a step marker, if the profile has no ops",
     ),
     Rule(
         UNRECORDED,
@@ -173,9 +181,9 @@ RULES = (
     Rule(
         RANGE,
         lambda c, run: c.part == "python" and run.ranges_only,
-        "a range of a profile without ops: it may be Python, a framework or waiting",
+        "time in a range, if the profile has no ops: it may be Python, the framework or waiting",
     ),
-    Rule(PYTHON, _part("python"), "a long stretch of a step or range without an op"),
+    Rule(PYTHON, _part("python"), "a longer time in a step or range without any op"),
     Rule(UNRECORDED, _part("host"), "host time without a recorded event"),
     Rule(GEMM, _part(*_PRODUCTS), "matmuls, convolutions, attention"),
     Rule(
@@ -186,16 +194,22 @@ RULES = (
     Rule(
         GEMM, _part("rnn"), "a recurrent layer that runs as one op, which mostly computes matmuls"
     ),
-    Rule(COPY, _part(*_MOVES), "work that moves elements and keeps their values"),
+    Rule(COPY, _part(*_MOVES), "work that moves or fills memory and computes nothing"),
     Rule(COLLECTIVE, _part("collective"), "work that moves data between ranks"),
-    Rule(EMBEDDING, _part("embedding"), "rows looked up in a table, and their gradients"),
+    Rule(
+        EMBEDDING, _part("embedding"), "look-ups of rows in an embedding table, and their gradients"
+    ),
     Rule(CTC, _part("ctc"), "connectionist temporal classification"),
     Rule(
         MEMORY,
         lambda c, run: c.state == "busy" and c.part != "other",
-        "work with few operations per element, which memory bandwidth limits",
+        "other work, which memory bandwidth limits because it has few operations per element",
     ),
-    Rule(UNKNOWN, lambda c, run: True, "time whose category or launch is unknown"),
+    Rule(
+        UNKNOWN,
+        lambda c, run: True,
+        "work of unknown category; or idle time of a device before work whose launch is unknown",
+    ),
 )
 
 
