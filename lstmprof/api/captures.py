@@ -125,10 +125,12 @@ def recommend(
     Args:
         like: run or path of a run, from which network, device, precision and mode are taken.
         implementations: names or patterns from ``lstmprof list``, or your own files.
-        device: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
-        precision: ``"fp32"``, ``"tf32"``, ``"amp-fp16"`` or ``"amp-bf16"``.
-        mode: ``"train"`` or ``"forward"``.
-        threads: number of CPU threads.
+        device: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``; by default that of ``like``, or
+            ``"auto"``.
+        precision: ``"fp32"``, ``"tf32"``, ``"amp-fp16"`` or ``"amp-bf16"``; by default that of
+            ``like``, or ``"fp32"``.
+        mode: ``"train"`` or ``"forward"``; by default that of ``like``, or ``"train"``.
+        threads: number of CPU threads; by default that of ``like``, or as for ``capture``.
         quick: stop after the first round.
         minutes: time in minutes after which no measurement starts; a running one finishes.
         out: folder for the runs; by default a folder in lstmprof's cache.

@@ -1,4 +1,4 @@
-"""Runs in Python: ``lp.read`` returns a ``Run``, which has tables, timings and replays."""
+"""Runs in Python: ``lp.read`` returns a ``Run``, which has tables, timings and predictions."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ class Run:
                 ``"backward-copies"`` (copies that autograd makes for gradients), ``"zero-fills"``
                 (filling tensors with zeros) or ``"slice-backward"`` (adding up the gradients of
                 slices ``x[t]``).
-            gemm_at_roofline: True: every matmul takes only the least time that the device allows.
+            gemm_at_roofline: True: every matmul runs at the measured peak rates of the device.
             form: ``"layer"``: each recurrent layer runs as one op, like ``nn.LSTM``;
                 ``"compiled"``: the step runs as compiled code.
 
