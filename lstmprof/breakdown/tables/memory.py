@@ -42,7 +42,7 @@ COLUMNS = (
     Column.text("phase", "phase of the step", "the row covers a whole step or the whole profile"),
     Column.integer(
         "peak_allocated_bytes",
-        "largest memory that was allocated at the same time, including memory from before",
+        "largest memory that was allocated at the same time, including what was allocated before",
         _NO_TOTAL,
     ),
     Column.integer(
