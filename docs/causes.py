@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from lstmprof.diagnose.causes import KINDS
+from lstmprof.diagnose.causes import KINDS, shown
 from lstmprof.diagnose.remedies import TABLE
 from lstmprof.diagnose.remedies.rows import Remedy
 
@@ -80,7 +80,7 @@ def _entry(row: Remedy) -> Iterator[str]:
     yield f"- **Condition:** {_capitalised(row.condition)}."
     frameworks = ", ".join(row.frameworks) or "any framework"
     yield f"- **Frameworks:** {frameworks}."
-    kinds = "any kind" if set(row.kinds) == set(KINDS) else ", ".join(row.kinds)
+    kinds = "any kind" if set(row.kinds) == set(KINDS) else ", ".join(map(shown, row.kinds))
     yield f"- **Can be the reason for time in:** {kinds}."
     minus = f", minus the time of {row.instead}" if row.instead else ""
     yield f"- **Saves at most:** {row.saves or 'unknown'}{minus}."

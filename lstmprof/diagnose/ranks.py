@@ -412,7 +412,7 @@ def overlap_sentence(overlap: Overlap, marked: bool) -> str:
     """Return the sentence about the overlap of communication and computing."""
     each = " per step" if marked else ""
     return (
-        f"collectives take {milliseconds(overlap.communication_ns)} ms{each}; the device"
-        f" computes during {percent(overlap.share)} of this time; during"
-        f" {milliseconds(overlap.exposed_ns)} ms it computes nothing"
+        f"collectives take {milliseconds(overlap.communication_ns)} ms{each}; during"
+        f" {milliseconds(overlap.exposed_ns)} ms ({percent(1 - overlap.share)}) of this time, the"
+        f" device computes nothing"
     )

@@ -197,10 +197,10 @@ FLUSH_DENORMALS = Remedy(
     cause="the CPU computes with denormal numbers, which is slow",
     fix="flush denormals to zero: torch.set_flush_denormal(True)",
     condition="A CPU runs the step. lstmprof divides the matmuls of one shape in a step into ten "
-    "groups, in the order in which they run: the median of one group is at least eight times the "
-    "median of another, in every step. Or the backward op of a layer takes at least eight times as "
-    "long as its forward op, which takes 10 ms or more. Or two runs are compared, and only the "
-    "faster run flushed denormals",
+    "groups, in the order in which they run: in every step, the matmuls of one group take at "
+    "least eight times as long as those of another (medians). Or the backward op of a layer takes "
+    "at least eight times as long as its forward op, which takes 10 ms or more. Or two runs are "
+    "compared, and only the faster run flushed denormals",
     kinds=(*WORK, causes.SLOWER),
     frameworks=TORCH,
     saves="for one run, the time that the slow matmuls take beyond the fast matmuls. For two runs: "
@@ -301,7 +301,7 @@ AS_MANY_THREADS = Remedy(
     fix="use as many threads as CPUs (torch.set_num_threads, OMP_NUM_THREADS; "
     "OMP_WAIT_POLICY=passive)",
     condition="A CPU runs the step, and run.json lists more threads than CPUs. For two compared "
-    "runs: the same calls take longer in the slower run, although its threads keep more CPUs busy",
+    "runs: the same calls take longer in the slower run, although it keeps more CPUs busy",
     kinds=(*HOST, *WORK, causes.SLOWER),
     decide=crowded,
     sources=(

@@ -492,8 +492,8 @@ GROUP_BY_LENGTH = Remedy(
     name="group by length",
     cause="ranks wait in collectives for a late rank, which is another rank from step to step",
     fix="give all ranks the same amount of work in each step: group samples by length",
-    condition="In three quarters of the steps, one rank arrives last in the collectives that all "
-    "ranks take part in. It is not the same rank in all of these steps",
+    condition="In at least three quarters of the steps, one rank arrives last in the collectives "
+    "that all ranks take part in. It is not the same rank in all of these steps",
     kinds=tuple(causes.KINDS),
     of_several=True,
     first=True,
