@@ -235,7 +235,7 @@ COLUMNS = (
         "lost_ns",
         "time by which the median iteration exceeds the clean step: other processes, waiting "
         "threads and noise",
-        "the median iteration is not longer",
+        "the median iteration is not longer than the clean step",
     ),
     Column.real(
         "cpu_share",

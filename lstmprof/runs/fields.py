@@ -57,7 +57,9 @@ class WorkloadInfo(Record, frozen=True):
     classes: Annotated[Int, fact("number of outputs of the output layer")] = None
     vocabulary: Annotated[Int, fact("number of distinct tokens", "the inputs are numbers")] = None
     head: Annotated[Flag, fact("whether there is an output layer")] = None
-    loss: Annotated[Text, fact("loss: ce, ctc, mse or mean", column="loss_kind")] = None
+    loss: Annotated[
+        Text, fact("loss: ce (cross-entropy), ctc, mse, or mean (of outputs)", column="loss_kind")
+    ] = None
     each_step: Annotated[Flag, fact("whether the losses ce and mse use every time step")] = None
     labels: Annotated[Int, fact("number of labels per CTC target", "the loss is not CTC")] = None
     shortest: Annotated[
