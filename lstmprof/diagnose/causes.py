@@ -47,7 +47,7 @@ KINDS = {
     COPY: "copies",
     GEMM: "matmuls",
     MEMORY: "elementwise ops and reductions",
-    EMBEDDING: "embedding look-ups",
+    EMBEDDING: "embedding lookups",
     INPUT: "preparation of the input",
     COMPILE: "compilation, or capture of a graph, inside the step",
     START: "initialisation of the GPU's runtime and loading of code",
@@ -208,7 +208,7 @@ RULES = (
     Rule(COPY, _part(*_MOVES), "work that moves or fills memory and computes nothing"),
     Rule(COLLECTIVE, _part("collective"), "work that moves data between ranks"),
     Rule(
-        EMBEDDING, _part("embedding"), "look-ups of rows in an embedding table, and their gradients"
+        EMBEDDING, _part("embedding"), "lookups of rows in an embedding table, and their gradients"
     ),
     Rule(CTC, _part("ctc"), "connectionist temporal classification"),
     Rule(

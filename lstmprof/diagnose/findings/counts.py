@@ -159,7 +159,7 @@ _NOUNS = {
     "attention": ("attentions", "fused attentions", "fused attention"),
     "cell": ("cell_ops", "recurrent-cell ops", "recurrent-cell op"),
     "pointwise": ("pointwise", "elementwise ops and reductions", "elementwise op or reduction"),
-    "embedding": ("embeddings", "embedding look-ups", "embedding look-up"),
+    "embedding": ("embeddings", "embedding lookups", "embedding lookup"),
     "copy": ("copies", "copies", "copy"),
     "memset": ("memsets", "memsets", "memset"),
 }
